@@ -38,6 +38,8 @@ _ENDED = "command_ended"
 _KEPT = {_ENDED, "job_ended", "tasks_done", "tasks_cancelled"}
 #: An end is reported at once, but together with others within this time (docs/architecture.md, time scales).
 COALESCE_S = 0.05
+#: A heartbeat is sent without a sample when none has come for this part of ``heartbeat_s`` beyond it.
+_LATE = 0.1
 _BACK_OFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 
 
@@ -57,6 +59,7 @@ class Link:
         self._unanswered: dict[asyncio.Future[Any], api.CommandEnded] = {}
         self._registering: RpcPeer | None = None
         self._heartbeat_s = 1.0
+        self._sent_at = self._sampled_at = 0.0  # when a heartbeat was sent, and one with a new sample (loop time)
         self._soon: asyncio.TimerHandle | None = None
         shell.link = self
 
@@ -212,17 +215,31 @@ class Link:
         self._shell.dispatch(EndHeard(params.job, params.task))
 
     async def _beat(self) -> None:
+        """Send a heartbeat at once, and whenever :meth:`sampled` has sent none for long."""
+        loop = asyncio.get_running_loop()
+        self._send_heartbeat()
         while self._peer is not None and not self._lost.is_set():
-            self._send_heartbeat()
+            due = self._sent_at + (1.0 + _LATE) * self._heartbeat_s
+            if due <= loop.time():
+                self._send_heartbeat()
+                continue
             try:
-                async with asyncio.timeout(self._heartbeat_s):
+                async with asyncio.timeout_at(due):
                     await self._lost.wait()
             except TimeoutError:
                 continue
         raise ConnectionResetError("the master closed the connection")
 
+    def sampled(self) -> None:
+        """Send what a new sample says: the master orders jobs by the service that they have received."""
+        now = asyncio.get_running_loop().time()
+        if now - self._sampled_at >= self._heartbeat_s / 2:
+            self._sampled_at = now
+            self._send_heartbeat()
+
     def _send_heartbeat(self) -> None:
         self._soon = None
+        self._sent_at = asyncio.get_running_loop().time()
         if self._peer is not None:
             self._peer.notify("heartbeat", self._shell.node.heartbeat(time.monotonic()))
 

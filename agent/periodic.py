@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -10,6 +11,7 @@ from pathlib import Path
 from agent.config import AgentConfig
 from agent.confiner import Confiner
 from agent.core import events as e
+from agent.core.cpu_look import CpuLooked
 from agent.core.snapshot import Snapshot
 from agent.executor import Executor
 from agent.jvm import JvmHeaps
@@ -38,6 +40,7 @@ class Periodic:
         self._samples = 0
         self._had_outputs: set[str] = set()
         self._snapshot = Snapshot(at=time.monotonic(), interval_s=0.0)
+        shell.look_at_cpu = self._look_at_cpu
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -62,10 +65,16 @@ class Periodic:
         self._samples += 1
         snapshot = self._snapshot = self._sampler.sample(list(containers.live), traffic)
         self._shell.dispatch(e.Sampled(snapshot, time.time()))
+        if self._shell.link is not None:
+            self._shell.link.sampled()
         self._confiner.retry(snapshot)
         self._heaps.follow(self._shell.node, time.monotonic())
         if self._watch is not None:
             self._watch.promised(containers.promised())
+
+    def _look_at_cpu(self) -> None:
+        with contextlib.suppress(OSError):  # out of descriptors: the next sample reports it
+            self._shell.dispatch(CpuLooked(self._sampler.look_at_cpu(self._shell.node.containers.live)))
 
     async def _trim(self) -> None:
         containers, max_bytes = self._shell.node.containers, self._config().output_max_bytes

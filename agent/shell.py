@@ -15,6 +15,7 @@ from agent.core import Node
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.containers import ROOM as CONTAINERS
+from agent.core.cpu_look import LookAtCpu
 from agent.core.end_events import EndUnread
 from agent.core.following import limits_named
 from agent.core.instructions import Grant, Reply
@@ -38,6 +39,9 @@ class MasterLink(Protocol):
     async def ask(self, method: str, params: Params, result: type[T]) -> T:
         """Send a request, and wait for the answer. Raises RpcError, ``unavailable`` if the master is away."""
 
+    def sampled(self) -> None:
+        """Tell the master what a new sample says."""
+
 
 class Shell:
     """The thin I/O around :class:`agent.core.node.Node`."""
@@ -47,6 +51,7 @@ class Shell:
         self.peers: dict[int, RpcPeer] = {}
         self.link: MasterLink | None = None
         self.watch_memory: Callable[[bool], object] = lambda on: None
+        self.look_at_cpu: Callable[[], object] = lambda: None
         self.events: deque[dict[str, object]] = deque(maxlen=500)  # actions and their reasons: bounded
         self._journal = journal
         self._executor = executor
@@ -105,6 +110,7 @@ class Shell:
             i.RemoveContainer: lambda gone: self._once_journaled(gone.container, partial(do.remove, gone.container)),
             i.WatchMemory: lambda watch: self.watch_memory(watch.on),
             i.Wake: lambda wake: self._wake_at(wake.at),
+            LookAtCpu: lambda _: asyncio.get_running_loop().call_soon(self.look_at_cpu),
             i.Explain: lambda action: self.note(action.what, **action.facts),
         }
 

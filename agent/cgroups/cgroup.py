@@ -97,6 +97,14 @@ class Cgroup:
         """
         return self._counters.sample(full=full)
 
+    def cpu_s(self) -> float | None:
+        """Return the CPU time used until now, in seconds; None: the cgroup vanished.
+
+        Raises:
+            OSError: as :meth:`sample`.
+        """
+        return self._counters.cpu_s()
+
     def total(self) -> Total | None:
         """Return what the cgroup has used until now, for the end of its container; None: it vanished.
 

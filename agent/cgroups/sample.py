@@ -101,6 +101,13 @@ class Counters:
             return None
         return self._last
 
+    def cpu_s(self) -> float | None:
+        """Return the CPU time used until now, in seconds; None if the cgroup vanished."""
+        try:
+            return float(self._files.cpu.stat.get("usage_usec", 0)) / 1e6
+        except Gone:
+            return None
+
     def total(self) -> Total | None:
         """What is told of a container that ended, from three files; None if the cgroup vanished."""
         memory, counted = self._files.memory, "memory" in self._controllers

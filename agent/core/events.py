@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from agent.core.cpu_look import CpuLooked
 from agent.core.end_events import EndHeard, EndUnread
 from agent.core.records import ContainerRecord, HeldTask, JobRecord, TaskEnd
 from agent.core.settings import NodeSettings
@@ -391,6 +392,7 @@ Event = (
     | EndUnread
     | Sampled
     | MemoryLooked
+    | CpuLooked
     | Reconfigured
     | Recovered
 )

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from agent.core.confinement import Confinement
+from agent.core.cpu_look import LookAtCpu
 from penstock.model import ContainerSpec
 from penstock.model.work import MonotaskId
 from penstock.wire.agent_api import Params
@@ -200,6 +201,7 @@ Instruction = (
     | Signal
     | WatchMemory
     | Wake
+    | LookAtCpu
     | RemoveContainer
     | Record
     | Explain

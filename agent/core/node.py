@@ -29,6 +29,7 @@ from agent.core import (
 from agent.core import events as e
 from agent.core.attained import Attained
 from agent.core.containers import Containers
+from agent.core.cpu_look import CpuLooked
 from agent.core.draining import own_work
 from agent.core.elasticity import Elasticity
 from agent.core.end_events import EndHeard, EndUnread
@@ -126,6 +127,7 @@ class Node:
             e.Confined: partial(elasticity.confined, self),
             e.Reclaimed: partial(preempting.reclaimed, self),
             e.MemoryLooked: partial(preempting.memory_looked, self),
+            CpuLooked: lambda event, now: self.rank(event.snapshot),
             e.Woken: self._woken,
             e.Decided: partial(deciding.decided, self),
             EndHeard: self.held.end_heard,
@@ -291,7 +293,7 @@ class Node:
         self._places = record.place = record.place or self._places + 1
         job = self.jobs[record.job] = Job(record)
         self.queues.add_job(record.job, record.priority, record.user)
-        return job, [Record(JOBS, record.job, record)]
+        return job, [Record(JOBS, record.job, record), *self.ranks.look(self.now)]
 
     # ------------------------------------------------------------ monotasks: the hot path
 
@@ -367,8 +369,6 @@ class Node:
         tell = [TellMaster("progress", event.request)] if job.record.here and self.settings.has_master else []
         return [Reply(Done()), *tell]
 
-    # ------------------------------------------------------------ the tick
-
     def _sampled(self, event: e.Sampled, now: float) -> list[Instruction]:
         """Apply a sample: preemption uses it, and so does every admission until the next one."""
         self.snapshot = event.snapshot
@@ -380,8 +380,9 @@ class Node:
         instructions += slack.sampled(self, now)
         return instructions + (self.rank() if instructions or self.ranks.moved_on(event.snapshot) else [])
 
-    def rank(self) -> list[Instruction]:
-        """Rank the jobs, and update the containers whose weight has changed."""
+    def rank(self, snapshot: Snapshot | None = None) -> list[Instruction]:
+        """Rank the jobs, by a newer snapshot if there is one, and update the containers whose weight has changed."""
+        self.snapshot = snapshot or self.snapshot
         live, sessions, wait_max_s = self.containers.live.values(), self.sessions.values(), self.settings.job_wait_max_s
         return self.ranks.rank(live, self.jobs, sessions, self.snapshot, self.now, wait_max_s)
 
@@ -394,7 +395,5 @@ class Node:
     def _alarm(self, now: float) -> list[Instruction]:
         """Return a Wake if the next time has changed."""
         wake = min((at for at in (self.preemption.due(), self.elasticity.due(now)) if at is not None), default=None)
-        if wake is None or wake == self._wake:
-            return []
-        self._wake = wake
-        return [Wake(wake)]
+        before, self._wake = self._wake, self._wake if wake is None else wake
+        return [Wake(wake)] if wake is not None and wake != before else []

@@ -22,6 +22,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from agent.core.confinement import LAST_RANK, UNPROMISED_WEIGHT, WEIGHT_PER_CORE
+from agent.core.cpu_look import LookAtCpu
 from agent.core.instructions import Confine, Instruction, Renice
 from agent.core.records import ContainerRecord, ContainerState, Job, Session, confinement_of
 from agent.core.snapshot import Snapshot
@@ -45,6 +46,8 @@ TURNS_APART = 10
 _TURN = 0.9
 #: The minimum time between rankings that ends of containers cause.
 _AGAIN_S = 0.05
+#: The minimum time between two reads of the CPU time of containers that coming jobs cause.
+_LOOK_AGAIN_S = 0.1
 #: A weight is not raised by less than this factor. It falls at once, because promises depend on it.
 _WORTH_WRITING = 1.25
 
@@ -162,7 +165,7 @@ class Ranks:
         self._turn = ""  # the starving job whose turn it is
         self._turn_until = 0.0
         self._turns_from = 0.0  # no turn starts before
-        self._ranked_at = -math.inf
+        self._ranked_at = self._looked_at = -math.inf
         self.due = True  # an event has occurred since the last ranking
 
     def moved_on(self, snapshot: Snapshot) -> bool:
@@ -171,6 +174,16 @@ class Ranks:
         """
         uses, counted_s = snapshot.containers, self._counted_s
         return self.due or any(use.cpu_seconds != counted_s.get(name) for name, use in uses.items())
+
+    def look(self, now: float) -> list[Instruction]:
+        """Ask for the CPU time of the containers, because a job has come: the last sample may be a second old.
+
+        By old numbers short jobs that have just begun would go before the new one, though they have run for long.
+        """
+        if not self.standings or now - self._looked_at < _LOOK_AGAIN_S:
+            return []
+        self._looked_at = now
+        return [LookAtCpu()]
 
     def knows(self, record: ContainerRecord) -> bool:
         """Return whether the container's job has a rank already."""

@@ -161,7 +161,7 @@ def container_started(node: Node, event: e.ContainerStarted, now: float) -> list
     if record.opportunistic:
         instructions.append(node.ranks.reclassed(record))
     if not node.ranks.knows(record):
-        instructions += node.rank()
+        instructions += [*node.rank(), *node.ranks.look(now)]
     return instructions + borrowing.give_back(node, record)
 
 

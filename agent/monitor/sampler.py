@@ -144,6 +144,19 @@ class Sampler:
             )
         return replace(self._last, containers=uses)
 
+    def look_at_cpu(self, containers: Iterable[str]) -> Snapshot:
+        """Return the latest snapshot, with the present CPU time of the containers that ran during the last tick, and of
+        new ones.
+        """
+        uses = dict(self._last.containers)
+        for container in containers if self._tree is not None else ():
+            if container in self._quiet:
+                continue
+            cpu_s = self._tree.get(container).cpu_s() if self._tree is not None else None
+            if cpu_s is not None:
+                uses[container] = replace(uses.get(container, ContainerUse()), cpu_seconds=cpu_s)
+        return replace(self._last, containers=uses)
+
     def _use(self, container: str, before: _Read, now: _Read) -> ContainerUse:
         was, sample, seconds = before.sample, now.sample, now.at - before.at
 

@@ -32,9 +32,10 @@ def first_priority(submitted_at: float) -> float:
 def spread(cluster: Cluster, ranking: Ranking, now: float) -> None:
     """Tell the agents that serve a job its priority, where it has changed.
 
-    The order is computed once a heartbeat and, at most every ``interval_s``, when a job has come, has ended, or has
-    been learnt from. A job that was moved within a heartbeat, and has received service since, keeps its priority: its
-    own service changes the order gradually. Other changes of the order, and new jobs, are sent at once.
+    The order is computed with the heartbeats that tell of service, at most every half of one's interval, and, at most
+    every ``interval_s``, when a job has come, has ended, or has been learnt from. A job that was moved within a
+    heartbeat, and has received service since, keeps its priority: its own service changes the order gradually. Other
+    changes of the order, and new jobs, are sent at once.
     """
     cluster.ordered_at, cluster.order_due, cluster.order_owed = now, now + cluster.settings.heartbeat_s, False
     order = [job for name in ranking.order() if (job := cluster.jobs[name]).hosts]
@@ -51,6 +52,16 @@ def spread(cluster: Cluster, ranking: Ranking, now: float) -> None:
         job.ranked = True
         if job.hosts_to_tell or job.job in moved:
             _tell(cluster, job, ranking.why(job.job))
+
+
+def served(cluster: Cluster, now: float) -> None:
+    """Make the order due, because a node has told what service its jobs received.
+
+    When a job has just come, the agents have looked at the CPU time of the others anew.
+    """
+    if now - cluster.job_came_at <= 2 * cluster.settings.interval_s:
+        cluster.order_anew()
+    cluster.order_due = min(cluster.order_due, cluster.ordered_at + cluster.settings.heartbeat_s / 2)
 
 
 def priority_of(job: Job, why: str) -> api.SetPriority:

@@ -111,6 +111,16 @@ async def test_an_end_that_nobody_answered_is_told_again_right_behind_the_regist
         assert "command_ended" not in master.heard[2], "it was answered"
 
 
+async def test_a_sample_is_told_at_once_and_the_next_one_not_before_half_of_the_interval(tmp_path: Path) -> None:
+    async with linked(tmp_path, [], "heartbeat") as (master, link):
+        before = master.heard[0].count("heartbeat")
+        for _ in range(3):
+            link.sampled()
+        link.tell("command_ended", END)  # the master closes the connection when it has read all before
+        await master.until(1, "heartbeat")
+        assert master.heard[0].count("heartbeat") == before + 1
+
+
 async def test_an_end_is_not_lost_with_a_connection_that_breaks_before_the_registration() -> None:
     answered: list[object] = []
     link = Link(shell(answered), UnixEndpoint(Path("/nowhere")))

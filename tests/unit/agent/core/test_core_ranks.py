@@ -10,6 +10,7 @@ import pytest
 from agent.core import Node
 from agent.core import events as e
 from agent.core.confinement import WEIGHT_PER_CORE
+from agent.core.cpu_look import CpuLooked, LookAtCpu
 from agent.core.instructions import AdoptProcess, Confine, Instruction, Renice, Reply, StartContainer
 from agent.core.ranks import BY_PRIORITY, FIRST_QUEUE_S, STEP, divide, nice_of, queue_of
 from agent.core.records import confinement_of
@@ -207,6 +208,43 @@ def test_a_new_job_is_ranked_when_it_starts_and_not_only_at_the_next_sample() ->
     bed.sample()
     fresh = bed.launch()
     assert bed.order() == [fresh, old]
+
+
+def test_a_coming_job_is_ranked_by_the_processor_time_of_that_moment() -> None:
+    bed = Bed()
+    olds = [bed.launch() for _ in range(2)]
+    bed.sample(0.1)
+    bed.now += 0.9
+    bed.told.clear()
+    fresh = bed.launch()
+    assert bed.told.count(LookAtCpu()) == 1
+    assert bed.order() == [*olds, fresh], "all have used nothing by the last sample"
+    bed.send(CpuLooked(Snapshot(bed.now, 0.1, containers={each: ContainerUse(cpu_seconds=0.9) for each in olds})))
+    assert bed.order() == [fresh, *olds]
+
+
+def test_a_job_of_which_the_master_is_told_has_it_told_what_others_have_used() -> None:
+    bed = Bed(has_master=True, ranked=True)
+    old = bed.launch()
+    job = bed.register(bed.connect(old))
+    bed.node.load(bed.now)
+    bed.told.clear()
+    bed.now += 1.0
+    bed.register(bed.eve)
+    bed.register(bed.eve)
+    assert bed.told.count(LookAtCpu()) == 1, "not twice within a moment"
+    bed.send(CpuLooked(Snapshot(bed.now, 1.0, containers={old: ContainerUse(cpu_seconds=0.7)})))
+    assert {use.job: use.service_s for use in bed.node.load(bed.now).jobs}[job] == 0.7
+    bed.now += 1.0
+    bed.told.clear()
+    bed.register(bed.eve)
+    assert bed.told.count(LookAtCpu()) == 1
+
+
+def test_where_nothing_is_ranked_nothing_is_looked_at() -> None:
+    bed = Bed()
+    bed.register(bed.eve)
+    assert LookAtCpu() not in bed.told
 
 
 def test_the_order_of_the_master_holds_as_soon_as_it_is_told() -> None:

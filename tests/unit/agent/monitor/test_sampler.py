@@ -39,6 +39,11 @@ class FakeTree:
         self.read.append(self._name)
         return self.samples.get(self._name)
 
+    def cpu_s(self) -> float | None:
+        self.read.append(self._name)
+        found = self.samples.get(self._name)
+        return None if found is None else found.cpu_usage_s
+
     def used_together(self) -> Together:
         there = self.samples.values()
         return Together(
@@ -103,6 +108,25 @@ def test_one_that_wakes_is_read_at_once_and_its_use_is_that_of_the_last_tick(bed
     assert "c-7" in read
     assert uses["c-7"].cpu_cores == pytest.approx(used.get("cpu_s", 0.0))
     assert uses["c-7"].disk_bytes_per_s == pytest.approx(used.get("disk_bytes", 0))
+
+
+def test_between_ticks_the_processor_time_of_those_that_run_can_be_read(bed: Bed) -> None:
+    for _ in range(3):
+        bed.tree.use("c-0", cpu_s=0.9)
+        bed.tree.use("c-1", cpu_s=0.5)
+        _, uses = bed.tick()
+    bed.tree.read.clear()
+    bed.tree.use("c-0", cpu_s=0.2)
+    bed.tree.remove("c-1")
+    bed.tree.samples["new"] = CgroupSample(cpu_usage_s=0.1)
+    looked = bed.sampler.look_at_cpu(["c-0", "c-1", "c-2", "new"]).containers
+    assert bed.tree.read == ["c-0", "c-1", "new"], "c-2 has been quiet"
+    assert looked["c-0"] == replace(uses["c-0"], cpu_seconds=pytest.approx(2.9))
+    assert looked["new"].cpu_seconds == 0.1
+    assert looked["c-1"] == uses["c-1"], "it is gone: its end tells the rest"
+    bed.now += 1.0
+    after = bed.sampler.sample(["c-0"], {}).containers
+    assert after["c-0"].cpu_cores == pytest.approx(0.2), "rates are those since the last tick"
 
 
 def test_those_that_work_are_read_at_each_tick_and_do_not_wake_the_others(bed: Bed) -> None:

@@ -164,6 +164,37 @@ def test_jobs_that_come_at_one_moment_are_in_order_within_an_interval() -> None:
     assert in_place(b) == b.cluster.rank(b.now).order()
 
 
+def test_a_new_job_is_ranked_by_the_service_that_its_node_tells_of_right_after_it_came() -> None:
+    """By the heartbeat before, a second old, the others had received as little as it."""
+    b = bed("a", ordering="gittins", interval_s=0.1, heartbeat_s=1.0)
+    for name in ("x", "y"):
+        b.job("a", name, at=1.0, name=name)
+    use(b, "a", x=0.1, y=0.1)
+    b.round(0.1)
+    b.now += 0.9
+    b.job("a", "new", at=2.0, name="new")
+    b.round(0.1)
+    assert in_place(b) == ["x", "y", "new"]
+    b.now += 0.05
+    use(b, "a", x=0.9, y=0.8)
+    assert b.cluster.wants_round or in_place(b)[0] == "new"
+    b.round(0.1)
+    assert in_place(b) == ["new", "x", "y"]
+
+
+def test_the_order_follows_each_heartbeat_that_tells_of_service() -> None:
+    b = bed("a", ordering="las", interval_s=0.1, heartbeat_s=1.0)
+    for name in ("x", "y"):
+        b.job("a", name, at=1.0)
+    b.round(0.1)
+    service = {"x": 0.0, "y": 0.0}
+    for second in range(10):  # each heartbeat a little early: no timer of the master's own decides
+        b.now += 0.99
+        service["x" if second % 2 else "y"] += 1.5
+        use(b, "a", **service)
+        assert in_place(b) == sorted(service, key=lambda job: (service[job], job))
+
+
 def test_what_is_learnt_from_a_job_moves_those_of_its_kind_at_once() -> None:
     b = bed("a", ordering="gittins", interval_s=0.1, heartbeat_s=1.0)
     learnt(b, "large", 100.0)
