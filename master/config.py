@@ -131,7 +131,9 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
     admission_wait_max_s: Annotated[
         float, Meta(gt=0, description="a job that has waited longer for its memory goes before all others"), LIVE
     ] = 600.0
-    heartbeat_s: Annotated[float, Meta(gt=0, description="how often agents report, or up to a tenth later: with their next sample")] = 1.0
+    heartbeat_s: Annotated[
+        float, Meta(gt=0, description="how often agents report, or up to a tenth later: with their next sample")
+    ] = 1.0
     node_timeout_s: Annotated[
         float, Meta(gt=0, description="how long a node may be away or silent before its tasks are lost"), LIVE
     ] = 10.0
