@@ -42,7 +42,7 @@ test-pure: $(VENV)
 	$(on) 2 $(PURE)
 
 test-not-pure: $(VENV)
-	$(on) 2 tests/integration tests/contract tests/unit $(addprefix --ignore=,$(PURE))
+	$(on) 3 tests/integration tests/contract tests/unit $(addprefix --ignore=,$(PURE))
 
 test-dask-old: $(DASK_OLD)  ## the tests of the Dask engine on the distributed of two years ago (the oldest supported)
 	$(DASK_OLD_RUN) -m pytest tests/unit/penstock/engines/dask tests/integration/test_dask*.py

@@ -312,10 +312,11 @@ class AgentClient:
         """Called by the link."""
         for container in list(self._containers.values()):
             await container.relink(peer)
-        for job in list(self._jobs.values()):
-            if not job.over:
-                await job.relink(peer)
-        self._jobs = {job.id: job for job in self._jobs.values() if not job.over}
+        with self._expect(peer):  # a job that is registered anew has another id
+            for job in list(self._jobs.values()):
+                if not job.over:
+                    await job.relink(peer)
+            self._jobs = {job.id: job for job in self._jobs.values() if not job.over}
         self._loop.call_soon(self._flush)  # sends what was submitted during the outage, once the link is open
         self._report_link(linked=True)
 
@@ -359,8 +360,11 @@ class AgentClient:
             self._early.append(params)
 
     @contextlib.contextmanager
-    def _expect(self) -> Iterator[None]:
-        """Hold notifications back until the answer is handled: both may arrive in one read."""
+    def _expect(self, peer: RpcPeer | None = None) -> Iterator[None]:
+        """Hold notifications back until the answer is handled: both may arrive in one read.
+
+        ``peer`` is the connection that they come by, if it is not the link's yet.
+        """
         self._expecting += 1
         try:
             yield
@@ -368,7 +372,7 @@ class AgentClient:
             self._expecting -= 1
             early, self._early = self._early, []
             for params in early:
-                self._deliver(self._link.peer(), params, keep=self._expecting > 0)
+                self._deliver(peer or self._link.peer(), params, keep=self._expecting > 0)
 
     def _wants_flush(self, job: Job, at_once: bool = False) -> None:
         self._dirty[job] = None

@@ -53,12 +53,7 @@ class TaskJob:
         self._over = False
         self._cancelled: JobCancelled | None = None
         session.owner = self
-        answer = session.call("register_job", lambda: asked, api.JobRegistered)
-        self.id = answer.job
-        if answer.admitted:
-            self._admit()
-        for params in self._early:
-            self._handle(params)
+        self._is_named(session.call("register_job", lambda: asked, api.JobRegistered))
 
     def next(self, timeout_s: float | None) -> News | None:
         """Return the job's next event; None after the timeout or on another message.
@@ -137,12 +132,13 @@ class TaskJob:
         """Called by the session: join the job at a restarted agent; register it anew if it is unknown there."""
         if not self.id or self._over:
             return
-        answer = self._registered_again()
-        self.id = answer.job
-        self._owed = True
-        self.admitted = False
-        if answer.admitted:
-            self._admit()
+        self._owed, self.admitted = True, False
+        before, self.id = self.id, ""
+        try:
+            self._is_named(self._registered_again(before))
+        finally:
+            self.id = self.id or before
+        if self.admitted:
             self._ask_again()
 
     def linked(self, linked: bool) -> None:
@@ -150,6 +146,15 @@ class TaskJob:
         self._on_link(linked)
 
     # ------------------------------------------------------------ inside
+
+    def _is_named(self, answer: api.JobRegistered) -> None:
+        """Take the job's id from the answer, then handle the notifications that arrived with it."""
+        self.id = answer.job
+        if answer.admitted:
+            self._admit()
+        early, self._early = self._early, []
+        for params in early:
+            self._handle(params)
 
     def _handle(self, params: api.Params) -> None:
         if getattr(params, "job", "") != self.id:
@@ -172,9 +177,9 @@ class TaskJob:
             self.admitted = True
             self._news.append(Started())
 
-    def _registered_again(self) -> api.JobRegistered:
+    def _registered_again(self, job: str) -> api.JobRegistered:
         try:
-            return self._register(self.id)
+            return self._register(job)
         except RpcError as error:
             if error.code is ErrorCode.REFUSED:  # it was cancelled in the meantime
                 raise

@@ -72,6 +72,7 @@ class FakeAgent:
         self.known_jobs: set[str] = set()
         self.has_master = True
         self.admits = True
+        self.admits_by_message = False  # the answer to a registration says no, a message that comes with it yes
         self.waits: str | None = None  # why each job waits, told before the answer to its registration
         self.waits_for_ever = False
         self.places = True
@@ -216,7 +217,9 @@ class FakeAgent:
         self.known_jobs.add(job)
         if self.waits is not None:
             peer.notify("job_waiting", JobWaiting(job=job, why=self.waits, never=self.waits_for_ever))
-        return JobRegistered(job=job, admitted=self.admits)
+        if self.admits_by_message:
+            peer.notify("job_admitted", JobRef(job=job))
+        return JobRegistered(job=job, admitted=self.admits and not self.admits_by_message)
 
     def _leave_job(self, peer: RpcPeer, asked: Any) -> Done:
         return Done()

@@ -340,6 +340,22 @@ async def test_placements_wait_for_the_admission_after_a_restart(fake: FakeAgent
     await fake.until(lambda: len(fake.called("place")) == 2)
 
 
+async def test_an_admission_that_comes_with_the_answer_to_a_forgotten_job_counts(
+    fake: FakeAgent, client: AgentClient
+) -> None:
+    jobs = [await client.register_job(name) for name in ("one", "two")]
+    for job in jobs:
+        await job.place("map", [request_of("m1", "true")])
+        await job.placed("m1")
+    await fake.stop()
+    fake.known_jobs.clear()
+    fake.admits_by_message = True
+    await fake.start()
+    async with asyncio.timeout(5):
+        await fake.until(lambda: len(fake.called("place")) == 4)
+    assert {asked.job for asked in fake.called("place")[2:]} == {job.id for job in jobs}
+
+
 async def test_containers_are_attached_to_again(fake: FakeAgent, client: AgentClient) -> None:
     lives = await client.launch(ContainerSpec(argv=("sleep", "1")))
     ended = await client.launch(ContainerSpec(argv=("sleep", "1")))

@@ -1,0 +1,41 @@
+"""A job of commands over a blocking connection, and an agent that is restarted and has forgotten it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.client.session import Session
+from penstock.client.task_job import TaskJob
+from penstock.model import ContainerSpec, KindAmounts, TaskRequest
+from penstock.opgraph import Started, TaskPlaced
+from penstock.testing.agent_thread import AgentThread
+from penstock.wire.agent_api import RegisterJob
+
+
+@pytest.fixture
+def agent(tmp_path: Path) -> Iterator[AgentThread]:
+    with AgentThread(tmp_path) as running:
+        yield running
+
+
+@pytest.mark.parametrize("by_message", [False, True], ids=["by the answer", "by a message that comes with it"])
+def test_a_job_that_the_agent_forgot_is_placed_again_once_it_is_admitted(agent: AgentThread, by_message: bool) -> None:
+    with Session.connect(agent.socket, "test", patience_s=60) as session:
+        agent.agent.admits_by_message = by_message
+        job = TaskJob(session, RegisterJob(name="j"), lambda linked: None)
+        while not job.admitted:
+            job.next(60)
+        assert isinstance(job.next(60), Started)
+        command = ContainerSpec(argv=("true",))
+        job.place("s", [TaskRequest(task="t", usage=KindAmounts(cpu=1.0), command=command)], False)
+        assert job.next(60) == TaskPlaced("t", "fake")
+        before = job.id
+        agent.stop()
+        agent.agent.admits_by_message = by_message
+        agent.agent._ids = 10  # so that the job has another id
+        agent.start()
+        assert isinstance(job.next(60), Started)
+        assert agent.do(lambda fake: [asked.job for asked in fake.called("place")]) == [job.id] != [before]
