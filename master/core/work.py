@@ -40,6 +40,7 @@ class Work:
     service: dict[str, float] = field(default_factory=dict)
     service_s: float = 0.0
     seen: dict[str, JobUse] = field(default_factory=dict)  # by node: its last report
+    slots: int = 0  # those held on all nodes: what their last reports say together
     told_last: set[str] = field(default_factory=set)  # nodes with nothing left of the job, and all reported
     finished: bool = False  # its framework completed it
     _under_way: list[str] | None = None  # None: to be computed
@@ -48,11 +49,6 @@ class Work:
     def known(self) -> bool:
         """Return whether any tasks have been reported."""
         return bool(self.told or self.tallies)
-
-    @property
-    def slots(self) -> int:
-        """Return the slots it holds on all nodes."""
-        return sum(use.running for use in self.seen.values())
 
     @property
     def own(self) -> list[StageProgress]:
@@ -136,6 +132,7 @@ class Work:
         """
         before = self.seen.get(node)
         known = before.service_s if before is not None else 0.0
+        self.slots += (0 if use.last else use.running) - (before.running if before is not None else 0)
         gained = use.service_s - known
         if gained < 0:
             gained = use.service_s if gained < -_ROUNDING_S else 0.0
@@ -167,6 +164,7 @@ class Work:
         use = self.seen.get(node)
         if use is not None:
             self.seen[node] = JobUse(job=use.job, service_s=use.service_s)
+            self.slots -= use.running
 
 
 #: The tally of a stage without tasks sent to the master.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from master.core.history import History, Needed
 from master.core.memory import MemoryEstimates
@@ -29,6 +31,19 @@ def test_service_counts_for_the_stages_that_are_under_way() -> None:
     assert (work.service_s, work.slots, work.tasks_left) == (11.0, 4, 2)
     work.gone("b")
     assert (work.service_s, work.slots) == (11.0, 1)
+
+
+@given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5), st.sampled_from(["report", "last", "gone"]))))
+def test_its_slots_are_those_of_the_last_reports_of_all_nodes(events: list[tuple[str, int, str]]) -> None:
+    work, running, service_s = Work(), dict[str, int](), 0.0
+    for node, slots, what in events:
+        service_s += 1.0
+        if what == "gone":
+            work.gone(node)
+        else:
+            work.attained(node, JobUse(job="j", service_s=service_s, running=slots, last=what == "last"))
+        running[node] = slots if what == "report" else 0
+        assert work.slots == sum(running.values())
 
 
 def test_a_stage_that_is_told_of_and_placed_counts_once() -> None:
