@@ -1,4 +1,4 @@
-"""``penstock paper``: what the papers claim, tried here."""
+"""``penstock paper``: try the papers' claims."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ the folder of traces: {", ".join(TRACES.values())}"""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command; returns its exit status. Raises CommandError for what the user can mend."""
+    """Run the command and return its exit status. Raises CommandError for an error that the user can correct."""
     parser = read.Parser(
         "paper", "Try what the papers claim; their figures and ours go side by side on a page.", _EPILOG
     )

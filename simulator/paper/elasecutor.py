@@ -17,12 +17,12 @@ from simulator.paper.runs import runs_of, runs_of_each
 from simulator.report import Report
 
 _OTHERS = {"static": "Static", "dynamic": "Dynamic", "tetris": "Tetris"}
-#: While applications arrive and the cluster has filled: seconds.
+#: The period in which applications arrive and the cluster is full, in seconds.
 _BUSY_S = (600.0, 3000.0)
 
 
 def _testbed(_inputs: Inputs) -> list[Row]:
-    """Fig. 7 and 8, Tables VI and VII from the same runs."""
+    """Return the rows of Fig. 7 and 8 and of Tables VI and VII, which come from the same runs."""
     reports = _by_policy("elasecutor/makespan")
     hint = " elasecutor/assumptions has what other answers to open questions change."
     return [
@@ -34,7 +34,7 @@ def _testbed(_inputs: Inputs) -> list[Row]:
 
 
 def _makespans(reports: Mapping[str, list[Report]], *papers: str, hint: str = "") -> list[Row]:
-    """The mean makespan below those of the others; a claim of x % holds from x − 5 on."""
+    """Return rows on how far MinFrag's mean makespan is below each other policy's. A claim of x % holds from x − 5."""
     made = {policy: mean(report.makespan_s for report in each) for policy, each in reports.items()}
     rows = []
     for (policy, name), paper in zip(_OTHERS.items(), papers, strict=True):
@@ -69,7 +69,7 @@ def _responses(reports: Mapping[str, list[Report]]) -> list[Row]:
     ]
 
 
-#: Table VI: the share of the time in which a machine's CPU, memory, network, disk is used beyond 70 %.
+#: Table VI: the share of the time with use of a machine's CPU, memory, network, disk beyond 70 %.
 _TABLE_VI = {
     "static": (61.3, 37.0, 30.7, 49.3),
     "dynamic": (56.8, 57.7, 25.3, 51.2),
@@ -111,7 +111,7 @@ def _over(reports: Mapping[str, list[Report]]) -> list[Row]:
     return [*rows, order]
 
 
-#: Table VII: how much larger Elasecutor's average utilization is, in %.
+#: Table VII: the increase of average utilization by Elasecutor, in %.
 _TABLE_VII = {
     "static": (43.4, 29.5, 40.8, 25.4),
     "dynamic": (27.2, 22.6, 33.4, 40.0),
@@ -122,7 +122,7 @@ _TABLE_VII = {
 def _utilization(
     reports: Mapping[str, list[Report]], papers: Mapping[str, tuple[float, ...]] = _TABLE_VII
 ) -> list[Row]:
-    """Relative to the other policy's average utilization over the makespan."""
+    """Return rows on average utilization over the makespan, relative to each other policy's."""
     used = {
         policy: [mean(report.resources[name].utilization for report in each) for name in _COLUMNS]
         for policy, each in reports.items()
@@ -143,7 +143,7 @@ def _utilization(
     return rows
 
 
-#: What the paper leaves open → the settings that answer it otherwise, and what that changes.
+#: Open questions of the paper: an alternative assumption, its settings, and its effect.
 _ASSUMPTIONS: tuple[tuple[str, dict[str, Any], str], ...] = (
     (
         "each level of usage in one piece of a life, not two",
@@ -245,7 +245,7 @@ def _reprovisioning(_inputs: Inputs) -> list[Row]:
 
 
 def _rescheduling(_inputs: Inputs) -> list[Row]:
-    """Table X. Reprovisioning is on in both: without it nobody is found to be stuck."""
+    """Return the rows of Table X. Reprovisioning is on in both, as only it detects stuck executors."""
     settings = [{"policy.reprovisioning": True, "policy.rescheduling": on} for on in (True, False)]
     on, off = ([run.report for run in runs] for runs in runs_of_each("elasecutor/reprovisioning", settings))
     with_it, without = (np.array([report.makespan_s for report in each]) for each in (on, off))
@@ -297,7 +297,7 @@ def _all_responses(reports: list[Report]) -> Floats:
 
 
 def _all_executions(reports: list[Report]) -> Floats:
-    """From an application's first launch to its end."""
+    """Return the times from an application's first launch to its end, in seconds."""
     return np.array([job.ended_at_s - (job.started_at_s or 0.0) for report in reports for job in report.jobs])
 
 

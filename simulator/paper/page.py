@@ -1,4 +1,4 @@
-"""``docs/results.md``: the papers' figures and ours, side by side."""
+"""Write ``docs/results.md``: the papers' figures and ours, side by side."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ one of them. How the models work, and what they leave out, is in [simulate.md](s
 
 
 def page(trials: Sequence[Trial]) -> str:
-    """The whole page. The same trials give the same text: how long they took is not on it."""
+    """Return the whole page. The same trials give the same text, as durations are left out."""
     rows = [row for trial in trials for row in trial.rows]
     hold = sum(row.holds for row in rows)
     parts = [_HEAD, f"{hold} of {len(rows)} lines come out as in the paper.\n"]

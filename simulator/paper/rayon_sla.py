@@ -1,5 +1,7 @@
-"""Rayon §6.4, end to end: production jobs with deadlines among best-effort jobs, through the master's own desk, round
-and plan follower, and the agents' cores."""
+"""Rayon §6.4, end to end: production jobs with deadlines among best-effort jobs.
+
+The master's own reservation manager, rounds and plan follower and the agents' cores run them.
+"""
 
 from __future__ import annotations
 
@@ -105,7 +107,7 @@ def _declined(report: Report) -> float:
 
 
 def _in_time(report: Report) -> int:
-    """Best-effort jobs that ended before the last job came."""
+    """Return the number of best-effort jobs that ended before the last job was submitted."""
     last_s = max(job.submitted_at_s for job in report.jobs)
     return sum(1 for job in _ran(report, "best").values() if job.ended_at_s <= last_s)
 

@@ -1,4 +1,4 @@
-"""UBIS: the example of Fig. 3, the sensitivity to the thresholds, the 20-node cluster, and robustness (§IV.D, §V)."""
+"""UBIS's claims: the example of Fig. 3, sensitivity to thresholds, the 20-node cluster, and robustness (§IV.D, §V)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simulator.report import Report
 _GB = 1e9
 #: §V.C: 19 workers of 56 virtual cores.
 _CORES = 19 * 56
-#: Table I: what a task's memory grows to, of the 2 GB that it asked for.
+#: Table I: job → the GB to which a task's memory grows; each task asks for 2 GB.
 _SLEEPS = {"Sleep": 0.2, "G-Sleep-50": 1.0, "G-Sleep-75": 1.5, "G-Sleep": 1.98}
 _T_ALLOC = (0.5, 0.6, 0.7, 0.8, 0.9)
 _T_PREEMPT = (0.8, 0.85, 0.9, 0.95)
@@ -48,13 +48,13 @@ def _report(scenario: str, settings: dict[str, Any]) -> Report:
 
 
 def _sleep(name: str, key: str, values: Sequence[float], *, backs_off: bool = False) -> list[Report]:
-    """One run per value; as in the paper, work that was preempted is placed again at once unless it ``backs_off``."""
+    """Return one report per value. As in the paper, preempted work is placed again at once, unless it ``backs_off``."""
     fixed = {_GROWS_TO: _SLEEPS[name] * _GB} | ({} if backs_off else _AT_ONCE)
     return [_report("ubis/sensitivity", fixed | {key: value}) for value in values]
 
 
 def _preempted(report: Report) -> float:
-    """Preempted containers ÷ all that were started."""
+    """Return preempted ÷ started containers."""
     return report.preemptions / report.measures["containers"]
 
 
@@ -125,7 +125,7 @@ def _fig4(_inputs: Inputs) -> list[Row]:
 
 
 def _backed_off(at_once: dict[str, list[Report]]) -> Row:
-    """Beyond the paper: preempted work and its node back off, as the master does by default."""
+    """Return a row beyond the paper: preempted work and its node back off, as by default in the master."""
     name = "G-Sleep"
     before, after = at_once[name], _sleep(name, "agent.t_alloc", _T_ALLOC, backs_off=True)
     kills = [(one.preemptions, other.preemptions) for one, other in zip(before, after, strict=True)]
@@ -156,7 +156,7 @@ def _fig5(_inputs: Inputs) -> list[Row]:
 
 
 def _makespans(_inputs: Inputs) -> list[Row]:
-    """Fig. 6 and 7: the sweep of T_alloc against the base."""
+    """Try Fig. 6 and 7: the sweep of T_alloc against the base."""
     base = _report("ubis/deployment", {"opportunistic": False})
     values = (0.5, 0.7, 0.8, 0.9, 0.95)
     swept = [_report("ubis/deployment", {"agent.t_alloc": value}) for value in values]
@@ -204,7 +204,7 @@ def _cores_of_a_container(report: Report) -> float:
 
 
 def _robustness(_inputs: Inputs) -> list[Row]:
-    """Fig. 9: nothing to gain, nothing lost; and a small job beside a large one."""
+    """Try Fig. 9: no loss if there is nothing to gain, and a small job beside a large one."""
     base = _report("ubis/robustness", {"opportunistic": False})
     mean_cpu = base.resources["cpu"].utilization
     full = _report("ubis/robustness", {"agent.t_alloc": round(mean_cpu, 3)})
