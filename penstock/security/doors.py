@@ -24,26 +24,26 @@ class Doors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     tls_ca: Annotated[
         str,
         Meta(
-            description="PEM file with the CA of all agents and the master (`penstock ca`); needed where they meet on "
-            "a TCP port"
+            description="PEM file with the CA of all agents and the master (`penstock ca`); required for connections "
+            "over TCP"
         ),
     ] = ""
     tls_crl: Annotated[
-        str, Meta(description="PEM file with what that CA has revoked (`penstock ca revoke`); empty: nothing")
+        str, Meta(description="PEM file with the revocation list of that CA (`penstock ca revoke`); empty: none")
     ] = ""
     tls_certificate: Annotated[
-        str, Meta(description="PEM file with our certificate; a renewed one is taken up at the next connection")
+        str, Meta(description="PEM file with the daemon's certificate; new connections use a renewed one")
     ] = ""
-    tls_key: Annotated[str, Meta(description="PEM file with its key, for us alone")] = ""
+    tls_key: Annotated[str, Meta(description="PEM file with its key, readable by the daemon alone")] = ""
     http: HttpAddress = ""
     http_token_file: Annotated[
         str,
         Meta(
-            description="file with the operators' token, for all changes over HTTP; elsewhere than on loopback `http` "
-            "needs it or the next"
+            description="file with the operators' token, for all changes over HTTP; outside loopback, `http` requires "
+            "this key or the next"
         ),
     ] = ""
-    http_read_token_file: Annotated[str, Meta(description="file with the token of those who only look at `http`")] = ""
+    http_read_token_file: Annotated[str, Meta(description="file with the token that only allows to read `http`")] = ""
 
 
 def is_loopback(host: str) -> bool:

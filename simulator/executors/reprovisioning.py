@@ -12,7 +12,7 @@ from simulator.executors.spec import Policy
 
 
 class Reprovisioning:
-    """Replaces plans that no longer suit their executors, at slot boundaries.
+    """The replacement of plans at slot boundaries, for executors that no longer follow them.
 
     A plan's time and an executor's progress are compared slot by slot. A late executor keeps the limits of its current
     profile slot; a new plan starts from there, within the room that other executors leave.

@@ -15,7 +15,7 @@ PAPERS = {
     "ubis": "UBIS",
     "las_mq": "LAS_MQ (TCC'19)",
     "rayon": "Rayon (MSR-TR-2013-108)",
-    "together": "All of them together, against each alone (there is no figure in a paper)",
+    "together": "All papers together, against each alone (no paper has such figures)",
 }
 
 #: The claims whose runs took longest in measurements: they begin first. The results do not depend on this order.

@@ -24,7 +24,7 @@ _BUSY_S = (600.0, 3000.0)
 def _testbed(_inputs: Inputs) -> list[Row]:
     """Return the rows of Fig. 7 and 8 and of Tables VI and VII, which come from the same runs."""
     reports = _by_policy("elasecutor/makespan")
-    hint = " elasecutor/assumptions has what other answers to open questions change."
+    hint = " elasecutor/assumptions shows the effects of other assumptions."
     return [
         *_makespans(reports, "40", "40", "60", hint=hint),
         *_responses(reports),
@@ -106,7 +106,8 @@ def _over(reports: Mapping[str, list[Report]]) -> list[Row]:
         paper="in all four",
         ours=f"in {sum(most)}: {', '.join(name for name, best in zip(_COLUMNS, most, strict=True) if best)}",
         holds=all(most),
-        why="Static and Dynamic let executors share disk and network and show what is wanted, which can exceed 100 %.",
+        why="Under Static and Dynamic executors share disk and network, and the figures are demand, which can exceed "
+        "100 %.",
     )
     return [*rows, order]
 
@@ -137,7 +138,7 @@ def _utilization(
                 ours=_list(gain),
                 holds=all(abs(ours - paper) <= 15 for ours, paper in zip(gain, papers[policy], strict=True)),
                 why="Here all policies do the same work: utilization rises as the makespan falls, alike in every "
-                "resource. In the paper they differ, for a makespan 60 % shorter would be a utilization 150 % higher.",
+                "resource. In the paper they differ, as a makespan 60 % shorter would mean a utilization 150 % higher.",
             )
         )
     return rows
@@ -159,17 +160,17 @@ _ASSUMPTIONS: tuple[tuple[str, dict[str, Any], str], ...] = (
     (
         "run times three times as long (the paper's runs take more than 5.9 hours, 21,240 s)",
         {"workload.hibench.runtimes_s": [300.0, 1200.0, 3000.0]},
-        "The arrivals are a smaller part of a run, and yet MinFrag uses no more of the CPU: what is left excludes each "
-        "other by its peaks however long it takes.",
+        "The arrivals are a smaller part of a run, and yet MinFrag uses no more of the CPU: the remaining executors "
+        "exclude each other by their peaks at any run time.",
     ),
     (
         "32 hardware threads as cores, not the 16 of Fig. 6",
         {"cluster.cpu_cores": 32},
-        "The disks become what is short: Static, which does not reserve them, lets executors share them, here without "
-        "loss, while MinFrag keeps out whose peaks exclude each other.",
+        "The disks become the bottleneck: Static does not reserve them and lets executors share them, here without "
+        "loss, while MinFrag separates executors whose peaks exclude each other.",
     ),
     (
-        "32 hardware threads, and a disk that is wanted twice over delivers half",
+        "32 hardware threads, and a disk with twice the demand delivers half",
         {"cluster.cpu_cores": 32, "cluster.disk_contention": 1.0},
         "The loss on contended disks decides; the paper does not state how its disks behave.",
     ),
@@ -213,8 +214,8 @@ def _drr_trc(_inputs: Inputs) -> list[Row]:
             paper=f"{paper:g} %",
             ours=percent(1 - ratio),
             holds=1 - ratio >= paper / 100 / 2,
-            why="At half of the decisions only one demand fits, and both choose it. Elsewhere the resource that "
-            "remains most is mostly the network, which nobody lacks: DRR looks at it alone, TRC at all four.",
+            why="At half of the decisions only one demand fits, and both choose it. Otherwise the largest remaining "
+            "resource is mostly the network, which no executor lacks: DRR regards it alone, TRC all four.",
         )
         for what, paper, ratio in measures
     ]
@@ -236,9 +237,9 @@ def _reprovisioning(_inputs: Inputs) -> list[Row]:
                     paper=f"{paper:g} %",
                     ours=percent(found),
                     holds=found >= paper / 100 / 2,
-                    why="Most applications are recurring and off by less than ρ = 1.1 allows; for them nothing is "
-                    f"reprovisioned. {mean(report.measures['reprovisioned'] for report in on):.0f} of "
-                    f"{on[0].measures['executors']:.0f} executors' stages were, a run.",
+                    why="Most applications are recurring, with errors below ρ = 1.1, and are not reprovisioned. Stages "
+                    f"of {mean(report.measures['reprovisioned'] for report in on):.0f} of "
+                    f"{on[0].measures['executors']:.0f} executors were, per run.",
                 )
             )
     return rows
@@ -263,8 +264,8 @@ def _rescheduling(_inputs: Inputs) -> list[Row]:
             paper=f"{paper:g} %",
             ours=percent(1 - ratio),
             holds=1 - ratio >= paper / 100 / 2,
-            why=f"Few are stuck: their tasks were helped for {helped:.0f} slots of executors a run. Who ends sooner "
-            "changes who is placed next, and that moves single applications by more than the help does.",
+            why=f"Few executors are stuck: copies of their tasks ran for {helped:.0f} executor slots per run. An "
+            "earlier end changes the next placements, and that moves single applications by more than the copies do.",
         )
         for what, paper, ratio in measures
     ]

@@ -73,7 +73,7 @@ def _heavy_tailed(inputs: Inputs) -> list[Row]:
 def _assumptions(inputs: Inputs) -> list[Row]:
     """Try the same claim under other assumptions about the paper's open questions."""
     cases: list[tuple[str, dict[str, Any]]] = [
-        ("sizes as §5.1 says: input + shuffle + output", {"workload.trace.d_over_n": 1}),
+        ("sizes as in §5.1: input + shuffle + output", {"workload.trace.d_over_n": 1}),
         ("d/n = 4: input + 4 × shuffle + output", {"workload.trace.d_over_n": 4}),
     ]
     rows = []
@@ -98,7 +98,7 @@ _WEIGHTS: tuple[tuple[str, float, str], ...] = (
     ("a millionth", 1e-6, "These weights equal strict priority in effect, which starves the last queues."),
     ("0.32, the root of a step", 0.1**0.5, "The share of the last queues is taken from small jobs."),
     ("half", 0.5, "The gentler the weights, the smaller the gain."),
-    ("as much", 1.0, "The many small jobs of the first queues wait for the few large ones of the last."),
+    ("equal", 1.0, "The many small jobs of the first queues wait for the few large ones of the last."),
 )
 
 
@@ -113,7 +113,7 @@ def _weights(inputs: Inputs) -> list[Row]:
         below, half = 1 - heavy_s[place] / heavy_s[0], uniform_s[place] / uniform_s[0]
         rows.append(
             Row(
-                what=f"a queue weighs of the one before {what}; heavy tail, below Fair; one size, ÷ Fair",
+                what=f"a queue's weight relative to the one before: {what}; heavy tail, below Fair; one size, ÷ Fair",
                 paper="around 30 %; half",
                 ours=f"{percent(below)}; {half:.2f}",
                 holds=_is_around_30(below) and half <= 0.56,

@@ -80,8 +80,8 @@ def weights_at_80_s(_inputs: Inputs) -> list[Row]:
     below = [1 - each / fair_s for each in ours_s]
     return [
         Row(
-            what="mean response time of LAS_MQ below fair, by what a queue weighs of the one before (one from 30 % on "
-            "holds)",
+            what="mean response time of LAS_MQ below fair, by a queue's weight relative to the one before (one from "
+            "30 % on holds)",
             paper="nearly 40 %, by weights that are not given",
             ours=", ".join(f"{part:.2g}: {100 * each:.1f} %" for part, each in zip(parts, below, strict=True)),
             holds=max(below) >= 0.3,
@@ -226,22 +226,22 @@ def _cases(gains: list[float]) -> list[Row]:
             paper="slightly above 1",
             ours=f"{first:.2f}",
             holds=1 < first <= 1.25,
-            why=f"What the queues alone bring follows from their weights, which the paper does not give ({said}).",
+            why=f"The effect of the queues alone depends on their weights, which the paper does not give ({said}).",
         ),
         Row(
             what="case 2 against case 1: stage awareness alone (up to 20 % more holds)",
             paper="around 10 % more in the best case",
             ours=_more(second, first),
             holds=1 < second / first <= 1.2,
-            why="In a queue that serves who came first, a large job that is found out early is no longer in the way of "
-            f"others; jobs differ more here than there, by the times that are assumed ({said}).",
+            why="In a queue in order of arrival, a large job that is detected early no longer delays others; with the "
+            f"assumed times, jobs differ more here than in the paper ({said}).",
         ),
         Row(
             what="case 3 against case 1: queues ordered by needs alone (20 % more and up hold)",
             paper="more by a wide margin",
             ours=_more(third, first),
             holds=third / first >= 1.2,
-            why=f"Inside a queue the small ones go first ({said}).",
+            why=f"Inside a queue small jobs go first ({said}).",
         ),
         Row(
             what="case 4 against case 3: both (more holds)",

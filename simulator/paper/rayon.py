@@ -44,7 +44,7 @@ def _example(_: Inputs) -> list[Row]:
     placed = Gree(cluster(100)).place(asked, 0, 800) or []
     ours = ", ".join(f"[{p.start}, {p.finish}) at {p.number}" for pieces in placed for p in pieces)
     paper = "[320, 560) at 10, [560, 680) at 20, [680, 800) at 15"
-    return [row(what="what GREE promises", paper=paper, ours=ours, holds=ours == paper, why="It is another plan.")]
+    return [row(what="GREE's promises", paper=paper, ours=ours, holds=ours == paper, why="It is another plan.")]
 
 
 def _growing(_: Inputs) -> list[Row]:

@@ -9,9 +9,9 @@ from simulator.paper.rows import change, percent, row
 from simulator.paper.ursa_tpch import tpch
 
 _SRJF: dict[str, Any] = {"policy.ordering": "srjf"}
-_ALIKE = "Tasks of a stage are equally long here but for ± 50 %, and the nodes are alike: there is little to put right."
+_ALIKE = "The tasks of a stage differ by only ± 50 % here, and the nodes are alike, so there is little to correct."
 _BONUS = (
-    "The bonus lets a longer job's stage go first where all of its tasks find room and not all of a shorter job's do: "
+    "The bonus puts a longer job's stage first if all of its tasks find room and not all of a shorter job's do: "
     "without it the order is closer to SRJF. " + _ALIKE
 )
 _ENOUGH = (

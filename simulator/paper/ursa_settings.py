@@ -9,9 +9,9 @@ from simulator.paper.runs import runs_of, runs_of_each
 #: The tolerance of the claims: 5 %.
 _NEAR = 0.05
 _HALF = (
-    "That j3 ends at 80 s takes the CPU work of two jobs in 40 s: 4 s of CPU and 4 s of network a stage. So the second "
-    "job of a pair is half a stage behind the first and not a whole one: it computes when the first one reads, and is "
-    "due at 44 s. At 48 s all cores would have been idle for 4 s."
+    "For j3 to end at 80 s, the CPU work of two jobs must take 40 s: 4 s of CPU and 4 s of network per stage. So the "
+    "second job of a pair is half a stage behind the first, not a whole one: it computes while the first one reads, "
+    "and is due at 44 s. An end at 48 s would mean that all cores were idle for 4 s."
 )
 
 
