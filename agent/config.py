@@ -232,9 +232,9 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
     rejoin_s: Annotated[float, Meta(ge=0, description="how long a restarted agent waits for its frameworks"), LIVE] = (
         30.0
     )
-    output_max_bytes: Annotated[int, Meta(ge=4096, description="kept of each output stream of a container"), LIVE] = (
-        16 * 1024**2
-    )
+    output_max_bytes: Annotated[
+        int, Meta(ge=4096, description="bytes that are kept of each output stream of a container"), LIVE
+    ] = 16 * 1024**2
     max_frame_bytes: Annotated[int, Meta(ge=4096, description="largest message from a framework")] = MAX_FRAME_BYTES
     keep_ended: Annotated[
         int,

@@ -230,7 +230,7 @@ class Journal(Said, frozen=True, kw_only=True):
 
 
 class Drain(Said, frozen=True, kw_only=True):
-    """The node takes no work: by whom and since when, and the work still running (``count``; at most 50 are named)."""
+    """The node takes no work, ``by`` a user ``since`` a time. ``count`` is the running work; at most 50 are named."""
 
     state: Literal["draining", "drained"]
     by: str

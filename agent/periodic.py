@@ -20,7 +20,7 @@ from agent.output import forget_outputs, trim_output
 from agent.shell import Shell
 from penstock.trouble import Troubles
 
-#: The outputs of containers that did not run are looked at once in so many samples, and what else lies there.
+#: The outputs of containers that did not run, and files without a container, are checked once in so many samples.
 _ROUND = 16
 
 

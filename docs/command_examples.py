@@ -1,99 +1,101 @@
-"""Examples of the commands, for the man pages and docs/command.md. A test lets each command's own parser read them."""
+"""Examples of the commands, for the man pages and docs/command.md. A test parses them with each command's parser."""
 
 from __future__ import annotations
 
-#: Command → what is typed, and what it does.
+#: Command → the command lines and their effects.
 EXAMPLES: dict[str, list[tuple[str, str]]] = {
     "up": [
         ("penstock up", "Start master and agent here, on loopback; Ctrl-C ends both."),
-        ("penstock up --set cores=4 --set memory_bytes=8GiB", "The same with less of this host than there is."),
+        ("penstock up --set cores=4 --set memory_bytes=8GiB", "The same with only a part of this host."),
     ],
     "run": [
         (
             "penstock run --cpu 2 --memory 4G -- ./train.py",
-            "With at most two cores and 4 GiB; its exit status is ours.",
+            "Run with at most two cores and 4 GiB, and return its exit status.",
         ),
-        ("penstock run --opportunistic -- make -j8", "On what others leave unused; it may be preempted."),
+        ("penstock run --opportunistic -- make -j8", "Run on slack; the command may be preempted."),
         ("penstock run --detach --name nightly -- ./backup.sh", "Print the container's id and return."),
     ],
-    "adopt": [("penstock adopt 4711 --tree --memory 2G", "Limit a process that runs already, and its descendants.")],
-    "resize": [("penstock resize c-12 --cpu 4 --memory none", "Four cores, and no limit of memory any more.")],
-    "follow": [("penstock follow c-12 demand.json", "Let the limits rise and fall as the profile says.")],
-    "kill": [("penstock kill c-12 c-13", "End both, with everything that runs in them.")],
-    "logs": [("penstock logs --follow c-12", "What it has written, and what it goes on to write.")],
+    "adopt": [("penstock adopt 4711 --tree --memory 2G", "Limit a running process and its descendants.")],
+    "resize": [("penstock resize c-12 --cpu 4 --memory none", "Set a limit of four cores, and remove that of memory.")],
+    "follow": [("penstock follow c-12 demand.json", "Make the limits rise and fall with the profile.")],
+    "kill": [("penstock kill c-12 c-13", "Kill both containers with all their processes.")],
+    "logs": [("penstock logs --follow c-12", "Print the output so far, and new output as it is written.")],
     "submit": [
-        ("penstock submit job.toml", "Run a graph of commands; progress is shown until all have ended."),
+        ("penstock submit job.toml", "Run a graph of commands, and show the progress until all have ended."),
         (
             "penstock submit --executors 4 --application sort --memory 2G -- ./sort.sh",
-            "Four executors whose limits follow what earlier runs of `sort` used.",
+            "Run four executors whose limits follow the use of earlier runs of `sort`.",
         ),
     ],
     "jobs": [
-        ("penstock jobs", "Yours: where they stand, and how those of late ended."),
-        ("penstock jobs --wait j-1", "Return when it has ended; the exit status says how."),
-        ("penstock jobs --order j-7 j-1", "Have j-7 go first of your jobs, then j-1."),
+        ("penstock jobs", "List your jobs: their states, and the results of recently ended ones."),
+        ("penstock jobs --wait j-1", "Return when the job has ended; the exit status is its result."),
+        ("penstock jobs --order j-7 j-1", "Put j-7 first among your jobs, then j-1."),
     ],
-    "cancel": [("penstock cancel j-1", "Stop it, with everything that runs of it anywhere.")],
-    "explain": [("penstock explain j-1", "Where it stands, why it waits, and where its tasks were placed and why.")],
+    "cancel": [("penstock cancel j-1", "Stop the job with all its tasks on all nodes.")],
+    "explain": [
+        ("penstock explain j-1", "Show the job's rank, why it waits, and where and why its tasks were placed.")
+    ],
     "profile": [
-        ("penstock profile list", "Every application that has run as executors."),
-        ("penstock profile plot sort --svg sort.svg", "The latest run beside what was expected of it."),
+        ("penstock profile list", "List every application that has run as executors."),
+        ("penstock profile plot sort --svg sort.svg", "Draw the latest run beside its forecast."),
     ],
     "reserve": [
         (
             "penstock reserve 'window(atom(<2GB,1core>, 1, 10, 5min, 2h), +1h, +6h)' --name nightly",
-            "Two hours of a bundle within the next six, as one to ten at a time.",
+            "Reserve two hours of a bundle within the next six hours, one to ten bundles at a time.",
         )
     ],
     "reservations": [
-        ("penstock reservations --at +2h", "What is promised in two hours, and what is free then."),
-        ("penstock reservations --delete r-1", "Give one back."),
+        ("penstock reservations --at +2h", "Show the promises and the free resources in two hours."),
+        ("penstock reservations --delete r-1", "Delete a reservation."),
     ],
     "drain": [
-        ("penstock drain node07 --timeout 30min", "Empty a node; 3 is returned if work is left after half an hour.")
+        ("penstock drain node07 --timeout 30min", "Empty a node; exit with 3 if work is left after half an hour.")
     ],
-    "undrain": [("penstock undrain node07", "Let work come back.")],
+    "undrain": [("penstock undrain node07", "Place work on the node again.")],
     "ca": [
-        ("penstock ca init", "Make the authority, once."),
-        ("penstock ca issue head.example.org --master", "A certificate for the master."),
-        ("penstock ca issue node01", "One for a node."),
+        ("penstock ca init", "Create the authority, once."),
+        ("penstock ca issue head.example.org --master", "Issue a certificate for the master."),
+        ("penstock ca issue node01", "Issue a certificate for a node."),
     ],
     "config": [
-        ("penstock config check agent agent.toml", "What is wrong with a file; nothing is said where nothing is."),
-        ("penstock config show agent --json", "Every key, its value and where that is from."),
+        ("penstock config check agent agent.toml", "Print the faults of a file; nothing if it has none."),
+        ("penstock config show agent --json", "Print every key, its value and the value's source."),
     ],
     "status": [
-        ("penstock status", "What this host is doing."),
-        ("penstock status --cluster --json", "The cluster, as a document for programs."),
+        ("penstock status", "Show the state of this host."),
+        ("penstock status --cluster --json", "Print the state of the cluster as JSON."),
     ],
-    "top": [("penstock top --cluster", "Nodes, jobs, reservations and preemptions, live; q quits.")],
+    "top": [("penstock top --cluster", "Show nodes, jobs, reservations and preemptions, live; q quits.")],
     "completion": [
-        ("penstock completion bash", "To be saved as ~/.local/share/bash-completion/completions/penstock."),
+        ("penstock completion bash", "Print the script, for ~/.local/share/bash-completion/completions/penstock."),
     ],
     "agent": [
-        ("penstock agent --config /etc/penstock/agent.toml", "As systemd starts it."),
-        ("penstock agent --check-config --config agent.toml", "Say what is wrong with a file, and end."),
+        ("penstock agent --config /etc/penstock/agent.toml", "Run the agent as systemd does."),
+        ("penstock agent --check-config --config agent.toml", "Print the faults of a file, and end."),
     ],
     "dask-worker": [
         (
             "penstock dask-worker --cpu 2 --memory 4G -- tcp://10.0.0.1:8786 --nthreads 2 --memory-limit 3.5GB",
-            "A worker of two threads, and room for what Dask does not count.",
+            "Start a worker with two threads, and with room for memory that Dask does not count.",
         )
     ],
-    "master": [("penstock master --config /etc/penstock/master.toml", "As systemd starts it.")],
+    "master": [("penstock master --config /etc/penstock/master.toml", "Run the master as systemd does.")],
     "check": [
-        ("penstock check", "What this host can enforce, and the remedy for what it cannot."),
-        ("penstock check --path /data", "And whether limits bind on the disk there."),
+        ("penstock check", "Show which limits this host can enforce, and the remedies for the others."),
+        ("penstock check --path /data", "Also show whether limits bind on the disk of a path."),
     ],
-    "uninstall": [("penstock uninstall --dry-run", "What agents have set up here.")],
-    "place": [("penstock place snapshot.json", "Why each task of a recorded round went where it did.")],
-    "plan": [("penstock plan requests.json --planner gree_l", "Which of a set of reservations could be promised.")],
+    "uninstall": [("penstock uninstall --dry-run", "List everything that agents have set up here.")],
+    "place": [("penstock place snapshot.json", "Explain the placement of each task of a recorded round.")],
+    "plan": [("penstock plan requests.json --planner gree_l", "Show which of a set of reservations can be promised.")],
     "simulate": [
-        ("penstock simulate --list", "The scenarios that are shipped."),
-        ("penstock simulate las_mq/fig01 --set policy.queues=5", "One of them with another number of queues."),
+        ("penstock simulate --list", "List the shipped scenarios."),
+        ("penstock simulate las_mq/fig01 --set policy.queues=5", "Run one of them with another number of queues."),
     ],
-    "paper": [("penstock paper --list", "What the papers claim, as far as it can be tried.")],
+    "paper": [("penstock paper --list", "List the papers' claims that can be tried.")],
     "spark-config": [
-        ("penstock spark-config --application sort", "What to add to a Spark job's configuration on this host."),
+        ("penstock spark-config --application sort", "Print the lines for a Spark job's configuration on this host."),
     ],
 }

@@ -1,6 +1,6 @@
 """Man pages: penstock(1), one for each command, agent.toml(5) and master.toml(5). For docs/make_command.py.
 
-Only what every man understands is used: the classic man macros, and Unicode as groff's escapes.
+Only features that every implementation of man supports are used: the classic macros, and Unicode as groff's escapes.
 """
 
 from __future__ import annotations
@@ -19,46 +19,46 @@ from penstock.config import declaration
 
 _CONFIGURATIONS: dict[str, type[msgspec.Struct]] = {"agent": AgentConfig, "master": MasterConfig}
 _ENVIRONMENT = {
-    "PENSTOCK_SOCKET": "the agent's socket; without it that of one's own agent if one runs, else the host's",
-    "PENSTOCK_MASTER_HTTP": "where `penstock profile` finds the master's HTTP",
-    "PENSTOCK_RUNTIME_DIR, PENSTOCK_STATE_DIR": "where a daemon has its sockets, and what survives its restart",
+    "PENSTOCK_SOCKET": "the agent's socket; default: that of the user's own agent if it runs, else the host's",
+    "PENSTOCK_MASTER_HTTP": "the address of the master's HTTP for `penstock profile`",
+    "PENSTOCK_RUNTIME_DIR, PENSTOCK_STATE_DIR": "the directories of a daemon's sockets and of its persistent state",
     "PENSTOCK_AGENT_KEY, PENSTOCK_MASTER_KEY": "a daemon's configuration: KEY is the name of a key in capitals",
-    "NO_COLOR": "if it is set and not empty, tables have no colours on a terminal either; elsewhere they never have",
+    "NO_COLOR": "if it is set and not empty, tables have no colours on a terminal; elsewhere they never have colours",
 }
 _FILES = {
     "/etc/penstock/agent.toml, /etc/penstock/master.toml": "the daemons' configuration",
-    "/run/penstock/agent.sock": "the agent's socket; of one's own agent $XDG_RUNTIME_DIR/penstock/agent.sock",
-    "/var/lib/penstock": "what survives a restart; of one's own daemons ~/.local/state/penstock",
-    "/etc/penstock/ca": "the certificate authority of root; of everybody else ~/.config/penstock/ca",
+    "/run/penstock/agent.sock": "the agent's socket; for a user's own agent $XDG_RUNTIME_DIR/penstock/agent.sock",
+    "/var/lib/penstock": "the persistent state; for a user's own daemons ~/.local/state/penstock",
+    "/etc/penstock/ca": "the certificate authority of root; for other users ~/.config/penstock/ca",
 }
 _DESCRIPTION = """
-Penstock schedules batch work on Linux hosts. On each host an agent opens and closes the gates of CPU, memory, disk and
-network; a master places work on the hosts, keeps what it has promised, and lets other work have what is left unused.
-This command asks the agent of this host; what concerns the cluster the agent asks the master."""
+Penstock schedules batch work on Linux hosts. On each host an agent admits work to CPU, memory, disk and network. A
+master places work on the hosts, keeps its promises, and gives unused resources to other work. This command sends its
+requests to the agent of this host, which relays requests about the cluster to the master."""
 _JSON = """
-With --json a command prints one JSON document on standard output and nothing else there. Errors are one line on
-standard error, with or without it."""
+With --json a command prints one JSON document and nothing else on standard output. Errors are one line on standard
+error, with or without --json."""
 _FORM = """
-TOML: one KEY = VALUE a line. Quantities are written with their unit: "2GiB", "500ms", "1Gbit/s". A key that is not
-known is an error that names the nearest one. Of the sources the later wins: the defaults below, the file, variables of
-the environment named PENSTOCK_%s_KEY, --set KEY=VALUE."""
+TOML: one KEY = VALUE per line. Quantities have units: "2GiB", "500ms", "1Gbit/s". An unknown key is an error that names
+the nearest known key. Later sources take precedence: the defaults below, the file, environment variables named
+PENSTOCK_%s_KEY, --set KEY=VALUE."""
 
 
 def pages(found: list[Command]) -> dict[str, str]:
-    """Path below a directory of man pages → what is in the file."""
+    """Return path below a directory of man pages → content of the file."""
     made = {"man1/penstock.1": _overview(found)}
     made |= {f"man1/penstock-{one.name}.1": _command(one) for one in found}
     return made | {f"man5/{daemon}.toml.5": _configuration(daemon, of) for daemon, of in _CONFIGURATIONS.items()}
 
 
 def epilog(command: Command) -> str:
-    """What stands below the options of a command's help; a daemon's keys are on a page of their own."""
+    """Return the text below the options of a command's help, without a daemon's keys, which have their own page."""
     below = (command.parser.epilog or "") if command.parser is not None else ""
     return "" if below.startswith("configuration keys") else at_home(below.strip().replace("``", ""))
 
 
 def at_home(text: str) -> str:
-    """Places in one's home as people write them."""
+    """Return the text with the home directory written as ``~``."""
     return text.replace("/home/you/", "~/")
 
 
@@ -119,7 +119,7 @@ def _synopsis(command: Command) -> list[str]:
 
 
 def _synopsis_line(text: str) -> str:
-    """What is typed as it stands is bold, what stands for something else is not."""
+    """Return usage with literal words in bold and placeholders in another face."""
     words = text.split(" ")
     kept = next((at for at, word in enumerate(words) if at and not word.islower()), len(words))
     return " ".join([_b(" ".join(words[:kept])), *map(_escaped, words[kept:])])
@@ -208,7 +208,7 @@ def _flags(argument: Argument) -> str:
 
 
 def _literal(text: str) -> list[str]:
-    """As it stands."""
+    """Return lines of literal text."""
     return [
         ".PP",
         ".nf",
@@ -220,7 +220,7 @@ def _literal(text: str) -> list[str]:
 
 
 def _prose(text: str) -> str:
-    """One paragraph; what is in backquotes is bold."""
+    """Return one paragraph, with words in backquotes in bold."""
     parts = re.split(r"`([^`]*)`", " ".join(at_home(text).split()))
     return _line("".join(_b(part) if index % 2 else _escaped(part) for index, part in enumerate(parts)))
 
@@ -230,7 +230,7 @@ def _b(text: str) -> str:
 
 
 def _line(text: str) -> str:
-    """A line of text that begins like a request is none."""
+    """Escape the beginning of a line that man would take for a request."""
     return f"\\&{text}" if text[:1] in {".", "'"} else text
 
 

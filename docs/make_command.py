@@ -23,20 +23,20 @@ from penstock.cli.catalogue import Argument, Command
 
 PAGE = Path(__file__).with_name("command.md")
 MAN = Path(__file__).with_name("man")
-#: Defaults that depend on who asks are written as they are for a user whose home this is.
+#: Defaults that depend on the user are written for a user with this home directory.
 _HOME = "/home/you"
 
 
 @contextlib.contextmanager
 def as_anybody() -> Iterator[None]:
-    """The same defaults whoever makes the pages, where, and with what in the environment."""
+    """Make the defaults independent of the user, the directory and the environment that make the pages."""
     kept = {key: value for key, value in os.environ.items() if not key.startswith(("PENSTOCK_", "XDG_", "JAVA_"))}
     with mock.patch.dict(os.environ, kept | {"HOME": _HOME}, clear=True), mock.patch("os.geteuid", lambda: 1000):
         yield
 
 
 def commands() -> list[Command]:
-    """All of them; whoever makes the pages needs what all of them need."""
+    """Return all commands. Making the pages needs the dependencies of all of them."""
     from penstock.cli import main
 
     with as_anybody():
@@ -50,7 +50,7 @@ def commands() -> list[Command]:
 
 
 def updated(page: str, found: list[Command]) -> str:
-    """The page with its generated parts as they would be written now."""
+    """Return the page with its generated parts renewed."""
     parts = {
         "statuses": statuses_table(statuses.ordered(statuses.CONVENTION)),
         "list": listed(found),
@@ -67,13 +67,13 @@ def updated(page: str, found: list[Command]) -> str:
 
 
 def listed(found: list[Command]) -> str:
-    """Every command and what it does."""
+    """Return the list of all commands with their summaries."""
     rows = [f"| [`{one.name}`](#penstock-{one.name}) | {_md(one.about)} |" for one in found]
     return "\n".join(["| command | |", "|---|---|", *rows])
 
 
 def described(found: list[Command]) -> str:
-    """Every command in full."""
+    """Return the full description of every command."""
     return "\n\n".join(_section(one, 3) for one in found)
 
 
@@ -102,7 +102,7 @@ def _section(command: Command, level: int) -> str:
 
 
 def statuses_table(rows: dict[str, str]) -> str:
-    """What exit statuses mean."""
+    """Return the table of exit statuses."""
     return "\n".join(["| exit status | |", "|---|---|", *(f"| {each} | {_md(what)} |" for each, what in rows.items())])
 
 
@@ -128,21 +128,21 @@ def _md(text: str) -> str:
 
 
 def files() -> dict[Path, str]:
-    """Every file that is written, and what is to be in it."""
+    """Return file → new content for all written files."""
     found = commands()
     pages = {MAN / name: text for name, text in command_manual.pages(found).items()}
     return {PAGE: updated(PAGE.read_text(encoding="utf-8"), found), **pages}
 
 
 def stale() -> list[Path]:
-    """Files that are not what they would be if they were written now, or that belong to no command any more."""
+    """Return files that are out of date, or that belong to no command any more."""
     wanted = files()
     differ = [path for path, text in wanted.items() if not path.exists() or path.read_text(encoding="utf-8") != text]
     return differ + [path for path in sorted(MAN.glob("*/*")) if path not in wanted]
 
 
 def main() -> int:
-    """Exit status 1 if --check finds a difference."""
+    """Run the command; return exit status 1 if --check finds a difference."""
     if sys.argv[1:2] == ["--man"]:
         directory = Path(sys.argv[2])
         directory.mkdir(parents=True, exist_ok=True)

@@ -21,7 +21,7 @@ _TABLES: dict[str, type[msgspec.Struct]] = {"agent": AgentConfig, "master": Mast
 
 
 def updated(page: str) -> str:
-    """The page with its tables as they would be written now."""
+    """Return the page with its tables renewed."""
     for name, of in _TABLES.items():
         begin, end = f"<!-- {name}: written by docs/make_configuration.py -->", f"<!-- end of {name} -->"
         found = re.search(re.escape(begin) + ".*?" + re.escape(end), page, re.DOTALL)
@@ -32,7 +32,7 @@ def updated(page: str) -> str:
 
 
 def table(of: type[msgspec.Struct]) -> str:
-    """Every key as Markdown."""
+    """Return every key of a daemon as a Markdown table."""
     rows = ["| key | default | SIGHUP | |", "|---|---|---|---|"]
     for key in keys(of):
         what = key.description.replace("|", "\\|").replace("<", "&lt;")
@@ -41,7 +41,7 @@ def table(of: type[msgspec.Struct]) -> str:
 
 
 def main() -> int:
-    """The command."""
+    """Run the command; return exit status 1 if --check finds a difference."""
     page = PAGE.read_text(encoding="utf-8")
     fresh = updated(page)
     if "--check" in sys.argv[1:]:

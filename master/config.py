@@ -29,7 +29,7 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
     listen: Annotated[
         str,
         Meta(
-            description="where agents connect: ADDRESS:PORT (port 0: any free one), or the path of a Unix socket for "
+            description="address for agents: ADDRESS:PORT (port 0: any free one), or the path of a Unix socket for "
             "the agents of this host"
         ),
     ] = "127.0.0.1:7420"
@@ -46,7 +46,7 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ] = 0.0
     ordering: Annotated[
         Literal["fifo", "fair", "drf", "las", "ejf", "srjf", "las_mq", "gittins"],
-        Meta(description="order of jobs, and what each may hold (docs/scheduling.md)"),
+        Meta(description="order of jobs, and the amounts that each may hold (docs/scheduling.md)"),
         LIVE,
     ] = "gittins"
     ejf_weight: Annotated[
@@ -55,7 +55,7 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
         LIVE,
     ] = 1.0
     srjf_weight: Annotated[
-        float, Meta(ge=0, description="what srjf multiplies a job's priority score by; a fit scores at most 4"), LIVE
+        float, Meta(ge=0, description="srjf: factor of a job's priority score; a fit scores at most 4"), LIVE
     ] = 100.0
     las_quantum_s: Annotated[
         float, Meta(gt=0, description="las: service that a container counts as soon as it is placed"), LIVE
@@ -73,7 +73,7 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
         LIVE,
     ] = ()
     las_mq_stage_aware: Annotated[
-        bool, Meta(description="las_mq: count what the present stage will have received when it ends"), LIVE
+        bool, Meta(description="las_mq: count the expected service of the present stage at its end"), LIVE
     ] = True
     las_mq_inside: Annotated[
         Literal["fifo", "demand"],
@@ -113,7 +113,7 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
         bool, Meta(description="estimate the memory of tasks that do not state it: min{r·M(j), m2i·I(t)}"), LIVE
     ] = False
     max_running_jobs: Annotated[
-        int, Meta(ge=0, description="jobs admitted at once (LAS_MQ §4); 0: as many as their memory lets"), LIVE
+        int, Meta(ge=0, description="jobs admitted at once (LAS_MQ §4); 0: limited by their memory only"), LIVE
     ] = 0
     user_max_jobs: Annotated[
         int, Meta(ge=0, description="jobs of one user that are admitted at once; 0: no limit"), LIVE
@@ -132,7 +132,11 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
         float, Meta(gt=0, description="a job that has waited longer for its memory goes before all others"), LIVE
     ] = 600.0
     heartbeat_s: Annotated[
-        float, Meta(gt=0, description="how often agents report, or up to a tenth later: with their next sample")
+        float,
+        Meta(
+            gt=0,
+            description="time between two reports of an agent, or up to a tenth more: it reports with its next sample",
+        ),
     ] = 1.0
     node_timeout_s: Annotated[
         float, Meta(gt=0, description="how long a node may be away or silent before its tasks are lost"), LIVE
@@ -141,7 +145,7 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
         float,
         Meta(
             gt=0,
-            description="the same of a drained node, on which nothing runs: the jobs submitted there go on so long",
+            description="the same for a drained node without running work: the jobs submitted there go on meanwhile",
         ),
         LIVE,
     ] = 600.0
@@ -149,7 +153,8 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
         float,
         Meta(
             ge=0,
-            description="a restarted master places nothing for so long, so that every node can say what it holds",
+            description="time after a restart in which the master places nothing, so that every node can report its "
+            "tasks",
         ),
         LIVE,
     ] = 5.0
@@ -160,8 +165,8 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
         float,
         Meta(
             ge=0,
-            description="a preempted task is not placed on that node's slack for so long, and twice as long after each "
-            "further preemption there; 0: no back-off, of the node neither",
+            description="time for which a preempted task is not placed on that node's slack, doubled by each further "
+            "preemption there; 0: no back-off, neither of the task nor of the node",
         ),
         LIVE,
     ] = 10.0
@@ -169,8 +174,8 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
         float,
         Meta(
             gt=0,
-            description="the longest such pause; and how long after a preemption the node's slack takes a limited "
-            "number of tasks",
+            description="the longest such pause, and the time after a preemption in which the node's slack takes a "
+            "limited number of tasks",
         ),
         LIVE,
     ] = 60.0
@@ -182,24 +187,24 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
         float, Meta(ge=0.1, le=3600, description="slots of executors' profiles; as in the agents' configuration")
     ] = 3.0
     executor_horizon_slots: Annotated[
-        int, Meta(ge=1, le=10_000, description="a profile has so many slots at most; longer runs have longer slots")
+        int, Meta(ge=1, le=10_000, description="the most slots of a profile; longer runs have longer slots")
     ] = 600
     executor_demand: Annotated[
         Literal["auto", "peak", "mean"],
         Meta(
-            description="what executors are promised of each slot of a forecast; auto: the peak with hard limits, the "
+            description="promise of an executor for each slot of a forecast; auto: the peak with hard limits, the "
             "mean with shared guarantees"
         ),
     ] = "auto"
     executor_headroom: Annotated[
-        float, Meta(ge=0, description="what executors are promised beyond what is forecast, as a fraction")
+        float, Meta(ge=0, description="promise of an executor beyond its forecast, as a fraction of the forecast")
     ] = 0.05
     store: Annotated[
         str,
         Meta(
-            description="the database of what executors used, of reservations, drains and jobs that ended: an SQLite "
-            "file or an SQLAlchemy URL; default: master.db in systemd's state directory, in /var/lib/penstock, or in "
-            "the user's own"
+            description="the database of executors' use, reservations, drains and ended jobs: an SQLite file or an "
+            "SQLAlchemy URL; default: master.db in systemd's state directory, in /var/lib/penstock, or in the user's "
+            "own"
         ),
     ] = ""
     default_cpu_bytes_per_s: Annotated[
@@ -220,16 +225,16 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ] = "gree"
     reservation_step_s: Annotated[float, Meta(ge=0.1, le=3600, description="step of the plan of reservations")] = 1.0
     reservation_horizon_s: Annotated[
-        float, Meta(gt=0, description="how far ahead is planned what recurs, or names no time of its own")
+        float, Meta(gt=0, description="how far ahead recurring requests and requests without a window are planned")
     ] = 7 * 86_400.0
     reservation_lead_s: Annotated[
-        float, Meta(ge=0, le=600, description="how long before its time room is made for what is promised")
+        float, Meta(ge=0, le=600, description="how long before a promise begins the master makes room for it")
     ] = 0.5
     reservation_most_at_once: Annotated[
         float, Meta(gt=0, le=1, description="share of the cluster that one tenant may have promised at any time")
     ] = 1.0
     reservation_most_over_time: Annotated[
-        float, Meta(gt=0, le=1, description="the same of all that there is in any reservation_window_s")
+        float, Meta(gt=0, le=1, description="share of the capacity over any reservation_window_s that it may have")
     ] = 1.0
     reservation_window_s: Annotated[float, Meta(gt=0, description="window of reservation_most_over_time")] = 86_400.0
     bundles: Annotated[

@@ -1,6 +1,4 @@
-"""A summary of the cluster for users who ask through their host's agent (``penstock top``, ``penstock status
---cluster``).
-"""
+"""A summary of the cluster for users, through their host's agent (``penstock top``, ``penstock status --cluster``)."""
 
 from __future__ import annotations
 
@@ -20,7 +18,7 @@ from penstock.wire.reservation_api import OnBehalf
 MOST_NODES, MOST_JOBS, MOST_PREEMPTIONS = 500, 200, 20
 #: Largest age of an answer, seconds.
 _FRESH_S = 1.0
-#: The keys visible to all users; the others (who changed what, which reservation is promised what) are for operators.
+#: The keys visible to all users; the others (changes by operators, promises of reservations) are for operators.
 _FOR_ALL = frozenset({"version", "started_at", "resources", "tasks", "memory", "decisions", "ordering", "models"})
 
 

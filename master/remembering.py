@@ -19,7 +19,7 @@ from master.store.remembered import RememberedStore
 
 log = structlog.get_logger()
 
-#: What comes within this time is written down together: the end of a command, of its job, and what was learnt of both.
+#: Changes within this time are stored together, such as the ends of a command and of its job, and their sizes.
 _TOGETHER_S = 0.1
 #: Seconds until a failed write is retried, even without new changes.
 _RETRY_S = 10.0
@@ -28,7 +28,7 @@ _PATIENCE_S = 2.0
 
 
 class Remembering:
-    """:meth:`start`, then :meth:`keep` and :meth:`written`, then :meth:`close`."""
+    """Stores the state: call :meth:`start`, then :meth:`keep` and :meth:`written`, then :meth:`close`."""
 
     def __init__(self, database: str) -> None:
         """``database`` as in :class:`~master.store.database.Database`."""
@@ -37,7 +37,7 @@ class Remembering:
         self._unwritten = Keep()
         self._due = asyncio.Event()
         self._stop = asyncio.Event()
-        self._hurry = asyncio.Event()  # somebody waits for what is unwritten
+        self._hurry = asyncio.Event()  # a call waits for the unwritten changes
         self._attempt: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
 

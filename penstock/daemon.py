@@ -1,4 +1,4 @@
-"""What the daemons' commands share: options, configuration, logs, one line for what went wrong."""
+"""The common part of the daemons' commands: options, configuration, logs, and one-line errors."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ if TYPE_CHECKING:
     from penstock.config.reloading import Reloading
 
 T = TypeVar("T", bound=msgspec.Struct)
-#: Runs a daemon until it is told to stop; the path is where to write the addresses that it chose.
+#: Runs a daemon until it is told to stop; the path is the file for the addresses that it chose.
 Run = Callable[["Reloading[T]", Path | None], None]
 
 
 class StartError(Exception):
-    """Why a daemon cannot start: one line for the operator."""
+    """A daemon cannot start: one line for the operator."""
 
 
 def command(
@@ -35,10 +35,10 @@ def command(
     argv: list[str] | None,
     check: Callable[[T], None] = lambda config: None,
 ) -> int:
-    """Read the configuration and run; the exit status: 2 for bad input, 1 for a daemon that cannot start.
+    """Read the configuration and run; return the exit status: 2 for bad input, 1 for a daemon that cannot start.
 
-    ``daemon`` imports and returns what runs: help and errors of the configuration come without it. ``check`` raises
-    SettingsError where keys contradict each other.
+    ``daemon`` imports and returns the function to run, so that help and errors of the configuration need no such
+    import. ``check`` raises SettingsError if keys contradict each other.
     """
     arguments = _parser(name, about, of).parse_args(argv)
     try:
@@ -83,7 +83,7 @@ def _parser(name: str, about: str, of: type[msgspec.Struct]) -> argparse.Argumen
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help=f"TOML file, for example /etc/penstock/{name}.toml")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override one key; repeatable")
-    parser.add_argument("--check-config", action="store_true", help="say what is wrong with the configuration, and end")
+    parser.add_argument("--check-config", action="store_true", help="print the faults of the configuration, and end")
     parser.add_argument("--show-config", action="store_true", help="print every key, its value and its source, and end")
     parser.add_argument("--json", action="store_true", help="with --show-config: as JSON")
     parser.add_argument("--port-file", type=Path, metavar="FILE", help="write the chosen addresses to FILE, as JSON")
@@ -93,10 +93,10 @@ def _parser(name: str, about: str, of: type[msgspec.Struct]) -> argparse.Argumen
 
 
 def pair(text: str) -> tuple[str, str]:
-    """``KEY=VALUE`` of ``--set``.
+    """Return key and value of ``--set KEY=VALUE``.
 
     Raises:
-        SettingsError: it is not.
+        SettingsError: the text has another form.
     """
     key, equals, value = text.partition("=")
     if not equals or not key:
@@ -105,5 +105,5 @@ def pair(text: str) -> tuple[str, str]:
 
 
 def _describe(key: declaration.Key) -> str:
-    """One line per key, from the declaration itself."""
+    """Return one line of help for a key, from its declaration."""
     return f"  {key.name:<28} {key.description} [{key.default}]{' *' if key.live else ''}"

@@ -1,4 +1,4 @@
-"""What agent and master say alike in the JSON of their HTTP, for their OpenAPI documents. PURE: types, nothing else."""
+"""Types common to the agent's and the master's JSON documents over HTTP, for their OpenAPI documents. PURE."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import msgspec
 
 
 class Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Every key is always there."""
+    """The base of JSON documents. Every key is always present."""
 
 
 class Certificate(Said, frozen=True, kw_only=True):
-    """A certificate that the daemon depends on, its own or its CA's, and when it ends (Unix time)."""
+    """A certificate that the daemon depends on, its own or its CA's, and its expiry (Unix time)."""
 
     key: Literal["tls_certificate", "tls_ca"]
     file: str
@@ -20,7 +20,7 @@ class Certificate(Said, frozen=True, kw_only=True):
 
 
 class Degraded(Said, frozen=True, kw_only=True):
-    """The system refuses it at the moment: what, why, since when (Unix time), and how often it was tried."""
+    """A function that fails at present: its name, the reason, the start (Unix time), and the number of attempts."""
 
     what: str
     why: str
@@ -29,7 +29,7 @@ class Degraded(Said, frozen=True, kw_only=True):
 
 
 class SetByHand(Said, frozen=True, kw_only=True):
-    """A key of the configuration that was set while the daemon runs: its value as it is written, and by whom."""
+    """A configuration key that was set while the daemon runs: its value in the form of a file, and the user."""
 
     value: str
     where: str

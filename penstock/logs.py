@@ -1,4 +1,4 @@
-"""Logs of the daemons: pretty on a terminal, fields in the journal under systemd, one JSON object a line elsewhere."""
+"""The daemons' logs: formatted on a terminal, fields in the journal under systemd, else one JSON object per line."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import structlog
 
 _JOURNAL = Path("/run/systemd/journal/socket")
 _MOST_NAME = 64  # journal-util.c: journal_field_valid
-#: Of a datagram: as sd_journal_sendv(3) has it.
+#: The errors of a datagram that is too large (sd_journal_sendv(3)).
 _TOO_LARGE = frozenset({errno.EMSGSIZE, errno.ENOBUFS})
 _SEALS = fcntl.F_SEAL_SEAL | fcntl.F_SEAL_SHRINK | fcntl.F_SEAL_GROW | fcntl.F_SEAL_WRITE
 #: syslog(3)
@@ -51,10 +51,10 @@ def configure(level: str = "info") -> None:
 
 
 class Lines:
-    """Standard error, a line an entry. What it does not take, as a file on a full disk, is no reason to end work."""
+    """Standard error, one line per entry. Failed writes are ignored: a full disk must not stop the daemon."""
 
     def msg(self, line: str) -> None:
-        """Write it."""
+        """Write one line."""
         with contextlib.suppress(OSError):
             print(line, file=sys.stderr, flush=True)  # noqa: T201
 
@@ -62,11 +62,13 @@ class Lines:
 
 
 class Journal:
-    """systemd's native protocol (systemd.io/JOURNAL_NATIVE_PROTOCOL): one datagram an entry, or a sealed file in memory
-    where that is too large for one."""
+    """systemd's native protocol (systemd.io/JOURNAL_NATIVE_PROTOCOL): one datagram per entry.
+
+    An entry that is too large for a datagram is sent as a sealed file in memory.
+    """
 
     def __init__(self, path: Path) -> None:
-        """Raises: OSError: nobody listens there."""
+        """Raise OSError if no process listens at the path."""
         self._path = str(path)
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC)
         try:
@@ -77,10 +79,10 @@ class Journal:
             raise
 
     def msg(self, entry: bytes) -> None:
-        """Send it; what the journal does not take goes where it reads our standard error."""
+        """Send an entry; if that fails, write it to standard error, which the journal also reads."""
         try:
             try:
-                self._socket.sendto(entry, self._path)  # not connected: a restarted journal is found again
+                self._socket.sendto(entry, self._path)  # unconnected, so that it works after a restart of the journal
             except OSError as error:
                 if error.errno not in _TOO_LARGE:
                     raise
@@ -102,7 +104,7 @@ class Journal:
 
 
 def entry(event: Mapping[str, Any]) -> bytes:
-    """An event as the journal takes it: ``MESSAGE`` for people, and each of its facts as ``PENSTOCK_…``."""
+    """Return an event in the journal's format: ``MESSAGE`` for people, and each of its facts as ``PENSTOCK_…``."""
     facts = {key: _text(value) for key, value in event.items() if key not in {"event", "level", "exception", "stack"}}
     message = " ".join([str(event.get("event", "")), *(f"{key}={text}" for key, text in facts.items())])
     for trace in ("stack", "exception"):
@@ -119,12 +121,12 @@ def entry(event: Mapping[str, Any]) -> bytes:
 
 
 def _name(key: str) -> str:
-    """Others the journal drops. Two keys may become one name: a field may be there twice."""
+    """Return a valid field name; the journal drops others. Two keys may get the same name, as fields may repeat."""
     return f"PENSTOCK_{re.sub('[^A-Z0-9_]', '_', key.upper())}"[:_MOST_NAME]
 
 
 def _field(name: str, value: bytes) -> bytes:
-    if b"\n" in value:  # then it says how long it is
+    if b"\n" in value:  # multi-line values need the form with a length
         return name.encode() + b"\n" + struct.pack("<Q", len(value)) + value + b"\n"
     return name.encode() + b"=" + value + b"\n"
 
@@ -138,7 +140,7 @@ def _as_fields(logger: object, method: str, event: Mapping[str, Any]) -> bytes:
 
 
 def _journal() -> Journal | None:
-    """The journal, if it is what standard error goes to (``$JOURNAL_STREAM``)."""
+    """Return the journal if standard error goes to it (``$JOURNAL_STREAM``), else None."""
     try:
         behind = os.fstat(sys.stderr.fileno())
         if os.environ.get("JOURNAL_STREAM") == f"{behind.st_dev}:{behind.st_ino}":

@@ -1,4 +1,4 @@
-"""What both daemons say at ``/metrics``: of themselves (version, process, how late the loop runs) and of resources."""
+"""Metrics of both daemons at ``/metrics``: of the process (version, process data, lag of the loop) and of resources."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from prometheus_client.process_collector import ProcessCollector
 
 from penstock import __version__
 
-#: How often the loop is looked at.
+#: The interval at which the lag of the loop is measured.
 _LOOK_S = 1.0
-#: libuv counts in whole milliseconds: below 2 ms there is nothing to tell.
+#: The buckets of the lag. libuv counts in whole milliseconds, so buckets below 2 ms would mean nothing.
 _LAG_BOUNDS_S = (0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
-#: As a type: the library gives it none.
+#: Annotated here, because the library has no annotation for it.
 _without_created: Callable[[], object] = disable_created_metrics
-#: Units as the status has them, and in the names of metrics.
+#: Unit in the status → unit in the names of metrics.
 _UNITS = {"cores": "cores", "bytes": "bytes", "share": "ratio"}
 
 
 class OwnMetrics:
-    """Registers itself; ``prefix`` is ``penstock`` for the agent and ``penstock_master`` for the master."""
+    """Metrics of the process. ``prefix`` is ``penstock`` for the agent and ``penstock_master`` for the master."""
 
     def __init__(self, registry: CollectorRegistry, prefix: str) -> None:
-        _without_created()  # when a counter began is what process_start_time_seconds says
+        _without_created()  # process_start_time_seconds already has the time when counters began
         ProcessCollector(namespace=prefix, registry=registry)
         build = Gauge(f"{prefix}_build_info", "1, with the version that runs.", ["version"], registry=registry)
         build.labels(__version__).set(1)
@@ -41,12 +41,12 @@ class OwnMetrics:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Look at the loop from now on."""
+        """Start to measure the lag of the loop."""
         due = time.monotonic() + _LOOK_S
         self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._look, due)
 
     def close(self) -> None:
-        """Look no more."""
+        """Stop to measure."""
         if self._timer is not None:
             self._timer.cancel()
 
@@ -56,7 +56,7 @@ class OwnMetrics:
 
 
 def resource_metrics(prefix: str, of: Mapping[str, Mapping[str, Any]], whose: str) -> Iterator[Metric]:
-    """A metric for each resource and each of capacity, promised, used and slack; the unit is in its name."""
+    """Yield a metric for each resource and each of capacity, promised, used and slack; the unit is in its name."""
     texts = {
         "capacity": "How much there is {whose}.",
         "promised": "What is promised to regular work {whose}.",

@@ -1,7 +1,7 @@
-"""The HTTP interface of a daemon, described where it is served: an OpenAPI 3.1 document made from the routes.
+"""Generate an OpenAPI 3.1 document of a daemon's HTTP interface from its routes.
 
-An :class:`Operation` is a route that says what it takes and what it answers, as msgspec types; :func:`document` is made
-of those, and they refuse what they do not describe. So there is one declaration of each page, and no second list.
+An :class:`Operation` is a route that declares its parameters and its answer as msgspec types. :func:`document` is made
+from these operations, and they refuse requests that they do not describe. So each page has a single declaration.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ log = structlog.get_logger()
 T = TypeVar("T", bound=msgspec.Struct)
 JSON = "application/json"
 PATH = "/openapi.json"
-#: RFC 8631: where a page is described for programs.
+#: The Link header of RFC 8631, which names the description for programs.
 LINK = f'<{PATH}>; rel="service-desc"; type="{JSON}"'
 _LOOKS = frozenset({hdrs.METH_GET, hdrs.METH_HEAD})
 
 
 class Fault(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknown_fields=True):
-    """Why something was not done, in one line; ``field`` is what is at fault."""
+    """The reason of a failed request, in one line; ``field`` is the faulty field."""
 
     error: str
     field: str = ""
 
 
-class Refused(Exception):  # noqa: N818 - a no is an answer, and no error of ours
-    """Answered with ``status`` and a :class:`Fault`."""
+class Refused(Exception):  # noqa: N818 - a refusal is an answer and no error of ours
+    """A refused request, answered with ``status`` and a :class:`Fault`."""
 
     def __init__(self, status: int, why: str, field: str = "") -> None:
         super().__init__(why)
@@ -47,7 +47,7 @@ class Refused(Exception):  # noqa: N818 - a no is an answer, and no error of our
 
 @dataclass(frozen=True, slots=True)
 class Content:
-    """An answer that is not JSON: its media type, and what it is."""
+    """An answer that is not JSON: its media type and description."""
 
     media_type: str
     about: str
@@ -55,10 +55,10 @@ class Content:
 
 @dataclass(frozen=True, kw_only=True)
 class Operation(web.AbstractRouteDef):
-    """A route. ``answer`` is a msgspec type, or other content; ``query`` and ``body`` are msgspec structs, ``path``
-    the types of the path's parameters, ``faults`` the statuses that :class:`Fault` comes with, and when.
+    """A route. ``answer`` is a msgspec type, or other content; ``query`` and ``body`` are msgspec structs.
 
-    ``handler`` gets the request and, where there is a ``query``, that as its struct; it may raise :class:`Refused`.
+    ``parameters`` are the types of the path's parameters, ``faults`` the statuses with a :class:`Fault` and their
+    reasons. ``handler`` gets the request and, with a ``query``, its struct; it may raise :class:`Refused`.
     """
 
     method: str = hdrs.METH_GET
@@ -73,7 +73,7 @@ class Operation(web.AbstractRouteDef):
     faults: Mapping[int, str] = field(default_factory=dict)
 
     def register(self, router: web.UrlDispatcher) -> list[web.AbstractRoute]:
-        """For ``Application.add_routes``. HEAD is answered where GET ends by itself."""
+        """Register the route, for ``Application.add_routes``. HEAD is added if the answer to GET is finite."""
         found = [router.add_route(self.method, self.path, self._handle)]
         if self.method == hdrs.METH_GET and not self._endless:
             found.append(router.add_route(hdrs.METH_HEAD, self.path, self._handle))
@@ -81,7 +81,7 @@ class Operation(web.AbstractRouteDef):
 
     @property
     def shown_path(self) -> str:
-        """As OpenAPI writes it: parameters without their patterns."""
+        """Return the path in OpenAPI's form: parameters without their patterns."""
         return re.sub(r"{(\w+):[^{}]*}", r"{\1}", self.path)
 
     @property
@@ -97,18 +97,18 @@ class Operation(web.AbstractRouteDef):
 
 
 def json(said: object, status: int = 200) -> web.Response:
-    """An answer in JSON."""
+    """Return an answer in JSON."""
     return web.Response(body=msgspec.json.encode(said), content_type=JSON, status=status)
 
 
-# ---------------------------------------------------------------- what is asked
+# ---------------------------------------------------------------- requests
 
 
 def read_query(query: Any, of: type[T] | None) -> T | None:
-    """The query of an address (a multidict) as its struct; None where it has none.
+    """Return the query of an address (a multidict) as its struct; None if the address has no parameters.
 
     Raises:
-        Refused: 400: a name that is not known, or given twice, or a value that does not fit.
+        Refused: 400: a name is unknown or given twice, or a value does not fit.
     """
     known = {each.encode_name: each for each in msgspec.structs.fields(of)} if of is not None else {}
     for name in query:
@@ -134,10 +134,10 @@ def read_query(query: Any, of: type[T] | None) -> T | None:
 
 
 async def read_body(request: web.Request, of: type[T], example: str) -> T:
-    """The body as its struct; ``example`` is a body that would do.
+    """Return the body as its struct; ``example`` is a valid body for the error message.
 
     Raises:
-        Refused: 400: it is not JSON, or not what is described.
+        Refused: 400: the body is not JSON, or does not fit the struct.
     """
     try:
         return msgspec.json.decode(await request.read(), type=of)
@@ -148,24 +148,24 @@ async def read_body(request: web.Request, of: type[T], example: str) -> T:
 
 
 def _plain(said: str) -> str:
-    """What somebody wrote, fit for one line."""
+    """Return a client's text in a form that fits one line."""
     return said[:80] if said.isprintable() else repr(said[:80])
 
 
 def _about(parameter: msgspec.structs.FieldInfo) -> str:
-    """What its declaration says of it."""
+    """Return the description of a parameter, or else its allowed values."""
     found = msgspec.json.schema(parameter.type)
     return str(found.get("description") or " or ".join(map(str, found.get("enum", ["something else"]))))
 
 
-# ---------------------------------------------------------------- what no route answers
+# ---------------------------------------------------------------- errors outside of routes
 
 
 @web.middleware
 async def faults(
     request: web.Request, handler: Callable[[web.Request], Awaitable[web.StreamResponse]]
 ) -> web.StreamResponse:
-    """The first middleware: what the router and aiohttp refuse is a :class:`Fault`, too, and so is what is ours."""
+    """Answer errors of the router, of aiohttp and of our own code with a :class:`Fault`. It is the first middleware."""
     try:
         return await handler(request)
     except web.HTTPException as error:
@@ -194,14 +194,14 @@ def _why(request: web.Request, error: web.HTTPException) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """Who must show a token: ``looks`` for all but what is ``open``, else for changes only."""
+    """Requests that need a token: with ``looks`` all except the paths of ``open``, else only changes."""
 
     looks: bool = False
     open: frozenset[str] = frozenset()
 
 
 def document(title: str, version: str, about: str, operations: Sequence[Operation], access: Access) -> dict[str, Any]:
-    """The OpenAPI document: plain maps and lists."""
+    """Return the OpenAPI document as plain maps and lists."""
     types = {"fault": Fault} | {key: kind for each in operations for key, kind in _types(each).items()}
     schemas, components = msgspec.json.schema_components(types.values(), ref_template="#/components/schemas/{name}")
     schema_of = dict(zip(types, schemas, strict=True))
@@ -223,7 +223,7 @@ def document(title: str, version: str, about: str, operations: Sequence[Operatio
 
 
 def served(make: Callable[[], dict[str, Any]]) -> Operation:
-    """``GET /openapi.json``; ``make`` is called once, when it is asked for first."""
+    """Return the operation ``GET /openapi.json``; ``make`` is called once, at the first request."""
     kept: list[bytes] = []
 
     async def get(request: web.Request) -> web.Response:
@@ -235,12 +235,12 @@ def served(make: Callable[[], dict[str, Any]]) -> Operation:
 
 
 def operations(routes: Iterable[web.AbstractRouteDef]) -> list[Operation]:
-    """Those of the routes that are described."""
+    """Return the routes that are operations."""
     return [each for each in routes if isinstance(each, Operation)]
 
 
 def _types(each: Operation) -> dict[str, Any]:
-    """Every type that it names, by what for."""
+    """Return label → type for every type of an operation."""
     label = _label(each)
     found = {f"{label} {name}": kind for name, kind in each.parameters.items()}
     found |= {f"{label} {one.encode_name}": one.type for one in _fields(each)}
@@ -289,7 +289,7 @@ def _operation(each: Operation, schema_of: Mapping[str, Any], access: Access) ->
 
 
 def _parameter(name: str, where: str, schema: Mapping[str, Any], *, required: bool) -> dict[str, Any]:
-    """What is said of a value is said of its parameter."""
+    """Return a parameter; the description of its value becomes that of the parameter."""
     about = {"description": schema["description"]} if "description" in schema else {}
     bare = {key: value for key, value in schema.items() if key != "description"}
     return {"name": name, "in": where, "required": required, "schema": bare} | about
@@ -302,7 +302,7 @@ def _answer(each: Operation, schema_of: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _faults(each: Operation, secured: list[Any]) -> dict[int, str]:
-    """Those of its own, and those that anybody may meet."""
+    """Return the operation's own faults, and those of every operation."""
     common = {
         400: "What was asked does not fit this description; `error` says what.",
         403: "On loopback: the header Host is a name of others; or nothing can be changed here.",

@@ -12,13 +12,13 @@ SYSTEM = Path("/run/penstock/agent.sock")
 
 
 def runtime_dir() -> Path:
-    """The directory of sockets: ``$PENSTOCK_RUNTIME_DIR``; /run/penstock for root; the user's own for others."""
+    """Return the directory of sockets: ``$PENSTOCK_RUNTIME_DIR``; /run/penstock for root; the user's own for others."""
     if given := os.environ.get("PENSTOCK_RUNTIME_DIR"):
         return Path(given)
     if os.geteuid() == 0:
         return Path("/run/penstock")
     base = os.environ.get("XDG_RUNTIME_DIR")
-    # A world-writable place, so make_private() refuses a directory that somebody else made there.
+    # /tmp is world-writable, so make_private() refuses a directory that another user made there.
     return Path(base) / "penstock" if base else Path(f"/tmp/penstock-{os.geteuid()}")  # noqa: S108
 
 
@@ -37,7 +37,7 @@ def agent_socket() -> Path:
 
 
 def state_dir() -> Path:
-    """What survives a restart: /var/lib/penstock for root, ``~/.local/state/penstock`` else."""
+    """Return the directory of persistent state: /var/lib/penstock for root, else ``~/.local/state/penstock``."""
     if given := os.environ.get("PENSTOCK_STATE_DIR"):
         return Path(given)
     if os.geteuid() == 0:

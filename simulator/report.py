@@ -1,4 +1,4 @@
-"""What every model of the simulator reports: the measures of the papers in one form, whatever the model."""
+"""The report that every model of the simulator returns: the papers' measures in one form."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import msgspec
 
 
 def quantile(values: Sequence[float], fraction: float) -> float:
-    """The smallest value that at least this fraction of the values does not exceed (nearest rank)."""
+    """Return the smallest value that at least this fraction of the values do not exceed (nearest rank)."""
     return sorted(values)[max(0, math.ceil(fraction * len(values)) - 1)]
 
 
 class JobReport(msgspec.Struct, frozen=True, kw_only=True):
-    """A job. Times in seconds of the simulation; ``alone_s`` is what it takes with the whole cluster to itself."""
+    """One job. Times are in simulated seconds; ``alone_s`` is the job's time with the whole cluster to itself."""
 
     name: str
     submitted_at_s: float
@@ -24,20 +24,20 @@ class JobReport(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def response_s(self) -> float:
-        """From submission to end: LAS_MQ's response time, Ursa's job completion time."""
+        """Return the time from submission to end: LAS_MQ's response time, Ursa's job completion time."""
         return self.ended_at_s - self.submitted_at_s
 
     @property
     def slowdown(self) -> float | None:
-        """Response time over the time alone (LAS_MQ §5.1)."""
+        """Return response time ÷ time alone (LAS_MQ §5.1); None if the time alone is not known."""
         return self.response_s / self.alone_s if self.alone_s else None
 
 
 class ResourceReport(msgspec.Struct, frozen=True, kw_only=True):
-    """One resource of the cluster over the makespan; each a fraction.
+    """One resource of the cluster over the makespan, as fractions.
 
-    ``utilization`` is used ÷ capacity. ``scheduling_efficiency`` is allocated ÷ capacity and
-    ``utilization_efficiency`` used ÷ allocated (Ursa §5), where the model knows allocations.
+    ``utilization`` is used ÷ capacity. Where the model knows allocations, ``scheduling_efficiency`` is
+    allocated ÷ capacity and ``utilization_efficiency`` is used ÷ allocated (Ursa §5).
     """
 
     utilization: float
@@ -53,7 +53,7 @@ class Timeline(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Report(msgspec.Struct, frozen=True, kw_only=True):
-    """One run. ``measures`` are a model's own figures, each with its unit in its name."""
+    """The report of one run. ``measures`` are the model's own figures, each with its unit in its name."""
 
     model: str
     makespan_s: float
@@ -67,11 +67,11 @@ class Report(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def mean_response_s(self) -> float:
-        """Mean over the jobs."""
+        """Return the mean response time of the jobs."""
         return sum(job.response_s for job in self.jobs) / len(self.jobs) if self.jobs else 0.0
 
     @property
     def mean_slowdown(self) -> float | None:
-        """Mean over the jobs whose time alone is known."""
+        """Return the mean slowdown of the jobs whose time alone is known."""
         known = [slowdown for job in self.jobs if (slowdown := job.slowdown) is not None]
         return sum(known) / len(known) if known else None

@@ -52,7 +52,7 @@ class CgroupSample:
 
 
 class Total(NamedTuple):
-    """What a cgroup has used when its container ended; zero where the controller or the file is not there."""
+    """The total use of a cgroup at its container's end; zero if the controller or the file does not exist."""
 
     cpu_s: float
     memory_peak_bytes: int
@@ -109,7 +109,7 @@ class Counters:
             return None
 
     def total(self) -> Total | None:
-        """What is told of a container that ended, from three files; None if the cgroup vanished."""
+        """Return the total use of an ended container, from three files; None if the cgroup vanished."""
         memory, counted = self._files.memory, "memory" in self._controllers
         try:
             return Total(

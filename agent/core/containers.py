@@ -166,7 +166,7 @@ def _forget(containers: list[str]) -> list[Instruction]:
 
 
 def how_it_ended(record: ContainerRecord, event: ContainerExited) -> Ended:
-    """Return by whom and why a container was ended. A kill by the agent keeps its recorded reason."""
+    """Return the cause and the reason of a container's end. A kill by the agent keeps its recorded reason."""
     by, reason = EndedBy.EXIT, ""
     if record.stopping_by is not None:
         by, reason = record.stopping_by, record.stopping_reason

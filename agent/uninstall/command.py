@@ -67,7 +67,7 @@ def _parser() -> argparse.ArgumentParser:
     )
     parser.add_argument("--kill", action="store_true", help="kill running containers instead of refusing")
     parser.add_argument("--purge", action="store_true", help="also the state directory: journal and outputs")
-    parser.add_argument("--dry-run", action="store_true", help="print what would be removed, and remove nothing")
+    parser.add_argument("--dry-run", action="store_true", help="print the removals without doing them")
     parser.add_argument("--json", action="store_true", help="print the things removed, or to be removed, as JSON")
     parser.add_argument("--config", type=Path, metavar="FILE", help="the agent's, e.g. /etc/penstock/agent.toml")
     parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override one key; repeatable")

@@ -14,7 +14,7 @@ from penstock.cli.arguments import Parser
 def main(argv: list[str] | None = None) -> int:
     """Run the command; return its exit status: 2 for an invalid snapshot."""
     parser = Parser("place", "Explain a scheduling round over a recorded state, decision by decision.")
-    parser.add_argument("snapshot", metavar="SNAPSHOT.json", help="what a master's GET /snapshot answered; - is stdin")
+    parser.add_argument("snapshot", metavar="SNAPSHOT.json", help="the answer of a master's GET /snapshot; - is stdin")
     parser.add_argument("--json", action="store_true", help="everything, with each task's F on every node")
     options = parser.parse_args(argv)
     try:

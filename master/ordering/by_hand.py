@@ -15,7 +15,7 @@ from master.ordering.view import Amounts
 
 @dataclass(frozen=True, slots=True)
 class HandOrder:
-    """The jobs to put first, in this order, and ``by``, who set it."""
+    """The jobs to put first, in this order; ``by`` is the user that set it."""
 
     by: str
     jobs: tuple[str, ...]

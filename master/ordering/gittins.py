@@ -1,8 +1,8 @@
-"""The Gittins index: the order with the least mean response time where sizes are known by their distribution alone.
+"""The Gittins index: the order with the least mean response time if only the distribution of sizes is known.
 
-Gittins (1979); Aalto, Ayesta and Righter, "On the Gittins index in the M/G/1 queue" (2009); Tiresias (NSDI'19) orders
-GPU jobs so. With sizes known exactly it is SRPT, with a decreasing hazard rate LAS, with an increasing one first come,
-first served. The distributions are those of jobs that ended, by user and application.
+Gittins (1979); Aalto, Ayesta and Righter, "On the Gittins index in the M/G/1 queue" (2009). Tiresias (NSDI'19) orders
+GPU jobs by it. With exactly known sizes it is SRPT, with a decreasing hazard rate LAS, with an increasing one first
+come, first served. The distributions are those of ended jobs, by user and application.
 """
 
 from __future__ import annotations
@@ -21,19 +21,19 @@ from penstock.model.units import counted, format_duration
 
 _LOWER, _UPPER = EDGES[:-1, None], EDGES[1:, None]
 _WIDTH = _UPPER - _LOWER
-#: The queues of jobs of which nothing is known: fine ones, up to 2^38 container-seconds (docs/order-of-jobs.md).
+#: The queues of jobs without known sizes: fine steps, up to 2^38 container-seconds (docs/order-of-jobs.md).
 UNKNOWN = Multilevel(queues=40, first_threshold=0.5, step=2.0)
-#: Jobs whose numbers together fit into a core's cache.
+#: The number of jobs per block, whose arrays fit into a core's cache.
 _BLOCK = 128
 
 
 def indices(probabilities: Floats, attained: Floats) -> Floats:
     """Return the Gittins index of each job: the largest probability to end for the service that it takes.
 
-    ``probabilities`` are those of the cells of the size, one row for each job, and uniform within a cell; what is
-    missing to 1 never ends. ``attained`` is the service received so far. The index is the maximum over Δ of
-    P(size − a ≤ Δ | size > a) ÷ E[min(size − a, Δ) | size > a], in ends for each container-second; 0 where no end is
-    known any more. The maximum is at the end of a cell, as the hazard rate grows within one.
+    ``probabilities`` are those of the cells of the size, one row for each job, and uniform within a cell; the rest to 1
+    is the probability that the job never ends. ``attained`` is the service received so far. The index is the maximum
+    over Δ of P(size − a ≤ Δ | size > a) ÷ E[min(size − a, Δ) | size > a], in ends per container-second; 0 if no larger
+    size is known. The maximum is at the end of a cell, as the hazard rate grows within one.
     """
     found = [np.zeros(0)]
     for first in range(0, len(attained), _BLOCK):
@@ -57,7 +57,7 @@ def _indices(known: Floats, attained: Floats) -> Floats:
 def medians_left(probabilities: Floats, attained: Floats) -> Floats:
     """Return the service within which half of the jobs end that have received as much as each of these.
 
-    Arguments as of :func:`indices`; infinite where half of such jobs or more are larger than all that is known.
+    The arguments are those of :func:`indices`; infinite if at least half of such jobs are larger than all known sizes.
     """
     begin = np.maximum(EDGES[:-1], attained[:, None])
     ends = probabilities * np.clip((EDGES[1:] - begin) / np.diff(EDGES), 0.0, 1.0)
@@ -73,18 +73,18 @@ def medians_left(probabilities: Floats, attained: Floats) -> Floats:
 
 
 class Gittins:
-    """Ranks jobs by their index, the largest first; jobs beyond all that is known by queues of the service received."""
+    """Ranks jobs by their index, the largest first; jobs beyond all known sizes by queues of the service received."""
 
     remembers = False
 
     def __init__(self, sizes: JobSizes) -> None:
-        """``sizes`` is shared with whoever learns from jobs that end."""
+        """``sizes`` is shared with the code that learns from ended jobs."""
         self._sizes = sizes
 
     def rank(self, jobs: Sequence[JobView], cluster: ClusterView) -> Ranking:
-        """Rank by index; equal ones, such as those of which nothing is known, by queues of LAS_MQ, then by submission.
+        """Rank by index; equal indices, such as of jobs without known sizes, by queues of LAS_MQ, then by submission.
 
-        By service alone equal jobs would take turns to their ends, as under plain Linux, and all end last.
+        Ordered by service alone, equal jobs would alternate until they all end late, as under plain Linux.
         """
         del cluster
         kinds = [(job.user, job.application) for job in jobs]
@@ -108,7 +108,7 @@ class _ByIndex(Strict):
         self._sizes = sizes
 
     def why(self, job: str) -> str:
-        """Say the index, and from how many jobs it was worked out."""
+        """Return the index, and the numbers of known jobs behind it, as text."""
         view, index = self._ranked[job]
         application, user, everybody = self._sizes.count(view.user, view.application)
         return (
@@ -122,7 +122,7 @@ class _ByIndex(Strict):
         return dict(zip((job.job for job in self._jobs), left.tolist(), strict=True))
 
     def _explained(self, job: str) -> Reason:
-        """Say what is expected of the job, and from how many jobs that is known."""
+        """Return the expected rest of the job, and the number of known jobs behind it, as text and numbers."""
         view, index = self._ranked[job]
         left_s, known_jobs = self._left_s[job], round(self._sizes.count(view.user, view.application)[0])
         so_far, known = f"{format_duration(view.service)} of service so far", self._said_of_known(view)
@@ -136,7 +136,7 @@ class _ByIndex(Strict):
         return Reason(f"{so_far}, queue {queue}{more}", queue=queue, known_jobs=known_jobs)
 
     def _said_of_known(self, view: JobView) -> str:
-        """Return how many jobs are known of the most special kind that has any; empty where no job is known."""
+        """Return the number of known jobs of the most specific kind that has any, as text; empty if there is none."""
         kinds = (f"of {view.application} by {view.user}", f"by {view.user}", "by others")
         counts = map(round, self._sizes.count(view.user, view.application))
         return next(

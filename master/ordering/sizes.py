@@ -1,6 +1,6 @@
-"""The sizes of ended jobs, by user and application: what is known of a job's size before it ends.
+"""The sizes of ended jobs, by user and application, which predict the size of a job before it ends.
 
-Sizes are counted in cells of a logarithmic grid, so that a kind of job costs the same few bytes however often it ran.
+Sizes are counted in cells of a logarithmic grid, so a kind of job takes the same few bytes for any number of runs.
 """
 
 from __future__ import annotations
@@ -17,28 +17,29 @@ Floats = npt.NDArray[np.float64]
 #: ``(user, application)``, ``(user,)`` or ``()``: the jobs of an application of a user, of a user, or all jobs.
 Kind = tuple[str, ...]
 
-#: The upper bound of the first cell in container-seconds; jobs below it are all alike.
+#: The upper bound of the first cell in container-seconds; smaller jobs are not distinguished.
 LEAST = 0.01
 #: Cells for each doubling of the size, and cells in all: up to 0.01 · 2^34 = 1.7e8 container-seconds.
 PER_DOUBLING = 2
 CELLS = 34 * PER_DOUBLING + 1
 #: Cell ``i`` is from ``EDGES[i]`` to ``EDGES[i + 1]``.
 EDGES: Floats = np.concatenate(([0.0], LEAST * 2.0 ** (np.arange(CELLS) / PER_DOUBLING)))
-#: A job counts ``1 − 1 ÷ MEMORY[n]`` as much with each later job of its kind, for a kind of ``n`` names.
+#: Each later job of a kind reduces an earlier job's count by the factor ``1 − 1 ÷ MEMORY[n]``, for ``n`` names.
 MEMORY = (1000.0, 1000.0, 100.0)
-#: So many jobs of a kind are expected as the more general kind has them, before any of its own is known.
+#: The weight of the more general kind in a kind's distribution, as a number of jobs.
 PRIOR = 0.3
-#: The part of a job that is counted in each of the two cells beside its own, as the next one will not be just as large.
+#: The part of a job that is counted in each of the two cells beside its own, as sizes vary between runs.
 SPREAD = 0.25
-#: Bound of the evidence for or against a kind (natural logarithm of the odds): a kind that changes is believed soon.
+#: The bound of the evidence for or against a kind (natural logarithm of the odds), so that a changed kind is soon
+#: weighted anew.
 MOST_ODDS = 6.0
-#: … before there is any: what recurs is believed from its first job on. With :data:`PRIOR` one job of a kind counts for
-#: 0.56 of what is expected of the next, 0.25 with 1 and 0; the mean response is 0 to 1.2 % shorter on the mixes of
-#: ``bench/order_of_jobs.py`` (load 0.9, three seeds each).
+#: The odds without evidence: recurring jobs are predicted from the first job on. With :data:`PRIOR` one job of a kind
+#: has a weight of 0.56 in the prediction of the next (0.25 with a prior of 1 and odds of 0). The mean response is 0 to
+#: 1.2 % shorter on the mixes of ``bench/order_of_jobs.py`` (load 0.9, three seeds each).
 FIRST_ODDS = 1.0
 
 
-#: Where nothing is known, no end is.
+#: The distribution without known jobs: the probability of an end is 0 in every cell.
 _NOTHING_KNOWN: Floats = np.zeros(CELLS)
 
 
@@ -51,15 +52,18 @@ def cell_of(size: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class KnownSizes:
-    """What is known of a kind of job: jobs by cell, later ones counting more. ``odds`` is the logarithm of how much
-    better the kind's own jobs have predicted its next one than the jobs of the more general kind have."""
+    """The known sizes of a kind of job: counts by cell, later jobs counting more.
+
+    ``odds`` is the natural logarithm of the odds that the kind's own jobs predict its next job better than the jobs of
+    the more general kind do.
+    """
 
     kind: Kind
     cells: dict[int, float] = field(default_factory=dict)
     odds: float = FIRST_ODDS
 
     def with_one(self, cell: int, evidence: float) -> KnownSizes:
-        """Return what is known after one more job."""
+        """Return the known sizes after one more job."""
         kept = 1.0 - 1.0 / MEMORY[len(self.kind)]
         cells = {at: count * kept for at, count in self.cells.items() if count * kept > 1e-3}
         cells[cell] = cells.get(cell, 0.0) + 1.0
@@ -67,31 +71,31 @@ class KnownSizes:
 
     @property
     def weight(self) -> float:
-        """The probability that the kind's own jobs predict the next one better than the general kind's do."""
+        """Return the probability that the kind's own jobs predict the next one better than the general kind's do."""
         return 1.0 / (1.0 + math.exp(-self.odds))
 
 
 class JobSizes:
-    """What is known of the sizes of all kinds of jobs, bounded: the kind that was used the longest ago goes first.
+    """The known sizes of all kinds of jobs, in bounded memory: the least recently used kind is dropped first.
 
-    The kinds are mixed by context-tree weighting (Willems, Shtarkov and Tjalkens 1995): an application of a user, the
-    user and all jobs each count as much as they have predicted well. There is no number of jobs from which on a kind is
-    believed.
+    The kinds are mixed by context-tree weighting (Willems, Shtarkov and Tjalkens 1995): the weights of a user's
+    application, of the user and of all jobs follow from the quality of their predictions. A kind needs no minimum
+    number of jobs.
     """
 
     def __init__(self, most: int = 4096) -> None:
         self._most = most
         self._known: dict[Kind, KnownSizes] = {}
         self._changed: dict[Kind, KnownSizes | None] = {}
-        self._counts: dict[Kind, tuple[Floats, float, float]] = {}  # as long as they are true
+        self._counts: dict[Kind, tuple[Floats, float, float]] = {}  # cache of `_of`, dropped when a kind changes
 
     def __len__(self) -> int:
         return len(self._known)
 
     def learn(self, user: str, application: str, service: float) -> None:
-        """Count a job that ended, having received ``service`` container-seconds.
+        """Count a job that ended with ``service`` container-seconds received.
 
-        One that no node has served tells nothing.
+        A job without service has no size and is ignored.
         """
         if not 0 < service < math.inf:
             return
@@ -115,7 +119,7 @@ class JobSizes:
     def probabilities(self, jobs: Sequence[tuple[str, str]]) -> Floats:
         """Return the probability of each cell for the sizes of jobs of these users and applications, row by row.
 
-        The sum of a row is below 1: the rest is larger than anything that the grid has.
+        The sum of a row is below 1: the rest is the probability of sizes beyond the grid.
         """
         everybody = _mix(*self._of(()), _NOTHING_KNOWN)
         users = {user: _mix(*self._of((user,)), everybody) for user in {user for user, _ in jobs}}
@@ -126,27 +130,27 @@ class JobSizes:
         return np.asarray(mixed[[rows[kind] for kind in jobs]])
 
     def count(self, user: str, application: str) -> tuple[float, float, float]:
-        """Return how many jobs are known of the application, of the user, and of all; earlier ones count less."""
+        """Return the numbers of known jobs of the application, of the user, and of all; earlier jobs count less."""
         everybody, of_user, of_application = (1.0 / self._of(kind)[1] - PRIOR for kind in _kinds(user, application))
         return of_application, of_user, everybody
 
     def of(self, jobs: Iterable[tuple[str, str]]) -> list[KnownSizes]:
-        """Return what is known of these users' applications, and of the kinds that they are mixed with."""
+        """Return the known sizes of these users' applications, and of the kinds that they are mixed with."""
         kinds = dict.fromkeys(kind for user, application in jobs for kind in _kinds(user, application))
         return [self._known[kind] for kind in kinds if kind in self._known]
 
     def take_changes(self) -> dict[Kind, KnownSizes | None]:
-        """Return what is to be written down since the last call; None: forgotten."""
+        """Return the changes to store since the last call; None: the kind was dropped."""
         changed, self._changed = self._changed, {}
         return changed
 
     def restore(self, kept: Iterable[KnownSizes]) -> None:
-        """Take over what an earlier master wrote down."""
+        """Take over the sizes that an earlier master stored."""
         self._known |= {known.kind: known for known in kept if _sound(known)}
         self._counts.clear()
 
     def _of(self, kind: Kind) -> tuple[Floats, float, float]:
-        """Return the jobs by cell, what one of them counts beside one of the more general kind, and their weight."""
+        """Return the jobs by cell, the factor that turns a count into a probability, and the kind's weight."""
         found = self._counts.get(kind)
         if found is None:
             known = self._known.get(kind)
@@ -162,7 +166,7 @@ def _kinds(user: str, application: str) -> tuple[Kind, Kind, Kind]:
 
 
 def _mix(counts: Floats, own: Any, weight: Any, general: Floats) -> Floats:
-    """Return the probabilities from a kind's own jobs and one job as the general kind has it, mixed with the latter."""
+    """Return a kind's probabilities, from its own jobs and the prior, mixed by weight with the general kind's."""
     return np.asarray((weight * own) * counts + (weight * own * PRIOR + 1.0 - weight) * general)
 
 
@@ -172,7 +176,7 @@ def _sound(known: KnownSizes) -> bool:
 
 
 def _spread(cells: Mapping[int, float]) -> Floats:
-    """Return the jobs by cell, a part of each in the two cells beside its own."""
+    """Return the jobs by cell, with a part of each job in the two cells beside its own."""
     counts = np.zeros(CELLS + 2)
     counts[np.fromiter(cells, np.int64, len(cells)) + 1] = np.fromiter(cells.values(), np.float64, len(cells))
     counts[1:-1] += SPREAD * (counts[:-2] - 2 * counts[1:-1] + counts[2:])

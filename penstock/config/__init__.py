@@ -1,1 +1,1 @@
-"""A daemon's configuration: declared once; read, shown, written and changed while it runs."""
+"""A daemon's configuration: declared once; read, shown, written, and changed at run time."""

@@ -1,4 +1,4 @@
-"""A running daemon's answers about its configuration: what is in force, and what operators set (wire.config_api)."""
+"""Serve the configuration calls of a running daemon: show the keys in force, and set keys (wire.config_api)."""
 
 from __future__ import annotations
 
@@ -19,16 +19,17 @@ from penstock.wire.reservation_api import OnBehalf
 
 @dataclass(frozen=True, slots=True)
 class Configuring:
-    """Of one daemon."""
+    """The configuration calls of one daemon."""
 
     reloading: Reloading[Any]
 
     def answer(self, asked: OnBehalf, node: str = "") -> Result:
-        """What ``asked.user`` (of ``node``, where that is another host) asks of this daemon, whatever ``daemon`` says:
-        who relays it has looked at that.
+        """Answer the call of ``asked.user`` (``node``: the user's node, if that is another host).
+
+        ``daemon`` in the parameters is ignored: the relaying agent has checked it.
 
         Raises:
-            RpcError: ``bad_request``: it makes no sense; ``refused``: he is no operator.
+            RpcError: ``bad_request``: the call is invalid; ``refused``: the user is no operator.
         """
         if asked.call not in api.REQUESTS:
             raise bad_request(f"no call {asked.call[:80]!r}", field="call", remedy=f"one of {', '.join(api.REQUESTS)}")

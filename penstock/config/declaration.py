@@ -1,4 +1,4 @@
-"""What a declared table of configuration says of itself: its keys, described, and values as people write them."""
+"""Describe the keys of a declared configuration table, and write values with units."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DURATIONS = {"d": 86400.0, "h": 3600.0, "min": 60.0, "s": 1.0, "ms": 1e-3, "us"
 
 @dataclass(frozen=True, slots=True)
 class Key:
-    """One key. ``default`` as it would be written in a file; ``live``: SIGHUP changes it."""
+    """One key. ``default`` is in the form of a file; ``live``: SIGHUP changes it."""
 
     name: str
     description: str
@@ -28,7 +28,7 @@ class Key:
 
 
 def keys(of: type[msgspec.Struct]) -> list[Key]:
-    """Every key of a declared table, in its order; those that it shares with other tables (its base's) are last."""
+    """Return every key of a declared table in its order, the keys of its base class last."""
     live = live_keys(of)
     shared = getattr(of.__base__, "__struct_fields__", ())
     return [
@@ -43,12 +43,12 @@ def keys(of: type[msgspec.Struct]) -> list[Key]:
 
 
 def default_of(key: msgspec.structs.FieldInfo) -> Any:
-    """What it is where nobody says anything."""
+    """Return the default value of a key."""
     return key.default_factory() if key.default_factory is not msgspec.NODEFAULT else key.default
 
 
 def written(key: str, value: Any) -> str:
-    """A value as TOML, with its unit: reading it gives the very same value."""
+    """Return a value as TOML with its unit; reading this text gives exactly the same value."""
     if isinstance(value, int | float) and not isinstance(value, bool):
         if key.endswith("_bytes_per_s"):
             return _exact(value, _sizes(_DECIMAL, 1000, "/s") | _sizes(_BINARY, 1024, "/s"), parse_rate)
@@ -64,7 +64,7 @@ def _sizes(units: tuple[str, ...], base: int, suffix: str) -> dict[str, float]:
 
 
 def _exact(value: float, units: Mapping[str, float], parse: Callable[[str], float]) -> str:
-    """With the largest unit of which it is some whole number, seconds broken; the bare number where nothing fits."""
+    """Return the value in the largest unit that makes it a whole number (seconds may be fractions), or unit-less."""
     if not value:
         return '"0s"' if units is _DURATIONS else _toml(value)
     for unit, size in units.items():

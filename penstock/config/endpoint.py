@@ -1,4 +1,4 @@
-"""Where agents and the master meet: a Unix socket on one host, or a TCP port between hosts."""
+"""The address of the master for agents: a Unix socket on one host, or a TCP port between hosts."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def endpoint(text: str, key: str) -> Endpoint:
     """Read ``/run/penstock/master.sock``, ``head.example.org:7420`` or ``[::1]:7420``.
 
     Raises:
-        SettingsError: none of these, or a path that is too long for a socket.
+        SettingsError: the text has none of these forms, or the path is too long for a socket.
     """
     if text.startswith("/"):
         if len(text.encode()) > _PATH_BYTES:

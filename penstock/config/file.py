@@ -1,4 +1,4 @@
-"""Keys written into a daemon's configuration file; everything else in it stays as people wrote it, comments and all."""
+"""Write keys into a daemon's configuration file; the rest of the file, with its comments, stays unchanged."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ from penstock.config.settings import scalar
 from penstock.model.reading import told_toml
 
 
-class NotWritten(Exception):  # noqa: N818 - it says what happened
-    """Why the file is as it was: one line that names it."""
+class NotWritten(Exception):  # noqa: N818 - the name describes the result
+    """The file was not changed: one line that names the file and the reason."""
 
 
 def write(file: Path, values: Mapping[str, str]) -> None:
-    """Whole or not at all, for its owner and with its mode. ``values`` as they are written after ``--set``.
+    """Write the keys atomically and keep the file's owner and mode. ``values`` have the form of ``--set``.
 
     Raises:
-        NotWritten: it is no TOML, or cannot be written by us.
+        NotWritten: the file is no TOML, or we cannot write it.
     """
-    file = file.resolve()  # of a link what it leads to is written
+    file = file.resolve()  # write a link's target, do not replace the link
     fresh = file.with_name(f".{file.name}.new")
     try:
         before = file.read_text(encoding="utf-8")
@@ -51,8 +51,9 @@ def write(file: Path, values: Mapping[str, str]) -> None:
 
 
 def changed(text: str, values: Mapping[str, Any]) -> str:
-    """The text of a TOML file with top-level keys as ``values`` say: in their place where they are, or else last before
-    the first table.
+    """Return the text of a TOML file with the top-level keys of ``values`` set.
+
+    Existing keys stay in their places; new keys go before the first table.
 
     Raises:
         tomllib.TOMLDecodeError, tomlkit.exceptions.ParseError: the text is no TOML.
@@ -77,5 +78,5 @@ def _is_table(item: object) -> bool:
 
 
 def lines(values: Mapping[str, str]) -> str:
-    """What stands in a file that says so, in one line."""
+    """Return the values as a configuration file has them, in one line."""
     return "; ".join(changed("", {key: scalar(value)}).strip() for key, value in values.items())

@@ -1,4 +1,4 @@
-"""A configuration as people read it: every key, its value, where that is from, what it is for."""
+"""Print a configuration: every key with its value, the value's source, and its description."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DEFAULT = Origin("default", "default")
 
 
 def show(loaded: Loaded[T], *, as_json: bool, console: Console | None = None) -> None:
-    """Print it; as JSON an object of ``value``, ``written``, ``source``, ``where``, ``default``, ``live`` by key."""
+    """Print a table, or JSON: key → the facts of :func:`document`."""
     if as_json:
         print(json.dumps(document(loaded), indent=2, ensure_ascii=False))  # noqa: T201
     else:
@@ -27,7 +27,7 @@ def show(loaded: Loaded[T], *, as_json: bool, console: Console | None = None) ->
 
 
 def show_table(keys: Mapping[str, Mapping[str, Any]], *, console: Console | None = None) -> None:
-    """Print what :func:`document` makes; ``after_restart`` of a key, where it has that, is said beside its value."""
+    """Print the result of :func:`document`; a key's ``after_restart``, if present, follows its value."""
     import sys
 
     from rich.console import Console
@@ -44,12 +44,12 @@ def show_table(keys: Mapping[str, Mapping[str, Any]], *, console: Console | None
         table.add_row(
             *(Text(each, style=style) for each in (key, f"{said['written']}{later}", said["where"])), Text(what)
         )
-    width = None if sys.stdout.isatty() else 1000  # nothing is broken for who reads it with grep
+    width = None if sys.stdout.isatty() else 1000  # do not wrap lines for grep and other programs
     (console or Console(highlight=False, width=width, force_terminal=sys.stdout.isatty())).print(table)
 
 
 def document(loaded: Loaded[T]) -> dict[str, dict[str, Any]]:
-    """The same as data."""
+    """Return key → ``value``, ``written``, ``source``, ``where``, ``default``, ``live``, ``description``."""
     found: dict[str, dict[str, Any]] = {}
     for key in declaration.keys(type(loaded.table)):
         origin, value = loaded.origins.get(key.name, _DEFAULT), getattr(loaded.table, key.name)

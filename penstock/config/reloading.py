@@ -1,6 +1,6 @@
-"""What a running daemon's configuration is, and how it changes: SIGHUP has it read again, operators set keys.
+"""Change a running daemon's configuration: SIGHUP reads it again, operators set keys.
 
-What is set so holds until the configuration is read again, or the daemon restarts.
+A key set by an operator holds until the configuration is read again, or the daemon restarts.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ from penstock.config.settings import Loaded, Origin, SettingsError, given, live_
 
 log = structlog.get_logger()
 T = TypeVar("T", bound=msgspec.Struct)
-#: Where a value is from that goes on to win over the file.
+#: Sources that take precedence over the file at every read.
 _STRONGER = frozenset({"environment", "--set"})
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """A key that was set; ``was`` and ``now`` as they would be written in a file. ``stronger``: the variable or option
-    that wins over the file whenever that is read."""
+    """A key that was set; ``was`` and ``now`` are in the form of a file.
+
+    ``stronger``: the variable or option that takes precedence over the file at every read.
+    """
 
     key: str
     was: str
@@ -38,10 +40,10 @@ class Change:
 
 @dataclass(slots=True)
 class Reloading(Generic[T]):
-    """What holds now, and what is asked for. :meth:`listen` early, :meth:`run` for as long as the daemon serves.
+    """The configuration in force and its changes. Call :meth:`listen` early and :meth:`run` while the daemon serves.
 
-    ``read`` raises SettingsError, and so does ``check`` where the keys of a table contradict each other. ``file`` is
-    what is read. ``apply`` gets each new table; ``also`` is called at each SIGHUP.
+    ``read`` raises SettingsError, and so does ``check`` if keys of a table contradict each other. ``file`` is the
+    configuration file. ``apply`` is called with each new table, the functions of ``also`` at each SIGHUP.
     """
 
     loaded: Loaded[T]
@@ -60,26 +62,26 @@ class Reloading(Generic[T]):
 
     @property
     def current(self) -> T:
-        """The table that holds."""
+        """Return the table in force."""
         return self.loaded.table
 
     def listen(self) -> None:
-        """From now on SIGHUP asks for it. That a terminal was closed ends the daemon as it ends any other command."""
+        """Reload on SIGHUP from now on. If the SIGHUP comes from a closed terminal, the daemon ends as any command."""
         asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, self._hung_up)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Reload after each SIGHUP, until cancelled."""
         while True:
             await self._asked.wait()
             self._asked.clear()
             for each in (self.reload, *self.also):
                 try:
                     each()
-                except Exception as error:  # the root of a task: the daemon goes on, and can be told again
+                except Exception as error:  # the root of a task: the daemon goes on, and another SIGHUP is possible
                     log.error("the new configuration could not be taken up", exc_info=error)
 
     def reload(self) -> T | None:
-        """Read it, and say in one line what becomes of it; the table that holds from now on, None: as before."""
+        """Read the configuration and log the result in one line; return the new table, None: nothing changed."""
         try:
             found = self.read()
             changed = self._differs(found.table)
@@ -105,10 +107,10 @@ class Reloading(Generic[T]):
         return fresh
 
     def set(self, values: Mapping[str, str], who: str, when: str) -> list[Change]:
-        """Change live keys, all or none; ``values`` as they are written after ``--set``.
+        """Change live keys, all or none; ``values`` have the form of ``--set``.
 
         Raises:
-            SettingsError: no such key, one that needs a restart, a value that does not fit: all of them.
+            SettingsError: all faults: unknown keys, keys that need a restart, values that do not fit.
         """
         of, taken, faults = type(self.current), {}, list[str]()
         for key, text in values.items():
@@ -133,11 +135,11 @@ class Reloading(Generic[T]):
         ]
 
     def after_restart(self) -> dict[str, str]:
-        """What a restart would change, as the sources were last read: key → as it would be written."""
+        """Return the changes by a restart, according to the last read: key → value in the form of a file."""
         return {key: written(key, getattr(self._found.table, key)) for key in self._differs(self._found.table)}
 
     def by_hand(self) -> dict[str, dict[str, str]]:
-        """What was set and not read: key → value as written, and where it is from. For the status."""
+        """Return the keys set by operators, for the status: key → value in the form of a file, and its origin."""
         return {
             key: {"value": written(key, getattr(self.current, key)), "where": origin.where}
             for key, origin in self.loaded.origins.items()
@@ -166,7 +168,7 @@ def _change(key: str, before: msgspec.Struct, after: msgspec.Struct) -> str:
 
 
 def _has_terminal() -> bool:
-    """Whether this process has a controlling terminal; one that was closed is none."""
+    """Return whether this process has a controlling terminal that is not closed."""
     try:
         os.close(os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC))
     except OSError:

@@ -1,9 +1,9 @@
-"""Configuration into one declared, frozen, typed table, and where each value of it is from.
+"""Read configuration into one declared, frozen, typed table, with the origin of each value.
 
 A daemon declares an ``msgspec.Struct`` whose fields carry their documentation in ``msgspec.Meta(description=…)``. Keys
-are flat. Values may be written as people write them: ``"2GiB"`` for a field that ends in ``_bytes``, ``"10MB/s"`` or
-``"1Gbit/s"`` for ``_bytes_per_s``, ``"250ms"`` for ``_s``. Of the sources the later wins: the declaration's defaults, a
-TOML file, the environment, ``--set``.
+are flat. Values may have units: ``"2GiB"`` for a field that ends in ``_bytes``, ``"10MB/s"`` or ``"1Gbit/s"`` for
+``_bytes_per_s``, ``"250ms"`` for ``_s``. Later sources take precedence: the declaration's defaults, a TOML file, the
+environment, ``--set``.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from penstock.model.reading import told, told_toml
 from penstock.model.units import QuantityError, parse_bytes, parse_duration_s, parse_rate
 
 T = TypeVar("T", bound=msgspec.Struct)
-#: Marks a key that a running daemon takes from its file when it is told to read that again (SIGHUP).
+#: Marks a key that a running daemon takes from its file on SIGHUP.
 LIVE = msgspec.Meta(extra={"live": True})
 
 
 class SettingsError(Exception):
-    """One line for the operator for each fault: where, which key, what to do."""
+    """Faults of a configuration, one line each for the operator: the place, the key, the remedy."""
 
     def __init__(self, *faults: str) -> None:
         super().__init__("\n".join(faults))
@@ -37,7 +37,7 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """Where settings come from. ``prefix`` and a key in capitals are the name of an environment variable."""
+    """The sources of settings. ``prefix`` and a key in capitals make the name of an environment variable."""
 
     file: Path | None = None
     overrides: Mapping[str, str] = field(default_factory=dict)
@@ -47,8 +47,10 @@ class Sources:
 
 @dataclass(frozen=True, slots=True)
 class Origin:
-    """``source`` is "file", "environment", "--set" or "set" (while the daemon runs); ``where`` the file and line, the
-    variable, the option, or who set it when."""
+    """The origin of a value. ``source`` is "file", "environment", "--set" or "set" (while the daemon runs).
+
+    ``where`` is the file and line, the variable, the option, or the user and the time of setting.
+    """
 
     source: str
     where: str
@@ -56,14 +58,14 @@ class Origin:
 
 @dataclass(frozen=True, slots=True)
 class Loaded(Generic[T]):
-    """A table, and of each key that has not its default where its value is from."""
+    """A table, and the origin of each value that is not the default."""
 
     table: T
     origins: Mapping[str, Origin]
 
 
 def load(of: type[T], path: Path | None = None, overrides: Mapping[str, str] | None = None) -> T:
-    """The settings of a file, then of ``key=value`` overrides.
+    """Return the settings of a file with ``key=value`` overrides.
 
     Raises:
         SettingsError: as :func:`read`.
@@ -72,10 +74,10 @@ def load(of: type[T], path: Path | None = None, overrides: Mapping[str, str] | N
 
 
 def read(of: type[T], sources: Sources, check: Callable[[T], None] = lambda table: None) -> Loaded[T]:
-    """The settings of all sources. ``check`` raises SettingsError where keys contradict each other (``key: why``).
+    """Return the settings of all sources. ``check`` raises SettingsError if keys contradict each other (``key: why``).
 
     Raises:
-        SettingsError: unreadable file, unknown keys (names the nearest known one), values that do not fit: all of them.
+        SettingsError: all faults: unreadable file, unknown keys (with the nearest known key), values that do not fit.
     """
     values: dict[str, Any] = {}
     origins: dict[str, Origin] = {}
@@ -97,16 +99,16 @@ def read(of: type[T], sources: Sources, check: Callable[[T], None] = lambda tabl
 
 
 def given(of: type[msgspec.Struct], key: str, text: str) -> Any:
-    """The value of one ``KEY=VALUE`` that somebody wrote.
+    """Return the value of one ``KEY=VALUE``, such as that of ``--set``.
 
     Raises:
-        SettingsError: there is no such key (names the nearest), or the value does not fit it.
+        SettingsError: there is no such key (the message has the nearest key), or the value does not fit it.
     """
     return _converted(of, key, scalar(text))
 
 
 def live_keys(of: type[msgspec.Struct]) -> frozenset[str]:
-    """The keys that are marked with :data:`LIVE`."""
+    """Return the keys that are marked with :data:`LIVE`."""
     return frozenset(
         each.name
         for each in msgspec.structs.fields(of)
@@ -115,10 +117,10 @@ def live_keys(of: type[msgspec.Struct]) -> frozenset[str]:
 
 
 def host_port(text: str, key: str) -> tuple[str, int]:
-    """``127.0.0.1:7420`` or ``[::1]:7420``.
+    """Split ``127.0.0.1:7420`` or ``[::1]:7420`` into host and port.
 
     Raises:
-        SettingsError: neither.
+        SettingsError: the text has neither form.
     """
     host, colon, port = text.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
@@ -148,7 +150,7 @@ def _of_file(path: Path | None) -> Iterator[_Entry]:
 
 
 def _line(text: str, key: str) -> str:
-    """``:12``; nothing where the key is written in a way that is not looked for."""
+    """Return the key's line as ``:12``; empty if the key is written in an unusual form."""
     name = re.escape(key)
     begins = rf"^[ \t]*(?:(?:{name}|\"{name}\"|'{name}')[ \t]*[=.]|\[[ \t]*{name}[ \t]*[\].])"
     found = re.search(begins, text, re.MULTILINE)
@@ -156,7 +158,7 @@ def _line(text: str, key: str) -> str:
 
 
 def _of_environment(of: type[msgspec.Struct], sources: Sources) -> Iterator[_Entry]:
-    """A variable that names no key is as wrong as such a key is: what was meant by it would silently not hold."""
+    """Yield the environment's entries. A variable without a key is an error, as it would silently have no effect."""
     if not sources.prefix:
         return
     names = {f"{sources.prefix}{key.upper()}": key for key in of.__struct_fields__}
@@ -178,7 +180,7 @@ def _of_options(sources: Sources) -> Iterator[_Entry]:
 
 
 def scalar(text: str) -> Any:
-    """A TOML value, or the bare text as a string: ``--set node=alpha`` needs no quotes."""
+    """Return the text as a TOML value, or else as a string: ``--set node=alpha`` needs no quotes."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -209,11 +211,11 @@ def _nearest(name: str, known: Mapping[str, object]) -> str:
 
 
 def _choices(of: type[msgspec.Struct], key: str) -> list[str]:
-    """The values that a key may have, where they are few words."""
+    """Return the values that a key may have, if they are a fixed set of words."""
     declared = msgspec.inspect.type_info(of)
     assert isinstance(declared, msgspec.inspect.StructType)
     kind = next((each.type for each in declared.fields if each.name == key), None)
-    if isinstance(kind, msgspec.inspect.Metadata):  # it is documented
+    if isinstance(kind, msgspec.inspect.Metadata):  # the field has a description
         kind = kind.type
     if isinstance(kind, msgspec.inspect.LiteralType):
         return [str(value) for value in kind.values]
@@ -231,6 +233,6 @@ def _quantity(key: str, value: Any) -> Any:
 
 
 def _placed(fault: str, origins: Mapping[str, Origin]) -> str:
-    """A fault of :func:`read`'s ``check`` begins with its key; where that was written comes before it."""
+    """Return a fault of :func:`read`'s ``check``, which begins with its key, preceded by the key's place."""
     origin = origins.get(fault.partition(":")[0])
     return f"{origin.where}: {fault}" if origin is not None else fault

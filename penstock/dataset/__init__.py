@@ -1,4 +1,4 @@
-"""Datasets in partitions and what can be made of them, lazily: each becomes operations of an OpGraph (Ursa §4.1.2)."""
+"""Datasets in partitions and their lazy transformations, which become operations of an OpGraph (Ursa §4.1.2)."""
 
 from penstock.dataset.dataset import Broadcast, Dataset, Result
 

@@ -1,7 +1,7 @@
-"""Spark-like transformations of datasets on top of the primitives of an OpGraph (Ursa §4.1.2).
+"""Spark-like transformations of datasets, made from the primitives of an OpGraph (Ursa §4.1.2).
 
-Nothing is computed here: a dataset knows what it is made from, and :meth:`Dataset.flow` writes that down as operations
-on CPU, disk and network. An engine carries them out, for example :mod:`penstock.engines.dask_dataset`.
+Nothing is computed here: a dataset refers to its parents, and :meth:`Dataset.flow` returns the operations on CPU, disk
+and network that make it. An engine carries them out, for example :mod:`penstock.engines.dask_dataset`.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ K = TypeVar("K")
 V = TypeVar("V")
 W = TypeVar("W")
 
-#: Partitions of a dataset that was given as items, where nobody says how many.
+#: The default number of partitions of a dataset that is given as items.
 DEFAULT_PARTITIONS = 8
 
 
@@ -47,17 +47,17 @@ class Broadcast(Generic[T]):
 
 @dataclass(frozen=True)
 class Result(Generic[T]):
-    """What somebody wants to know in the end: partitions of a dataset, and what makes one value of them."""
+    """The wanted result of a dataflow: a dataset, and the function that makes one value of its partitions."""
 
     dataset: Dataset[Any]
     finish: Callable[[list[Any]], T]
 
 
 class Dataset(Generic[T]):
-    """Items in partitions. Made by :meth:`from_items`, :meth:`from_partitions`, :meth:`read_text`."""
+    """Items in partitions, made by :meth:`from_items`, :meth:`from_partitions` or :meth:`read_text`."""
 
     def __init__(self, partitions: int, build: Build, parents: tuple[Dataset[Any], ...] = ()) -> None:
-        """For the methods below; ``build`` adds the operations to a graph that has those of the parents."""
+        """Called by the methods below; ``build`` adds the operations to a graph with those of the parents."""
         if partitions < 1:
             raise ValueError(f"a dataset needs at least one partition, not {partitions}")
         self.partitions = partitions
@@ -68,7 +68,7 @@ class Dataset(Generic[T]):
 
     @staticmethod
     def from_items(given: Iterable[U], partitions: int | None = None) -> Dataset[U]:
-        """Items of this process in partitions of nearly equal length, in order.
+        """Return items of this process in partitions of nearly equal length, in order.
 
         Raises:
             ValueError: fewer than one partition.
@@ -82,13 +82,13 @@ class Dataset(Generic[T]):
 
     @staticmethod
     def from_partitions(given: Iterable[Iterable[U]]) -> Dataset[U]:
-        """Items of this process, partitions as they are.
+        """Return items of this process in the given partitions.
 
         Raises:
             ValueError: no partition.
         """
         content = [list(part) for part in given]
-        # Enough to tell large from small: what items refer to is not followed.
+        # A rough size suffices, so objects to which items refer are not counted.
         sizes = [sys.getsizeof(part) + sum(map(sys.getsizeof, part)) for part in content]
 
         def build(graph: OpGraph, parents: tuple[Built, ...]) -> Built:
@@ -99,13 +99,13 @@ class Dataset(Generic[T]):
 
     @staticmethod
     def read_text(paths: str | Path | Iterable[str | Path], partition_bytes: int = 64 * 2**20) -> Dataset[str]:
-        """Lines of UTF-8 files, without their ends, in partitions of about ``partition_bytes``.
+        """Return the lines of UTF-8 files, without their ends, in partitions of about ``partition_bytes``.
 
-        Only sizes are read here; every host that carries out the reading must see the files under the same path.
+        Only sizes are read here; every host that reads the files must see them under the same path.
 
         Raises:
-            ValueError: no file, or partitions of less than one byte.
-            OSError: a file that is not there.
+            ValueError: there is no file, or partitions have less than one byte.
+            OSError: a file is missing.
         """
         every = [paths] if isinstance(paths, str | Path) else list(paths)
         ranges = text_ranges(map(Path, every), partition_bytes)
@@ -120,11 +120,11 @@ class Dataset(Generic[T]):
     # ------------------------------------------------------------ one to one
 
     def map_partitions(self, function: Callable[..., Iterable[U]], *broadcasts: Broadcast[Any]) -> Dataset[U]:
-        """``function(list of items, *broadcast values)`` → items of the partition to come."""
+        """Apply ``function(list of items, *broadcast values)`` → items of the new partition."""
         return self._one_to_one(_named("map_partitions", function), function, broadcasts)
 
     def map(self, function: Callable[..., U], *broadcasts: Broadcast[Any]) -> Dataset[U]:
-        """``function(item, *broadcast values)`` → item."""
+        """Apply ``function(item, *broadcast values)`` → item."""
         return self._one_to_one(_named("map", function), functions.Each(function), broadcasts)
 
     def filter(self, function: Callable[..., object], *broadcasts: Broadcast[Any]) -> Dataset[T]:
@@ -132,17 +132,17 @@ class Dataset(Generic[T]):
         return self._one_to_one(_named("filter", function), functions.Those(function), broadcasts)
 
     def flat_map(self, function: Callable[..., Iterable[U]], *broadcasts: Broadcast[Any]) -> Dataset[U]:
-        """``function(item, *broadcast values)`` → any number of items."""
+        """Apply ``function(item, *broadcast values)`` → any number of items."""
         return self._one_to_one(_named("flat_map", function), functions.EachOfEach(function), broadcasts)
 
     def broadcast(self) -> Broadcast[T]:
-        """All items as one list, to be given to the function of another dataset's transformation."""
+        """Return all items as one list, an argument for the function of another dataset's transformation."""
         return Broadcast(self)
 
     # ------------------------------------------------------------ by key
 
     def group_by_key(self: Dataset[tuple[K, V]], partitions: int | None = None) -> Dataset[tuple[K, list[V]]]:
-        """Pairs → each key with all its values, in their order. What can be a key: :mod:`penstock.dataset.keys`.
+        """Turn pairs into each key with all its values, in their order; :mod:`penstock.dataset.keys` lists valid keys.
 
         Raises:
             ValueError: fewer than one partition.
@@ -158,7 +158,7 @@ class Dataset(Generic[T]):
     def reduce_by_key(
         self: Dataset[tuple[K, V]], combine: Callable[[V, V], V], partitions: int | None = None
     ) -> Dataset[tuple[K, V]]:
-        """Pairs → each key with its values combined, before they are sent and after. ``combine`` must be associative.
+        """Turn pairs into each key with its values combined, before sending and after. ``combine`` must be associative.
 
         Raises:
             ValueError: fewer than one partition.
@@ -179,7 +179,7 @@ class Dataset(Generic[T]):
         *,
         selectivity: float = 1.0,
     ) -> Dataset[tuple[K, tuple[V, W]]]:
-        """Pairs (k, v) and (k, w) → (k, (v, w)) for each of the one with each of the other.
+        """Join pairs (k, v) and (k, w) to (k, (v, w)), for all combinations with equal keys.
 
         ``selectivity`` is output ÷ input in bytes; memory is estimated as 1 + selectivity times the input (§4.2.1).
 
@@ -202,11 +202,11 @@ class Dataset(Generic[T]):
     # ------------------------------------------------------------ results
 
     def collect(self) -> Result[list[T]]:
-        """All items, in the order of the partitions."""
+        """Return all items, in the order of the partitions."""
         return Result(self, functions.concatenate)
 
     def count(self) -> Result[int]:
-        """How many items there are: each partition is counted where it is."""
+        """Return the number of items; each partition is counted on its own node."""
 
         def build(graph: OpGraph, parents: tuple[Built, ...]) -> Built:
             return _cpu(graph, "count", len, [parents[0]])
@@ -214,7 +214,7 @@ class Dataset(Generic[T]):
         return Result(Dataset(self.partitions, build, (self,)), sum)
 
     def flow(self) -> tuple[OpGraph, Data]:
-        """The operations that make this dataset, and the dataset among theirs."""
+        """Return the graph of the operations that make this dataset, and the dataset in that graph."""
         graph = OpGraph()
         built: dict[Dataset[Any], Built] = {}
         pending: list[Dataset[Any]] = [self]
@@ -230,7 +230,7 @@ class Dataset(Generic[T]):
         return graph, built[self].data
 
     def plan(self) -> Plan:
-        """The monotasks, tasks and stages that make this dataset."""
+        """Return the plan (monotasks, tasks and stages) that makes this dataset."""
         graph, data = self.flow()
         return plan(graph, [data])
 
@@ -258,7 +258,7 @@ def _created(graph: OpGraph, op: Op, partitions: int) -> Built:
 
 
 def _cpu(graph: OpGraph, name: str, function: Callable[..., Any], sources: list[Built]) -> Built:
-    """A CPU operation that takes partition *i* of each source."""
+    """Add a CPU operation that takes partition *i* of each source."""
     op = graph.create_op(ResourceKind.CPU, name).set_udf(function)
     for source in sources:
         op.read(source.data)
@@ -268,7 +268,7 @@ def _cpu(graph: OpGraph, name: str, function: Callable[..., Any], sources: list[
 
 
 def _shuffle(graph: OpGraph, name: str, send: Callable[..., Any], source: Built, partitions: int) -> Built:
-    """Everything to the partition of its key, as in the example of §4.1.2."""
+    """Add operations that send each pair to the partition of its key, as in the example of §4.1.2."""
     sent = _cpu(graph, f"{name}.send", send, [source])
     return _network(graph, f"{name}.shuffle", sent, Take.PART, partitions)
 

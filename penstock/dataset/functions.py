@@ -1,6 +1,6 @@
-"""What the CPU operations of datasets compute. Objects and not closures, so that any engine can pickle them.
+"""The functions of datasets' CPU operations. They are objects, not closures, so that any engine can pickle them.
 
-A partition is a list of items. What a network operation pulled is a list of parts (a shuffle) or of partitions (a
+A partition is a list of items. A network operation's result is a list of parts (a shuffle) or of partitions (a
 broadcast).
 """
 
@@ -18,18 +18,18 @@ Pair = tuple[Any, Any]
 
 
 def items(content: Iterable[Any]) -> Items:
-    """A partition that was given."""
+    """Return a given partition as a list."""
     return list(content)
 
 
 @dataclass(frozen=True)
 class ByPartition:
-    """``function(items, *broadcasts)`` → the items of the new partition."""
+    """``map_partitions``: ``function(items, *broadcasts)`` → the items of the new partition."""
 
     function: Callable[..., Iterable[Any]]
 
     def __call__(self, part: Items, *broadcasts: list[Items]) -> Items:
-        """Called with a partition and what was pulled of each broadcast."""
+        """Return the new partition; ``broadcasts`` are the pulled partitions of each broadcast dataset."""
         return list(self.function(part, *map(concatenate, broadcasts)))
 
 
@@ -40,7 +40,7 @@ class Each:
     function: Callable[..., Any]
 
     def __call__(self, part: Items, *values: Items) -> Items:
-        """Called with a partition and the broadcast values."""
+        """Return the new partition; ``values`` are the broadcast values."""
         return [self.function(item, *values) for item in part]
 
 
@@ -51,7 +51,7 @@ class Those:
     function: Callable[..., object]
 
     def __call__(self, part: Items, *values: Items) -> Items:
-        """Called with a partition and the broadcast values."""
+        """Return the new partition; ``values`` are the broadcast values."""
         return [item for item in part if self.function(item, *values)]
 
 
@@ -62,12 +62,12 @@ class EachOfEach:
     function: Callable[..., Iterable[Any]]
 
     def __call__(self, part: Items, *values: Items) -> Items:
-        """Called with a partition and the broadcast values."""
+        """Return the new partition; ``values`` are the broadcast values."""
         return [one for item in part for one in self.function(item, *values)]
 
 
 def concatenate(parts: Iterable[Items]) -> Items:
-    """All items, in order."""
+    """Return all items, in order."""
     return list(itertools.chain.from_iterable(parts))
 
 
@@ -76,12 +76,12 @@ def concatenate(parts: Iterable[Items]) -> Items:
 
 @dataclass(frozen=True)
 class Send:
-    """Pairs → one part for each partition to come, by key."""
+    """Divides pairs by key into one part for each new partition."""
 
     partitions: int
 
     def __call__(self, pairs: Iterable[Pair]) -> list[list[Pair]]:
-        """Called with a partition of pairs."""
+        """Return the parts of a partition of pairs."""
         parts: list[list[Pair]] = [[] for _ in range(self.partitions)]
         for key, value in pairs:
             parts[partition_of(key, self.partitions)].append((key, value))
@@ -90,29 +90,29 @@ class Send:
 
 @dataclass(frozen=True)
 class CombineAndSend:
-    """The values of each key combined, then sent: "apply combiner locally and serialize" (Ursa §4.1.2)."""
+    """Combines the values of each key before sending: "apply combiner locally and serialize" (Ursa §4.1.2)."""
 
     combine: Callable[[Any, Any], Any]
     partitions: int
 
     def __call__(self, pairs: Iterable[Pair]) -> list[list[Pair]]:
-        """Called with a partition of pairs."""
+        """Return the combined parts of a partition of pairs."""
         return Send(self.partitions)(combined(self.combine, pairs))
 
 
 @dataclass(frozen=True)
 class Combine:
-    """The values of each key combined over all parts."""
+    """Combines the values of each key over all parts."""
 
     combine: Callable[[Any, Any], Any]
 
     def __call__(self, parts: list[list[Pair]]) -> list[Pair]:
-        """Called with the parts that were pulled."""
+        """Return the combined pairs of the pulled parts."""
         return combined(self.combine, itertools.chain.from_iterable(parts))
 
 
 def combined(combine: Callable[[Any, Any], Any], pairs: Iterable[Pair]) -> list[Pair]:
-    """Fold the values of each key in order; keys in the order of their first value."""
+    """Return the values of each key, folded in order; keys are in the order of their first value."""
     found: dict[Any, Any] = {}
     for key, value in pairs:
         found[key] = combine(found[key], value) if key in found else value
@@ -120,7 +120,7 @@ def combined(combine: Callable[[Any, Any], Any], pairs: Iterable[Pair]) -> list[
 
 
 def grouped(parts: list[list[Pair]]) -> list[tuple[Any, Items]]:
-    """``group_by_key``: the values of each key in order; keys in the order of their first value."""
+    """Return the values of each key in order, for ``group_by_key``; keys are in the order of their first value."""
     found: dict[Any, Items] = {}
     for key, value in itertools.chain.from_iterable(parts):
         found.setdefault(key, []).append(value)
@@ -128,7 +128,7 @@ def grouped(parts: list[list[Pair]]) -> list[tuple[Any, Items]]:
 
 
 def joined(left: list[list[Pair]], right: list[list[Pair]]) -> list[tuple[Any, Pair]]:
-    """The inner join: for each pair of the left, in order, each value of its key on the right, in order."""
+    """Return the inner join: for each pair of the left, in order, each value of its key on the right, in order."""
     values = dict(grouped(right))
     pairs = itertools.chain.from_iterable(left)
     return [(key, (value, other)) for key, value in pairs for other in values.get(key, ())]

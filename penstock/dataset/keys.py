@@ -1,7 +1,7 @@
-"""Which partition a key belongs to: the same in every process, and the same for keys that are equal.
+"""Assign keys to partitions: equal keys get the same partition in every process.
 
-Python's own hash of text differs from process to process; that of numbers does not, and equal numbers of different
-types have the same.
+Python's hash of text differs between processes. Its hash of numbers does not, and equal numbers of different types
+have equal hashes.
 """
 
 from __future__ import annotations
@@ -14,22 +14,23 @@ import uuid
 import zlib
 
 _MASK = 0xFFFFFFFF
-#: Where the checksums begin, so that an empty text is not an empty tuple.
+#: The start values of checksums, which differ so that an empty text and an empty tuple have different hashes.
 _TEXT, _BYTES, _NAME, _SET, _TUPLE = (number << 20 for number in (1, 2, 3, 4, 5))
 
 
 def partition_of(key: object, partitions: int) -> int:
-    """The partition of a key.
+    """Return the partition of a key.
 
     Raises:
-        TypeError: no number, text, bytes, date, UUID or Enum, nor tuple, frozenset or frozen dataclass of those.
+        TypeError: the key is no number, text, bytes, date, UUID or Enum, nor a tuple, frozenset or frozen dataclass
+            of those.
     """
-    # CRC-32 of keys that differ in their last digit differ in few bits: spread them (Fibonacci hashing).
+    # CRC-32 values of keys that differ only in the last digit differ in few bits; Fibonacci hashing spreads them.
     return ((stable_hash(key) * 0x9E3779B1 & _MASK) * partitions) >> 32
 
 
 def stable_hash(key: object) -> int:
-    """32 bits that are equal for equal keys, in every process.
+    """Return a hash of 32 bits that is equal for equal keys in every process.
 
     Raises:
         TypeError: as for :func:`partition_of`.
@@ -40,7 +41,7 @@ def stable_hash(key: object) -> int:
         case str():
             return zlib.crc32(key.encode("utf-8", "surrogatepass"), _TEXT)
         case numbers.Number():
-            # What is not equal to itself (NaN) is no key of anything; its hash would be that of its address.
+            # NaN is not equal to itself, and its hash would depend on its address.
             return hash(key) & _MASK if key == key else 0
         case bytes():
             return zlib.crc32(key, _BYTES)

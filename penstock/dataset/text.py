@@ -1,4 +1,4 @@
-"""Text files in ranges of bytes. A line belongs to the range in which it begins, so ranges may cut anywhere."""
+"""Read text files in ranges of bytes. A line belongs to the range in which it begins, so ranges may cut anywhere."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class TextRange:
-    """What one disk monotask reads."""
+    """The range of a file that one disk monotask reads."""
 
     path: str
     offset: int
@@ -20,8 +20,8 @@ def text_ranges(paths: Iterable[Path], partition_bytes: int) -> list[TextRange]:
     """Cut files into ranges of at most ``partition_bytes``; an empty file is one empty range.
 
     Raises:
-        ValueError: no file, or ranges of less than one byte.
-        OSError: a file that is not there.
+        ValueError: there is no file, or ranges have less than one byte.
+        OSError: a file is missing.
     """
     if partition_bytes < 1:
         raise ValueError(f"partition_bytes must be at least 1, not {partition_bytes}")
@@ -37,7 +37,7 @@ def text_ranges(paths: Iterable[Path], partition_bytes: int) -> list[TextRange]:
 
 
 def read_range(what: TextRange) -> bytes:
-    """The lines that begin in the range: the whole access of a disk monotask.
+    """Read the lines that begin in the range: the whole access of a disk monotask.
 
     Raises:
         OSError: the file cannot be read on this host.
@@ -46,7 +46,7 @@ def read_range(what: TextRange) -> bytes:
     with Path(what.path).open("rb") as file:
         if what.offset:
             file.seek(what.offset - 1)
-            file.readline()  # the end of the line that began in an earlier range
+            file.readline()  # skip the end of the line that began in an earlier range
         start = file.tell()
         if start >= end:
             return b""
@@ -55,10 +55,10 @@ def read_range(what: TextRange) -> bytes:
 
 
 def lines(data: bytes) -> list[str]:
-    """Lines without their ends (a line feed, or a carriage return and one); UTF-8.
+    """Return the lines of UTF-8 text, without their ends (LF or CR LF).
 
     Raises:
-        UnicodeDecodeError: other text.
+        UnicodeDecodeError: the data is no UTF-8.
     """
     found = data.decode("utf-8").split("\n")
     if not found[-1]:

@@ -1,6 +1,6 @@
 """PURE. Jobs as graphs, and the job manager's state: which tasks are ready, and when a job is over (Ursa §4.2).
 
-Here are jobs of commands; dataflows (Ursa §4.1) are in :mod:`penstock.opgraph.dataflow`.
+This package exports jobs of commands; :mod:`penstock.opgraph.dataflow` exports dataflows (Ursa §4.1).
 """
 
 from penstock.opgraph.graph import GraphError, TaskGraph, TaskNode

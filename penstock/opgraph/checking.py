@@ -1,7 +1,7 @@
-"""What a dataflow must be before it can be planned; every fault is one line that names the operation (Ursa §4.1.1).
+"""Check a dataflow before it is planned; every fault is one line that names the operation (Ursa §4.1.1).
 
-Checking settles two things that authors leave open: which *version* of a dataset an operation reads (each operation
-that creates or updates a dataset makes one), and what part of it a monotask takes.
+Checking settles two things that authors leave open: the *version* of a dataset that an operation reads (each operation
+that creates or updates a dataset makes a version), and the part of it that a monotask takes.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock.opgraph.ops import Data, Dependency, Op, OpGraph, OpGraphError, Ta
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """A dataset as one operation left it; as it was given, where ``writer`` is None."""
+    """A dataset after one operation, or as given to the job if ``writer`` is None."""
 
     index: int
     data: Data
@@ -24,7 +24,7 @@ class Version:
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """What an operation reads: a version by its index, and which partitions of it a monotask takes."""
+    """The input of an operation: a version by its index, and the partitions of it that a monotask takes."""
 
     version: int
     take: Take
@@ -32,7 +32,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class CheckedOp:
-    """An operation with everything settled."""
+    """An operation with its inputs and outputs settled."""
 
     op: Op
     partitions: int
@@ -42,14 +42,14 @@ class CheckedOp:
 
 @dataclass(frozen=True, slots=True)
 class CheckedGraph:
-    """``ops`` in an order in which they could be carried out."""
+    """A checked graph. ``ops`` are in an order in which they can run."""
 
     ops: tuple[CheckedOp, ...]
     versions: tuple[Version, ...]
-    parts: dict[int, int]  # version → how many parts its partitions have, where any operation takes parts
+    parts: dict[int, int]  # version → the number of parts of its partitions, if an operation takes parts
 
     def last(self, data: Data) -> Version:
-        """A dataset as its last operation leaves it.
+        """Return the version of a dataset after its last operation.
 
         Raises:
             OpGraphError: no operation creates or updates it.
@@ -61,10 +61,10 @@ class CheckedGraph:
 
 
 def check(graph: OpGraph) -> CheckedGraph:
-    """Check a graph and settle what was left open.
+    """Check a graph, and settle the versions and parts that its author left open.
 
     Raises:
-        OpGraphError: what is wrong, in one line.
+        OpGraphError: the fault, in one line.
     """
     if not graph.ops:
         raise OpGraphError("there is no operation to carry out")
@@ -78,7 +78,7 @@ def check(graph: OpGraph) -> CheckedGraph:
 
 
 def _ordered(ops: list[Op]) -> list[Op]:
-    """By dependencies, else in the order of creation (Kahn's algorithm)."""
+    """Return the operations by dependencies, else in the order of creation (Kahn's algorithm)."""
     after: dict[Op, list[Op]] = {op: [] for op in ops}
     for op in ops:
         for other in op.before:
@@ -96,7 +96,7 @@ def _ordered(ops: list[Op]) -> list[Op]:
 
 
 def _circle(missing: dict[Op, int]) -> list[str]:
-    """One circle among the operations that never became ready, in the direction of the data."""
+    """Return one circle among the operations that never became ready, in the direction of the data."""
     path = [next(op for op, count in missing.items() if count)]
     while True:
         step = next(op for op in path[-1].before if missing[op])
@@ -106,7 +106,7 @@ def _circle(missing: dict[Op, int]) -> list[str]:
 
 
 def _ancestors(order: Iterable[Op]) -> dict[Op, int]:
-    """Every operation that comes before each one, as the bits of a number."""
+    """Return, for each operation, all operations before it, as the bits of a number."""
     found: dict[Op, int] = {}
     for op in order:
         found[op] = 0
@@ -142,7 +142,7 @@ def _partitions(op: Op) -> int:
 
 
 def _versions(graph: OpGraph, order: list[Op], before: dict[Op, int]) -> list[Version]:
-    """Versions of each dataset, oldest first."""
+    """Return the versions of each dataset, oldest first."""
     versions = [Version(index, data, None) for index, data in enumerate(_inputs(graph))]
     written: dict[Data, list[Op]] = {}
     for op in order:
@@ -195,7 +195,7 @@ def _version_read(op: Op, data: Data, versions: list[Version], before: dict[Op, 
         if version.data is not data or writer is op:
             continue
         if writer is None or _comes_before(writer, op, before):
-            found = version  # they are in order: the last one that fits is the one
+            found = version  # versions are in order, so the last match is the newest
         elif not _comes_before(op, writer, before):
             raise OpGraphError(
                 f"operation {op.name!r} reads {data.name!r}, which {writer.name!r} makes; "

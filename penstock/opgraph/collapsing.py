@@ -1,9 +1,9 @@
-"""CPU operations that belong together become one before there are monotasks of them (Ursa §4.1.3).
+"""Collapse connected CPU operations into one operation, before monotasks are generated (Ursa §4.1.3).
 
 "The JM simplifies its DAG by collapsing a connected subgraph consisting of only CPU Ops (connected with async
-dependency) into one CPU Op before monotask generation." The paper does not say what happens where that would close a
-circle: A → B async, and A → network → B as well (a dataset that is mapped with something computed from it). A and B
-stay apart then.
+dependency) into one CPU Op before monotask generation." The paper omits the case in which that would close a circle:
+A → B async, and also A → network → B (a dataset that is mapped with a value computed from it). Here A and B then stay
+separate.
 """
 
 from __future__ import annotations
@@ -28,8 +28,8 @@ class Edge:
 class PlannedOp:
     """One operation, or several CPU operations that were collapsed, in the order of ``steps``.
 
-    ``inputs`` are read from other operations (or are the job's), ``outputs`` are the versions that others read or that
-    are wanted as results; what only passes from step to step is in neither.
+    ``inputs`` come from other operations or from the job; ``outputs`` are the versions that other operations read, or
+    that are results. Data that only passes from step to step is in neither.
     """
 
     index: int
@@ -43,19 +43,19 @@ class PlannedOp:
 
     @property
     def memory_to_input(self) -> float | None:
-        """m2i (§4.2.1): the largest that its operations were given."""
+        """Return m2i (§4.2.1): the largest given value of its operations; None if none has one."""
         return max(
             (step.op.memory_to_input for step in self.steps if step.op.memory_to_input is not None), default=None
         )
 
     @property
     def expansion(self) -> float:
-        """Output ÷ input size; only a single operation can say."""
+        """Return output ÷ input size; 1 for several operations, for which it is not known."""
         return self.steps[0].op.expansion if len(self.steps) == 1 else 1.0
 
 
 def collapse(graph: CheckedGraph, results: Iterable[int]) -> tuple[PlannedOp, ...]:
-    """The operations to plan, in an order in which they could be carried out; ``results`` are versions to keep."""
+    """Return the operations to plan, in an order in which they can run; ``results`` are versions to keep."""
     members = _Groups(graph).merge()
     order = _ordered(graph, members)
     index = {op: place for place, group in enumerate(order) for op in group}
@@ -64,14 +64,14 @@ def collapse(graph: CheckedGraph, results: Iterable[int]) -> tuple[PlannedOp, ..
 
 
 class _Groups:
-    """The operations in groups, and the groups that each group leads to."""
+    """The operations of a graph in groups."""
 
     def __init__(self, graph: CheckedGraph) -> None:
         self._ops = [checked.op for checked in graph.ops]
         self._group = {op: place for place, op in enumerate(self._ops)}
 
     def merge(self) -> dict[Op, int]:
-        """Merge until nothing more can be: each operation's group."""
+        """Merge groups until no more can be merged; return operation → group."""
         edges = [
             (before, op)
             for op in self._ops
@@ -89,7 +89,7 @@ class _Groups:
         return self._group
 
     def _may_merge(self, one: int, other: int) -> bool:
-        """No barrier between them, and no way from one to the other by way of a third."""
+        """Return whether there is no barrier between two groups and no path from one to the other through a third."""
         leads_to: dict[int, set[int]] = {}
         for op in self._ops:
             for before, dependency in op.before.items():
@@ -108,7 +108,7 @@ class _Groups:
 
 
 def _ordered(graph: CheckedGraph, group: dict[Op, int]) -> list[list[Op]]:
-    """The groups by dependencies, else by their first operation; within a group the order of the graph."""
+    """Return the groups by dependencies, else by their first operation; a group is in the order of the graph."""
     members: dict[int, list[Op]] = {}
     for checked in graph.ops:
         members.setdefault(group[checked.op], []).append(checked.op)

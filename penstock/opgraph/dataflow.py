@@ -1,6 +1,6 @@
 """PURE. Dataflows (Ursa §4.1): operations on one resource each, their monotasks, tasks and stages, their job manager.
 
-Apart from jobs of commands, so that the command line need not load it.
+They are separate from jobs of commands, so that the command line need not load them.
 """
 
 from penstock.opgraph.checking import Input, Version

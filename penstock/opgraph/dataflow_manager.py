@@ -1,8 +1,8 @@
 """The job manager of one dataflow: events in, instructions out (Ursa §4.1.3 "Task execution flow", §4.2.1).
 
-A task is ready when all tasks that it takes data from are complete; then the placement is asked for with the tasks of
-its stage that became ready together. On a placed task's node each monotask is to run as soon as what it waits for is
-done. Every monotask is asked for once, and only after its inputs exist; a monotask that fails ends the job.
+A task is ready when all tasks that it takes data from are complete. Its placement is then requested together with the
+tasks of its stage that became ready at the same time. On a placed task's node each monotask is to run as soon as the
+monotasks before it are done. Every monotask is requested once, after its inputs exist; a failed monotask ends the job.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class FlowTaskPlaced:
 
 @dataclass(frozen=True, slots=True)
 class MonotaskCompleted:
-    """A monotask ended well; ``made`` has what it made, one for each of its operation's ``outputs``."""
+    """A monotask succeeded; ``made`` has one partition for each of its operation's ``outputs``."""
 
     monotask: int
     made: tuple[Made, ...]
@@ -52,7 +52,7 @@ class MonotaskCompleted:
 
 @dataclass(frozen=True, slots=True)
 class MonotaskFailed:
-    """A monotask will not end well."""
+    """A monotask failed or will fail."""
 
     monotask: int
     reason: str
@@ -60,7 +60,7 @@ class MonotaskFailed:
 
 @dataclass(frozen=True, slots=True)
 class FlowCancelled:
-    """Nobody wants the result any more."""
+    """The job was cancelled: its result is not wanted any more."""
 
     reason: str = "cancelled"
 
@@ -72,7 +72,7 @@ FlowEvent = FlowStarted | FlowTaskPlaced | MonotaskCompleted | MonotaskFailed | 
 
 @dataclass(frozen=True, slots=True)
 class TaskDemand:
-    """A ready task that wants a node: estimates in bytes (§4.2.1); ``nodes`` restricts the choice, empty means any."""
+    """A ready task without a node: estimates in bytes (§4.2.1); ``nodes`` restricts the choice, empty means any."""
 
     task: int
     name: str
@@ -91,7 +91,7 @@ class PlaceTasks:
 
 @dataclass(frozen=True, slots=True)
 class RunMonotask:
-    """Run a ready monotask on the node of its task ("" for any); ``input_bytes`` is what it reads."""
+    """Run a ready monotask on the node of its task ("" for any); ``input_bytes`` is the size of its input."""
 
     monotask: int
     kind: ResourceKind
@@ -103,14 +103,14 @@ class RunMonotask:
 
 @dataclass(frozen=True, slots=True)
 class TaskComplete:
-    """A task is over: its node need hold nothing for it any more."""
+    """A task is complete: its node can release the task's resources."""
 
     task: int
 
 
 @dataclass(frozen=True, slots=True)
 class Drop:
-    """Nobody will read this partition again."""
+    """Delete this partition, which no monotask will read again."""
 
     version: int
     partition: int
@@ -118,7 +118,7 @@ class Drop:
 
 @dataclass(frozen=True, slots=True)
 class Abandon:
-    """The job failed or was cancelled: these monotasks were asked for and are not wanted any more, nor these tasks."""
+    """Cancel these requested monotasks and tasks, because the job failed or was cancelled."""
 
     monotasks: tuple[int, ...]
     tasks: tuple[int, ...]
@@ -126,7 +126,7 @@ class Abandon:
 
 @dataclass(frozen=True, slots=True)
 class FlowOver:
-    """Told once; nothing follows."""
+    """The job is over; the last instruction."""
 
     succeeded: bool
     reason: str = ""
@@ -143,12 +143,12 @@ class _TaskState(enum.Enum):
 
 
 class DataflowManager:
-    """One door: :meth:`handle`. ``metadata`` is there to be read."""
+    """The state machine of one dataflow, driven by :meth:`handle`. ``metadata`` may be read."""
 
     def __init__(
         self, plan: Plan, *, job_memory_bytes: int = 0, learned_memory_to_input: Mapping[str, float] | None = None
     ) -> None:
-        """``job_memory_bytes`` is M(j), 0 if nobody estimated it; ``learned…`` is m2i by the name of the stage."""
+        """``job_memory_bytes`` is M(j), 0 without an estimate; ``learned_memory_to_input`` is stage name → m2i."""
         self.plan = plan
         self.metadata = Metadata(plan)
         self.over = False
@@ -174,7 +174,7 @@ class DataflowManager:
         self._readers = self._count_readers()
 
     def estimated_memory_bytes(self) -> int:
-        """M(j) for admission (§4.2.2): the one given, or what the tasks need that are ready at the start."""
+        """Return M(j) for admission (§4.2.2): the given value, or the need of the tasks that are ready at the start."""
         if self._job_memory_bytes:
             return self._job_memory_bytes
         first = [task for task in self.plan.tasks if not self._task_waits[task.index]]
@@ -185,11 +185,11 @@ class DataflowManager:
         return sum(memory_bytes(ready, 0, 0))
 
     def progress(self) -> list[StageProgress]:
-        """How far it is, for the master's orderings: all stages, the work that is left of each as far as is known."""
+        """Return the progress for the master's orderings: all stages, with the remaining work as far as known."""
         return self._progress.stages()
 
     def handle(self, event: FlowEvent) -> list[FlowInstruction]:
-        """What is to be done now, in this order. Events that come twice or too late say nothing new."""
+        """Return the instructions to carry out now, in order. Repeated and late events have no effect."""
         if self.over:
             return []
         match event:
@@ -248,7 +248,7 @@ class DataflowManager:
     # ------------------------------------------------------------ inside
 
     def _release(self, op: int, partition: int) -> list[FlowInstruction]:
-        """What waited for this monotask: in its own task it may run now, elsewhere its task is not placed yet."""
+        """Return the monotasks that waited for this one and can run now; others belong to tasks without a node."""
         freed: list[int] = []
         for link in (self.plan.links[index] for index in self._links_from.get(op, ())):
             first = self.plan.first[link.after]
@@ -295,7 +295,7 @@ class DataflowManager:
         return out
 
     def _ask(self, tasks: Iterable[int]) -> list[FlowInstruction]:
-        """Ready tasks, grouped by stage; their share r is of all that are ready and have no node yet."""
+        """Request places for ready tasks, grouped by stage. Their share r is of all ready tasks without a node."""
         new = list(tasks)
         for index in new:
             self._states[index] = _TaskState.READY
@@ -320,7 +320,7 @@ class DataflowManager:
             if link.dependency is Dependency.SYNC:
                 before = plan.tasks[plan.monotask(link.before, 0).task].stage
                 after = plan.tasks[plan.monotask(link.after, 0).task].stage
-                if before == after:  # a stage of one task, in which the order of its monotasks is enough
+                if before == after:  # a stage of one task: the order of its monotasks suffices
                     continue
                 self._stages_after.setdefault(before, []).append(after)
                 for task in plan.stages[after].tasks:
@@ -328,12 +328,12 @@ class DataflowManager:
                 continue
             for partition in range(plan.ops[link.after].partitions):
                 one, other = plan.monotask(link.before, partition).task, plan.monotask(link.after, partition).task
-                if one != other:  # within a task the order of its monotasks is enough
+                if one != other:  # within a task the order of its monotasks suffices
                     self._tasks_after.setdefault(one, []).append(other)
                     self._task_waits[other] += 1
 
     def _count_readers(self) -> dict[tuple[int, int], int]:
-        """For each partition that operations make: how many monotasks will read it, and one for the results."""
+        """Return the number of readers of each created partition: monotasks, plus one for a result."""
         counts: dict[tuple[int, int], int] = {}
         for version in self.plan.writers:
             for partition in range(self.plan.versions[version].data.partitions):
@@ -350,7 +350,7 @@ class DataflowManager:
         return (partition,) if take is Take.OWN else range(self.plan.versions[version].data.partitions)
 
     def _read_by(self, op: int, partition: int) -> list[FlowInstruction]:
-        """What nobody reads any more now that this monotask has."""
+        """Return a Drop for each partition that this monotask was the last to read."""
         out: list[FlowInstruction] = []
         for read in self.plan.ops[op].inputs:
             for one in self._partitions_read(read.take, read.version, partition):

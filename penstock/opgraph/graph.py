@@ -1,4 +1,4 @@
-"""A job's tasks and what they wait for: a directed graph without cycles."""
+"""A job's tasks and their dependencies: a directed graph without cycles."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.model.work import Opportunistic
 
 
 class TaskNode(msgspec.Struct, frozen=True):
-    """A task of the graph. ``stage`` groups the tasks that are one step of the job (Ursa §4.2.2)."""
+    """A task of the graph. ``stage`` is the name of its stage, one step of the job (Ursa §4.2.2)."""
 
     name: str
     stage: str
@@ -20,14 +20,14 @@ class TaskNode(msgspec.Struct, frozen=True):
 
 
 class GraphError(ValueError):
-    """A graph that cannot be executed; the message names the task."""
+    """A graph that cannot be executed. The message names the task."""
 
 
 class TaskGraph:
-    """Checked: names are unique, every dependency exists, there is no cycle.
+    """A checked graph: names are unique, every dependency exists, there is no cycle.
 
     Raises:
-        GraphError: otherwise, or there is no task at all.
+        GraphError: the graph is not so, or has no task.
     """
 
     def __init__(self, tasks: Iterable[TaskNode]) -> None:
@@ -47,7 +47,7 @@ class TaskGraph:
         self.depth = self._depths()
 
     def descendants(self, name: str) -> list[str]:
-        """Every task that waits for this one, directly or not, each once."""
+        """Return every task that waits for this one, directly or indirectly, each once."""
         found: dict[str, None] = {}
         pending = list(self.dependents[name])
         while pending:
@@ -58,9 +58,9 @@ class TaskGraph:
         return list(found)
 
     def largest_level_bytes(self) -> int:
-        """The most memory asked by tasks of equal depth: an estimate of what the job holds at once, M(j).
+        """Return the largest memory request of tasks of equal depth: an estimate of the job's peak memory, M(j).
 
-        A task that takes nothing but slack holds nothing of what is reserved.
+        A task that runs only on slack does not count, as it has no reserved memory.
         """
         levels: dict[int, int] = {}
         for name, depth in self.depth.items():
@@ -69,7 +69,7 @@ class TaskGraph:
         return max(levels.values(), default=0)
 
     def _depths(self) -> dict[str, int]:
-        """The longest way from a task without dependencies (Kahn's algorithm)."""
+        """Return each task's depth: the longest path from a task without dependencies (Kahn's algorithm)."""
         missing = {name: len(set(task.after)) for name, task in self.tasks.items()}
         depth = {name: 0 for name, count in missing.items() if not count}
         ready = list(depth)
@@ -84,7 +84,7 @@ class TaskGraph:
         return depth
 
     def _cycle(self, missing: dict[str, int]) -> list[str]:
-        """One cycle among the tasks that never became ready: each of them waits for another one of them."""
+        """Return one cycle among the tasks that never became ready; each of these waits for another of them."""
         path = [next(name for name, count in missing.items() if count)]
         while True:
             step = next(name for name in self.tasks[path[-1]].after if missing[name])

@@ -1,8 +1,8 @@
 """The job manager of one job of commands: events in, instructions out (Ursa §4.1.3, §4.2).
 
-A task is *waiting* until all that it comes after succeeded; then it is ready and goes to the placement with the tasks
-of its stage that became ready together; then it runs; and it ends exactly once. When a task does not succeed, what
-waits for it is skipped; everything else goes on, unless ``fail_fast``.
+A task is *waiting* until all tasks before it succeeded. It is then ready, and its placement is requested together with
+the tasks of its stage that became ready at the same time. Then it runs, and it ends exactly once. When a task does not
+succeed, the tasks that wait for it are skipped; all others go on, unless ``fail_fast``.
 """
 
 from __future__ import annotations
@@ -17,24 +17,24 @@ from penstock.model.work import Opportunistic
 from penstock.opgraph.graph import TaskGraph
 from penstock.wire.agent_api import StageProgress
 
-#: What a message may name (penstock.wire.agent_api.Progress).
+#: The largest number of stages in a message (penstock.wire.agent_api.Progress).
 _MOST_STAGES = 4096
 
 
 class TaskState(enum.StrEnum):
-    """Where a task stands."""
+    """The state of a task."""
 
     WAITING = "waiting"  # for the tasks before it
     READY = "ready"  # waits for a node
     PLACED = "placed"  # waits for its slot there, or runs
     DONE = "done"
     FAILED = "failed"
-    CANCELLED = "cancelled"  # by the user, or because another failed (fail_fast)
-    SKIPPED = "skipped"  # never asked for: something before it did not succeed
+    CANCELLED = "cancelled"  # by the user, or because another task failed (fail_fast)
+    SKIPPED = "skipped"  # never requested: a task before it did not succeed
 
     @property
     def over(self) -> bool:
-        """Whether nothing more can happen to it."""
+        """Return whether this state is final."""
         return self not in {TaskState.WAITING, TaskState.READY, TaskState.PLACED}
 
 
@@ -53,14 +53,14 @@ class TaskPlaced(msgspec.Struct, frozen=True):
 
 
 class TaskEnded(msgspec.Struct, frozen=True):
-    """A task that was asked for ended."""
+    """A requested task ended."""
 
     task: str
     ended: Ended
 
 
 class CancelRequested(msgspec.Struct, frozen=True):
-    """The user wants no more of this job."""
+    """The user cancels the job."""
 
     reason: str = "cancelled"
 
@@ -80,13 +80,13 @@ class PlaceStage(msgspec.Struct, frozen=True):
 
 
 class CancelTasks(msgspec.Struct, frozen=True):
-    """Say that these are no longer wanted; their ends still come."""
+    """Cancel these tasks; the events of their ends still follow."""
 
     tasks: tuple[str, ...]
 
 
 class TaskSettled(msgspec.Struct, frozen=True):
-    """A task is over: told once for each task."""
+    """A task is over; sent once for each task."""
 
     task: str
     state: TaskState
@@ -94,7 +94,7 @@ class TaskSettled(msgspec.Struct, frozen=True):
 
 
 class JobOver(msgspec.Struct, frozen=True):
-    """Every task is over: told once."""
+    """Every task is over; sent once."""
 
     succeeded: bool
 
@@ -103,7 +103,7 @@ Instruction = PlaceStage | CancelTasks | TaskSettled | JobOver
 
 
 class JobManager:
-    """One door: :meth:`handle`. ``states``, ``nodes``, ``ends`` and ``reasons`` are there to be read."""
+    """The state machine of one job, driven by :meth:`handle`. Its other attributes without underscore may be read."""
 
     def __init__(self, graph: TaskGraph, *, fail_fast: bool = False) -> None:
         self.graph = graph
@@ -122,8 +122,10 @@ class JobManager:
             self._after[task.stage].update({stage: None for stage in before if stage != task.stage})
 
     def progress(self) -> list[StageProgress]:
-        """How far it is, for the master's orderings: all stages, those too that are not ready yet; of very many those
-        that are not over."""
+        """Return the progress for the master's orderings: all stages, including those that are not ready yet.
+
+        With more than ``_MOST_STAGES`` stages, those that are over are left out.
+        """
         tasks, done = dict.fromkeys(self._after, 0), dict.fromkeys(self._after, 0)
         for name, task in self.graph.tasks.items():
             tasks[task.stage] += 1
@@ -137,11 +139,11 @@ class JobManager:
 
     @property
     def over(self) -> bool:
-        """Whether every task is over."""
+        """Return whether every task is over."""
         return self._left == 0
 
     def handle(self, event: Event) -> list[Instruction]:
-        """What is to be done now, in this order. Events about tasks that are over say nothing new."""
+        """Return the instructions to carry out now, in order. Events about tasks that are over have no effect."""
         before = self._left
         match event:
             case Started():
@@ -189,13 +191,13 @@ class JobManager:
         return [*out, CancelTasks(asked)] if asked else out
 
     def _freed_by(self, task: str) -> list[str]:
-        """What waited for this task last of all."""
+        """Return the tasks for which this task was the last to wait for."""
         for dependent in self.graph.dependents[task]:
             self._missing[dependent] -= 1
         return [name for name in self.graph.dependents[task] if not self._missing[name]]
 
     def _ask(self, ready: Iterable[str]) -> list[Instruction]:
-        """Ready tasks, grouped by stage in the order of the graph."""
+        """Request places for ready tasks, grouped by stage in the order of the graph."""
         stages: dict[tuple[str, Opportunistic], list[str]] = {}
         for name in ready:
             if self.states[name] is TaskState.WAITING:

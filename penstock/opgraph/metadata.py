@@ -1,4 +1,4 @@
-"""The metadata store and the estimates that are made of it (Ursa §4.1.3 "Metadata", §4.2.1).
+"""The metadata store and the estimates from it (Ursa §4.1.3 "Metadata", §4.2.1).
 
 "The JM maintains a metadata store that records the size and locality of each dataset partition." From it come the input
 bytes of each ready monotask, which are known exactly, and a ready task's estimated usage and memory.
@@ -16,20 +16,20 @@ from penstock.opgraph.collapsing import PlannedOp
 from penstock.opgraph.ops import Dependency, Take
 from penstock.opgraph.planning import Plan, PlannedStage, PlannedTask
 
-#: m2i of operations that say nothing: what they read and as much again, as the paper has it for a filter.
+#: The default m2i: the input and as much again, the paper's value for a filter.
 DEFAULT_MEMORY_TO_INPUT = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class Made:
-    """A partition that a monotask created or updated: its size, and that of each part where parts are taken of it."""
+    """A partition that a monotask created or updated: its size, and the size of each part if it is read in parts."""
 
     size_bytes: int
     part_bytes: tuple[int, ...] = ()
 
 
 class Metadata:
-    """Size and place of every partition that exists."""
+    """The sizes and places of all existing partitions."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
@@ -41,25 +41,25 @@ class Metadata:
                     self._made[version.index, partition] = Made(size)
 
     def record(self, version: int, partition: int, made: Made, place: str) -> None:
-        """A partition was made; ``place`` is "" where that is not known."""
+        """Record a new partition; ``place`` is "" if it is unknown."""
         self._made[version, partition] = made
         self._places[version, partition] = place
 
     def size_bytes(self, version: int, partition: int) -> int | None:
-        """The size of a partition; None before it is made."""
+        """Return the size of a partition; None before it is made."""
         made = self._made.get((version, partition))
         return None if made is None else made.size_bytes
 
     def place(self, version: int, partition: int) -> str:
-        """Where a partition lies; "" where that is not known."""
+        """Return the node of a partition; "" if it is unknown."""
         return self._places.get((version, partition), "")
 
     def input_bytes(self, op: PlannedOp, partition: int) -> int:
-        """What the ready monotask of an operation reads, in bytes: its work (§4.2.1)."""
+        """Return the input size of an operation's ready monotask, in bytes: its work (§4.2.1)."""
         return sum(self.read_bytes(read, partition) for read in op.inputs)
 
     def read_bytes(self, read: Input, partition: int) -> int:
-        """What the monotask of a partition reads of one dataset, all of which must exist."""
+        """Return the bytes that the monotask of a partition reads of one dataset, all of which must exist."""
         if read.take is Take.OWN:
             return self._made[read.version, partition].size_bytes
         theirs = range(self._plan.versions[read.version].data.partitions)
@@ -68,7 +68,7 @@ class Metadata:
         return sum(self._made[read.version, other].part_bytes[partition] for other in theirs)
 
     def expected_bytes(self, version: int) -> float:
-        """A whole dataset, if what is still to be made of it is as large as what there is; 0 while nothing is."""
+        """Return the expected size of a whole dataset from the mean size of its existing partitions; 0 without any."""
         partitions = self._plan.versions[version].data.partitions
         made = [self._made[version, one].size_bytes for one in range(partitions) if (version, one) in self._made]
         return sum(made) * partitions / len(made) if made else 0.0
@@ -76,7 +76,7 @@ class Metadata:
 
 @dataclass(frozen=True, slots=True)
 class TaskEstimate:
-    """What is known about a task when it becomes ready: I(t) and its usage per kind, in bytes."""
+    """The estimates of a task when it becomes ready: I(t) and its usage per kind, in bytes."""
 
     task: int
     input_bytes: int
@@ -84,12 +84,12 @@ class TaskEstimate:
 
 
 def estimate(plan: Plan, metadata: Metadata, task: PlannedTask) -> TaskEstimate:
-    """A ready task's input and usage (§4.2.1).
+    """Return a ready task's input and usage (§4.2.1).
 
     "The usage of a task is calculated as the sum of the estimated usage of all its monotasks", each of which is the
-    size of its input: what comes from other tasks is known; what comes from the task itself is what its maker read,
-    times that one's ``expansion`` (stored compressed). "We simply estimate disk write usage as the total input size of
-    the task."
+    size of its input. The size of data from other tasks is known. Data from the task itself is estimated as its
+    maker's input × the maker's ``expansion`` (data stored compressed). "We simply estimate disk write usage as the
+    total input size of the task."
     """
     made_here: dict[int, float] = {}  # version → bytes, summed over the partitions that this task makes
     computes = False
@@ -114,10 +114,9 @@ def estimate(plan: Plan, metadata: Metadata, task: PlannedTask) -> TaskEstimate:
 
 
 def expected(plan: Plan, metadata: Metadata, stage: PlannedStage) -> KindAmounts:
-    """The usage of a whole stage of which no task is ready yet, as far as what it reads is known by now.
+    """Return the usage of a whole stage without ready tasks, as far as its input is known.
 
-    Reckoned as that of a task is: what comes from other stages is what they have made so far, and as much for each
-    partition that they have not.
+    The calculation is that for a task. Missing partitions of other stages count as the mean of the existing ones.
     """
     made_here: dict[int, float] = {}
     computes = False
@@ -142,7 +141,7 @@ def expected(plan: Plan, metadata: Metadata, stage: PlannedStage) -> KindAmounts
 
 
 def _share(plan: Plan, read: Input, task: int) -> float:
-    """The share of what a task made of a dataset that one of its own monotasks reads."""
+    """Return the fraction of a task's part of a dataset that one of its own monotasks reads."""
     if read.take is Take.WHOLE:
         return 1.0
     if read.take is Take.PART:
@@ -153,7 +152,7 @@ def _share(plan: Plan, read: Input, task: int) -> float:
 
 
 def memory_to_input(plan: Plan, task: PlannedTask, learned: dict[str, float]) -> float:
-    """m2i(t): learned for the stage from earlier runs, or the largest that the task's operations were given."""
+    """Return m2i(t): the stage's value learned from earlier runs, or the largest given value of its operations."""
     stage = plan.stages[task.stage]
     if stage.name in learned:
         return learned[stage.name]
@@ -162,10 +161,10 @@ def memory_to_input(plan: Plan, task: PlannedTask, learned: dict[str, float]) ->
 
 
 def memory_bytes(ready: Iterable[tuple[TaskEstimate, float]], all_ready_bytes: int, job_memory_bytes: int) -> list[int]:
-    """M(t) of ready tasks, each with its m2i: min{r × M(j), m2i(t) × I(t)} (§4.2.1).
+    """Return M(t) of ready tasks, each with its m2i: min{r × M(j), m2i(t) × I(t)} (§4.2.1).
 
     r is "the ratio of the input size of t to the total input size of all the ready tasks of the job",
-    ``all_ready_bytes``. Where nobody estimated M(j) (0), the second term stands alone.
+    ``all_ready_bytes``. Without an estimate of M(j) (0), only the second term counts.
     """
     out = []
     for task, ratio in ready:
@@ -176,9 +175,9 @@ def memory_bytes(ready: Iterable[tuple[TaskEstimate, float]], all_ready_bytes: i
 
 
 def heaviest_place(plan: Plan, metadata: Metadata, task: PlannedTask) -> str:
-    """Where most of what crosses a cut to this task lies, one to one; "" where that is not known or nothing does.
+    """Return the node with most of the data that crosses a one-to-one cut to this task; "" if unknown or no data does.
 
-    Data that comes by network monotasks is pulled wherever the task goes.
+    Data for network monotasks does not count, as it is pulled to any node.
     """
     weights: dict[str, int] = {}
     cuts = {

@@ -3,8 +3,8 @@
 >>> graph = OpGraph()
 >>> messages, shuffled, result = graph.create_data(4), graph.create_data(2), graph.create_data(2)
 
-An operation is carried out on every partition of what it creates. Which partitions of what it *reads* one of its
-monotasks sees is its :class:`Take`.
+An operation is carried out on every partition of the dataset that it creates. Its :class:`Take` is the choice of
+partitions that one of its monotasks gets of a dataset that it *reads*.
 """
 
 from __future__ import annotations
@@ -18,18 +18,18 @@ from penstock.model.resources import ResourceKind
 
 
 class OpGraphError(ValueError):
-    """A dataflow that cannot be executed; the message is one line that names the operation."""
+    """A dataflow that cannot be executed. The message is one line that names the operation."""
 
 
 class Dependency(enum.StrEnum):
-    """When an operation may go on after another one (§4.1.1)."""
+    """The condition for an operation to follow another one (§4.1.1)."""
 
-    SYNC = "sync"  # a barrier: after every partition of the other
-    ASYNC = "async"  # on each partition as soon as the other has finished that partition
+    SYNC = "sync"  # a barrier: after every partition of the other operation
+    ASYNC = "async"  # on each partition as soon as the other operation has finished that partition
 
 
 class Take(enum.StrEnum):
-    """What the monotask of partition *i* sees of a dataset that its operation reads."""
+    """The partitions that the monotask of partition *i* gets of a dataset that its operation reads."""
 
     OWN = "own"  # partition i
     PART = "part"  # part i of every partition, in their order: a shuffle; the partitions are sequences of parts
@@ -38,10 +38,10 @@ class Take(enum.StrEnum):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Data:
-    """A dataset in partitions (§4.1.1). One with ``content`` is an input of the job: no operation creates it.
+    """A dataset in partitions (§4.1.1). A dataset with ``content`` is an input of the job: no operation creates it.
 
-    ``content`` has a value for each partition that only the engine understands; ``sizes_bytes`` the size that each
-    will have for the operation that reads it.
+    ``content`` has one value per partition, which only the engine interprets; ``sizes_bytes`` has each partition's
+    size for the operation that reads it.
     """
 
     index: int
@@ -53,14 +53,14 @@ class Data:
 
 @dataclass(frozen=True, slots=True)
 class Read:
-    """An operation reads a dataset; without ``take`` the dependency decides."""
+    """An operation's read of a dataset. Without ``take`` the dependency decides the take."""
 
     data: Data
     take: Take | None
 
 
 class Op:
-    """An operation on one kind of resource. Made by :meth:`OpGraph.create_op`; every method returns it again."""
+    """An operation on one kind of resource, made by :meth:`OpGraph.create_op`. Its methods return it, for chaining."""
 
     def __init__(self, graph: OpGraph, index: int, kind: ResourceKind, name: str) -> None:
         self.index = index
@@ -79,20 +79,20 @@ class Op:
         return f"<{self.kind} operation {self.name!r}>"
 
     def read(self, data: Data, take: Take | None = None) -> Self:
-        """Read a dataset. By default :attr:`Take.PART` for a network operation behind a barrier, else ``OWN``.
+        """Read a dataset. The default take is :attr:`Take.PART` for a network operation behind a barrier, else ``OWN``.
 
         Raises:
-            OpGraphError: a dataset of another graph.
+            OpGraphError: the dataset is of another graph.
         """
         self._own(data)
         self.reads.append(Read(data, take))
         return self
 
     def create(self, data: Data) -> Self:
-        """Create a dataset; the operation has as many monotasks as it has partitions.
+        """Create a dataset; the operation gets one monotask per partition of it.
 
         Raises:
-            OpGraphError: a dataset of another graph, or one that is an input.
+            OpGraphError: the dataset is of another graph, or an input.
         """
         self._own(data)
         if data.content is not None:
@@ -101,22 +101,22 @@ class Op:
         return self
 
     def update(self, data: Data) -> Self:
-        """Replace each partition of a dataset; the function gets the old one after what it reads.
+        """Replace each partition of a dataset; the function gets the old partition after the values that it reads.
 
         Raises:
-            OpGraphError: a dataset of another graph.
+            OpGraphError: the dataset is of another graph.
         """
         self._own(data)
         self.updates.append(data)
         return self
 
     def set_udf(self, function: Callable[..., Any]) -> Self:
-        """What a CPU operation computes: values of what it reads and updates → values of what it creates and updates.
+        """Set the function of a CPU operation: values of read and updated data → values of created and updated data.
 
         One value is returned as it is, several as a tuple, in the order of ``create`` and then ``update``.
 
         Raises:
-            OpGraphError: not a CPU operation.
+            OpGraphError: this is no CPU operation.
         """
         if self.kind is not ResourceKind.CPU:
             raise OpGraphError(f"operation {self.name!r}: only a CPU operation computes; this one is {self.kind}")
@@ -124,10 +124,10 @@ class Op:
         return self
 
     def set_access(self, function: Callable[[Any], Any]) -> Self:
-        """What a disk operation does, in one go: the value that it reads → the value of what it creates.
+        """Set the function of a disk operation: the value that it reads → the value that it creates.
 
         Raises:
-            OpGraphError: not a disk operation.
+            OpGraphError: this is no disk operation.
         """
         if self.kind is not ResourceKind.DISK:
             raise OpGraphError(f"operation {self.name!r}: only a disk operation accesses a disk; this is {self.kind}")
@@ -135,13 +135,13 @@ class Op:
         return self
 
     def estimate(self, *, memory_to_input: float | None = None, expansion: float | None = None) -> Self:
-        """What the estimates of §4.2.1 take for this operation.
+        """Set this operation's parameters for the estimates of §4.2.1.
 
         ``memory_to_input`` is m2i, memory ÷ input size (2 for a filter, 1 + selectivity for a join); ``expansion`` is
-        output ÷ input size, for what is stored compressed.
+        output ÷ input size, for data that is stored compressed.
 
         Raises:
-            OpGraphError: not a positive number.
+            OpGraphError: a value is no positive number.
         """
         for what, value in (("memory_to_input", memory_to_input), ("expansion", expansion)):
             if value is not None and not 0 < value < float("inf"):
@@ -151,10 +151,10 @@ class Op:
         return self
 
     def to(self, after: Op, dependency: Dependency | str = Dependency.ASYNC) -> Op:
-        """``after`` depends on this operation; returned, so that a chain reads as one.
+        """Make ``after`` depend on this operation; return ``after``, for chaining.
 
         Raises:
-            OpGraphError: depends on it already, is this one, is of another graph; or no such dependency.
+            OpGraphError: ``after`` depends on it already, is this one, or is of another graph; or no such dependency.
         """
         if not self._graph.has(after):
             raise OpGraphError(f"operation {after.name!r} is of another graph than {self.name!r}")
@@ -183,12 +183,12 @@ class OpGraph:
         self.ops: list[Op] = []
 
     def has(self, one: Op | Data) -> bool:
-        """Whether this graph made it."""
+        """Return whether an operation or a dataset belongs to this graph."""
         known: list[Op] | list[Data] = self.ops if isinstance(one, Op) else self.data
         return one.index < len(known) and known[one.index] is one
 
     def create_data(self, partitions: int, name: str = "") -> Data:
-        """A dataset that an operation will create.
+        """Return a new dataset that an operation will create.
 
         Raises:
             OpGraphError: fewer than one partition.
@@ -196,10 +196,10 @@ class OpGraph:
         return self._add(Data(len(self.data), name or f"data{len(self.data)}", partitions))
 
     def create_input(self, content: Sequence[object], sizes_bytes: Sequence[int], name: str = "") -> Data:
-        """An input of the job: a value for each partition, and its size.
+        """Return a new input of the job: a value for each partition, and its size.
 
         Raises:
-            OpGraphError: no partition, not one size for each, or a negative size.
+            OpGraphError: there is no partition, not one size for each, or a negative size.
         """
         index = len(self.data)
         data = Data(index, name or f"input{index}", len(content), tuple(content), tuple(sizes_bytes))
@@ -210,10 +210,10 @@ class OpGraph:
         return self._add(data)
 
     def create_op(self, kind: ResourceKind | str, name: str = "") -> Op:
-        """An operation that uses one kind of resource.
+        """Return a new operation that uses one kind of resource.
 
         Raises:
-            OpGraphError: not a kind of resource.
+            OpGraphError: ``kind`` is no kind of resource.
         """
         index = len(self.ops)
         try:

@@ -1,12 +1,12 @@
-"""From operations to monotasks, tasks and stages (Ursa §4.1.3).
+"""Plan a dataflow: turn operations into monotasks, tasks and stages (Ursa §4.1.3).
 
 Each operation becomes one monotask for each partition. Without the in-edges of all network monotasks the graph of
 monotasks falls into connected components: the *tasks*, whose monotasks belong on one worker. "The set of tasks from
 the same Ops forms a stage."
 
-The paper does not say what happens where a task would wait for itself: A → B async and A → network → B with a barrier.
-The tasks of such a stage are cut between operations that have a different number of network operations before them;
-what crosses the cut is fetched like any input, and the place where most of it lies is asked for.
+The paper omits the case in which a task would wait for itself: A → B async and A → network → B with a barrier. Here the
+tasks of such a stage are cut between operations with different numbers of network operations before them. Data that
+crosses the cut is fetched like any input, and the node with most of it is requested.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STAGE_NAME_CHARACTERS = 100
 
 @dataclass(frozen=True, slots=True)
 class PlannedMonotask:
-    """An operation on one partition."""
+    """A monotask: an operation on one partition."""
 
     index: int
     op: int
@@ -35,7 +35,7 @@ class PlannedMonotask:
 
 @dataclass(frozen=True, slots=True)
 class PlannedTask:
-    """Monotasks that belong on one worker, in an order in which they could be carried out."""
+    """A task: monotasks that belong on one worker, in an order in which they can run."""
 
     index: int
     name: str
@@ -45,7 +45,7 @@ class PlannedTask:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStage:
-    """The tasks from the same operations."""
+    """A stage: the tasks from the same operations."""
 
     index: int
     name: str
@@ -55,7 +55,7 @@ class PlannedStage:
 
 @dataclass(frozen=True, slots=True)
 class Link:
-    """``after`` depends on ``before``, both indices of operations; ``crosses``: from task to task, not within one."""
+    """A dependency of ``after`` on ``before``, both indices of operations; ``crosses``: it leads from task to task."""
 
     before: int
     after: int
@@ -65,7 +65,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Plan:
-    """A dataflow ready to be carried out. Everything refers to everything else by index."""
+    """A dataflow ready to run. Its parts refer to each other by index."""
 
     ops: tuple[PlannedOp, ...]
     monotasks: tuple[PlannedMonotask, ...]
@@ -74,16 +74,16 @@ class Plan:
     links: tuple[Link, ...]
     versions: tuple[Version, ...]
     parts: dict[int, int]
-    writers: dict[int, int]  # version → the operation of the plan that makes it, for all that outlives its operation
+    writers: dict[int, int]  # version → the operation of the plan that makes it, for versions that outlive it
     results: tuple[int, ...]  # versions
-    first: tuple[int, ...]  # operation → its first monotask; the others follow by partition
+    first: tuple[int, ...]  # operation → its first monotask; its other monotasks follow by partition
 
     def monotask(self, op: int, partition: int) -> PlannedMonotask:
-        """The monotask of an operation on a partition."""
+        """Return the monotask of an operation on a partition."""
         return self.monotasks[self.first[op] + partition]
 
     def describe(self) -> str:
-        """The plan for people: each stage with its tasks and the operations that they are made of."""
+        """Return a readable form of the plan: each stage with the number of its tasks and its operations."""
         lines = []
         for stage in self.stages:
             lines.append(f"stage {stage.name}: {_count(len(stage.tasks), 'task')}")
@@ -98,10 +98,10 @@ class Plan:
 
 
 def plan(graph: OpGraph, results: Iterable[Data]) -> Plan:
-    """Check a graph and plan it; ``results`` are the datasets that somebody wants in the end.
+    """Check a graph and plan it; ``results`` are the datasets to keep at the end.
 
     Raises:
-        OpGraphError: the graph cannot be executed; one line that names the operation.
+        OpGraphError: the graph cannot be executed; the message is one line that names the operation.
     """
     checked = check(graph)
     wanted = tuple(checked.last(data).index for data in results)
@@ -127,7 +127,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _links(ops: Sequence[PlannedOp]) -> tuple[Link, ...]:
-    """Every dependency, and whether it leads from task to task."""
+    """Return every dependency, and whether it leads from task to task."""
     cut = _cuts(ops)
     return tuple(
         Link(edge.before, op.index, edge.dependency, op.kind is ResourceKind.NETWORK or (edge.before, op.index) in cut)
@@ -137,16 +137,16 @@ def _links(ops: Sequence[PlannedOp]) -> tuple[Link, ...]:
 
 
 def _cuts(ops: Sequence[PlannedOp]) -> set[tuple[int, int]]:
-    """In-edges of CPU and disk operations that are to be removed, too, so that no task waits for itself.
+    """Return the in-edges of CPU and disk operations that must also be removed, so that no task waits for itself.
 
     In every stage on a circle of stages these are the edges that lead to an operation with more network operations
-    before it. What remains of the stage has one such number; every edge from task to task raises it, so no circle is
-    left.
+    before it. Each remaining part of the stage has one such number. Every edge from task to task raises it, so no
+    circle is left.
     """
     depth = _depths(ops)
     inner = [(edge.before, op.index) for op in ops if op.kind is not ResourceKind.NETWORK for edge in op.after]
     stage = _components(len(ops), inner)
-    # One that is carried out by a single task in any case.
+    # Stages that consist of a single task in any case.
     single = {stage[op.index] for op in ops if op.partitions == 1}
     single |= {
         stage[op.index]
@@ -157,7 +157,7 @@ def _cuts(ops: Sequence[PlannedOp]) -> set[tuple[int, int]]:
     for op in ops:
         for edge in op.after if op.kind is ResourceKind.NETWORK else ():
             source, target = stage[edge.before], stage[op.index]
-            # Within a task the order of its monotasks is enough: nothing waits for itself.
+            # Within a task the order of its monotasks suffices: the task does not wait for itself.
             within = source == target and (edge.dependency is Dependency.ASYNC or source in single)
             if not within:
                 leads_to.setdefault(source, set()).add(target)
@@ -166,7 +166,7 @@ def _cuts(ops: Sequence[PlannedOp]) -> set[tuple[int, int]]:
 
 
 def _depths(ops: Sequence[PlannedOp]) -> list[int]:
-    """The most network operations on any way to each operation, itself included."""
+    """Return the largest number of network operations on a path to each operation, including itself."""
     depth: list[int] = []
     for op in ops:
         before = max((depth[edge.before] for edge in op.after), default=0)
@@ -185,7 +185,7 @@ def _reachable(start: int, leads_to: dict[int, set[int]]) -> set[int]:
 
 
 def _components(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:
-    """The connected component of each of ``count`` nodes, named by its smallest member (union-find)."""
+    """Return the connected component of each of ``count`` nodes, named by its smallest member (union-find)."""
     parent = list(range(count))
 
     def find(node: int) -> int:
@@ -238,7 +238,7 @@ def _group(
 def _monotask_edges(
     ops: Sequence[PlannedOp], starts: Sequence[int], inner: Iterable[Link]
 ) -> Iterable[tuple[int, int]]:
-    """What connects monotasks. Of a barrier's many-to-many edges as many as connect all of them."""
+    """Yield the edges between monotasks. A barrier's many-to-many edges are reduced to enough to connect all."""
     for link in inner:
         before, after = starts[link.before], starts[link.after]
         if link.dependency is Dependency.ASYNC:
@@ -249,7 +249,7 @@ def _monotask_edges(
 
 
 def _stage_order(stage_ops: dict[int, list[int]], links: Sequence[Link]) -> list[list[int]]:
-    """Stages by what they wait for, else by their first operation."""
+    """Return the stages by dependencies, else by their first operation."""
     stage_of = {op: stage for stage, ops in stage_ops.items() for op in ops}
     missing: dict[int, set[int]] = {stage: set() for stage in stage_ops}
     for link in links:

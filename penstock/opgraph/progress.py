@@ -1,7 +1,7 @@
-"""How far a dataflow is, stage by stage: what orders jobs by what is left of them is told more than what is ready.
+"""Track the progress of a dataflow by stage, for orderings by remaining work, which need more than the ready tasks.
 
-The master sees the tasks that it places end (Ursa §4.2.2: R is "updated … whenever a monotask of the job is
-completed"); of the stages that come after those only the job manager knows.
+The master sees the ends of the tasks that it places (Ursa §4.2.2: R is "updated … whenever a monotask of the job is
+completed"). Only the job manager knows the stages after those.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from penstock.wire.agent_api import StageProgress
 
 
 class FlowProgress:
-    """Of one dataflow: which tasks were ready, with which estimates, and which are complete."""
+    """The progress of one dataflow: the tasks that were ready, with their estimates, and the complete tasks."""
 
     def __init__(self, plan: Plan, metadata: Metadata) -> None:
         self._plan = plan
@@ -26,18 +26,21 @@ class FlowProgress:
         self._after = self._stages_before()
 
     def ready(self, known: TaskEstimate) -> None:
-        """A task became ready."""
+        """Record that a task became ready."""
         stage = self._plan.tasks[known.task].stage
         self._ready[stage] += 1
         self._usage[stage] += known.usage
 
     def complete(self, task: int) -> None:
-        """A task is over."""
+        """Record that a task is complete."""
         self._left[self._plan.tasks[task].stage] -= 1
 
     def stages(self) -> list[StageProgress]:
-        """In the order of the plan. What is left of a stage is its tasks × the mean estimate of those that were ready,
-        or, before the first is, what its inputs let expect."""
+        """Return the progress of the stages, in the order of the plan.
+
+        A stage's remaining work is its remaining tasks × the mean estimate of its tasks that were ready. Before the
+        first is ready, it is estimated from the stage's inputs.
+        """
         return [
             StageProgress(
                 stage=stage.name,

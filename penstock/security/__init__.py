@@ -1,1 +1,1 @@
-"""Who gets in: certificates, mutual TLS, tokens, and the keys of both configurations for them (docs/security.md)."""
+"""Access control: certificates, mutual TLS, tokens, and their keys in both configurations (docs/security.md)."""

@@ -1,10 +1,10 @@
-"""The operator's own small certificate authority: what ``penstock ca`` does.
+"""The operator's own small certificate authority, for ``penstock ca``.
 
-A directory, readable by its owner alone, holds ``ca.pem`` (for every host), ``ca.key`` (for nobody) and, for each name
-that was issued, ``issued/NAME.pem`` and ``issued/NAME.key``; ``crl.pem`` (for every host) says what was revoked, and
-``former/NAME/SERIAL.pem`` are certificates that were renewed or revoked. Keys are ECDSA on P-256. What a certificate is
-for stands in it: a node's may be shown to the master and serve pages, a master's may only serve, and never pass for a
-node.
+Its directory is readable by its owner alone. It holds ``ca.pem`` (to copy to every host), ``ca.key`` (to copy nowhere),
+and ``issued/NAME.pem`` and ``issued/NAME.key`` for each issued name. ``crl.pem`` (to copy to every host) lists revoked
+certificates; ``former/NAME/SERIAL.pem`` are renewed or revoked certificates. Keys are ECDSA on P-256. The key usage in
+a certificate limits it: a node's certificate may authenticate to the master and serve pages; a master's may only serve,
+and cannot pass for a node's.
 """
 
 from __future__ import annotations
@@ -22,25 +22,25 @@ from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
-#: Names become file names: what starts or ends otherwise, or has anything else in it, is none.
+#: Names become file names, so no other characters are allowed.
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?\Z")
 _ADDRESS = re.compile(r"[0-9A-Fa-f.:]+\Z")
-#: Clocks of hosts differ by this much without harm.
+#: Certificates are valid from this time before now, so that differences between hosts' clocks do no harm.
 _SKEW = dt.timedelta(hours=1)
 _MOST_COMMON_NAME = 64  # X.520's ub-common-name
 
 
 class AuthorityError(Exception):
-    """Why it cannot be done: one line that names the file or name, and the remedy."""
+    """A failed operation of the authority: one line that names the file or name, and the remedy."""
 
 
 class NotIssuedError(AuthorityError):
-    """There is nothing of that name."""
+    """No certificate was issued for that name."""
 
 
 @dataclass(frozen=True, slots=True)
 class Issued:
-    """A certificate: for which ``names`` (the first is the one it is called by), as what, and how long."""
+    """A certificate: its ``names`` (the first is ``name``), its kind (``master`` or node), and its validity."""
 
     name: str
     names: tuple[str, ...]
@@ -51,13 +51,13 @@ class Issued:
     key: Path
 
     def left_days(self, now: dt.datetime) -> float:
-        """Below 0: it has expired."""
+        """Return the days until it expires; below 0: it has expired."""
         return (self.until - now) / dt.timedelta(days=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Revoked:
-    """A certificate that is not to be accepted any more. ``name`` is empty where its file is gone."""
+    """A revoked certificate. ``name`` is empty if its file is missing."""
 
     name: str
     serial: int
@@ -76,10 +76,10 @@ class Authority:
         self._former = directory / "former"
 
     def init(self, title: str, days: int, now: dt.datetime) -> None:
-        """Make the authority itself; what is there is never overwritten.
+        """Create the authority itself; existing files are never overwritten.
 
         Raises:
-            AuthorityError: there is one, or the directory cannot be written.
+            AuthorityError: there is an authority already, or the directory cannot be written.
         """
         if self.certificate.exists() or self._key.exists():
             raise AuthorityError(f"{self.directory}: an authority is there already; all that it issued hangs on it")
@@ -105,10 +105,10 @@ class Authority:
         self._write_list([], now)
 
     def issue(self, name: str, also: Sequence[str], days: int, now: dt.datetime, *, master: bool) -> Issued:
-        """A key and a certificate for a host; it ends with the authority at the latest.
+        """Create a key and a certificate for a host; it expires with the authority at the latest.
 
         Raises:
-            AuthorityError: no such name can be issued, or one was already.
+            AuthorityError: the name is invalid, or was issued already.
         """
         names = tuple(dict.fromkeys([name, *also]))
         for one in names:
@@ -118,10 +118,10 @@ class Authority:
         return self._sign(names, days, now, master=master)
 
     def renew(self, name: str, now: dt.datetime, days: int | None = None) -> Issued:
-        """A fresh key and certificate for the same names, for as long as before unless ``days`` says otherwise.
+        """Create a new key and certificate for the same names, valid for ``days``, or for as long as before.
 
         Raises:
-            AuthorityError: it was never issued.
+            AuthorityError: the name was never issued.
         """
         former = self.find(name)
         length = days or max(1, round((former.until - former.since - _SKEW) / dt.timedelta(days=1)))
@@ -129,10 +129,10 @@ class Authority:
         return self._sign(former.names, length, now, master=former.master)
 
     def revoke(self, name: str, now: dt.datetime) -> list[Revoked]:
-        """Add all that was ever issued for this name to the list, :attr:`revocations`. The name may be issued anew.
+        """Add all certificates ever issued for this name to the list, :attr:`revocations`. The name may be issued anew.
 
         Raises:
-            AuthorityError: it was never issued, or all of it is revoked already.
+            AuthorityError: the name was never issued, or all of its certificates are revoked already.
         """
         _check_name(name)
         certificate, key = self._paths(name)
@@ -153,7 +153,7 @@ class Authority:
         return fresh
 
     def revoked(self) -> list[Revoked]:
-        """What is in the list, in the order in which it came there.
+        """Return the revoked certificates, in the order of revocation.
 
         Raises:
             AuthorityError: there is no authority, or its list cannot be read.
@@ -166,7 +166,7 @@ class Authority:
         ]
 
     def find(self, name: str) -> Issued:
-        """Raises: AuthorityError: it was never issued."""
+        """Return the certificate of this name. Raises AuthorityError if it was never issued."""
         _check_name(name)
         certificate, key = self._paths(name)
         if not certificate.exists():
@@ -174,7 +174,7 @@ class Authority:
         return _describe(certificate, key)
 
     def issued(self) -> Iterator[Issued]:
-        """All that was issued, by name.
+        """Return all issued certificates, by name.
 
         Raises:
             AuthorityError: there is no authority, or a file is no certificate.
@@ -184,17 +184,17 @@ class Authority:
             yield _describe(certificate, certificate.with_suffix(".key"))
 
     def until(self) -> dt.datetime:
-        """When the authority itself ends.
+        """Return the time when the authority itself expires.
 
         Raises:
-            AuthorityError: there is none.
+            AuthorityError: there is no authority.
         """
         return self._load()[0].not_valid_after_utc
 
     # ------------------------------------------------------------ inside
 
     def _keep_former(self, name: str) -> None:
-        """A certificate that is replaced holds on where it was copied to: it may have to be revoked."""
+        """Keep a certificate that is replaced: copies of it remain valid, so it may have to be revoked later."""
         certificate = self._paths(name)[0]
         kept = self._former / name / f"{_serial(certificate):x}.pem"
         try:
@@ -208,7 +208,7 @@ class Authority:
         try:
             found = x509.load_pem_x509_crl(self.revocations.read_bytes())
         except FileNotFoundError:
-            return None  # an authority from before there were lists
+            return None  # an authority made by a version without revocation lists
         except (OSError, ValueError) as error:
             raise AuthorityError(f"{self.revocations}: {getattr(error, 'strerror', None) or error}") from None
         if not found.is_signature_valid(_elliptic(authority)):
@@ -216,7 +216,7 @@ class Authority:
         return found
 
     def _write_list(self, revoked: Sequence[Revoked], now: dt.datetime) -> None:
-        """It holds as long as the authority: it is carried to hosts by hand, and none that ends may shut them out."""
+        """Write the list, valid as long as the authority: operators copy it by hand, and expiry would cut off hosts."""
         authority, signing = self._load()
         former = self._load_list()
         number = former.extensions.get_extension_for_class(x509.CRLNumber).value.crl_number if former else 0
@@ -285,7 +285,7 @@ def _serial(certificate: Path) -> int:
 
 def _elliptic(certificate: x509.Certificate) -> ec.EllipticCurvePublicKey:
     key = certificate.public_key()
-    assert isinstance(key, ec.EllipticCurvePublicKey)  # its private key was looked at when it was loaded
+    assert isinstance(key, ec.EllipticCurvePublicKey)  # the type of its private key was checked on loading
     return key
 
 
@@ -357,7 +357,7 @@ def _pem(key: ec.EllipticCurvePrivateKey) -> bytes:
 
 
 def _write(path: Path, data: bytes, mode: int) -> None:
-    """Whole or not at all, and never readable for others for a moment.
+    """Write a file atomically, and with its mode from the start, so that other users can never read it.
 
     Raises:
         AuthorityError: the directory cannot be written.

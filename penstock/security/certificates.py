@@ -1,4 +1,4 @@
-"""When the certificates that a daemon depends on end: in its log from thirty days ahead, in its status and metrics."""
+"""Report when a daemon's certificates expire: in its log from thirty days ahead, in its status and its metrics."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _LOOK_INTERVAL_S = 3600.0
 
 @dataclass(frozen=True, slots=True)
 class Ending:
-    """``key`` is ``tls_certificate`` or ``tls_ca`` (the CA that signed it); ``ends_at`` is Unix time."""
+    """The end of a certificate. ``key`` is ``tls_certificate`` or ``tls_ca`` (its signer); ``ends_at`` is Unix time."""
 
     key: str
     file: str
@@ -30,7 +30,7 @@ class Ending:
 
 
 def endings(files: tls.TlsFiles) -> list[Ending]:
-    """Our own certificate's, and its CA's where ``tls_ca`` has that.
+    """Return the end of our own certificate, and of its CA's certificate if ``tls_ca`` has it.
 
     Raises:
         tls.TlsError: a file cannot be used.
@@ -51,7 +51,7 @@ def _ends_at(decoded: Mapping[str, Any]) -> float:
 
 @dataclass(slots=True)
 class CertificateWatch:
-    """Looks at start, when told, and every hour. ``files`` None: there are none to look after."""
+    """Checks certificates at start, on request, and every hour. ``files`` None: there are none to check."""
 
     files: tls.TlsFiles | None
     clock: Callable[[], float] = time.time
@@ -59,12 +59,12 @@ class CertificateWatch:
     _warned_at: dict[Ending, float] = field(default_factory=dict, init=False)
 
     def look(self) -> None:
-        """Read them again; warn of what ends soon, or has ended, once a day."""
+        """Read the certificates again; log once a day those that expire soon or have expired."""
         if self.files is None:
             return
         try:
             self._endings = endings(self.files)
-        except (tls.TlsError, OSError):  # half written, perhaps; who uses them says so
+        except (tls.TlsError, OSError):  # perhaps half written; the TLS context reports an unusable file
             return
         now = self.clock()
         self._warned_at = {each: at for each, at in self._warned_at.items() if each in self._endings}
@@ -75,13 +75,13 @@ class CertificateWatch:
                 _warn(each, left_s)
 
     async def run(self) -> None:
-        """Until cancelled."""
+        """Check the certificates every hour until cancelled."""
         while True:
             self.look()
             await asyncio.sleep(_LOOK_INTERVAL_S)
 
     def rows(self) -> list[dict[str, Any]]:
-        """For the status."""
+        """Return the ends of the certificates for the status document."""
         return [{"key": each.key, "file": each.file, "ends_at": each.ends_at} for each in self._endings]
 
 
@@ -97,7 +97,7 @@ def _warn(each: Ending, left_s: float) -> None:
 
 
 def certificate_metrics(prefix: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
-    """What :meth:`CertificateWatch.rows` says, for Prometheus."""
+    """Yield the rows of :meth:`CertificateWatch.rows` as Prometheus metrics."""
     name, text = f"{prefix}_certificate_end_timestamp_seconds", "When a certificate that we depend on ends (Unix time)."
     gauge = GaugeMetricFamily(name, text, labels=["key"])
     for row in rows:

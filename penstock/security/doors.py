@@ -1,5 +1,4 @@
-"""Who gets into a daemon, and how: the keys that both configurations have for it, and what they require of each other
-(docs/security.md)."""
+"""The access keys of both configurations (TLS files, tokens, ``http``), and their checks (docs/security.md)."""
 
 from __future__ import annotations
 
@@ -20,35 +19,35 @@ HttpAddress = Annotated[str, Meta(description="ADDRESS:PORT of status and metric
 
 
 class Doors(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What the tables of both daemons begin with. Each has a default of its own for ``http``."""
+    """The base of both daemons' configuration tables. Each daemon has its own default for ``http``."""
 
     tls_ca: Annotated[
         str,
         Meta(
-            description="PEM file with the CA of all agents and the master (`penstock ca`); needed where they meet on "
-            "a TCP port"
+            description="PEM file with the CA of all agents and the master (`penstock ca`); required for connections "
+            "over TCP"
         ),
     ] = ""
     tls_crl: Annotated[
-        str, Meta(description="PEM file with what that CA has revoked (`penstock ca revoke`); empty: nothing")
+        str, Meta(description="PEM file with the revocation list of that CA (`penstock ca revoke`); empty: none")
     ] = ""
     tls_certificate: Annotated[
-        str, Meta(description="PEM file with our certificate; a renewed one is taken up at the next connection")
+        str, Meta(description="PEM file with the daemon's certificate; new connections use a renewed one")
     ] = ""
-    tls_key: Annotated[str, Meta(description="PEM file with its key, for us alone")] = ""
+    tls_key: Annotated[str, Meta(description="PEM file with its key, readable by the daemon alone")] = ""
     http: HttpAddress = ""
     http_token_file: Annotated[
         str,
         Meta(
-            description="file with the operators' token, for all changes over HTTP; elsewhere than on loopback `http` "
-            "needs it or the next"
+            description="file with the operators' token, for all changes over HTTP; outside loopback, `http` requires "
+            "this key or the next"
         ),
     ] = ""
-    http_read_token_file: Annotated[str, Meta(description="file with the token of those who only look at `http`")] = ""
+    http_read_token_file: Annotated[str, Meta(description="file with the token that only allows to read `http`")] = ""
 
 
 def is_loopback(host: str) -> bool:
-    """Whether what is sent there stays on this host."""
+    """Return whether data sent to this address stays on the host."""
     try:
         return ipaddress.ip_address(host.partition("%")[0]).is_loopback
     except ValueError:
@@ -56,7 +55,7 @@ def is_loopback(host: str) -> bool:
 
 
 def files_of(config: Doors) -> tls.TlsFiles | None:
-    """What a daemon's configuration names; None where any of the three is missing."""
+    """Return the TLS files of a configuration; None if the CA, the certificate or the key is missing."""
     if not (config.tls_ca and config.tls_certificate and config.tls_key):
         return None
     revoked = Path(config.tls_crl) if config.tls_crl else None
@@ -64,7 +63,7 @@ def files_of(config: Doors) -> tls.TlsFiles | None:
 
 
 def shown_by(config: Doors) -> tls.TlsFiles | None:
-    """The certificate that the daemon shows anybody, to agents, the master or browsers; None: none."""
+    """Return the files of the certificate that the daemon shows to agents, the master or browsers; None: none."""
     if not (config.tls_certificate and config.tls_key):
         return None
     trusted = Path(config.tls_ca) if config.tls_ca else None
@@ -92,10 +91,10 @@ def required(config: Doors, key: str, place: Endpoint) -> tls.TlsFiles | None:
 
 
 def pages_required(config: Doors, host: str) -> None:
-    """Whether all that HTTP pages on ``host`` need is configured; the files are not looked at.
+    """Check that TLS and a token are configured if HTTP pages on ``host`` need them; the files are not read.
 
     Raises:
-        SettingsError: others could look, and TLS or a token is missing.
+        SettingsError: other hosts could read the pages, and TLS or a token is missing.
     """
     if is_loopback(host):
         return
@@ -128,8 +127,9 @@ def check(config: Doors, key: str) -> None:
 
 
 def contexts(config: Doors, key: str, place: Endpoint, name: str = "") -> tls.Contexts | None:
-    """Return the TLS contexts for the connections of ``key``; None on a Unix socket. Log what others will have against
-    the certificate, which should carry ``name``.
+    """Return the TLS contexts for the connections of ``key``; None on a Unix socket.
+
+    Logs an error if other daemons will refuse our certificate, which should carry ``name``.
 
     Raises:
         SettingsError: as :func:`required`. tls.TlsError: a file cannot be used.

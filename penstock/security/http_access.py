@@ -1,8 +1,8 @@
-"""Who may see a daemon's pages, and who may change something there.
+"""Authorize HTTP requests for a daemon's pages and for changes.
 
-On loopback everybody on the host may look. Elsewhere the pages are served with TLS, and whoever looks shows a token: as
-``Authorization: Bearer TOKEN``, or in a browser as the password it asks for (any user name). Changes need the
-operator's token as Bearer, everywhere: a browser sends a password along with what other sites make it ask, but never
+On loopback every user of the host may read. Elsewhere the pages are served with TLS, and each request needs a token:
+as ``Authorization: Bearer TOKEN``, or in a browser as the password (with any user name). Changes always need the
+operator's token as Bearer: a browser also sends a stored password with requests that other sites cause, but never
 that header.
 """
 
@@ -22,22 +22,22 @@ from aiohttp import web
 from penstock.config.settings import SettingsError, host_port
 from penstock.security import doors, tls
 
-#: What a token must have at least, where others can try: `openssl rand -hex 16` has twice that.
+#: The minimum length of a token where other hosts can guess: `openssl rand -hex 16` gives twice that.
 LEAST_TOKEN_CHARACTERS = 16
-#: Whether a daemon lives may be asked by everybody who can connect.
+#: The liveness check, open to every client that can connect.
 OPEN = "/healthz"
 _LOOKS = frozenset({"GET", "HEAD"})
 _Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
 
 class HttpAccess:
-    """For one site: a middleware and, elsewhere than on loopback, a TLS context."""
+    """The access control of one site: a middleware and, outside loopback, a TLS context."""
 
     def __init__(
         self, *, exposed: bool, contexts: tls.Contexts | None = None, operator: Path | None = None,
         reader: Path | None = None,
     ) -> None:  # fmt: skip
-        """``operator`` and ``reader`` are files with the tokens of those who may change, and may only look."""
+        """``operator`` is the file of the token for changes, ``reader`` the file of the token for reading only."""
         self._exposed = exposed
         self._contexts = contexts
         self._operator = operator
@@ -45,12 +45,12 @@ class HttpAccess:
 
     @property
     def exposed(self) -> bool:
-        """Whether others than this host's can connect, so that whoever looks shows a token."""
+        """Return whether other hosts can connect, so that reading needs a token."""
         return self._exposed
 
     @property
     def ssl(self) -> ssl.SSLContext | None:
-        """For ``web.TCPSite``; it serves renewed certificates to those who connect after that."""
+        """Return the context for ``web.TCPSite``; new connections get renewed certificates."""
         if self._contexts is None:
             return None
         contexts = self._contexts
@@ -64,12 +64,12 @@ class HttpAccess:
 
     @property
     def middlewares(self) -> list[Any]:
-        """For ``web.Application``."""
+        """Return the middlewares for ``web.Application``."""
 
         @web.middleware
         async def access(request: web.Request, handler: _Handler) -> web.StreamResponse:
             said = request.headers.get("Authorization", "")
-            changes_nothing = request.match_info.http_exception is not None  # no such page, or not by this method
+            changes_nothing = request.match_info.http_exception is not None  # unknown page or wrong method
             method = "GET" if changes_nothing else request.method
             refused = self.refusal(method, request.path, request.host, said)
             return await handler(request) if refused is None else _refuse(*refused)
@@ -77,7 +77,7 @@ class HttpAccess:
         return [access]
 
     def refusal(self, method: str, path: str, host: str, authorization: str) -> tuple[int, str] | None:
-        """Status and reason for one who may not; None: let him."""
+        """Return the status and the reason to refuse a request; None: the request is allowed."""
         if not self._exposed and not _local(host):
             return 403, f"this page is on loopback, and {host[:80]!r} is a name that somebody else may have given it"
         if method not in _LOOKS:
@@ -90,7 +90,7 @@ class HttpAccess:
             return None
         said = _bearer(authorization) or _password(authorization)
         files = [file for file in (self._operator, self._reader) if file is not None]
-        if True in [_same(said, file) for file in files]:  # all are compared, whichever it is
+        if True in [_same(said, file) for file in files]:  # compare all, so that timing does not reveal which matched
             return None
         return 401, "a token is needed: `Authorization: Bearer TOKEN`, or as the password"
 
@@ -102,10 +102,10 @@ def _refuse(status: int, why: str) -> web.Response:
 
 
 def access_of(config: Any) -> HttpAccess:
-    """What a daemon's configuration says of its pages.
+    """Return the access control that a daemon's configuration sets for its pages.
 
     Raises:
-        SettingsError: others could look, and TLS or a token is missing. tls.TlsError: a file cannot be used.
+        SettingsError: other hosts could read, and TLS or a token is missing. tls.TlsError: a file cannot be used.
     """
     operator, reader = (
         Path(named) if named else None for named in (config.http_token_file, config.http_read_token_file)
@@ -124,8 +124,10 @@ def access_of(config: Any) -> HttpAccess:
 
 
 def _local(host: str) -> bool:
-    """What is in the header ``Host`` is an address, or this host's own name for itself. A name that somebody else
-    made point here (DNS rebinding) would let his pages read ours."""
+    """Return whether the header ``Host`` has an address or ``localhost``.
+
+    Another name may be a foreign site's that resolves to this host (DNS rebinding); its pages could then read ours.
+    """
     name = host.rpartition(":")[0] if host.rpartition(":")[2].isdecimal() and not host.endswith("]") else host
     name = name.removeprefix("[").removesuffix("]").lower()
     if name == "localhost" or name.endswith(".localhost"):
@@ -160,7 +162,7 @@ def _token(file: Path, key: str) -> str:
 
 
 def _same(said: str, file: Path) -> bool:
-    """A file that cannot be read, or is empty, lets nobody in."""
+    """Return whether the token is that of the file. A file that is unreadable or empty matches no token."""
     try:
         token = _token(file, "http_token_file")
     except SettingsError:

@@ -1,9 +1,9 @@
-"""Mutual TLS 1.3 between agents and master: contexts from files that may be renewed at any time, whose name a
-certificate carries, and in one line which side refused what.
+"""Mutual TLS 1.3 between agents and master.
 
-Both sides show a certificate of the operator's own CA (``penstock ca``). The master's must carry the host that the
-agent connects to (or ``master_name``), an agent's the name of its node. Sessions are never resumed, so that every
-connection is judged by the certificates as they are now.
+It makes contexts from files that may be renewed at any time, returns a certificate's names, and explains in one line
+which side refused a connection and why. Both sides show a certificate of the operator's own CA (``penstock ca``). The
+master's must carry the host that the agent connects to (or ``master_name``), an agent's the name of its node. Sessions
+are never resumed, so every connection is checked with the present certificates.
 """
 
 from __future__ import annotations
@@ -24,13 +24,15 @@ _NO_CHECK_TIME = 0x200000  # X509_V_FLAG_NO_CHECK_TIME, openssl/x509_vfy.h
 
 
 class TlsError(ValueError):
-    """Why a file cannot be used: one line that names key and file."""
+    """A file that cannot be used: one line that names the key and the file."""
 
 
 @dataclass(frozen=True, slots=True)
 class TlsFiles:
-    """PEM files, named by their configuration keys. Without ``tls_ca`` nobody is asked who he is (HTTP pages); with
-    ``tls_crl`` who shows a certificate that is in that list is refused."""
+    """PEM files, named by their configuration keys.
+
+    Without ``tls_ca`` clients need no certificate (HTTP pages). With ``tls_crl`` listed certificates are refused.
+    """
 
     tls_certificate: Path
     tls_key: Path
@@ -38,16 +40,16 @@ class TlsFiles:
     tls_crl: Path | None = None
 
     def named(self) -> dict[str, Path]:
-        """Key → file."""
+        """Return key → file."""
         paths = {field.name: getattr(self, field.name) for field in fields(self)}
         return {key: path for key, path in paths.items() if path is not None}
 
 
 class Contexts:
-    """One context, made anew when a file has changed on disk; :meth:`current` is asked for every connection."""
+    """A TLS context that is made anew when a file changes on disk; each connection calls :meth:`current`."""
 
     def __init__(self, files: TlsFiles, make: Callable[[TlsFiles], ssl.SSLContext]) -> None:
-        """Raises: TlsError: the files cannot be used."""
+        """Raise TlsError if the files cannot be used."""
         self.files = files
         self._make = make
         self._stamps = self._look()
@@ -55,7 +57,7 @@ class Contexts:
         self._context = self._made()
 
     def current(self) -> ssl.SSLContext:
-        """By the files as they are now. What cannot be used, as it is being replaced, does not replace anything."""
+        """Return the context of the present files; the former one if they are unusable, perhaps half replaced."""
         stamps = self._look()
         if stamps != self._stamps:
             self._stamps = stamps
@@ -68,13 +70,15 @@ class Contexts:
         return self._context
 
     def outdated(self, context: ssl.SSLContext | None) -> bool:
-        """Whether the CA or its list is another now than when this one was made, which let somebody in: it may be one
-        whom the present one would refuse."""
+        """Return whether the CA or its list changed since ``context`` was made.
+
+        The present context may then refuse a peer that the former one accepted.
+        """
         present = self._judges[self.current()]
         return context is not None and self._judges.get(context) != present
 
     def fault(self) -> str:
-        """What the other side will say against our certificate as it is now; empty: nothing that we know of."""
+        """Return the reason why other daemons will refuse our present certificate; empty: none is known."""
         try:
             return shown(self.files, server=self._make is mutual_server)[1]
         except TlsError as error:
@@ -90,7 +94,7 @@ class Contexts:
         files = [file for file in (self.files.tls_ca, self.files.tls_crl) if file is not None]
         try:
             return [file.read_bytes() for file in files]
-        except OSError:  # replaced in this moment: what is read next differs
+        except OSError:  # being replaced at this moment; the next read will differ
             return []
 
     def _look(self) -> list[tuple[int, int, int]]:
@@ -106,7 +110,7 @@ class Contexts:
 
 
 def mutual_server(files: TlsFiles) -> ssl.SSLContext:
-    """For the master's port: whoever connects must show a certificate of the CA.
+    """Return a context for the master's port: clients must show a certificate of the CA.
 
     Raises:
         TlsError: a file cannot be used.
@@ -115,7 +119,7 @@ def mutual_server(files: TlsFiles) -> ssl.SSLContext:
 
 
 def mutual_client(files: TlsFiles) -> ssl.SSLContext:
-    """For an agent: the master's certificate must be of the CA and carry the name that was asked for.
+    """Return a context for an agent: the master's certificate must be of the CA and carry the expected name.
 
     Raises:
         TlsError: a file cannot be used.
@@ -124,7 +128,7 @@ def mutual_client(files: TlsFiles) -> ssl.SSLContext:
 
 
 def page_server(files: TlsFiles) -> ssl.SSLContext:
-    """For the HTTP pages: browsers have no certificate, a token says who they are.
+    """Return a context for the HTTP pages: browsers have no certificate, they identify themselves by a token.
 
     Raises:
         TlsError: a file cannot be used.
@@ -133,10 +137,10 @@ def page_server(files: TlsFiles) -> ssl.SSLContext:
 
 
 def shown(files: TlsFiles, *, server: bool) -> tuple[tuple[str, ...], str]:
-    """Whom our own certificate is for, and what others who trust ``tls_ca`` will say against it; empty: nothing.
+    """Return the names of our own certificate, and the reason why peers that trust ``tls_ca`` refuse it (empty: none).
 
-    Found out by shaking hands with ourselves in memory: a server that refuses a client's certificate ends the
-    connection before the client can hear why.
+    The reason comes from a handshake with ourselves in memory: a server that refuses a client's certificate ends the
+    connection before the client can receive the reason.
 
     Raises:
         TlsError: a file cannot be used.
@@ -154,7 +158,7 @@ def shown(files: TlsFiles, *, server: bool) -> tuple[tuple[str, ...], str]:
 
 
 def decoded(files: TlsFiles) -> dict[str, Any]:
-    """What stands in our own certificate, as ``SSLObject.getpeercert`` has it, whether it holds or not.
+    """Return the fields of our own certificate in the form of ``SSLObject.getpeercert``, even if it is not valid.
 
     Raises:
         TlsError: a file cannot be used.
@@ -170,13 +174,13 @@ def decoded(files: TlsFiles) -> dict[str, Any]:
         judging.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN | _NO_CHECK_TIME
         try:
             return dict(_shaken(offering, judging, server=server) or {})
-        except ssl.SSLError:  # it is not for that use
+        except ssl.SSLError:  # the certificate is not for that use
             continue
     return {}
 
 
 def authorities(files: TlsFiles) -> list[dict[str, Any]]:
-    """What stands in the certificates of ``tls_ca``, in the same form; none where there is no such file."""
+    """Return the fields of the certificates in ``tls_ca``, in the same form; empty without such a file."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
     if files.tls_ca is not None:
         try:
@@ -187,10 +191,10 @@ def authorities(files: TlsFiles) -> list[dict[str, Any]]:
 
 
 def _shaken(offering: ssl.SSLContext, judging: ssl.SSLContext, *, server: bool) -> Mapping[str, Any] | None:
-    """The certificate that ``offering`` (a server, or its client) shows ``judging``, in memory.
+    """Shake hands in memory, and return the certificate that ``offering`` (server or client) shows to ``judging``.
 
     Raises:
-        ssl.SSLError: it is refused.
+        ssl.SSLError: the certificate is refused.
     """
     there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
     ours = offering.wrap_bio(there, back, server_side=server)
@@ -208,7 +212,7 @@ def _loaded(context: ssl.SSLContext, files: TlsFiles, verify: ssl.VerifyMode) ->
         context.check_hostname = False
     context.verify_mode = verify
     if context.protocol is ssl.PROTOCOL_TLS_SERVER:
-        context.num_tickets = 0  # a resumed session would not look at the certificate again
+        context.num_tickets = 0  # a resumed session would not check the certificate again
     _readable(files)
     if files.tls_ca is not None:
         try:
@@ -228,7 +232,7 @@ def _loaded(context: ssl.SSLContext, files: TlsFiles, verify: ssl.VerifyMode) ->
 
 
 def _load_revoked(context: ssl.SSLContext, file: Path) -> None:
-    """A certificate among the lists would be trusted as a CA, so there must be none."""
+    """Load revocation lists. The file must hold no certificate, as OpenSSL would trust it as a CA."""
     before = context.cert_store_stats()
     try:
         context.load_verify_locations(file)
@@ -263,7 +267,7 @@ def _reason(error: OSError) -> str:
 
 
 def names(certificate: Mapping[str, Any] | None) -> tuple[str, ...]:
-    """Whom a certificate (as ``SSLObject.getpeercert`` gives it) is for: its DNS names, or else its common name."""
+    """Return the names of a certificate (from ``SSLObject.getpeercert``): its DNS names, or else its common name."""
     certificate = certificate or {}
     found = [value for kind, value in certificate.get("subjectAltName", ()) if kind == "DNS"]
     common = [value for part in certificate.get("subject", ()) for key, value in part if key == "commonName"]
@@ -282,7 +286,7 @@ _REFUSED = {  # X509_V_ERR_…, openssl/x509_vfy.h
     26: "it was issued for something else; a master's is issued with --master, a node's without",
     **dict.fromkeys((2, 18, 19, 20, 21), "it is not signed by the CA in tls_ca"),
 }
-_ALERTS = {  # what the other side said
+_ALERTS = {  # alerts of the other side
     "UNKNOWN_CA": "it is not signed by the CA that is trusted there",
     "CERTIFICATE_REVOKED": "it was revoked; `penstock ca issue` makes another",
     "CERTIFICATE_EXPIRED": "it has expired; renew it with `penstock ca renew`",
@@ -295,7 +299,7 @@ _NO_TLS = ("WRONG_VERSION_NUMBER", "HTTP_REQUEST", "UNEXPECTED_MESSAGE", "RECORD
 
 
 def why(error: BaseException, them: str) -> str:
-    """One line: which side refused what. ``them`` is who is at the other end, such as ``the master``."""
+    """Return in one line which side refused the connection and why. ``them`` is the peer, such as ``the master``."""
     if isinstance(error, ssl.SSLCertVerificationError):
         said = _REFUSED.get(error.verify_code) or f"{error.verify_message.rstrip('.')}"
         return f"the certificate of {them} is refused here: {said}"

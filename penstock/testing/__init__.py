@@ -1,1 +1,1 @@
-"""For tests of frameworks and of Penstock itself: nothing here is used by a running system."""
+"""Test doubles for tests of frameworks and of Penstock itself; a running system uses none of them."""

@@ -1,7 +1,7 @@
-"""An agent's socket without an agent: grants by slots, "runs" commands by a script, and can die and come back.
+"""A fake agent behind a real socket: it grants slots, "runs" commands as the test decides, and can die and restart.
 
-It keeps the contract of :mod:`penstock.wire.agent_api` as far as a client can see it. Tests read what it was told from
-``calls`` and steer it with :meth:`FakeAgent.end_task`, :meth:`FakeAgent.end_container`, :meth:`FakeAgent.stop`.
+It keeps the contract of :mod:`penstock.wire.agent_api` as far as a client can see it. Tests read the received calls
+from ``calls`` and steer it with :meth:`FakeAgent.end_task`, :meth:`FakeAgent.end_container`, :meth:`FakeAgent.stop`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ from penstock.wire.rejections import rejection_of_raw
 
 @dataclass
 class FakeContainer:
-    """A command that was launched; the test says when and how it ends."""
+    """A launched command; the test decides when and how it ends."""
 
     id: str
     spec: ContainerSpec
@@ -62,7 +62,7 @@ class FakeContainer:
 
 
 class FakeAgent:
-    """Listens on ``agent.sock`` and ``stdio.sock`` in a directory. ``slots`` monotasks of each kind run at once."""
+    """A fake agent on ``agent.sock`` and ``stdio.sock`` in a directory. It runs ``slots`` monotasks of each kind."""
 
     def __init__(self, directory: Path, slots: int = 1) -> None:
         self.socket = directory / "agent.sock"
@@ -72,8 +72,8 @@ class FakeAgent:
         self.known_jobs: set[str] = set()
         self.has_master = True
         self.admits = True
-        self.admits_by_message = False  # the answer to a registration says no, a message that comes with it yes
-        self.waits: str | None = None  # why each job waits, told before the answer to its registration
+        self.admits_by_message = False  # the answer to a registration is no, a message sent with it admits the job
+        self.waits: str | None = None  # the reason why each job waits, sent before the answer to its registration
         self.waits_for_ever = False
         self.places = True
         self.refuse: dict[str, RpcError] = {}
@@ -81,7 +81,7 @@ class FakeAgent:
         self.document: dict[str, Any] = {"node": "fake"}
         self.cluster: dict[str, Any] = {"nodes": {}}
         self.outputs: dict[str, bytes] = {"stdout": b"", "stderr": b""}
-        self.dropped_bytes = 0  # of each of them, from the beginning on
+        self.dropped_bytes = 0  # dropped from the beginning of each output
         self.on_launch: Callable[[FakeContainer], None] = lambda container: None
         self.queued: list[tuple[RpcPeer, str, MonotaskSpec]] = []
         self.running: dict[tuple[RpcPeer, str, Any], MonotaskSpec] = {}
@@ -95,7 +95,7 @@ class FakeAgent:
         self._ids = 0
 
     async def start(self) -> None:
-        """Listen."""
+        """Start to listen."""
         loop = asyncio.get_running_loop()
         self._servers = [await loop.create_unix_server(lambda: RpcPeer(self, unparsed=True), str(self.socket))]
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -105,7 +105,7 @@ class FakeAgent:
         self._stdio_task = loop.create_task(self._take_stdio(listener))
 
     async def stop(self) -> None:
-        """Die: every connection is lost, and with it what was queued or granted."""
+        """Die: every connection is lost, and with it all queued and granted monotasks."""
         for server in self._servers:
             server.close()
         if self._stdio_task is not None:
@@ -118,13 +118,13 @@ class FakeAgent:
             self.socket.with_name(name).unlink(missing_ok=True)
 
     async def until(self, condition: Callable[[], bool]) -> None:
-        """Wait until something that this agent was told makes the condition true."""
+        """Wait until a call or a lost connection makes the condition true."""
         while not condition():
             self._changed.clear()
             await self._changed.wait()
 
     def called(self, method: str) -> list[Any]:
-        """The parameters of every call of a method so far."""
+        """Return the parameters of every call of a method so far."""
         return [params for name, params in self.calls if name == method]
 
     # ------------------------------------------------------------ what a test makes it do
@@ -135,18 +135,18 @@ class FakeAgent:
             peer.notify("job_admitted", JobRef(job=job))
 
     def end_task(self, job: str, task: str, ended: Ended) -> None:
-        """A placed command ended."""
+        """Report the end of a placed command."""
         peer = self.placed.pop((job, task))
         peer.notify("task_ended", TaskEnded(job=job, task=task, node="fake", ended=ended))
 
     def cancel_job(self, job: str, by: str) -> None:
-        """Somebody cancelled a job."""
+        """Cancel a job as the user ``by``."""
         self.known_jobs.discard(job)
         for peer in self._peers:
             peer.notify("job_cancelled", CancelledBy(job=job, by=by))
 
     def end_container(self, container: FakeContainer, ended: Ended) -> None:
-        """A launched command ended."""
+        """End a launched command and report it."""
         container.ended = ended
         container.peer.notify("container_ended", ContainerEnded(container=container.id, ended=ended))
         for descriptor in container.stdio:
@@ -156,22 +156,22 @@ class FakeAgent:
     # ------------------------------------------------------------ transport.Handler
 
     def connected(self, peer: RpcPeer) -> None:
-        """Called by the peer."""
+        """Record a connection; called by the peer, like the following methods."""
         self._peers.add(peer)
 
     def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
-        """Called by the peer."""
+        """Drop the monotasks of a lost connection."""
         self._peers.discard(peer)
         self.queued = [entry for entry in self.queued if entry[0] is not peer]
         self.running = {key: spec for key, spec in self.running.items() if key[0] is not peer}
         self._changed.set()
 
     def internal_error(self, peer: RpcPeer, method: str, error: Exception) -> None:
-        """Called by the peer."""
+        """Raise the error, to fail the test."""
         raise error
 
     def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
-        """Called by the peer."""
+        """Handle a notification; reject a faulty ``submit`` as the agent does."""
         try:
             self.request(peer, method, params)
         except RpcError as error:
@@ -183,7 +183,7 @@ class FakeAgent:
             peer.notify("rejected", rejected)
 
     def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
-        """Called by the peer."""
+        """Record a call and answer it."""
         known = {**REQUESTS, **OVERVIEW_REQUESTS, **OWN_REQUESTS}
         if method not in known:
             raise unknown_method(method, known)

@@ -1,4 +1,4 @@
-"""A :class:`FakeAgent` in a thread of its own, for tests of what blocks."""
+"""A :class:`FakeAgent` in a thread of its own, for tests of blocking code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TIMEOUT_S = 60.0
 
 
 class AgentThread:
-    """As a context manager it runs until the end of the body; :meth:`start` and :meth:`stop` in between."""
+    """A fake agent in a thread, as a context manager; :meth:`stop` and :meth:`start` restart it within the body."""
 
     def __init__(self, directory: Path, slots: int = 1) -> None:
         self.directory = directory
@@ -38,28 +38,28 @@ class AgentThread:
         self._loop.close()
 
     def start(self) -> Self:
-        """Listen: the first time, or as a fresh agent after :meth:`stop`."""
+        """Start to listen: for the first time, or as a new agent after :meth:`stop`."""
         if self._thread.is_alive() and not self._running:
             self._wait(self.agent.start())
             self._running = True
         return self
 
     def stop(self) -> None:
-        """Die; the next one remembers nothing."""
+        """Die; the next agent starts without state."""
         self._wait(self.agent.stop())
         self._running = False
         self.agent = FakeAgent(self.directory, self._slots)
 
     def until(self, condition: Callable[[FakeAgent], bool]) -> None:
-        """Wait until something that the agent was told makes the condition true.
+        """Wait until a call or a lost connection makes the condition true.
 
         Raises:
-            TimeoutError: that took a minute.
+            TimeoutError: the condition was false for a minute.
         """
         self._wait(self.agent.until(lambda: condition(self.agent)))
 
     def do(self, what: Callable[[FakeAgent], T]) -> T:
-        """Do something in the agent's thread."""
+        """Call a function with the agent in the agent's thread, and return its result."""
 
         async def done() -> T:
             return what(self.agent)
@@ -67,7 +67,7 @@ class AgentThread:
         return self._wait(done())
 
     def pause(self) -> Callable[[], None]:
-        """Hang: read nothing and answer nothing, until the result is called."""
+        """Stop to read and to answer until the returned function is called."""
         hung, go_on = threading.Event(), threading.Event()
 
         def hang() -> None:

@@ -1,4 +1,7 @@
-"""What each cgroup v2 file says at first and takes, for the fake tree (Linux 6.1; the kernel's function is named)."""
+"""The default content and the accepted writes of each cgroup v2 file, for the fake tree.
+
+The behaviour is that of Linux 6.1; docstrings begin with the name of the kernel's function.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,14 @@ import errno
 from collections.abc import Callable
 
 PAGE_BYTES = 4096
-#: As many processors does the pretended host have.
+#: The number of processors of the pretended host.
 CPUS = 2
 _UINT_MAX = (1 << 32) - 1
 _SUFFIXES = {"k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 
 
 class Refused(Exception):  # noqa: N818 - the kernel's answer
-    """The kernel does not take it."""
+    """The kernel refuses the write."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
@@ -21,7 +24,7 @@ class Refused(Exception):  # noqa: N818 - the kernel's answer
 
 
 Writer = Callable[[str, dict[str, str], frozenset[str]], str]
-"""New text, the cgroup's files and the host's disks → what is read back."""
+"""New text, the cgroup's files and the host's disks → the file's content after the write."""
 
 
 def _integer(text: str) -> int:
@@ -32,7 +35,7 @@ def _integer(text: str) -> int:
 
 
 def _number(lowest: int, highest: int, otherwise: int) -> Writer:
-    """A whole number within bounds; ``otherwise`` is the answer to one outside."""
+    """Return a writer for a whole number within bounds; ``otherwise`` is the errno outside them."""
 
     def write(text: str, files: dict[str, str], disks: frozenset[str]) -> str:
         value = _integer(text)
@@ -107,7 +110,7 @@ def parse_cpus(text: str) -> set[int]:
 
 
 def format_cpus(cpus: set[int]) -> str:
-    """As the kernel prints them: runs are joined."""
+    """Return the kernel's form of a list of processors: runs are joined."""
     runs: list[list[int]] = []
     for cpu in sorted(cpus):
         if runs and runs[-1][-1] == cpu - 1:
@@ -123,7 +126,7 @@ def _cpuset_cpus(text: str, files: dict[str, str], disks: frozenset[str]) -> str
 
 
 def _weight(highest: int) -> Writer:
-    """``default N`` or ``N`` for all disks; weights of single disks are not known here."""
+    """Return a writer for ``default N`` or ``N`` for all disks; weights of single disks are not supported."""
 
     def write(text: str, files: dict[str, str], disks: frozenset[str]) -> str:
         value = _integer(text.removeprefix("default").strip())
@@ -142,7 +145,7 @@ def _pids_max(text: str, files: dict[str, str], disks: frozenset[str]) -> str:
 
 
 def _io_max(text: str, files: dict[str, str], disks: frozenset[str]) -> str:
-    """tg_set_limit: one device a write; a device without any limit has no line."""
+    """tg_set_limit: one device per write; a device without any limit has no line."""
     device, *pairs = text.split() or [""]
     major, colon, minor = device.partition(":")
     if not (colon and major.isdigit() and minor.isdigit()):
@@ -186,7 +189,7 @@ WRITERS: dict[str, Writer] = {
 
 _PRESSURE = "".join(f"{kind} avg10=0.00 avg60=0.00 avg300=0.00 total=0\n" for kind in ("some", "full"))
 _MEMORY_EVENTS = "low 0\nhigh 0\nmax 0\noom 0\noom_kill 0\noom_group_kill 0\n"
-#: Every file, as it is in a new cgroup. What is computed (cgroup.procs, cgroup.events, …) stands here as being there.
+#: Every file with its content in a new cgroup. Computed files (cgroup.procs, cgroup.events, …) are empty here.
 DEFAULTS: dict[str, str] = {
     "cgroup.controllers": "",
     "cgroup.events": "",

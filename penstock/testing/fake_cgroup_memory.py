@@ -1,4 +1,4 @@
-"""Memory that a fake cgroup holds: what stays and what can be reclaimed."""
+"""The memory of a fake cgroup: anonymous memory, and page cache that can be reclaimed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Memory:
         return Memory(self.anon_bytes + other.anon_bytes, self.cache_bytes + other.cache_bytes)
 
     def count(self, files: dict[str, str]) -> None:
-        """Say so in a cgroup's counters."""
+        """Write the amounts into a cgroup's counters."""
         current = self.anon_bytes + self.cache_bytes
         files["memory.current"] = f"{current}\n"
         if "memory.peak" in files:
@@ -30,7 +30,7 @@ class Memory:
 
 
 def reclaim(memories: Iterable[Memory], wanted_bytes: int) -> int:
-    """Take page cache, whole pages, until there is none; returns how much."""
+    """Reclaim page cache in whole pages, at most all of it; return the reclaimed bytes."""
     wanted = -(-wanted_bytes // PAGE_BYTES) * PAGE_BYTES
     freed = 0
     for memory in memories:

@@ -9,18 +9,18 @@ from dataclasses import dataclass
 
 @dataclass(slots=True)
 class Process:
-    """A real one. ``pidfd`` is readable once it has ended, whatever its number means then."""
+    """A real process. ``pidfd`` is readable once it has ended, even if its pid is reused."""
 
     pid: int
     pidfd: int
 
     @property
     def lives(self) -> bool:
-        """Not a zombie either."""
+        """Return whether the process runs; a zombie does not."""
         return not select.select([self.pidfd], [], [], 0)[0]
 
     def signal(self, signum: int) -> None:
-        """One that has ended has none to get."""
+        """Send a signal, unless the process has ended."""
         try:
             signal.pidfd_send_signal(self.pidfd, signum)
         except ProcessLookupError:

@@ -1,11 +1,10 @@
-"""A cgroup2 file system in memory that answers as the kernel does, for tests of what is written to it and read from it.
+"""A cgroup2 file system in memory that answers as the kernel does, for tests of reads and writes.
 
-It has the files that Penstock uses, their defaults and their refusals (EINVAL, ERANGE, EBUSY, ENODEV, ENOENT), after
-Documentation/admin-guide/cgroup-v2.rst and Linux 6.1; the contract tests hold it against a real one. Processes in it
-are real ones: they enter through a descriptor of ``cgroup.procs`` as they would in earnest, are stopped by
-``cgroup.freeze`` and killed by ``cgroup.kill``. It does not know what they fork, and it counts nothing: counters are
-what a test sets them to, and memory is what a test says is used (:meth:`FakeCgroups.use`), to be reclaimed as the
-kernel would.
+It has the files that Penstock uses, with their defaults and errors (EINVAL, ERANGE, EBUSY, ENODEV, ENOENT), after
+Documentation/admin-guide/cgroup-v2.rst and Linux 6.1; the contract tests compare it with a real one. Its processes are
+real: they enter through a descriptor of ``cgroup.procs`` as with a real cgroup, are stopped by ``cgroup.freeze`` and
+killed by ``cgroup.kill``. It does not track their forks, and it counts nothing: a test sets the counters, and the used
+memory (:meth:`FakeCgroups.use`), which the fake reclaims as the kernel would.
 """
 
 from __future__ import annotations
@@ -24,15 +23,15 @@ from penstock.testing.fake_cgroup_memory import Memory, reclaim
 from penstock.testing.fake_cgroup_process import Process
 
 CONTROLLERS = ("cpu", "cpuset", "io", "memory", "pids")
-#: These files are there whatever the controllers.
+#: These files exist with any set of controllers.
 _PRESSURE = ("cpu.pressure", "io.pressure", "memory.pressure")
-#: These can be enabled where processes are; the cgroup becomes a threaded domain, of which the fake knows no more.
+#: Controllers that can be enabled in a cgroup with processes; it becomes a threaded domain, which is not modelled.
 _THREADED = {"cpu", "cpuset", "pids"}
 
 
 @dataclass(slots=True)
 class _Group:
-    """One cgroup. ``doors`` are our ends of the descriptors of cgroup.procs that were handed out."""
+    """One cgroup. ``doors`` are our ends of the opened descriptors of cgroup.procs."""
 
     files: dict[str, str]
     enabled: set[str] = field(default_factory=set)
@@ -43,7 +42,7 @@ class _Group:
 
 @dataclass(slots=True)
 class Kept:
-    """A descriptor of a file: it is of one cgroup, not of whatever has its name later."""
+    """A descriptor of a file. It belongs to one cgroup, not to a later cgroup of the same name."""
 
     fake: FakeCgroups
     path: bytes
@@ -61,12 +60,12 @@ class Kept:
 
 
 class FakeCgroups:
-    """Implements agent.cgroups.filesystem.Filesystem. ``root`` is there from the start, as a delegated directory is.
+    """A fake of agent.cgroups.filesystem.Filesystem. ``root`` exists from the start, like a delegated directory.
 
     Args:
-        root: its path; nothing is made there.
-        controllers: what is delegated.
-        disks: the numbers (``254:0``) that io.max takes.
+        root: its path; no real directory is made.
+        controllers: the delegated controllers.
+        disks: the numbers (``254:0``) that io.max accepts.
         without: files that the pretended kernel is too old for, e.g. ``cgroup.kill``.
         top: the root is the hierarchy's top, which may hold processes and cannot be frozen or killed.
     """
@@ -81,8 +80,8 @@ class FakeCgroups:
         top: bool = False,
     ) -> None:
         self.disks = frozenset(disks)
-        self.writes: list[tuple[str, str]] = []  # path and text of each, in order
-        self.kept = 0  # descriptors that are open for reading
+        self.writes: list[tuple[str, str]] = []  # path and text of each write, in order
+        self.kept = 0  # the number of descriptors open for reading
         self._without = frozenset(without)
         self._delegated = frozenset(controllers)
         self._groups: dict[str, _Group] = {}
@@ -94,37 +93,37 @@ class FakeCgroups:
     # ------------------------------------------------------------ for tests
 
     def pretend(self, path: str, text: str) -> None:
-        """Let the kernel say this from now on, e.g. for a counter."""
+        """Set the content of a file, e.g. of a counter."""
         directory, _, name = path.rpartition("/")
         self._groups[directory].files[name] = text
 
     def delegate(self, controllers: Iterable[str]) -> None:
-        """Whoever is above gives these from now on."""
+        """Change the controllers that are delegated to the root."""
         self._delegated = frozenset(controllers)
 
     def use(self, directory: str, *, anon_bytes: int = 0, cache_bytes: int = 0) -> None:
-        """Let a cgroup itself hold memory: some that stays and some that can be reclaimed; those above hold it, too."""
+        """Set the memory of a cgroup itself; its ancestors count it, too. Only page cache can be reclaimed."""
         self._groups[directory].memory = Memory(anon_bytes, cache_bytes)
         self._count_memory(directory)
 
     def has(self, group: object) -> bool:
-        """Whether a cgroup has not been removed."""
+        """Return whether a cgroup still exists."""
         return any(group is each for each in self._groups.values())
 
     def vanish(self, directory: str) -> None:
-        """Somebody else removed a cgroup and what is below it."""
+        """Remove a cgroup and its descendants, as another process might."""
         for path in [path for path in self._groups if path == directory or path.startswith(f"{directory}/")]:
             self._forget(path)
 
     def close(self) -> None:
-        """Give back descriptors; what still runs in it goes on."""
+        """Close all descriptors; processes keep running."""
         for path in list(self._groups):
             self._forget(path)
 
-    # ------------------------------------------------------------ what the kernel does
+    # ------------------------------------------------------------ the Filesystem interface
 
     def read(self, path: bytes) -> str:
-        """See agent.cgroups.filesystem.Filesystem."""
+        """See agent.cgroups.filesystem.Filesystem, like the following methods."""
         directory, group, name = self._find(path)
         self._let_in(group)
         match name:
@@ -170,12 +169,12 @@ class FakeCgroups:
                 writers[name]()
             elif name in WRITERS:
                 if name == "cpuset.cpus" and not text.strip() and self._inside(directory) and group.files[name].strip():
-                    raise Refused(errno.ENOSPC)  # validate_change, of whatever has processes
+                    raise Refused(errno.ENOSPC)  # validate_change, for cgroups with processes
                 group.files[name] = WRITERS[name](text.strip(), group.files, self.disks)
                 if name in {"memory.high", "memory.max"}:
                     self._squeeze(directory, group, name)
             else:
-                raise Refused(errno.EINVAL)  # nothing there to write to
+                raise Refused(errno.EINVAL)  # the file is read-only
         except Refused as refusal:
             raise _error(refusal.errno, path) from None
         self.writes.append((os.fsdecode(path), text))
@@ -186,7 +185,7 @@ class FakeCgroups:
         return self.read(path)
 
     def open(self, path: bytes) -> int:
-        """See agent.cgroups.filesystem.Filesystem. A socket whose other end learns who wrote to it (SO_PASSCRED)."""
+        """See agent.cgroups.filesystem.Filesystem. Opens a socket whose other end gets a writer's pid (SO_PASSCRED)."""
         _, group, name = self._find(path)
         assert name == "cgroup.procs", name
         inside, outside = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -249,15 +248,15 @@ class FakeCgroups:
         return self._delegated if parent is None else parent.enabled
 
     def _subtree(self, directory: str) -> list[tuple[str, _Group]]:
-        """A cgroup and those below it."""
+        """Return a cgroup and its descendants."""
         return [(p, g) for p, g in self._groups.items() if p == directory or p.startswith(f"{directory}/")]
 
     def _lineage(self, directory: str) -> list[tuple[str, _Group]]:
-        """A cgroup and those above it, from the top."""
+        """Return a cgroup and its ancestors, from the top."""
         return [(p, g) for p, g in sorted(self._groups.items()) if p == directory or directory.startswith(f"{p}/")]
 
     def _inside(self, directory: str) -> list[Process]:
-        """The processes of a cgroup and of those below it."""
+        """Return the processes of a cgroup and of its descendants."""
         found = []
         for _, group in self._subtree(directory):
             self._let_in(group)
@@ -268,7 +267,7 @@ class FakeCgroups:
         return any(group.files.get("cgroup.freeze", "0").strip() == "1" for _, group in self._lineage(directory))
 
     def _cpus(self, directory: str) -> set[int]:
-        """Of all above that name processors, what is left; whoever would have none has its parent's."""
+        """Return the effective processors: the intersection along the ancestors; an empty one gives the parent's."""
         cpus = parse_cpus(f"0-{CPUS - 1}")
         for _, group in self._lineage(directory):
             cpus = cpus & parse_cpus(group.files.get("cpuset.cpus", "")) or cpus
@@ -285,7 +284,7 @@ class FakeCgroups:
             door.close()
 
     def _let_in(self, group: _Group) -> None:
-        """Those who wrote to a descriptor of cgroup.procs since we last looked."""
+        """Add the processes that wrote to a descriptor of cgroup.procs since the last call."""
         for door in list(group.doors):
             while True:
                 try:
@@ -296,7 +295,7 @@ class FakeCgroups:
                     door.close()
                     group.doors.remove(door)
                     break
-                with contextlib.suppress(Refused):  # it has ended since
+                with contextlib.suppress(Refused):  # the process has ended since
                     self._add(group, struct.unpack("3i", ancillary[0][2])[0])
 
     def _add(self, group: _Group, pid: int) -> None:
@@ -318,7 +317,7 @@ class FakeCgroups:
         if group.enabled:
             raise Refused(errno.EBUSY)  # only leaves hold processes
         for other in self._groups.values():
-            self._let_in(other)  # whoever came through a door came before
+            self._let_in(other)  # processes that used a descriptor entered earlier
         self._add(group, int(text) or os.getpid())
 
     def _control(self, directory: str, group: _Group, text: str) -> None:
@@ -366,7 +365,7 @@ class FakeCgroups:
                 total.count(group.files)
 
     def _reclaim(self, directory: str, text: str) -> None:
-        """memory_reclaim: EAGAIN if there is less than was asked for."""
+        """memory_reclaim: EAGAIN if less than the requested memory can be reclaimed."""
         if not text.strip().isdigit():
             raise Refused(errno.EINVAL)
         wanted = int(text)
@@ -376,7 +375,7 @@ class FakeCgroups:
             raise Refused(errno.EAGAIN)
 
     def _squeeze(self, directory: str, group: _Group, name: str) -> None:
-        """memory_high_write and memory_max_write reclaim what is above; what memory.max cannot get is killed for."""
+        """memory_high_write, memory_max_write: reclaim the excess; memory.max kills if that is not enough."""
         limit = group.files[name].strip()
         excess = 0 if limit == "max" else int(group.files["memory.current"]) - int(limit)
         if excess <= 0:

@@ -1,4 +1,4 @@
-"""MessagePack-RPC over asyncio streams: the one place where :mod:`penstock.wire` meets sockets."""
+"""MessagePack-RPC over asyncio streams: the only package that connects :mod:`penstock.wire` to sockets."""
 
 from penstock.transport.listener import Listener, remove_dead_socket
 from penstock.transport.peer import Handler, RpcPeer, connect_tcp, connect_unix

@@ -1,8 +1,8 @@
-"""What the connections of one user share: a turn of the event loop, and room for bytes.
+"""The shared limits of one user's connections: time in the event loop, and memory for messages.
 
-One user's connections are served in turn, for at most :data:`TURN_S` between two polls of the event loop, so that the
-other users wait milliseconds whatever one sends. What a user sends and does not read is bounded for all of that user's
-connections together.
+One user's connections are served in turn, for at most :data:`TURN_S` between two polls of the event loop. So other
+users wait only milliseconds, however much one user sends. Unhandled messages and unread answers are bounded for all of
+a user's connections together.
 """
 
 from __future__ import annotations
@@ -12,27 +12,27 @@ from collections import deque
 from time import monotonic
 from typing import Protocol
 
-#: How long one user's messages are handled before the event loop looks at the other users' sockets.
+#: The time for one user's messages before the event loop polls the other users' sockets.
 TURN_S = 0.002
-#: … and one connection's, before the user's next connection has its turn.
+#: The time for one connection's messages before the user's next connection has its turn.
 _SHARE_S = TURN_S / 4
 MIB = 1024 * 1024
-#: A user's answers and notifications that wait for being read. Above it, the connections with the most are cut off.
+#: The limit of a user's unread answers and notifications. Above it, the connections with the most are cut off.
 MAX_UNREAD_BYTES = 64 * MIB
-#: A user's messages that have begun and not ended. A connection that needs more is refused.
+#: The limit of a user's incomplete messages. A connection that needs more is refused.
 MAX_UNFINISHED_BYTES = 64 * MIB
-#: A user's bytes that were read and wait for their turn. Above it, nothing more is read from any connection.
+#: The limit of a user's read bytes that wait for their turn. Above it, none of the user's connections is read.
 MAX_WAITING_BYTES = 4 * MIB
 
 
 class Member(Protocol):
-    """A connection, as its account knows it."""
+    """A connection, from its account's view."""
 
     def proceed(self, until: float) -> None:
-        """Handle what waits, until this monotonic time, and call :meth:`Account.wait` if more is left."""
+        """Handle waiting messages until this monotonic time, and call :meth:`Account.wait` if more are left."""
 
     def unread_bytes(self) -> int:
-        """Return how many sent bytes the other side has not read."""
+        """Return the number of sent bytes that the other side has not read."""
 
     def cut_off(self) -> None:
         """Close without waiting for the other side."""
@@ -45,7 +45,7 @@ class Member(Protocol):
 
 
 class Account:
-    """One user's; see the module's docstring."""
+    """The shared limits of one user's connections; see the module's docstring."""
 
     def __init__(
         self, max_unread_bytes: int = MAX_UNREAD_BYTES, max_unfinished_bytes: int = MAX_UNFINISHED_BYTES
@@ -53,28 +53,28 @@ class Account:
         self._loop = asyncio.get_running_loop()
         self._max_unread_bytes = max_unread_bytes
         self.max_unfinished_bytes = max_unfinished_bytes
-        #: Of this turn; a connection that has handled something takes away what that took.
+        #: The time left in this turn; a connection subtracts the time that it used.
         self.left_s = TURN_S
         self._queue: deque[Member] = deque()
         self._members: set[Member] = set()
-        self._blocked: set[Member] = set()  # those with unread bytes
-        self._added_bytes = 0  # to those, since they were last counted
+        self._blocked: set[Member] = set()  # members with unread bytes
+        self._added_bytes = 0  # unread bytes added since the last count
         self._waiting_bytes = 0
         self._unfinished_bytes = 0
-        #: Nothing is read from any of the connections.
+        #: None of the connections is read.
         self.paused = False
-        self.cut_off = 0  # connections
-        #: The turn is over: what arrives now waits for the next one.
+        self.cut_off = 0  # the number of connections that were cut off
+        #: The turn is over: arriving messages wait for the next turn.
         self.behind = False
 
     def join(self, member: Member) -> None:
-        """A connection of this user was made."""
+        """Add a new connection of this user."""
         self._members.add(member)
         if self.paused:
             member.pause()
 
     def leave(self, member: Member, unfinished_bytes: int) -> None:
-        """It is gone."""
+        """Remove a lost connection."""
         self._members.discard(member)
         self._blocked.discard(member)
         self._unfinished_bytes -= unfinished_bytes
@@ -82,22 +82,22 @@ class Account:
     # ------------------------------------------------------------ turns
 
     def until(self, now: float) -> float:
-        """Return when a connection that begins now has to stop."""
+        """Return the time when a connection that begins at ``now`` must stop."""
         return now + self.left_s
 
     def over(self) -> None:
-        """The turn was used up."""
+        """End the turn, which was used up."""
         if not self.behind:
             self._schedule()
 
     def wait(self, member: Member) -> None:
-        """The connection has something to handle in the next turn."""
+        """Queue a connection with waiting messages for the next turn."""
         self._queue.append(member)
         if not self.behind:
             self._schedule()
 
     def added(self, waiting_bytes: int) -> None:
-        """So many bytes were read from a connection, and wait."""
+        """Count bytes that were read from a connection and wait."""
         self._waiting_bytes += waiting_bytes
         if self._waiting_bytes > MAX_WAITING_BYTES and not self.paused:
             self.paused = True
@@ -105,7 +105,7 @@ class Account:
                 each.pause()
 
     def taken(self, waiting_bytes: int) -> None:
-        """So many of the bytes that waited are being handled, or were dropped."""
+        """Subtract waiting bytes that are being handled or were dropped."""
         self._waiting_bytes -= waiting_bytes
 
     def _schedule(self) -> None:
@@ -132,16 +132,16 @@ class Account:
     # ------------------------------------------------------------ bytes
 
     def unfinished(self, change_bytes: int) -> bool:
-        """Return whether the user may have so many more bytes of unfinished messages, and count them."""
+        """Count more bytes of unfinished messages, and return whether the user may have them."""
         self._unfinished_bytes += change_bytes
         return change_bytes <= 0 or self._unfinished_bytes <= self.max_unfinished_bytes
 
     def unread(self, member: Member, added_bytes: int) -> None:
-        """The kernel did not take all that was sent to this connection."""
+        """Count bytes sent to a connection that the kernel did not take at once."""
         self._blocked.add(member)
         self._added_bytes += added_bytes
         if self._added_bytes * 8 < self._max_unread_bytes:
-            return  # counting costs a look at each connection
+            return  # an exact count visits each connection, so it is made rarely
         self._added_bytes = 0
         sizes = {each: each.unread_bytes() for each in self._blocked}
         total = sum(sizes.values())
@@ -154,5 +154,5 @@ class Account:
             each.cut_off()
 
     def read(self, member: Member) -> None:
-        """The other side has read all."""
+        """Note that the other side has read everything."""
         self._blocked.discard(member)

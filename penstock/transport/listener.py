@@ -21,9 +21,9 @@ from penstock import paths
 from penstock.peer_credentials import is_trusted, peer_uid
 from penstock.transport.peer import HANDSHAKE_TIMEOUT_S, RpcPeer
 
-#: So many connections of one address may be in their handshake.
+#: The largest number of connections of one address in their handshake.
 HANDSHAKES_PER_ADDRESS = 32
-#: So many connections of one address may have sent nothing yet; another one takes the place of the oldest.
+#: The largest number of connections of one address that have sent nothing yet; a new one replaces the oldest.
 SILENT_PER_ADDRESS = 32
 #: The first byte of a TLS handshake (RFC 8446, section 5.1: ContentType).
 _HANDSHAKE_RECORD = b"\x16"
@@ -31,12 +31,12 @@ _OUT_OF_DESCRIPTORS_WAIT_S = 0.5
 
 
 class Listener:
-    """A listening socket; :attr:`address` tells which it is."""
+    """A listening socket; :attr:`address` is its actual address."""
 
     def __init__(
         self, make: Callable[[], RpcPeer], refused: Callable[[str, Exception], None] = lambda address, error: None
     ) -> None:
-        """``make`` is called for each authenticated connection; ``refused`` for each other one."""
+        """``make`` is called for each authenticated connection, ``refused`` for every other connection."""
         self._make = make
         self._refused = refused
         self._loop = asyncio.get_running_loop()
@@ -44,7 +44,7 @@ class Listener:
         self._path: Path | None = None
         self._tasks: set[asyncio.Task[None]] = set()
         self._greeting: Counter[str] = Counter()
-        # For each address the oldest first; the result is whether the connection may go on.
+        # Address → its silent connections, the oldest first; a future's result is whether its connection may go on.
         self._silent: defaultdict[str, list[asyncio.Future[bool]]] = defaultdict(list)
         self.address = ""
 
@@ -151,7 +151,7 @@ class Listener:
             await self._loop.connect_accepted_socket(
                 self._make, connection, ssl=tls(), ssl_handshake_timeout=HANDSHAKE_TIMEOUT_S
             )
-        except OSError as error:  # ssl.SSLError, ConnectionError and TimeoutError are such
+        except OSError as error:  # including ssl.SSLError, ConnectionError and TimeoutError
             connection.close()
             self._refused(f"{host}:{address[1]}", error)
         finally:
@@ -200,7 +200,7 @@ class Listener:
 
 
 def _peek(connection: socket.socket) -> bytes | None:
-    """Return the first byte that is not read yet, nothing at the connection's end, None if neither is there."""
+    """Return the first unread byte, or ``b""`` at the connection's end, or None if no byte has arrived."""
     try:
         return connection.recv(1, socket.MSG_PEEK)
     except BlockingIOError:

@@ -1,6 +1,6 @@
 """One end of a MessagePack-RPC connection on an asyncio transport; both ends may call and both may serve.
 
-What is sent while a read is being handled leaves in one write when the handling is over, and anything else in one
+Messages sent while a read is being handled leave in one write when the handling is over. Other messages leave in one
 write at the end of the loop's turn.
 """
 
@@ -18,35 +18,35 @@ from penstock.wire.connection import MAX_FRAME_BYTES, NO_TYPES, Closed, Malforme
 from penstock.wire.errors import ErrorBody, ErrorCode, RpcError, bad_request
 from penstock.wire.rpc import Message, Notification, Request, Response
 
-#: Of TLS; it takes milliseconds, and whoever needs longer is not one of ours.
+#: The limit of a TLS handshake, which takes milliseconds; a slower peer is not one of ours.
 HANDSHAKE_TIMEOUT_S = 10.0
-#: A peer that leaves this much unread is cut off: its memory is not ours to hold.
+#: A peer that leaves this much unread is cut off, as the unread bytes take our memory.
 MAX_UNSENT_BYTES = 64 * 1024 * 1024
 
 T = TypeVar("T")
 
 
 class Handler(Protocol):
-    """What a connection's owner does with what arrives. ``params`` is for ``wire.read_params``."""
+    """The callbacks of a connection's owner. ``params`` is for ``wire.read_params``."""
 
     def connected(self, peer: RpcPeer) -> None:
-        """The transport is up."""
+        """Handle that the transport is connected."""
 
     def request(self, peer: RpcPeer, method: str, params: Any) -> object:
-        """The result (a struct, mapping or None), or a coroutine of it; raises RpcError."""
+        """Return the result (a struct, mapping or None), or a coroutine of it; raise RpcError to refuse."""
 
     def notification(self, peer: RpcPeer, method: str, params: Any) -> None:
-        """No answer is wanted; a raised RpcError is sent back as the notification ``error``."""
+        """Handle a notification, which has no answer; a raised RpcError is sent back as the notification ``error``."""
 
     def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
-        """The transport is gone. Called once, also after :meth:`RpcPeer.close`."""
+        """Handle that the transport is lost. Called once, also after :meth:`RpcPeer.close`."""
 
     def internal_error(self, peer: RpcPeer, method: str, error: Exception) -> None:
-        """A handler failed: our fault; the caller was told ``internal``. Log it."""
+        """Log that a handler failed, which is our fault; the caller was sent ``internal``."""
 
 
 class RpcPeer(asyncio.Protocol):
-    """See the module's docstring."""
+    """One end of a connection; see the module's docstring."""
 
     def __init__(
         self,
@@ -67,29 +67,29 @@ class RpcPeer(asyncio.Protocol):
         self._receiving = False
         self._flush_scheduled = False
         self.closed = False
-        self._fd = -1  # where what is sent may go past the transport; with TLS it may not
+        self._fd = -1  # the descriptor to write to without the transport; -1 with TLS, which needs the transport
 
     # ------------------------------------------------------------ asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Called by the loop."""
-        self._transport = cast(asyncio.Transport, transport)  # not an assertion: uvloop's are no subclass of it
+        """Start; called by the loop, like the next two methods."""
+        self._transport = cast(asyncio.Transport, transport)  # not an assertion: uvloop's class is no subclass
         if transport.get_extra_info("sslcontext") is None:
             self._fd = transport.get_extra_info("socket").fileno()
         self._handler.connected(self)
 
     def data_received(self, data: bytes) -> None:
-        """Called by the loop."""
+        """Handle received bytes."""
         self._receive(self._wire.messages(data))
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by the loop."""
+        """Fail all waiting requests and tell the handler."""
         self.closed = True
         self._transport = None
         for future in self._waiting.values():
             if not future.done():
                 lost = ConnectionResetError("the connection was lost before the answer came")
-                lost.__cause__ = exc  # of TLS 1.3 a client hears only now that its certificate was refused
+                lost.__cause__ = exc  # with TLS 1.3 a client learns only now that its certificate was refused
                 future.set_exception(lost)
         self._waiting.clear()
         for task in self._tasks:
@@ -99,16 +99,16 @@ class RpcPeer(asyncio.Protocol):
     # ------------------------------------------------------------ calling
 
     def unread_bytes(self) -> int:
-        """Return how many sent bytes the kernel has not taken."""
+        """Return the number of sent bytes that the kernel has not taken."""
         return 0 if self._transport is None else self._transport.get_write_buffer_size()
 
     def push(self) -> int:
-        """Send now, and not at the end of the loop's turn; return how many bytes would be lost if this process died."""
+        """Send now, not at the end of the loop's turn; return the bytes that would be lost if this process died."""
         self._flush()
         return self.unread_bytes()
 
     def notify(self, method: str, params: object = None) -> None:
-        """Send a notification; silently nothing when the connection is gone."""
+        """Send a notification; do nothing if the connection is lost."""
         if not self.closed:
             self._send(self._wire.send_notification(method, params))
 
@@ -116,13 +116,13 @@ class RpcPeer(asyncio.Protocol):
         """Call the other side.
 
         Raises:
-            RpcError: what the other side answered.
+            RpcError: the other side answered with this error.
             ConnectionResetError: the connection was lost before the answer came.
         """
         return read(await self.start_request(method, params), result)
 
     def start_request(self, method: str, params: object) -> asyncio.Future[Any]:
-        """As :meth:`request`, for those who have no coroutine to spend: the raw result, or what ``request`` raises.
+        """Start a request without a coroutine; the future has the raw result, or the errors of :meth:`request`.
 
         Raises:
             ConnectionResetError: not connected; nothing was sent.
@@ -136,7 +136,7 @@ class RpcPeer(asyncio.Protocol):
         return future
 
     def flush(self) -> None:
-        """Write now what waits for the end of the loop's turn: for a caller that knows it is the turn's last."""
+        """Write now the messages that wait for the end of the loop's turn; for the last caller in a turn."""
         if not self._receiving:
             self._flush()
 
@@ -148,7 +148,7 @@ class RpcPeer(asyncio.Protocol):
             self._transport.close()
 
     def get_extra_info(self, name: str) -> Any:
-        """As ``asyncio.BaseTransport.get_extra_info``; None when the connection is gone."""
+        """Return ``asyncio.BaseTransport.get_extra_info``; None if the connection is lost."""
         return None if self._transport is None else self._transport.get_extra_info(name)
 
     # ------------------------------------------------------------ inside
@@ -192,11 +192,11 @@ class RpcPeer(asyncio.Protocol):
         transport = self._transport
         if transport is None:
             return
-        if self._fd >= 0 and not transport.get_write_buffer_size():  # uvloop would write only when the turn is over
+        if self._fd >= 0 and not transport.get_write_buffer_size():  # uvloop writes only at the end of the turn
             sent = 0
             try:  # noqa: SIM105 - the context would cost a thirtieth of a grant
                 sent = os.write(self._fd, data)
-            except OSError:  # full, or gone: the transport finds that, too, and sees to it
+            except OSError:  # the buffer is full or the peer is gone; the transport detects and handles both
                 pass
             if sent == len(data):
                 return
@@ -205,7 +205,7 @@ class RpcPeer(asyncio.Protocol):
         self._wrote(transport, len(data))
 
     def _wrote(self, transport: asyncio.Transport, written_bytes: int) -> None:
-        """The kernel did not take all at once; what it did not take then may wait in the transport."""
+        """Cut off the peer if too much waits in the transport because the kernel did not take all at once."""
         if transport.get_write_buffer_size() > MAX_UNSENT_BYTES:
             self.closed = True
             transport.abort()
@@ -213,7 +213,7 @@ class RpcPeer(asyncio.Protocol):
     def _answered(self, request_id: int, error: ErrorBody | None, result: object) -> None:
         future = self._waiting.pop(request_id, None)
         if future is None or future.done():
-            return  # nobody waits any more: the caller was cancelled
+            return  # the caller was cancelled
         if error is None:
             future.set_result(result)
         else:
@@ -267,7 +267,7 @@ class RpcPeer(asyncio.Protocol):
 
 
 def unknown_method(method: str, known: object) -> RpcError:
-    """The error for a method that nobody serves."""
+    """Return the error for an unknown method."""
     names = ", ".join(sorted(known)) if isinstance(known, dict) else ""
     return bad_request(f"unknown method {method[:80]!r}", field="method", remedy=f"one of {names}" if names else "")
 
@@ -276,7 +276,7 @@ async def connect_unix(path: str, handler: Handler, typed: Mapping[str, type[Any
     """Connect to a Unix socket; ``typed``: see :class:`penstock.wire.RpcConnection`.
 
     Raises:
-        OSError: nobody listens there, or we may not.
+        OSError: no process listens there, or we may not connect.
     """
     connection = socket.socket(socket.AF_UNIX)
     try:
@@ -295,7 +295,7 @@ async def connect_tcp(host: str, port: int, handler: Handler, tls: ssl.SSLContex
     """Connect over TCP to a peer that shows a certificate for ``name`` (default: the host).
 
     Raises:
-        OSError: nobody listens there; ssl.SSLError: one side refused the other's certificate.
+        OSError: no process listens there; ssl.SSLError: one side refused the other's certificate.
     """
     _, peer = await asyncio.get_running_loop().create_connection(
         lambda: RpcPeer(handler), host, port,

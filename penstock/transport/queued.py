@@ -1,7 +1,7 @@
-"""Connecting to a Unix socket whose queue is full, because many connect at once or the other side is busy.
+"""Connect to a Unix socket whose queue is full, because many clients connect at once or the other side is busy.
 
-The kernel then answers EAGAIN. asyncio takes that for a connection on its way, as of TCP, and goes on with a socket
-that is not connected, whose other end seems to run as uid 4294967295.
+The kernel then returns EAGAIN. asyncio mistakes that for a pending connection, as with TCP, and goes on with an
+unconnected socket, whose other end seems to run as uid 4294967295.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import socket
 
-#: A daemon that is well takes its queue within milliseconds.
+#: The limit of the wait; a working daemon empties its queue within milliseconds.
 _PATIENCE_S = 10.0
 _PAUSE_S = 0.01
 
@@ -18,7 +18,7 @@ async def connect_queued(connection: socket.socket, path: str) -> None:
     """Connect a non-blocking socket; wait while the other side's queue is full.
 
     Raises:
-        OSError: nobody listens there, we may not, or the queue stays full.
+        OSError: no process listens there, we may not connect, or the queue stays full.
     """
     loop = asyncio.get_running_loop()
     deadline = loop.time() + _PATIENCE_S

@@ -1,7 +1,7 @@
-"""A connection that is served in turn with the others of its user (see :mod:`penstock.transport.account`).
+"""A connection that is served in turn with its user's other connections (see :mod:`penstock.transport.account`).
 
-No request is handled while an answer to an earlier one waits to be read, so that a client that only writes costs what
-one answer and one read take. The client then finds its socket full.
+No request is handled while an answer to an earlier one is unread. So a client that only writes costs the memory of one
+answer and one read, and then finds its socket full.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ from penstock.wire.connection import MAX_FRAME_BYTES, NO_TYPES, Closed, Malforme
 from penstock.wire.errors import RpcError, refused
 from penstock.wire.rpc import Message
 
-#: Answers of one turn that are collected before they are written: so many, and none after one of that size.
+#: Answers of one turn are collected up to this number, or until one exceeds this size, before they are written.
 _FLUSH_ANSWERS = 32
 _FLUSH_BYTES = 32 * 1024
-#: Requests of one connection that are carried out at once, of those that take time.
+#: The largest number of asynchronous requests of one connection at once.
 _MAX_AT_ONCE = 64
 
 
 class SharedPeer(RpcPeer):
-    """As its base, once :meth:`share` was called."""
+    """An RpcPeer that shares its account's turns and limits once :meth:`share` was called."""
 
     def __init__(
         self,
@@ -38,28 +38,28 @@ class SharedPeer(RpcPeer):
     ) -> None:
         super().__init__(handler, max_frame_bytes, typed, unparsed=unparsed)
         self._account: Account | None = None
-        self._coming: Iterator[Message | Malformed | Closed] | None = None  # arrived, and not handled yet
-        self._arrived: deque[bytes] = deque()  # after that
-        self._in_line = False  # for the account's next turn
-        self._unread = False  # the kernel did not take all that was sent
-        self._unfinished_bytes = 0  # as the account knows it
+        self._coming: Iterator[Message | Malformed | Closed] | None = None  # arrived messages, not handled yet
+        self._arrived: deque[bytes] = deque()  # bytes that arrived after those
+        self._in_line = False  # queued for the account's next turn
+        self._unread = False  # the kernel did not take all sent bytes
+        self._unfinished_bytes = 0  # the number that the account has counted
 
     def share(self, account: Account) -> None:
-        """From now on this connection is one of the account's."""
+        """Make this connection a member of the account."""
         self._account = account
         if self._transport is not None:
             self._transport.set_write_buffer_limits(high=0)
         account.join(self)
 
     def refuse(self, error: RpcError) -> None:
-        """Send why the connection is closed, and close it."""
+        """Send the reason of the refusal, and close the connection."""
         self.notify("error", error.body)
         self.close()
 
     # ------------------------------------------------------------ asyncio.Protocol
 
     def data_received(self, data: bytes) -> None:
-        """Called by the loop."""
+        """Handle received bytes now, or keep them for a later turn; called by the loop, like the next methods."""
         account = self._account
         if account is None or self.closed:
             super().data_received(data)
@@ -91,11 +91,11 @@ class SharedPeer(RpcPeer):
                 account.over()
 
     def pause_writing(self) -> None:
-        """Called by the loop: the kernel does not take what is sent."""
+        """Note that the kernel takes no more bytes."""
         self._unread = True
 
     def resume_writing(self) -> None:
-        """Called by the loop: it has taken all."""
+        """Go on, because the kernel has taken all bytes."""
         self._unread = False
         if self._account is not None:
             self._account.read(self)
@@ -103,7 +103,7 @@ class SharedPeer(RpcPeer):
             self.resume()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Called by the loop."""
+        """Drop unhandled bytes and leave the account."""
         self._drop_arrived()
         if self._account is not None:
             self._account.leave(self, self._unfinished_bytes)
@@ -112,7 +112,7 @@ class SharedPeer(RpcPeer):
     # ------------------------------------------------------------ the account's member
 
     def proceed(self, until: float) -> None:
-        """Handle what waits, until this monotonic time."""
+        """Handle waiting messages until this monotonic time."""
         self._in_line = False
         account = self._account
         if account is None or self.closed or self._held_up():
@@ -129,7 +129,7 @@ class SharedPeer(RpcPeer):
         self.resume()
 
     def cut_off(self) -> None:
-        """Close without waiting for what is not sent yet."""
+        """Close without sending the remaining bytes."""
         self.closed = True
         self._drop_arrived()
         if self._transport is not None:
@@ -141,7 +141,7 @@ class SharedPeer(RpcPeer):
             self._transport.pause_reading()
 
     def resume(self) -> None:
-        """Read again, unless something waits to be handled first."""
+        """Read again, unless earlier messages wait to be handled."""
         transport, account = self._transport, self._account
         waits = self._coming is not None or self._arrived or self._held_up()
         if transport is not None and not waits and not transport.is_closing() and not (account and account.paused):
@@ -150,7 +150,7 @@ class SharedPeer(RpcPeer):
     # ------------------------------------------------------------ inside
 
     def _receive_until(self, messages: Iterator[Message | Malformed | Closed], account: Account, until: float) -> None:
-        """Handle messages until the turn is over, or until the other side has to read first; keep the rest."""
+        """Handle messages until the turn is over or the other side has to read first; keep the rest."""
         self._receiving = True
         self._coming = None
         try:
@@ -180,11 +180,11 @@ class SharedPeer(RpcPeer):
             self.refuse(refused(what, field="frame", remedy="send less at a time"))
 
     def _held_up(self) -> bool:
-        """Return whether the other side has to read, or requests have to end, before the next is handled."""
+        """Return whether the other side must read, or requests must end, before the next message is handled."""
         return self._unread or len(self._tasks) >= _MAX_AT_ONCE
 
     def _go_on(self, account: Account) -> None:
-        """Line up for the next turn if there is something to be handled."""
+        """Queue for the next turn if messages wait."""
         waits = self._coming is not None or bool(self._arrived)
         if waits and not self._in_line and not self.closed and not self._held_up():
             self._in_line = True

@@ -1,1 +1,1 @@
-"""The status page of the daemons: its files, the live events behind it, and the ring of the last minutes."""
+"""The status page of the daemons: its files, its live events, and the history of the last minutes."""

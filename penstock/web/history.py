@@ -1,4 +1,4 @@
-"""What was so over the last minutes: a ring of fixed size. It neither reads a clock nor a file."""
+"""The history of resources over the last minutes, in a ring of fixed size. It reads neither a clock nor a file."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from itertools import dropwhile
 #: Ten minutes at one row per second.
 MOST_ROWS = 600
 STEP_S = 1.0
-#: A tick that comes a little early still makes its row.
+#: A tick that comes this fraction of a step after the last row, a little early, still makes a row.
 _EARLY = 0.9
 _DIGITS = 4
 
-#: resource → what of it → how much, in the resource's unit; None: there is no such thing, or nobody knows.
+#: Resource → quantity (such as ``used``) → amount in the resource's unit; None: it does not exist or is unknown.
 Resources = Mapping[str, Mapping[str, float | str | None]]
-#: What of each resource is kept over time; its capacity changes only with the configuration.
+#: The quantities that are kept over time; capacity is left out, as it changes only with the configuration.
 KEPT = ("promised", "used", "slack")
 
 
@@ -31,9 +31,9 @@ class History:
         return len(self._rows)
 
     def note(self, resources: Resources, at: float) -> None:
-        """A row, if the last one is old enough. ``at`` is Unix time; a clock that was set back begins anew.
+        """Add a row if the last one is old enough. ``at`` is Unix time.
 
-        Other columns than before begin anew, too: a resource that became known.
+        The history starts anew if the clock was set back, or if the columns changed because a resource became known.
         """
         at = round(at, 3)
         columns = tuple(
@@ -47,7 +47,7 @@ class History:
         self._rows.append((at, *(round(_number(resources[r][what]), _DIGITS) for r, what in columns)))
 
     def since(self, at: float = 0.0) -> dict[str, object]:
-        """The rows after ``at`` by columns: ``at``, and resource → what → values, each as long as ``at``."""
+        """Return the rows after ``at`` as columns: ``at``, and resource → quantity → values, each as long as ``at``."""
         if not self._rows or self._rows[-1][0] <= at:
             return {"at": [], "resources": {}}
         rows = list(dropwhile(lambda row: row[0] <= at, self._rows)) if at else list(self._rows)
@@ -59,7 +59,7 @@ class History:
 
     @property
     def latest(self) -> float:
-        """Unix time of the last row; 0: there is none."""
+        """Return the Unix time of the last row; 0: there is none."""
         return self._rows[-1][0] if self._rows else 0.0
 
 

@@ -1,7 +1,7 @@
-"""``GET /events``: a document, live, as server-sent events. Nothing is computed while nobody watches.
+"""``GET /events``: a document, live, as server-sent events. The document is computed only while a client is connected.
 
-The first event of each kind says everything; later ones say what changed: of ``status`` the keys whose value is
-another, of ``history`` the rows that are new. Whoever reads slowly gets fewer events, each up to date.
+The first event of each kind has everything, later events have the changes: for ``status`` the keys with another value,
+for ``history`` the new rows. A slow client gets fewer events, each up to date.
 """
 
 from __future__ import annotations
@@ -16,22 +16,23 @@ from aiohttp import web
 
 from penstock.web.history import STEP_S, History, Resources
 
-#: Time between two events, at least; and how much of one core their making may take.
+#: The minimum time between two events, and the fraction of one core that their computation may take.
 INTERVAL_S = 2.0
 _MOST_CORES = 0.005
 _MOST_INTERVAL_S = 30.0
-#: Who comes when so many watch is told to come back later.
+#: With this many clients connected, another client gets status 503.
 MOST_WATCHERS = 32
-#: How long a browser waits before it connects again.
+#: The time that a browser waits before it reconnects.
 _RETRY_MS = 2000
 
 Document = Callable[[], Mapping[str, object]]
 
 
 class Live:
-    """One document and its history, for all who watch. The document has the key ``resources`` that history is made of.
+    """One document and its history, for all clients. The history comes from the document's key ``resources``.
 
-    ``resources`` gives the same between two looks; it is noted every second. Without it only what watchers saw is kept.
+    The function ``resources`` gives the same data without the document; it is recorded every second. Without it the
+    history has only the documents that were sent to clients.
     """
 
     def __init__(
@@ -50,19 +51,19 @@ class Live:
         self._noting: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        """Keep history from now on."""
+        """Start to record the history."""
         if self._resources is not None:
             self._noting = asyncio.get_running_loop().call_later(STEP_S, self.start)
             self._history.note(self._resources(), time.time())
 
     def close(self) -> None:
-        """All who watch are hung up on, so that nobody waits for them."""
+        """Disconnect all clients, so that the server's shutdown does not wait for them."""
         self._closed.set()
         if self._noting is not None:
             self._noting.cancel()
 
     async def get(self, request: web.Request) -> web.StreamResponse:
-        """Events until either side closes."""
+        """Send events until either side closes."""
         if self._watchers >= MOST_WATCHERS:
             return web.Response(status=503, text=f"{MOST_WATCHERS} watch already; close a page\n")
         response = web.StreamResponse(
@@ -70,7 +71,7 @@ class Live:
         )
         self._watchers += 1
         try:
-            with contextlib.suppress(ConnectionError):  # who watched went away
+            with contextlib.suppress(ConnectionError):  # the client disconnected
                 await response.prepare(request)
                 await response.write(f"retry: {_RETRY_MS}\n\n".encode())
                 await self._serve(response)
@@ -92,7 +93,7 @@ class Live:
             await response.write(_event("history", msgspec.json.encode(rows)) + _event("status", _joined(changed)))
 
     async def _newer(self, version: int) -> int:
-        """Wait for another version than that; of those who wait one makes it, for all."""
+        """Wait for a version other than ``version``; one of the waiting tasks computes it for all."""
         async with self._turn:
             now = time.monotonic()
             if self._version == version and now < self._due:
@@ -104,7 +105,7 @@ class Live:
             return self._version
 
     def _renew(self) -> None:
-        """What did not change stays the same object."""
+        """Compute the document anew. Unchanged parts stay the same objects, which makes changes cheap to find."""
         began = time.thread_time()
         document = self._document()
         resources = document.get("resources")
@@ -118,7 +119,7 @@ class Live:
 
 
 def _joined(parts: Mapping[str, bytes]) -> bytes:
-    """A JSON object of values that are encoded already."""
+    """Return a JSON object of values that are already encoded."""
     return b"{" + b",".join(msgspec.json.encode(key) + b":" + value for key, value in parts.items()) + b"}"
 
 

@@ -1,4 +1,4 @@
-"""The page's files and the headers of every answer: nothing inline, nothing from elsewhere, no guessing of types."""
+"""The page's files, and the headers of every answer: no inline code, no foreign sources, no guessing of types."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from aiohttp import web
 
 _FILES = Path(__file__).with_name("static")
-#: On every answer of the daemons' HTTP addresses. The page has no inline script or style, and asks nobody but us.
+#: Set on every answer of the daemons' HTTP addresses. The page has no inline script or style, and loads from us alone.
 HEADERS = {
     "Content-Security-Policy": (
         "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'"
@@ -19,7 +19,7 @@ HEADERS = {
 
 
 def routes(page: str) -> list[web.AbstractRouteDef]:
-    """``GET /`` is this page (``node.html`` or ``cluster.html``); ``/static/`` has what it is made of."""
+    """Return the routes: ``GET /`` for this page (``node.html`` or ``cluster.html``), ``/static/`` for its files."""
 
     async def get_page(request: web.Request) -> web.FileResponse:
         return web.FileResponse(_FILES / page, headers={"Cache-Control": "no-cache"})
@@ -28,7 +28,7 @@ def routes(page: str) -> list[web.AbstractRouteDef]:
 
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:
-    """For ``app.on_response_prepare``. A browser asks whether a file is still the same; after an upgrade it is not."""
+    """Add the headers, for ``app.on_response_prepare``. Browsers revalidate files, as an upgrade changes them."""
     for name, value in HEADERS.items():
         response.headers.setdefault(name, value)
     if request.path.startswith("/static/"):

@@ -1,4 +1,4 @@
-"""One HTTP address of a daemon: the page, its events, what programs read, and the description of all of it."""
+"""One HTTP address of a daemon: the page, its events, the documents for programs, and the OpenAPI description."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ from penstock.web.live import Live
 
 log = structlog.get_logger()
 
-#: A port that another process has is tried again after this time.
+#: The interval between attempts to open a port that another process has.
 RETRY_S = 2.0
 
 
 class Site:
-    """What the sites of agent and master have in common; each adds ``operations`` of its own."""
+    """An HTTP site, the common part of the agent's and the master's; each adds its own ``operations``."""
 
     def __init__(
         self, *, title: str, about: str, page: str, live: Live, registry: CollectorRegistry, prefix: str,
         operations: Sequence[web.AbstractRouteDef],
     ) -> None:  # fmt: skip
-        """``title`` and ``about`` are for the OpenAPI document, ``page`` is the file that is served at ``/``,
-        ``prefix`` what the names of the daemon's metrics begin with."""
+        """``title`` and ``about`` are for the OpenAPI document, ``page`` is the file served at ``/``, ``prefix`` is the
+        prefix of the daemon's metric names."""
         self._title = title
         self._about = about
         self._page = page
@@ -47,7 +47,7 @@ class Site:
         self.address = ""
 
     async def listen(self, host: str, port: int, access: HttpAccess | None = None) -> None:
-        """Open the port; :attr:`address` tells which it was. ``access`` says who may look (None: all who can connect).
+        """Open the port; :attr:`address` has the actual one. ``access`` checks clients (None: every client may read).
 
         Raises:
             OSError: the port is taken.
@@ -58,12 +58,12 @@ class Site:
     async def listen_when_free(
         self, host: str, port: int, access: HttpAccess | None, troubles: Troubles, retry_s: float = RETRY_S
     ) -> None:
-        """As :meth:`listen`; but a port that another process has is a trouble, and is tried again until it is free.
+        """Do as :meth:`listen`, but report a port that another process has as a trouble, and retry until it is free.
 
         Any user may bind the port first. That user must not keep the daemon from starting.
 
         Raises:
-            OSError: the port cannot be had for another reason.
+            OSError: the port cannot be opened for another reason.
         """
         await self._prepare(access)
         if not await self._try(host, port, access, troubles):
@@ -79,7 +79,7 @@ class Site:
             await asyncio.sleep(retry_s)
             try:
                 opened = await self._try(host, port, access, troubles)
-            except OSError as error:  # descriptors, an address that is gone
+            except OSError as error:  # no descriptors left, or the address was removed
                 troubles.begin("http", error)
 
     async def _try(self, host: str, port: int, access: HttpAccess | None, troubles: Troubles) -> bool:
@@ -169,7 +169,7 @@ class Site:
 
     async def _get_events(self, request: web.Request) -> web.StreamResponse:
         answer = await self._live.get(request)
-        if isinstance(answer, web.Response):  # as many watch as may: nothing has been sent yet
+        if isinstance(answer, web.Response):  # too many clients: nothing has been sent yet
             raise Refused(answer.status, (answer.text or "").strip())
         return answer
 
@@ -182,10 +182,10 @@ async def _get_health(request: web.Request) -> web.Response:
 
 
 class _Words(logging.Handler):
-    """What aiohttp logs becomes ours: one line for what is no HTTP, all there is for what should not have happened."""
+    """Logs aiohttp's records to our log: one line for a request that is not HTTP, a traceback for other errors."""
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Called by logging."""
+        """Log one record."""
         error = record.exc_info[1] if record.exc_info else None
         if isinstance(error, HttpProcessingError):
             log.info("not HTTP", what=record.getMessage(), why=" ".join(error.message.split())[:200])
@@ -194,7 +194,7 @@ class _Words(logging.Handler):
 
 
 def _logger() -> logging.Logger:
-    logger = logging.Logger("penstock.http", logging.WARNING)  # noqa: LOG001 - nobody else shall find it
+    logger = logging.Logger("penstock.http", logging.WARNING)  # noqa: LOG001 - kept out of the global registry
     logger.addHandler(_Words())
     return logger
 
@@ -202,7 +202,7 @@ def _logger() -> logging.Logger:
 def _with_link(
     page: Callable[[web.Request], Awaitable[web.StreamResponse]],
 ) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """The page says where it is described for programs (RFC 8631)."""
+    """Return the handler with a Link header that names the description for programs (RFC 8631)."""
 
     async def get(request: web.Request) -> web.StreamResponse:
         answer = await page(request)

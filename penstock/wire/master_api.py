@@ -160,7 +160,7 @@ class Load(Params, frozen=True):
 class Register(Params, frozen=True):
     """First message of an agent: all that the master needs to rebuild its state after a restart of either.
 
-    ``placed`` is what this node holds; ``ready`` and ``awaited`` are the tasks of the jobs whose origin it is.
+    ``placed`` are the tasks that this node holds; ``ready`` and ``awaited`` are the tasks of jobs with this origin.
     ``complete`` marks these lists as complete, so that missing tasks were given up; a restarted agent cannot set it
     until its frameworks have announced their tasks again. ``draining``: the node was told to accept no work.
     """

@@ -1,4 +1,4 @@
-"""Runs as a table or as JSON. The same runs give the same bytes."""
+"""Print runs as a table or as JSON. The same runs give the same bytes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from penstock.cli.render import console, plain
 from simulator.scenario import Run, Scenario
 from simulator.scenario.summary import summary
 
-#: Each job is shown where all runs together have at most so many.
+#: The table lists each job only if all runs together have at most this number of jobs.
 _JOBS_SHOWN = 20
 
 
 def as_json(scenario: Scenario, runs: Sequence[Run]) -> bytes:
-    """``{source, title, model, runs: [{settings, seed, summary, report}]}`` and a line feed."""
+    """Return ``{source, title, model, runs: [{settings, seed, summary, report}]}`` and a line feed."""
     document = {
         "source": scenario.source,
         "title": scenario.title,
@@ -31,7 +31,7 @@ def as_json(scenario: Scenario, runs: Sequence[Run]) -> bytes:
 
 
 def print_table(scenario: Scenario, runs: Sequence[Run]) -> None:
-    """Print a line for each run, a figure that is the same in all runs once, and each job where there are few."""
+    """Print a line for each run, figures common to all runs once, and each job if there are few."""
     out = console()
     if scenario.title:
         out.print(plain(scenario.title), style="bold")
@@ -53,14 +53,14 @@ def print_table(scenario: Scenario, runs: Sequence[Run]) -> None:
 
 
 def number(value: float | None) -> str:
-    """Four digits that count."""
+    """Return the value with four significant digits, or a dash for None."""
     if value is None:
         return "–"
     return f"{value:,.0f}" if 1000 <= abs(value) < 1e9 else f"{value:.4g}"
 
 
 def label(settings: Mapping[str, Any]) -> str:
-    """A run's settings in a word: ``las_mq, 10``."""
+    """Return a run's settings as a short label: ``las_mq, 10``."""
     return ", ".join(_setting(value) for value in settings.values())
 
 

@@ -1,4 +1,4 @@
-"""``penstock paper``: what the papers claim, tried here."""
+"""``penstock paper``: try the papers' claims."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ the folder of traces: {", ".join(TRACES.values())}"""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command; returns its exit status. Raises CommandError for what the user can mend."""
+    """Run the command and return its exit status. Raises CommandError for an error that the user can correct."""
     parser = read.Parser(
-        "paper", "Try what the papers claim; their figures and ours go side by side on a page.", _EPILOG
+        "paper", "Try the papers' claims, and write a page with their figures and ours side by side.", _EPILOG
     )
     parser.add_argument("names", metavar="NAME", nargs="*", help="a paper or a claim (default: all of them)")
     parser.add_argument("--traces", metavar="DIR", type=Path, help="the folder with the public traces")
     parser.add_argument("--out", metavar="FILE", type=Path, help=f"write the page ({_PAGE} where no NAME is given)")
     parser.add_argument("--list", action="store_true", help="list the claims")
-    parser.add_argument("--json", action="store_true", help="print the claims, or what came of them, as JSON")
+    parser.add_argument("--json", action="store_true", help="print the claims, or their results, as JSON")
     given = parser.parse_args(argv)
     try:
         claims = chosen(given.names)

@@ -1,4 +1,4 @@
-"""Runs, drawn."""
+"""Draw runs as a picture."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from typing import Any
 from simulator.command.output import label, number
 from simulator.scenario import Run, Scenario
 
-#: More lines than these in one picture tell nobody anything.
+#: A picture with more lines than this is unreadable.
 _LINES = 12
 
 
 def draw(scenario: Scenario, runs: Sequence[Run], path: Path) -> None:
-    """The share of jobs that ended within each response time; utilization over time where the model has it.
+    """Draw the share of jobs that ended within each response time, and utilization over time if the model has it.
 
-    At most the first twelve runs have a line. Raises OSError where the file cannot be written.
+    Only the first twelve runs are drawn. Raises OSError if the file cannot be written.
     """
     from matplotlib import pyplot as plt
 

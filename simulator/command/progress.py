@@ -1,4 +1,4 @@
-"""A bar on standard error, where somebody looks at it through a terminal."""
+"""A progress bar on standard error, shown if that is a terminal."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from penstock.cli.render import console
 
 
 class Progress:
-    """``with Progress("title", 12) as bar: …; bar.step()``. Silent where standard error is no terminal."""
+    """A progress bar: ``with Progress("title", 12) as bar: …; bar.step()``. Silent if standard error is no terminal."""
 
     def __init__(self, title: str, total: int) -> None:
         to = console(stderr=True)
@@ -31,5 +31,5 @@ class Progress:
         self._bar.stop()
 
     def step(self) -> None:
-        """One more is done."""
+        """Advance the bar by one."""
         self._bar.advance(self._row)

@@ -1,4 +1,4 @@
-"""``penstock simulate``: what a cluster would do with a workload and a policy."""
+"""``penstock simulate``: simulate a cluster with a workload and a policy."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ the keys of scenarios are described in docs/simulate.md"""
 
 
 def main(argv: list[str] | None = None) -> int:
-    """The command; returns its exit status. Raises CommandError for what the user can mend."""
+    """Run the command and return its exit status. Raises CommandError for an error that the user can correct."""
     parser = read.Parser("simulate", "Run a scenario of the simulator; a sweep runs on all cores.", _EPILOG)
     parser.add_argument(
         "scenario", metavar="SCENARIO", nargs="?", help="a TOML file, or the name of a shipped scenario"
@@ -58,7 +58,7 @@ def _file(name: str) -> Path:
 
 
 def _value(text: str) -> Any:
-    """A TOML value, or the bare text: ``--set policy.name=las`` needs no quotes."""
+    """Return the text as a TOML value, or else as it is: ``--set policy.name=las`` needs no quotes."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
     except tomllib.TOMLDecodeError:
@@ -75,7 +75,7 @@ def _list(*, as_json: bool) -> None:
 
 
 def _can_plot(path: Path) -> None:
-    """Before anything is simulated: a picture that cannot be drawn is not worth waiting for."""
+    """Raise CommandError if the picture cannot be drawn; called before the simulation, which may take long."""
     if path.suffix != ".png":
         raise usage_error(f"--plot: {path}: the picture is a PNG; let the name end in .png")
     if not path.parent.is_dir():

@@ -1,7 +1,7 @@
-"""Executors on machines: long-lived, with a demand that varies; the model of Elasecutor §III.B and §V.
+"""Simulate long-lived executors with varying demand on machines: the model of Elasecutor §III.B and §V.
 
-The policies are the master's own (:mod:`master.placement`). Time goes from one slot boundary of some machines to the
-next; between two of them every executor progresses at one rate.
+The policies are the master's own (:mod:`master.placement`). Time advances from one slot boundary of some machines to
+the next; between two boundaries every executor progresses at a constant rate.
 """
 
 from simulator.executors.model import run

@@ -1,4 +1,4 @@
-"""Time: machines' slot boundaries, what is decided at each, and how executors progress in between."""
+"""The clock of the executor model: decisions at the machines' slot boundaries, and executors' progress in between."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from simulator.executors.spec import CAPACITY_KEYS, Spec
 from simulator.executors.workload import Application
 
 _MEMORY = 3
-#: Longer than any machine is without somebody who progresses.
+#: The engine gives up if no executor has progressed for so many slots; no valid run stalls this long.
 _STALL_SLOTS = 10_000
 
 
 class Engine:
-    """One run. After :meth:`run`: when applications began and ended, and what was measured."""
+    """One run. After :meth:`run` it holds the applications' start and end times, and the measures."""
 
     def __init__(self, spec: Spec, applications: Sequence[Application], policy: ExecutorPolicy) -> None:
         cluster = spec.cluster
@@ -49,29 +49,29 @@ class Engine:
         self._reprovisioning = Reprovisioning(self._machines, self._plans, self._parts, spec.policy, self._slot_s)
         self._reschedules = spec.policy.rescheduling and spec.policy.reprovisioning
         self._rescheduling = Rescheduling(self._machines, self._parts, lambda key: self._who[key][0])
-        self._arrivals: list[tuple[float, int, int, int]] = []  # when, number, application, place in its chain
+        self._arrivals: list[tuple[float, int, int, int]] = []  # time, key, application, place in its chain
         self._who: list[tuple[int, int]] = []  # key → application, place in its chain
         self.measures = Measures(self._capacity, policy.reserves, self._slot_s, spec.timeline_step_s)
         self.left = [each.executors for each in applications]
         self.started_at_s = [np.inf] * len(applications)
         self.ended_at_s = [0.0] * len(applications)
         self.launches = 0
-        #: Slots of profiles that all executors together have done.
+        #: The number of profile slots that all executors together have completed.
         self.progress = 0.0
         self._moved = 0
 
     @property
     def reprovisioned(self) -> int:
-        """How often (§III.C)."""
+        """Return the number of reprovisionings (§III.C)."""
         return self._reprovisioning.count
 
     @property
     def rescheduled(self) -> int:
-        """Slots of executors in which copies of their tasks ran elsewhere (§III.D)."""
+        """Return the number of executor slots in which copies of the executor's tasks ran elsewhere (§III.D)."""
         return self._rescheduling.count
 
     def _chain(self, life: list[Life], name: str) -> list[int]:
-        """The numbers of an executor's parts, which are those of their demands and of their plans, too."""
+        """Return the numbers of an executor's parts; a part's demand and first plan have the same number."""
         chain = []
         for part in life:
             number, new = self._parts.number(part.profile, part.ends)
@@ -92,7 +92,7 @@ class Engine:
                 )
 
     def run(self) -> None:
-        """Until every executor has ended."""
+        """Run until every executor has ended."""
         for index, application in enumerate(self._applications):
             for _ in range(application.executors):
                 self._arrive(application.at_s, index, 0)
@@ -101,7 +101,7 @@ class Engine:
         unfinished = sum(self.left)
         while unfinished:
             if step - self._moved > _STALL_SLOTS * phases:
-                raise RuntimeError(f"nobody has made progress for {_STALL_SLOTS} slots, until {step * step_s:g} s")
+                raise RuntimeError(f"no executor has made progress for {_STALL_SLOTS} slots, until {step * step_s:g} s")
             if not len(self._pending) and not any(map(len, self._rows)):
                 step = max(step, ceil((self._arrivals[0][0] + self._latency_s) / step_s - 1e-9))
                 self._moved = step
@@ -115,7 +115,7 @@ class Engine:
         self._who.append((application, place))
 
     def _boundary(self, phase: int, now_s: float) -> int:
-        """A slot of a group of machines ends and the next begins; how many executors end in that one."""
+        """End a slot of a group of machines and simulate the next; return the number of executors that end in it."""
         while self._arrivals and self._arrivals[0][0] + self._latency_s <= now_s + 1e-9:
             _, key, application, place = heappop(self._arrivals)
             self._pending.add(key, self._chains[application][place], rank=application)
@@ -131,7 +131,7 @@ class Engine:
         return self._advance(phase, rows, now_s) if len(rows) else 0
 
     def _settle(self, phase: int, now_s: float) -> Rows:
-        """Slots go by; those that have ended give back what they hold."""
+        """Advance plans by one slot, and release the resources of ended executors; return the rows of the others."""
         rows = self._rows[phase]
         if self._policy.elastic:
             for machine in self._groups[phase].tolist():
@@ -147,7 +147,7 @@ class Engine:
         return rows[~done]
 
     def _launch(self, group: Ints, now_s: float) -> list[Rows]:
-        """The heartbeats of a group of machines."""
+        """Handle the heartbeats of a group of machines; return the rows of the launched executors."""
         made = []
         for machine in machines_with_room(self._machines, group, self._pending):
             for launch in self._policy.heartbeat(self._machines, machine, self._pending):
@@ -175,7 +175,7 @@ class Engine:
         return made
 
     def _advance(self, phase: int, rows: Rows, now_s: float) -> int:
-        """Let a slot pass: everybody progresses as his limits and the others let him."""
+        """Simulate one slot: each executor progresses as its limits and the machine's other executors allow."""
         seen_at = np.minimum((rows["position"] + 1e-9).astype(np.intp), rows["length"] - 1)
         truth = self._parts.profiles.values[rows["part"], seen_at] * rows["factor"]
         limit = self._plans.values[rows["plan"], rows["at"]] + rows["extra"]
@@ -207,7 +207,7 @@ class Engine:
         return sum(self._ended(int(each["key"]), float(each["ended_at_s"])) for each in rows[ends])
 
     def _ended(self, key: int, at_s: float) -> int:
-        """1 where an executor's life ends, 0 where its next part begins."""
+        """Handle the end of an executor's part: return 1 if it was the last, else 0, after queueing the next part."""
         application, place = self._who[key]
         if place + 1 < len(self._chains[application]):
             self._arrive(at_s, application, place + 1)

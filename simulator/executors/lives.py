@@ -1,4 +1,4 @@
-"""What an executor is launched for: its whole life, or one stage after the other."""
+"""Divide an executor's profile into launches: one for its whole life, or one for each stage."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from simulator.executors.workload import Application
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Life:
-    """From a launch to an end: resources × slots, and the slots in which its stages end."""
+    """One launch of an executor. ``profile`` is resources × slots; ``ends`` are the slots where stages end."""
 
     profile: Floats
     ends: tuple[int, ...]
 
     @property
     def slots(self) -> int:
-        """How long it lasts at full speed."""
+        """Return the duration at full speed, in slots."""
         return int(self.profile.shape[1])
 
 
 def lives_of(application: Application, by_stage: bool, startup_slots: int) -> list[Life]:
-    """One after the other; each launch takes ``startup_slots``, on one core and with the memory of the first slot."""
+    """Return the launches in order. Each starts with ``startup_slots`` on one core, with the first slot's memory."""
     cuts = (0, *application.stages) if by_stage else (0, application.stages[-1])
     lives = []
     for begin, end in pairwise(cuts):

@@ -1,4 +1,4 @@
-"""What is summed up while executors run: utilization, how often a machine is beyond a threshold, the timeline."""
+"""Measures of a run of executors: utilization, the share of time beyond thresholds, and the timeline."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from master.placement.executors import RESOURCES
 from master.placement.workers import Mask
 from simulator.report import ResourceReport, Timeline
 
-#: Of Table VI.
+#: The thresholds of Table VI, as fractions of capacity.
 THRESHOLDS = (0.7, 0.9, 1.0)
 _OVER = np.array(THRESHOLDS) + np.array((0.0, 0.0, 1e-6))
 
 
 class Measures:
-    """Sums over the slots of machines. ``reserves``: the resources of which the policy allocates."""
+    """Sums over the slots of machines. ``reserves`` marks the resources that the policy allocates."""
 
     def __init__(self, capacity: Floats, reserves: Mask, slot_s: float, step_s: float) -> None:
         self._capacity = capacity
@@ -28,10 +28,10 @@ class Measures:
         self._steps: dict[int, Floats] = {}
 
     def slot(self, now_s: float, used: Floats, allocated: Floats, wanted: Floats) -> None:
-        """A slot of some machines (each machines × resources, means over the slot).
+        """Add a slot of some machines; each array is machines × resources, means over the slot.
 
-        ``wanted`` is what their executors would have taken had there been enough: as in §V.C, where resources that a
-        policy does not consider are over-allocated, their utilization is derived from demand.
+        ``wanted`` is the executors' demand without contention. As in §V.C, the utilization of resources that the policy
+        ignores, and so over-allocates, is derived from demand.
         """
         self._used += used.sum(axis=0) * self._slot_s
         self._allocated += allocated.sum(axis=0) * self._slot_s
@@ -43,14 +43,16 @@ class Measures:
         self._steps[step] += used.sum(axis=0) * self._slot_s
 
     def elsewhere(self, now_s: float, used: Floats) -> None:
-        """What copies of tasks used in a slot (resources), on machines that are not told apart: it counts as used and
-        as allocated, and not in how often a machine is beyond a threshold."""
+        """Add the use (resources) of task copies in a slot: it counts as used and as allocated.
+
+        Their machines are not recorded, so the copies do not count in the time beyond thresholds.
+        """
         self._used += used * self._slot_s
         self._allocated += used * self._slot_s
         self._steps[int(now_s // self._step_s)] += used * self._slot_s
 
     def resources(self, makespan_s: float) -> dict[str, ResourceReport]:
-        """Over the makespan. Where nothing is allocated, only the utilization is known."""
+        """Return a report per resource over the makespan; only the utilization for resources without allocations."""
         total = self._capacity.sum(axis=0) * makespan_s
         reports = {}
         for column, name in enumerate(RESOURCES):
@@ -67,7 +69,7 @@ class Measures:
         return reports
 
     def over(self, makespan_s: float) -> dict[str, float]:
-        """``RESOURCE_over_PERCENT``: the share of the machines' time in which it is used beyond that (Table VI)."""
+        """Return ``RESOURCE_over_PERCENT``: the share of machine time with use beyond the threshold (Table VI)."""
         slots = len(self._capacity) * makespan_s / self._slot_s
         return {
             f"{name}_over_{threshold * 100:.0f}_percent": float(self._over[row, column] / slots)
@@ -76,7 +78,7 @@ class Measures:
         }
 
     def timeline(self) -> Timeline:
-        """From 0 on."""
+        """Return the utilization over time, from time 0."""
         steps = range(max(self._steps, default=-1) + 1)
         total = self._capacity.sum(axis=0) * self._step_s
         nothing = np.zeros(len(RESOURCES))

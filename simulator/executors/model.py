@@ -1,4 +1,4 @@
-"""A scenario of executors, run."""
+"""Run a scenario of executors."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from simulator.report import JobReport, Report
 
 
 def run(spec: Spec, seed: int) -> Report:
-    """Let all applications end. The makespan counts from the first submission.
+    """Run all applications to their end and return the report. The makespan counts from the first submission.
 
     Raises:
         TraceError: the trace cannot be read.
-        ValueError: an executor fits no machine.
+        ValueError: an executor fits on no machine.
     """
     applications = applications_of(spec, seed)
     engine = _engine(spec, applications, seed)
@@ -50,14 +50,14 @@ def run(spec: Spec, seed: int) -> Report:
 
 
 def _engine(spec: Spec, applications: Sequence[Application], seed: int) -> Engine:
-    """One that has run."""
+    """Return an engine that has run."""
     engine = Engine(spec, applications, executor_policy(spec.policy.name, Random(seed + 1).random))  # noqa: S311 - chance that must repeat
     engine.run()
     return engine
 
 
 def _alone_s(spec: Spec, applications: Sequence[Application], seed: int) -> list[float | None]:
-    """What each takes with the whole cluster to itself, by the same policy; those that are the same are run once."""
+    """Return each application's time with the cluster to itself under the same policy. Equal ones run once."""
     known: dict[tuple[object, ...], float] = {}
     found: list[float | None] = []
     for each in applications:

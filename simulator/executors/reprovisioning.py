@@ -1,4 +1,4 @@
-"""Dynamic reprovisioning (Elasecutor §III.C), and plans that follow executors that are late."""
+"""Dynamic reprovisioning (Elasecutor §III.C), and new plans for late executors."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ from simulator.executors.spec import Policy
 
 
 class Reprovisioning:
-    """At a slot's boundary: whose plan no longer suits him, and what he gets instead.
+    """The replacement of plans at slot boundaries, for executors that no longer follow them.
 
-    A plan's time and an executor's progress are compared slot by slot. Who is late keeps the limits of the slot of its
-    profile that it is in; they are planned anew from there, as far as others leave room.
+    A plan's time and an executor's progress are compared slot by slot. A late executor keeps the limits of its current
+    profile slot; a new plan starts from there, within the room that other executors leave.
     """
 
     def __init__(self, machines: Machines, plans: Table, parts: Parts, policy: Policy, slot_s: float) -> None:
@@ -24,17 +24,17 @@ class Reprovisioning:
         self._parts = parts
         self._policy = policy
         self._slot_s = slot_s
-        self._observing: dict[int, int] = {}  # machine → who gets all that remains of it in this slot
+        self._observing: dict[int, int] = {}  # machine → key of the executor that gets its whole rest in this slot
         self.count = 0
 
     def end_observation(self, rows: Rows) -> None:
-        """The monitoring period is over: what was given for it goes back."""
+        """End the monitoring period: release the resources that were given for it."""
         for machine in np.unique(rows["machine"][rows["observed"]]).tolist():
             self._machines.end(machine, ("observed", self._observing.pop(machine)))
         rows["extra"] = 0.0
 
     def boundary(self, rows: Rows, now_s: float) -> None:
-        """Plan anew for those that were observed or are late, then begin to observe those whose stage is overdue."""
+        """Replan executors that were observed or are late, then begin to observe executors whose stage is overdue."""
         if not len(rows):
             return
         alive = np.isinf(rows["ended_at_s"])
@@ -43,25 +43,25 @@ class Reprovisioning:
             self._rescale(rows, index)
         rows["observed"] = False
         done = (rows["position"] + 1e-9).astype(np.intp)
-        late = done != rows["origin"] + rows["at"]  # or, with the help of others, early
+        late = done != rows["origin"] + rows["at"]  # or early, if copies of its tasks ran elsewhere
         for index in np.flatnonzero((late | observed) & alive).tolist():
             self._replan(rows, index, int(done[index]))
         if self._policy.reprovisioning:
             self._watch(rows, alive, now_s)
 
     def _rescale(self, rows: Rows, index: int) -> None:
-        """Scale by usage ÷ prediction of every resource of which something was predicted.
+        """Scale the plan by usage ÷ prediction, for every resource with a prediction above zero.
 
-        Who used up all that it got of some resource is held back in the others, too, and what it used of those is not
-        what it wants ("obscured", §III.C). Then nothing is scaled down; else an executor that is observed on a full
-        machine would be left with nothing for good.
+        An executor that used up its limit of one resource is held back in the others, too: its use of those understates
+        its demand ("obscured", §III.C). Then nothing is scaled down; otherwise an executor observed on a full machine
+        would be left with nothing for good.
         """
         predicted = self._parts.profiles.values[rows["part"][index], rows["seen_at"][index]]
         bounded = bool(rows["bounded"][index])
         rows["scale"][index] = rescaled(rows["scale"][index], rows["used"][index], predicted, bounded=bounded)
 
     def _replan(self, rows: Rows, index: int, done: int) -> None:
-        """From slot ``done`` of its profile on."""
+        """Plan the executor anew from slot ``done`` of its profile on."""
         part, length = int(rows["part"][index]), int(rows["length"][index])
         wanted = self._parts.profiles.values[part, done:length] * rows["scale"][index]
         granted = self._machines.replan(int(rows["machine"][index]), int(rows["key"][index]), wanted.T)
@@ -72,7 +72,7 @@ class Reprovisioning:
         rows["origin"][index], rows["at"][index] = done, 0
 
     def _watch(self, rows: Rows, alive: Ints, now_s: float) -> None:
-        """Once a stage: where it has taken ρ times as long as predicted, give all that remains for one slot."""
+        """Give executors whose stage took > ρ × its predicted time the machine's rest for one slot, once a stage."""
         stage = self._parts.stage_of(rows["part"], rows["position"] + 1e-9)
         entered = stage != rows["stage"]
         rows["stage"] = stage
@@ -90,7 +90,7 @@ class Reprovisioning:
             machine, key = int(rows["machine"][index]), int(rows["key"][index])
             extra = np.maximum(self._machines.available(machine)[:, :1], 0.0)
             if machine in self._observing or not extra.any():
-                rows["stuck"][index] = rows["bounded"][index]  # there is nothing to give in this slot (§III.D)
+                rows["stuck"][index] = rows["bounded"][index]  # the machine has nothing to give in this slot (§III.D)
                 continue
             rows["watched"][index] = True
             self._machines.launch(machine, ("observed", key), extra.copy())

@@ -1,4 +1,4 @@
-"""Task rescheduling (Elasecutor §III.D): where a machine has too little to reprovision, others carry out the tasks."""
+"""Task rescheduling (Elasecutor §III.D): if a machine has too little to reprovision, others run the tasks."""
 
 from __future__ import annotations
 
@@ -12,30 +12,30 @@ from simulator.executors.running import Parts, Rows
 
 
 class Rescheduling:
-    """At a slot's boundary: copies of the tasks of those that are stuck run on other executors of their application.
+    """At slot boundaries, runs copies of stuck executors' tasks on other executors of the same application.
 
     "Our rescheduling mechanism picks the executors that have the most available resources for speculative execution.
-    This would then trigger reprovisioning on the chosen executors": for one slot the copies get what their machine has
-    left of what the executor would use at full speed, and speed it up by as large a fraction.
+    This would then trigger reprovisioning on the chosen executors." For one slot, the copies get the fraction of the
+    executor's full-speed use that their machine has left. They speed the executor up by the same fraction.
     """
 
     def __init__(self, machines: Machines, parts: Parts, application_of: Callable[[int], int]) -> None:
-        """``application_of`` an executor's key."""
+        """``application_of`` maps an executor's key to its application."""
         self._machines = machines
         self._parts = parts
         self._application_of = application_of
         self._on: dict[int, int] = {}  # executor → the machine that runs copies of its tasks in this slot
-        #: Slots of executors in which others helped.
+        #: The number of executor slots in which copies ran elsewhere.
         self.count = 0
 
     def end_slot(self, rows: Rows) -> None:
-        """What was taken for copies goes back."""
+        """Release the resources that were taken for copies."""
         for key in rows["key"][rows["helped"] > 0].tolist():
             self._machines.end(self._on.pop(key), ("copies", key))
         rows["helped"] = 0.0
 
     def boundary(self, rows: Rows) -> None:
-        """Find help for those that are stuck."""
+        """Start copies for stuck executors."""
         for index in np.flatnonzero(rows["stuck"]).tolist():
             key = int(rows["key"][index])
             seen_at = min(int(rows["position"][index] + 1e-9), int(rows["length"][index]) - 1)
@@ -50,7 +50,10 @@ class Rescheduling:
             self.count += 1
 
     def _most_available(self, key: int, own: int, wanted: Floats) -> tuple[int, float] | None:
-        """A machine with another executor of the application, and which part of ``wanted`` (resources) it has."""
+        """Return a machine with another executor of the application, and the fraction of ``wanted`` that it has free.
+
+        ``wanted`` is one value per resource. The machine with the most free resources is chosen; None: there is none.
+        """
         best, most = None, 0.0
         for machine in range(len(self._machines)):
             if machine == own or not self._has_sibling(machine, key):

@@ -1,4 +1,4 @@
-"""The executors that run, as rows of one array, and the tables that the rows refer to."""
+"""Running executors as rows of one array, and the tables that the rows refer to."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from master.placement.drr import Floats, Ints
 from master.placement.executors import RESOURCES
 
 _R = len(RESOURCES)
-#: A running executor. ``position`` counts the slots of its profile that are done; its plan (a row of the plans' table)
+#: A running executor. ``position`` counts the completed slots of its profile; its plan (a row of the plans' table)
 #: begins at slot ``origin`` of the profile and is ``at`` slots old.
-#: ``factor`` is truth ÷ prediction, ``stretch`` the same of time, ``scale`` plan ÷ prediction. One that was
-#: ``watched`` (reprovisioned before, in whatever stage), is held back all the same and is behind is ``stuck``;
-#: ``helped`` is by how much copies of its tasks elsewhere speed it up.
+#: ``factor`` is truth ÷ prediction, ``stretch`` the same for time, ``scale`` is plan ÷ prediction. ``watched``: it was
+#: reprovisioned before, in any stage. ``stuck``: it was watched, is still held back (``bounded``) and is behind.
+#: ``helped`` is the fraction of full speed that copies of its tasks elsewhere add.
 FIELDS = np.dtype(
     [
         ("key", np.int64),
@@ -47,7 +47,7 @@ Rows = NDArray[np.void]
 
 
 def row(**values: Any) -> Rows:
-    """One executor that begins."""
+    """Return the row of an executor that begins."""
     made = np.zeros(1, dtype=FIELDS)
     made["ended_at_s"] = np.inf
     made["scale"] = made["stretch"] = 1.0
@@ -57,7 +57,7 @@ def row(**values: Any) -> Rows:
 
 
 class Table:
-    """Matrices of slots × resources under numbers; a number that is given back is used again."""
+    """Numbered matrices of slots × resources; numbers that are given back are used again."""
 
     def __init__(self, slots: int, fill: float = 0.0) -> None:
         self.values: Floats = np.full((8, slots, _R), fill)
@@ -66,7 +66,7 @@ class Table:
         self._free: list[int] = []
 
     def add(self, values: Floats) -> int:
-        """The number of a matrix (its own slots × resources)."""
+        """Add a matrix (its own slots × resources) and return its number."""
         number = self._free.pop() if self._free else self._used
         if number == len(self.values):
             self.values = np.concatenate((self.values, np.full_like(self.values, self._fill)))
@@ -80,14 +80,14 @@ class Table:
         self.values[number, : len(values)] = values
 
     def give_back(self, number: int) -> None:
-        """Nobody refers to it any more."""
+        """Free a number that no row refers to any more."""
         self._free.append(number)
 
 
 class Parts:
-    """What executors are launched for: whole lives, or single stages. The truth, were predictions right.
+    """The parts of executors' lives that are launched: whole lives or single stages, as predicted.
 
-    ``profiles`` is n × slots × resources; ``ends`` n × stages, the slots in which stages end, padded with the last.
+    ``profiles`` is n × slots × resources; ``ends`` is n × stages, the slots where stages end, padded with the last.
     """
 
     def __init__(self, slots: int, stages: int) -> None:
@@ -97,7 +97,7 @@ class Parts:
         self._numbers: dict[tuple[bytes, int, tuple[int, ...]], int] = {}
 
     def number(self, profile: Floats, ends: tuple[int, ...]) -> tuple[int, bool]:
-        """The number of a part (``profile`` resources × slots), and whether it is new."""
+        """Return the number of a part (``profile`` is resources × slots), and whether the part is new."""
         key = (profile.tobytes(), profile.shape[1], ends)
         if key in self._numbers:
             return self._numbers[key], False
@@ -108,6 +108,6 @@ class Parts:
         return number, True
 
     def stage_of(self, parts: Ints, positions: Floats) -> Ints:
-        """In which stage a position of a part is."""
+        """Return the stage of each position in its part."""
         stages: Ints = (self.ends[parts] <= positions[:, None]).sum(axis=1)
         return stages

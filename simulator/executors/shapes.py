@@ -1,7 +1,7 @@
-"""Profiles with the statistics that Elasecutor gives of its Spark workloads: Table II and Fig. 2.
+"""Generate profiles with the statistics that Elasecutor gives of its Spark workloads: Table II and Fig. 2.
 
-The profiles themselves are pictures there. What the text says of each resource are the peak, its ratio to the average
-(P/A) and to the trough (P/T), and for how much of the time usage is at the peak (DP/T) and above half of it (DHP/T).
+The paper shows the profiles only as pictures. Per resource it gives the peak, the peak's ratio to the average (P/A) and
+to the trough (P/T), and the fractions of the time with usage at the peak (DP/T) and above half of it (DHP/T).
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _GBIT = 1e9 / 8
 
 @dataclass(frozen=True, slots=True)
 class Shape:
-    """One resource of one workload. ``peak`` is that of an executor of 3 cores and 8 GB, in cores, bytes/s or bytes."""
+    """One resource of one workload. ``peak`` is for an executor of 3 cores and 8 GB, in cores, bytes/s or bytes."""
 
     peak: float
     peak_to_average: float
@@ -54,16 +54,16 @@ TABLE_II: dict[str, tuple[Shape, Shape, Shape, Shape]] = {
         Shape(6.1e9, 1.3, 11.5, 0.218, 0.84),
     ),
 }
-#: The cores and the memory that the peaks are of (Table I).
+#: The cores and the memory of the executor to which the peaks refer (Table I).
 OF_CORES, OF_BYTES = 3.0, 8e9
 _MEMORY = 3
 
 
 def profile(workload: str, slots: int, cores: float, memory_limit_bytes: float, pieces: int, rng: Random) -> Floats:
-    """Resources × slots. Peaks grow with the cores, memory's with its limit; ``rng`` says when it is high.
+    """Return a profile, resources × slots. Peaks grow with the cores, memory's peak with its limit.
 
-    Memory only rises, as caches fill; of other resources each level comes in ``pieces`` at random places, for "the
-    usages of different resources do not correlate strongly" (§II.A).
+    Memory only rises, as caches fill. For other resources, each level is cut into ``pieces`` that ``rng`` shuffles,
+    because "the usages of different resources do not correlate strongly" (§II.A).
     """
     rows = []
     for resource, shape in enumerate(TABLE_II[workload]):
@@ -77,10 +77,10 @@ def profile(workload: str, slots: int, cores: float, memory_limit_bytes: float, 
 
 
 def levels(shape: Shape, slots: int) -> list[Floats]:
-    """Fractions of the peak: a slot at the trough, the low ones, those above half of the peak, those at it.
+    """Return fractions of the peak: one slot at the trough, low slots, slots above half the peak, slots at the peak.
 
-    The average is met exactly as far as slots allow: three quarters of the peak are tried for those above half first,
-    then they give way between a half and the whole.
+    The average is met exactly as far as slots allow. The slots above half get three quarters of the peak at first; if
+    that misses the average, they get a level between a half and the whole peak.
     """
     at_peak = max(1, round(shape.at_peak * slots))
     trough = 1 if slots > at_peak + 1 else 0

@@ -1,4 +1,4 @@
-"""How fast executors progress on machines that may be wanted more than they have."""
+"""Compute the speed of executors on machines whose resources may be in excess demand."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ _EPSILON = 1e-9
 
 
 def per_machine(values: Floats, machine: Ints, machines: int) -> Floats:
-    """Sum of the rows (n × resources) of each machine: machines × resources."""
+    """Return the sum of the rows (n × resources) of each machine: machines × resources."""
     return np.stack([np.bincount(machine, column, machines) for column in values.T], axis=1)
 
 
 def contended(wanted: Floats, machine: Ints, capacity: Floats, loss: Floats) -> Floats:
-    """What resources deliver (machines × resources) of which more may be wanted than there is.
+    """Return the rates (machines × resources) that resources deliver under contention.
 
-    ``loss`` (resources): capacity ÷ (1 + loss × (wanted ÷ capacity − 1)).
+    ``loss`` (one per resource): beyond capacity, the rate is capacity ÷ (1 + loss × (wanted ÷ capacity − 1)).
     """
     excess = np.maximum(per_machine(wanted, machine, len(capacity)) / capacity - 1, 0.0)
     delivered: Floats = capacity / (1 + loss * excess)
@@ -25,11 +25,11 @@ def contended(wanted: Floats, machine: Ints, capacity: Floats, loss: Floats) -> 
 
 
 def shares(wanted: Floats, machine: Ints, capacity: Floats) -> Floats:
-    """At which fraction (n) of its full speed each executor progresses.
+    """Return the fraction (n) of full speed at which each executor progresses.
 
-    ``wanted`` (n × resources) is what one takes at full speed, ``capacity`` (machines × resources) what there is.
-    Progressive filling: all executors of a machine speed up together, until a resource is used up; who uses it stays
-    there and the others go on. Nothing that somebody could use is left.
+    ``wanted`` (n × resources) is an executor's use at full speed, ``capacity`` is machines × resources. Progressive
+    filling: all executors of a machine speed up together until a resource is used up. Executors that use it keep their
+    speed, and the others go on. The result is work-conserving.
     """
     level = np.ones(len(machine))
     total = per_machine(wanted, machine, len(capacity))

@@ -23,11 +23,11 @@ assert get_args(PolicyName) == EXECUTOR_POLICIES
 class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Equal machines; the defaults are those of §V.A and Fig. 6.
 
-    A machine sends a heartbeat at each boundary of its slots of ``slot_s``; machines do so in ``phases`` groups, evenly
-    spread. What was asked for or has ended within the last ``latency_s`` is not known yet.
+    A machine sends a heartbeat at each boundary of its slots of ``slot_s``. The machines form ``phases`` groups whose
+    boundaries are evenly spread. The scheduler sees submissions and ends only ``latency_s`` later.
 
-    A disk of which more is wanted than it has delivers its rate ÷ (1 + ``disk_contention`` × (wanted ÷ rate − 1)):
-    with 0 it is shared without loss, with 1 a disk that is wanted twice over delivers half.
+    A disk in excess demand delivers rate ÷ (1 + ``disk_contention`` × (wanted ÷ rate − 1)): with 0 it is shared
+    without loss, with 1 a disk with twice the demand delivers half its rate.
     """
 
     machines: _Count = 35
@@ -44,7 +44,7 @@ class Cluster(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 class Inline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """An application of ``[[workload.applications]]``: one value per slot, all series equally long.
 
-    ``stages`` are their lengths in slots; empty: one stage. A resource without values is not used.
+    ``stages`` are the stages' lengths in slots; empty: one stage. A resource without values is not used.
     """
 
     name: str
@@ -57,7 +57,7 @@ class Inline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     stages: tuple[_Count, ...] = ()
 
     def __post_init__(self) -> None:
-        """Raises ValueError: the series do not go together."""
+        """Raise ValueError if the lengths of series and stages do not agree."""
         lengths = {len(series) for series in self.series() if series}
         if len(lengths) != 1:
             raise ValueError(f"application {self.name!r}: give each resource that it uses equally many values")
@@ -65,19 +65,19 @@ class Inline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
             raise ValueError(f"application {self.name!r}: its stages have {sum(self.stages)} slots, not {max(lengths)}")
 
     def series(self) -> tuple[_Series, _Series, _Series, _Series]:
-        """In the order of :data:`master.placement.executors.RESOURCES`."""
+        """Return the series in the order of :data:`master.placement.executors.RESOURCES`."""
         return self.cpu_cores, self.disk_bytes_per_s, self.network_bytes_per_s, self.memory_bytes
 
 
 class HiBench(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Applications whose demand has the statistics of Table II and the peaks of Fig. 2, as §V.A.1 mixes them.
 
-    ``applications`` arrive as a Poisson process; ``new_applications``, which nobody has seen before, at random until
-    the last of them. ``cores`` are the settings of §II.B, each with 2 GB a core as the limit of its memory. ``resized``
+    ``applications`` arrive as a Poisson process; ``new_applications``, which have no earlier runs, arrive at random
+    until the last of them. ``cores`` are the settings of §II.B, with a memory limit of 2 GB per core. ``resized``
     changes each input, and with it the runtime, by at most this fraction (§V.E).
 
-    Not in the paper: ``runtimes_s``, one for each size of input; ``stages``; and ``pieces``: each level of usage comes
-    in so many, at random places of a profile.
+    Not in the paper: ``runtimes_s``, one for each input size; ``stages``; and ``pieces``: each level of usage is cut
+    into so many pieces, at random places of a profile.
     """
 
     applications: _Count = 120
@@ -92,9 +92,10 @@ class HiBench(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=T
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Workloads of a lumos file (relative to the working directory), in turn; each repeat of one is once the truth.
+    """Applications that are the workloads of a lumos file (relative to the working directory), in turn.
 
-    ``prefix`` chooses among the workloads by the beginning of their names.
+    The prediction is the mean of a workload's repeats; the true demand has the totals of a repeat drawn at random.
+    ``prefix`` selects workloads by the beginning of their names.
     """
 
     file: str
@@ -107,7 +108,7 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Exactly one of the three. ``startup_s``: what a launch takes before work begins, on one core."""
+    """Exactly one of the three kinds of workload. A launch takes ``startup_s`` on one core before work begins."""
 
     applications: tuple[Inline, ...] = ()
     hibench: HiBench | None = None
@@ -115,16 +116,16 @@ class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     startup_s: _NotNegative = 0.0
 
     def __post_init__(self) -> None:
-        """Raises ValueError: none or several."""
+        """Raise ValueError if none or several are given."""
         if sum((bool(self.applications), self.hibench is not None, self.trace is not None)) != 1:
             raise ValueError("give one of applications, hibench, trace")
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who is placed where. The other keys are §III.C's and count for policies that follow profiles.
+    """The placement policy. The other keys are §III.C's and apply only to policies that follow profiles.
 
-    ``reprovisioning`` begins when a stage has taken ``rho`` times as long as predicted; ``rescheduling`` (§III.D) where
-    there is too little on the machine for it.
+    ``reprovisioning`` begins when a stage has taken ``rho`` times as long as predicted. ``rescheduling`` (§III.D) helps
+    an executor whose machine has too little for reprovisioning.
     """
 
     name: PolicyName = "minfrag"
@@ -134,11 +135,11 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Prediction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How far what happens is from what is predicted: per application and resource a factor exp(N(0, error)).
+    """Prediction errors: true demand is predicted demand × exp(N(0, error)), drawn per application and resource.
 
-    ``time`` is that of how long an application takes with all that it wants. Table IV has such errors of recurring
-    applications (its medians: 0.003, 0.029, 0.042, 0.056 and, of time, 0.026); ``new``, of applications that nobody has
-    seen before and of all four resources, is Fig. 9a's (80 % are within 20 %: 0.2 ÷ 1.28).
+    ``time`` is the error of an application's runtime at full speed. Table IV has the errors of recurring applications
+    (medians: 0.003, 0.029, 0.042, 0.056 and, for time, 0.026). ``new`` is the error of all four resources for
+    applications without earlier runs, from Fig. 9a (80 % are within 20 %: 0.2 ÷ 1.28).
     """
 
     cpu: _NotNegative = 0.0
@@ -150,13 +151,13 @@ class Prediction(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_field
 
 
 class Measure(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``alone``: let each application run alone, too, for slowdowns (as slow again as the run itself)."""
+    """The optional measures. ``alone``: run each application alone, too, for slowdowns; this doubles the run's time."""
 
     alone: bool = False
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``[workload]``, ``[cluster]``, ``[policy]``, ``[prediction]``, ``[measure]``."""
+    """The tables of a scenario: ``[workload]``, ``[cluster]``, ``[policy]``, ``[prediction]``, ``[measure]``."""
 
     workload: Workload
     cluster: Cluster = Cluster()

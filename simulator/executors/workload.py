@@ -1,4 +1,4 @@
-"""The applications of a scenario: given inline, drawn after Elasecutor §V.A.1, or from usage that was recorded."""
+"""The applications of a scenario: given inline, drawn as in Elasecutor §V.A.1, or from recorded usage."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from simulator.traces.lumos import LumosRun, lumos
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Application:
-    """Executors that ask for the same. ``profile`` (resources × slots) is what is predicted of each.
+    """Executors with equal demand. ``profile`` (resources × slots) is the predicted demand of each.
 
-    What happens is ``factor`` (resources) times that, over a time that is ``stretch`` times as long. ``stages`` are the
-    slots in which stages end.
+    True demand is ``factor`` (one per resource) × the profile, over ``stretch`` × its duration. ``stages`` are the
+    slots where stages end.
     """
 
     name: str
@@ -35,7 +35,7 @@ class Application:
 
 
 def applications_of(spec: Spec, seed: int) -> list[Application]:
-    """In the order of submission.
+    """Return the applications in the order of submission.
 
     Raises:
         TraceError: the trace cannot be read or has no such workload.
@@ -61,7 +61,7 @@ def _stretch(prediction: Prediction, rng: Random) -> float:
 
 
 def _even(slots: int, stages: int) -> tuple[int, ...]:
-    """Where stages end that are as equal as slots allow."""
+    """Return the ends of stages that are as equal as slots allow."""
     return tuple(sorted({max(1, round(slots * stage / stages)) for stage in range(1, stages + 1)}))
 
 
@@ -75,7 +75,7 @@ def _inline(inline: Inline, prediction: Prediction, rng: Random) -> Application:
 
 
 def _hibench(asked: HiBench, prediction: Prediction, slot_s: float, rng: Random) -> list[Application]:
-    """The same applications whatever the seed (§V.A.1), in an order and at times that are the seed's."""
+    """Return the applications of §V.A.1. The seed determines only their order and times."""
     names = list(TABLE_II)
     kinds = [
         (name, variant, runtime_s, cores)
@@ -147,7 +147,7 @@ def _lumos(asked: Trace, prediction: Prediction, slot_s: float, rng: Random) -> 
 
 
 def _slots(run: LumosRun, slot_s: float) -> Floats:
-    """Resources × slots: the means of the samples that begin within each."""
+    """Return resources × slots: the means of the samples that begin within each slot."""
     samples = np.array([each.amounts for each in run.samples])
     slots = (np.array([each.t_s for each in run.samples]) // slot_s).astype(int)
     return np.array([samples[slots == slot].mean(axis=0) for slot in np.unique(slots)]).T

@@ -1,6 +1,6 @@
-"""Jobs with a size on one server that all of them share continuously: the model of LAS_MQ §5.4.
+"""Simulate jobs with a size on one server that all jobs share continuously: the model of LAS_MQ §5.4.
 
-Exact: time jumps from event to event and no step is chosen. What is missing from it on purpose: hosts, tasks, stages.
+The simulation is exact: time jumps from event to event, without a time step. The model has no hosts, tasks or stages.
 """
 
 from simulator.fluid.engine import Job, serve

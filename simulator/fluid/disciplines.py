@@ -1,4 +1,4 @@
-"""FIFO, PS, LAS and SRPT: each event costs the logarithm of the jobs that are there."""
+"""FIFO, PS, LAS and SRPT. Each event costs O(log n) with n jobs present."""
 
 from __future__ import annotations
 
@@ -8,35 +8,35 @@ from math import inf
 
 
 class Fifo:
-    """One at a time, in the order of arrival."""
+    """First in, first out: one job at a time, in the order of arrival."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[int, float]] = deque()
         self._ends_at = inf
 
     def arrive(self, job: int, size: float, weight: float, now: float) -> None:
-        """At the end of the line."""
+        """Append the job to the line."""
         del weight
         self._waiting.append((job, size))
         if len(self._waiting) == 1:
             self._ends_at = now + size
 
     def next_at(self) -> float:
-        """The end of the first in line."""
+        """Return the end of the first job in line."""
         return self._ends_at
 
     def advance(self, now: float) -> int | None:
-        """The first in line has ended."""
+        """Remove the first job in line, which has ended, and return it."""
         job, _ = self._waiting.popleft()
         self._ends_at = now + self._waiting[0][1] if self._waiting else inf
         return job
 
 
 class Fair:
-    """Processor sharing: all at once, each at weight ÷ (sum of the weights).
+    """Processor sharing: all jobs at once, each at the rate weight ÷ (sum of the weights).
 
-    ``_virtual`` is what a job of weight 1 would have received since the server was last idle: on this clock the end of
-    a job is known when it arrives.
+    ``_virtual`` is the work that a job of weight 1 would have received since the server was last idle. On this clock
+    the end of a job is known when it arrives.
     """
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Fair:
         self._weights = 0.0
 
     def arrive(self, job: int, size: float, weight: float, now: float) -> None:
-        """One more to share with."""
+        """Add the job to those that share the server."""
         if self._ends:
             self._virtual += (now - self._at) / self._weights
         else:
@@ -56,11 +56,11 @@ class Fair:
         heappush(self._ends, (self._virtual + size / weight, job, weight))
 
     def next_at(self) -> float:
-        """The end of the job that has least left for its weight."""
+        """Return the end of the job with the least remaining work ÷ weight."""
         return self._at + max(0.0, self._ends[0][0] - self._virtual) * self._weights if self._ends else inf
 
     def advance(self, now: float) -> int | None:
-        """That job has ended."""
+        """Remove that job, which has ended, and return it."""
         self._virtual, job, weight = heappop(self._ends)
         self._at = now
         self._weights -= weight
@@ -68,14 +68,14 @@ class Fair:
 
 
 class Srpt:
-    """The job with least left, which needs the sizes: no order has a smaller mean response time."""
+    """Shortest remaining processing time first. It needs the sizes; no order has a smaller mean response time."""
 
     def __init__(self) -> None:
         self._left: list[tuple[float, int]] = []
         self._at = 0.0
 
     def arrive(self, job: int, size: float, weight: float, now: float) -> None:
-        """It takes over if it is smaller than what is left of the one that is served."""
+        """Add the job; it preempts the served job if its size is smaller than that job's remaining work."""
         del weight
         if self._left:
             left, served = self._left[0]
@@ -84,20 +84,20 @@ class Srpt:
         heappush(self._left, (size, job))
 
     def next_at(self) -> float:
-        """The end of the one that is served."""
+        """Return the end of the served job."""
         return self._at + self._left[0][0] if self._left else inf
 
     def advance(self, now: float) -> int | None:
-        """It has ended."""
+        """Remove the served job, which has ended, and return it."""
         self._at = now
         return heappop(self._left)[1]
 
 
 class Las:
-    """Least attained service first; jobs that have received the same share the server (LAS_MQ §2.1).
+    """Least attained service first; jobs that have received the same service share the server (LAS_MQ §2.1).
 
-    Those form a group. Groups lie on a stack, the one that has received least on top; it alone is served, until it
-    catches up with the next one and both become one.
+    Such jobs form a group. Groups lie on a stack, the group with the least service on top. Only the top group is
+    served, until it catches up with the next group and both merge.
     """
 
     def __init__(self) -> None:
@@ -105,7 +105,7 @@ class Las:
         self._at = 0.0
 
     def arrive(self, job: int, size: float, weight: float, now: float) -> None:
-        """It has received nothing: with others of that kind, or alone, it is on top."""
+        """Add the job to the top group if that has no service yet, else to a new group on top."""
         del weight
         if self._groups:
             top = self._groups[-1]
@@ -116,7 +116,7 @@ class Las:
         heappush(self._groups[-1].sizes, (size, job))
 
     def next_at(self) -> float:
-        """A job of the top group ends, or the group catches up with the next."""
+        """Return the time when a job of the top group ends or the group catches up with the next."""
         if not self._groups:
             return inf
         top = self._groups[-1]
@@ -124,7 +124,7 @@ class Las:
         return self._at + max(0.0, goal - top.attained) * len(top.sizes)
 
     def advance(self, now: float) -> int | None:
-        """Whichever comes first; the end, where both do."""
+        """Remove and return the job that ended, or merge the top two groups and return None. An end goes first."""
         self._at = now
         top = self._groups[-1]
         if top.sizes[0][0] <= self._below():
@@ -141,7 +141,7 @@ class Las:
 
 
 class _Group:
-    """Jobs that have received the same: (size, job), the smallest first."""
+    """Jobs that have received the same service: a heap of (size, job), the smallest size first."""
 
     __slots__ = ("attained", "sizes")
 
@@ -150,7 +150,7 @@ class _Group:
         self.sizes: list[tuple[float, int]] = []
 
     def join(self, other: _Group) -> None:
-        """Take in another group that has received as much; the smaller heap goes into the larger."""
+        """Merge another group with equal service; the smaller heap goes into the larger."""
         small, self.sizes = sorted((self.sizes, other.sizes), key=len)
         for entry in small:
             heappush(self.sizes, entry)

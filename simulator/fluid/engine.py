@@ -1,4 +1,4 @@
-"""The server: arrivals on one side, a discipline that says who is served on the other, and a clock between them."""
+"""The server: a clock that feeds arrivals to a discipline, which decides which jobs are served."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ import msgspec
 
 
 class Job(msgspec.Struct, frozen=True, kw_only=True):
-    """Work of ``size`` that arrives at ``at_s``. ``weight`` is its share against others, for ``fair``.
+    """Work of ``size`` that arrives at ``at_s``. ``weight`` is its share relative to other jobs, for ``fair``.
 
-    ``user`` and ``application`` say which earlier jobs it is like; ``processes`` bounds the cores that it can use at
-    once (0: all), where jobs are ranked.
+    ``user`` and ``application`` identify similar earlier jobs. ``processes`` bounds the cores that the job can use at
+    once (0: all); it applies only when jobs are ranked.
     """
 
     name: str
@@ -26,25 +26,25 @@ class Job(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Discipline(Protocol):
-    """Who is served, on a server that does one unit of work per unit of time. Times never go back."""
+    """Decides which jobs are served, on a server that does one unit of work per unit of time. Times never decrease."""
 
     def arrive(self, job: int, size: float, weight: float, now: float) -> None:
-        """A job is here."""
+        """Add a job that arrives now."""
 
     def next_at(self) -> float:
-        """When the discipline itself changes something, if nobody arrives before; infinity: never."""
+        """Return the time of the discipline's next own change if no job arrives before; infinity: never."""
 
     def advance(self, now: float) -> int | None:
-        """That time, which :meth:`next_at` named, has come; the job that ended with it, if one did."""
+        """Make the change due at the time that :meth:`next_at` returned; return the job that ended with it, or None."""
 
 
 def serve(jobs: Sequence[Job], discipline: Discipline, *, rate_per_s: float = 1.0) -> list[float]:
-    """When each job ends, in seconds. At the same moment, what ends goes before what arrives.
+    """Return the end of each job, in seconds. At equal times, ends go before arrivals.
 
     Args:
         jobs: in any order; sizes above zero, in the unit of which the server does ``rate_per_s`` each second.
-        discipline: a fresh one; its own unit of work is one second of the server.
-        rate_per_s: of the server.
+        discipline: an unused one; its unit of work is one second of the server.
+        rate_per_s: the server's rate.
     """
     ended_at_s = [inf] * len(jobs)
     arrivals = sorted(range(len(jobs)), key=lambda index: jobs[index].at_s)

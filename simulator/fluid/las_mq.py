@@ -1,4 +1,4 @@
-"""LAS_MQ on a server without containers: a multilevel queue whose queues share the server (LAS_MQ §3)."""
+"""Simulate LAS_MQ on a server without containers: a multilevel queue whose queues share the server (LAS_MQ §3)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ Shares = Callable[[Sequence[int]], dict[int, float]]
 
 
 class LasMq:
-    """New jobs enter the first queue; one that has received the queue's threshold goes to the end of the next.
+    """A multilevel queue. New jobs enter the first queue; a job whose service reaches the threshold moves to the next.
 
-    Each busy queue serves its first job with the queue's whole share: a job of this model can use all that it gets
-    (Algorithm 2, line 6, with a demand that never ends). The containers that a job still needs, by which §3.3 orders a
-    queue, do not exist here, so the order is that in which jobs came to the queue ("FIFO is a good start").
+    Each busy queue serves its first job with the queue's whole share: a job of this model can use any share
+    (Algorithm 2, line 6, with unlimited demand). §3.3 orders a queue by the containers that jobs still need. This model
+    has no containers, so each queue is in order of entry ("FIFO is a good start").
 
     Args:
         uppers: the thresholds of the queues, growing, in the unit of the sizes; the last is infinity.
@@ -31,18 +31,18 @@ class LasMq:
         self._next: tuple[float, int] = (inf, 0)
 
     def arrive(self, job: int, size: float, weight: float, now: float) -> None:
-        """Into the first queue."""
+        """Append the job to the first queue."""
         del weight
         self._catch_up(now)
         self._queues[0].append(_Served(job, size))
         self._plan()
 
     def next_at(self) -> float:
-        """The first job of a queue ends, or leaves the queue."""
+        """Return the time when the first job of a queue ends or leaves the queue."""
         return self._next[0]
 
     def advance(self, now: float) -> int | None:
-        """It does."""
+        """Return the job that ended, or move the job to the next queue and return None."""
         self._catch_up(now)
         queue = self._next[1]
         served = self._queues[queue].popleft()
@@ -61,7 +61,7 @@ class LasMq:
         self._at = now
 
     def _plan(self) -> None:
-        """Who is served at which rate from now on, and what comes next."""
+        """Set the rate of each queue's first job from now on, and the next event."""
         busy = [queue for queue, jobs in enumerate(self._queues) if jobs]
         if busy != list(self._rates):
             self._rates = {queue: rate for queue, rate in self._shares(busy).items() if rate > 0} if busy else {}
@@ -73,7 +73,7 @@ class LasMq:
 
 
 class _Served:
-    """A job and what it has received."""
+    """A job and the service that it has received."""
 
     __slots__ = ("attained", "job", "size")
 
@@ -84,5 +84,5 @@ class _Served:
 
 
 def strict(busy: Sequence[int]) -> dict[int, float]:
-    """Strict priority: the first busy queue gets everything (the example of §2.1)."""
+    """Return the shares of strict priority: the first busy queue gets everything (the example of §2.1)."""
     return {busy[0]: 1.0}

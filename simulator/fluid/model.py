@@ -1,4 +1,4 @@
-"""A scenario of the fluid model, run."""
+"""Run a scenario of the fluid model."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from simulator.report import JobReport, Report, ResourceReport, quantile
 
 
 def run(spec: Spec, seed: int) -> Report:
-    """Serve the workload. The makespan counts from the first arrival.
+    """Serve the workload and return the report. The makespan counts from the first arrival.
 
     Raises:
-        ValueError: the trace cannot be read (TraceError), or the load cannot be made.
+        ValueError: the trace cannot be read (TraceError), or the sizes cannot be scaled to the load.
     """
     jobs, left_out = jobs_of(spec.workload, seed)
     jobs, factor = scaled(jobs, spec.server.load, spec.server.rate_per_s)
@@ -27,7 +27,7 @@ def run(spec: Spec, seed: int) -> Report:
 
 
 def discipline_of(policy: Policy, rate_per_s: float = 1.0) -> Discipline:
-    """A fresh discipline; its thresholds are brought from the unit of the sizes to seconds of the server."""
+    """Return a new discipline, with thresholds converted from the unit of the sizes to seconds of the server."""
     match policy.name:
         case "fifo":
             return Fifo()
@@ -48,7 +48,7 @@ def discipline_of(policy: Policy, rate_per_s: float = 1.0) -> Discipline:
 def ranked(jobs: list[Job], spec: Spec) -> Ranked:
     """Return a fresh discipline in which the policy ranks the jobs, and the kernel's weights share the cores."""
     policy, learning = spec.policy, Learning()
-    # Where service does not move a job, there is nothing to look for between two events.
+    # In the other orders, service does not change a job's rank, so the order is constant between two events.
     look_s = policy.look_s if policy.name in {"las", "las_mq", "gittins"} else inf
     orders: dict[str, Order] = {
         "fifo": by_arrival,
@@ -71,7 +71,7 @@ def ranked(jobs: list[Job], spec: Spec) -> Ranked:
 
 
 def _alone_s(job: Job, server: Server) -> float:
-    """The time that a job takes with the server for itself."""
+    """Return the job's time with the server to itself."""
     return job.size / server.rate_per_s * server.cores / min(job.processes or server.cores, server.cores)
 
 

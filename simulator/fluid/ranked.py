@@ -1,7 +1,7 @@
-"""Jobs in ranks on the cores of one node: weights a fixed factor apart, as the kernel's ``cpu.weight`` allows.
+"""Simulate ranked jobs on the cores of one node: weights a fixed factor apart, as the kernel's ``cpu.weight`` allows.
 
-The server is work-conserving: what the first job cannot use, as it has fewer processes than there are cores, goes to
-the next. The order is looked at whenever a job comes or ends, and at fixed intervals between.
+The server is work-conserving: a job with fewer processes than cores leaves the other cores to the next job. The order
+is computed whenever a job arrives or ends, and at fixed intervals in between.
 """
 
 from __future__ import annotations
@@ -13,14 +13,16 @@ from math import inf
 from master.ordering import ClusterView, JobSizes, JobView, Multilevel, OrderingSettings, ordering_of
 from simulator.fluid.engine import Job
 
-#: What is left of a job that has ended, as a part of its size: rounding.
+#: A job whose remaining work is below this fraction of its size has ended; the rest is rounding error.
 _NOTHING = 1e-12
 
 
 @dataclass(slots=True)
 class Present:
-    """A job that is there. ``left`` and ``attained`` are in units of work; ``most`` is the part of the server that its
-    processes can use."""
+    """A job that has arrived and not ended. ``left`` and ``attained`` are in units of work.
+
+    ``most`` is the fraction of the server that its processes can use; ``rate`` is the fraction that it gets.
+    """
 
     number: int
     job: Job
@@ -30,13 +32,15 @@ class Present:
     rate: float = 0.0
 
 
-#: The jobs that are there, in the order of arrival → the same, first to last.
+#: The present jobs, in the order of arrival → the same jobs, first rank to last.
 Order = Callable[[Sequence[Present]], list[Present]]
 
 
 class Ranked:
-    """A discipline: the first ``places − 1`` jobs have a weight each, ``ratio`` times that of the next one; all behind
-    them share the last weight, one each."""
+    """A discipline with weights by rank: each of the first ``places − 1`` jobs weighs ``ratio`` times the next.
+
+    All jobs behind them weigh 1 each.
+    """
 
     def __init__(
         self,
@@ -50,7 +54,7 @@ class Ranked:
         look_s: float = 1.0,
         ended: Callable[[Job], None] = lambda job: None,
     ) -> None:
-        """``ended`` hears of each job that ends."""
+        """``ended`` is called with each job that ends."""
         self._jobs = jobs
         self._order = order
         self._rate_per_s = rate_per_s
@@ -65,7 +69,7 @@ class Ranked:
         self._first: Present | None = None
 
     def arrive(self, job: int, size: float, weight: float, now: float) -> None:
-        """It has its place among the others at once."""
+        """Add the job and rank it at once."""
         del size, weight
         self._catch_up(now)
         one = self._jobs[job]
@@ -74,11 +78,11 @@ class Ranked:
         self._look()
 
     def next_at(self) -> float:
-        """A job ends, or the order is looked at."""
+        """Return the time when a job ends or the order is next computed."""
         return min(self._end_at, self._look_at)
 
     def advance(self, now: float) -> int | None:
-        """It is."""
+        """Remove the job that ended, if one did, compute the order, and return the job or None."""
         ends = self._first if self._end_at <= self._look_at else None
         self._catch_up(now)
         if ends is not None:
@@ -110,7 +114,7 @@ class Ranked:
 
 
 def share(order: Sequence[Present], weights: Sequence[float]) -> None:
-    """Set the rate of each job: the whole server, shared by weight, but none more than its processes can use."""
+    """Set the rate of each job: share the server by weight, each job at most at the rate its processes can use."""
     open_, free = list(zip(order, weights, strict=True)), 1.0
     while open_:
         unit = free / sum(weight for _, weight in open_)
@@ -125,21 +129,21 @@ def share(order: Sequence[Present], weights: Sequence[float]) -> None:
         filled = {one.number for one in full}
         open_ = [(one, weight) for one, weight in open_ if one.number not in filled]
         if free <= _NOTHING:
-            free = _NOTHING  # as good as nothing: those behind wait, and their ends are far away
+            free = _NOTHING  # not zero, as rates are divisors: the jobs behind wait, and their ends are far away
 
 
 def by_arrival(present: Sequence[Present]) -> list[Present]:
-    """First come, first served."""
+    """Return the jobs by arrival: first come, first served."""
     return sorted(present, key=_came)
 
 
 def by_attained(present: Sequence[Present]) -> list[Present]:
-    """Least attained service first."""
+    """Return the jobs by attained service, the least first."""
     return sorted(present, key=lambda one: (one.attained, *_came(one)))
 
 
 def by_left(present: Sequence[Present]) -> list[Present]:
-    """Shortest remaining size first: it knows the sizes."""
+    """Return the jobs by remaining work, the least first. This order needs the sizes."""
     return sorted(present, key=lambda one: (one.left, *_came(one)))
 
 
@@ -149,14 +153,14 @@ def by_queue(levels: Multilevel) -> Order:
 
 
 class Learning:
-    """The master's own ordering that learns, and what it learns from. Sizes are container-seconds to it."""
+    """The master's own ordering ``gittins`` and the sizes that it learns, which stand for container-seconds."""
 
     def __init__(self) -> None:
         self._sizes = JobSizes()
         self._ordering = ordering_of(OrderingSettings("gittins"), self._sizes)
 
     def order(self, present: Sequence[Present]) -> list[Present]:
-        """See :data:`Order`."""
+        """Return the jobs ranked; an :data:`Order`."""
         views = [
             JobView(
                 str(place),
@@ -171,7 +175,7 @@ class Learning:
         return [present[int(place)] for place in self._ordering.rank(views, ClusterView()).order()]
 
     def ended(self, job: Job) -> None:
-        """A job has ended: it received its size."""
+        """Learn the size of a job that ended."""
         self._sizes.learn(job.user, job.application, job.size)
 
 

@@ -26,32 +26,36 @@ class InlineJob(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 
 
 class Arrivals(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """When synthetic jobs come: ``together`` at 0, ``fixed`` every ``interval_s``, ``poisson`` with that mean."""
+    """The arrivals of synthetic jobs: ``together`` at 0, ``fixed`` every ``interval_s``, ``poisson`` with that mean."""
 
     process: Literal["together", "fixed", "poisson"] = "poisson"
     interval_s: _Positive = 1.0
 
 
 class Sizes(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """How large synthetic jobs are. ``shape`` is the exponent of ``pareto``, whose mean exists above 1; of
-    ``lognormal`` the standard deviation of the logarithm."""
+    """The sizes of synthetic jobs. ``shape`` is the exponent of ``pareto``, whose mean exists only above 1.
+
+    For ``lognormal``, ``shape`` is the standard deviation of the logarithm.
+    """
 
     distribution: Literal["constant", "exponential", "lognormal", "pareto", "uniform"] = "exponential"
     mean: _Positive = 1.0
     shape: _Positive = 1.5
 
     def __post_init__(self) -> None:
-        """Raises: ValueError: a Pareto distribution without a mean."""
+        """Raise ValueError for a Pareto distribution without a mean."""
         if self.distribution == "pareto" and self.shape <= 1:
             raise ValueError(f"shape: {self.shape:g} of pareto is not above 1: there is no mean")
 
 
 class Applications(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """What synthetic jobs are runs of: ``count`` applications, the n-th drawn 1/n as often as the first, each of one of
-    ``users``. A job's size is drawn, then multiplied by a factor of its application: lognormal, with ``spread`` the
-    standard deviation of its logarithm. With 0 the application says nothing of the size.
+    """The ``count`` applications of synthetic jobs, each of one of ``users``.
 
-    ``once`` is the part of jobs that are the only one of their application, without such a factor.
+    The n-th application is drawn 1/n as often as the first. A job's size is drawn, then multiplied by a factor of its
+    application. The factor is lognormal, with ``spread`` the standard deviation of its logarithm. With 0 the size does
+    not depend on the application.
+
+    ``once`` is the fraction of jobs that are the only one of their application; they have no such factor.
     """
 
     count: _Count
@@ -61,8 +65,7 @@ class Applications(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
 
 
 class Synthetic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Jobs drawn with the scenario's seed. ``weights`` and ``processes`` are drawn from their lists, each
-    as likely."""
+    """Jobs drawn with the scenario's seed. ``weights`` and ``processes`` are drawn uniformly from their lists."""
 
     jobs: _Count
     arrivals: Arrivals = Arrivals()
@@ -75,12 +78,12 @@ class Synthetic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
 class Trace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A trace's file (relative to the working directory).
 
-    ``swim``: the rows are jobs, ``d_over_n`` is what a byte of shuffle counts in a row's size: input + d/n × shuffle +
-    output; with ``jobs`` above 0, so many rows in a row, from a place that is drawn with the scenario's seed.
+    ``swim``: the rows are jobs. A row's size is input + d/n × shuffle + output, with ``d_over_n`` for d/n. If ``jobs``
+    is above 0, that many consecutive rows are used, from a place drawn with the scenario's seed.
 
-    ``lumos``: ``jobs`` jobs arrive as ``arrivals`` says, each a run of the file that is drawn with the seed; its size
-    is the CPU time in core-seconds. They are runs of the ``workload``, which includes how large its input is, or of the
-    ``program``, which does not.
+    ``lumos``: ``jobs`` jobs arrive according to ``arrivals``. Each is a run of the file, drawn with the seed; its size
+    is the run's CPU time in core-seconds. A job's application is the ``workload``, which includes the size of the
+    input, or the ``program``, which does not.
     """
 
     file: str
@@ -91,27 +94,29 @@ class Trace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tru
     application: Literal["workload", "program"] = "workload"
 
     def __post_init__(self) -> None:
-        """Raises: ValueError: no number of jobs to draw."""
+        """Raise ValueError if a lumos trace has no number of jobs to draw."""
         if self.format == "lumos" and not self.jobs:
             raise ValueError("jobs: say how many runs are to be drawn from a lumos trace")
 
 
 class Workload(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Exactly one of the three."""
+    """Exactly one of the three kinds of workload."""
 
     jobs: tuple[InlineJob, ...] = ()
     synthetic: Synthetic | None = None
     trace: Trace | None = None
 
     def __post_init__(self) -> None:
-        """Raises: ValueError: none or several."""
+        """Raise ValueError if none or several are given."""
         if sum((bool(self.jobs), self.synthetic is not None, self.trace is not None)) != 1:
             raise ValueError("give one of jobs, synthetic, trace")
 
 
 class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """The server. ``cores`` are those of a ranked policy, together as fast as the server. ``load`` above 0 scales all
-    sizes so that their sum is load × rate × (last − first arrival)."""
+    """The server. ``cores`` apply to a ranked policy; together they are as fast as the server.
+
+    ``load`` above 0 scales all sizes so that their sum is load × rate × (last − first arrival).
+    """
 
     rate_per_s: _Positive = 1.0
     cores: _Count = 1
@@ -119,13 +124,13 @@ class Server(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
 
 
 class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Who is served. The other keys are those of ``las_mq``; ``first_threshold`` is in the unit of the (scaled) sizes.
+    """The policy. The first keys are those of ``las_mq``; ``first_threshold`` is in the unit of the (scaled) sizes.
 
-    ``sharing`` is how its queues divide the server: by ``weights`` (empty: each weighs ``step`` times what the next
-    does), or ``strict``, everything to the first queue that has jobs.
+    ``sharing`` is how its queues divide the server: by ``weights`` (empty: each queue weighs ``step`` times the next),
+    or ``strict``, everything to the first queue that has jobs.
 
-    ``ranked``: no job has the server for itself, but jobs share its cores by weights, ``ratio`` between neighbours in
-    the order, of ``places`` different ones; the order is looked at when a job comes or ends, and each ``look_s``.
+    ``ranked``: jobs share the server's cores by weights. There are ``places`` different weights, with ``ratio`` between
+    neighbours in the order. The order is computed when a job arrives or ends, and every ``look_s``.
     """
 
     name: Literal["fifo", "fair", "las", "srpt", "las_mq", "gittins"] = "las_mq"
@@ -140,20 +145,20 @@ class Policy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
     look_s: _Positive = 1.0
 
     def __post_init__(self) -> None:
-        """Raises: ValueError: the queues cannot be made."""
+        """Raise ValueError if the queues are invalid, or for ``gittins`` without ranks."""
         self.multilevel()
         if self.name == "gittins" and not self.ranked:
             raise ValueError("ranked: gittins is simulated in ranks only; set it to true")
 
     def multilevel(self) -> Multilevel:
-        """The master's own declaration of the queues. Raises ValueError on a number that makes no queue."""
+        """Return the master's own declaration of the queues. Raises ValueError on an invalid number."""
         return Multilevel(
             queues=self.queues, first_threshold=self.first_threshold, step=self.step, weights=self.weights
         )
 
 
 class Spec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``[workload]``, ``[server]``, ``[policy]``."""
+    """The tables of a scenario: ``[workload]``, ``[server]``, ``[policy]``."""
 
     workload: Workload
     server: Server = Server()

@@ -14,10 +14,10 @@ from simulator.traces import lumos, swim, text_of
 
 
 def jobs_of(workload: Workload, seed: int) -> tuple[list[Job], int]:
-    """The jobs, and how many of a trace were left out because their size is zero.
+    """Return the jobs, and the number of a trace's jobs that were left out because their size is zero.
 
     Raises:
-        ValueError: the trace is not there, cannot be read (TraceError), or has no job.
+        ValueError: the trace is missing, cannot be read (TraceError), or has no job.
     """
     if workload.trace is not None:
         return _traced(workload.trace, Random(seed))  # noqa: S311 - a simulation wants it repeatable
@@ -39,10 +39,10 @@ def jobs_of(workload: Workload, seed: int) -> tuple[list[Job], int]:
 
 
 def scaled(jobs: list[Job], load: float, rate_per_s: float) -> tuple[list[Job], float]:
-    """The jobs with their sizes × a factor that makes the load, and the factor (LAS_MQ §5.1, "normalized").
+    """Return the jobs with their sizes × a factor that gives the load, and the factor (LAS_MQ §5.1, "normalized").
 
     Raises:
-        ValueError: all jobs arrive at once, so there is no time to relate their sum to.
+        ValueError: all jobs arrive at once, so the load is undefined.
     """
     if load == 0:
         return jobs, 1.0
@@ -66,7 +66,7 @@ def _traced(trace: Trace, random: Random) -> tuple[list[Job], int]:
 
 
 def _rows(trace: Trace, lines: list[str], random: Random) -> tuple[list[Job], int]:
-    """The jobs of a SWIM trace, or so many of them from a place that is drawn."""
+    """Return the jobs of a SWIM trace, or ``trace.jobs`` rows from a random place, and the number of empty jobs."""
     rows = swim(lines, trace.d_over_n, where=trace.file)
     if trace.jobs:
         first = random.randrange(max(1, len(rows) - trace.jobs + 1))
@@ -76,7 +76,7 @@ def _rows(trace: Trace, lines: list[str], random: Random) -> tuple[list[Job], in
 
 
 def _runs(trace: Trace, lines: list[str], random: Random) -> tuple[list[Job], int]:
-    """Jobs that are runs of a lumos trace, drawn, and how many runs cannot be one as no CPU time was seen of them."""
+    """Return jobs drawn from the runs of a lumos trace, and the number of runs left out for lack of CPU time."""
     runs = lumos(lines, where=trace.file)
     sizes = {(run.workload, run.run): sum(s.cpu_cores for s in run.samples) * run.interval_s for run in runs}
     known = [(workload, size) for (workload, _), size in sizes.items() if size > 0]
@@ -97,7 +97,7 @@ def _runs(trace: Trace, lines: list[str], random: Random) -> tuple[list[Job], in
 
 
 def _drawn(synthetic: Synthetic, random: Random) -> list[Job]:
-    """Times, sizes and the rest each from their own stream: changing one leaves the others as they were."""
+    """Return synthetic jobs. Each property has its own random stream, so changing one leaves the others unchanged."""
     times, sizes, weights, applications, processes = (_stream(random) for _ in range(5))
     runs = _applications(synthetic.applications, synthetic.jobs, applications)
     return [
@@ -117,7 +117,7 @@ def _drawn(synthetic: Synthetic, random: Random) -> list[Job]:
 
 
 def _applications(drawn: Applications | None, jobs: int, random: Random) -> list[tuple[str, str, float]]:
-    """User, application, and the factor of its sizes, of each job."""
+    """Return the user, the application and the size factor of each job."""
     if drawn is None:
         return [("", "", 1.0)] * jobs
     known = [
@@ -146,7 +146,7 @@ def _times(arrivals: Arrivals, count: int, random: Random) -> list[float]:
 
 
 def _size(sizes: Sizes, random: Random) -> float:
-    """Above zero; the mean is ``sizes.mean``, ``uniform`` is from 0 to twice that."""
+    """Return a random size above zero. The mean is ``sizes.mean``; ``uniform`` is from 0 to twice that."""
     match sizes.distribution:
         case "constant":
             return sizes.mean

@@ -1,1 +1,1 @@
-"""What the papers claim, tried here: ``CLAIMS`` of one module per paper, and the page that comes of them."""
+"""Try the papers' claims: one module with ``CLAIMS`` per paper, and the page of results."""

@@ -1,4 +1,4 @@
-"""All claims, by name."""
+"""The catalogue of all claims, by name."""
 
 from __future__ import annotations
 
@@ -15,11 +15,10 @@ PAPERS = {
     "ubis": "UBIS",
     "las_mq": "LAS_MQ (TCC'19)",
     "rayon": "Rayon (MSR-TR-2013-108)",
-    "together": "All of them together, against each alone (there is no figure in a paper)",
+    "together": "All papers together, against each alone (no paper has such figures)",
 }
 
-#: The claims whose runs take longest one after the other, as far as that was measured: they begin first. Nothing that
-#: comes out depends on it.
+#: The claims whose runs took longest in measurements: they begin first. The results do not depend on this order.
 LONGEST = (
     "ubis/makespan",
     "ursa/setting1",
@@ -33,26 +32,26 @@ LONGEST = (
 
 
 def rank(name: str) -> int:
-    """The place of a claim's runs among those that wait for a core, the smallest first."""
+    """Return the rank of a claim's runs among runs that wait for a core; the smallest begins first."""
     return LONGEST.index(name) if name in LONGEST else len(LONGEST)
 
 
 def claims_of(paper: str) -> list[Claim]:
-    """The claims of one paper."""
+    """Return the claims of one paper."""
     found: list[Claim] = import_module(f"simulator.paper.{paper}").CLAIMS
     return found
 
 
 def all_claims() -> list[Claim]:
-    """Those of every paper, in the order of the page."""
+    """Return the claims of every paper, in the order of the page."""
     return [claim for paper in PAPERS for claim in claims_of(paper)]
 
 
 def chosen(names: Sequence[str]) -> list[Claim]:
-    """The claims of these names; a paper's name stands for all of its own, and none for everything.
+    """Return the claims of these names. A paper's name selects all of its claims, an empty list selects every claim.
 
     Raises:
-        LookupError: one line that names the nearest known name.
+        LookupError: a name is unknown; the one-line message gives the nearest known name.
     """
     claims = all_claims()
     if not names:

@@ -1,4 +1,4 @@
-"""What a paper claims and what comes out here: the lines of ``docs/results.md``."""
+"""A paper's claims and their results here: the lines of ``docs/results.md``."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import msgspec
 
 
 class Row(msgspec.Struct, frozen=True, kw_only=True):
-    """One line of the page. ``why`` is one sentence on the difference, needed where ``holds`` is False."""
+    """One line of the page. ``why`` is one sentence on the difference, required if ``holds`` is False."""
 
     what: str
     paper: str
@@ -23,12 +23,12 @@ class Row(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Inputs(msgspec.Struct, frozen=True, kw_only=True):
-    """What claims may read. ``traces`` is a folder with the public traces; None: there is none."""
+    """The input of claims. ``traces`` is a folder with the public traces; None: there is none."""
 
     traces: Path | None = None
 
     def trace(self, name: str) -> Path:
-        """The file of the trace ``name`` (a key of :data:`TRACES`). Raises LookupError where there is none."""
+        """Return the file of the trace ``name`` (a key of :data:`TRACES`). Raises LookupError if there is none."""
         path = None if self.traces is None else self.traces / TRACES[name]
         if path is None or not path.is_file():
             raise LookupError(
@@ -38,9 +38,9 @@ class Inputs(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Claim(msgspec.Struct, frozen=True, kw_only=True):
-    """A figure, a table or a sentence of a paper, and how it is tried.
+    """A figure, a table or a sentence of a paper, and the function that tries it.
 
-    ``name`` is ``paper/what``, ``where`` the place in the paper, ``needs`` the trace that it needs (a key of
+    ``name`` is ``paper/claim``, ``where`` is the place in the paper, ``needs`` is the required trace (a key of
     :data:`TRACES`; "" for none).
     """
 

@@ -17,14 +17,14 @@ from simulator.paper.runs import runs_of, runs_of_each
 from simulator.report import Report
 
 _OTHERS = {"static": "Static", "dynamic": "Dynamic", "tetris": "Tetris"}
-#: While applications arrive and the cluster has filled: seconds.
+#: The period in which applications arrive and the cluster is full, in seconds.
 _BUSY_S = (600.0, 3000.0)
 
 
 def _testbed(_inputs: Inputs) -> list[Row]:
-    """Fig. 7 and 8, Tables VI and VII from the same runs."""
+    """Return the rows of Fig. 7 and 8 and of Tables VI and VII, which come from the same runs."""
     reports = _by_policy("elasecutor/makespan")
-    hint = " elasecutor/assumptions has what other answers to open questions change."
+    hint = " elasecutor/assumptions shows the effects of other assumptions."
     return [
         *_makespans(reports, "40", "40", "60", hint=hint),
         *_responses(reports),
@@ -34,7 +34,7 @@ def _testbed(_inputs: Inputs) -> list[Row]:
 
 
 def _makespans(reports: Mapping[str, list[Report]], *papers: str, hint: str = "") -> list[Row]:
-    """The mean makespan below those of the others; a claim of x % holds from x − 5 on."""
+    """Return rows on how far MinFrag's mean makespan is below each other policy's. A claim of x % holds from x − 5."""
     made = {policy: mean(report.makespan_s for report in each) for policy, each in reports.items()}
     rows = []
     for (policy, name), paper in zip(_OTHERS.items(), papers, strict=True):
@@ -69,7 +69,7 @@ def _responses(reports: Mapping[str, list[Report]]) -> list[Row]:
     ]
 
 
-#: Table VI: the share of the time in which a machine's CPU, memory, network, disk is used beyond 70 %.
+#: Table VI: the share of the time with use of a machine's CPU, memory, network, disk beyond 70 %.
 _TABLE_VI = {
     "static": (61.3, 37.0, 30.7, 49.3),
     "dynamic": (56.8, 57.7, 25.3, 51.2),
@@ -106,12 +106,13 @@ def _over(reports: Mapping[str, list[Report]]) -> list[Row]:
         paper="in all four",
         ours=f"in {sum(most)}: {', '.join(name for name, best in zip(_COLUMNS, most, strict=True) if best)}",
         holds=all(most),
-        why="Static and Dynamic let executors share disk and network and show what is wanted, which can exceed 100 %.",
+        why="Under Static and Dynamic executors share disk and network, and the figures are demand, which can exceed "
+        "100 %.",
     )
     return [*rows, order]
 
 
-#: Table VII: how much larger Elasecutor's average utilization is, in %.
+#: Table VII: the increase of average utilization by Elasecutor, in %.
 _TABLE_VII = {
     "static": (43.4, 29.5, 40.8, 25.4),
     "dynamic": (27.2, 22.6, 33.4, 40.0),
@@ -122,7 +123,7 @@ _TABLE_VII = {
 def _utilization(
     reports: Mapping[str, list[Report]], papers: Mapping[str, tuple[float, ...]] = _TABLE_VII
 ) -> list[Row]:
-    """Relative to the other policy's average utilization over the makespan."""
+    """Return rows on average utilization over the makespan, relative to each other policy's."""
     used = {
         policy: [mean(report.resources[name].utilization for report in each) for name in _COLUMNS]
         for policy, each in reports.items()
@@ -137,13 +138,13 @@ def _utilization(
                 ours=_list(gain),
                 holds=all(abs(ours - paper) <= 15 for ours, paper in zip(gain, papers[policy], strict=True)),
                 why="Here all policies do the same work: utilization rises as the makespan falls, alike in every "
-                "resource. In the paper they differ, for a makespan 60 % shorter would be a utilization 150 % higher.",
+                "resource. In the paper they differ, as a makespan 60 % shorter would mean a utilization 150 % higher.",
             )
         )
     return rows
 
 
-#: What the paper leaves open → the settings that answer it otherwise, and what that changes.
+#: Open questions of the paper: an alternative assumption, its settings, and its effect.
 _ASSUMPTIONS: tuple[tuple[str, dict[str, Any], str], ...] = (
     (
         "each level of usage in one piece of a life, not two",
@@ -159,17 +160,17 @@ _ASSUMPTIONS: tuple[tuple[str, dict[str, Any], str], ...] = (
     (
         "run times three times as long (the paper's runs take more than 5.9 hours, 21,240 s)",
         {"workload.hibench.runtimes_s": [300.0, 1200.0, 3000.0]},
-        "The arrivals are a smaller part of a run, and yet MinFrag uses no more of the CPU: what is left excludes each "
-        "other by its peaks however long it takes.",
+        "The arrivals are a smaller part of a run, and yet MinFrag uses no more of the CPU: the remaining executors "
+        "exclude each other by their peaks at any run time.",
     ),
     (
         "32 hardware threads as cores, not the 16 of Fig. 6",
         {"cluster.cpu_cores": 32},
-        "The disks become what is short: Static, which does not reserve them, lets executors share them, here without "
-        "loss, while MinFrag keeps out whose peaks exclude each other.",
+        "The disks become the bottleneck: Static does not reserve them and lets executors share them, here without "
+        "loss, while MinFrag separates executors whose peaks exclude each other.",
     ),
     (
-        "32 hardware threads, and a disk that is wanted twice over delivers half",
+        "32 hardware threads, and a disk with twice the demand delivers half",
         {"cluster.cpu_cores": 32, "cluster.disk_contention": 1.0},
         "The loss on contended disks decides; the paper does not state how its disks behave.",
     ),
@@ -213,8 +214,8 @@ def _drr_trc(_inputs: Inputs) -> list[Row]:
             paper=f"{paper:g} %",
             ours=percent(1 - ratio),
             holds=1 - ratio >= paper / 100 / 2,
-            why="At half of the decisions only one demand fits, and both choose it. Elsewhere the resource that "
-            "remains most is mostly the network, which nobody lacks: DRR looks at it alone, TRC at all four.",
+            why="At half of the decisions only one demand fits, and both choose it. Otherwise the largest remaining "
+            "resource is mostly the network, which no executor lacks: DRR regards it alone, TRC all four.",
         )
         for what, paper, ratio in measures
     ]
@@ -236,16 +237,16 @@ def _reprovisioning(_inputs: Inputs) -> list[Row]:
                     paper=f"{paper:g} %",
                     ours=percent(found),
                     holds=found >= paper / 100 / 2,
-                    why="Most applications are recurring and off by less than ρ = 1.1 allows; for them nothing is "
-                    f"reprovisioned. {mean(report.measures['reprovisioned'] for report in on):.0f} of "
-                    f"{on[0].measures['executors']:.0f} executors' stages were, a run.",
+                    why="Most applications are recurring, with errors below ρ = 1.1, and are not reprovisioned. Stages "
+                    f"of {mean(report.measures['reprovisioned'] for report in on):.0f} of "
+                    f"{on[0].measures['executors']:.0f} executors were, per run.",
                 )
             )
     return rows
 
 
 def _rescheduling(_inputs: Inputs) -> list[Row]:
-    """Table X. Reprovisioning is on in both: without it nobody is found to be stuck."""
+    """Return the rows of Table X. Reprovisioning is on in both, as only it detects stuck executors."""
     settings = [{"policy.reprovisioning": True, "policy.rescheduling": on} for on in (True, False)]
     on, off = ([run.report for run in runs] for runs in runs_of_each("elasecutor/reprovisioning", settings))
     with_it, without = (np.array([report.makespan_s for report in each]) for each in (on, off))
@@ -263,8 +264,8 @@ def _rescheduling(_inputs: Inputs) -> list[Row]:
             paper=f"{paper:g} %",
             ours=percent(1 - ratio),
             holds=1 - ratio >= paper / 100 / 2,
-            why=f"Few are stuck: their tasks were helped for {helped:.0f} slots of executors a run. Who ends sooner "
-            "changes who is placed next, and that moves single applications by more than the help does.",
+            why=f"Few executors are stuck: copies of their tasks ran for {helped:.0f} executor slots per run. An "
+            "earlier end changes the next placements, and that moves single applications by more than the copies do.",
         )
         for what, paper, ratio in measures
     ]
@@ -297,7 +298,7 @@ def _all_responses(reports: list[Report]) -> Floats:
 
 
 def _all_executions(reports: list[Report]) -> Floats:
-    """From an application's first launch to its end."""
+    """Return the times from an application's first launch to its end, in seconds."""
     return np.array([job.ended_at_s - (job.started_at_s or 0.0) for report in reports for job in report.jobs])
 
 

@@ -1,4 +1,4 @@
-"""Elasecutor's worked examples (§I, §III.B): the master's own arithmetic and policies on them."""
+"""Try Elasecutor's worked examples (§I, §III.B) with the master's own arithmetic and policies."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def figure_1(_inputs: Inputs) -> list[Row]:
 
 
 def figure_5(_inputs: Inputs) -> list[Row]:
-    """Three executors that end at t1 < t2 < t3 on a machine of 8 cores and 6 of memory; t1 is two slots away."""
+    """Try Fig. 5: three executors, ending at t1 < t2 < t3, on 8 cores and 6 units of memory; t1 is two slots away."""
     machines = Machines(["machine 1"], np.array([[8.0, 6.0]]), slots=6)
     for executor, cpu, memory in (
         (1, [1, 3], [2, 1]),
@@ -46,7 +46,7 @@ def figure_5(_inputs: Inputs) -> list[Row]:
 
 
 def figure_6(_inputs: Inputs) -> list[Row]:
-    """Series of eight slots up to T whose integrals are the paper's; cores, MB/s, Gbps, GB."""
+    """Try Fig. 6, with series of eight slots up to T that have the paper's integrals; cores, MB/s, Gbps, GB."""
     machines = Machines(["machine j"], np.array([[16.0, 500.0, 10.0, 64.0]]), slots=9)
     free = np.repeat([[10.0], [150.0], [2.0], [40.0]], 8, axis=1)
     machines.launch(0, "running", machines.capacity[0][:, None] - free)

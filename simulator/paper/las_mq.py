@@ -1,4 +1,4 @@
-"""LAS_MQ: the motivating example (§2.1) and the simulations (§5.4), on the fluid model; the list of all its claims."""
+"""LAS_MQ's motivating example (§2.1) and simulations (§5.4) on the fluid model; the list of all its claims."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from simulator.paper.runs import runs_of
 from simulator.report import Report
 
 _HEAVY = "las_mq/fig10-heavy-tailed"
-#: "around 30 %" holds in this range.
+#: The range in which "around 30 %" holds.
 _AROUND_30 = (0.25, 0.35)
 
 
@@ -71,9 +71,9 @@ def _heavy_tailed(inputs: Inputs) -> list[Row]:
 
 
 def _assumptions(inputs: Inputs) -> list[Row]:
-    """The same claim under other answers to what the paper leaves open."""
+    """Try the same claim under other assumptions about the paper's open questions."""
     cases: list[tuple[str, dict[str, Any]]] = [
-        ("sizes as §5.1 says: input + shuffle + output", {"workload.trace.d_over_n": 1}),
+        ("sizes as in §5.1: input + shuffle + output", {"workload.trace.d_over_n": 1}),
         ("d/n = 4: input + 4 × shuffle + output", {"workload.trace.d_over_n": 4}),
     ]
     rows = []
@@ -91,19 +91,19 @@ def _assumptions(inputs: Inputs) -> list[Row]:
     return rows
 
 
-#: What a queue weighs of the one before → what that does.
+#: The weight of a queue relative to the queue before it, in words and as a number, and the effect.
 _WEIGHTS: tuple[tuple[str, float, str], ...] = (
     ("a tenth, one step: the default", 0.1, "Small jobs hardly wait for large ones, and none starves."),
     ("a hundredth", 0.01, "The last queues get almost nothing while other queues have jobs."),
     ("a millionth", 1e-6, "These weights equal strict priority in effect, which starves the last queues."),
     ("0.32, the root of a step", 0.1**0.5, "The share of the last queues is taken from small jobs."),
     ("half", 0.5, "The gentler the weights, the smaller the gain."),
-    ("as much", 1.0, "The many small jobs of the first queues wait for the few large ones of the last."),
+    ("equal", 1.0, "The many small jobs of the first queues wait for the few large ones of the last."),
 )
 
 
 def _weights(inputs: Inputs) -> list[Row]:
-    """What the paper does not say, tried on its workloads; las_mq/weights-testbed has the third."""
+    """Try weights, which the paper does not give, on two of its workloads; las_mq/weights-testbed has the third."""
     fair: dict[str, Any] = {"policy.name": "fair"}
     settings = [{"policy.name": "las_mq", "policy.weights": las_mq_testbed.weights(part)} for _, part, _ in _WEIGHTS]
     heavy_s = las_mq_testbed.mean_responses_s(_HEAVY, [_trace(inputs) | each for each in (fair, *settings)])
@@ -113,7 +113,7 @@ def _weights(inputs: Inputs) -> list[Row]:
         below, half = 1 - heavy_s[place] / heavy_s[0], uniform_s[place] / uniform_s[0]
         rows.append(
             Row(
-                what=f"a queue weighs of the one before {what}; heavy tail, below Fair; one size, ÷ Fair",
+                what=f"a queue's weight relative to the one before: {what}; heavy tail, below Fair; one size, ÷ Fair",
                 paper="around 30 %; half",
                 ours=f"{percent(below)}; {half:.2f}",
                 holds=_is_around_30(below) and half <= 0.56,
@@ -124,7 +124,7 @@ def _weights(inputs: Inputs) -> list[Row]:
 
 
 def _who_pays(reports: dict[str, Report], size: float = 100.0) -> str:
-    """What jobs from ``size`` on add to the mean response time of all, and how many they are."""
+    """Return a sentence on the number of jobs of at least ``size`` and their part of the mean response time."""
     added_s = {}
     for policy in ("fair", "las_mq"):
         jobs = reports[policy].jobs
@@ -233,12 +233,12 @@ def _by_policy(name: str, inputs: Inputs, settings: dict[str, Any] | None = None
 
 
 def _means(reports: dict[str, Report]) -> dict[str, float]:
-    """Policy → mean response time in seconds."""
+    """Return policy → mean response time in seconds."""
     return {policy: report.mean_response_s for policy, report in reports.items()}
 
 
 def _fair_s(inputs: Inputs) -> float:
-    """The mean response time of Fair on the trace of Fig. 10(a)."""
+    """Return the mean response time of Fair on the trace of Fig. 10(a), in seconds."""
     (fair,) = runs_of(_HEAVY, _trace(inputs) | {"policy.name": "fair"})
     return fair.report.mean_response_s
 

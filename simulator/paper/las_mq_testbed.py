@@ -1,4 +1,4 @@
-"""LAS_MQ's testbed (§5.2, and Fig. 3 of §3.3), on the tasks model: the master's own orderings and Table 1's jobs."""
+"""LAS_MQ's testbed (§5.2, and Fig. 3 of §3.3) on the tasks model: the master's own orderings and Table 1's jobs."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ from simulator.paper.runs import runs_of, runs_of_each
 from simulator.report import Report
 
 _OTHERS = ("fair", "las", "fifo")
-#: Table 1: the first words of the names → the bin.
+#: Table 1: the first part of a job's name → the bin.
 _BINS = {
     "TeraGen": 1, "SelfJoin": 1,
     "Classification": 2, "HistogramMovies": 2, "HistogramRatings": 2,
     "SequenceCount": 3, "InvertedIndex": 3,
     "WordCount": 4,
 }  # fmt: skip
-#: "by nearly 40 %" holds this many points to either side.
+#: A claim such as "by nearly 40 %" holds within this many percentage points to either side.
 _POINTS = 10
 _FAIR: dict[str, Any] = {"policy.ordering": "fair"}
-#: Why another policy can be better for some jobs.
+#: Policy → the reason why it can be better for some jobs.
 _BETTER = {
     "fair": "Under Fair large jobs progress all the time; LAS_MQ makes them wait for small ones. ",
     "las": "LAS gives a new job everything until it has as much as the others. ",
@@ -29,7 +29,7 @@ _BETTER = {
 
 
 def at_80_s(_inputs: Inputs) -> list[Row]:
-    """Fig. 5 and 7(a)."""
+    """Try Fig. 5 and 7(a)."""
     reports = _reports("las_mq/testbed-80s")
     return [
         *_gains(
@@ -45,7 +45,7 @@ def at_80_s(_inputs: Inputs) -> list[Row]:
 
 
 def at_50_s(_inputs: Inputs) -> list[Row]:
-    """Fig. 6 and 7(b)."""
+    """Try Fig. 6 and 7(b)."""
     reports = _reports("las_mq/testbed-50s")
     return [
         _soon(reports),
@@ -61,27 +61,27 @@ def at_50_s(_inputs: Inputs) -> list[Row]:
 
 
 def figure_3(_inputs: Inputs) -> list[Row]:
-    """Fig. 3: with and without stage awareness, with FIFO and with needs inside the queues."""
+    """Try Fig. 3: with and without stage awareness, with queues ordered by arrival (FIFO) and by demand."""
     settings: list[dict[str, Any]] = [_FAIR]
     for inside, aware in (("fifo", False), ("fifo", True), ("demand", False)):
         settings.append(
             {"policy.ordering": "las_mq", "policy.las_mq_inside": inside, "policy.las_mq_stage_aware": aware}
         )
-    settings.append({"policy.ordering": "las_mq", "measure.alone": True})  # as the testbed's own run
+    settings.append({"policy.ordering": "las_mq", "measure.alone": True})  # equals the testbed's run, so it is shared
     fair_s, *cases_s = mean_responses_s("las_mq/testbed-50s", settings)
     return _cases([fair_s / case_s for case_s in cases_s])
 
 
 def weights_at_80_s(_inputs: Inputs) -> list[Row]:
-    """Of the choices of weights that las_mq/weights tries on the fluid model."""
+    """Try the weights of las_mq/weights, which uses the fluid model, on the testbed."""
     parts = (1e-6, 0.01, 0.1, 0.1**0.5, 0.5, 1.0)
     settings = [{"policy.ordering": "las_mq", "policy.las_mq_weights": weights(part)} for part in parts]
     fair_s, *ours_s = mean_responses_s("las_mq/testbed-80s", [_FAIR, *settings])
     below = [1 - each / fair_s for each in ours_s]
     return [
         Row(
-            what="mean response time of LAS_MQ below fair, by what a queue weighs of the one before (one from 30 % on "
-            "holds)",
+            what="mean response time of LAS_MQ below fair, by a queue's weight relative to the one before (one from "
+            "30 % on holds)",
             paper="nearly 40 %, by weights that are not given",
             ours=", ".join(f"{part:.2g}: {100 * each:.1f} %" for part, each in zip(parts, below, strict=True)),
             holds=max(below) >= 0.3,
@@ -91,12 +91,12 @@ def weights_at_80_s(_inputs: Inputs) -> list[Row]:
 
 
 def mean_responses_s(name: str, settings: list[dict[str, Any]]) -> list[float]:
-    """The mean response time in seconds of the one run of each of the settings."""
+    """Return the mean response time in seconds for each of the settings, which have one run each."""
     return [run.report.mean_response_s for (run,) in runs_of_each(name, settings)]
 
 
 def weights(part: float, queues: int = 10) -> list[float]:
-    """Of queues each of which weighs ``part`` of the one before."""
+    """Return the weights of queues, each ``part`` × the weight of the queue before it."""
     return [part**queue for queue in range(queues)]
 
 
@@ -105,7 +105,7 @@ def _run(name: str, settings: dict[str, Any]) -> dict[str, Report]:
 
 
 def _reports(name: str) -> dict[str, Report]:
-    """Ordering → report; the time that each job takes alone is the same under all of them, and is found once."""
+    """Return ordering → report. A job's time alone does not depend on the ordering and is found once."""
     reports = _run(name, {"policy.ordering": "las_mq", "measure.alone": True})
     alone_s = {job.name: job.alone_s for job in reports["las_mq"].jobs}
     for policy, report in _run(name, {"policy.ordering": list(_OTHERS)}).items():
@@ -115,7 +115,7 @@ def _reports(name: str) -> dict[str, Report]:
 
 
 def _soon(reports: dict[str, Report], limit_s: float = 2000.0) -> Row:
-    """Fig. 6(a) is the only place that says how long jobs take, so it is what the assumed times are held to."""
+    """Return a row on Fig. 6(a), the paper's only figure with job times, which checks the assumed times."""
     shares = {
         policy: 100 * sum(job.response_s < limit_s for job in report.jobs) / len(report.jobs)
         for policy, report in reports.items()
@@ -180,7 +180,7 @@ def _bins(reports: dict[str, Report]) -> list[Row]:
 
 
 def _by_bin(report: Report) -> list[float]:
-    """Mean response time in seconds of each bin."""
+    """Return the mean response time in seconds of each bin."""
     times_s: dict[int, list[float]] = {number: [] for number in (1, 2, 3, 4)}
     for job in report.jobs:
         times_s[_BINS[job.name.partition("-")[0]]].append(job.response_s)
@@ -216,7 +216,7 @@ def _makespans(reports: dict[str, Report]) -> Row:
 
 
 def _cases(gains: list[float]) -> list[Row]:
-    """``gains`` are Fair ÷ LAS_MQ (mean response times) in cases 1 to 4."""
+    """Return the rows of Fig. 3. ``gains`` are Fair ÷ LAS_MQ (mean response times) in cases 1 to 4."""
     first, second, third, fourth = gains
     said = "; ".join(f"case {number}: {gain:.2f}" for number, gain in enumerate(gains, start=1))
     aware = "A stage of this workload ends soon after a tenth of its tasks: little is left to predict."
@@ -226,22 +226,22 @@ def _cases(gains: list[float]) -> list[Row]:
             paper="slightly above 1",
             ours=f"{first:.2f}",
             holds=1 < first <= 1.25,
-            why=f"What the queues alone bring follows from their weights, which the paper does not give ({said}).",
+            why=f"The effect of the queues alone depends on their weights, which the paper does not give ({said}).",
         ),
         Row(
             what="case 2 against case 1: stage awareness alone (up to 20 % more holds)",
             paper="around 10 % more in the best case",
             ours=_more(second, first),
             holds=1 < second / first <= 1.2,
-            why="In a queue that serves who came first, a large job that is found out early is no longer in the way of "
-            f"others; jobs differ more here than there, by the times that are assumed ({said}).",
+            why="In a queue in order of arrival, a large job that is detected early no longer delays others; with the "
+            f"assumed times, jobs differ more here than in the paper ({said}).",
         ),
         Row(
             what="case 3 against case 1: queues ordered by needs alone (20 % more and up hold)",
             paper="more by a wide margin",
             ours=_more(third, first),
             holds=third / first >= 1.2,
-            why=f"Inside a queue the small ones go first ({said}).",
+            why=f"Inside a queue small jobs go first ({said}).",
         ),
         Row(
             what="case 4 against case 3: both (more holds)",

@@ -1,4 +1,4 @@
-"""``docs/results.md``: the papers' figures and ours, side by side."""
+"""Write ``docs/results.md``: the papers' figures and ours, side by side."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from simulator.paper.catalogue import PAPERS
 from simulator.paper.trial import Trial
 
 _HEAD = """\
-# What the papers claim, and what comes out here
+# The papers' claims, and our results
 
-Written by `penstock paper`; run it again instead of editing. The traces that it reads are public and no part of
+`penstock paper` writes this page; run it again instead of editing. It reads public traces that are no part of
 Penstock: `penstock paper --traces DIR`. The scenarios are files in `simulator/scenarios`; `penstock simulate NAME` runs
-one of them. How the models work, and what they leave out, is in [simulate.md](simulate.md).
+one of them. [simulate.md](simulate.md) describes the models and their limits.
 """
 
 
 def page(trials: Sequence[Trial]) -> str:
-    """The whole page. The same trials give the same text: how long they took is not on it."""
+    """Return the whole page. The same trials give the same text, as durations are left out."""
     rows = [row for trial in trials for row in trial.rows]
     hold = sum(row.holds for row in rows)
     parts = [_HEAD, f"{hold} of {len(rows)} lines come out as in the paper.\n"]
@@ -29,7 +29,7 @@ def page(trials: Sequence[Trial]) -> str:
 
 
 def _table(trials: Sequence[Trial]) -> str:
-    lines = ["| claim | what | the paper | here | holds | the difference |", "|---|---|---|---|---|---|"]
+    lines = ["| claim | figure | the paper | here | holds | the difference |", "|---|---|---|---|---|---|"]
     for trial in trials:
         name = f"`{trial.name}` {trial.where}"
         for row in trial.rows:

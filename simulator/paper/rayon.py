@@ -1,8 +1,8 @@
-"""Rayon (MSR-TR-2013-108): planning, by the master's own planners. How long they take is for a benchmark to say.
+"""Rayon (MSR-TR-2013-108): planning by the master's own planners. A benchmark, not this module, measures their time.
 
-Workload A is known by pictures of its distributions only (Fig. 11). Here a request asks for a number of containers at
-once, a lease and a multiple of their product, all spread evenly over orders of magnitude, in a window that leaves it
-some slack; together they ask for as much as the cluster has, which has four containers a node.
+The paper shows Workload A only as pictures of its distributions (Fig. 11). Here a request has a number of parallel
+containers, a lease, and work that is a multiple of their product, all log-uniform, in a window with some slack. All
+requests together ask for the cluster's capacity, which is four containers per node.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def _example(_: Inputs) -> list[Row]:
     placed = Gree(cluster(100)).place(asked, 0, 800) or []
     ours = ", ".join(f"[{p.start}, {p.finish}) at {p.number}" for pieces in placed for p in pieces)
     paper = "[320, 560) at 10, [560, 680) at 20, [680, 800) at 15"
-    return [row(what="what GREE promises", paper=paper, ours=ours, holds=ours == paper, why="It is another plan.")]
+    return [row(what="GREE's promises", paper=paper, ours=ours, holds=ours == paper, why="It is another plan.")]
 
 
 def _growing(_: Inputs) -> list[Row]:
@@ -101,7 +101,7 @@ def _complex(_: Inputs) -> list[Row]:
 
 
 def _small(_: Inputs) -> list[Row]:
-    """So small that the solver proves its plan the best: what a time limit cuts off would not be the same each time."""
+    """Try the MILP on problems so small that the solver proves optimality: a time limit would make results vary."""
     ours: ByPlanner = {name: [] for name in (*_PLANNERS, "milp")}
     for seed in _SEEDS:
         requests = _tight(8, _chance(seed))
@@ -146,7 +146,7 @@ def _atom(nodes: int, rng: Random, *, gang: bool) -> Atom:
 
 
 def _around(part: Expression, least: int, rng: Random) -> Expression:
-    """A window with some slack; half an hour of it, more or less, is much."""
+    """Return the expression in a window with log-uniform slack: 0.1 to 4 times its least length, within the horizon."""
     length = min(HORIZON, math.ceil(least * (1 + _log_uniform(rng, 0.1, 4))))
     start = rng.randint(0, HORIZON - length)
     return normalized(Window(part, start, start + length))
@@ -157,7 +157,7 @@ def _least(atom: Atom) -> int:
 
 
 def atoms(jobs: int, nodes: int, rng: Random) -> Requests:
-    """Until they ask for what there is; the rest is small."""
+    """Return requests of one atom each that together ask for about the cluster's capacity."""
     requests: dict[str, Expression] = {}
     for number in range(jobs):
         atom = _atom(nodes, rng, gang=False)
@@ -166,7 +166,7 @@ def atoms(jobs: int, nodes: int, rng: Random) -> Requests:
 
 
 def _scaled(requests: Requests, nodes: int) -> Requests:
-    """All as many times as high that together they ask for about all that there is; none is higher than the cluster."""
+    """Scale the heights of all requests so that they ask for about the cluster's capacity; none exceeds the cluster."""
     for _ in range(6):
         asked = sum(_work(each) for each in requests.values())
         factor = nodes * _PER_NODE * HORIZON / asked
@@ -195,7 +195,7 @@ def _parts(expression: Expression) -> tuple[Expression, ...]:
 
 
 def mixed(jobs: int, nodes: int, percent: int, part: int, rng: Random) -> Requests:
-    """So many of a hundred are gangs (0) or orders of three (1)."""
+    """Return requests of which ``percent`` are gangs (``part`` 0) or orders of three atoms (``part`` 1)."""
     requests: dict[str, Expression] = {}
     for number in range(jobs):
         other = number * 100 < percent * jobs
@@ -209,7 +209,7 @@ def mixed(jobs: int, nodes: int, percent: int, part: int, rng: Random) -> Reques
 
 
 def _tight(jobs: int, rng: Random) -> Requests:
-    """A few gangs on two nodes in 24 steps."""
+    """Return a few gangs for two nodes and 24 steps."""
     requests = {}
     for number in range(jobs):
         height, length = rng.randint(2, 6), rng.randint(3, 8)
@@ -229,7 +229,7 @@ def cluster(nodes: int) -> Plan:
 
 
 def _each(workload: Callable[[Random], Requests], nodes: int) -> ByPlanner:
-    """Planner → what came of each seed."""
+    """Return planner → the measures of each seed."""
     found: ByPlanner = {name: [] for name in _PLANNERS}
     for seed in _SEEDS:
         requests = workload(_chance(seed))
@@ -242,7 +242,7 @@ def _each(workload: Callable[[Random], Requests], nodes: int) -> ByPlanner:
 
 
 def _planned(requests: Requests, nodes: int, horizon: int) -> list[tuple[str, Mapping[str, Placed | None], Plan]]:
-    """By every planner."""
+    """Return (planner, placements, plan) for every planner, including the MILP."""
     found: list[tuple[str, Mapping[str, Placed | None], Plan]] = []
     for name, make in _PLANNERS.items():
         plan = cluster(nodes)
@@ -256,7 +256,7 @@ def _planned(requests: Requests, nodes: int, horizon: int) -> list[tuple[str, Ma
 
 
 def _ratio(by: ByPlanner, planner: str, of: Callable[[Measures], float]) -> float:
-    """The planner's mean ÷ GREE's."""
+    """Return the planner's mean ÷ GREE's mean."""
     return mean(map(of, by[planner])) / mean(map(of, by["gree"]))
 
 

@@ -1,5 +1,7 @@
-"""Rayon §6.4, end to end: production jobs with deadlines among best-effort jobs, through the master's own desk, round
-and plan follower, and the agents' cores."""
+"""Rayon §6.4, end to end: production jobs with deadlines among best-effort jobs.
+
+The master's own reservation manager, rounds and plan follower and the agents' cores run them.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +13,7 @@ from simulator.paper.runs import runs_of_each
 from simulator.report import JobReport, Report
 
 _SCENARIO = "rayon/sla"
-_ASSUMED = "The workload is known by pictures of its distributions; sizes, times and slack are assumed."
+_ASSUMED = "The paper shows the workload only as pictures of its distributions; sizes, times and slack are assumed."
 
 
 def _end_to_end(_: Inputs) -> list[Row]:
@@ -34,10 +36,10 @@ def _end_to_end(_: Inputs) -> list[Row]:
             paper="less than 85 %, a tuned CapacityScheduler",
             ours=f"{percent(_met(without))}, first come, first served",
             holds=_met(without) <= 0.95,
-            why="Jobs come for ten minutes only: at a load of 1.2 nobody waits longer than a slack of 1.5 to 6.",
+            why="Jobs come for ten minutes only: at a load of 1.2 no job waits longer than a slack of 1.5 to 6.",
         ),
         row(
-            what="production jobs that are declined when they ask (± 10 points)",
+            what="production jobs that are declined (± 10 points)",
             paper="about 4 %",
             ours=percent(_declined(rayon)),
             holds=_declined(rayon) <= 0.14,
@@ -78,11 +80,11 @@ def _over_reserved(_: Inputs) -> list[Row]:
             why="A promise was not kept.",
         ),
         row(
-            what="more are declined, by less than what more is reserved",
+            what="more jobs are declined, by less than the additional reservation",
             paper="11 % instead of 4 %",
             ours=f"{percent(_declined(over))} instead of {percent(_declined(usual))}",
             holds=_declined(usual) < _declined(over) < _declined(usual) + 0.4,
-            why=f"One job in twenty asks for less than may be promised, also with 50 % more. {_ASSUMED}",
+            why=f"The requests of one job in twenty stay below the reservable share, also with 50 % more. {_ASSUMED}",
         ),
     ]
 
@@ -105,7 +107,7 @@ def _declined(report: Report) -> float:
 
 
 def _in_time(report: Report) -> int:
-    """Best-effort jobs that ended before the last job came."""
+    """Return the number of best-effort jobs that ended before the last job was submitted."""
     last_s = max(job.submitted_at_s for job in report.jobs)
     return sum(1 for job in _ran(report, "best").values() if job.ended_at_s <= last_s)
 

@@ -1,4 +1,4 @@
-"""The shipped scenarios, run for claims: on all cores, and each point once, however many claims ask for it."""
+"""Run the shipped scenarios for claims: on all cores, and each point once, even if several claims ask for it."""
 
 from __future__ import annotations
 
@@ -19,35 +19,35 @@ from simulator.scenario import Run, load, run, shipped
 from simulator.scenario.loader import Point
 
 _T = TypeVar("_T")
-#: Who runs points for the claim that is being tried: in this process, unless a trial says otherwise.
+#: The function that runs points for the current claim: in this process, unless a trial sets another.
 _RUNNER: ContextVar[Callable[[Sequence[Point]], list[Run]]] = ContextVar("runner", default=run)
 
 
 def runs_of(name: str, settings: Mapping[str, Any] | None = None) -> list[Run]:
-    """All points of the shipped scenario ``name``."""
+    """Run all points of the shipped scenario ``name``."""
     return _RUNNER.get()(load(shipped(name), settings).points())
 
 
 def runs_of_each(name: str, settings: Sequence[Mapping[str, Any]]) -> list[list[Run]]:
-    """:func:`runs_of` for each of the settings; all of them are asked for at once, so that no core waits."""
+    """Return :func:`runs_of` for each of the settings. All points are requested at once, so that no core idles."""
     asked = [load(shipped(name), each).points() for each in settings]
     runs = iter(_RUNNER.get()([point for points in asked for point in points]))
     return [[next(runs) for _ in points] for points in asked]
 
 
 class _Done(NamedTuple):
-    """A report as bytes, which take a tenth of the room, and the seconds of a processor that it took."""
+    """A report as bytes, which take a tenth of the memory of objects, and its processor seconds."""
 
     report: bytes
     took_s: float
 
 
 class SharedRuns:
-    """Runs that claims share. ``with SharedRuns(processes) as shared``; any thread may ask.
+    """Runs that claims share. ``with SharedRuns(processes) as shared``; any thread may call :meth:`ask`.
 
-    With one process the runs are made by the thread that asks. Else the points of the smallest rank go first. A claim
-    holds the ``turn`` while it does not wait: claims are not written for threads, and msgspec makes what it knows of a
-    type without a lock.
+    With one process, the calling thread makes the runs. With several, points of the smallest rank go first. A claim
+    holds the lock ``turn`` except while it waits: claims are not thread-safe, and msgspec builds its information about
+    a type without a lock.
     """
 
     def __init__(self, processes: int) -> None:
@@ -66,7 +66,7 @@ class SharedRuns:
         self.stop()
 
     def stop(self) -> None:
-        """What has not begun is not run any more; who waits for it has a CancelledError."""
+        """Cancel the points that have not begun; threads that wait for them get a CancelledError."""
         with self._lock:
             line, self._line = self._line, []
         for _, _, _, future in line:
@@ -75,7 +75,7 @@ class SharedRuns:
             self._pool.shutdown(wait=False, cancel_futures=True)
 
     def ask(self, point: Point, rank: int) -> Future[_Done]:
-        """Have a point run, unless that was asked for before."""
+        """Return the future of a point; the point is queued unless it was requested before."""
         key = msgspec.msgpack.encode((point.model, point.seed, point.spec))
         with self._lock:
             future = self._known.get(key)
@@ -91,7 +91,7 @@ class SharedRuns:
         return future
 
     def _go_on(self) -> None:
-        """Hand the next points to the processes that are free."""
+        """Give the next points to idle processes."""
         while True:
             with self._lock:
                 if not self._line or self._under_way == self._processes:
@@ -105,7 +105,7 @@ class SharedRuns:
         assert self._pool is not None
         try:
             return self._pool.submit(_measured, point)
-        except BrokenProcessPool:  # a process was killed, and its run has failed: the others need new processes
+        except BrokenProcessPool:  # a process was killed and its run failed; other runs need a new pool
             self._pool = _fresh_pool(self._processes)
             return self._pool.submit(_measured, point)
 
@@ -120,7 +120,7 @@ class SharedRuns:
 
 
 class Asking:
-    """The runs of one claim. ``took_s`` is what they took of a processor, those that it shares with others included."""
+    """The runs of one claim. ``took_s`` is their processor time, including runs shared with other claims."""
 
     def __init__(self, shared: SharedRuns, rank: int) -> None:
         self.took_s = 0.0
@@ -128,7 +128,7 @@ class Asking:
         self._rank = rank
 
     def __call__(self, points: Sequence[Point]) -> list[Run]:
-        """The runs in the order of the points. For what is :meth:`served`."""
+        """Return the runs in the order of the points. Call it only within :meth:`served`."""
         asked = [self._shared.ask(point, self._rank) for point in points]
         self._shared.turn.release()
         try:
@@ -143,7 +143,7 @@ class Asking:
         return Run(settings=point.settings, seed=point.seed, report=report)
 
     def served(self, claim: Callable[[], _T]) -> _T:
-        """Do this, when it is its turn, with all :func:`runs_of` asked for here."""
+        """Call ``claim`` when the turn is free, with its :func:`runs_of` requested through this object."""
         token = _RUNNER.set(self)
         try:
             with self._shared.turn:
@@ -164,13 +164,13 @@ def _measured(point: Point) -> _Done:
 
 def _cancel(future: Future[_Done]) -> None:
     future.cancel()
-    future.set_running_or_notify_cancel()  # else who waits for several goes on waiting
+    future.set_running_or_notify_cancel()  # otherwise `wait` on several futures does not return
 
 
 def _settle(future: Future[_Done], make: Callable[[], _Done]) -> None:
     try:
         done = make()
-    except Exception as error:  # noqa: BLE001 - whoever waits for the run has its error
+    except Exception as error:  # noqa: BLE001 - the error is raised in threads that wait for the run
         future.set_exception(error)
     else:
         future.set_result(done)

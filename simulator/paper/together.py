@@ -1,7 +1,7 @@
-"""The papers' mechanisms together, against each paper's alone, on each paper's workload.
+"""Compare the papers' mechanisms together with each paper's alone, on each paper's workload.
 
-No paper says what comes out: a line holds where all of it together is no worse than the best of the papers alone. The
-order of jobs is the better of two: LAS_MQ's, which knows nothing of jobs, and SRJF, which knows what they have left.
+No paper has such figures: a line holds if all mechanisms together are no worse than the best paper alone. The order of
+jobs is the better of two: LAS_MQ, which knows nothing about jobs, and SRJF, which knows their remaining work.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from simulator.paper.claims import Claim, Inputs, Row
 from simulator.paper.runs import runs_of_each
 from simulator.report import Report
 
-#: Together, and no worse: within so much of the best alone.
+#: "No worse" means within this fraction of the best alone.
 _NO_WORSE = 0.02
 _LAS_MQ, _SRJF = "with LAS_MQ", "with SRJF"
 _YARN = {"policy.placement": "capacity"}
 _NO_SLACK = {"opportunistic": False}
-#: Where nothing may run on slack. Placement is Ursa's but where a setting says otherwise: LAS_MQ and UBIS are built on
-#: YARN, so theirs alone is YARN's.
+#: For workloads where no task may run on slack. Placement is Ursa's unless a setting changes it: LAS_MQ and UBIS are
+#: built on YARN, so each of them alone has YARN's placement.
 _MONOTASKS: dict[str, dict[str, Any]] = {
     _LAS_MQ: {"policy.ordering": "las_mq"},
     _SRJF: {"policy.ordering": "srjf"},
@@ -89,7 +89,7 @@ def _row(what: str, times_s: Mapping[str, float], why: str) -> Row:
 
 
 def _efficiency(reports: Mapping[str, Report], why: str) -> Row:
-    """SE × UE is the utilization (Ursa §5)."""
+    """Return a row on SE and UE of the CPU; their product is the utilization (Ursa §5)."""
     used = {name: report.resources["cpu"].utilization for name, report in reports.items()}
     best = max(used, key=used.__getitem__)
     holds = max(used[_LAS_MQ], used[_SRJF]) >= used[best] - _NO_WORSE

@@ -1,4 +1,4 @@
-"""Claims, tried side by side; their runs on all cores."""
+"""Try claims in parallel, with their runs on all cores."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from simulator.paper.runs import Asking, SharedRuns
 
 
 class Trial(msgspec.Struct, frozen=True, kw_only=True):
-    """What came of a claim: its rows, or why it was not run, or how it failed (a traceback).
+    """The result of a claim: its rows, or the reason why it was not run, or the traceback of its failure.
 
-    ``took_s`` is the processor's time of its runs, those that other claims share included.
+    ``took_s`` is the processor time of its runs, including runs shared with other claims.
     """
 
     name: str
@@ -30,10 +30,10 @@ class Trial(msgspec.Struct, frozen=True, kw_only=True):
 def try_all(
     claims: Sequence[Claim], inputs: Inputs, *, processes: int = 1, done: Callable[[Trial], None] | None = None
 ) -> list[Trial]:
-    """The trials in the order of the claims; ``done`` hears of each when it is over.
+    """Try the claims and return the trials in their order; ``done`` is called with each trial when it is over.
 
-    With several processes every claim has a thread that waits for its runs, so that what takes longest begins first
-    and no core waits for the last claim.
+    With several processes every claim has a thread that waits for its runs. So the longest runs begin first, and no
+    core idles during the last claim.
     """
     tell = done or (lambda _: None)
     with SharedRuns(processes) as shared:
@@ -49,13 +49,13 @@ def try_all(
                 for future in as_completed(futures):
                     tell(future.result())
             except BaseException:
-                shared.stop()  # else the threads would wait for what is still to run
+                shared.stop()  # otherwise the threads would wait for runs that have not begun
                 raise
             return [future.result() for future in futures]
 
 
 def attempt(claim: Claim, inputs: Inputs, shared: SharedRuns | None = None) -> Trial:
-    """Try one claim; ``shared`` runs what it needs."""
+    """Try one claim; ``shared`` makes its runs."""
     trial = Trial(name=claim.name, where=claim.where)
     if claim.needs:
         try:
@@ -65,6 +65,6 @@ def attempt(claim: Claim, inputs: Inputs, shared: SharedRuns | None = None) -> T
     asking = Asking(shared or SharedRuns(1), rank(claim.name))
     try:
         rows = asking.served(lambda: claim.run(inputs))
-    except Exception:  # noqa: BLE001 - the root of a claim: one that fails leaves the others their lines
+    except Exception:  # noqa: BLE001 - the root of a claim: a failed claim must not stop the others
         return msgspec.structs.replace(trial, failed=traceback.format_exc(), took_s=asking.took_s)
     return msgspec.structs.replace(trial, rows=rows, took_s=asking.took_s)

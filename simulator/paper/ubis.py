@@ -1,4 +1,4 @@
-"""UBIS: the example of Fig. 3, the sensitivity to the thresholds, the 20-node cluster, and robustness (§IV.D, §V)."""
+"""UBIS's claims: the example of Fig. 3, sensitivity to thresholds, the 20-node cluster, and robustness (§IV.D, §V)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from simulator.report import Report
 _GB = 1e9
 #: §V.C: 19 workers of 56 virtual cores.
 _CORES = 19 * 56
-#: Table I: what a task's memory grows to, of the 2 GB that it asked for.
+#: Table I: job → the GB to which a task's memory grows; each task asks for 2 GB.
 _SLEEPS = {"Sleep": 0.2, "G-Sleep-50": 1.0, "G-Sleep-75": 1.5, "G-Sleep": 1.98}
 _T_ALLOC = (0.5, 0.6, 0.7, 0.8, 0.9)
 _T_PREEMPT = (0.8, 0.85, 0.9, 0.95)
@@ -22,7 +22,7 @@ _GROWS_TO = "jobs.0.stages.0.command.phases.1.memory_bytes"
 _AT_ONCE = {"policy.preemption_backoff_s": 0.0}
 _MEMORY_THRESHOLD = "agent.preemption.thresholds.memory"
 
-_ASSUMED = "How much there is to gain follows from how much less than its promise a task uses, which is assumed."
+_ASSUMED = "The possible gain depends on the unused part of a task's promise, which is assumed."
 
 
 def _fig3(_inputs: Inputs) -> list[Row]:
@@ -48,13 +48,13 @@ def _report(scenario: str, settings: dict[str, Any]) -> Report:
 
 
 def _sleep(name: str, key: str, values: Sequence[float], *, backs_off: bool = False) -> list[Report]:
-    """One run per value; as in the paper, work that was preempted is placed again at once unless it ``backs_off``."""
+    """Return one report per value. As in the paper, preempted work is placed again at once, unless it ``backs_off``."""
     fixed = {_GROWS_TO: _SLEEPS[name] * _GB} | ({} if backs_off else _AT_ONCE)
     return [_report("ubis/sensitivity", fixed | {key: value}) for value in values]
 
 
 def _preempted(report: Report) -> float:
-    """Preempted containers ÷ all that were started."""
+    """Return preempted ÷ started containers."""
     return report.preemptions / report.measures["containers"]
 
 
@@ -70,7 +70,8 @@ def _fig4(_inputs: Inputs) -> list[Row]:
     growth = {name: of[-1] - of[0] for name, of in taken.items()}
     names = list(_SLEEPS)
     unlike = (
-        "YARN starts what a heartbeat has room for over several of its own and of the master's, here all of it at once"
+        "YARN spreads the starts that have room over several heartbeats of the node and the master, here all of them "
+        "start at once"
     )
     return [
         row(
@@ -78,21 +79,21 @@ def _fig4(_inputs: Inputs) -> list[Row]:
             paper="30 – 40 %",
             ours=_range(low),
             holds=min(low) >= 0.25 and max(low) <= 0.45,
-            why=f"The paper does not say what else bounds it: {unlike}, so slack is filled sooner and to the end.",
+            why=f"The paper names no other bound: {unlike}, so slack is filled sooner and completely.",
         ),
         row(
             what="opportunistic share at T_alloc = 0.9, least to most (4a; ± 5 %)",
             paper="48 – 60 %",
             ours=_range(high),
             holds=min(high) >= 0.43 and max(high) <= 0.65,
-            why=f"The paper does not say what else bounds it: {unlike}, so slack is filled sooner and to the end.",
+            why=f"The paper names no other bound: {unlike}, so slack is filled sooner and completely.",
         ),
         row(
             what="the share grows with T_alloc, for every job that has more to gain (4a)",
             paper="yes",
             ours=_each(shares),
             holds=all(of[-1] >= of[0] - 0.02 for of in shares.values()) and max(high) >= max(low),
-            why="Each value is one run; a few containers more or less are how starts and samples fall together.",
+            why="Each value is one run; differences of a few containers depend on the timing of starts and samples.",
         ),
         row(
             what="jobs with lower utilization have the higher share, at each T_alloc (4a)",
@@ -103,14 +104,14 @@ def _fig4(_inputs: Inputs) -> list[Row]:
                 for one, other in pairwise(names)
                 for i in range(len(_T_ALLOC))
             ),
-            why="What is preempted is started again and counts again, so many preemptions raise the share, too.",
+            why="Preempted containers are started again and count again, so many preemptions raise the share, too.",
         ),
         row(
             what="preempted containers: most for G-Sleep, none for Sleep (4b)",
             paper="yes",
             ours=", ".join(f"{name} {percent(taken[name][-1])}" for name in names) + " at 0.9",
             holds=not any(taken["Sleep"]) and all(taken["G-Sleep"][i] >= taken["G-Sleep-50"][i] for i in range(5)),
-            why="Memory that grows is what slack cannot foresee.",
+            why="Slack cannot foresee growing memory.",
         ),
         row(
             what="increase of the preempted share from T_alloc 0.5 to 0.9 (4b)",
@@ -125,7 +126,7 @@ def _fig4(_inputs: Inputs) -> list[Row]:
 
 
 def _backed_off(at_once: dict[str, list[Report]]) -> Row:
-    """Beyond the paper: preempted work and its node back off, as the master does by default."""
+    """Return a row beyond the paper: preempted work and its node back off, as by default in the master."""
     name = "G-Sleep"
     before, after = at_once[name], _sleep(name, "agent.t_alloc", _T_ALLOC, backs_off=True)
     kills = [(one.preemptions, other.preemptions) for one, other in zip(before, after, strict=True)]
@@ -149,14 +150,14 @@ def _fig5(_inputs: Inputs) -> list[Row]:
                 paper="fewer",
                 ours=" → ".join(percent(one) for one in taken),
                 holds=taken[-1] < taken[0],
-                why="Containers whose memory ends as high as what they asked for are preempted at any threshold.",
+                why="Containers whose memory grows to their promise are preempted at any threshold.",
             )
         )
     return rows
 
 
 def _makespans(_inputs: Inputs) -> list[Row]:
-    """Fig. 6 and 7: the sweep of T_alloc against the base."""
+    """Try Fig. 6 and 7: the sweep of T_alloc against the base."""
     base = _report("ubis/deployment", {"opportunistic": False})
     values = (0.5, 0.7, 0.8, 0.9, 0.95)
     swept = [_report("ubis/deployment", {"agent.t_alloc": value}) for value in values]
@@ -204,7 +205,7 @@ def _cores_of_a_container(report: Report) -> float:
 
 
 def _robustness(_inputs: Inputs) -> list[Row]:
-    """Fig. 9: nothing to gain, nothing lost; and a small job beside a large one."""
+    """Try Fig. 9: no loss if there is nothing to gain, and a small job beside a large one."""
     base = _report("ubis/robustness", {"opportunistic": False})
     mean_cpu = base.resources["cpu"].utilization
     full = _report("ubis/robustness", {"agent.t_alloc": round(mean_cpu, 3)})
@@ -220,7 +221,7 @@ def _robustness(_inputs: Inputs) -> list[Row]:
             paper="16.38 %",
             ours=percent(mean_cpu),
             holds=abs(mean_cpu - 0.1638) < 0.05,
-            why="The phases of the tasks are assumed so that it comes out near.",
+            why="The phases of the tasks are assumed so that this figure is close.",
         ),
         row(
             what="T_alloc at the mean utilization: opportunistic share, and the job's speedup (under 5 % each holds)",

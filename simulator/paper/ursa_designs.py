@@ -9,9 +9,9 @@ from simulator.paper.rows import change, percent, row
 from simulator.paper.ursa_tpch import tpch
 
 _SRJF: dict[str, Any] = {"policy.ordering": "srjf"}
-_ALIKE = "Tasks of a stage are equally long here but for ± 50 %, and the nodes are alike: there is little to put right."
+_ALIKE = "The tasks of a stage differ by only ± 50 % here, and the nodes are alike, so there is little to correct."
 _BONUS = (
-    "The bonus lets a longer job's stage go first where all of its tasks find room and not all of a shorter job's do: "
+    "The bonus puts a longer job's stage first if all of its tasks find room and not all of a shorter job's do: "
     "without it the order is closer to SRJF. " + _ALIKE
 )
 _ENOUGH = (
@@ -21,7 +21,7 @@ _ENOUGH = (
 
 
 def stage_awareness(inputs: Inputs) -> list[Row]:
-    """One task that has the highest score each time, instead of a stage."""
+    """Try Fig. 7: place the task with the highest score each time, instead of a whole stage."""
     off: dict[str, Any] = {"policy.stage_aware": False}
     ejf, ejf_off, srjf, srjf_off = tpch(inputs, {}, off, _SRJF, _SRJF | off)
     rows = []
@@ -47,12 +47,12 @@ def stage_awareness(inputs: Inputs) -> list[Row]:
 
 
 def _at(gbps: float) -> dict[str, Any]:
-    """With such links; six of the jobs say it."""
+    """Return the settings for links of ``gbps``, with six of the jobs, which are enough to show the effect."""
     return {"tpch.count": 6, "cluster.nodes.0.link_bytes_per_s": gbps * 0.125e9}
 
 
 def network(inputs: Inputs) -> list[Row]:
-    """Network demands ignored in placement."""
+    """Try placement that ignores network demands."""
     off = {"policy.network_aware": False}
     base, without, slow, slow_without = tpch(inputs, {}, off, _at(4), _at(4) | off)
     return [
@@ -85,7 +85,7 @@ def network(inputs: Inputs) -> list[Row]:
 
 
 def links(inputs: Inputs) -> list[Row]:
-    """Fig. 6: the bottleneck is what is used."""
+    """Try Fig. 6: the bottleneck resource is the one with high utilization."""
     speeds = (1, 4, 10)
     reports = tpch(inputs, *(_at(gbps) for gbps in speeds))
     used = {

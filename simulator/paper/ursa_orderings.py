@@ -1,4 +1,4 @@
-"""Ursa §5.2, Table 6: what the order of jobs in placement (JO) and that of monotasks in the queues (MO) contribute."""
+"""Ursa §5.2, Table 6: the effects of ordering jobs in placement (JO) and monotasks in the queues (MO)."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from simulator.paper.ursa_tpch import tpch
 from simulator.report import Report
 
 _SRJF: dict[str, Any] = {"policy.ordering": "srjf"}
-#: The ordering neither adds to the scores of stages nor …
+#: Without JO: the ordering does not add to the scores of stages.
 _NO_JO: dict[str, dict[str, Any]] = {"ejf": {"policy.ejf_weight": 0.0}, "srjf": {"policy.srjf_weight": 0.0}}
-#: … orders the queues: a node's monotasks start as they came.
+#: Without MO: the ordering does not order the queues, and a node's monotasks start in the order of arrival.
 _NO_MO: dict[str, Any] = {"cluster.fifo_queues": True}
-#: With it more monotasks wait in the queues.
+#: With this EPT more monotasks wait in the queues.
 _LONG_EPT: dict[str, Any] = {"policy.ept_s": 20.0}
 _QUEUES = (
     "With an EPT of 1 s placement leaves few monotasks waiting in the queues, so that placement decides "
@@ -25,7 +25,7 @@ _QUEUES = (
 
 
 def table6(inputs: Inputs) -> list[Row]:
-    """Mean completion and makespan of JO, MO, and both."""
+    """Try Table 6: mean completion and makespan of JO, MO, and both."""
     settings: list[dict[str, Any]] = []
     for base, name in (({}, "ejf"), (_SRJF, "srjf")):
         settings += [base | _NO_MO, base | _NO_JO[name], base]

@@ -6,17 +6,17 @@ from simulator.paper.claims import Inputs, Row
 from simulator.paper.rows import percent, row
 from simulator.paper.runs import runs_of, runs_of_each
 
-#: "Within 5 %".
+#: The tolerance of the claims: 5 %.
 _NEAR = 0.05
 _HALF = (
-    "That j3 ends at 80 s takes the CPU work of two jobs in 40 s: 4 s of CPU and 4 s of network a stage. So the second "
-    "job of a pair is half a stage behind the first and not a whole one: it computes when the first one reads, and is "
-    "due at 44 s. At 48 s all cores would have been idle for 4 s."
+    "For j3 to end at 80 s, the CPU work of two jobs must take 40 s: 4 s of CPU and 4 s of network per stage. So the "
+    "second job of a pair is half a stage behind the first, not a whole one: it computes while the first one reads, "
+    "and is due at 44 s. An end at 48 s would mean that all cores were idle for 4 s."
 )
 
 
 def setting1(_inputs: Inputs) -> list[Row]:
-    """Fig. 9: forty jobs of Type 1."""
+    """Try Fig. 9: forty jobs of Type 1."""
     (run,) = runs_of("ursa/setting1")
     jobs = run.report.jobs
     expected_s = {1: 40, 2: 48, 3: 80, 4: 88, 39: 800, 40: 808}
@@ -47,7 +47,7 @@ def setting1(_inputs: Inputs) -> list[Row]:
 
 
 def _alone() -> list[Row]:
-    """Fig. 8: one job alone."""
+    """Try Fig. 8: one job alone, of each type."""
     ((first,), (second,)) = runs_of_each(
         "ursa/setting2", [{"jobs.0.count": 1, "jobs.1.count": 0} | _EJF, {"jobs.0.count": 0, "jobs.1.count": 1} | _EJF]
     )
@@ -69,9 +69,9 @@ _EJF = {"policy.ordering": "ejf"}
 
 
 def setting2(_inputs: Inputs) -> list[Row]:
-    """Fig. 10: twenty jobs of each type, alternately."""
+    """Try Fig. 10: twenty jobs of each type, alternately."""
     reports = {run.settings["policy.ordering"]: run.report for run in runs_of("ursa/setting2")}
-    least_s = 20 * 5 * (4.0 + 2.2) + 4.0  # all CPU work on all cores, after the first stage's data has come
+    least_s = 20 * 5 * (4.0 + 2.2) + 4.0  # all CPU work on all cores, after the first stage's data has arrived
     mean_s = {name: report.mean_response_s for name, report in reports.items()}
     rows = [
         row(

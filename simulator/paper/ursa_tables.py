@@ -1,4 +1,4 @@
-"""Ursa §5.1: Tables 2 to 5, on the public TPC-H DAGs; deep jobs of our own stand for TPC-DS."""
+"""Ursa §5.1: Tables 2 to 5, on the public TPC-H DAGs; our own deep jobs take the place of TPC-DS."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SRJF = {"policy.ordering": "srjf"}
 
 
 def table2(inputs: Inputs) -> list[Row]:
-    """TPC-H: EJF, SRJF, and YARN with Spark."""
+    """Try Table 2: TPC-H under EJF, SRJF, and YARN with Spark."""
     ejf, srjf, spark = tpch(inputs, {}, _SRJF, SPARK)
     return [
         *_against_spark(ejf, spark, "3849 against 2803 s (+37 %)", "1407 against 600 s (+135 %)"),
@@ -48,7 +48,7 @@ def table2(inputs: Inputs) -> list[Row]:
 
 
 def table3(_inputs: Inputs) -> list[Row]:
-    """Deep jobs of wide and narrow stages."""
+    """Try Table 3 on deep jobs of wide and narrow stages."""
     settings: list[dict[str, Any]] = [{}, _SRJF, {"executors.idle_timeout_s": 5.0}]
     ejf, srjf, spark = (run.report for (run,) in runs_of_each("ursa/deep", settings))
     return [
@@ -112,7 +112,7 @@ def _near(what: str, ours: float, paper: float, why: str) -> Row:
 
 
 def table4(inputs: Inputs) -> list[Row]:
-    """Alternative scheduling algorithms in the place of Algorithm 1."""
+    """Try Table 4: alternative scheduling algorithms in the place of Algorithm 1."""
     names = ("EJF", "SRJF", "Tetris2", "Capacity", "Tetris")
     settings = [{}, _SRJF, *({"policy.placement": name.lower()} for name in names[2:])]
     reports = dict(zip(names, tpch(inputs, *settings), strict=True))
@@ -162,7 +162,7 @@ def table4(inputs: Inputs) -> list[Row]:
 
 
 def table5(inputs: Inputs) -> list[Row]:
-    """CPU over-subscription, YARN+Spark."""
+    """Try Table 5: CPU over-subscription with YARN+Spark."""
     ratios = (1, 2, 4)
     settings = [{"executors.memory_bytes": 4e9, "executors.oversubscription": ratio} for ratio in ratios]
     reports = tpch(inputs, *settings)

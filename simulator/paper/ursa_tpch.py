@@ -1,4 +1,4 @@
-"""What Ursa's claims share: the runs on TPC-H DAGs, SE and UE."""
+"""Shared parts of Ursa's claims: the runs on TPC-H DAGs, SE and UE."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ SPARK = {"executors.cores": 4}
 
 
 def tpch(inputs: Inputs, *settings: Mapping[str, Any]) -> list[Report]:
-    """A run of the TPC-H scenario for each of the settings."""
+    """Run the TPC-H scenario with each of the settings, and return the reports."""
     file = {"tpch.file": str(inputs.trace("tpch_dags"))}
     return [run.report for (run,) in runs_of_each(TPCH, [file | dict(each) for each in settings])]
 
 
 def se(report: Report, resource: str = "cpu") -> float:
-    """Scheduling efficiency: allocated ÷ capacity (§5)."""
+    """Return the scheduling efficiency: allocated ÷ capacity (§5)."""
     return report.resources[resource].scheduling_efficiency or 0.0
 
 
 def ue(report: Report, resource: str = "cpu") -> float:
-    """Utilization efficiency: used ÷ allocated (§5)."""
+    """Return the utilization efficiency: used ÷ allocated (§5)."""
     return report.resources[resource].utilization_efficiency or 0.0

@@ -1,4 +1,4 @@
-"""Scenarios: TOML files that say what to simulate, loaded, varied and run.
+"""Load, vary and run scenarios: TOML files that describe a simulation.
 
 ``load(shipped("las_mq/fig01"))`` → :class:`Scenario`; ``run(scenario.points())`` → one :class:`Run` per point.
 """

@@ -1,7 +1,7 @@
-"""What is wrong with a scenario."""
+"""The error of a faulty scenario."""
 
 from __future__ import annotations
 
 
 class ScenarioError(ValueError):
-    """One line: ``FILE: key: what is wrong, and what would do``."""
+    """A fault of a scenario, in one line: ``FILE: key: fault, and the remedy``."""

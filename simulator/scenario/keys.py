@@ -1,4 +1,4 @@
-"""Dotted keys of nested tables, and what is wrong with a value, said with its key."""
+"""Set dotted keys of nested tables, and report a faulty value with its key."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _UNITS = {"_bytes_per_s": parse_rate, "_bytes": parse_bytes, "_s": parse_duratio
 
 
 def assign(document: dict[str, Any], key: str, value: Any) -> None:
-    """Set ``a.b.0.c`` in nested tables and lists; tables that are missing are made. Raises ScenarioError."""
+    """Set ``a.b.0.c`` in nested tables and lists; create missing tables. Raises ScenarioError."""
     *way, last = key.split(".")
     here: Any = document
     for done, part in enumerate(way, 1):
@@ -41,13 +41,12 @@ def _entry(values: list[Any], part: str, key: str) -> Any:
 
 
 def convert(tables: Mapping[str, Any], of: type[msgspec.Struct], *, beside: tuple[str, ...] = ()) -> Any:
-    """The tables as the declared type. ``beside``: other keys that are known at the top, for errors.
+    """Return the tables as the declared type. ``beside``: other known top-level keys, named in error messages.
 
-    Values may be written as people write them: ``"2GiB"`` for a key in ``_bytes``, ``"10MB/s"`` for ``_bytes_per_s``,
-    ``"5min"`` for ``_s``.
+    Values may have units: ``"2GiB"`` for a key in ``_bytes``, ``"10MB/s"`` for ``_bytes_per_s``, ``"5min"`` for ``_s``.
 
     Raises:
-        ScenarioError: ``key: what``; an unknown key names the nearest known one.
+        ScenarioError: ``key: fault``; for an unknown key the message names the nearest known one.
     """
     readable = _quantities(tables, "")
     try:
@@ -84,7 +83,7 @@ def _hint(given: str, known: list[str], what: str) -> str:
 
 
 def _at(info: inspect.Type, at: str, value: Any) -> tuple[inspect.Type, Any]:
-    """What is declared and what is written at ``a.b[2].c``."""
+    """Return the declared type of ``a.b[2].c`` and the value given there."""
     for part in re.findall(r"[^.\[\]]+", at.replace("[...]", ".[...]")):
         info, value = _inner(info, part, value), _part(value, part)
     return info, value
@@ -99,7 +98,7 @@ def _part(value: Any, part: str) -> Any:
 
 
 def _inner(info: inspect.Type, part: str, value: Any) -> inspect.Type:
-    """The type of one part of a value of this type."""
+    """Return the type of one part of a value of this type."""
     choices = info.types if isinstance(info, inspect.UnionType) else (info,)
     for choice in choices:
         if isinstance(choice, inspect.ListType | inspect.VarTupleType):
@@ -111,7 +110,7 @@ def _inner(info: inspect.Type, part: str, value: Any) -> inspect.Type:
 
 
 def _struct(info: inspect.Type, value: Any) -> inspect.StructType | None:
-    """The struct that the value is meant to be; of several, the one whose tag it carries."""
+    """Return the struct type that the value is meant to be; of several, the one with the value's tag."""
     choices = info.types if isinstance(info, inspect.UnionType) else (info,)
     structs = [choice for choice in choices if isinstance(choice, inspect.StructType)]
     tagged = [s for s in structs if s.tag_field and isinstance(value, Mapping) and value.get(s.tag_field) == s.tag]

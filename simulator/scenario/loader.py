@@ -1,4 +1,4 @@
-"""From a TOML file to the points that it asks for."""
+"""Load a scenario's TOML file and list its points."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from simulator.scenario.models import MODELS
 
 
 class Point(msgspec.Struct, frozen=True, kw_only=True):
-    """One run: the settings by which it differs from the scenario's other ones, and all that the model needs."""
+    """One run to do: the settings that set it apart from the scenario's other runs, and the model's input."""
 
     source: str
     settings: dict[str, Any]
@@ -28,7 +28,7 @@ class Point(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _Head(msgspec.Struct, frozen=True, kw_only=True):
-    """The keys that every scenario has, whatever its model."""
+    """The keys that scenarios of all models share."""
 
     model: str
     title: str = ""
@@ -37,7 +37,7 @@ class _Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Scenario(msgspec.Struct, frozen=True, kw_only=True):
-    """A scenario as written, with what the command line set. ``source`` is its file, for errors."""
+    """A scenario as written, with the settings of the command line. ``source`` is its file, for error messages."""
 
     source: str
     title: str
@@ -46,10 +46,10 @@ class Scenario(msgspec.Struct, frozen=True, kw_only=True):
     document: dict[str, Any]
 
     def points(self) -> list[Point]:
-        """One for each combination of the sweep's values, the last key varying fastest.
+        """Return one point for each combination of the sweep's values, the last key varying fastest.
 
         Raises:
-            ScenarioError: ``FILE: key: what``, for a key or a value that the model does not know.
+            ScenarioError: ``FILE: key: fault``, for a key or a value that the model does not know.
         """
         combinations = [dict(zip(self.sweep, values, strict=True)) for values in product(*self.sweep.values())]
         try:
@@ -70,7 +70,7 @@ _HEAD = _Head.__struct_fields__
 
 
 def load(path: Path, settings: Mapping[str, Any] | None = None) -> Scenario:
-    """A scenario's file; ``settings`` (dotted key → value) replace what it says, also what it sweeps over.
+    """Read a scenario's file; ``settings`` (dotted key → value) replace the file's values and swept keys.
 
     Raises:
         ScenarioError: the file cannot be read, or one of the keys that all models share is wrong.

@@ -1,4 +1,4 @@
-"""The simulator's models by the name that a scenario calls them."""
+"""The simulator's models, by the names used in scenarios."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from simulator.report import Report
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """A package with ``Spec``, decoded from a scenario's tables, and ``run(spec, seed)``. Imported when first used."""
+    """A package with ``Spec``, decoded from a scenario's tables, and ``run(spec, seed)``. Imported at first use."""
 
     package: str
     what: str
 
     @property
     def spec(self) -> type[msgspec.Struct]:
-        """The declaration of the model's keys."""
+        """Return the declaration of the model's keys."""
         found: type[msgspec.Struct] = import_module(self.package).Spec
         return found
 
     @property
     def run(self) -> Callable[[Any, int], Report]:
-        """``run(spec, seed)``: the same arguments give the same report. Raises ValueError on what cannot be run."""
+        """Return ``run(spec, seed)``: equal arguments give equal reports. ValueError: an impossible spec."""
         found: Callable[[Any, int], Report] = import_module(self.package).run
         return found
 

@@ -1,4 +1,4 @@
-"""Points, run on all cores; their order and what comes out do not depend on how many there are."""
+"""Run points on all cores. The order and the reports do not depend on the number of cores."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from simulator.scenario.models import MODELS
 
 
 class Run(msgspec.Struct, frozen=True, kw_only=True):
-    """What came out at one point."""
+    """The result of one point."""
 
     settings: dict[str, Any]
     seed: int
@@ -25,19 +25,19 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def run(points: Sequence[Point], *, processes: int = 1, done: Callable[[], None] | None = None) -> list[Run]:
-    """The runs in the order of the points.
+    """Run the points and return the runs in their order.
 
     Args:
-        points: of one or several scenarios.
-        processes: at most so many at once; 1 runs all of them in this process.
+        points: points of one or several scenarios.
+        processes: the maximum number of processes; with 1, all points run in this process.
         done: called each time a point is done.
 
     Raises:
-        ScenarioError: ``FILE: what`` where a model cannot run what it was given.
+        ScenarioError: ``FILE: fault`` if a model cannot run its spec.
     """
     if min(processes, len(points)) <= 1:
         return [_tell(_run_one(point), done) for point in points]
-    # A fresh interpreter in each process: nothing that this one holds (threads, locks of a progress bar) is inherited.
+    # Spawn, not fork: a fork would inherit threads and locks of this process, such as a progress bar's.
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(min(processes, len(points)), mp_context=context) as pool:
         futures = [pool.submit(_run_one, point) for point in points]
@@ -51,7 +51,7 @@ def run(points: Sequence[Point], *, processes: int = 1, done: Callable[[], None]
 
 
 def cores() -> int:
-    """How many processes this one may run at once."""
+    """Return the number of cores that this process may use."""
     return len(os.sched_getaffinity(0))
 
 

@@ -11,12 +11,12 @@ _FOLDER = Path(__file__).parents[1] / "scenarios"
 
 
 def shipped_names() -> list[str]:
-    """``las_mq/fig01``, …, in order."""
+    """Return the names, sorted: ``las_mq/fig01``, …."""
     return sorted(path.relative_to(_FOLDER).with_suffix("").as_posix() for path in _FOLDER.rglob("*.toml"))
 
 
 def shipped(name: str) -> Path:
-    """The file of a shipped scenario. Raises ScenarioError where there is none of that name."""
+    """Return the file of a shipped scenario. Raises ScenarioError if none has that name."""
     names = shipped_names()
     if name not in names:
         near = difflib.get_close_matches(name, names, 1)

@@ -1,4 +1,4 @@
-"""A report in figures, each with its unit in its name."""
+"""Summarize a report in figures, each with its unit in its name."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from simulator.report import Report, quantile
 
 
 def summary(report: Report) -> dict[str, float]:
-    """What the model knows of: name → figure, in the order in which it is shown."""
+    """Return name → figure in display order, without the figures that the model does not know."""
     figures: dict[str, float | None] = {"jobs": len(report.jobs), "makespan_s": report.makespan_s}
     if report.jobs:
         responses_s = [job.response_s for job in report.jobs]
@@ -24,7 +24,7 @@ def summary(report: Report) -> dict[str, float]:
         figures[f"{name}_utilization_efficiency"] = resource.utilization_efficiency
     figures |= {
         "opportunistic_share": report.opportunistic_share,
-        # Where nothing is opportunistic and nothing was preempted, the model has no such thing to tell.
+        # No opportunistic share and no preemption: the model has no preemption, so a zero would mislead.
         "preemptions": report.preemptions if report.preemptions or report.opportunistic_share is not None else None,
         "stragglers": report.stragglers,
     }

@@ -1,7 +1,8 @@
-"""Monotasks and containers on a simulated cluster that drives the very objects of :mod:`agent` and :mod:`master`.
+"""Simulate monotasks and containers on a cluster that drives the very objects of :mod:`agent` and :mod:`master`.
 
-Agents' cores, the master's core and the messages between them, on a clock that jumps; no I/O but traces, no chance but
-the seed's. ``Spec`` is what a scenario with ``model = "tasks"`` holds, ``run`` runs it; docs/simulate-tasks.md.
+It runs the agents' cores, the master's core and the messages between them, on a clock that jumps between events. The
+only I/O is reading traces, the only randomness is the seed's. ``Spec`` has the keys of a scenario with
+``model = "tasks"``, ``run`` runs it; see docs/simulate-tasks.md.
 """
 
 from __future__ import annotations
@@ -21,10 +22,10 @@ __all__ = ["Spec", "run"]
 
 
 def run(spec: Spec, seed: int) -> Report:
-    """The same arguments give the same report.
+    """Run the scenario and return its report. The same arguments give the same report.
 
     Raises:
-        ValueError: what the scenario says makes no sense, or its jobs do not end within ``cluster.limit_s``.
+        ValueError: the scenario is invalid, or its jobs do not end within ``cluster.limit_s``.
     """
     jobs = jobs_of(spec, seed)
     alone_s: dict[str, float] = {}

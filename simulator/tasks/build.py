@@ -1,4 +1,4 @@
-"""From a scenario's tables to jobs; the same seed draws the same jobs."""
+"""Build jobs from a scenario's tables. The same seed gives the same jobs."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ from simulator.tasks.workload import (
 
 
 def jobs_of(spec: Spec, seed: int) -> list[SimulatedJob]:
-    """The workload, by time of submission; each job's origin is another node.
+    """Return the jobs by time of submission; their origins go through the nodes in turn.
 
     Raises:
-        ValueError: no jobs, or one that makes no sense; the message names it.
+        ValueError: there are no jobs, or a job is invalid; the message names it.
     """
     dice = random.Random(seed)  # noqa: S311 - a workload is no secret
     node = spec.cluster.nodes[0]

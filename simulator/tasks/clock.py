@@ -1,4 +1,4 @@
-"""Time that jumps from one event to the next."""
+"""A clock that jumps from one event to the next."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any
 
 
 class Clock:
-    """What is due at the same time happens in the order in which it was asked for. ``now_s`` starts at 0."""
+    """An event queue. Actions due at the same time run in the order of their requests. ``now_s`` starts at 0."""
 
     def __init__(self) -> None:
         self.now_s = 0.0
@@ -20,23 +20,23 @@ class Clock:
         self._number = 0
 
     def fresh_number(self) -> int:
-        """Rises by one."""
+        """Return a new number, one above the last."""
         self._number += 1
         return self._number
 
     def after(self, seconds: float, action: Callable[..., object], *arguments: Any) -> None:
-        """Do something later."""
+        """Call an action after some seconds."""
         self._number += 1
         heappush(self._heap, (self.now_s + seconds, self._number, action, arguments))
 
     def soon(self, action: Callable[..., object], *arguments: Any) -> None:
-        """Do something at this very time, once what is being done is done."""
+        """Call an action at the present time, after the current action."""
         self._soon.append((action, arguments))
 
     def run(self, over: Callable[[], bool], limit_s: float) -> bool:
-        """Until ``over()``; False where ``limit_s`` came first, or nothing is left to happen."""
+        """Run until ``over()``; return False if ``limit_s`` came first or no action is left."""
         collected = gc.isenabled()
-        gc.disable()  # there are hardly any cycles, and looking for some would take a tenth of the time
+        gc.disable()  # a run makes hardly any reference cycles, and searching for them takes a tenth of the time
         try:
             return self._run(over, limit_s)
         finally:

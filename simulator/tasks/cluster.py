@@ -1,6 +1,6 @@
-"""The cluster: agents' cores, the master's core and the messages between them, on a clock that jumps between events.
+"""The simulated cluster: agents' cores, the master's core and the messages between them, on a clock that jumps.
 
-What the daemons' shells do with sockets and timers is done here with a heap; every decision is production code.
+The daemons' shells use sockets and timers; here a heap of events takes their place. Every decision is production code.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from simulator.tasks.promises import Reservations, ReservationSettings
 from simulator.tasks.usage import Usage
 from simulator.tasks.workload import SimulatedCommand, SimulatedJob
 
-#: As agent/link.py: what ends within this time is told together.
+#: As in agent/link.py: ends within this time go into one heartbeat.
 COALESCE_S = 0.05
 
 
 @dataclass(frozen=True, slots=True)
 class Surroundings:
-    """What the daemons live in. ``agent`` is every node's settings but for its name and capacity.
+    """The environment of the daemons. ``agent`` is every node's settings except name and capacity.
 
-    ``latency_s`` is a message's way between agent and master, ``start_s`` what the launcher needs to start a command.
-    The monitor samples every ``sample_s`` and looks at memory every ``look_s`` in between (0: never). Frameworks tell
-    their progress at most every ``progress_s`` (0: never). ``timeline_s`` is a step of the report's timeline. With
-    ``fifo_queues`` agents grant monotasks as they came.
+    A message between agent and master takes ``latency_s``; the launcher takes ``start_s`` to start a command. The
+    monitor samples every ``sample_s`` and reads memory every ``look_s`` in between (0: never). Frameworks report
+    progress at most every ``progress_s`` (0: never). ``timeline_s`` is the step of the report's timeline. With
+    ``fifo_queues`` agents grant monotasks in the order of their arrival.
     """
 
     latency_s: float = 0.001
@@ -56,7 +56,7 @@ class Surroundings:
 
 
 class SimulatedCluster:
-    """Build it, :meth:`run` a workload, once."""
+    """A cluster that :meth:`run` runs a workload on, once."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class SimulatedCluster:
         surroundings: Surroundings | None = None,
         reservations: ReservationSettings | None = None,
     ) -> None:
-        """Without ``reservations`` nobody is asked for any."""
+        """Without ``reservations`` no job reserves."""
         self.clock = Clock()
         self.tally = Tally()
         self.surroundings = around = surroundings or Surroundings()
@@ -89,10 +89,10 @@ class SimulatedCluster:
             self.reservations = Reservations(reservations, self.clock, self.master, capacities, self._wake)
 
     def run(self, jobs: Sequence[SimulatedJob], *, limit_s: float = 1e6) -> None:
-        """Until every job has ended; what happened is in ``frameworks``, ``usage`` and ``tally``.
+        """Run until every job has ended; the results are in ``frameworks``, ``usage`` and ``tally``.
 
         Raises:
-            ValueError: something did not end within ``limit_s`` of simulated time.
+            ValueError: a job did not end within ``limit_s`` of simulated time.
         """
         heartbeat_s = self.master.settings.heartbeat_s
         for number, name in enumerate(self.names):
@@ -111,13 +111,13 @@ class SimulatedCluster:
     # ------------------------------------------------------------ for frameworks
 
     def allocate_memory(self, size_bytes: int) -> None:
-        """A framework's task holds so much more, or less, from now on; it is taken to use what it asks for."""
+        """Add to the memory that frameworks' tasks hold (negative: release). Tasks use all that they ask for."""
         if size_bytes:
             self.usage.allocated["memory"].change(self.clock.now_s, size_bytes)
             self.usage.used["memory"].change(self.clock.now_s, size_bytes)
 
     def ended(self, framework: Framework) -> None:
-        """Its job is over."""
+        """Count a framework's job as ended."""
         self._left -= 1
 
     # ------------------------------------------------------------ agents
@@ -145,7 +145,7 @@ class SimulatedCluster:
         return self.frameworks[int(number) - 1].command(task)
 
     def ask(self, node: str, event: e.Event) -> object:
-        """Have an agent's core decide, and carry out what it says; its reply."""
+        """Give an event to an agent's core, carry out its instructions, and return its reply."""
         reply: object = None
         for instruction in self.nodes[node].handle(event, self.clock.now_s):
             match instruction:
@@ -221,7 +221,7 @@ class SimulatedCluster:
             self.clock.after(self.master.settings.interval_s, self._round)
 
     def _wake(self) -> None:
-        """Something is due: a round as soon as one may."""
+        """Plan a round as soon as allowed, because a reservation's turn is due."""
         self.master.changed = True
         self._plan_round()
 

@@ -1,4 +1,4 @@
-"""A node's launcher and monitor: what the agent's core says about containers is done to simulated commands."""
+"""A node's launcher and monitor: carries out the agent core's instructions about containers on simulated commands."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from simulator.tasks.usage import Usage
 from simulator.tasks.workload import SimulatedCommand
 
 _KILLED = 9
-#: A frozen or waiting command whose sample says so.
+#: A command that gets less than this fraction of its wanted cores counts as stalled (frozen or waiting) in samples.
 _STALLED_BELOW = 0.05
 
 
 @dataclass(slots=True)
 class Tally:
-    """Containers of the whole cluster. ``opportunistic``: when a sample first saw them, or at an earlier end."""
+    """Counts of the whole cluster's containers. ``opportunistic`` is counted at the first sample, or an earlier end."""
 
     started: int = 0
     opportunistic: int = 0
@@ -32,7 +32,8 @@ class Tally:
 
 
 class Commands:
-    """Of one node. ``ask`` hands an event to the agent's core; ``find`` knows what a container's name will do."""
+    """The commands of one node. ``ask`` gives an event to the agent's core; ``find`` maps a container name to its
+    simulated command."""
 
     def __init__(
         self,
@@ -61,7 +62,7 @@ class Commands:
         self._wake = 0
 
     def carry_out(self, instruction: i.Instruction) -> bool:
-        """Whether it was for us."""
+        """Carry out an instruction about containers; return False for any other instruction."""
         match instruction:
             case i.StartContainer(container, _, spec, rank_weight):
                 self._tally.started += 1
@@ -77,7 +78,7 @@ class Commands:
                 if not confinement.opportunistic and container in self._machine.running:
                     self._promise(container, self._machine.running[container].command)
                 self._clock.soon(self._ask, e.Confined(container, {}))
-            case i.Reclaim(container, _):  # simulated commands have no page cache to give
+            case i.Reclaim(container, _):  # simulated commands have no page cache to reclaim
                 self._clock.soon(self._ask, e.Reclaimed(container, 0))
             case i.WatchMemory(on):
                 self._watched = on
@@ -87,7 +88,7 @@ class Commands:
             case i.Wake(at):
                 self._wake += 1
                 self._clock.after(max(0.0, at - self._clock.now_s), self._woken, self._wake)
-            case i.Signal() | i.RemoveContainer() | i.Renice():  # cpu.weight is all that the machine goes by
+            case i.Signal() | i.RemoveContainer() | i.Renice():  # the machine regards only cpu.weight
                 pass
             case _:
                 return False
@@ -108,7 +109,7 @@ class Commands:
         self._look_again()
 
     def _promise(self, container: str, command: SimulatedCommand | None) -> None:
-        """What is promised to a container from now on; None: nothing any more."""
+        """Change a container's promise to that of ``command``; None: the promise ends."""
         before = self._promised.pop(container, None)
         if command is not None:
             self._promised[container] = command
@@ -144,7 +145,7 @@ class Commands:
     # ------------------------------------------------------------ the monitor
 
     def _sample(self) -> None:
-        """As agent/monitor does, at each tick while there are containers, and once when the last has ended."""
+        """Sample like agent/monitor: at each tick while there are containers, and once after the last has ended."""
         self._last = self._snapshot()
         self._sampled_s = self._clock.now_s
         for running in self._machine.running.values():
@@ -202,7 +203,7 @@ class Commands:
             self._clock.after(self._look_s, self._look)
 
     def _look(self) -> None:
-        """Memory between two samples, while there is opportunistic work."""
+        """Report memory between two samples, while there is opportunistic work."""
         self._looking = False
         if self._watched and self._last is not None:
             self._machine.look()

@@ -6,15 +6,15 @@ from simulator.tasks.workload import SimulatedJob, SimulatedStage, SimulatedTask
 
 
 class Course:
-    """Of one job. Times are those of the simulation, in seconds."""
+    """The course of one job. Times are in simulated seconds."""
 
     def __init__(self, job: SimulatedJob) -> None:
         self.job = job
         self.started_at_s: float | None = None
         self.ended_at_s: float | None = None
-        self.rejected = False  # what it wanted to have reserved was not to be had
+        self.rejected = False  # its reservation was declined
         self.tasks_ended = 0
-        #: Stage → when its tasks were ready, and when each ended.
+        #: Stage → the time when its tasks became ready, and the times when they ended.
         self.ready_at_s: dict[str, float] = {}
         self.task_ends_s: dict[str, list[float]] = {stage.name: [] for stage in job.stages}
         self.tasks: dict[str, SimulatedTask] = {task.name: task for stage in job.stages for task in stage.tasks}
@@ -23,7 +23,7 @@ class Course:
         self._unfinished = sum(1 for left in self.left.values() if left)
 
     def newly_ready(self, now_s: float) -> list[SimulatedStage]:
-        """Stages of which all that they wait for has ended; each is named once."""
+        """Return stages whose awaited stages have all ended; each stage is returned once."""
         ready = [
             stage
             for stage in self.job.stages
@@ -34,7 +34,7 @@ class Course:
         return ready
 
     def done(self, task: str, now_s: float) -> bool:
-        """A task has ended; whether its stage has, too."""
+        """Record the end of a task; return whether its stage has ended, too."""
         stage = self.stage_of[task]
         self.left[stage].discard(task)
         self.task_ends_s[stage].append(now_s)
@@ -47,5 +47,5 @@ class Course:
         return True
 
     def stage_times_s(self) -> list[list[float]]:
-        """Per stage, the seconds from when its tasks were ready to the end of each."""
+        """Return, per stage, the seconds from its readiness to the end of each task."""
         return [[at_s - self.ready_at_s[stage] for at_s in ends] for stage, ends in self.task_ends_s.items() if ends]

@@ -1,11 +1,11 @@
-"""YARN with Spark, as Ursa compares itself with it (§5.1.1): executors that are held for as long as they have tasks.
+"""Simulate YARN with Spark, the baseline of Ursa (§5.1.1): executors that are held for as long as they have tasks.
 
-Each heartbeat YARN hands out containers, the earliest job first (FIFO), on the node with the most free cores. A job
-asks for as many as its tasks could fill: one more at first, then twice as many more with every heartbeat in which
-tasks wait (Spark's dynamic allocation). A task takes one core of an executor from its first byte to its last: while it
+At each heartbeat YARN allocates containers, the earliest job first (FIFO), on the node with the most free cores. A job
+asks for at most as many as its tasks can fill: one at first, then twice as many more at every heartbeat while tasks
+wait (Spark's dynamic allocation). A task holds one core of an executor from its first byte to its last; while the task
 reads, the core idles. A node's tasks share its disks, its link and, oversubscribed, its cores evenly. An executor that
-is idle for ``idle_timeout_s`` is given back. What Spark itself needs (application masters, drivers, its own memory) is
-not counted.
+is idle for ``idle_timeout_s`` is given back. Spark's own needs (application masters, drivers, its memory) are not
+counted.
 """
 
 from __future__ import annotations
@@ -25,9 +25,9 @@ from simulator.tasks.workload import SimulatedJob, SimulatedTask
 
 @dataclass(frozen=True, slots=True)
 class ExecutorSettings:
-    """Ursa §5.1.1: containers of 4 cores and 8 GB, an idle timeout of 2 s, a heartbeat of 1 s.
+    """The settings of Ursa §5.1.1: containers of 4 cores and 8 GB, an idle timeout of 2 s, a heartbeat of 1 s.
 
-    With an ``oversubscription`` of 2 YARN is told of twice the cores that there are (§5.1.2, Table 5).
+    With an ``oversubscription`` of 2, YARN is configured with twice the real number of cores (§5.1.2, Table 5).
     """
 
     cores: int = 4
@@ -39,7 +39,7 @@ class ExecutorSettings:
 
 
 class _Host:
-    """A node: what is not handed out, and its hardware."""
+    """A node: its free cores and memory, and its hardware."""
 
     def __init__(self, clock: Clock, spec: NodeSpec, usage: Usage, oversubscription: float) -> None:
         cores, disks, core_bytes_per_s = spec.capacity.cores, spec.capacity.disk_slots, spec.cpu_bytes_per_s
@@ -61,18 +61,18 @@ class _Executor:
 
 @dataclass(eq=False)
 class _Application:
-    """A job, its executors, and its tasks that wait."""
+    """A job, its executors, and its waiting tasks."""
 
     course: Course
     waiting: deque[SimulatedTask] = field(default_factory=deque)
     executors: list[_Executor] = field(default_factory=list)
     running: int = 0
-    coming: int = 0  # executors that start
+    coming: int = 0  # executors that are starting
     burst: int = 1
 
 
 class ExecutorCluster:
-    """Build it, :meth:`run` a workload, once."""
+    """A cluster that :meth:`run` runs a workload on, once."""
 
     def __init__(self, nodes: Sequence[NodeSpec], settings: ExecutorSettings, timeline_s: float = 0.0) -> None:
         self.clock = Clock()
@@ -85,14 +85,14 @@ class ExecutorCluster:
 
     @property
     def courses(self) -> list[Course]:
-        """What became of the jobs."""
+        """Return the courses of the submitted jobs."""
         return [application.course for application in self._applications]
 
     def run(self, jobs: Sequence[SimulatedJob], *, limit_s: float = 1e6) -> None:
-        """Until every job has ended; what happened is in ``courses``, ``usage`` and ``started``.
+        """Run until every job has ended; the results are in ``courses``, ``usage`` and ``started``.
 
         Raises:
-            ValueError: something did not end within ``limit_s`` of simulated time, or is a command.
+            ValueError: a job did not end within ``limit_s`` of simulated time, or a task is a command.
         """
         if any(task.command for job in jobs for stage in job.stages for task in stage.tasks):
             raise ValueError("[executors] run monotasks, not commands")

@@ -1,4 +1,4 @@
-"""Agents' queues without Ursa's monotask ordering: first come, first served (§5.2, Table 6, "JO")."""
+"""Agents' queues without Ursa's monotask ordering: first come, first served (Ursa §5.2, Table 6, "JO")."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from agent.queues.resource import Resource
 
 
 class _Line(Resource):
-    """One line of all jobs' monotasks, as they came; neither the jobs' priorities nor stages nor sizes matter."""
+    """One line of all jobs' monotasks, in the order of arrival. Jobs' priorities, stages and sizes do not matter."""
 
     __slots__ = ("line",)
 
     line: deque[tuple[JobQueue, Monotask]]
 
     def enqueue(self, job: JobQueue, monotask: Monotask, stage: str, sequence: int, now: float, known: int) -> None:
-        """To the end."""
+        """Append a monotask to the line."""
         self.queued += 1
         self.line.append((job, monotask))
 
     def fill(self, now: float, granted: list[Monotask], lease_s: float) -> None:
-        """Grant from the front while there is room."""
+        """Grant monotasks from the front while slots are free."""
         while self.line and self.free > 0:
             job, monotask = self.line.popleft()
             if monotask.state is QUEUED:
@@ -36,7 +36,7 @@ class _Line(Resource):
 
 
 class FirstComeQueues(MonotaskQueues):
-    """The queues of a node of which nobody has leases."""
+    """The queues of a node, first come, first served, without leases."""
 
     def __init__(self, settings: NodeSettings) -> None:
         super().__init__(
@@ -48,6 +48,6 @@ class FirstComeQueues(MonotaskQueues):
 
 
 def serve_first_come(node: Node) -> None:
-    """Give a fresh node such queues."""
+    """Replace the queues of a new node by :class:`FirstComeQueues`."""
     node.queues = FirstComeQueues(node.settings)
     node.attained = Attained(node.queues, node.ranks)

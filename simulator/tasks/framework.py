@@ -1,4 +1,4 @@
-"""A job's processes, simulated: a job manager at its origin, and a job process on every node that its tasks go to."""
+"""Simulate a job's processes: a job manager at its origin, and a job process on every node that gets its tasks."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ from simulator.tasks.workload import SimulatedCommand, SimulatedJob, SimulatedSt
 if TYPE_CHECKING:
     from simulator.tasks.cluster import SimulatedCluster
 
-#: The argv of every simulated command: nothing is ever started.
+#: The argv of every simulated command; no process is started.
 _ARGV = ("simulated",)
 
 
 class Framework(Course):
-    """Speaks to agents as any framework does: hello, register, place, submit, complete, end."""
+    """A framework with the usual messages to agents: hello, register, place, submit, complete, end."""
 
     def __init__(self, cluster: SimulatedCluster, job: SimulatedJob, number: int, progress_s: float) -> None:
         super().__init__(job)
@@ -44,11 +44,11 @@ class Framework(Course):
 
     @property
     def origin(self) -> str:
-        """The node whose agent the job is registered with."""
+        """Return the node with whose agent the job is registered."""
         return self._cluster.names[self.job.origin % len(self._cluster.names)]
 
     def start(self) -> None:
-        """Register at the origin; placement is asked for once the job is admitted. A production job reserves first."""
+        """Register at the origin. A production job reserves first. Placement is requested on admission."""
         reservations = self._cluster.reservations
         if self.job.rdl and reservations is not None:
             self.reservation = reservations.reserve(self.job.name, self.job.rdl)
@@ -65,7 +65,7 @@ class Framework(Course):
         self._report_progress()
 
     def command(self, task: str) -> SimulatedCommand:
-        """What a task's container will do."""
+        """Return the simulated command of a task's container."""
         command = self.tasks[task].command
         assert command is not None
         return command
@@ -75,7 +75,7 @@ class Framework(Course):
         self._cluster.ask(node, e.SessionOpened(self._number, "user", 1000, self.job.name))
 
     def notified(self, node: str, method: str, params: Params) -> None:
-        """A notification from a node's agent."""
+        """Handle a notification from a node's agent."""
         match params:
             case Grants():
                 for monotask in params.ids:
@@ -187,7 +187,7 @@ class Framework(Course):
             self._cluster.clock.after(self._progress_s, self._report_progress)
 
     def _report_progress(self) -> None:
-        """What orderings that look at service or at what is left need (Ursa §4.2.2, LAS_MQ §3)."""
+        """Report progress, for orderings by service or by remaining work (Ursa §4.2.2, LAS_MQ §3)."""
         self._progress_due = False
         if not self._progress_s or self.ended_at_s is not None:
             return

@@ -1,6 +1,6 @@
-"""Jobs from public graphs: TPC-H queries, which have no bytes, and scientific workflows, which have.
+"""Build jobs from public graphs: TPC-H queries, which have no bytes, and scientific workflows, which have.
 
-What is assumed is said by :class:`TpchTable` and :class:`WorkflowTable`.
+:class:`TpchTable` and :class:`WorkflowTable` list the assumptions.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from simulator.traces import TpchDag, Workflow, WorkflowTask, text_of, tpch_dags
 
 
 def tpch_jobs(table: TpchTable, node: NodeTable, dice: random.Random) -> list[SimulatedJob]:
-    """The jobs that the table asks for, drawn with ``dice``.
+    """Return the jobs of the table, drawn with ``dice``.
 
     Raises:
-        TraceError: the file cannot be read, or is not such a file (a ValueError).
-        ValueError: no query of a scale that was asked for.
+        TraceError: the file cannot be read or has another form (a ValueError).
+        ValueError: the file has no query of a scale in the table.
     """
     by_scale: dict[str, list[TpchDag]] = {}
     for dag in tpch_dags(text_of(Path(table.file)), where=table.file).values():
@@ -67,11 +67,11 @@ def _task(
 
 
 def workflow_jobs(table: WorkflowTable, node: NodeTable) -> list[SimulatedJob]:
-    """The runs that the table names, in the order in which it names them.
+    """Return the runs that the table names, in its order.
 
     Raises:
-        TraceError: the file cannot be read, or is not such a file (a ValueError).
-        ValueError: a name that is not in it.
+        TraceError: the file cannot be read or has another form (a ValueError).
+        ValueError: the file has no instance of a name.
     """
     known = {run.name: run for run in workflows(text_of(Path(table.file)), where=table.file)}
     missing = [name for name in table.names if name not in known]
@@ -84,7 +84,7 @@ def workflow_jobs(table: WorkflowTable, node: NodeTable) -> list[SimulatedJob]:
 
 
 def _workflow_job(run: Workflow, submitted_at_s: float, table: WorkflowTable, node: NodeTable) -> SimulatedJob:
-    """Tasks that wait for the same tasks and are awaited by the same ones are a stage."""
+    """Return a workflow as a job. A stage is a set of tasks with the same parents and the same children."""
     awaited_by: dict[str, set[str]] = {task.name: set() for task in run.tasks}
     for task in run.tasks:
         for parent in task.parents:

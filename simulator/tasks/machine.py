@@ -1,12 +1,12 @@
-"""A node's hardware: what monotasks and commands get of its cores, disks and link, and how long they take.
+"""A node's hardware: the shares of cores, disks and link of monotasks and commands, and the time that they take.
 
-A disk monotask has a disk to itself; where agents grant more than there are disks (agent/queues/resource.py), those
-that run share all disks evenly. Network monotasks share the link evenly: what is modelled is the receiving side, as in
-Ursa §4.2.3. Commands and CPU monotasks share the cores by ``cpu.weight``, as the kernel's scheduler has it.
-A command has the weight of its promise or of its job's rank. All work without a promise weighs together what the agent
-gives it (agent/core/ranks.py); of its part the monotasks come first, as each holds a slot. Commands share the disks
-among themselves. Who gets what is :func:`share`. Commands and disk or network monotasks on one node do not slow each
-other down.
+A disk monotask has a disk to itself. If agents grant more monotasks than there are disks (agent/queues/resource.py),
+these share all disks evenly. Network monotasks share the link evenly; the model covers the receiving side, as in
+Ursa §4.2.3. Commands and CPU monotasks share the cores by ``cpu.weight``, like the kernel's scheduler.
+A command has the weight of its promise or of its job's rank. All work without a promise has one weight together, which
+the agent sets (agent/core/ranks.py); within its share the monotasks come first, as each holds a slot. Commands share
+the disks among themselves. :func:`share` divides a resource. Commands and disk or network monotasks on one node do not
+slow each other down.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ _NEVER = float("inf")
 
 
 def share(capacity: float, wanted: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """Weighted max-min: nobody gets more than wanted; who gets less has as much per weight as anybody.
+    """Return the weighted max-min fair shares: none exceeds its demand, and unmet demands get equal shares per weight.
 
-    ``capacity`` and ``wanted`` in one unit; weights are positive. Everything is given out, or everybody has enough.
+    ``capacity`` and ``wanted`` have the same unit; weights are positive. The capacity is used up or all demand is met.
     """
     given = [0.0] * len(wanted)
     left, weight = capacity, float(sum(weights))
@@ -41,9 +41,9 @@ def share(capacity: float, wanted: Sequence[float], weights: Sequence[float]) ->
 
 
 class Link:
-    """Shared evenly by its flows, at any moment: a link, or disks, or (with ``most_bytes_per_s``) cores.
+    """A resource that its flows share evenly: a link, disks, or (with ``most_bytes_per_s``) cores.
 
-    A flow gets at most ``most_bytes_per_s``. ``used`` is at ``amount`` while all of it is used.
+    A flow gets at most ``most_bytes_per_s``. ``used`` rises by ``amount`` while the whole resource is used.
     """
 
     def __init__(
@@ -54,18 +54,18 @@ class Link:
         self._most_bytes_per_s = most_bytes_per_s
         self._used, self._amount = used, amount
         self._in_use = 0.0  # of the amount
-        self._flows: list[tuple[float, int, Callable[[], None]]] = []  # what `served` will be at its end
-        self._served = 0.0  # what each flow has had since the link was idle
+        self._flows: list[tuple[float, int, Callable[[], None]]] = []  # first: the value of `_served` at the flow's end
+        self._served = 0.0  # bytes that each flow has received since the link was last idle
         self._at_s = 0.0
-        self._wake = 0  # the wake-up that counts: those before it were for other flows
+        self._wake = 0  # the number of the valid wake-up; earlier ones were for other flows
 
     def start(self, size_bytes: float, done: Callable[[], None]) -> None:
-        """A flow; ``done`` is called at its end."""
+        """Start a flow; ``done`` is called at its end."""
         now_s = self._clock.now_s
         if self._flows:
             self._served += (now_s - self._at_s) * self._flow_bytes_per_s()
         else:
-            self._served = 0.0  # an idle link forgets, so that rounding does not grow with time
+            self._served = 0.0  # reset when idle, so that rounding errors do not grow with time
         self._at_s = now_s
         heappush(self._flows, (self._served + size_bytes, self._clock.fresh_number(), done))
         self._await()
@@ -99,7 +99,10 @@ class Link:
 
 @dataclass(slots=True, eq=False)
 class _Computing:
-    """A CPU monotask while it runs: the seconds on a core of its own that are left at ``at_s``; ``turn`` is its end."""
+    """A running CPU monotask. At ``at_s`` it needs another ``left_s`` on a core of its own.
+
+    ``turn`` is the number of the valid end event.
+    """
 
     done: Callable[[], None]
     left_s: float
@@ -109,34 +112,36 @@ class _Computing:
 
 @dataclass(slots=True, eq=False)
 class RunningCommand:
-    """A command while it runs. ``speed`` is the share of its own time that passes: 1 when it gets all that it wants.
-    ``weight`` is its ``cpu.weight``."""
+    """A running command. ``speed`` is the fraction of full speed: 1 if it gets all that it wants.
+
+    ``weight`` is its ``cpu.weight``.
+    """
 
     command: SimulatedCommand
     opportunistic: bool
     weight: int
     frozen: bool = False
     phase: int = 0
-    passed_s: float = 0.0  # of the phase
+    passed_s: float = 0.0  # in the phase, at full speed
     speed: float = 0.0
     cores: float = 0.0
     disk_bytes_per_s: float = 0.0
     cpu_seconds: float = 0.0
     disk_bytes: float = 0.0
     seen: bool = False  # by a sample
-    wants: Phase = _NOTHING  # the phase that it is in
+    wants: Phase = _NOTHING  # the current phase
 
     def __post_init__(self) -> None:
         self.enter(0)
 
     def enter(self, phase: int) -> None:
-        """A phase begins; behind the last it wants nothing."""
+        """Begin a phase; after the last phase the command wants nothing."""
         phases = self.command.phases
         self.phase, self.passed_s = phase, 0.0
         self.wants = phases[phase] if phase < len(phases) else _NOTHING
 
     def memory_bytes(self) -> int:
-        """What it holds: on the line between the ends of the phase before and of this one."""
+        """Return its memory: interpolated linearly between the ends of the last phase and of this one."""
         phases = self.command.phases
         if self.phase >= len(phases):
             return int(phases[-1].memory_bytes)
@@ -147,7 +152,7 @@ class RunningCommand:
 
 
 class Machine:
-    """One node's hardware."""
+    """The hardware of one node."""
 
     def __init__(self, clock: Clock, spec: NodeSpec, usage: Usage) -> None:
         self.spec = spec
@@ -160,8 +165,8 @@ class Machine:
         self._disks = Link(clock, slots * disk_bytes_per_s, usage.used["disk"], slots, disk_bytes_per_s)
         self._reading = 0  # disk monotasks
         self._computing: dict[int, _Computing] = {}
-        self._monotask_speed = 1.0  # of CPU monotasks: the part of a core that each has
-        self._monotask_cores = 0.0  # … and what they have together
+        self._monotask_speed = 1.0  # the fraction of a core that each CPU monotask has
+        self._monotask_cores = 0.0  # the cores that all CPU monotasks have together
         self._at_s = 0.0
         self._wake = 0
         self._used_cores = 0.0
@@ -170,7 +175,7 @@ class Machine:
     # ------------------------------------------------------------ monotasks
 
     def execute(self, monotask: SimulatedMonotask, done: Callable[[], None]) -> None:
-        """A monotask whose slot was granted; ``done`` is called at its end."""
+        """Run a monotask whose slot was granted; ``done`` is called at its end."""
         if monotask.kind is ResourceKind.NETWORK:
             self._link.start(monotask.input_bytes, done)
             return
@@ -190,7 +195,7 @@ class Machine:
         done()
 
     def _reads(self, change: int) -> None:
-        """Count disk monotasks; those beyond the slots have no slot of their own allocated."""
+        """Count disk monotasks; monotasks beyond the number of slots have no slot allocated."""
         before, self._reading = self._reading, self._reading + change
         slots = self.spec.capacity.disk_slots
         allocated = min(self._reading, slots) - min(before, slots)
@@ -198,7 +203,7 @@ class Machine:
             self._usage.allocated["disk"].change(self._clock.now_s, allocated)
 
     def _await(self, number: int, one: _Computing) -> None:
-        """Wait for the end of a CPU monotask at the present speed; an end that was awaited before is void."""
+        """Schedule the end of a CPU monotask at the present speed; an earlier end event becomes void."""
         one.turn += 1
         if self._monotask_speed > 0:
             self._clock.after(one.left_s / self._monotask_speed, self._computed, number, one.turn)
@@ -213,14 +218,14 @@ class Machine:
         one.done()
 
     def _monotasks_changed(self) -> None:
-        """One more CPU monotask runs, or one fewer."""
+        """Share the cores anew because the number of CPU monotasks changed."""
         if self.running:
             self._share_again()
         else:
             self._speed_up(1.0)
 
     def _speed_up(self, speed: float) -> None:
-        """Let each CPU monotask have this part of a core from now on."""
+        """Give each CPU monotask this fraction of a core from now on."""
         now_s, before = self._clock.now_s, self._monotask_speed
         self._monotask_speed = speed
         if speed != before:
@@ -235,14 +240,14 @@ class Machine:
     # ------------------------------------------------------------ commands
 
     def begin(self, container: str, running: RunningCommand, ended: Callable[[], None]) -> None:
-        """A command starts; ``ended`` is called when it has done its work, not when it is killed."""
+        """Start a command; ``ended`` is called when its work is done, not when it is killed."""
         self._advance()
         self._ended[container] = ended
         self.running[container] = running
         self._share_again()
 
     def end(self, container: str) -> RunningCommand | None:
-        """It is killed; None where it has ended."""
+        """Kill a command and return it; None if it has ended already."""
         self._advance()
         self._ended.pop(container, None)
         gone = self.running.pop(container, None)
@@ -258,7 +263,7 @@ class Machine:
         weight: int | None = None,
         frozen: bool | None = None,
     ) -> None:
-        """Another class, another weight, frozen or thawed."""
+        """Change a command's class or weight, or freeze or thaw it."""
         running = self.running.get(container)
         if running is None:
             return
@@ -273,7 +278,7 @@ class Machine:
         self._share_again()
 
     def look(self) -> None:
-        """Bring every command's figures up to now."""
+        """Update every command's figures to the present time."""
         self._advance()
 
     def _advance(self) -> None:
@@ -287,7 +292,7 @@ class Machine:
             running.disk_bytes += passed_s * running.disk_bytes_per_s
 
     def _share_again(self) -> None:
-        """Who gets how much from now on, and when the next phase ends."""
+        """Set every command's share from now on, and schedule the end of the next phase."""
         self._advance()
         spec = self.spec
         disk_left = spec.disk_bytes_per_s * spec.capacity.disk_slots
@@ -304,7 +309,7 @@ class Machine:
         self._set_off(active, disk_left)
 
     def _share_cores(self, active: list[RunningCommand]) -> None:
-        """Promised commands and all other regular work share by weight; of its part the CPU monotasks come first."""
+        """Share the cores by weight between promised commands and other regular work, its CPU monotasks first."""
         cores, monotasks = self.spec.capacity.cores, len(self._computing)
         if sum(one.wants.cpu_cores for one in active) + monotasks <= cores:
             self._speed_up(1.0)
@@ -355,7 +360,7 @@ class Machine:
         weights: list[float],
         regular_first: bool,
     ) -> None:
-        """Regular commands share by their weight, opportunistic ones what those leave (cpu.idle; UBIS §IV.C)."""
+        """Share among regular commands by weight, then the rest among opportunistic ones (cpu.idle; UBIS §IV.C)."""
         for opportunistic in (False, True) if regular_first else (None,):
             chosen = [i for i, one in enumerate(active) if opportunistic in (None, one.opportunistic)]
             parts = share(capacity, [wanted[i] for i in chosen], [weights[i] for i in chosen])

@@ -1,4 +1,4 @@
-"""What a run comes to: the measures of Ursa §5 and UBIS §V as a report."""
+"""Report a run with the measures of Ursa §5 and UBIS §V."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from simulator.tasks.usage import Usage
 
 
 def report(cluster: SimulatedCluster, alone_s: Mapping[str, float]) -> Report:
-    """Of a cluster that has run. ``alone_s``: job → what it takes alone, where that is known."""
+    """Return the report of a cluster that has run. ``alone_s``: job → its time alone, where known."""
     tally, counts = cluster.tally, cluster.master.counts
     measures = {"rounds": float(counts["rounds"]), "refused": float(counts["refused"])}
     if tally.started:
@@ -43,7 +43,7 @@ def report(cluster: SimulatedCluster, alone_s: Mapping[str, float]) -> Report:
 
 
 def deadlines(courses: Sequence[Course]) -> dict[str, float]:
-    """How many jobs that ran had one, and how many of those met it (SLA fulfillment, Rayon §6.4)."""
+    """Return the numbers of accepted jobs with a deadline, and of those that met it (SLA fulfillment, Rayon §6.4)."""
     bound = [course for course in courses if math.isfinite(course.job.deadline_s) and not course.rejected]
     if not bound:
         return {}
@@ -61,7 +61,7 @@ def report_of(
     preemptions: int = 0,
     measures: Mapping[str, float],
 ) -> Report:
-    """Of jobs that have all ended, on whatever they ran."""
+    """Return the report of jobs that have all ended, for any kind of cluster."""
     courses = [course for course in courses if not course.rejected]
     jobs = [_job(course, alone_s.get(course.job.name)) for course in courses]
     end_s = max(job.ended_at_s for job in jobs)
@@ -100,16 +100,16 @@ def _job(course: Course, alone_s: float | None) -> JobReport:
 
 
 def straggling(times_s: list[float]) -> tuple[int, float]:
-    """How many tasks of a stage are stragglers, and the stage's straggler time in seconds (Ursa §5.1.2).
+    """Return the number of a stage's stragglers, and the stage's straggler time in seconds (Ursa §5.1.2).
 
-    Stragglers end later than 1.5 inter-quartile ranges above the third quartile; the stage's straggler time is how much
-    later the last of them ends.
+    Stragglers end more than 1.5 inter-quartile ranges above the third quartile. The straggler time is the time from
+    that threshold to the end of the last straggler.
     """
     ordered = sorted(times_s)
     if len(ordered) < 4:
         return 0, 0.0
     low, high = _quantile(ordered, 0.25), _quantile(ordered, 0.75)
-    # The smallest differences are rounding: tasks that end together are no stragglers of each other.
+    # The last term absorbs rounding, so that tasks that end together are no stragglers.
     threshold = high + 1.5 * (high - low) + 1e-9 * ordered[-1]
     return sum(1 for time_s in ordered if time_s > threshold), max(0.0, ordered[-1] - threshold)
 

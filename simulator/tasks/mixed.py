@@ -1,5 +1,7 @@
-"""Production and best-effort jobs by distributions, as Rayon's Workload A (§6.1.2, §6.4); what is assumed is said by
-:class:`MixedTable`."""
+"""Draw production and best-effort jobs from distributions, as Rayon's Workload A (§6.1.2, §6.4).
+
+:class:`MixedTable` lists the assumptions.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +11,12 @@ import random
 from simulator.tasks.spec import MixedTable
 from simulator.tasks.workload import Phase, SimulatedCommand, SimulatedJob, SimulatedStage, SimulatedTask
 
-#: What a promise has beyond the tasks' own time: commands are started, and rounds are rounds (seconds).
+#: A reservation's time beyond the tasks' own time (seconds), for starting commands and for waiting for rounds.
 _START_S = 3.0
 
 
 def mixed_jobs(table: MixedTable, cluster_cores: float, dice: random.Random) -> list[SimulatedJob]:
-    """The jobs, by submission; together they want ``load`` × what the cluster has while they come."""
+    """Return the jobs by submission. Their demand is ``load`` × the cluster's cores over the submission period."""
     shapes = [_shape(table, dice) for _ in range(table.count)]
     wanted = table.cpu_cores * sum(containers * waves * task_s for containers, waves, task_s in shapes)
     scale = table.load * cluster_cores * table.count * table.every_s / wanted
@@ -25,7 +27,7 @@ def mixed_jobs(table: MixedTable, cluster_cores: float, dice: random.Random) -> 
 
 
 def _shape(table: MixedTable, dice: random.Random) -> tuple[int, int, float]:
-    """Containers at once, how many tasks each runs one after the other, and a task's time before scaling."""
+    """Return a job's parallel containers, the number of tasks in sequence per container, and the unscaled task time."""
     containers = min(
         table.most_containers, max(1, round(dice.lognormvariate(math.log(table.containers), table.spread)))
     )

@@ -1,4 +1,4 @@
-"""A simulated node: what its agent may hand out, and how fast its hardware is."""
+"""A simulated node: its agent's capacity and its hardware's speed."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from penstock.model import Capacity
 
 @dataclass(frozen=True, slots=True)
 class NodeSpec:
-    """A node: what its agent may hand out, and what its hardware does.
+    """A node: its agent's capacity and its hardware's rates.
 
-    ``cpu_bytes_per_s`` is one core, ``disk_bytes_per_s`` one disk slot, ``link_bytes_per_s`` the whole link.
-    ``isolated_disk``: regular commands go before opportunistic ones at the disk, too (they always do at the CPU).
+    ``cpu_bytes_per_s`` is for one core, ``disk_bytes_per_s`` for one disk slot, ``link_bytes_per_s`` for the whole
+    link. ``isolated_disk``: regular commands precede opportunistic ones at the disk, too (at the CPU they always do).
     """
 
     capacity: Capacity
@@ -24,7 +24,7 @@ class NodeSpec:
 
 
 def capacity_of(nodes: Sequence[NodeSpec]) -> dict[str, float]:
-    """What all nodes have together, in the units of :class:`Usage`."""
+    """Return the total capacity of the nodes, in the units of :class:`Usage`."""
     return {
         "cpu": sum(node.capacity.cores for node in nodes),
         "memory": float(sum(node.capacity.memory_bytes for node in nodes)),

@@ -1,4 +1,4 @@
-"""Reservations in a simulated cluster: the master's own desk and plan follower (Rayon §5), on a clock that jumps."""
+"""Reservations in a simulated cluster, by the master's own reservation manager and plan follower (Rayon §5)."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from master.reservations.rdl import Bundle
 from penstock.model import Capacity
 from simulator.tasks.clock import Clock
 
-#: How often what is promised is compared with what is had (seconds).
+#: Seconds between comparisons of the jobs' promises with their resources.
 LOOK_S = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class ReservationSettings:
-    """``share`` is the part of the cluster that may be promised (70 % in §6.4); ``lead_s``: ``reservation_lead_s``."""
+    """``share`` is the reservable fraction of the cluster (70 % in §6.4); ``lead_s`` is ``reservation_lead_s``."""
 
     desk: DeskSettings
     share: float = 1.0
@@ -27,7 +27,7 @@ class ReservationSettings:
 
 
 class Reservations:
-    """Of one cluster. ``wake`` has a round run; Unix time is the clock's."""
+    """The reservations of one cluster. ``wake`` plans a round; Unix time is the clock's time."""
 
     def __init__(
         self,
@@ -38,7 +38,7 @@ class Reservations:
         wake: Callable[[], object],
     ) -> None:
         self.accepted = self.rejected = 0
-        #: The longest time that jobs of a reservation had less than promised while tasks of theirs were ready.
+        #: The longest time in which jobs of a reservation had less than their promise while they had ready tasks.
         self.longest_lack_s = 0.0
         self._desk = Desk(settings.desk)
         self._clock = clock
@@ -54,7 +54,7 @@ class Reservations:
         clock.after(LOOK_S, self._look)
 
     def reserve(self, name: str, rdl: str) -> str:
-        """Its reservation; empty: it was declined."""
+        """Reserve for a job and return the reservation's id; empty: it was declined."""
         try:
             kept = self._desk.create(Entry(name, name, "user", rdl, self._clock.now_s), self._clock.now_s)
         except Declined as no:
@@ -68,7 +68,7 @@ class Reservations:
         return kept.id
 
     def ended(self, reservation: str) -> None:
-        """Its job is over; what it did not need is everybody's again."""
+        """Delete the reservation of an ended job, which releases the rest of its resources."""
         if reservation in self._desk.entries:
             self._desk.delete(reservation, self._clock.now_s)
 
@@ -76,7 +76,7 @@ class Reservations:
         now_s = self._clock.now_s
         self._desk.advance(now_s)
         changes_at = self._follower.changes_at(now_s) if self._desk.launches.all(now_s) else None
-        if changes_at is not None and changes_at < now_s + LOOK_S:  # earlier than was known when it was reserved
+        if changes_at is not None and changes_at < now_s + LOOK_S:  # earlier than planned when it was reserved
             self._clock.after(changes_at - now_s, self._wake)
         _, promised = guarantees(self._master, now_s)
         due = self._desk.promised(now_s)

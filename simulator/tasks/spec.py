@@ -30,11 +30,11 @@ KindName = Literal["cpu", "disk", "network"]
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """A table of the scenario: unknown keys are errors."""
+    """A table of the scenario. Unknown keys are errors."""
 
 
 class NodeTable(Table, frozen=True, kw_only=True):
-    """``count`` equal nodes. Rates: of one core, of one disk slot, of the whole link."""
+    """``count`` equal nodes. The rates are for one core, one disk slot and the whole link."""
 
     count: Count = 1
     cores: Positive
@@ -47,7 +47,7 @@ class NodeTable(Table, frozen=True, kw_only=True):
     isolated_disk: bool = True
 
     def spec(self) -> NodeSpec:
-        """As the cluster takes it."""
+        """Return the cluster's form of one node."""
         capacity = Capacity(
             cores=self.cores,
             memory_bytes=int(self.memory_bytes),
@@ -60,7 +60,7 @@ class NodeTable(Table, frozen=True, kw_only=True):
 
 
 class ClusterTable(Table, frozen=True, kw_only=True):
-    """Nodes, and what :class:`simulator.tasks.cluster.Surroundings` says of the daemons' surroundings."""
+    """The nodes, and the keys of :class:`simulator.tasks.cluster.Surroundings`."""
 
     nodes: Annotated[list[NodeTable], msgspec.Meta(min_length=1)]
     latency_s: Amount = 0.001
@@ -73,7 +73,7 @@ class ClusterTable(Table, frozen=True, kw_only=True):
 
 
 class MonotaskTable(Table, frozen=True, kw_only=True):
-    """``bytes`` of work, or what takes ``seconds`` on an idle slot (network: an idle link) of the first node."""
+    """A monotask of ``bytes``, or of ``seconds`` on an idle slot (network: an idle link) of the first node."""
 
     kind: KindName
     bytes: Amount = 0.0
@@ -81,7 +81,7 @@ class MonotaskTable(Table, frozen=True, kw_only=True):
 
 
 class PhaseTable(Table, frozen=True, kw_only=True):
-    """As :class:`simulator.tasks.workload.Phase`."""
+    """The keys of a :class:`simulator.tasks.workload.Phase`."""
 
     seconds: Positive
     cpu_cores: Amount = 0.0
@@ -90,7 +90,7 @@ class PhaseTable(Table, frozen=True, kw_only=True):
 
 
 class CommandTable(Table, frozen=True, kw_only=True):
-    """A container: what is promised to it, and the phases of what it will use. ``kind`` is the slot it waits for."""
+    """A container: its promise, and the phases of its use. ``kind`` is the kind of slot that it waits for."""
 
     cpu_cores: Amount = 1.0
     memory_bytes: Amount = 0.0
@@ -99,9 +99,9 @@ class CommandTable(Table, frozen=True, kw_only=True):
 
 
 class StageTable(Table, frozen=True, kw_only=True):
-    """``tasks`` equal tasks of either monotasks or a command, but for ``spread``: sizes vary by ± so much, uniformly.
+    """``tasks`` equal tasks of either monotasks or a command; ``spread`` varies their sizes uniformly by ± its value.
 
-    Without ``after`` a stage waits for the one before it; ``repeat`` makes so many of it, one after the other.
+    Without ``after`` a stage waits for the stage before it. ``repeat`` makes that many stages, one after the other.
     """
 
     name: str = ""
@@ -119,7 +119,7 @@ class StageTable(Table, frozen=True, kw_only=True):
 class JobTable(Table, frozen=True, kw_only=True):
     """``count`` jobs (0: none), one every ``every_s`` from ``submitted_at_s`` on. ``memory_bytes`` is M(j).
 
-    With ``rdl`` each is a production job that reserves that when it is submitted; ``deadline_s`` counts from then.
+    With ``rdl`` each is a production job that reserves this at submission; ``deadline_s`` counts from submission.
     """
 
     name: Annotated[str, msgspec.Meta(min_length=1)]
@@ -135,11 +135,11 @@ class JobTable(Table, frozen=True, kw_only=True):
 class TpchTable(Table, frozen=True, kw_only=True):
     """``count`` jobs drawn from a file of TPC-H DAGs (``penstock`` comes with none), one every ``every_s``.
 
-    ``scales`` are the data sizes to draw from and their weights (``{ "100g" = 1 }``), ``least_stages`` leaves out
-    shallow queries. The file has milliseconds per task and no bytes, so they are assumed: a task of t s, times
-    ``time_scale``, ± ``spread``, is one core's work on an input of t × ``cpu_bytes_per_s`` of the first node. Where the
-    stage has no parents it reads input ÷ ``disk_compression`` from disk, else ``shuffle`` × input from the network. Its
-    memory is ``memory_to_input`` × input (Ursa's m2i); M(j) is that of the job's largest stage.
+    ``scales`` are the data sizes to draw from and their weights (``{ "100g" = 1 }``). Queries with fewer than
+    ``least_stages`` stages are left out. The file has milliseconds per task and no bytes, so bytes are assumed: a task
+    of t s, times ``time_scale``, ± ``spread``, is one core's work on an input of t × ``cpu_bytes_per_s`` of the first
+    node. A stage without parents reads input ÷ ``disk_compression`` from disk, another stage reads ``shuffle`` × input
+    from the network. A task's memory is ``memory_to_input`` × input (Ursa's m2i); M(j) is that of the largest stage.
     """
 
     file: str
@@ -158,8 +158,8 @@ class WorkflowTable(Table, frozen=True, kw_only=True):
     """Runs of scientific workflows from a file, one every ``every_s``; ``names`` are their instances (empty: all).
 
     A task reads its input from the network, computes on one core for ``time_scale`` × its runtime, and writes its
-    output to disk. Its memory is what the file says, where it does. Tasks that wait for the same tasks and are awaited
-    by the same ones are a stage.
+    output to disk. Its memory is the file's value, or 0 without one. Tasks with the same parents and the same children
+    form a stage.
     """
 
     file: str
@@ -169,13 +169,13 @@ class WorkflowTable(Table, frozen=True, kw_only=True):
 
 
 class MixedTable(Table, frozen=True, kw_only=True):
-    """``count`` jobs of commands, one every ``every_s``; a share ``production`` of them has a deadline and reserves.
+    """``count`` jobs of commands, one every ``every_s``; a fraction ``production`` of them has a deadline and reserves.
 
-    How many containers a job has at once is log-normal about ``containers`` with ``spread`` (σ), up to
-    ``most_containers``; each runs one to three tasks one after the other, of ``cpu_cores`` and ``memory_bytes``. Task
-    times are log-normal with half that σ, scaled so that all jobs together want ``load`` × the cluster while they come.
-    A production job reserves a lease for each container: its time and ``over_reservation`` beyond (Rayon §6.1.2: 10 %),
-    within a deadline of ``slack`` (least, most) × the lease.
+    A job's number of parallel containers is log-normal about ``containers`` with ``spread`` (σ), up to
+    ``most_containers``. Each container runs one to three tasks in sequence, of ``cpu_cores`` and ``memory_bytes``. Task
+    times are log-normal with half that σ, scaled so that the total demand is ``load`` × the cluster's capacity over the
+    submission period. A production job reserves a lease for each container: the container's time × (1 +
+    ``over_reservation``) (Rayon §6.1.2: 10 %), within a deadline of ``slack`` (least, most) × the lease.
     """
 
     count: Count
@@ -193,10 +193,10 @@ class MixedTable(Table, frozen=True, kw_only=True):
 
 
 class ReservationTable(Table, frozen=True, kw_only=True):
-    """Production jobs reserve, and go away if they are declined; without this table nobody does.
+    """The reservations of production jobs. A job whose reservation is declined does not run.
 
-    As the master's keys that begin with ``reservation_``; ``share`` is the part of the cluster that may be promised.
-    With ``taken = false`` nobody reserves, as without the table.
+    The keys are the master's keys that begin with ``reservation_``; ``share`` is the reservable fraction of the
+    cluster. Without this table, or with ``taken = false``, no job reserves.
     """
 
     taken: bool = True
@@ -207,7 +207,7 @@ class ReservationTable(Table, frozen=True, kw_only=True):
     horizon_s: Positive = 86_400.0
 
     def settings(self) -> ReservationSettings | None:
-        """As the cluster takes them."""
+        """Return the cluster's form of the settings; None if no job reserves."""
         if not self.taken:
             return None
         desk = DeskSettings(step_s=self.step_s, horizon_s=self.horizon_s, planner=self.planner)
@@ -215,7 +215,7 @@ class ReservationTable(Table, frozen=True, kw_only=True):
 
 
 class ExecutorTable(Table, frozen=True, kw_only=True):
-    """As :class:`simulator.tasks.executors.ExecutorSettings`; ``policy`` and ``agent`` do not matter then."""
+    """The keys of :class:`simulator.tasks.executors.ExecutorSettings`; they make ``policy`` and ``agent`` void."""
 
     cores: Count = 4
     memory_bytes: Amount = 8e9
@@ -225,21 +225,24 @@ class ExecutorTable(Table, frozen=True, kw_only=True):
     oversubscription: Positive = 1.0
 
     def settings(self) -> ExecutorSettings:
-        """As the cluster takes them."""
+        """Return the cluster's form of the settings."""
         return ExecutorSettings(**{key: getattr(self, key) for key in self.__struct_fields__})
 
 
 class MeasureTable(Table, frozen=True, kw_only=True):
-    """``timeline_s``: a step of utilization over time (0: none). ``alone``: run each kind of job alone, too."""
+    """The optional measures. ``timeline_s``: the step of utilization over time (0: none).
+
+    ``alone``: run each kind of job alone, too.
+    """
 
     timeline_s: Amount = 0.0
     alone: bool = False
 
 
 class Spec(Table, frozen=True, kw_only=True):
-    """``policy`` are the master's settings by their names, ``agent`` the agents' (docs/scheduling.md).
+    """A scenario's tables. ``policy`` are the master's settings by name, ``agent`` the agents' (docs/scheduling.md).
 
-    With ``opportunistic = false`` nothing runs on slack, whatever the stages allow.
+    With ``opportunistic = false`` no task runs on slack, even if its stage allows it.
     """
 
     cluster: ClusterTable
@@ -255,11 +258,11 @@ class Spec(Table, frozen=True, kw_only=True):
     measure: MeasureTable = MeasureTable()
 
     def nodes(self) -> list[NodeSpec]:
-        """Every node."""
+        """Return every node."""
         return [table.spec() for table in self.cluster.nodes for _ in range(table.count)]
 
     def master(self) -> MasterSettings:
-        """What nobody has measured yet is what the first node does, unless ``policy`` says otherwise.
+        """Return the master's settings. Default rates are the first node's, unless ``policy`` sets them.
 
         Raises:
             ValueError: an unknown setting, or an impossible value.
@@ -275,7 +278,7 @@ class Spec(Table, frozen=True, kw_only=True):
         return settings
 
     def surroundings(self) -> Surroundings:
-        """Raises ValueError: an unknown setting of the agent, or an impossible value."""
+        """Return the daemons' environment. Raises ValueError for an unknown or impossible setting of the agent."""
         cluster = self.cluster
         fixed = {"node": "", "instance": "", "capacity": {"cores": 1.0, "memory_bytes": 0}, "has_master": True}
         return Surroundings(
@@ -299,7 +302,7 @@ def _settings(table: str, given: dict[str, Any], kind: type[_T], fixed: dict[str
 
 
 def _check_bounds(policy: dict[str, Any]) -> None:
-    """What a master's configuration refuses of a key, a scenario may not say either."""
+    """Raise ValueError for values that the master's configuration would refuse."""
     hints = get_type_hints(MasterConfig, include_extras=True)
     given = {name: value for name, value in policy.items() if name in hints}
     kind = msgspec.defstruct("Policy", [(name, hints[name]) for name in given])
@@ -310,7 +313,7 @@ def _check_bounds(policy: dict[str, Any]) -> None:
 
 
 def _check_names(table: str, given: dict[str, Any], kind: type[Any], fixed: dict[str, Any]) -> None:
-    """msgspec lets unknown keys of dataclasses pass."""
+    """Raise ValueError for unknown keys, because msgspec ignores unknown keys of dataclasses."""
     known = {field.name: field for field in fields(kind) if field.name not in fixed}
     for name, value in given.items():
         if name not in known:

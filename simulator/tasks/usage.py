@@ -1,4 +1,4 @@
-"""How much of each resource of the cluster was allocated and used, as it changes (Ursa §5: SE and UE)."""
+"""Track the allocation and use of each resource of the cluster over time (Ursa §5: SE and UE)."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ class Level:
         self._at_s = 0.0
 
     def change(self, now_s: float, delta: float) -> None:
-        """From ``now_s`` on it is ``delta`` more."""
+        """Add ``delta`` to the quantity from ``now_s`` on."""
         if now_s > self._at_s:
             self.advance(now_s)
         self.now += delta
         self.peak = max(self.peak, self.now)
 
     def advance(self, now_s: float) -> None:
-        """Count what it was until now."""
+        """Integrate the quantity until ``now_s``."""
         self.integral += self.now * (now_s - self._at_s)
         step_s = self._step_s
         while step_s and self._at_s < now_s:
@@ -40,7 +40,7 @@ class Level:
 
 
 class Usage:
-    """Levels per resource of the whole cluster: cores, bytes of memory, disks busy, bytes/s of the links."""
+    """Levels per resource of the whole cluster: cores, bytes of memory, busy disks, bytes/s of the links."""
 
     def __init__(self, capacity: Mapping[str, float], step_s: float) -> None:
         self.capacity = dict(capacity)
@@ -49,7 +49,7 @@ class Usage:
         self._step_s = step_s
 
     def resources(self, end_s: float, makespan_s: float) -> dict[str, ResourceReport]:
-        """Utilization, SE = allocated ÷ capacity and UE = used ÷ allocated over the makespan; only what was touched."""
+        """Return utilization, SE = allocated ÷ capacity and UE = used ÷ allocated over the makespan, if not all 0."""
         reports: dict[str, ResourceReport] = {}
         for resource, capacity in self.capacity.items():
             used, allocated = self.used[resource], self.allocated[resource]
@@ -67,7 +67,7 @@ class Usage:
         return reports
 
     def timeline(self) -> Timeline | None:
-        """After :meth:`resources`; None where no step was asked for."""
+        """Return utilization over time; call it after :meth:`resources`. None if no step is set."""
         if not self._step_s:
             return None
         used = {

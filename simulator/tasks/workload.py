@@ -1,6 +1,6 @@
-"""Jobs as the cluster takes them: stages of tasks.
+"""The cluster's form of jobs: stages of tasks.
 
-A task is a chain of monotasks of known size (Ursa §4.1.3), or a command with what it will use over time (UBIS §V).
+A task is a chain of monotasks of known size (Ursa §4.1.3), or a command with its use over time (UBIS §V).
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from penstock.model.work import Opportunistic
 
 @dataclass(frozen=True, slots=True)
 class SimulatedMonotask:
-    """One resource, so many bytes."""
+    """A monotask: one resource and a number of bytes."""
 
     kind: ResourceKind
     input_bytes: int
@@ -22,9 +22,9 @@ class SimulatedMonotask:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """What a command wants for ``seconds`` of its own time; with less than that it takes longer.
+    """A command's demand for ``seconds`` at full speed; with less than its demand the phase takes longer.
 
-    Memory moves in a straight line from where the last phase left it to ``memory_bytes``.
+    Memory changes linearly from its value at the end of the last phase to ``memory_bytes``.
     """
 
     seconds: float
@@ -35,7 +35,7 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedCommand:
-    """What a command asks to be promised, and what it will really use. ``kind`` is the slot that it waits for."""
+    """A command's requested promise, and its real use. ``kind`` is the kind of slot that it waits for."""
 
     phases: tuple[Phase, ...]
     cpu_cores: float = 1.0
@@ -45,7 +45,7 @@ class SimulatedCommand:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedTask:
-    """Its monotasks run one after the other on the node that it was placed on; or it is a command."""
+    """A task: monotasks that run one after the other on the node where it is placed, or a command."""
 
     name: str
     monotasks: tuple[SimulatedMonotask, ...]
@@ -54,7 +54,7 @@ class SimulatedTask:
     nodes: tuple[str, ...] = ()
 
     def usage(self) -> KindAmounts:
-        """The estimate that goes to the master: the sum over its monotasks (Ursa §4.2.1)."""
+        """Return the estimate for the master: the sum over its monotasks (Ursa §4.2.1)."""
         total = dict.fromkeys(("cpu", "disk", "network"), 0.0)
         for monotask in self.monotasks:
             total[monotask.kind.value] += monotask.input_bytes
@@ -63,9 +63,9 @@ class SimulatedTask:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedStage:
-    """Ready when every stage that it names has ended (a *sync* dependency).
+    """A stage. It is ready when every stage in ``after`` has ended (a *sync* dependency).
 
-    ``opportunistic``: its tasks may run on slack (UBIS §IV.D lets a job allow it for named stages).
+    ``opportunistic``: its tasks may run on slack (in UBIS §IV.D a job allows it for named stages).
     """
 
     name: str
@@ -76,10 +76,10 @@ class SimulatedStage:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedJob:
-    """Submitted at ``submitted_at_s`` through the agent of node number ``origin``.
+    """A job that is submitted at ``submitted_at_s`` through the agent of node number ``origin``.
 
     ``memory_bytes`` is M(j), which admission reserves (Ursa §4.2.2). With ``rdl`` it is a production job (Rayon §3): it
-    asks for that when it is submitted, and goes away if it is declined. ``deadline_s`` counts from its submission.
+    requests that reservation at submission, and does not run if it is declined. ``deadline_s`` counts from submission.
     """
 
     name: str

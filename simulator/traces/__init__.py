@@ -1,6 +1,6 @@
-"""Public traces as typed records: pure parsers of text; :func:`text_of` alone reads a file.
+"""Parse public traces into typed records. Only :func:`text_of` reads a file; the parsers take text.
 
-Each takes ``where``, the name to put before a line's number when something is wrong with it.
+Each parser takes ``where``, the name that precedes the line number in error messages.
 """
 
 from simulator.traces.dags import TpchDag, TpchStage, Workflow, WorkflowTask, tpch_dags, workflows

@@ -1,4 +1,4 @@
-"""Jobs as graphs: TPC-H queries (stages, task times, no bytes) and scientific workflows (tasks, bytes, times)."""
+"""Parse graphs of jobs: TPC-H queries (stages, times, no bytes) and scientific workflows (tasks, bytes, times)."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ _Time = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class TpchStage(msgspec.Struct, frozen=True, kw_only=True):
-    """``tasks`` tasks that take ``mean_task_s`` seconds each on average."""
+    """A stage of ``tasks`` tasks that take ``mean_task_s`` seconds each on average."""
 
     tasks: int
     mean_task_s: float
 
 
 class TpchDag(msgspec.Struct, frozen=True, kw_only=True):
-    """A query: ``name`` is ``scale/query`` (``2g/q1``); an edge goes from the stage that is awaited."""
+    """A query: ``name`` is ``scale/query`` (``2g/q1``); an edge (a, b) means that stage b awaits stage a."""
 
     name: str
     stages: tuple[TpchStage, ...]
@@ -32,7 +32,7 @@ class TpchDag(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class WorkflowTask(msgspec.Struct, frozen=True, kw_only=True):
-    """A task. ``cpu_cores`` is the mean while it ran; None: the trace does not say."""
+    """A task. ``cpu_cores`` is the mean over its runtime; None: the trace lacks the value."""
 
     name: str
     parents: tuple[str, ...]
@@ -84,10 +84,10 @@ class _Workflow(msgspec.Struct):
 
 
 def tpch_dags(text: str, *, where: str = "tpch_dags") -> dict[str, TpchDag]:
-    """Name → query, of the JSON object ``{name: {edges, stages}}``.
+    """Return name → query of the JSON object ``{name: {edges, stages}}``.
 
     Raises:
-        TraceError: not such an object, an edge to a stage that is not there, or a cycle.
+        TraceError: the text is no such object, an edge names a missing stage, or the stages form a cycle.
     """
     found = {}
     for name, dag in _decode(text, dict[str, _Dag], where).items():
@@ -105,10 +105,10 @@ def tpch_dags(text: str, *, where: str = "tpch_dags") -> dict[str, TpchDag]:
 
 
 def workflows(text: str, *, where: str = "workflows") -> list[Workflow]:
-    """The runs of the JSON list ``[{instance, makespan_s, machines, tasks}]``, in its order.
+    """Return the runs of the JSON list ``[{instance, makespan_s, machines, tasks}]``, in its order.
 
     Raises:
-        TraceError: not such a list, a parent that is no task of the run, a name twice, or a cycle.
+        TraceError: the text is no such list, a parent is no task of the run, a name occurs twice, or there is a cycle.
     """
     return [_workflow(raw, where) for raw in _decode(text, list[_Workflow], where)]
 
@@ -141,7 +141,7 @@ def _workflow(raw: _Workflow, where: str) -> Workflow:
 
 
 def _in_cycle(awaits: dict[K, list[K]]) -> K | None:
-    """A node that waits for itself, in the end; None: there is none."""
+    """Return a node that is on a cycle or awaits one, or None."""
     followers: dict[K, list[K]] = {node: [] for node in awaits}
     missing = {node: len(before) for node, before in awaits.items()}
     for node, before in awaits.items():
@@ -170,7 +170,7 @@ def _decode(text: str, of: Any, where: str) -> Any:
 
 
 def _located(error: msgspec.ValidationError, of: Any, raw: Any) -> str:
-    """msgspec writes ``$[...]`` for the key of an object; the first entry that fails by itself has the fault."""
+    """Return the error's place and text, with the faulty entry's name for msgspec's ``$[...]``."""
     key, what = explained(error, of)
     if key.startswith("[...]") and isinstance(raw, dict):
         name = next((name for name, dag in raw.items() if not _converts(dag, _Dag)), "[...]")

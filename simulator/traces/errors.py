@@ -1,4 +1,4 @@
-"""What is wrong with a trace, and where."""
+"""The error of a faulty trace, with its place."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ from pathlib import Path
 
 
 class TraceError(ValueError):
-    """One line: ``FILE:LINE: what`` or ``FILE: key: what``."""
+    """A fault of a trace, in one line: ``FILE:LINE: fault`` or ``FILE: key: fault``."""
 
 
 def text_of(path: Path) -> str:
-    """The text of a trace's file. Raises TraceError where it cannot be read."""
+    """Return the text of a trace's file. Raises TraceError if it cannot be read."""
     try:
         return path.read_text(encoding="utf-8")
     except OSError as error:

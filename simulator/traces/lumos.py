@@ -1,4 +1,4 @@
-"""lumos: what HiBench jobs used on one host of 8 cores and 32 GB, sample by sample (demand that varies over time)."""
+"""Parse lumos: sampled resource use of HiBench jobs on one host of 8 cores and 32 GB (demand that varies over time)."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _NEEDED = ("workload", "run", *_NUMBERS)
 
 
 class LumosSample(msgspec.Struct, frozen=True, kw_only=True):
-    """The mean over one interval that begins ``t_s`` seconds into the run. Memory is without the page cache."""
+    """The mean use over one interval that begins ``t_s`` seconds into the run. Memory is without the page cache."""
 
     t_s: float
     cpu_cores: float
@@ -38,9 +38,9 @@ class LumosSample(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def amounts(self) -> tuple[float, float, float, float]:
-        """Cores, bytes/s of the disks and of the network, bytes of memory.
+        """Return cores, bytes/s of the disks, bytes/s of the network, and bytes of memory.
 
-        The network is the loopback device, on which what one process sends is what another receives: counted once.
+        The network is the loopback device, where each sent byte is also received: only sent bytes are counted.
         """
         disk_bytes_per_s = self.disk_read_bytes_per_s + self.disk_write_bytes_per_s
         return self.cpu_cores, disk_bytes_per_s, self.network_send_bytes_per_s, self.memory_bytes
@@ -56,10 +56,10 @@ class LumosRun(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def lumos(lines: Iterable[str], *, where: str = "lumos") -> list[LumosRun]:
-    """The runs of ``lumos_series.csv``, in the order of their first lines.
+    """Return the runs of ``lumos_series.csv``, in the order of their first lines.
 
     Raises:
-        TraceError: a column is missing from the header, or a field is no number from 0 on.
+        TraceError: a column is missing from the header, or a field is no number ≥ 0.
     """
     reader = csv.DictReader(lines)
     missing = [name for name in _NEEDED if name not in (reader.fieldnames or ())]

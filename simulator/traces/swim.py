@@ -1,4 +1,4 @@
-"""SWIM: the jobs of a day at Facebook, in bytes (LAS_MQ §5.1's heavy-tailed workload)."""
+"""Parse SWIM: the jobs of a day at Facebook, in bytes (the heavy-tailed workload of LAS_MQ §5.1)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _COLUMNS = ("job id", "submit time s", "gap s", "map input bytes", "shuffle byte
 
 
 class SwimJob(msgspec.Struct, frozen=True, kw_only=True):
-    """A row. ``size_bytes`` is input + d/n × shuffle + output; 127 rows of the public trace have size zero."""
+    """One row. ``size_bytes`` is input + d/n × shuffle + output; 127 rows of the public trace have size zero."""
 
     name: str
     submitted_at_s: float
@@ -24,15 +24,15 @@ class SwimJob(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def swim(lines: Iterable[str], d_over_n: float, *, where: str = "swim") -> list[SwimJob]:
-    """The jobs of a SWIM TSV (no header), in its order.
+    """Return the jobs of a SWIM TSV (no header), in its order.
 
     Args:
-        lines: the file's lines; empty ones are passed over.
-        d_over_n: bytes a disk moves in the time in which the network moves one.
+        lines: the file's lines; empty lines are skipped.
+        d_over_n: bytes that a disk moves in the time in which the network moves one.
         where: the file's name, for errors.
 
     Raises:
-        TraceError: a line without six columns, or a column that is no number from 0 on.
+        TraceError: a line has not six columns, or a column is no number ≥ 0.
     """
     jobs = []
     for number, line in enumerate(lines, 1):

@@ -16,14 +16,14 @@ _ELASTIC_HEAP = ("-XX:+UseZGC", "-XX:ZUncommitDelay=5")
 
 
 class NoExecutor(ValueError):  # noqa: N818 - the same java starts other programs
-    """Not the command line of an executor; the message says what is missing."""
+    """The command line is not that of an executor. The message names the missing part."""
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
 class ExecutorCommand:
     """``java OPTIONS CoarseGrainedExecutorBackend ARGUMENTS``, as parsed by :func:`read`.
 
-    ``cores`` and ``heap_bytes`` (-Xmx) are what ``spark.executor.cores`` and ``spark.executor.memory`` say.
+    ``cores`` and ``heap_bytes`` (-Xmx) are the values of ``spark.executor.cores`` and ``spark.executor.memory``.
     """
 
     options: tuple[str, ...]
