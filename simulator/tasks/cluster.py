@@ -22,7 +22,7 @@ from penstock.wire.agent_api import Grants, Params
 from simulator.tasks.clock import Clock
 from simulator.tasks.commands import Commands, Tally
 from simulator.tasks.first_come import serve_first_come
-from simulator.tasks.framework import Framework
+from simulator.tasks.framework import Framework, Site
 from simulator.tasks.machine import Machine
 from simulator.tasks.node_spec import NodeSpec, capacity_of
 from simulator.tasks.promises import Reservations, ReservationSettings
@@ -98,8 +98,17 @@ class SimulatedCluster:
         for number, name in enumerate(self.names):
             self._register(name)
             self.clock.after(heartbeat_s * (number + 1) / len(self.names), self._beat, name)
+        site = Site(
+            self.clock,
+            self.machines,
+            self.usage,
+            self.reservations,
+            self.ask,
+            self._job_ended,
+            self.surroundings.progress_s,
+        )
         for number, job in enumerate(jobs, start=1):
-            framework = Framework(self, job, number, self.surroundings.progress_s)
+            framework = Framework(site, job, number)
             self.frameworks.append(framework)
             self.clock.after(job.submitted_at_s, framework.start)
         self._left = len(jobs)
@@ -107,18 +116,6 @@ class SimulatedCluster:
             waiting = [f.job.name for f in self.frameworks if f.ended_at_s is None]
             named = ", ".join(waiting[:8]) + (f" and {len(waiting) - 8} more" if len(waiting) > 8 else "")
             raise ValueError(f"after {limit_s:g} s of simulated time these jobs have not ended: {named}")
-
-    # ------------------------------------------------------------ for frameworks
-
-    def allocate_memory(self, size_bytes: int) -> None:
-        """A framework's task holds so much more, or less, from now on; it is taken to use what it asks for."""
-        if size_bytes:
-            self.usage.allocated["memory"].change(self.clock.now_s, size_bytes)
-            self.usage.used["memory"].change(self.clock.now_s, size_bytes)
-
-    def ended(self, framework: Framework) -> None:
-        """Its job is over."""
-        self._left -= 1
 
     # ------------------------------------------------------------ agents
 
@@ -143,6 +140,9 @@ class SimulatedCluster:
     def _find(self, name: str) -> SimulatedCommand:
         number, _, task = name.partition("/")
         return self.frameworks[int(number) - 1].command(task)
+
+    def _job_ended(self) -> None:
+        self._left -= 1
 
     def ask(self, node: str, event: e.Event) -> object:
         """Have an agent's core decide, and carry out what it says; its reply."""
