@@ -188,6 +188,12 @@ class TaskEnd(msgspec.Struct, kw_only=True):
     ended: Ended
 
 
+class Waits(msgspec.Struct, frozen=True):
+    """Job → index of KINDS → Unix time since which the job has waited for its turn."""
+
+    since: dict[str, dict[int, float]] = {}
+
+
 @dataclass(slots=True)
 class TaskHere:
     """A task that a framework of this node asked a place for, on its origin."""

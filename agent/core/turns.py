@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import msgspec
-
 from agent.core.instructions import Explain, Instruction, Notify, Record
+from agent.core.records import Waits
 from agent.queues import overdue
 from penstock.wire.agent_api import Recall
 from penstock.wire.jobs_api import SlotTakenBack
@@ -18,12 +17,6 @@ ROOM = "waits"  # the journal's room
 KEY = "all"
 #: How often waits are journaled, as a part of ``job_wait_max_s``.
 _PARTS = 10
-
-
-class Waits(msgspec.Struct, frozen=True):
-    """Job → index of KINDS → Unix time since which the job has waited for its turn."""
-
-    since: dict[str, dict[int, float]] = {}
 
 
 class Turns:

@@ -15,7 +15,7 @@ from agent.core import Node, tasks, turns
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.confinement import WEIGHT_PER_CORE, Confinement, confine
-from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord, confinement_of
+from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord, Waits, confinement_of
 from agent.core.settings import NodeSettings, PreemptionSettings
 from agent.core.snapshot import ContainerUse, HostUse, Snapshot
 from penstock.model import (
@@ -498,7 +498,7 @@ class NodeMachine(RuleBasedStateMachine):
                 exits_to_come=frozenset(),
                 at=self.now,
                 draining=next((r for r in records["node"] if isinstance(r, Draining)), None),
-                waits=next((r for r in records[turns.ROOM] if isinstance(r, turns.Waits)), None),
+                waits=next((r for r in records[turns.ROOM] if isinstance(r, Waits)), None),
                 never_began=never_began,
                 orphans=orphans,
             )
