@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 def lend_requested(node: Node, event: e.LendRequested, now: float) -> list[Instruction]:
     """Take in a process and its descendants for a job. A process that is in a container already stays in it."""
-    job = node.job_of(event.session, event.job, member=False)
+    job = node.members.job_of(event.session, event.job, member=False)
     session = node.sessions[event.session]
     record = _holder(node, event)
     if record is not None:
@@ -81,13 +81,15 @@ def given_back(node: Node, event: e.GivenBack, now: float) -> list[Instruction]:
         wall_seconds=max(0.0, event.at - record.started_at),
     )
     wanted = {
-        each.session: job for each in node.sessions.values() if (job := each.lent.get(record.container)) in node.jobs
+        each.session: job
+        for each in node.sessions.values()
+        if (job := each.lent.get(record.container)) in node.members.jobs
     }
     instructions = running.end_container(node, record, ended, now)
     if not wanted:
         return instructions
     anew = ContainerRecord(  # it was lent for another job while it was given back
-        container=node.fresh_id("c-"), user=record.user, spec=record.spec, opportunistic=False,
+        container=node.ids.fresh("c-"), user=record.user, spec=record.spec, opportunistic=False,
         adopts=record.adopts, job=next(iter(wanted.values())), nice_before=record.nice_before,
     )  # fmt: skip
     for session, job in wanted.items():

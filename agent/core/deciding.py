@@ -68,7 +68,7 @@ def _carry_out(node: Node, decision: AnyDecision, out: list[Instruction], now: f
         case SetPriority() if job is not None:
             job.record.priority = decision.priority
             node.queues.set_priority(decision.job, decision.priority, now)
-            out += turns.recalls(node)
+            out += turns.recalls(node.queues, node.jobs)
         case TellPlaced() | TellEnded() | TellStuck() if job is not None:
             out += tasks.tell(job, decision)
         case CancelJob() if job is not None:
@@ -110,7 +110,7 @@ def _assign(node: Node, decision: Assign, out: list[Instruction], now: float) ->
             return f"job {decision.job!r} has ended"
         out += node.welcome(decision.job, decision.job, decision.user, decision.priority)
     node.queues.set_priority(decision.job, decision.priority, now)
-    out += turns.recalls(node)
+    out += turns.recalls(node.queues, node.jobs)
     held = node.held.hold(decision)
     out.append(Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held))
     if request.executor is not None and not decision.opportunistic:

@@ -356,7 +356,7 @@ def resize_requested(node: Node, event: e.ResizeRequested, now: float) -> list[I
         raise bad_request(wrong, field=f"limits.{at}" if at else "limits") from None
     floors.check_changes(event.limits)
     if limits.pids_max != record.limits.pids_max:
-        quotas.check_pids(node, event.session, limits)
+        quotas.check_pids(node.sessions[event.session], node.settings.quotas, limits)
     instructions = change(record, limits)
     if instructions:
         instructions.insert(0, Record(ROOM, record.container, record))

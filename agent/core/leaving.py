@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 def announced(node: Node, event: JobLeft) -> list[Instruction]:
     """Record that a connection, once it closes, leaves a job in order."""
-    node.job_of(event.session, event.job)
+    node.members.job_of(event.session, event.job)
     if event.merged_into == event.job:
         raise bad_request("a job cannot be merged into itself", field="merged_into")
     node.sessions[event.session].left[event.job] = event.merged_into
@@ -56,9 +56,7 @@ def end_job(
 ) -> list[Instruction]:
     """End a job: its queues and tasks here at once, those on other nodes through the master."""
     name = job.record.job
-    del node.jobs[name]
-    for session in job.sessions:
-        node.sessions[session].jobs.discard(name)
+    node.members.remove(job)
     instructions: list[Instruction] = [Record("jobs", name, None), *tasks.forget_ends(job)]
     use = node.attained.over(name, now, node.containers.live.values())
     if job.record.here and node.settings.has_master:
@@ -76,5 +74,5 @@ def end_job(
 
 def end_requested(node: Node, event: JobEndRequested, now: float) -> list[Instruction]:
     """End a job at its framework's request."""
-    job = node.job_of(event.session, event.job)
+    job = node.members.job_of(event.session, event.job)
     return [Reply(Done()), *end_job(node, job, now)]

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
@@ -34,8 +34,10 @@ from agent.core.draining import own_work
 from agent.core.elasticity import Elasticity
 from agent.core.end_events import EndHeard, EndUnread
 from agent.core.executors import Executors
+from agent.core.ids import Ids
 from agent.core.instructions import Grant, Instruction, Record, Reply, TellMaster, Wake
 from agent.core.ledger import Ledger, take_stock
+from agent.core.membership import Membership
 from agent.core.preemption import AllocationThreshold, Preemption
 from agent.core.profiling import Amounts
 from agent.core.rank_report import RankReport
@@ -48,7 +50,7 @@ from agent.queues import COMMANDS, Monotask, MonotaskQueues, beyond
 from penstock.model import EndedBy, KindAmounts
 from penstock.wire.agent_api import Done, JobRegistered, Submitted
 from penstock.wire.cluster_api import Draining
-from penstock.wire.errors import bad_request, refused, unavailable
+from penstock.wire.errors import bad_request, unavailable
 from penstock.wire.master_api import Heartbeat, JobState, Load
 
 _DONE = Reply(Done())
@@ -74,14 +76,16 @@ class Node:
             job_wait_max_s=settings.job_wait_max_s,
             ranked=settings.ranked,
         )
-        self.sessions: dict[int, Session] = {}
-        self.jobs: dict[str, Job] = {}
+        self.ids = Ids(settings.instance)
+        self.members = Membership()
+        self.sessions: Mapping[int, Session] = self.members.sessions
+        self.jobs: Mapping[str, Job] = self.members.jobs
         self.containers = Containers(settings.keep_ended)
         self.held = tasks.HeldTasks()
         self.ranks = Ranks(settings.capacity.cores, has_master=settings.has_master)
         self.rank_report = RankReport(self.ranks)
         self.attained = Attained(self.queues, self.ranks)
-        self.turns = turns.Turns()
+        self.waits = turns.WaitsJournal()
         self.threshold = AllocationThreshold(settings.t_alloc, settings.t_alloc_tuning)
         self.t_alloc_moves = settings.t_alloc_tuning is not None  # so that the master is told its value
         self.preempted: list[Preempted] = []
@@ -91,7 +95,6 @@ class Node:
         self.decided = 0
         self.draining: Draining | None = None  # set while the node accepts no work from the master
         self.now = 0.0  # time of the latest event
-        self._ids = self._places = 0
         self.preemption = Preemption(settings.preemption)
         self.elasticity = Elasticity(settings)
         self.executors = Executors(settings)
@@ -213,38 +216,15 @@ class Node:
         """Return the jobs whose origin is this node, for a master that rebuilds its state."""
         return [job_state(job.record, job.stages) for job in self.jobs.values() if job.record.here]
 
-    def fresh_id(self, prefix: str) -> str:
-        """Return an id that no other job or container on any node ever has."""
-        self._ids += 1
-        return f"{prefix}{self.settings.instance}-{self._ids}"
-
-    def job_of(self, session: int, job: str, *, member: bool = True) -> Job:
-        """Return a job that this session may access; ``member``: it must have registered or joined it.
-
-        Raises:
-            RpcError: ``bad_request``: no such job; ``refused``: another user's job.
-        """
-        known = self.jobs.get(job)
-        if known is None:
-            raise bad_request(f"unknown job {job[:128]!r}", field="job", remedy="register_job first")
-        if session in known.sessions:
-            return known
-        opened = self.sessions[session]
-        if known.record.user != opened.user and not opened.operator:
-            raise refused(f"job {job!r} belongs to {known.record.user}", field="job")
-        if member:
-            raise bad_request(f"this connection has not joined {job!r}", field="job", remedy="register_job with `job`")
-        return known
-
     # ------------------------------------------------------------ sessions and jobs
 
     def _session_opened(self, event: e.SessionOpened, now: float) -> list[Instruction]:
         session = Session(event.session, event.user, event.uid, event.client, event.operator, event.container)
-        self.sessions[event.session] = session
+        self.members.sessions[event.session] = session
         return []
 
     def _session_closed(self, event: e.SessionClosed, now: float) -> list[Instruction]:
-        if (session := self.sessions.pop(event.session, None)) is None:
+        if (session := self.members.sessions.pop(event.session, None)) is None:
             return []
         stops, goes = borrowing.agent_stops, leaving.give_back
         instructions = stops(self, session) if event.stopping else goes(self, session, now)
@@ -260,11 +240,11 @@ class Node:
         if request.priority != request.priority:
             raise bad_request("not a number", field="priority")
         if request.job:
-            job = self.job_of(event.session, request.job, member=False)
+            job = self.members.job_of(event.session, request.job, member=False)
             instructions: list[Instruction] = []
         else:
-            quotas.check_job(self, event.session)
-            fresh = self.fresh_id(f"{self.settings.node}-")
+            quotas.check_job(session, self.settings.quotas, self.jobs.values())
+            fresh = self.ids.fresh(f"{self.settings.node}-")
             slack_only = request.opportunistic == "only"  # it takes nothing that could be reserved
             record = JobRecord(
                 job=fresh, name=request.name, user=session.user, memory_bytes=0 if slack_only else request.memory_bytes,
@@ -274,9 +254,7 @@ class Node:
             job, instructions = self.add_job(record)
             if self.settings.has_master:
                 instructions.append(TellMaster("job_submitted", job_state(record)))
-        job.sessions.add(event.session)
-        job.orphan_since = None
-        session.jobs.add(job.record.job)
+        self.members.join(session, job)
         reply = JobRegistered(job=job.record.job, admitted=job.record.admitted)
         return [Reply(reply), *instructions, *(self.rank() if session.container else ())]
 
@@ -289,17 +267,18 @@ class Node:
         return self.add_job(record)[1]
 
     def add_job(self, record: JobRecord) -> tuple[Job, list[Instruction]]:
-        """Add a job, as the latest unless its record has a place."""
-        self._places = record.place = record.place or self._places + 1
-        job = self.jobs[record.job] = Job(record)
+        """Add a job and its queue."""
+        job = self.members.add(record)
         self.queues.add_job(record.job, record.priority, record.user)
         return job, [Record(JOBS, record.job, record), *self.ranks.look(self.now)]
 
     # ------------------------------------------------------------ monotasks: the hot path
 
     def _submitted(self, event: e.Submitted, now: float) -> list[Instruction]:
-        self.job_of(event.session, event.job)
-        quotas.check_queue(self, event.session, len(event.monotasks))
+        self.members.job_of(event.session, event.job)
+        quotas.check_queue(
+            self.sessions[event.session], self.settings.quotas, self.jobs, self.queues, len(event.monotasks)
+        )
         granted = self.queues.submit(event.session, event.job, event.monotasks, now)
         for spec in event.monotasks:
             if spec.task:  # from now on the queue counts this work, not the task
@@ -308,14 +287,14 @@ class Node:
         grants = self.granted(granted, now)
         if self.withheld_slots and self.sessions[event.session].container:
             grants += cores.book(self, now)  # connections of a promised container have its cores as slots
-        return [Reply(Submitted(accepted=len(event.monotasks))), *grants, *turns.recalls(self)]
+        return [Reply(Submitted(accepted=len(event.monotasks))), *grants, *turns.recalls(self.queues, self.jobs)]
 
     def _completed(self, event: e.Completed, now: float) -> list[Instruction]:
-        self.job_of(event.session, event.job)
+        self.members.job_of(event.session, event.job)
         return [_DONE, *self.granted(self.queues.complete(event.session, event.job, event.monotasks, now), now)]
 
     def _cancelled(self, event: e.Cancelled, now: float) -> list[Instruction]:
-        self.job_of(event.session, event.job)
+        self.members.job_of(event.session, event.job)
         return [_DONE, *self.granted(self.queues.cancel(event.session, event.job, event.ids, now), now)]
 
     def granted(self, granted: list[Monotask], now: float) -> list[Instruction]:
@@ -347,24 +326,25 @@ class Node:
     # ------------------------------------------------------------ placement
 
     def _placement_requested(self, event: e.PlacementRequested, now: float) -> list[Instruction]:
-        job = self.job_of(event.session, event.job)
+        job = self.members.job_of(event.session, event.job)
         if not self.settings.has_master:
             raise unavailable("this agent has no master to place tasks", remedy="set `master` in its configuration")
-        quotas.check_tasks(self, event.session, len(event.tasks))
+        opened, bounds = self.sessions[event.session], self.settings.quotas
+        quotas.check_tasks(opened, bounds, self.jobs.values(), len(event.tasks))
         floors.check_tasks(event.tasks)
         for command in filter(None, (task.command for task in event.tasks)):
-            quotas.check_pids(self, event.session, command.limits)
+            quotas.check_pids(opened, bounds, command.limits)
         return [Reply(Done()), *tasks.place(job, event.stage, event.tasks, event.opportunistic)]
 
     def _tasks_done(self, event: e.TasksReportedDone, now: float) -> list[Instruction]:
-        return [Reply(Done()), *tasks.done(self.job_of(event.session, event.job), event.tasks, self.held)]
+        return [Reply(Done()), *tasks.done(self.members.job_of(event.session, event.job), event.tasks, self.held)]
 
     def _tasks_cancelled(self, event: e.TaskCancelRequested, now: float) -> list[Instruction]:
-        return [Reply(Done()), *tasks.cancel(self.job_of(event.session, event.job), event.tasks)]
+        return [Reply(Done()), *tasks.cancel(self.members.job_of(event.session, event.job), event.tasks)]
 
     def _progress(self, event: e.ProgressReported, now: float) -> list[Instruction]:
         """Store the progress: the master orders jobs by it, and is told again if it rebuilds its state."""
-        job = self.job_of(event.session, event.request.job)
+        job = self.members.job_of(event.session, event.request.job)
         job.stages = event.request.stages
         tell = [TellMaster("progress", event.request)] if job.record.here and self.settings.has_master else []
         return [Reply(Done()), *tell]
@@ -374,7 +354,11 @@ class Node:
         self.snapshot = event.snapshot
         self.measured_uses.sampled(event.snapshot)
         self.executors.surrogate.sampled(event.snapshot, self.settings.sample_interval_s)
-        instructions = self.turns.sampled(self, event.at, now) + self.executors.journal(self)
+        instructions = self.granted(self.queues.tick(now), now)  # starving jobs get slots
+        told, granted = turns.take_back(self.queues, self.settings.slot_held_max_s, now)
+        instructions += told + self.granted(granted, now)
+        instructions += self.waits.sampled(self.queues, self.settings.job_wait_max_s, event.at, now)
+        instructions += self.executors.journal(self)
         instructions += leaving.orphans_left(self, now)
         instructions += self.elasticity.sampled(self, event.snapshot, now) + preempting.sampled(self, event, now)
         instructions += slack.sampled(self, now)

@@ -21,7 +21,7 @@ def recovered(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
         job, _ = node.add_job(record)
         job.recovered = True
         job.orphan_since = now  # a guest with tasks here stays as long as they do
-    node.turns.recovered(node, event.waits, event.at, now)
+    node.waits.recovered(node.queues, event.waits, event.at, now)
     first = tasks.take_back_ends(node.jobs, event.ends)
     first += node.containers.take_back_ended([c for c in event.containers if c.ended is not None])
     started_anew = _started_anew(event)

@@ -74,7 +74,7 @@ def admit(node: Node, opened: int, spec: ContainerSpec) -> ContainerRecord:
         RpcError: ``refused``: it cannot.
     """
     session = node.sessions[opened]
-    quotas.check_container(node, opened, spec)
+    quotas.check_container(session, node.settings.quotas, node.containers.live.values(), spec)
     floors.check_limits(spec.limits, "container.limits.")
     ledger = node.ledger()
     if spec.opportunistic:
@@ -92,7 +92,7 @@ def admit(node: Node, opened: int, spec: ContainerSpec) -> ContainerRecord:
             raise refused(f"this node cannot promise that: {most}", remedy="ask for less")
         raise refused(f"this node cannot promise that: {why}", remedy=remedy)
     record = ContainerRecord(
-        container=node.fresh_id("c-"),
+        container=node.ids.fresh("c-"),
         user=session.user,
         spec=spec,
         opportunistic=spec.opportunistic,
@@ -263,7 +263,7 @@ def _monotask(held: HeldTask, *, running: bool = False) -> MonotaskSpec:
 
 def start_command(node: Node, held: HeldTask, slot: ResourceKind | None, now: float) -> list[Instruction]:
     """Start a placed command whose slot was granted, or that needs none."""
-    held.container = node.fresh_id("c-")
+    held.container = node.ids.fresh("c-")
     record = command_record(held)
     record.kind = slot
     record.rank_weight = node.ranks.first_weight(record)
@@ -307,7 +307,7 @@ def forget_guest(node: Node, job: str) -> list[Instruction]:
     known = node.jobs.get(job)
     if known is None or known.record.here or known.sessions or node.held.of_job(job):
         return []
-    del node.jobs[job]
+    node.members.remove(known)
     live = node.containers.live.values()
     node.attained.tell(node.attained.over(job, node.now, live))
     node.queues.remove_job(job, node.now)  # it holds nothing, so nothing is freed
