@@ -41,7 +41,7 @@ def decided(node: Node, event: e.Decided, now: float) -> list[Instruction]:
             refusals.append(Refusal(index=index, reason=why))
     node.decided = event.number
     if any(isinstance(decision, SetPriority) for decision in event.decisions):
-        instructions += node.granted(beyond.reordered(node.queues, now), now)
+        instructions += node.granting.granted(beyond.reordered(node.queues, now), now)
         instructions += node.rank()  # so that the order is the same on all nodes as soon as they receive it
     return [Reply(Decided(refused=refusals)), *instructions]
 
@@ -116,9 +116,9 @@ def _assign(node: Node, decision: Assign, out: list[Instruction], now: float) ->
     if request.executor is not None and not decision.opportunistic:
         out += executors.start(node, held, now)
     elif decision.opportunistic and request.command is not None and not waits:
-        out += running.start_beside(node, held, now)
+        out += node.granting.start(held, now)
     elif request.command is not None:
-        out += running.queue_command(node, held, now)
+        out += node.granting.queue(held, now)
     return ""
 
 
@@ -153,7 +153,7 @@ def _promote(node: Node, decision: Promote, out: list[Instruction], now: float) 
     if waited is not None and held.request.executor is not None:
         out += executors.start(node, held, now)
     elif waited is not None:
-        out += running.queue_command(node, held, now)
+        out += node.granting.queue(held, now)
     elif held.container:
         out += running.promote(node, held, now)
     return ""

@@ -15,7 +15,6 @@ import msgspec
 from agent.core import running, tasks
 from agent.core.instructions import Explain, Instruction, Record
 from agent.core.records import HeldTask
-from agent.queues import COMMANDS
 from penstock.model import Ended, EndedBy
 from penstock.wire.cluster_api import MOST_NAMED, Draining, Remaining
 
@@ -72,9 +71,8 @@ def status(node: Node) -> dict[str, Any] | None:
 def _hand_back(node: Node, held: HeldTask, reason: str, now: float) -> list[Instruction]:
     """Hand back a command that has not started."""
     instructions = node.held.command_ended(held, Ended(by=EndedBy.PREEMPTED, reason=reason))
-    if held.job in node.jobs and not held.opportunistic:
-        granted = node.queues.cancel(COMMANDS, held.job, [held.task], now)
-        instructions += node.granted(granted, now)
+    if not held.opportunistic:
+        instructions += node.granting.cancel(held, now)
     return instructions + running.forget_guest(node, held.job)
 
 

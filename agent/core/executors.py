@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from agent.core import elasticity, running
+from agent.core import elasticity
 from agent.core.commitments import Steps, steps, total
 from agent.core.containers import ROOM
 from agent.core.instructions import Instruction, Record
@@ -186,7 +186,7 @@ def _text(resource: int, amount: float) -> str:
 
 def start(node: Node, held: HeldTask, now: float) -> list[Instruction]:
     """Start an executor at once; its limits follow its profile, if it has one."""
-    instructions = running.start_beside(node, held, now)
+    instructions = node.granting.start(held, now)
     record = node.containers.live[held.container]
     if held.profile is not None:
         _follow(node, held, record, held.profile, now)
@@ -207,7 +207,7 @@ def take_back(node: Node, held: HeldTask, now: float, at: float) -> list[Instruc
         return start(node, held, now)
     record.kind = None
     if held.job in node.jobs:  # otherwise it is being stopped
-        running.queue_command(node, held, now, running=True)
+        node.granting.queue(held, now, running=True)
     if held.profile is not None:
         record.profile_at = record.profile_at or at  # the agent ended after its start and before ContainerStarted
         _follow(node, held, record, held.profile, now - (at - record.profile_at))

@@ -27,7 +27,7 @@ def announced(node: Node, event: JobLeft) -> list[Instruction]:
 
 def give_back(node: Node, session: Session, now: float) -> list[Instruction]:
     """Free the slots of a closed connection; end the jobs that no other connection has joined."""
-    instructions = node.granted(node.queues.drop_session(session.session, sorted(session.jobs), now), now)
+    instructions = node.granting.granted(node.queues.drop_session(session.session, sorted(session.jobs), now), now)
     for job in [node.jobs[name] for name in sorted(session.jobs) if name in node.jobs]:
         job.sessions.discard(session.session)
         if not job.sessions:
@@ -64,7 +64,7 @@ def end_job(
         instructions.append(TellMaster("job_ended", ended))
     else:
         node.attained.tell(use)
-    instructions += node.granted(node.queues.remove_job(name, now), now)
+    instructions += node.granting.granted(node.queues.remove_job(name, now), now)
     for held in node.held.of_job(name):
         instructions += running.withdraw(node, held, why or "its job ended", now)
     instructions += borrowing.job_over(node, name, merged_into)

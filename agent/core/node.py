@@ -34,8 +34,9 @@ from agent.core.draining import own_work
 from agent.core.elasticity import Elasticity
 from agent.core.end_events import EndHeard, EndUnread
 from agent.core.executors import Executors
+from agent.core.granting import Granting
 from agent.core.ids import Ids
-from agent.core.instructions import Grant, Instruction, Record, Reply, TellMaster, Wake
+from agent.core.instructions import Instruction, Record, Reply, TellMaster, Wake
 from agent.core.ledger import Ledger, take_stock
 from agent.core.membership import Membership
 from agent.core.preemption import AllocationThreshold, Preemption
@@ -46,7 +47,7 @@ from agent.core.reaction import Reaction
 from agent.core.records import Job, JobRecord, Preempted, Session, job_state
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import Snapshot
-from agent.queues import COMMANDS, Monotask, MonotaskQueues, beyond
+from agent.queues import MonotaskQueues, beyond
 from penstock.model import EndedBy, KindAmounts
 from penstock.wire.agent_api import Done, JobRegistered, Submitted
 from penstock.wire.cluster_api import Draining
@@ -64,9 +65,10 @@ _MAY_FREE_SLACK = frozenset({e.ContainerExited, e.ContainerNotStarted, e.Reconfi
 class Node:
     """The state of a node, and every decision made on it."""
 
-    def __init__(self, settings: NodeSettings) -> None:
+    def __init__(self, settings: NodeSettings, queues: MonotaskQueues | None = None) -> None:
+        """``queues``: others than those of the settings."""
         self.settings = settings
-        self.queues = MonotaskQueues(
+        self.queues = queues or MonotaskQueues(
             settings.capacity,
             network_bypass_bytes=settings.network_bypass_bytes,
             rate_window_s=settings.rate_window_s,
@@ -83,6 +85,7 @@ class Node:
         self.containers = Containers(settings.keep_ended)
         self.held = tasks.HeldTasks()
         self.ranks = Ranks(settings.capacity.cores, has_master=settings.has_master)
+        self.granting = Granting(settings, self.members, self.queues, self.held, self.containers, self.ranks, self.ids)
         self.rank_report = RankReport(self.ranks)
         self.attained = Attained(self.queues, self.ranks)
         self.waits = turns.WaitsJournal()
@@ -90,8 +93,6 @@ class Node:
         self.t_alloc_moves = settings.t_alloc_tuning is not None  # so that the master is told its value
         self.preempted: list[Preempted] = []
         self.snapshot: Snapshot | None = None
-        self.measured_uses = cores.MeasuredUses()
-        self.withheld_slots = 0  # CPU slots withheld because their cores are promised
         self.decided = 0
         self.draining: Draining | None = None  # set while the node accepts no work from the master
         self.now = 0.0  # time of the latest event
@@ -152,7 +153,7 @@ class Node:
         if self.held.waiting and type(event) in _MAY_FREE_SLACK:
             instructions += slack.start_waiting(self, now)
         if type(event) in cores.MAY_MOVE_CORES:
-            instructions += cores.book(self, now)
+            instructions += self.granting.withhold(now)
         if type(event) in _MAY_MOVE_THE_ALARM:
             instructions += self._alarm(now)
         return instructions
@@ -284,44 +285,19 @@ class Node:
             if spec.task:  # from now on the queue counts this work, not the task
                 work = KindAmounts.single(spec.kind, float(spec.input_bytes))
                 self.held.submitted(event.job, spec.task, work)
-        grants = self.granted(granted, now)
-        if self.withheld_slots and self.sessions[event.session].container:
-            grants += cores.book(self, now)  # connections of a promised container have its cores as slots
+        grants = self.granting.granted(granted, now)
+        if self.granting.withheld_slots and self.sessions[event.session].container:
+            grants += self.granting.withhold(now)  # connections of a promised container have its cores as slots
         return [Reply(Submitted(accepted=len(event.monotasks))), *grants, *turns.recalls(self.queues, self.jobs)]
 
     def _completed(self, event: e.Completed, now: float) -> list[Instruction]:
         self.members.job_of(event.session, event.job)
-        return [_DONE, *self.granted(self.queues.complete(event.session, event.job, event.monotasks, now), now)]
+        granted = self.queues.complete(event.session, event.job, event.monotasks, now)
+        return [_DONE, *self.granting.granted(granted, now)]
 
     def _cancelled(self, event: e.Cancelled, now: float) -> list[Instruction]:
         self.members.job_of(event.session, event.job)
-        return [_DONE, *self.granted(self.queues.cancel(event.session, event.job, event.ids, now), now)]
-
-    def granted(self, granted: list[Monotask], now: float) -> list[Instruction]:
-        """Return one message per session and job; a command's grant starts the command."""
-        if not granted:
-            return []
-        by_owner: dict[tuple[int, str, float, bool], Grant] = {}
-        instructions: list[Instruction] = []
-        before: tuple[int, str, float, bool] | None = None
-        for monotask in granted:
-            if monotask.session == COMMANDS:
-                held = self.held.by_key[monotask.job, str(monotask.id)]
-                instructions += running.start_command(self, held, monotask.kind, now)
-                continue
-            owner = (monotask.session, monotask.job, monotask.lease_until, monotask.keep)
-            if owner != before:  # usually all grants made at once belong to one job
-                before = owner
-                if owner not in by_owner:
-                    settings = self.settings
-                    lease_s = settings.lease_s if monotask.lease_until else 0.0
-                    if monotask.keep:
-                        lease_s = settings.lease_kept_s
-                    by_owner[owner] = Grant(monotask.session, monotask.job, [], lease_s, monotask.keep)
-                    instructions.append(by_owner[owner])
-                ids = by_owner[owner].ids
-            ids.append(monotask.id)
-        return instructions
+        return [_DONE, *self.granting.granted(self.queues.cancel(event.session, event.job, event.ids, now), now)]
 
     # ------------------------------------------------------------ placement
 
@@ -352,11 +328,11 @@ class Node:
     def _sampled(self, event: e.Sampled, now: float) -> list[Instruction]:
         """Apply a sample: preemption uses it, and so does every admission until the next one."""
         self.snapshot = event.snapshot
-        self.measured_uses.sampled(event.snapshot)
+        self.granting.uses.sampled(event.snapshot)
         self.executors.surrogate.sampled(event.snapshot, self.settings.sample_interval_s)
-        instructions = self.granted(self.queues.tick(now), now)  # starving jobs get slots
+        instructions = self.granting.granted(self.queues.tick(now), now)  # starving jobs get slots
         told, granted = turns.take_back(self.queues, self.settings.slot_held_max_s, now)
-        instructions += told + self.granted(granted, now)
+        instructions += told + self.granting.granted(granted, now)
         instructions += self.waits.sampled(self.queues, self.settings.job_wait_max_s, event.at, now)
         instructions += self.executors.journal(self)
         instructions += leaving.orphans_left(self, now)

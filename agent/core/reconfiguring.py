@@ -20,6 +20,7 @@ def reconfigured(node: Node, event: e.Reconfigured, now: float) -> list[Instruct
     before = node.settings
     node.settings = after = before.changed(event.settings)
     node.queues.reconfigure(after.disk_small_bytes, after.lease_s, after.lease_kept_s, after.job_wait_max_s)
+    node.granting.reconfigure(after)
     forgotten = node.containers.keep(after.keep_ended)
     node.elasticity.reconfigure(after)
     if (before.t_alloc, before.t_alloc_tuning) != (after.t_alloc, after.t_alloc_tuning):

@@ -8,7 +8,7 @@ from agent.core import borrowing, draining, executors, running, tasks
 from agent.core import events as e
 from agent.core.containers import ROOM
 from agent.core.instructions import Confine, Freeze, Instruction, KillContainer, Record, RemoveContainer
-from agent.core.records import ContainerRecord, ContainerState, confinement_of
+from agent.core.records import ContainerRecord, ContainerState, command_record, confinement_of
 from penstock.model import ContainerSpec
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def _unrecorded(event: e.Recovered) -> list[ContainerRecord]:
     made: list[ContainerRecord] = []
     for container in sorted(event.running.keys() - recorded):
         if container in commands:
-            record = running.command_record(commands[container])
+            record = command_record(commands[container])
             record.limits = record.spec.limits
             made.append(record)
         else:
@@ -119,7 +119,7 @@ def _tasks(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
                 record.kind = None if held.opportunistic else held.slot
             else:
                 held.container = ""
-            instructions += running.queue_command(node, held, now, running=alive)
+            instructions += node.granting.queue(held, now, running=alive)
     return instructions
 
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.core import borrowing, cores, floors, quotas, tasks
+from agent.core import borrowing, floors, quotas, tasks
 from agent.core import events as e
 from agent.core.confinement import confine
 from agent.core.containers import ROOM, how_it_ended
@@ -22,7 +22,7 @@ from agent.core.instructions import (
 )
 from agent.core.records import ContainerRecord, ContainerState, HeldTask, confinement_of
 from agent.queues import COMMANDS, beside
-from penstock.model import ContainerSpec, Ended, EndedBy, MonotaskSpec, ResourceKind
+from penstock.model import ContainerSpec, Ended, EndedBy
 from penstock.wire.agent_api import Completion, ContainerEnded, Done, Launched
 from penstock.wire.errors import bad_request, refused
 
@@ -221,70 +221,13 @@ def end_container(node: Node, record: ContainerRecord, ended: Ended, now: float)
     if record.job in node.jobs and record.kind is not None:
         completion = [Completion(id=record.task, failed=not ended.ok)]
         granted = node.queues.complete(COMMANDS, record.job, completion, now)
-        instructions += node.granted(granted, now)
+        instructions += node.granting.granted(granted, now)
     elif record.job in node.jobs and record.task:
         beside.end(node.queues, COMMANDS, record.job, record.task, now, failed=not ended.ok)
     return instructions + forget_guest(node, record.job) + (node.rank() if moves_up else [])
 
 
 # ---------------------------------------------------------------- placed commands
-
-
-def queue_command(node: Node, held: HeldTask, now: float, *, running: bool = False) -> list[Instruction]:
-    """Queue a placed command for the slot of its resource. ``running``: it has held one since before a restart.
-
-    An opportunistic command waits for slack instead, the resources that slot holders leave unused (UBIS, Algorithm 1).
-    A command that needs no slot starts at once: its cores are promised to it (:attr:`HeldTask.slot`).
-    """
-    spec = _monotask(held, running=running)
-    if running and (held.opportunistic or held.slot is None):
-        beside.begin(node.queues, COMMANDS, held.job, spec, now)
-        return []
-    if held.opportunistic:
-        node.held.waiting[held.job, held.task] = now
-        return []
-    if held.slot is None:
-        return start_beside(node, held, now)
-    return node.granted(node.queues.submit(COMMANDS, held.job, [spec], now), now)
-
-
-def start_beside(node: Node, held: HeldTask, now: float) -> list[Instruction]:
-    """Start a placed command that needs no slot: an opportunistic one, an executor, or one with promised cores."""
-    beside.begin(node.queues, COMMANDS, held.job, _monotask(held), now)
-    return start_command(node, held, None, now)
-
-
-def _monotask(held: HeldTask, *, running: bool = False) -> MonotaskSpec:
-    """Return a placed command as a monotask for the queues."""
-    kind = held.request.command_kind
-    size = int(held.request.usage.of(kind))
-    return MonotaskSpec(id=held.task, kind=kind, input_bytes=size, stage=held.stage, running=running)
-
-
-def start_command(node: Node, held: HeldTask, slot: ResourceKind | None, now: float) -> list[Instruction]:
-    """Start a placed command whose slot was granted, or that needs none."""
-    held.container = node.ids.fresh("c-")
-    record = command_record(held)
-    record.kind = slot
-    record.rank_weight = node.ranks.first_weight(record)
-    journal = Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held)
-    return [journal, *node.containers.add(record), *(cores.book(node, now) if record.promised_cores else ())]
-
-
-def command_record(held: HeldTask) -> ContainerRecord:
-    """Create the container record of a placed command."""
-    command = held.request.command
-    assert command is not None
-    promised = max(command.memory_bytes, held.request.memory_bytes)
-    return ContainerRecord(
-        container=held.container,
-        user=held.user,
-        spec=msgspec.structs.replace(command, memory_bytes=promised, opportunistic=held.opportunistic),
-        opportunistic=held.opportunistic,
-        job=held.job,
-        task=held.task,
-        executor=held.request.executor,
-    )
 
 
 def withdraw(node: Node, held: HeldTask, reason: str, now: float) -> list[Instruction]:
@@ -296,9 +239,7 @@ def withdraw(node: Node, held: HeldTask, reason: str, now: float) -> list[Instru
     if held.container:
         return node.containers.stop(held.container, EndedBy.CANCELLED, reason)
     instructions = node.held.command_ended(held, Ended(by=EndedBy.CANCELLED, reason=reason))
-    if held.job in node.jobs:
-        granted = node.queues.cancel(COMMANDS, held.job, [held.task], now)
-        instructions += node.granted(granted, now)
+    instructions += node.granting.cancel(held, now)
     return instructions + forget_guest(node, held.job)
 
 
@@ -325,7 +266,7 @@ def promote(node: Node, held: HeldTask, now: float) -> list[Instruction]:
     record.opportunistic = False
     if held.slot is not None:
         record.kind = held.slot
-        beside.give_slot(node.queues, COMMANDS, held.job, _monotask(held), now)
+        node.granting.give_slot(held, now)
     if record.state is ContainerState.WARNED:
         record.state = ContainerState.RUNNING
     node.preemption.forget(container)

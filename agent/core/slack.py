@@ -89,7 +89,7 @@ def start_waiting(node: Node, now: float) -> list[Instruction]:
         if refuse(node, held.cores, held.request.memory_bytes):
             break
         del node.held.waiting[key]
-        instructions += running.start_beside(node, held, now)
+        instructions += node.granting.start(held, now)
     return instructions
 
 

@@ -21,7 +21,7 @@ from penstock.wire import master_api as api
 from penstock.wire.agent_api import Grants, Params
 from simulator.tasks.clock import Clock
 from simulator.tasks.commands import Commands, Tally
-from simulator.tasks.first_come import serve_first_come
+from simulator.tasks.first_come import FirstComeQueues
 from simulator.tasks.framework import Framework, Site
 from simulator.tasks.machine import Machine
 from simulator.tasks.node_spec import NodeSpec, capacity_of
@@ -75,9 +75,7 @@ class SimulatedCluster:
             name: Machine(self.clock, spec, self.usage) for name, spec in zip(self.names, nodes, strict=True)
         }
         self.master = Cluster(settings)
-        self.nodes = {name: Node(self._settings_of(name)) for name in self.names}
-        for node in self.nodes.values() if around.fifo_queues else ():
-            serve_first_come(node)
+        self.nodes = {name: self._node(self._settings_of(name)) for name in self.names}
         self.frameworks: list[Framework] = []
         self._commands = {name: self._commands_of(name) for name in self.names}
         self._left = 0
@@ -122,6 +120,9 @@ class SimulatedCluster:
     def _settings_of(self, name: str) -> NodeSettings:
         capacity = self.machines[name].spec.capacity
         return replace(self.surroundings.agent, node=name, instance="sim", capacity=capacity, has_master=True)
+
+    def _node(self, settings: NodeSettings) -> Node:
+        return Node(settings, FirstComeQueues(settings) if self.surroundings.fifo_queues else None)
 
     def _commands_of(self, name: str) -> Commands:
         around = self.surroundings
