@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.core import cancelling, draining, executors, running, slack, tasks, turns
+from agent.core import draining, executors, running, slack, tasks, turns
 from agent.core import events as e
 from agent.core.instructions import Instruction, Notify, Record, Reply
 from agent.queues import beyond
@@ -72,7 +72,7 @@ def _carry_out(node: Node, decision: AnyDecision, out: list[Instruction], now: f
         case TellPlaced() | TellEnded() | TellStuck() if job is not None:
             out += tasks.tell(job, decision)
         case CancelJob() if job is not None:
-            out += cancelling.cancelled(node, job, decision, now)
+            out += node.lifecycle.cancelled(job, decision, now)
         case TellStages():  # the job may have no other record here yet
             node.executors.surrogate.stages_ended(decision.job, decision.ended)
             out += node.elasticity.stage_ended(decision.job, decision.ended, now)
@@ -90,7 +90,7 @@ def _change(node: Node, decision: Withdraw | Promote, out: list[Instruction], no
         return f"task {decision.task!r} of {decision.job} is not here"
     if isinstance(decision, Promote):
         return _promote(node, decision, out, now)
-    out += running.withdraw(node, held, decision.why or "withdrawn by the master", now)
+    out += node.lifecycle.withdraw(held, decision.why or "withdrawn by the master", now)
     return ""
 
 
@@ -108,7 +108,7 @@ def _assign(node: Node, decision: Assign, out: list[Instruction], now: float) ->
     if decision.job not in node.jobs:
         if decision.origin == node.settings.node:
             return f"job {decision.job!r} has ended"
-        out += node.welcome(decision.job, decision.job, decision.user, decision.priority)
+        out += node.lifecycle.welcome(decision.job, decision.job, decision.user, decision.priority, now)
     node.queues.set_priority(decision.job, decision.priority, now)
     out += turns.recalls(node.queues, node.jobs)
     held = node.held.hold(decision)

@@ -12,10 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from agent.core import running, tasks
+from agent.core import tasks
 from agent.core.instructions import Explain, Instruction, Record
-from agent.core.records import HeldTask
-from penstock.model import Ended, EndedBy
+from penstock.model import EndedBy
 from penstock.wire.cluster_api import MOST_NAMED, Draining, Remaining
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def give_back(node: Node, now: float) -> list[Instruction]:
         if held.opportunistic and held.container:
             instructions += node.containers.stop(held.container, EndedBy.PREEMPTED, reason)
         elif not held.container:
-            instructions += _hand_back(node, held, reason, now)
+            instructions += node.lifecycle.hand_back(held, reason, now)
     return instructions
 
 
@@ -66,14 +65,6 @@ def status(node: Node) -> dict[str, Any] | None:
         "count": len(left),
         "remaining": [msgspec.to_builtins(each) for each in left[:MOST_NAMED]],
     }
-
-
-def _hand_back(node: Node, held: HeldTask, reason: str, now: float) -> list[Instruction]:
-    """Hand back a command that has not started."""
-    instructions = node.held.command_ended(held, Ended(by=EndedBy.PREEMPTED, reason=reason))
-    if not held.opportunistic:
-        instructions += node.granting.cancel(held, now)
-    return instructions + running.forget_guest(node, held.job)
 
 
 def _own(node: Node) -> Iterator[Remaining]:

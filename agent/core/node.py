@@ -11,12 +11,10 @@ from functools import partial
 from typing import Any
 
 from agent.core import (
-    borrowing,
     cores,
     deciding,
     elasticity,
     floors,
-    leaving,
     preempting,
     quotas,
     reconfiguring,
@@ -28,6 +26,7 @@ from agent.core import (
 )
 from agent.core import events as e
 from agent.core.attained import Attained
+from agent.core.borrowing import Borrowing
 from agent.core.containers import Containers
 from agent.core.cpu_look import CpuLooked
 from agent.core.draining import own_work
@@ -36,7 +35,8 @@ from agent.core.end_events import EndHeard, EndUnread
 from agent.core.executors import Executors
 from agent.core.granting import Granting
 from agent.core.ids import Ids
-from agent.core.instructions import Instruction, Record, Reply, TellMaster, Wake
+from agent.core.instructions import Instruction, Reply, TellMaster, Wake
+from agent.core.job_lifecycle import JobLifecycle
 from agent.core.ledger import Ledger, take_stock
 from agent.core.membership import Membership
 from agent.core.preemption import AllocationThreshold, Preemption
@@ -55,7 +55,6 @@ from penstock.wire.errors import bad_request, unavailable
 from penstock.wire.master_api import Heartbeat, JobState, Load
 
 _DONE = Reply(Done())
-JOBS = "jobs"  # the journal's room
 #: Events after which the next profile slot or end of a grace period may differ. Monotasks' events are not among them.
 _MAY_MOVE_THE_ALARM = frozenset({e.FollowRequested, e.Sampled, e.MemoryLooked, e.Woken, e.Decided, e.Recovered})
 #: Events after which waiting opportunistic work may find slack at once; samples reveal all other changes.
@@ -88,6 +87,11 @@ class Node:
         self.granting = Granting(settings, self.members, self.queues, self.held, self.containers, self.ranks, self.ids)
         self.rank_report = RankReport(self.ranks)
         self.attained = Attained(self.queues, self.ranks)
+        self.borrowing = Borrowing(self.members, self.containers, self.ranks, self.attained, self.ids)
+        self.lifecycle = JobLifecycle(
+            settings.has_master, self.members, self.queues, self.held, self.containers, self.ranks, self.attained,
+            self.granting, self.borrowing,
+        )  # fmt: skip
         self.waits = turns.WaitsJournal()
         self.threshold = AllocationThreshold(settings.t_alloc, settings.t_alloc_tuning)
         self.t_alloc_moves = settings.t_alloc_tuning is not None  # so that the master is told its value
@@ -110,16 +114,16 @@ class Node:
             e.SessionClosed: self._session_closed,
             e.JobRegistered: self._job_registered,
             e.JobIntroduced: self._job_introduced,
-            e.JobEndRequested: partial(leaving.end_requested, self),
-            e.JobLeft: lambda event, now: leaving.announced(self, event),
+            e.JobEndRequested: self._job_end_requested,
+            e.JobLeft: self._job_left,
             e.PlacementRequested: self._placement_requested,
             e.TasksReportedDone: self._tasks_done,
             e.TaskCancelRequested: self._tasks_cancelled,
             e.ProgressReported: self._progress,
             e.LaunchRequested: partial(running.launch_requested, self),
             e.AdoptRequested: partial(running.adopt_requested, self),
-            e.LendRequested: partial(borrowing.lend_requested, self),
-            e.GivenBack: partial(borrowing.given_back, self),
+            e.LendRequested: partial(running.lend_requested, self),
+            e.GivenBack: partial(running.given_back, self),
             e.ResizeRequested: partial(elasticity.resize_requested, self),
             e.FollowRequested: partial(elasticity.follow_requested, self),
             e.AttachRequested: partial(running.attach_requested, self),
@@ -227,8 +231,8 @@ class Node:
     def _session_closed(self, event: e.SessionClosed, now: float) -> list[Instruction]:
         if (session := self.members.sessions.pop(event.session, None)) is None:
             return []
-        stops, goes = borrowing.agent_stops, leaving.give_back
-        instructions = stops(self, session) if event.stopping else goes(self, session, now)
+        stopping = event.stopping
+        instructions = self.borrowing.agent_stops(session) if stopping else self.lifecycle.closed(session, now)
         for container in sorted(session.launched):
             record = self.containers.live.get(container)
             if record is not None and not record.spec.detach:
@@ -252,7 +256,7 @@ class Node:
                 priority=request.priority, submitted_at=event.at, admitted=not self.settings.has_master,
                 opportunistic=request.opportunistic, reservation=request.reservation,
             )  # fmt: skip
-            job, instructions = self.add_job(record)
+            job, instructions = self.lifecycle.add(record, now)
             if self.settings.has_master:
                 instructions.append(TellMaster("job_submitted", job_state(record)))
         self.members.join(session, job)
@@ -260,18 +264,15 @@ class Node:
         return [Reply(reply), *instructions, *(self.rank() if session.container else ())]
 
     def _job_introduced(self, event: e.JobIntroduced, now: float) -> list[Instruction]:
-        return [] if event.job in self.jobs else self.welcome(event.job, event.name, event.user, event.priority)
+        return self.lifecycle.welcome(event.job, event.name, event.user, event.priority, now)
 
-    def welcome(self, job: str, name: str, user: str, priority: float) -> list[Instruction]:
-        """Give a job of another origin a queue here."""
-        record = JobRecord(job=job, name=name, user=user, here=False, admitted=True, priority=priority)
-        return self.add_job(record)[1]
+    def _job_end_requested(self, event: e.JobEndRequested, now: float) -> list[Instruction]:
+        job = self.members.job_of(event.session, event.job)
+        return [_DONE, *self.lifecycle.end(job, now)]
 
-    def add_job(self, record: JobRecord) -> tuple[Job, list[Instruction]]:
-        """Add a job and its queue."""
-        job = self.members.add(record)
-        self.queues.add_job(record.job, record.priority, record.user)
-        return job, [Record(JOBS, record.job, record), *self.ranks.look(self.now)]
+    def _job_left(self, event: e.JobLeft, now: float) -> list[Instruction]:
+        self.lifecycle.left(event)
+        return [_DONE]
 
     # ------------------------------------------------------------ monotasks: the hot path
 
@@ -335,7 +336,7 @@ class Node:
         instructions += told + self.granting.granted(granted, now)
         instructions += self.waits.sampled(self.queues, self.settings.job_wait_max_s, event.at, now)
         instructions += self.executors.journal(self)
-        instructions += leaving.orphans_left(self, now)
+        instructions += self.lifecycle.orphans_left(self.settings.rejoin_s, now)
         instructions += self.elasticity.sampled(self, event.snapshot, now) + preempting.sampled(self, event, now)
         instructions += slack.sampled(self, now)
         return instructions + (self.rank() if instructions or self.ranks.moved_on(event.snapshot) else [])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.core import borrowing, draining, executors, running, tasks
+from agent.core import draining, executors, running, tasks
 from agent.core import events as e
 from agent.core.containers import ROOM
 from agent.core.instructions import Confine, Freeze, Instruction, KillContainer, Record, RemoveContainer
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 def recovered(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
     """Restore the state: frameworks have ``rejoin_s`` to return to their jobs; containers simply continue."""
     for record in sorted(event.jobs, key=lambda record: (record.place, record.submitted_at, record.job)):
-        job, _ = node.add_job(record)
+        job, _ = node.lifecycle.add(record, now)
         job.recovered = True
         job.orphan_since = now  # a guest with tasks here stays as long as they do
     node.waits.recovered(node.queues, event.waits, event.at, now)
@@ -49,7 +49,7 @@ def recovered(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
         *held,
         *_containers(node, event, live, now),
         *_confinements(node, event, now),
-        *(one for record in node.containers.live.values() for one in borrowing.give_back(node, record)),
+        *(one for record in node.containers.live.values() for one in node.borrowing.give_back(record)),
     ]
 
 
@@ -108,7 +108,7 @@ def _tasks(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
         alive = held.container in node.containers.live
         if held.job not in node.jobs and not alive:
             held.container = ""
-            instructions += running.withdraw(node, held, "its job ended", now)
+            instructions += node.lifecycle.withdraw(held, "its job ended", now)
         elif held.request.executor is not None and not held.opportunistic:
             instructions += executors.take_back(node, held, now, event.at)
         elif held.job not in node.jobs:

@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from agent.core import borrowing, floors, quotas, tasks
 from agent.core import events as e
+from agent.core import floors, quotas
 from agent.core.confinement import confine
 from agent.core.containers import ROOM, how_it_ended
 from agent.core.instructions import (
@@ -138,6 +138,30 @@ def container_of(node: Node, session: int, container: str) -> ContainerRecord:
     return record
 
 
+def lend_requested(node: Node, event: e.LendRequested, now: float) -> list[Instruction]:
+    """Take in a process and its descendants for a job. A process that is in a container already stays in it."""
+    job = node.members.job_of(event.session, event.job, member=False)
+    record = node.borrowing.holder(event)
+    if record is None:
+        record = admit(node, event.session, ContainerSpec(argv=event.argv, name=job.record.name, detach=True))
+        return node.borrowing.lend(event, record)
+    instructions = is_inside(node, event.session, record, event.pid, own=event.own)
+    claimed = node.borrowing.claim(event, record)
+    return [*instructions, *claimed, *(node.rank() if claimed else ())]
+
+
+def given_back(node: Node, event: e.GivenBack, now: float) -> list[Instruction]:
+    """Remove a container that was given back; if that failed, it stays."""
+    record = node.containers.live.get(event.container)
+    if record is None:
+        return []  # it ended meanwhile
+    if event.why_not:
+        return node.borrowing.stays(event, record)
+    wanted = node.borrowing.wanted(record.container)
+    instructions = end_container(node, record, node.borrowing.how_it_ended(event, record), now)
+    return instructions + (node.borrowing.lend_anew(record, wanted) if wanted else [])
+
+
 def container_started(node: Node, event: e.ContainerStarted, now: float) -> list[Instruction]:
     """Record that a container runs, and apply changes made while it was starting."""
     if event.container not in node.containers.live:
@@ -162,7 +186,7 @@ def container_started(node: Node, event: e.ContainerStarted, now: float) -> list
         instructions.append(node.ranks.reclassed(record))
     if not node.ranks.knows(record):
         instructions += [*node.rank(), *node.ranks.look(now)]
-    return instructions + borrowing.give_back(node, record)
+    return instructions + node.borrowing.give_back(record)
 
 
 def launcher_lost(node: Node, event: e.LauncherLost, now: float) -> list[Instruction]:
@@ -224,37 +248,10 @@ def end_container(node: Node, record: ContainerRecord, ended: Ended, now: float)
         instructions += node.granting.granted(granted, now)
     elif record.job in node.jobs and record.task:
         beside.end(node.queues, COMMANDS, record.job, record.task, now, failed=not ended.ok)
-    return instructions + forget_guest(node, record.job) + (node.rank() if moves_up else [])
+    return instructions + node.lifecycle.forget_guest(record.job, now) + (node.rank() if moves_up else [])
 
 
 # ---------------------------------------------------------------- placed commands
-
-
-def withdraw(node: Node, held: HeldTask, reason: str, now: float) -> list[Instruction]:
-    """Stop a task on this node and free its resources."""
-    if held.request.command is None:
-        node.held.release(held.job, held.task)
-        gone = Record(tasks.ROOM, tasks.journal_key(held.job, held.task), None)
-        return [gone, *forget_guest(node, held.job)]
-    if held.container:
-        return node.containers.stop(held.container, EndedBy.CANCELLED, reason)
-    instructions = node.held.command_ended(held, Ended(by=EndedBy.CANCELLED, reason=reason))
-    instructions += node.granting.cancel(held, now)
-    return instructions + forget_guest(node, held.job)
-
-
-def forget_guest(node: Node, job: str) -> list[Instruction]:
-    """Drop a job of another origin that has nothing left on this node."""
-    known = node.jobs.get(job)
-    if known is None or known.record.here or known.sessions or node.held.of_job(job):
-        return []
-    node.members.remove(known)
-    live = node.containers.live.values()
-    node.attained.tell(node.attained.over(job, node.now, live))
-    node.queues.remove_job(job, node.now)  # it holds nothing, so nothing is freed
-    instructions = [Record("jobs", job, None), *borrowing.job_over(node, job)]
-    node.attained.container_gone(job, node.jobs, live)
-    return instructions
 
 
 def promote(node: Node, held: HeldTask, now: float) -> list[Instruction]:

@@ -9,11 +9,9 @@ from __future__ import annotations
 from collections import Counter
 from typing import TYPE_CHECKING
 
-from agent.core import running
 from agent.core.instructions import Instruction
 from agent.core.ledger import Ledger
-from agent.core.records import HeldTask
-from penstock.model import KINDS, Ended, EndedBy, KindAmounts, ResourceKind
+from penstock.model import KINDS, KindAmounts, ResourceKind
 
 if TYPE_CHECKING:
     from agent.core.node import Node
@@ -100,7 +98,5 @@ def sampled(node: Node, now: float) -> list[Instruction]:
     for key, since in list(node.held.waiting.items()):
         if now - since >= wait_s:
             reason = f"it has waited {wait_s:g} s for slack"
-            held: HeldTask = node.held.by_key[key]
-            instructions += node.held.command_ended(held, Ended(by=EndedBy.PREEMPTED, reason=reason))
-            instructions += running.forget_guest(node, held.job)
+            instructions += node.lifecycle.hand_back(node.held.by_key[key], reason, now)
     return instructions

@@ -249,7 +249,7 @@ def test_no_job_starves_over_restarts(every_s: int) -> None:
 def test_jobs_keep_their_order_over_a_restart() -> None:
     bed = Bed()
     jobs = [bed.job(EVE) for _ in range(8)]
-    guest = bed.node.welcome("m-9", "guest", "zoe", 0.0)
+    guest = bed.node.handle(e.JobIntroduced("m-9", "guest", "zoe", 0.0), bed.now)
     for record in guest:
         assert isinstance(record, Record) and isinstance(record.value, JobRecord)
         bed.journal[record.room, record.key] = record.value
