@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.core import draining, executors, running, slack, tasks, turns
+from agent.core import draining, elasticity, running, slack, tasks, turns
 from agent.core import events as e
 from agent.core.instructions import Instruction, Notify, Record, Reply
+from agent.core.records import HeldTask
 from agent.queues import beyond
 from penstock.wire.agent_api import JobRef, JobWaiting
 from penstock.wire.master_api import (
@@ -114,7 +115,7 @@ def _assign(node: Node, decision: Assign, out: list[Instruction], now: float) ->
     held = node.held.hold(decision)
     out.append(Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held))
     if request.executor is not None and not decision.opportunistic:
-        out += executors.start(node, held, now)
+        out += start_executor(node, held, now)
     elif decision.opportunistic and request.command is not None and not waits:
         out += node.granting.start(held, now)
     elif request.command is not None:
@@ -126,7 +127,7 @@ def _refuse(node: Node, decision: Assign, now: float) -> str:
     """Return why the task would break a promise, or ""."""
     request, command = decision.request, decision.request.command
     if not decision.opportunistic and request.executor is not None and decision.profile is not None:
-        return executors.refuse(node, request, decision.profile, now)
+        return node.executors.refuse(request, decision.profile, node.ledger(), now)
     cores, network = (command.cpu_cores, command.network_bytes_per_s) if command is not None else (0.0, 0)
     ledger = node.ledger()
     if decision.opportunistic:
@@ -151,9 +152,33 @@ def _promote(node: Node, decision: Promote, out: list[Instruction], now: float) 
     waited = node.held.waiting.pop((held.job, held.task), None)
     out.append(Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held))
     if waited is not None and held.request.executor is not None:
-        out += executors.start(node, held, now)
+        out += start_executor(node, held, now)
     elif waited is not None:
         out += node.granting.queue(held, now)
     elif held.container:
         out += running.promote(node, held, now)
     return ""
+
+
+def start_executor(node: Node, held: HeldTask, now: float) -> list[Instruction]:
+    """Start an executor at once; its limits follow its profile, if it has one."""
+    instructions = node.granting.start(held, now)
+    record = node.containers.live[held.container]
+    if held.profile is not None:
+        node.executors.follow(held, record, held.profile, now)
+        instructions += elasticity.change(record, node.elasticity.limits(record, now))
+    return instructions
+
+
+def take_back_executor(node: Node, held: HeldTask, now: float, at: float) -> list[Instruction]:
+    """Resume an executor that outlived an agent, at its place in the profile; start it if it was not started."""
+    record = node.containers.live.get(held.container)
+    if record is None:
+        return start_executor(node, held, now)
+    record.kind = None
+    if held.job in node.jobs:  # otherwise it is being stopped
+        node.granting.queue(held, now, running=True)
+    if held.profile is not None:
+        record.profile_at = record.profile_at or at  # the agent ended after its start and before ContainerStarted
+        node.executors.follow(held, record, held.profile, now - (at - record.profile_at))
+    return []

@@ -13,7 +13,6 @@ from typing import Any
 from agent.core import (
     cores,
     deciding,
-    elasticity,
     floors,
     preempting,
     quotas,
@@ -39,6 +38,7 @@ from agent.core.instructions import Instruction, Reply, TellMaster, Wake
 from agent.core.job_lifecycle import JobLifecycle
 from agent.core.ledger import Ledger, take_stock
 from agent.core.membership import Membership
+from agent.core.plans import NOTHING
 from agent.core.preemption import AllocationThreshold, Preemption
 from agent.core.profiling import Amounts
 from agent.core.rank_report import RankReport
@@ -102,7 +102,7 @@ class Node:
         self.now = 0.0  # time of the latest event
         self.preemption = Preemption(settings.preemption)
         self.elasticity = Elasticity(settings)
-        self.executors = Executors(settings)
+        self.executors = Executors(settings, self.elasticity)
         self.reaction = Reaction()
         self.acts: Counter[tuple[str, str]] = Counter()  # (action, resource) → count
         self._wake: float | None = None
@@ -124,15 +124,15 @@ class Node:
             e.AdoptRequested: partial(running.adopt_requested, self),
             e.LendRequested: partial(running.lend_requested, self),
             e.GivenBack: partial(running.given_back, self),
-            e.ResizeRequested: partial(elasticity.resize_requested, self),
-            e.FollowRequested: partial(elasticity.follow_requested, self),
+            e.ResizeRequested: partial(running.resize_requested, self),
+            e.FollowRequested: partial(running.follow_requested, self),
             e.AttachRequested: partial(running.attach_requested, self),
             e.KillRequested: partial(running.kill_requested, self),
             e.ContainerStarted: partial(running.container_started, self),
             e.ContainerNotStarted: partial(running.container_not_started, self),
             e.ContainerExited: partial(running.container_exited, self),
             e.LauncherLost: partial(running.launcher_lost, self),
-            e.Confined: partial(elasticity.confined, self),
+            e.Confined: partial(running.confined, self),
             e.Reclaimed: partial(preempting.reclaimed, self),
             e.MemoryLooked: partial(preempting.memory_looked, self),
             CpuLooked: lambda event, now: self.rank(event.snapshot),
@@ -169,10 +169,12 @@ class Node:
         stock = partial(take_stock, self.settings.capacity, self.containers.live.values(), self.held, self.snapshot)
         if not self.executors.planned:
             return stock()
-        return stock(self.executors.planned, self.executors.peak(self, self.now))
+        return stock(self.executors.planned, self.executors.peak(self.now))
 
     def beside(self) -> Amounts:
-        """Return the promises to regular work that follows no profile."""
+        """Return the promises to regular work that follows no profile, if an executor's plan depends on them."""
+        if not self.elasticity.has_executors:
+            return NOTHING
         containers = self.containers.live.values()
         return take_stock(self.settings.capacity, containers, self.held, None, self.executors.planned).beside
 
@@ -201,14 +203,14 @@ class Node:
             opportunistic_memory_bytes=ledger.asked_memory_bytes,
             jobs=self.attained.report(now),
             t_alloc=self.threshold.t_alloc if self.t_alloc_moves else None,
-            availability=self.executors.availability(self, ledger, now),
+            availability=self.executors.availability(ledger, now),
             ranks=self.rank_report.changed(),
         )
 
     def heartbeat(self, now: float) -> Heartbeat:
         """Return the load, and the use of executors that the master has not been told."""
         load = self.load(now)
-        return Heartbeat(load, self.decided, executors=self.executors.report(self, load), own=own_work(self))
+        return Heartbeat(load, self.decided, executors=self.executors.report(load), own=own_work(self))
 
     def link_opens(self) -> None:
         """Start over on a new connection to the master, which numbers requests anew and has lost all reports."""
@@ -335,9 +337,10 @@ class Node:
         told, granted = turns.take_back(self.queues, self.settings.slot_held_max_s, now)
         instructions += told + self.granting.granted(granted, now)
         instructions += self.waits.sampled(self.queues, self.settings.job_wait_max_s, event.at, now)
-        instructions += self.executors.journal(self)
+        instructions += self.executors.journal(self.containers.live)
         instructions += self.lifecycle.orphans_left(self.settings.rejoin_s, now)
-        instructions += self.elasticity.sampled(self, event.snapshot, now) + preempting.sampled(self, event, now)
+        instructions += self.elasticity.sampled(event.snapshot, self.containers.live, self.beside(), now)
+        instructions += preempting.sampled(self, event, now)
         instructions += slack.sampled(self, now)
         return instructions + (self.rank() if instructions or self.ranks.moved_on(event.snapshot) else [])
 
@@ -351,7 +354,7 @@ class Node:
         """Apply profile slots that begin and grace periods that end."""
         self._wake = None
         ended = preempting.carry_out(self, self.preemption.woken(now), event.at, now, begun=True)
-        return ended + self.elasticity.changes(self, now)
+        return ended + self.elasticity.changes(self.containers.live, self.beside(), self.snapshot, now)
 
     def _alarm(self, now: float) -> list[Instruction]:
         """Return a Wake if the next time has changed."""

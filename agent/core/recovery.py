@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.core import draining, executors, running, tasks
+from agent.core import deciding, draining, running, tasks
 from agent.core import events as e
 from agent.core.containers import ROOM
 from agent.core.instructions import Confine, Freeze, Instruction, KillContainer, Record, RemoveContainer
@@ -110,7 +110,7 @@ def _tasks(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
             held.container = ""
             instructions += node.lifecycle.withdraw(held, "its job ended", now)
         elif held.request.executor is not None and not held.opportunistic:
-            instructions += executors.take_back(node, held, now, event.at)
+            instructions += deciding.take_back_executor(node, held, now, event.at)
         elif held.job not in node.jobs:
             continue  # its job ended while it was being stopped: its container still has to end
         elif held.request.command is not None:

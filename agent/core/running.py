@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from agent.core import elasticity, floors, quotas
 from agent.core import events as e
-from agent.core import floors, quotas
 from agent.core.confinement import confine
 from agent.core.containers import ROOM, how_it_ended
 from agent.core.instructions import (
@@ -22,7 +22,8 @@ from agent.core.instructions import (
 )
 from agent.core.records import ContainerRecord, ContainerState, HeldTask, confinement_of
 from agent.queues import COMMANDS, beside
-from penstock.model import ContainerSpec, Ended, EndedBy
+from penstock.model import ContainerSpec, Ended, EndedBy, Limits
+from penstock.model.reading import explained
 from penstock.wire.agent_api import Completion, ContainerEnded, Done, Launched
 from penstock.wire.errors import bad_request, refused
 
@@ -273,3 +274,65 @@ def promote(node: Node, held: HeldTask, now: float) -> list[Instruction]:
     instructions.append(node.ranks.reclassed(record))
     promoted = Explain("promoted", {"container": container})
     return [*instructions, Record(ROOM, container, record), promoted, *node.containers.watch()]
+
+
+# ---------------------------------------------------------------- limits that change
+
+
+def resize_requested(node: Node, event: e.ResizeRequested, now: float) -> list[Instruction]:
+    """Set other limits. A container that follows a profile must stop that first, so that only one source sets
+    limits.
+    """
+    record = container_of(node, event.session, event.container)
+    _must_live(record)
+    if record.profile is not None:
+        _must_be_nobodys(record)
+        raise refused(f"{record.container} follows a profile", field="container", remedy="follow with null first")
+    try:
+        limits = record.limits.changed(event.limits)
+    except msgspec.ValidationError as error:
+        at, wrong = explained(error, Limits)
+        raise bad_request(wrong, field=f"limits.{at}" if at else "limits") from None
+    floors.check_changes(event.limits)
+    if limits.pids_max != record.limits.pids_max:
+        quotas.check_pids(node.sessions[event.session], node.settings.quotas, limits)
+    instructions = elasticity.change(record, limits)
+    if instructions:
+        instructions.insert(0, Record(ROOM, record.container, record))
+    return [Reply(record.container), *instructions]
+
+
+def follow_requested(node: Node, event: e.FollowRequested, now: float) -> list[Instruction]:
+    """Follow the profile from now on; None: keep the present limits."""
+    record = container_of(node, event.session, event.container)
+    _must_live(record)
+    _must_be_nobodys(record)
+    if event.profile is not None:
+        floors.check_profile(event.profile)
+    record.profile, record.profile_at = event.profile, event.at
+    if event.profile is None:
+        node.elasticity.forget(record.container)
+        return [Reply(Done()), Record(ROOM, record.container, record)]
+    node.elasticity.follow(record, now - event.since_s)
+    instructions = elasticity.change(record, node.elasticity.limits(record, now))
+    return [Reply(Done()), Record(ROOM, record.container, record), *instructions]
+
+
+def confined(node: Node, event: e.Confined, now: float) -> list[Instruction]:
+    """Record which settings the kernel does not enforce."""
+    node.containers.confined(event.container, event.not_enforced)
+    return []
+
+
+def _must_live(record: ContainerRecord) -> None:
+    if record.ended is not None or record.state is ContainerState.STOPPING:
+        raise refused(f"container {record.container} has ended", field="container")
+
+
+def _must_be_nobodys(record: ContainerRecord) -> None:
+    if record.executor is not None:
+        raise refused(
+            f"{record.container} is an executor: its limits follow its predicted demand",
+            field="container",
+            remedy="give it `limits` when it is submitted: they are its bounds",
+        )
