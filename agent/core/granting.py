@@ -8,7 +8,7 @@ from __future__ import annotations
 from agent.core import cores, tasks
 from agent.core.containers import Containers
 from agent.core.ids import Ids
-from agent.core.instructions import Grant, Instruction, Record
+from agent.core.instructions import Grant, Instruction, Notify, Record
 from agent.core.membership import Membership
 from agent.core.ranks import Ranks
 from agent.core.records import HeldTask, command_record
@@ -16,6 +16,7 @@ from agent.core.settings import NodeSettings
 from agent.queues import COMMANDS, Monotask, MonotaskQueues, beside
 from agent.queues.withheld import withhold
 from penstock.model import MonotaskSpec, ResourceKind
+from penstock.wire.agent_api import Recall
 
 
 class Granting:
@@ -72,6 +73,15 @@ class Granting:
                 ids = by_owner[owner].ids
             ids.append(monotask.id)
         return instructions
+
+    def recalls(self) -> list[Instruction]:
+        """Tell connections of leases that end because a job ahead waits, and of kept slots that are called back."""
+        return [
+            Notify(session, "recall", Recall(job=name, kind=kind, idle=only is not None))
+            for name, kind, only in self._queues.take_recalled()
+            if (job := self._members.jobs.get(name)) is not None
+            for session in (sorted(job.sessions) if only is None else (only,))
+        ]
 
     def account(self) -> cores.CoreAccount:
         """Return the present account of promised and lent cores."""

@@ -5,21 +5,16 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Any
 
 from agent.core import (
     cores,
-    deciding,
     floors,
-    preempting,
     quotas,
-    reconfiguring,
     recovery,
     running,
-    slack,
     tasks,
     turns,
 )
@@ -28,7 +23,8 @@ from agent.core.attained import Attained
 from agent.core.borrowing import Borrowing
 from agent.core.containers import Containers
 from agent.core.cpu_look import CpuLooked
-from agent.core.draining import own_work
+from agent.core.deciding import Decisions
+from agent.core.draining import Drain
 from agent.core.elasticity import Elasticity
 from agent.core.end_events import EndHeard, EndUnread
 from agent.core.executors import Executors
@@ -36,23 +32,22 @@ from agent.core.granting import Granting
 from agent.core.ids import Ids
 from agent.core.instructions import Instruction, Reply, TellMaster, Wake
 from agent.core.job_lifecycle import JobLifecycle
-from agent.core.ledger import Ledger, take_stock
+from agent.core.ledger import Ledger
 from agent.core.membership import Membership
-from agent.core.plans import NOTHING
-from agent.core.preemption import AllocationThreshold, Preemption
-from agent.core.profiling import Amounts
+from agent.core.placed_work import PlacedWork
+from agent.core.preempting import Preempting
 from agent.core.rank_report import RankReport
 from agent.core.ranks import Ranks
-from agent.core.reaction import Reaction
-from agent.core.records import Job, JobRecord, Preempted, Session, job_state
+from agent.core.records import Job, JobRecord, Session, job_state
 from agent.core.settings import NodeSettings
+from agent.core.slack import Slack
 from agent.core.snapshot import Snapshot
+from agent.core.stock import Stock
 from agent.queues import MonotaskQueues, beyond
 from penstock.model import EndedBy, KindAmounts
 from penstock.wire.agent_api import Done, JobRegistered, Submitted
-from penstock.wire.cluster_api import Draining
 from penstock.wire.errors import bad_request, unavailable
-from penstock.wire.master_api import Heartbeat, JobState, Load
+from penstock.wire.master_api import Decided, Heartbeat, JobState, Load, Refusal, SetPriority
 
 _DONE = Reply(Done())
 #: Events after which the next profile slot or end of a grace period may differ. Monotasks' events are not among them.
@@ -93,18 +88,22 @@ class Node:
             self.granting, self.borrowing,
         )  # fmt: skip
         self.waits = turns.WaitsJournal()
-        self.threshold = AllocationThreshold(settings.t_alloc, settings.t_alloc_tuning)
-        self.t_alloc_moves = settings.t_alloc_tuning is not None  # so that the master is told its value
-        self.preempted: list[Preempted] = []
-        self.snapshot: Snapshot | None = None
         self.decided = 0
-        self.draining: Draining | None = None  # set while the node accepts no work from the master
         self.now = 0.0  # time of the latest event
-        self.preemption = Preemption(settings.preemption)
         self.elasticity = Elasticity(settings)
         self.executors = Executors(settings, self.elasticity)
-        self.reaction = Reaction()
-        self.acts: Counter[tuple[str, str]] = Counter()  # (action, resource) → count
+        self.stock = Stock(settings.capacity, self.containers, self.held, self.elasticity, self.executors)
+        self.slack = Slack(settings, self.queues, self.containers, self.held, self.stock)
+        self.preempting = Preempting(settings, self.containers, self.stock, self.slack)
+        self.drain = Drain(settings.node, self.members, self.queues, self.held, self.containers, self.lifecycle)
+        self.placed = PlacedWork(
+            settings, self.members, self.queues, self.held, self.containers, self.ranks, self.elasticity,
+            self.executors, self.stock, self.slack, self.preempting, self.granting, self.lifecycle, self.drain,
+        )  # fmt: skip
+        self.decisions = Decisions(
+            self.members, self.queues, self.held, self.elasticity, self.executors, self.granting, self.lifecycle,
+            self.drain, self.placed,
+        )  # fmt: skip
         self._wake: float | None = None
         self._handlers: dict[type[Any], Callable[[Any, float], list[Instruction]]] = {
             e.Completed: self._completed,
@@ -133,15 +132,15 @@ class Node:
             e.ContainerExited: partial(running.container_exited, self),
             e.LauncherLost: partial(running.launcher_lost, self),
             e.Confined: partial(running.confined, self),
-            e.Reclaimed: partial(preempting.reclaimed, self),
-            e.MemoryLooked: partial(preempting.memory_looked, self),
+            e.Reclaimed: self.preempting.reclaimed,
+            e.MemoryLooked: self._memory_looked,
             CpuLooked: lambda event, now: self.rank(event.snapshot),
             e.Woken: self._woken,
-            e.Decided: partial(deciding.decided, self),
+            e.Decided: self._decided,
             EndHeard: self.held.end_heard,
             EndUnread: lambda event, now: tasks.end_unread(self.jobs, event),
             e.Sampled: self._sampled,
-            e.Reconfigured: partial(reconfiguring.reconfigured, self),
+            e.Reconfigured: self._reconfigured,
             e.Recovered: partial(recovery.recovered, self),
         }
 
@@ -155,7 +154,7 @@ class Node:
         instructions = self._handlers[type(event)](event, now)
         self.ranks.due |= not isinstance(event, e.Sampled)
         if self.held.waiting and type(event) in _MAY_FREE_SLACK:
-            instructions += slack.start_waiting(self, now)
+            instructions += self.placed.start_waiting(now)
         if type(event) in cores.MAY_MOVE_CORES:
             instructions += self.granting.withhold(now)
         if type(event) in _MAY_MOVE_THE_ALARM:
@@ -166,23 +165,13 @@ class Node:
 
     def ledger(self) -> Ledger:
         """Return the sums of promised, requested and used resources now."""
-        stock = partial(take_stock, self.settings.capacity, self.containers.live.values(), self.held, self.snapshot)
-        if not self.executors.planned:
-            return stock()
-        return stock(self.executors.planned, self.executors.peak(self.now))
-
-    def beside(self) -> Amounts:
-        """Return the promises to regular work that follows no profile, if an executor's plan depends on them."""
-        if not self.elasticity.has_executors:
-            return NOTHING
-        containers = self.containers.live.values()
-        return take_stock(self.settings.capacity, containers, self.held, None, self.executors.planned).beside
+        return self.stock.ledger(self.now)
 
     def load(self, now: float) -> Load:
         """Return the heartbeat's load (Ursa §4.2.2, UBIS §IV.A), with the jobs that changed since the last one."""
         self.now, ledger = now, self.ledger()
-        claimed, waiting_bytes = slack.claimed(self)
-        in_use = slack.in_use(self, ledger) + claimed
+        claimed, waiting_bytes = self.slack.claimed()
+        in_use = self.slack.in_use(ledger) + claimed
         pending, coming = self.queues.pending(), 0
         for held in self.held:
             if held.request.command is None:  # a command's work is in the queue until it is done
@@ -196,13 +185,13 @@ class Node:
             used_memory_bytes=ledger.used_memory_bytes + waiting_bytes,
             disk_busy=in_use.disk,
             network_busy=in_use.network,
-            opportunistic_queue_free=slack.queue_free(self),
+            opportunistic_queue_free=self.slack.queue_free(),
             most_commands=beyond.most_commands(self.queues) if self.attained.most_commands_read else 0,
             promised_cores=ledger.promised_cores,
             promised_memory_bytes=ledger.promised_memory_bytes,
             opportunistic_memory_bytes=ledger.asked_memory_bytes,
             jobs=self.attained.report(now),
-            t_alloc=self.threshold.t_alloc if self.t_alloc_moves else None,
+            t_alloc=self.slack.moved_t_alloc,
             availability=self.executors.availability(ledger, now),
             ranks=self.rank_report.changed(),
         )
@@ -210,7 +199,7 @@ class Node:
     def heartbeat(self, now: float) -> Heartbeat:
         """Return the load, and the use of executors that the master has not been told."""
         load = self.load(now)
-        return Heartbeat(load, self.decided, executors=self.executors.report(load), own=own_work(self))
+        return Heartbeat(load, self.decided, executors=self.executors.report(load), own=self.drain.own_work())
 
     def link_opens(self) -> None:
         """Start over on a new connection to the master, which numbers requests anew and has lost all reports."""
@@ -291,7 +280,7 @@ class Node:
         grants = self.granting.granted(granted, now)
         if self.granting.withheld_slots and self.sessions[event.session].container:
             grants += self.granting.withhold(now)  # connections of a promised container have its cores as slots
-        return [Reply(Submitted(accepted=len(event.monotasks))), *grants, *turns.recalls(self.queues, self.jobs)]
+        return [Reply(Submitted(accepted=len(event.monotasks))), *grants, *self.granting.recalls()]
 
     def _completed(self, event: e.Completed, now: float) -> list[Instruction]:
         self.members.job_of(event.session, event.job)
@@ -330,7 +319,7 @@ class Node:
 
     def _sampled(self, event: e.Sampled, now: float) -> list[Instruction]:
         """Apply a sample: preemption uses it, and so does every admission until the next one."""
-        self.snapshot = event.snapshot
+        self.stock.snapshot = event.snapshot
         self.granting.uses.sampled(event.snapshot)
         self.executors.surrogate.sampled(event.snapshot, self.settings.sample_interval_s)
         instructions = self.granting.granted(self.queues.tick(now), now)  # starving jobs get slots
@@ -339,25 +328,54 @@ class Node:
         instructions += self.waits.sampled(self.queues, self.settings.job_wait_max_s, event.at, now)
         instructions += self.executors.journal(self.containers.live)
         instructions += self.lifecycle.orphans_left(self.settings.rejoin_s, now)
-        instructions += self.elasticity.sampled(event.snapshot, self.containers.live, self.beside(), now)
-        instructions += preempting.sampled(self, event, now)
-        instructions += slack.sampled(self, now)
+        instructions += self.elasticity.sampled(event.snapshot, self.containers.live, self.stock.beside(), now)
+        instructions += self.preempting.sampled(event.snapshot, event.at, now)
+        instructions += self.placed.sampled(self.settings.opportunistic_wait_s, now)
         return instructions + (self.rank() if instructions or self.ranks.moved_on(event.snapshot) else [])
 
     def rank(self, snapshot: Snapshot | None = None) -> list[Instruction]:
         """Rank the jobs, by a newer snapshot if there is one, and update the containers whose weight has changed."""
-        self.snapshot = snapshot or self.snapshot
+        self.stock.snapshot = snapshot or self.stock.snapshot
         live, sessions, wait_max_s = self.containers.live.values(), self.sessions.values(), self.settings.job_wait_max_s
-        return self.ranks.rank(live, self.jobs, sessions, self.snapshot, self.now, wait_max_s)
+        return self.ranks.rank(live, self.jobs, sessions, self.stock.snapshot, self.now, wait_max_s)
 
     def _woken(self, event: e.Woken, now: float) -> list[Instruction]:
         """Apply profile slots that begin and grace periods that end."""
         self._wake = None
-        ended = preempting.carry_out(self, self.preemption.woken(now), event.at, now, begun=True)
-        return ended + self.elasticity.changes(self.containers.live, self.beside(), self.snapshot, now)
+        ended = self.preempting.woken(event.at, now)
+        return ended + self.elasticity.changes(self.containers.live, self.stock.beside(), self.stock.snapshot, now)
 
     def _alarm(self, now: float) -> list[Instruction]:
         """Return a Wake if the next time has changed."""
-        wake = min((at for at in (self.preemption.due(), self.elasticity.due(now)) if at is not None), default=None)
+        wake = min((at for at in (self.preempting.due(), self.elasticity.due(now)) if at is not None), default=None)
         before, self._wake = self._wake, self._wake if wake is None else wake
         return [Wake(wake)] if wake is not None and wake != before else []
+
+    # ------------------------------------------------------------ decisions of the master, settings
+
+    def _decided(self, event: e.Decided, now: float) -> list[Instruction]:
+        """Carry out the decisions that are possible; the reply lists those refused, and why."""
+        instructions: list[Instruction] = []
+        refusals: list[Refusal] = []
+        for index, decision in enumerate(event.decisions):
+            why = self.decisions.carry_out(decision, instructions, now)
+            if why:
+                refusals.append(Refusal(index=index, reason=why))
+        self.decided = event.number
+        if any(isinstance(decision, SetPriority) for decision in event.decisions):
+            instructions += self.granting.granted(beyond.reordered(self.queues, now), now)
+            instructions += self.rank()  # so that the order is the same on all nodes as soon as they receive it
+        return [Reply(Decided(refused=refusals)), *instructions]
+
+    def _memory_looked(self, event: e.MemoryLooked, now: float) -> list[Instruction]:
+        self.stock.snapshot = event.snapshot
+        return self.preempting.memory_looked(event, now)
+
+    def _reconfigured(self, event: e.Reconfigured, now: float) -> list[Instruction]:
+        """Give every part that keeps settings its new ones. Grants remain."""
+        self.settings = after = self.settings.changed(event.settings)
+        self.queues.reconfigure(after.disk_small_bytes, after.lease_s, after.lease_kept_s, after.job_wait_max_s)
+        self.granting.reconfigure(after)
+        self.elasticity.reconfigure(after)
+        self.slack.reconfigure(after)
+        return self.containers.keep(after.keep_ended) + self.preempting.reconfigure(after, event.at, now)

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from agent.core import deciding, draining, running, tasks
 from agent.core import events as e
+from agent.core import running, tasks
 from agent.core.containers import ROOM
 from agent.core.instructions import Confine, Freeze, Instruction, KillContainer, Record, RemoveContainer
 from agent.core.records import ContainerRecord, ContainerState, command_record, confinement_of
@@ -41,8 +41,8 @@ def recovered(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
     for name in sorted(event.orphans):
         first += node.containers.orphan(name) if name in node.containers.live else []
     first += node.containers.watch()
-    node.draining = event.draining
-    held = _tasks(node, event, now) + draining.give_back(node, now)
+    node.drain.draining = event.draining
+    held = node.placed.recovered(event, now) + node.drain.give_back(now)
     return [
         *(one for name in started_anew for one in (Record(ROOM, name, None), RemoveContainer(name))),
         *first,
@@ -94,32 +94,6 @@ def _confinements(node: Node, event: e.Recovered, now: float) -> list[Instructio
         if record.container in event.running and record.state is ContainerState.RUNNING:
             record.limits = node.elasticity.limits(record, now)
             instructions.append(Confine(record.container, confinement_of(record)))
-    return instructions
-
-
-def _tasks(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
-    """Hold the tasks' memory again; commands wait for their slot again, or hold it if they run."""
-    instructions: list[Instruction] = []
-    for held in event.tasks:
-        if held.ended is not None:
-            instructions += node.held.command_ended(held, held.ended)
-            continue
-        node.held.by_key[held.job, held.task] = held
-        alive = held.container in node.containers.live
-        if held.job not in node.jobs and not alive:
-            held.container = ""
-            instructions += node.lifecycle.withdraw(held, "its job ended", now)
-        elif held.request.executor is not None and not held.opportunistic:
-            instructions += deciding.take_back_executor(node, held, now, event.at)
-        elif held.job not in node.jobs:
-            continue  # its job ended while it was being stopped: its container still has to end
-        elif held.request.command is not None:
-            if alive:  # promoted or not, it has its proper slot
-                record = node.containers.live[held.container]
-                record.kind = None if held.opportunistic else held.slot
-            else:
-                held.container = ""
-            instructions += node.granting.queue(held, now, running=alive)
     return instructions
 
 

@@ -13,14 +13,13 @@ from agent.core.containers import ROOM, how_it_ended
 from agent.core.instructions import (
     AdoptProcess,
     Confine,
-    Explain,
     Instruction,
     Notify,
     Record,
     RemoveContainer,
     Reply,
 )
-from agent.core.records import ContainerRecord, ContainerState, HeldTask, confinement_of
+from agent.core.records import ContainerRecord, ContainerState, confinement_of
 from agent.queues import COMMANDS, beside
 from penstock.model import ContainerSpec, Ended, EndedBy, Limits
 from penstock.model.reading import explained
@@ -77,18 +76,16 @@ def admit(node: Node, opened: int, spec: ContainerSpec) -> ContainerRecord:
     session = node.sessions[opened]
     quotas.check_container(session, node.settings.quotas, node.containers.live.values(), spec)
     floors.check_limits(spec.limits, "container.limits.")
-    ledger = node.ledger()
+    ledger = node.stock.ledger(node.now)
     if spec.opportunistic:
-        why = ledger.refuse_opportunistic(spec.cpu_cores, spec.memory_bytes, node.threshold.t_alloc)
+        why = ledger.refuse_opportunistic(spec.cpu_cores, spec.memory_bytes, node.slack.t_alloc)
         remedy = "try later, or without --opportunistic"
     else:
         why = ledger.refuse_regular(spec.cpu_cores, spec.memory_bytes)
         why = why or ledger.refuse_network(spec.network_bytes_per_s, node.settings.link_bytes_per_s)
         remedy = "ask for less, wait until something ends, or run it opportunistic"
     if why:
-        most = ledger.refuse_ever(
-            spec.cpu_cores, spec.memory_bytes, node.threshold.t_alloc if spec.opportunistic else 1.0
-        )
+        most = ledger.refuse_ever(spec.cpu_cores, spec.memory_bytes, node.slack.t_alloc if spec.opportunistic else 1.0)
         if most:
             raise refused(f"this node cannot promise that: {most}", remedy="ask for less")
         raise refused(f"this node cannot promise that: {why}", remedy=remedy)
@@ -217,14 +214,14 @@ def container_exited(node: Node, event: e.ContainerExited, now: float) -> list[I
     record = node.containers.live.get(event.container)
     if record is None:  # an earlier agent recorded its end, and died before all of it was removed
         return [RemoveContainer(event.container)]
-    node.reaction.ended(event.container, now)
+    node.preempting.exited(event.container, now)
     return end_container(node, record, how_it_ended(record, event), now)
 
 
 def end_container(node: Node, record: ContainerRecord, ended: Ended, now: float) -> list[Instruction]:
     """End a container: notify those waiting, free its resources, start the next in order."""
     container = record.container
-    node.preemption.forget(container)
+    node.preempting.forget(container)
     node.elasticity.forget(container)
     node.executors.ended(container, ended.cpu_seconds, now)
     moves_up = node.ranks.ended(record, ended.cpu_seconds, now)
@@ -253,27 +250,6 @@ def end_container(node: Node, record: ContainerRecord, ended: Ended, now: float)
 
 
 # ---------------------------------------------------------------- placed commands
-
-
-def promote(node: Node, held: HeldTask, now: float) -> list[Instruction]:
-    """Promote a command (UBIS §IV.D): the same limits in the regular class, in place, and a slot."""
-    container = held.container
-    record = node.containers.live.get(container)
-    if record is None:
-        return []
-    record.opportunistic = False
-    if held.slot is not None:
-        record.kind = held.slot
-        node.granting.give_slot(held, now)
-    if record.state is ContainerState.WARNED:
-        record.state = ContainerState.RUNNING
-    node.preemption.forget(container)
-    instructions = node.containers.resume(container)
-    if record.state is ContainerState.RUNNING:
-        instructions.append(Confine(container, confinement_of(record)))
-    instructions.append(node.ranks.reclassed(record))
-    promoted = Explain("promoted", {"container": container})
-    return [*instructions, Record(ROOM, container, record), promoted, *node.containers.watch()]
 
 
 # ---------------------------------------------------------------- limits that change

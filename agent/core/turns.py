@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 from agent.core.instructions import Explain, Instruction, Notify, Record
-from agent.core.records import Job, Waits
+from agent.core.records import Waits
 from agent.queues import Monotask, MonotaskQueues, overdue
-from penstock.wire.agent_api import Recall
 from penstock.wire.jobs_api import SlotTakenBack
 
 ROOM = "waits"  # the journal's room
@@ -54,16 +51,6 @@ class WaitsJournal:
             return []
         self._recorded = fresh
         return [Record(ROOM, KEY, fresh if since else None)]
-
-
-def recalls(queues: MonotaskQueues, jobs: Mapping[str, Job]) -> list[Instruction]:
-    """Tell connections of leases that end because a job ahead waits, and of kept slots that are called back."""
-    return [
-        Notify(session, "recall", Recall(job=name, kind=kind, idle=only is not None))
-        for name, kind, only in queues.take_recalled()
-        if (job := jobs.get(name)) is not None
-        for session in (sorted(job.sessions) if only is None else (only,))
-    ]
 
 
 def take_back(queues: MonotaskQueues, held_max_s: float, now: float) -> tuple[list[Instruction], list[Monotask]]:

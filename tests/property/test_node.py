@@ -353,7 +353,7 @@ class NodeMachine(RuleBasedStateMachine):
         )  # fmt: skip
         self.assigned.add((job, task))
         reply = self.decide(decision)
-        assert reply.refused or self.node.draining is None, "who is drained takes no work"
+        assert reply.refused or self.node.drain.draining is None, "who is drained takes no work"
         if reply.refused:
             self.reported.add((job, task))
 
@@ -567,7 +567,7 @@ class NodeMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_alarm_is_set_for_who_waits(self) -> None:
-        times = [at for at in (self.node.preemption.due(), self.node.elasticity.due(self.now)) if at is not None]
+        times = [at for at in (self.node.preempting.due(), self.node.elasticity.due(self.now)) if at is not None]
         assert not times or (self.alarm is not None and self.alarm <= min(times) + 1e-9)
 
     @invariant()
@@ -579,7 +579,7 @@ class NodeMachine(RuleBasedStateMachine):
 
     @invariant()
     def who_is_drained_keeps_nothing_that_others_could_do(self) -> None:
-        for held in self.node.held if self.node.draining is not None else ():
+        for held in self.node.held if self.node.drain.draining is not None else ():
             if held.request.command is not None:
                 going = self.node.containers.live[held.container].state is ContainerState.STOPPING
                 assert going or not held.opportunistic
