@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+from agent.core import events as e
 from agent.core import tasks
 from agent.core.draining import Drain
 from agent.core.elasticity import Elasticity
 from agent.core.executors import Executors
 from agent.core.granting import Granting
-from agent.core.instructions import Instruction, Notify, Record
+from agent.core.instructions import Instruction, Notify, Record, Reply
 from agent.core.job_lifecycle import ROOM, JobLifecycle
 from agent.core.membership import Membership
 from agent.core.placed_work import PlacedWork
-from agent.queues import MonotaskQueues
+from agent.core.ranking import Ranking
+from agent.queues import MonotaskQueues, beyond
 from penstock.wire.agent_api import JobRef, JobWaiting
 from penstock.wire.master_api import (
     AdmitJob,
     AnyDecision,
     Assign,
     CancelJob,
+    Decided,
     Promote,
+    Refusal,
     SetPriority,
     TellEnded,
     TellPlaced,
@@ -42,6 +46,7 @@ class Decisions:
         held: tasks.HeldTasks,
         elasticity: Elasticity,
         executors: Executors,
+        ranking: Ranking,
         granting: Granting,
         lifecycle: JobLifecycle,
         drain: Drain,
@@ -52,12 +57,26 @@ class Decisions:
         self._held = held
         self._elasticity = elasticity
         self._executors = executors
+        self._ranking = ranking
         self._granting = granting
         self._lifecycle = lifecycle
         self._drain = drain
         self._placed = placed
 
-    def carry_out(self, decision: AnyDecision, out: list[Instruction], now: float) -> str:
+    def decided(self, event: e.Decided, now: float) -> list[Instruction]:
+        """Carry out the decisions that are possible; the reply lists those refused, and why."""
+        instructions: list[Instruction] = []
+        refusals: list[Refusal] = []
+        for index, decision in enumerate(event.decisions):
+            why = self._carry_out(decision, instructions, now)
+            if why:
+                refusals.append(Refusal(index=index, reason=why))
+        if any(isinstance(decision, SetPriority) for decision in event.decisions):
+            instructions += self._granting.granted(beyond.reordered(self._queues, now), now)
+            instructions += self._ranking.rank(now)  # the order is then the same on all nodes
+        return [Reply(Decided(refused=refusals)), *instructions]
+
+    def _carry_out(self, decision: AnyDecision, out: list[Instruction], now: float) -> str:
         """Carry out one decision and append its instructions to ``out``; return why it was refused, or ""."""
         if isinstance(decision, DrainDecision):
             out += self._drain.told(decision.draining, now)

@@ -11,12 +11,12 @@ from agent.core.ids import Ids
 from agent.core.instructions import Grant, Instruction, Notify, Record
 from agent.core.membership import Membership
 from agent.core.ranks import Ranks
-from agent.core.records import HeldTask, command_record
+from agent.core.records import ContainerRecord, HeldTask, command_record
 from agent.core.settings import NodeSettings
 from agent.queues import COMMANDS, Monotask, MonotaskQueues, beside
 from agent.queues.withheld import withhold
-from penstock.model import MonotaskSpec, ResourceKind
-from penstock.wire.agent_api import Recall
+from penstock.model import Ended, MonotaskSpec, ResourceKind
+from penstock.wire.agent_api import Completion, Recall
 
 
 class Granting:
@@ -128,6 +128,17 @@ class Granting:
         if held.job not in self._members.jobs:
             return []
         return self.granted(self._queues.cancel(COMMANDS, held.job, [held.task], now), now)
+
+    def command_ended(self, record: ContainerRecord, ended: Ended, now: float) -> list[Instruction]:
+        """Free the slot of a placed command whose container ended."""
+        if record.job not in self._members.jobs:
+            return []
+        if record.kind is not None:
+            completion = [Completion(id=record.task, failed=not ended.ok)]
+            return self.granted(self._queues.complete(COMMANDS, record.job, completion, now), now)
+        if record.task:
+            beside.end(self._queues, COMMANDS, record.job, record.task, now, failed=not ended.ok)
+        return []
 
     def _start(self, held: HeldTask, slot: ResourceKind | None, now: float) -> list[Instruction]:
         held.container = self._ids.fresh("c-")

@@ -6,21 +6,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
-from agent.core import (
-    cores,
-    floors,
-    quotas,
-    recovery,
-    running,
-    tasks,
-    turns,
-)
+from agent.core import cores, floors, quotas, tasks, turns
 from agent.core import events as e
 from agent.core.attained import Attained
 from agent.core.borrowing import Borrowing
+from agent.core.client_containers import ClientContainers
+from agent.core.container_events import ContainerEvents
 from agent.core.containers import Containers
 from agent.core.cpu_look import CpuLooked
 from agent.core.deciding import Decisions
@@ -37,17 +30,19 @@ from agent.core.membership import Membership
 from agent.core.placed_work import PlacedWork
 from agent.core.preempting import Preempting
 from agent.core.rank_report import RankReport
+from agent.core.ranking import Ranking
 from agent.core.ranks import Ranks
 from agent.core.records import Job, JobRecord, Session, job_state
+from agent.core.recovery import Recovery
+from agent.core.reporting import Reports
 from agent.core.settings import NodeSettings
 from agent.core.slack import Slack
-from agent.core.snapshot import Snapshot
 from agent.core.stock import Stock
-from agent.queues import MonotaskQueues, beyond
+from agent.queues import MonotaskQueues
 from penstock.model import EndedBy, KindAmounts
 from penstock.wire.agent_api import Done, JobRegistered, Submitted
 from penstock.wire.errors import bad_request, unavailable
-from penstock.wire.master_api import Decided, Heartbeat, JobState, Load, Refusal, SetPriority
+from penstock.wire.master_api import Heartbeat, JobState, Load
 
 _DONE = Reply(Done())
 #: Events after which the next profile slot or end of a grace period may differ. Monotasks' events are not among them.
@@ -57,37 +52,34 @@ _MAY_FREE_SLACK = frozenset({e.ContainerExited, e.ContainerNotStarted, e.Reconfi
 
 
 class Node:
-    """The state of a node, and every decision made on it."""
+    """The owners of a node's state, and the way of each event through them.
+
+    The owners are built from the lower to the higher ones: each gets those that it changes or reads, and none gets the
+    node. The public ones are for other modules to read.
+    """
 
     def __init__(self, settings: NodeSettings, queues: MonotaskQueues | None = None) -> None:
         """``queues``: others than those of the settings."""
         self.settings = settings
-        self.queues = queues or MonotaskQueues(
-            settings.capacity,
-            network_bypass_bytes=settings.network_bypass_bytes,
-            rate_window_s=settings.rate_window_s,
-            disk_small_bytes=settings.disk_small_bytes,
-            lease_s=settings.lease_s,
-            lease_kept_s=settings.lease_kept_s,
-            job_wait_max_s=settings.job_wait_max_s,
-            ranked=settings.ranked,
-        )
-        self.ids = Ids(settings.instance)
-        self.members = Membership()
-        self.sessions: Mapping[int, Session] = self.members.sessions
-        self.jobs: Mapping[str, Job] = self.members.jobs
+        self.queues = queues or _queues_of(settings)
+        self._ids = Ids(settings.instance)
+        self._members = Membership()
+        self.sessions: Mapping[int, Session] = self._members.sessions
+        self.jobs: Mapping[str, Job] = self._members.jobs
         self.containers = Containers(settings.keep_ended)
         self.held = tasks.HeldTasks()
         self.ranks = Ranks(settings.capacity.cores, has_master=settings.has_master)
-        self.granting = Granting(settings, self.members, self.queues, self.held, self.containers, self.ranks, self.ids)
+        self.granting = Granting(
+            settings, self._members, self.queues, self.held, self.containers, self.ranks, self._ids
+        )
         self.rank_report = RankReport(self.ranks)
         self.attained = Attained(self.queues, self.ranks)
-        self.borrowing = Borrowing(self.members, self.containers, self.ranks, self.attained, self.ids)
-        self.lifecycle = JobLifecycle(
-            settings.has_master, self.members, self.queues, self.held, self.containers, self.ranks, self.attained,
-            self.granting, self.borrowing,
+        self._borrowing = Borrowing(self._members, self.containers, self.ranks, self.attained, self._ids)
+        self._lifecycle = JobLifecycle(
+            settings.has_master, self._members, self.queues, self.held, self.containers, self.ranks, self.attained,
+            self.granting, self._borrowing,
         )  # fmt: skip
-        self.waits = turns.WaitsJournal()
+        self._waits = turns.WaitsJournal()
         self.decided = 0
         self.now = 0.0  # time of the latest event
         self.elasticity = Elasticity(settings)
@@ -95,17 +87,37 @@ class Node:
         self.stock = Stock(settings.capacity, self.containers, self.held, self.elasticity, self.executors)
         self.slack = Slack(settings, self.queues, self.containers, self.held, self.stock)
         self.preempting = Preempting(settings, self.containers, self.stock, self.slack)
-        self.drain = Drain(settings.node, self.members, self.queues, self.held, self.containers, self.lifecycle)
-        self.placed = PlacedWork(
-            settings, self.members, self.queues, self.held, self.containers, self.ranks, self.elasticity,
-            self.executors, self.stock, self.slack, self.preempting, self.granting, self.lifecycle, self.drain,
+        self.drain = Drain(settings.node, self._members, self.queues, self.held, self.containers, self._lifecycle)
+        self._placed = PlacedWork(
+            settings, self._members, self.queues, self.held, self.containers, self.ranks, self.elasticity,
+            self.executors, self.stock, self.slack, self.preempting, self.granting, self._lifecycle, self.drain,
         )  # fmt: skip
-        self.decisions = Decisions(
-            self.members, self.queues, self.held, self.elasticity, self.executors, self.granting, self.lifecycle,
-            self.drain, self.placed,
+        self._ranking = Ranking(settings, self._members, self.containers, self.ranks, self.stock)
+        self._client_containers = ClientContainers(
+            settings, self._members, self.containers, self.elasticity, self.ranks, self.stock, self.slack,
+            self._ranking, self._borrowing, self._ids,
         )  # fmt: skip
+        self._container_events = ContainerEvents(
+            self._members, self.held, self.containers, self.ranks, self.attained, self.elasticity, self.executors,
+            self.preempting, self._ranking, self.granting, self._borrowing, self._lifecycle,
+        )  # fmt: skip
+        self._recovery = Recovery(
+            self._members, self.containers, self.elasticity, self.executors, self._borrowing, self._lifecycle,
+            self.drain, self._placed, self._container_events,
+        )  # fmt: skip
+        self._decisions = Decisions(
+            self._members, self.queues, self.held, self.elasticity, self.executors, self._ranking, self.granting,
+            self._lifecycle, self.drain, self._placed,
+        )  # fmt: skip
+        self._reports = Reports(
+            self.queues, self.held, self.attained, self.executors, self.rank_report, self.stock, self.slack, self.drain
+        )
         self._wake: float | None = None
-        self._handlers: dict[type[Any], Callable[[Any, float], list[Instruction]]] = {
+        self._handlers = self._routes()
+
+    def _routes(self) -> dict[type[Any], Callable[[Any, float], list[Instruction]]]:
+        """Return the handler of each event."""
+        return {
             e.Completed: self._completed,
             e.Submitted: self._submitted,
             e.Cancelled: self._cancelled,
@@ -119,29 +131,29 @@ class Node:
             e.TasksReportedDone: self._tasks_done,
             e.TaskCancelRequested: self._tasks_cancelled,
             e.ProgressReported: self._progress,
-            e.LaunchRequested: partial(running.launch_requested, self),
-            e.AdoptRequested: partial(running.adopt_requested, self),
-            e.LendRequested: partial(running.lend_requested, self),
-            e.GivenBack: partial(running.given_back, self),
-            e.ResizeRequested: partial(running.resize_requested, self),
-            e.FollowRequested: partial(running.follow_requested, self),
-            e.AttachRequested: partial(running.attach_requested, self),
-            e.KillRequested: partial(running.kill_requested, self),
-            e.ContainerStarted: partial(running.container_started, self),
-            e.ContainerNotStarted: partial(running.container_not_started, self),
-            e.ContainerExited: partial(running.container_exited, self),
-            e.LauncherLost: partial(running.launcher_lost, self),
-            e.Confined: partial(running.confined, self),
+            e.LaunchRequested: self._client_containers.launch,
+            e.AdoptRequested: self._client_containers.adopt,
+            e.LendRequested: self._client_containers.lend,
+            e.GivenBack: self._container_events.given_back,
+            e.ResizeRequested: self._client_containers.resize,
+            e.FollowRequested: self._client_containers.follow,
+            e.AttachRequested: self._client_containers.attach,
+            e.KillRequested: self._client_containers.kill,
+            e.ContainerStarted: self._container_events.started,
+            e.ContainerNotStarted: self._container_events.not_started,
+            e.ContainerExited: self._container_events.exited,
+            e.LauncherLost: self._container_events.launcher_lost,
+            e.Confined: self._container_events.confined,
             e.Reclaimed: self.preempting.reclaimed,
             e.MemoryLooked: self._memory_looked,
-            CpuLooked: lambda event, now: self.rank(event.snapshot),
+            CpuLooked: self._cpu_looked,
             e.Woken: self._woken,
             e.Decided: self._decided,
             EndHeard: self.held.end_heard,
             EndUnread: lambda event, now: tasks.end_unread(self.jobs, event),
             e.Sampled: self._sampled,
             e.Reconfigured: self._reconfigured,
-            e.Recovered: partial(recovery.recovered, self),
+            e.Recovered: self._recovered,
         }
 
     def handle(self, event: e.Event, now: float) -> list[Instruction]:
@@ -154,7 +166,7 @@ class Node:
         instructions = self._handlers[type(event)](event, now)
         self.ranks.due |= not isinstance(event, e.Sampled)
         if self.held.waiting and type(event) in _MAY_FREE_SLACK:
-            instructions += self.placed.start_waiting(now)
+            instructions += self._placed.start_waiting(now)
         if type(event) in cores.MAY_MOVE_CORES:
             instructions += self.granting.withhold(now)
         if type(event) in _MAY_MOVE_THE_ALARM:
@@ -168,45 +180,19 @@ class Node:
         return self.stock.ledger(self.now)
 
     def load(self, now: float) -> Load:
-        """Return the heartbeat's load (Ursa §4.2.2, UBIS §IV.A), with the jobs that changed since the last one."""
-        self.now, ledger = now, self.ledger()
-        claimed, waiting_bytes = self.slack.claimed()
-        in_use = self.slack.in_use(ledger) + claimed
-        pending, coming = self.queues.pending(), 0
-        for held in self.held:
-            if held.request.command is None:  # a command's work is in the queue until it is done
-                pending = pending + held.remaining
-                coming += held.takes_core
-        return Load(
-            rates=self.queues.rates(now),
-            pending=pending,
-            idle=self.queues.idle().minus(KindAmounts(cpu=coming)),
-            used_cores=in_use.cpu,
-            used_memory_bytes=ledger.used_memory_bytes + waiting_bytes,
-            disk_busy=in_use.disk,
-            network_busy=in_use.network,
-            opportunistic_queue_free=self.slack.queue_free(),
-            most_commands=beyond.most_commands(self.queues) if self.attained.most_commands_read else 0,
-            promised_cores=ledger.promised_cores,
-            promised_memory_bytes=ledger.promised_memory_bytes,
-            opportunistic_memory_bytes=ledger.asked_memory_bytes,
-            jobs=self.attained.report(now),
-            t_alloc=self.slack.moved_t_alloc,
-            availability=self.executors.availability(ledger, now),
-            ranks=self.rank_report.changed(),
-        )
+        """Return the present load for the master, with the jobs that changed since the last one."""
+        self.now = now
+        return self._reports.load(now)
 
     def heartbeat(self, now: float) -> Heartbeat:
         """Return the load, and the use of executors that the master has not been told."""
-        load = self.load(now)
-        return Heartbeat(load, self.decided, executors=self.executors.report(load), own=self.drain.own_work())
+        self.now = now
+        return self._reports.heartbeat(self.decided, now)
 
     def link_opens(self) -> None:
         """Start over on a new connection to the master, which numbers requests anew and has lost all reports."""
         self.decided = 0
-        self.attained.tell_all()
-        self.rank_report.link_opens()
-        self.executors.link_opens()
+        self._reports.link_opens()
 
     def job_states(self) -> list[JobState]:
         """Return the jobs whose origin is this node, for a master that rebuilds its state."""
@@ -216,14 +202,14 @@ class Node:
 
     def _session_opened(self, event: e.SessionOpened, now: float) -> list[Instruction]:
         session = Session(event.session, event.user, event.uid, event.client, event.operator, event.container)
-        self.members.sessions[event.session] = session
+        self._members.sessions[event.session] = session
         return []
 
     def _session_closed(self, event: e.SessionClosed, now: float) -> list[Instruction]:
-        if (session := self.members.sessions.pop(event.session, None)) is None:
+        if (session := self._members.sessions.pop(event.session, None)) is None:
             return []
         stopping = event.stopping
-        instructions = self.borrowing.agent_stops(session) if stopping else self.lifecycle.closed(session, now)
+        instructions = self._borrowing.agent_stops(session) if stopping else self._lifecycle.closed(session, now)
         for container in sorted(session.launched):
             record = self.containers.live.get(container)
             if record is not None and not record.spec.detach:
@@ -236,39 +222,39 @@ class Node:
         if request.priority != request.priority:
             raise bad_request("not a number", field="priority")
         if request.job:
-            job = self.members.job_of(event.session, request.job, member=False)
+            job = self._members.job_of(event.session, request.job, member=False)
             instructions: list[Instruction] = []
         else:
             quotas.check_job(session, self.settings.quotas, self.jobs.values())
-            fresh = self.ids.fresh(f"{self.settings.node}-")
+            fresh = self._ids.fresh(f"{self.settings.node}-")
             slack_only = request.opportunistic == "only"  # it takes nothing that could be reserved
             record = JobRecord(
                 job=fresh, name=request.name, user=session.user, memory_bytes=0 if slack_only else request.memory_bytes,
                 priority=request.priority, submitted_at=event.at, admitted=not self.settings.has_master,
                 opportunistic=request.opportunistic, reservation=request.reservation,
             )  # fmt: skip
-            job, instructions = self.lifecycle.add(record, now)
+            job, instructions = self._lifecycle.add(record, now)
             if self.settings.has_master:
                 instructions.append(TellMaster("job_submitted", job_state(record)))
-        self.members.join(session, job)
+        self._members.join(session, job)
         reply = JobRegistered(job=job.record.job, admitted=job.record.admitted)
-        return [Reply(reply), *instructions, *(self.rank() if session.container else ())]
+        return [Reply(reply), *instructions, *(self._ranking.rank(now) if session.container else ())]
 
     def _job_introduced(self, event: e.JobIntroduced, now: float) -> list[Instruction]:
-        return self.lifecycle.welcome(event.job, event.name, event.user, event.priority, now)
+        return self._lifecycle.welcome(event.job, event.name, event.user, event.priority, now)
 
     def _job_end_requested(self, event: e.JobEndRequested, now: float) -> list[Instruction]:
-        job = self.members.job_of(event.session, event.job)
-        return [_DONE, *self.lifecycle.end(job, now)]
+        job = self._members.job_of(event.session, event.job)
+        return [_DONE, *self._lifecycle.end(job, now)]
 
     def _job_left(self, event: e.JobLeft, now: float) -> list[Instruction]:
-        self.lifecycle.left(event)
+        self._lifecycle.left(event)
         return [_DONE]
 
     # ------------------------------------------------------------ monotasks: the hot path
 
     def _submitted(self, event: e.Submitted, now: float) -> list[Instruction]:
-        self.members.job_of(event.session, event.job)
+        self._members.job_of(event.session, event.job)
         quotas.check_queue(
             self.sessions[event.session], self.settings.quotas, self.jobs, self.queues, len(event.monotasks)
         )
@@ -283,18 +269,18 @@ class Node:
         return [Reply(Submitted(accepted=len(event.monotasks))), *grants, *self.granting.recalls()]
 
     def _completed(self, event: e.Completed, now: float) -> list[Instruction]:
-        self.members.job_of(event.session, event.job)
+        self._members.job_of(event.session, event.job)
         granted = self.queues.complete(event.session, event.job, event.monotasks, now)
         return [_DONE, *self.granting.granted(granted, now)]
 
     def _cancelled(self, event: e.Cancelled, now: float) -> list[Instruction]:
-        self.members.job_of(event.session, event.job)
+        self._members.job_of(event.session, event.job)
         return [_DONE, *self.granting.granted(self.queues.cancel(event.session, event.job, event.ids, now), now)]
 
     # ------------------------------------------------------------ placement
 
     def _placement_requested(self, event: e.PlacementRequested, now: float) -> list[Instruction]:
-        job = self.members.job_of(event.session, event.job)
+        job = self._members.job_of(event.session, event.job)
         if not self.settings.has_master:
             raise unavailable("this agent has no master to place tasks", remedy="set `master` in its configuration")
         opened, bounds = self.sessions[event.session], self.settings.quotas
@@ -305,14 +291,14 @@ class Node:
         return [Reply(Done()), *tasks.place(job, event.stage, event.tasks, event.opportunistic)]
 
     def _tasks_done(self, event: e.TasksReportedDone, now: float) -> list[Instruction]:
-        return [Reply(Done()), *tasks.done(self.members.job_of(event.session, event.job), event.tasks, self.held)]
+        return [Reply(Done()), *tasks.done(self._members.job_of(event.session, event.job), event.tasks, self.held)]
 
     def _tasks_cancelled(self, event: e.TaskCancelRequested, now: float) -> list[Instruction]:
-        return [Reply(Done()), *tasks.cancel(self.members.job_of(event.session, event.job), event.tasks)]
+        return [Reply(Done()), *tasks.cancel(self._members.job_of(event.session, event.job), event.tasks)]
 
     def _progress(self, event: e.ProgressReported, now: float) -> list[Instruction]:
         """Store the progress: the master orders jobs by it, and is told again if it rebuilds its state."""
-        job = self.members.job_of(event.session, event.request.job)
+        job = self._members.job_of(event.session, event.request.job)
         job.stages = event.request.stages
         tell = [TellMaster("progress", event.request)] if job.record.here and self.settings.has_master else []
         return [Reply(Done()), *tell]
@@ -325,19 +311,17 @@ class Node:
         instructions = self.granting.granted(self.queues.tick(now), now)  # starving jobs get slots
         told, granted = turns.take_back(self.queues, self.settings.slot_held_max_s, now)
         instructions += told + self.granting.granted(granted, now)
-        instructions += self.waits.sampled(self.queues, self.settings.job_wait_max_s, event.at, now)
+        instructions += self._waits.sampled(self.queues, self.settings.job_wait_max_s, event.at, now)
         instructions += self.executors.journal(self.containers.live)
-        instructions += self.lifecycle.orphans_left(self.settings.rejoin_s, now)
+        instructions += self._lifecycle.orphans_left(self.settings.rejoin_s, now)
         instructions += self.elasticity.sampled(event.snapshot, self.containers.live, self.stock.beside(), now)
         instructions += self.preempting.sampled(event.snapshot, event.at, now)
-        instructions += self.placed.sampled(self.settings.opportunistic_wait_s, now)
-        return instructions + (self.rank() if instructions or self.ranks.moved_on(event.snapshot) else [])
+        instructions += self._placed.sampled(self.settings.opportunistic_wait_s, now)
+        return instructions + self._ranking.sampled(event.snapshot, now, acted=bool(instructions))
 
-    def rank(self, snapshot: Snapshot | None = None) -> list[Instruction]:
-        """Rank the jobs, by a newer snapshot if there is one, and update the containers whose weight has changed."""
-        self.stock.snapshot = snapshot or self.stock.snapshot
-        live, sessions, wait_max_s = self.containers.live.values(), self.sessions.values(), self.settings.job_wait_max_s
-        return self.ranks.rank(live, self.jobs, sessions, self.stock.snapshot, self.now, wait_max_s)
+    def _cpu_looked(self, event: CpuLooked, now: float) -> list[Instruction]:
+        self.stock.snapshot = event.snapshot
+        return self._ranking.rank(now)
 
     def _woken(self, event: e.Woken, now: float) -> list[Instruction]:
         """Apply profile slots that begin and grace periods that end."""
@@ -354,18 +338,9 @@ class Node:
     # ------------------------------------------------------------ decisions of the master, settings
 
     def _decided(self, event: e.Decided, now: float) -> list[Instruction]:
-        """Carry out the decisions that are possible; the reply lists those refused, and why."""
-        instructions: list[Instruction] = []
-        refusals: list[Refusal] = []
-        for index, decision in enumerate(event.decisions):
-            why = self.decisions.carry_out(decision, instructions, now)
-            if why:
-                refusals.append(Refusal(index=index, reason=why))
+        instructions = self._decisions.decided(event, now)
         self.decided = event.number
-        if any(isinstance(decision, SetPriority) for decision in event.decisions):
-            instructions += self.granting.granted(beyond.reordered(self.queues, now), now)
-            instructions += self.rank()  # so that the order is the same on all nodes as soon as they receive it
-        return [Reply(Decided(refused=refusals)), *instructions]
+        return instructions
 
     def _memory_looked(self, event: e.MemoryLooked, now: float) -> list[Instruction]:
         self.stock.snapshot = event.snapshot
@@ -378,4 +353,24 @@ class Node:
         self.granting.reconfigure(after)
         self.elasticity.reconfigure(after)
         self.slack.reconfigure(after)
+        self._ranking.reconfigure(after)
+        self._client_containers.reconfigure(after)
         return self.containers.keep(after.keep_ended) + self.preempting.reconfigure(after, event.at, now)
+
+    def _recovered(self, event: e.Recovered, now: float) -> list[Instruction]:
+        self._recovery.jobs(event, now)
+        self._waits.recovered(self.queues, event.waits, event.at, now)
+        return self._recovery.work(event, now)
+
+
+def _queues_of(settings: NodeSettings) -> MonotaskQueues:
+    return MonotaskQueues(
+        settings.capacity,
+        network_bypass_bytes=settings.network_bypass_bytes,
+        rate_window_s=settings.rate_window_s,
+        disk_small_bytes=settings.disk_small_bytes,
+        lease_s=settings.lease_s,
+        lease_kept_s=settings.lease_kept_s,
+        job_wait_max_s=settings.job_wait_max_s,
+        ranked=settings.ranked,
+    )
