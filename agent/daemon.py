@@ -232,10 +232,10 @@ class Agent:
     def _look(self, pressed: tuple[str, ...]) -> bool:
         """Check memory between two samples; return whether anything was done about it."""
         node = self._shell.node
-        before = node.acts.total()
+        before = node.preempting.acts.total()
         snapshot = self._sampler.look(list(node.containers.live))
         self._shell.dispatch(e.MemoryLooked(snapshot, pressed, time.time()))
-        return node.acts.total() > before
+        return node.preempting.acts.total() > before
 
     def _launcher_exited(self, exited: Exited) -> None:
         """Report an exit; those that come before the journal has been read are kept until then."""

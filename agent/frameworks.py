@@ -15,7 +15,6 @@ import structlog
 from agent import caller, lending
 from agent.connections import HELLO_S, Connections
 from agent.core import events as e
-from agent.core import running
 from agent.executor import Executor
 from agent.output import read_output
 from agent.queues import COMMANDS
@@ -376,7 +375,7 @@ class FrameworkSession:
         return self._shell.dispatch(e.AttachRequested(self._session, params.container))
 
     def _signal(self, params: api.SignalContainer) -> api.Done:
-        record = running.container_of(self._shell.node, self._session, params.container)
+        record = self._shell.node.containers.accessible(params.container, self._shell.node.sessions[self._session])
         if record.ended is None:
             self._frameworks.executor.signal(record.container, params.signal)
         return api.Done()
@@ -385,7 +384,7 @@ class FrameworkSession:
         return self._shell.dispatch(e.KillRequested(self._session, params.container))
 
     def _output(self, params: api.ReadOutput) -> api.Output:
-        record = running.container_of(self._shell.node, self._session, params.container)
+        record = self._shell.node.containers.accessible(params.container, self._shell.node.sessions[self._session])
         return read_output(self._frameworks.outputs / record.container / params.stream, params.offset)
 
     def _status(self, params: api.Nothing) -> api.Status:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from agent.core import Node, slack
+from agent.core import Node
 
 
 def resources(node: Node) -> dict[str, dict[str, Any]]:
@@ -16,8 +16,8 @@ def resources(node: Node) -> dict[str, dict[str, Any]]:
 
     Slack is T_alloc × capacity − used (UBIS §IV.A).
     """
-    ledger, settings, t_alloc = node.ledger(), node.settings, node.threshold.t_alloc
-    used, capacity, link = slack.in_use(node, ledger), settings.capacity, settings.link_bytes_per_s
+    ledger, settings, t_alloc = node.ledger(), node.settings, node.slack.t_alloc
+    used, capacity, link = node.slack.in_use(ledger), settings.capacity, settings.link_bytes_per_s
     sent = ledger.promised_network_bytes_per_s / link if link else None
     return {
         name: {

@@ -10,7 +10,7 @@ from agent.cgroups import CgroupTree
 from agent.core import draining, tasks, turns
 from agent.core import events as e
 from agent.core.confinement import Confinement
-from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord, TaskEnd, confinement_of
+from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord, TaskEnd, Waits, confinement_of
 from agent.journal import Journal
 from agent.launcher import Running
 from penstock.wire.cluster_api import Draining
@@ -47,7 +47,7 @@ def look(
         exits_to_come=exits,
         at=time.time(),
         draining=next(iter(journal.read(draining.ROOM, Draining)), None),
-        waits=next(iter(journal.read(turns.ROOM, turns.Waits)), None),
+        waits=next(iter(journal.read(turns.ROOM, Waits)), None),
         owners={run.container: run.user for run in runs},
         ends=journal.read(tasks.ENDS, TaskEnd),
     )

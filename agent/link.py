@@ -145,7 +145,7 @@ class Link:
             placed=node.held.report(),
             awaited=[task for job in here for task in awaited(job)],
             complete=not any(job.recovered for job in here),
-            draining=node.draining,
+            draining=node.drain.draining,
         )
         registered = peer.start_request("register", registration)  # raises if nothing was sent; then all is kept
         ends = [said for said in self._kept if said[0] == _ENDED]

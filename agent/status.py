@@ -8,7 +8,8 @@ from typing import Any
 
 import msgspec
 
-from agent.core import Node, draining
+from agent.core import Node
+from agent.core.preempting import Preempting
 from agent.core.reaction import BOUNDS_S
 from agent.core.records import ContainerRecord, Job
 from agent.core.snapshot import ContainerUse
@@ -40,11 +41,11 @@ def status_document(
         **_rooms(node, now),
         "jobs": _jobs(node),
         "containers": _containers(node, now),
-        **_preemption(node),
+        **_preemption(node.preempting),
         "events": list(events),
         "enforcement": enforcement,
         "master": master,
-        "drain": draining.status(node),
+        "drain": node.drain.status(),
         "configuration": configuration,
         "certificates": certificates,
         "journal": {"writes": journal_writes},
@@ -54,10 +55,10 @@ def status_document(
 
 def _rooms(node: Node, now: float) -> dict[str, Any]:
     """Return each resource's capacity, and its promised, requested and used amounts."""
-    ledger, snapshot = node.ledger(), node.snapshot
+    ledger, snapshot = node.ledger(), node.stock.snapshot
     return {
         "capacity": msgspec.to_builtins(node.settings.capacity),
-        "t_alloc": node.threshold.t_alloc,
+        "t_alloc": node.slack.t_alloc,
         "kinds": {kind.value: node.queues.counts(kind, now) for kind in KINDS},
         "cores": {
             "capacity": node.settings.capacity.cores,
@@ -105,21 +106,22 @@ def _standing(node: Node, job: Job) -> JobStanding:
 
 def _containers(node: Node, now: float) -> list[dict[str, Any]]:
     """Return the live containers, then the ended ones, the latest first."""
-    uses = node.snapshot.containers if node.snapshot is not None else {}
+    uses = node.stock.snapshot.containers if node.stock.snapshot is not None else {}
     records = [*node.containers.live.values(), *reversed(node.containers.ended.by_id.values())]
     return [_container(node, record, uses.get(record.container), now) for record in records]
 
 
-def _preemption(node: Node) -> dict[str, Any]:
+def _preemption(preempting: Preempting) -> dict[str, Any]:
     """Return the actions on opportunistic work, and how long they took."""
+    reaction = preempting.reaction
     return {
-        "preemptions": [msgspec.to_builtins(preempted) for preempted in node.preempted],
+        "preemptions": [msgspec.to_builtins(preempted) for preempted in preempting.preempted],
         "acts": [
             {"action": action, "resource": resource, "count": count}
-            for (action, resource), count in sorted(node.acts.items())
+            for (action, resource), count in sorted(preempting.acts.items())
             if count
         ],
-        "reaction": {"bounds_s": BOUNDS_S, "counts": node.reaction.counts, "sum_s": node.reaction.sum_s},
+        "reaction": {"bounds_s": BOUNDS_S, "counts": reaction.counts, "sum_s": reaction.sum_s},
     }
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -22,17 +22,49 @@ from penstock.wire.connection import read, read_params
 from penstock.wire.errors import ErrorBody, ErrorCode, RpcError, bad_request, refused
 from penstock.wire.reservation_api import OnBehalf
 
-if TYPE_CHECKING:
-    from master.service import MasterService
-
 log = structlog.get_logger()
+
+#: Answers a user's request relayed by a node's agent.
+Relayed = Callable[[OnBehalf, str], Awaitable[Result]]
+
+
+class ConnectionOwner(Protocol):
+    """Receives the events of agents' connections (:class:`master.service.MasterService`)."""
+
+    def connected(self, connection: AgentConnection) -> None:
+        """A peer was authenticated; it has not registered yet."""
+
+    def register(self, connection: AgentConnection, message: api.Register) -> float:
+        """Make this the node's connection; return the interval of heartbeats in seconds.
+
+        Raises: RpcError: another live connection has this name; or the message is invalid.
+        """
+        ...
+
+    def said_by(self, connection: AgentConnection, event: e.Said | e.Answered) -> None:
+        """A registered node sent a message or an answer.
+
+        Raises: RpcError: the message is invalid.
+        """
+
+    async def end_heard(self, said: api.CommandEnded) -> None:
+        """Wait until the origin has confirmed a command's end."""
+
+    def joined(self, job: str) -> api.JobJoined:
+        """Return what a node needs in order to join a job."""
+        ...
+
+    def gone(self, connection: AgentConnection) -> None:
+        """A connection ended."""
 
 
 class AgentConnection:
     """One agent's connection. Before registration it accepts only ``register``."""
 
-    def __init__(self, service: MasterService) -> None:
-        self._service = service
+    def __init__(self, owner: ConnectionOwner, relayed: Mapping[str, Relayed]) -> None:
+        """``relayed``: requests of users on the agent's host, by method; answered in order."""
+        self._owner = owner
+        self._relayed = relayed
         self._peer: RpcPeer | None = None
         self._waiting: list[SendDecisions] | None = []  # until `register` has been answered
         self._names: tuple[str, ...] | None = None  # the names in its certificate; None: without TLS
@@ -40,14 +72,6 @@ class AgentConnection:
         self.address = ""
         self.host = ""  # the address without the port or process, which differ from one connection to the next
         self.heard_at = 0.0
-        #: Requests of users on the agent's host, by method; answered in order.
-        self._relayed: dict[str, Callable[[OnBehalf], Awaitable[Result]]] = {
-            "reservation": service.on_behalf,
-            "cluster_status": service.of_cluster,
-            "configuration": lambda asked: service.of_configuration(asked, self.node),
-            "nodes": service.of_nodes,
-            "jobs": service.of_jobs,
-        }
 
     def send(self, instruction: SendDecisions) -> None:
         """Send a ``decide`` request; its answer becomes the event ``Answered``."""
@@ -67,9 +91,9 @@ class AgentConnection:
         log.warning("connection closed", node=self.node, address=self.address, reason=reason)
         self.close()
 
-    def judge_anew(self) -> None:
+    def judge_anew(self, contexts: tls.Contexts | None) -> None:
         """Close the connection if the CA or its list has changed since the connection was made."""
-        contexts, peer = self._service.contexts, self._peer
+        peer = self._peer
         if contexts is not None and peer is not None and contexts.outdated(peer.get_extra_info("sslcontext")):
             self.hang_up("the CA or its list has changed; the agent has to present its certificate again")
 
@@ -90,14 +114,14 @@ class AgentConnection:
                 return
             reason = str(error)  # the agent did not understand the request, so it carried out nothing
             refused_all = [api.Refusal(index=i, reason=reason) for i in range(len(sent.decisions))]
-            self._service.said_by(self, e.Answered(self.node, sent.number, refused_all))
+            self._owner.said_by(self, e.Answered(self.node, sent.number, refused_all))
             return
         try:
             decided = read(said, api.Decided)
         except RpcError as error:  # it may have been carried out: `register` reports the true state
             self.hang_up(f"{self.node} answered a decision with what is no answer: {error}")
             return
-        self._service.said_by(self, e.Answered(self.node, sent.number, decided.refused))
+        self._owner.said_by(self, e.Answered(self.node, sent.number, decided.refused))
 
     # ------------------------------------------------------------ Handler
 
@@ -108,13 +132,12 @@ class AgentConnection:
         self.host, self.address = (name[0], f"{name[0]}:{name[1]}") if name else ("this host", "this host")
         if peer.get_extra_info("sslcontext") is not None:
             self._names = tls.names(peer.get_extra_info("peercert"))
-        self._service.connections.add(self)
-        self.judge_anew()  # the handshake may have begun before a change
+        self._owner.connected(self)
 
     def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
         """Raises: RpcError: the message is invalid, or out of order."""
         if method in self._relayed and self.node:
-            return self._relayed[method](read_params(params, OnBehalf))
+            return self._relayed[method](read_params(params, OnBehalf), self.node)
         message = self._read(method, params)
         return self._register(message) if isinstance(message, api.Register) else self._heed(message)
 
@@ -134,7 +157,7 @@ class AgentConnection:
     def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
         """Report the lost connection; the node has some time to come back."""
         self._peer = None
-        self._service.gone(self)
+        self._owner.gone(self)
 
     def internal_error(self, peer: RpcPeer, method: str, error: Exception) -> None:
         """Log an error of the master."""
@@ -152,14 +175,14 @@ class AgentConnection:
 
     async def _heed(self, message: e.Message) -> Done | api.JobJoined:
         """Handle a message; a coroutine, so that messages are handled in order (see :meth:`notification`)."""
-        self._service.said_by(self, e.Said(self.node, message))
+        self._owner.said_by(self, e.Said(self.node, message))
         if isinstance(message, api.CommandEnded):
-            await self._service.end_heard(message)
-        return self._service.cluster.joined(message.job) if isinstance(message, api.JoinJob) else Done()
+            await self._owner.end_heard(message)
+        return self._owner.joined(message.job) if isinstance(message, api.JoinJob) else Done()
 
     def _notified(self, method: str, message: e.Message) -> None:
         try:
-            self._service.said_by(self, e.Said(self.node, message))
+            self._owner.said_by(self, e.Said(self.node, message))
         except RpcError as error:
             if self._peer is not None:
                 self._peer.notify("error", error.body)
@@ -176,12 +199,12 @@ class AgentConnection:
                 field="node",
                 remedy=f"set `node` to that, or `penstock ca issue {message.node}`",
             )
-        self._service.register(self, message)
+        heartbeat_s = self._owner.register(self, message)
         asyncio.get_running_loop().call_soon(self._answered_registration)
         return api.Registered(
             protocol=api.PROTOCOL,
             version=__version__,
-            heartbeat_s=self._service.cluster.settings.heartbeat_s,
+            heartbeat_s=heartbeat_s,
             profile_gaps=True,
             last_parts=True,
             job_lasts=True,

@@ -10,7 +10,7 @@ import structlog
 from prometheus_client import CollectorRegistry, Gauge, Histogram
 
 from master import drains, jobs
-from master.connection import AgentConnection
+from master.connection import AgentConnection, Relayed
 from master.core import Cluster, MasterSettings
 from master.core import events as e
 from master.core.instructions import EndHeard, Explain, Hangup, Instruction, Keep, Predict, SendDecisions, StoreRun
@@ -38,7 +38,7 @@ class MasterService:
 
     def __init__(self, cluster: Cluster, registry: CollectorRegistry) -> None:
         self.cluster = cluster
-        self.connections: set[AgentConnection] = set()
+        self._connections: set[AgentConnection] = set()
         self._by_node: dict[str, AgentConnection] = {}
         self._taken_names: set[tuple[str, str]] = set()  # (node, host) of logged refusals
         # ends of commands that origins have not confirmed
@@ -119,7 +119,14 @@ class MasterService:
 
         Raises: OSError: the port or path is taken.
         """
-        self._port = Listener(lambda: RpcPeer(AgentConnection(self), unparsed=True), _refused)
+        relayed: dict[str, Relayed] = {
+            "reservation": lambda asked, node: self.on_behalf(asked),
+            "cluster_status": lambda asked, node: self.of_cluster(asked),
+            "configuration": self.of_configuration,
+            "nodes": lambda asked, node: self.of_nodes(asked),
+            "jobs": lambda asked, node: self.of_jobs(asked),
+        }
+        self._port = Listener(lambda: RpcPeer(AgentConnection(self, relayed), unparsed=True), _refused)
         if isinstance(place, UnixEndpoint):
             self._port.listen_unix(place.path)
         else:
@@ -135,20 +142,25 @@ class MasterService:
                 timer.cancel()
         if self._port is not None:
             self._port.close()
-        for connection in list(self.connections):
+        for connection in list(self._connections):
             connection.close()
         if self._port is not None:
             await self._port.wait_closed()
 
     def judge_anew(self) -> None:
         """Check all connections against the present CA and its list."""
-        for connection in list(self.connections):
-            connection.judge_anew()
+        for connection in list(self._connections):
+            connection.judge_anew(self.contexts)
 
     # ------------------------------------------------------------ messages of connections
 
-    def register(self, connection: AgentConnection, message: api.Register) -> None:
-        """Make this the node's connection.
+    def connected(self, connection: AgentConnection) -> None:
+        """Keep a new connection, unless the CA has changed since its handshake began."""
+        self._connections.add(connection)
+        connection.judge_anew(self.contexts)
+
+    def register(self, connection: AgentConnection, message: api.Register) -> float:
+        """Make this the node's connection; return the interval of heartbeats in seconds.
 
         Raises: RpcError: another live connection has this name; or the message is invalid.
         """
@@ -168,6 +180,7 @@ class MasterService:
         if other is not None:
             other.hang_up(f"silent, and {connection.address} registered under the same name")
         self._carry_out(instructions)
+        return self.cluster.settings.heartbeat_s
 
     def _log_taken_name(self, node: str, newcomer: AgentConnection, holder: AgentConnection) -> None:
         """Log the refusal once per host, because its agent retries every second or two."""
@@ -195,7 +208,7 @@ class MasterService:
 
     def gone(self, connection: AgentConnection) -> None:
         """Handle the end of a connection."""
-        self.connections.discard(connection)
+        self._connections.discard(connection)
         if self._by_node.get(connection.node) is connection:
             del self._by_node[connection.node]
             self._dispatch(e.NodeAway(connection.node))
@@ -205,6 +218,10 @@ class MasterService:
         key = (said.job, said.task)
         if self.cluster.untold(key):
             await asyncio.shield(self._unheard.setdefault(key, self._loop.create_future()))
+
+    def joined(self, job: str) -> api.JobJoined:
+        """Return what a node needs in order to join a job."""
+        return self.cluster.joined(job)
 
     def heard(self, event: e.Forecasted | e.Learnt | e.Remembered) -> None:
         """Handle the result of work in the background."""

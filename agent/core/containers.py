@@ -19,9 +19,10 @@ from agent.core.instructions import (
     WatchMemory,
     WatchOrphan,
 )
-from agent.core.records import ContainerRecord, ContainerState
+from agent.core.records import ContainerRecord, ContainerState, Session
 from penstock.model import Ended, EndedBy
 from penstock.model.units import format_bytes
+from penstock.wire.errors import bad_request, refused
 
 ROOM = "containers"
 
@@ -38,6 +39,19 @@ class Containers:
     def find(self, container: str) -> ContainerRecord | None:
         """Return a live container, or an ended one that is still kept."""
         return self.live.get(container) or self.ended.by_id.get(container)
+
+    def accessible(self, container: str, opened: Session) -> ContainerRecord:
+        """Return a container that this session may access.
+
+        Raises:
+            RpcError: ``bad_request``: no such container; ``refused``: another user's container.
+        """
+        record = self.find(container)
+        if record is None:
+            raise bad_request(f"unknown container {container[:128]!r}", field="container")
+        if record.user != opened.user and not opened.operator:
+            raise refused(f"container {container!r} belongs to {record.user}", field="container")
+        return record
 
     def promised(self) -> list[str]:
         """Return the running containers with promised memory."""

@@ -14,16 +14,12 @@ from __future__ import annotations
 
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from agent.core import events as e
-from agent.core.instructions import Instruction
-from agent.core.records import ContainerRecord, ContainerState
+from agent.core.records import ContainerRecord, ContainerState, Session
 from agent.core.snapshot import ContainerUse, Snapshot
-from agent.queues.withheld import asks_cpu, withhold
-
-if TYPE_CHECKING:
-    from agent.core.node import Node
+from agent.queues import MonotaskQueues
+from agent.queues.withheld import asks_cpu
 
 #: Events after which other cores may be promised or lent.
 MAY_MOVE_CORES = frozenset(
@@ -82,20 +78,17 @@ def balance(
     return CoreAccount(promised_cores, lent_cores)
 
 
-def account(node: Node) -> CoreAccount:
-    """Return the node's present account of cores."""
-    live = node.containers.live
+def account(
+    live: Mapping[str, ContainerRecord],
+    sessions: Iterable[Session],
+    queues: MonotaskQueues,
+    uses: Mapping[str, ContainerUse],
+) -> CoreAccount:
+    """Return the account of the live containers, given the connections of processes inside them."""
     in_slots = {
         record.container
-        for session in node.sessions.values()
+        for session in sessions
         if (record := live.get(session.container)) is not None
-        if record.promised_cores and asks_cpu(node.queues, session.session)
+        if record.promised_cores and asks_cpu(queues, session.session)
     }
-    return balance(live.values(), node.measured_uses.by_container, in_slots)
-
-
-def book(node: Node, now: float) -> list[Instruction]:
-    """Withhold the slots whose cores are promised and used; grant those that are free again."""
-    capacity = node.settings.capacity
-    node.withheld_slots = capacity.cpu_slots - capacity.cpu_slots_beside(account(node).kept_cores)
-    return node.granted(withhold(node.queues, node.withheld_slots, now), now)
+    return balance(live.values(), uses, in_slots)

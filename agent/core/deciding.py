@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from agent.core import cancelling, draining, executors, running, slack, tasks, turns
 from agent.core import events as e
+from agent.core import tasks
+from agent.core.draining import Drain
+from agent.core.elasticity import Elasticity
+from agent.core.executors import Executors
+from agent.core.granting import Granting
 from agent.core.instructions import Instruction, Notify, Record, Reply
-from agent.queues import beyond
+from agent.core.job_lifecycle import ROOM, JobLifecycle
+from agent.core.membership import Membership
+from agent.core.placed_work import PlacedWork
+from agent.core.ranking import Ranking
+from agent.queues import MonotaskQueues, beyond
 from penstock.wire.agent_api import JobRef, JobWaiting
 from penstock.wire.master_api import (
     AdmitJob,
@@ -15,7 +21,6 @@ from penstock.wire.master_api import (
     Assign,
     CancelJob,
     Decided,
-    Drain,
     Promote,
     Refusal,
     SetPriority,
@@ -26,134 +31,93 @@ from penstock.wire.master_api import (
     TellWaiting,
     Withdraw,
 )
-
-if TYPE_CHECKING:
-    from agent.core.node import Node
-
-
-def decided(node: Node, event: e.Decided, now: float) -> list[Instruction]:
-    """Carry out the decisions that are possible; the reply lists those refused, and why."""
-    instructions: list[Instruction] = []
-    refusals: list[Refusal] = []
-    for index, decision in enumerate(event.decisions):
-        why = _carry_out(node, decision, instructions, now)
-        if why:
-            refusals.append(Refusal(index=index, reason=why))
-    node.decided = event.number
-    if any(isinstance(decision, SetPriority) for decision in event.decisions):
-        instructions += node.granted(beyond.reordered(node.queues, now), now)
-        instructions += node.rank()  # so that the order is the same on all nodes as soon as they receive it
-    return [Reply(Decided(refused=refusals)), *instructions]
+from penstock.wire.master_api import (
+    Drain as DrainDecision,
+)
 
 
-def _carry_out(node: Node, decision: AnyDecision, out: list[Instruction], now: float) -> str:
-    """Carry out one decision and append its instructions to ``out``; return why it was refused, or ""."""
-    if isinstance(decision, Drain):
-        out += draining.told(node, decision.draining, now)
+class Decisions:
+    """Passes each decision to the owner of what it changes."""
+
+    def __init__(
+        self,
+        members: Membership,
+        queues: MonotaskQueues,
+        held: tasks.HeldTasks,
+        elasticity: Elasticity,
+        executors: Executors,
+        ranking: Ranking,
+        granting: Granting,
+        lifecycle: JobLifecycle,
+        drain: Drain,
+        placed: PlacedWork,
+    ) -> None:
+        self._members = members
+        self._queues = queues
+        self._held = held
+        self._elasticity = elasticity
+        self._executors = executors
+        self._ranking = ranking
+        self._granting = granting
+        self._lifecycle = lifecycle
+        self._drain = drain
+        self._placed = placed
+
+    def decided(self, event: e.Decided, now: float) -> list[Instruction]:
+        """Carry out the decisions that are possible; the reply lists those refused, and why."""
+        instructions: list[Instruction] = []
+        refusals: list[Refusal] = []
+        for index, decision in enumerate(event.decisions):
+            why = self._carry_out(decision, instructions, now)
+            if why:
+                refusals.append(Refusal(index=index, reason=why))
+        if any(isinstance(decision, SetPriority) for decision in event.decisions):
+            instructions += self._granting.granted(beyond.reordered(self._queues, now), now)
+            instructions += self._ranking.rank(now)  # the order is then the same on all nodes
+        return [Reply(Decided(refused=refusals)), *instructions]
+
+    def _carry_out(self, decision: AnyDecision, out: list[Instruction], now: float) -> str:
+        """Carry out one decision and append its instructions to ``out``; return why it was refused, or ""."""
+        if isinstance(decision, DrainDecision):
+            out += self._drain.told(decision.draining, now)
+            return ""
+        job = self._members.jobs.get(decision.job)
+        match decision:
+            case Assign():
+                return self._placed.assign(decision, out, now)
+            case AdmitJob() if job is not None:
+                job.waits = ""
+                if not job.record.admitted:
+                    job.record.admitted = True
+                    out.append(Record(ROOM, decision.job, job.record))
+                out += [Notify(s, "job_admitted", JobRef(job=decision.job)) for s in sorted(job.sessions)]
+            case TellWaiting() if job is not None:
+                job.waits = decision.why
+                told = JobWaiting(job=decision.job, why=job.waits, never=decision.never)
+                out += [Notify(s, "job_waiting", told) for s in sorted(job.sessions)]
+            case SetPriority() if job is not None:
+                job.record.priority = decision.priority
+                self._queues.set_priority(decision.job, decision.priority, now)
+                out += self._granting.recalls()
+            case TellPlaced() | TellEnded() | TellStuck() if job is not None:
+                out += tasks.tell(job, decision)
+            case CancelJob() if job is not None:
+                out += self._lifecycle.cancelled(job, decision, now)
+            case TellStages():  # the job may have no other record here yet
+                self._executors.surrogate.stages_ended(decision.job, decision.ended)
+                out += self._elasticity.stage_ended(decision.job, decision.ended, now)
+            case Withdraw() | Promote():
+                return self._change(decision, out, now)
+            case _:
+                return f"unknown job {decision.job!r}"
         return ""
-    job = node.jobs.get(decision.job)
-    match decision:
-        case Assign():
-            return _assign(node, decision, out, now)
-        case AdmitJob() if job is not None:
-            job.waits = ""
-            if not job.record.admitted:
-                job.record.admitted = True
-                out.append(Record("jobs", decision.job, job.record))
-            out += [Notify(s, "job_admitted", JobRef(job=decision.job)) for s in sorted(job.sessions)]
-        case TellWaiting() if job is not None:
-            job.waits = decision.why
-            told = JobWaiting(job=decision.job, why=job.waits, never=decision.never)
-            out += [Notify(s, "job_waiting", told) for s in sorted(job.sessions)]
-        case SetPriority() if job is not None:
-            job.record.priority = decision.priority
-            node.queues.set_priority(decision.job, decision.priority, now)
-            out += turns.recalls(node)
-        case TellPlaced() | TellEnded() | TellStuck() if job is not None:
-            out += tasks.tell(job, decision)
-        case CancelJob() if job is not None:
-            out += cancelling.cancelled(node, job, decision, now)
-        case TellStages():  # the job may have no other record here yet
-            node.executors.surrogate.stages_ended(decision.job, decision.ended)
-            out += node.elasticity.stage_ended(decision.job, decision.ended, now)
-        case Withdraw() | Promote():
-            return _change(node, decision, out, now)
-        case _:
-            return f"unknown job {decision.job!r}"
-    return ""
 
-
-def _change(node: Node, decision: Withdraw | Promote, out: list[Instruction], now: float) -> str:
-    """Change a task that this node holds."""
-    held = node.held.by_key.get((decision.job, decision.task))
-    if held is None:
-        return f"task {decision.task!r} of {decision.job} is not here"
-    if isinstance(decision, Promote):
-        return _promote(node, decision, out, now)
-    out += running.withdraw(node, held, decision.why or "withdrawn by the master", now)
-    return ""
-
-
-def _assign(node: Node, decision: Assign, out: list[Instruction], now: float) -> str:
-    """Hold the task's memory and queue its command, if any; refuse a task that would break a promise."""
-    request = decision.request
-    if (decision.job, request.task) in node.held.by_key:
-        return ""  # repeated after a lost connection: it is here already
-    if node.draining is not None:
-        return draining.REFUSAL
-    why = _refuse(node, decision, now)
-    waits = bool(why) and decision.opportunistic and request.command is not None and slack.queue_free(node) > 0
-    if why and not waits:
-        return why
-    if decision.job not in node.jobs:
-        if decision.origin == node.settings.node:
-            return f"job {decision.job!r} has ended"
-        out += node.welcome(decision.job, decision.job, decision.user, decision.priority)
-    node.queues.set_priority(decision.job, decision.priority, now)
-    out += turns.recalls(node)
-    held = node.held.hold(decision)
-    out.append(Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held))
-    if request.executor is not None and not decision.opportunistic:
-        out += executors.start(node, held, now)
-    elif decision.opportunistic and request.command is not None and not waits:
-        out += running.start_beside(node, held, now)
-    elif request.command is not None:
-        out += running.queue_command(node, held, now)
-    return ""
-
-
-def _refuse(node: Node, decision: Assign, now: float) -> str:
-    """Return why the task would break a promise, or ""."""
-    request, command = decision.request, decision.request.command
-    if not decision.opportunistic and request.executor is not None and decision.profile is not None:
-        return executors.refuse(node, request, decision.profile, now)
-    cores, network = (command.cpu_cores, command.network_bytes_per_s) if command is not None else (0.0, 0)
-    ledger = node.ledger()
-    if decision.opportunistic:
-        return ledger.refuse_opportunistic(cores, request.memory_bytes, node.threshold.t_alloc)
-    why = ledger.refuse_regular(cores, request.memory_bytes)
-    return why or ledger.refuse_network(network, node.settings.link_bytes_per_s)
-
-
-def _promote(node: Node, decision: Promote, out: list[Instruction], now: float) -> str:
-    """Make opportunistic work regular in place (UBIS §IV.D), if its promise can be kept."""
-    held = node.held.by_key[decision.job, decision.task]
-    if not held.opportunistic:
+    def _change(self, decision: Withdraw | Promote, out: list[Instruction], now: float) -> str:
+        """Change a task that this node holds."""
+        held = self._held.by_key.get((decision.job, decision.task))
+        if held is None:
+            return f"task {decision.task!r} of {decision.job} is not here"
+        if isinstance(decision, Promote):
+            return self._placed.promote(held, out, now)
+        out += self._lifecycle.withdraw(held, decision.why or "withdrawn by the master", now)
         return ""
-    command = held.request.command
-    why = node.ledger().refuse_regular(command.cpu_cores if command else 0.0, held.request.memory_bytes)
-    needs_slot = command is not None and held.slot is not None
-    if not why and needs_slot and node.queues.idle().of(held.request.command_kind) < 1:
-        why = f"{held.request.command_kind}: no slot is free"
-    if why:
-        return why
-    held.opportunistic = False
-    waited = node.held.waiting.pop((held.job, held.task), None)
-    out.append(Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held))
-    if waited is not None and held.request.executor is not None:
-        out += executors.start(node, held, now)
-    elif waited is not None:
-        out += running.queue_command(node, held, now)
-    elif held.container:
-        out += running.promote(node, held, now)
-    return ""

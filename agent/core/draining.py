@@ -8,19 +8,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from itertools import islice
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
-from agent.core import running, tasks
+from agent.core import tasks
+from agent.core.containers import Containers
 from agent.core.instructions import Explain, Instruction, Record
-from agent.core.records import HeldTask
-from agent.queues import COMMANDS
-from penstock.model import Ended, EndedBy
+from agent.core.job_lifecycle import JobLifecycle
+from agent.core.membership import Membership
+from agent.queues import MonotaskQueues
+from penstock.model import EndedBy
 from penstock.wire.cluster_api import MOST_NAMED, Draining, Remaining
-
-if TYPE_CHECKING:
-    from agent.core.node import Node
 
 #: The journal's room, and its only key.
 ROOM = "node"
@@ -28,68 +27,75 @@ _KEY = "draining"
 REFUSAL = "this node is drained: it takes no work until `penstock undrain`"
 
 
-def told(node: Node, draining: Draining | None, now: float) -> list[Instruction]:
-    """Set or clear the drain. It is journaled first, so that the next agent takes no work either."""
-    node.draining = draining
-    instructions: list[Instruction] = [Record(ROOM, _KEY, draining)]
-    if draining is None:
-        return [*instructions, Explain("node takes work again", {})]
-    return [*instructions, Explain("node is drained", {"by": draining.by}), *give_back(node, now)]
+class Drain:
+    """Whether the node is drained, and the work that remains on it."""
 
+    def __init__(
+        self,
+        node: str,
+        members: Membership,
+        queues: MonotaskQueues,
+        held: tasks.HeldTasks,
+        containers: Containers,
+        lifecycle: JobLifecycle,
+    ) -> None:
+        self.draining: Draining | None = None  # set while the node accepts no work from the master
+        self._node = node
+        self._members = members
+        self._queues = queues
+        self._held = held
+        self._containers = containers
+        self._lifecycle = lifecycle
 
-def give_back(node: Node, now: float) -> list[Instruction]:
-    """Hand back the master's commands that have not started, and stop those that may be stopped at any time."""
-    if node.draining is None:
-        return []
-    reason = f"{node.settings.node} is drained by {node.draining.by}"
-    instructions: list[Instruction] = []
-    for held in [each for each in node.held if each.request.command is not None]:
-        if held.opportunistic and held.container:
-            instructions += node.containers.stop(held.container, EndedBy.PREEMPTED, reason)
-        elif not held.container:
-            instructions += _hand_back(node, held, reason, now)
-    return instructions
+    def told(self, draining: Draining | None, now: float) -> list[Instruction]:
+        """Set or clear the drain. It is journaled first, so that the next agent takes no work either."""
+        self.draining = draining
+        instructions: list[Instruction] = [Record(ROOM, _KEY, draining)]
+        if draining is None:
+            return [*instructions, Explain("node takes work again", {})]
+        return [*instructions, Explain("node is drained", {"by": draining.by}), *self.give_back(now)]
 
+    def give_back(self, now: float) -> list[Instruction]:
+        """Hand back the master's commands that have not started, and stop those that may be stopped at any time."""
+        if self.draining is None:
+            return []
+        reason = f"{self._node} is drained by {self.draining.by}"
+        instructions: list[Instruction] = []
+        for held in [each for each in self._held if each.request.command is not None]:
+            if held.opportunistic and held.container:
+                instructions += self._containers.stop(held.container, EndedBy.PREEMPTED, reason)
+            elif not held.container:
+                instructions += self._lifecycle.hand_back(held, reason, now)
+        return instructions
 
-def own_work(node: Node) -> list[Remaining]:
-    """Return other work while drained: containers of this host's users, slots held by frameworks."""
-    return [] if node.draining is None else list(islice(_own(node), MOST_NAMED))
+    def own_work(self) -> list[Remaining]:
+        """Return other work while drained: containers of this host's users, slots held by frameworks."""
+        return [] if self.draining is None else list(islice(self._own(), MOST_NAMED))
 
+    def status(self) -> dict[str, Any] | None:
+        """Return the drain for the status document: its author, start and remaining work; None if not drained."""
+        if self.draining is None:
+            return None
+        left = [*self._placed(), *self.own_work()]
+        return {
+            "state": "draining" if left else "drained",
+            **msgspec.to_builtins(self.draining),
+            "count": len(left),
+            "remaining": [msgspec.to_builtins(each) for each in left[:MOST_NAMED]],
+        }
 
-def status(node: Node) -> dict[str, Any] | None:
-    """Return the drain for the status document: by whom, since when, and the remaining work; None if not drained."""
-    if node.draining is None:
-        return None
-    left = [*_placed(node), *own_work(node)]
-    return {
-        "state": "draining" if left else "drained",
-        **msgspec.to_builtins(node.draining),
-        "count": len(left),
-        "remaining": [msgspec.to_builtins(each) for each in left[:MOST_NAMED]],
-    }
+    def _own(self) -> Iterator[Remaining]:
+        for record in self._containers.live.values():
+            if (record.job, record.task) not in self._held.by_key:
+                yield Remaining("container", record.container, record.spec.name or record.spec.argv[0], record.user)
+        commands = Counter(each.job for each in self._held if each.container)
+        for name, job in self._members.jobs.items():
+            held = self._queues.job_counts(name)["running"] - commands[name]
+            if held > 0:
+                yield Remaining("slots", name, f"{job.record.name} ({held})", job.record.user)
 
-
-def _hand_back(node: Node, held: HeldTask, reason: str, now: float) -> list[Instruction]:
-    """Hand back a command that has not started."""
-    instructions = node.held.command_ended(held, Ended(by=EndedBy.PREEMPTED, reason=reason))
-    if held.job in node.jobs and not held.opportunistic:
-        granted = node.queues.cancel(COMMANDS, held.job, [held.task], now)
-        instructions += node.granted(granted, now)
-    return instructions + running.forget_guest(node, held.job)
-
-
-def _own(node: Node) -> Iterator[Remaining]:
-    for record in node.containers.live.values():
-        if (record.job, record.task) not in node.held.by_key:
-            yield Remaining("container", record.container, record.spec.name or record.spec.argv[0], record.user)
-    commands = Counter(each.job for each in node.held if each.container)
-    for name, job in node.jobs.items():
-        held = node.queues.job_counts(name)["running"] - commands[name]
-        if held > 0:
-            yield Remaining("slots", name, f"{job.record.name} ({held})", job.record.user)
-
-
-def _placed(node: Node) -> Iterator[Remaining]:
-    for held in node.held:
-        kind = "task" if held.request.command is None else "command" if held.request.executor is None else "executor"
-        yield Remaining(kind, tasks.journal_key(held.job, held.task), held.job, held.user)
+    def _placed(self) -> Iterator[Remaining]:
+        for held in self._held:
+            command, executor = held.request.command, held.request.executor
+            kind = "task" if command is None else "command" if executor is None else "executor"
+            yield Remaining(kind, tasks.journal_key(held.job, held.task), held.job, held.user)

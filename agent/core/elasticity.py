@@ -9,32 +9,22 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Container, Iterator
 
 import msgspec
 
-from agent.core import events as e
-from agent.core import floors, quotas
 from agent.core.confinement import Promise
 from agent.core.containers import ROOM
 from agent.core.following import EPSILON_S, Following, begin, limits_by_the_clock, limits_of, promise_of
-from agent.core.instructions import Confine, Explain, Instruction, Record, Reply
+from agent.core.instructions import Confine, Explain, Instruction, Record
 from agent.core.memory_levels import Memory, levels, raised_bytes
 from agent.core.plans import NOTHING, RESOURCES, Course, Plan, Room, ahead, minus
 from agent.core.profiling import Amounts
 from agent.core.records import ContainerRecord, ContainerState, confinement_of
 from agent.core.reprovisioning import BOUNDED, Hindrance, Observation, corrected, held_back, lateness
-from agent.core.running import container_of
+from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse, Snapshot
 from penstock.model import Limits
-from penstock.model.reading import explained
-from penstock.wire.agent_api import Done
-from penstock.wire.errors import bad_request, refused
-
-if TYPE_CHECKING:
-    from agent.core.node import Node
-    from agent.core.settings import NodeSettings
 
 #: Stages are kept for this many jobs, for executors that start later.
 _MOST_JOBS = 1000
@@ -138,8 +128,13 @@ class Elasticity:
             instructions.append(Record(ROOM, one.record.container, one.record))
         return instructions
 
-    def sampled(self, node: Node, snapshot: Snapshot, now: float) -> list[Instruction]:
-        """Correct the executors' plans by their measured use."""
+    @property
+    def has_executors(self) -> bool:
+        """Whether a container follows an executor's plan."""
+        return any(self._executors())
+
+    def sampled(self, snapshot: Snapshot, live: Container[str], promised: Amounts, now: float) -> list[Instruction]:
+        """Correct the executors' plans by their measured use. The arguments are those of :meth:`changes`."""
         executors = list(self._executors())
         if not executors:
             return []
@@ -153,20 +148,26 @@ class Elasticity:
                 seen.sampled(use, snapshot.at, snapshot.interval_s)
             else:
                 one.sampled(use, snapshot.at, snapshot.interval_s)
-        instructions = self.changes(node, now)
+        instructions = self.changes(live, promised, snapshot, now)
         for one in executors:
             behind = lateness(one.profile, one.course, now - one.started)
             one.behind = behind if behind > 1 else 0.0
             one.stuck = False
         overdue = [one for one in executors if one.behind >= self._settings.reprovision_rho]
-        left = self._left(node, now) if overdue else NOTHING
+        left = self._left(promised, now) if overdue else NOTHING
         for one in overdue:
             one.stuck = self._is_stuck(one, snapshot.containers.get(one.record.container), left, now)
         return instructions
 
-    def changes(self, node: Node, now: float) -> list[Instruction]:
-        """Return the changes of limits due now, for every container."""
-        for container in [each for each in self._following if each not in node.containers.live]:
+    def changes(
+        self, live: Container[str], promised: Amounts, snapshot: Snapshot | None, now: float
+    ) -> list[Instruction]:
+        """Return the changes of limits due now, for every container.
+
+        ``promised`` are the promises to regular work that follows no profile: plans have the rest. ``snapshot`` is the
+        latest sample.
+        """
+        for container in [each for each in self._following if each not in live]:
             self.forget(container)
         if not self._following:
             return []
@@ -174,9 +175,9 @@ class Elasticity:
         for one, plan in [(one, self._wanted(one, now)) for one in late]:
             one.follow(plan, now)  # each plan takes the others' demand into account
         for one in late:
-            self._replan(node, one, now)
-        instructions = self._reprovision(node, now)
-        levels_bytes = self._levels(node, now)
+            self._replan(promised, one, now)
+        instructions = self._reprovision(promised, now)
+        levels_bytes = self._levels(promised, snapshot, now)
         for container, one in self._following.items():
             if one.executor:
                 holds = one.holds(now)
@@ -188,9 +189,9 @@ class Elasticity:
 
     # ------------------------------------------------------------ plans that do not suit any more
 
-    def _replan(self, node: Node, one: Following, now: float) -> None:
+    def _replan(self, promised: Amounts, one: Following, now: float) -> None:
         """Renew its plan from the present time, as far as other executors leave room."""
-        one.follow(self._room(node, one, now).allows(self._wanted(one, now)), now)
+        one.follow(self._room(promised, one, now).allows(self._wanted(one, now)), now)
         self.version += 1
 
     def _wanted(self, one: Following, now: float) -> Plan:
@@ -198,25 +199,25 @@ class Elasticity:
         wanted, seen = ahead(one.profile, one.course, now - one.started), self._observed(one.record.container)
         return wanted if seen is None else wanted.with_extra(seen.extra, max(EPSILON_S, seen.until - now))
 
-    def _reprovision(self, node: Node, now: float) -> list[Instruction]:
+    def _reprovision(self, promised: Amounts, now: float) -> list[Instruction]:
         """End an observation that is over; begin one with the most overdue executor."""
         instructions: list[Instruction] = []
         if self._observation is not None and self._observation.over(now):
-            instructions += self._conclude(node, self._observation, now)
+            instructions += self._conclude(promised, self._observation, now)
         rho = self._settings.reprovision_rho
         overdue = [one for one in self._executors() if one.is_overdue(rho, now) or one.foretold(rho, now)]
         overdue.sort(key=lambda one: -lateness(one.profile, one.course, now - one.started))
         for one in overdue:
             if self._observation is None:
-                instructions += self._observe(node, one, now)
+                instructions += self._observe(promised, one, now)
         return instructions
 
-    def _observe(self, node: Node, one: Following, now: float) -> list[Instruction]:
+    def _observe(self, promised: Amounts, one: Following, now: float) -> list[Instruction]:
         """Lend an executor all that is left of the host, if anything, for one monitoring period (§III.C). Of a resource
         whose capacity is unknown, lend as much as it has.
         """
         had, period_s = one.planned(now).amounts[0], self._settings.executor_slot_s
-        free = minus(self._room(node, one, now).free(0.0, period_s), had)
+        free = minus(self._room(promised, one, now).free(0.0, period_s), had)
         cores, disk, network, memory = (has if room == math.inf else room for room, has in zip(free, had, strict=True))
         extra = one.named((cores, disk, network, memory))
         rho, hindrance = self._settings.reprovision_rho, one.hindrance
@@ -227,7 +228,7 @@ class Elasticity:
         self._observation = seen = Observation(record.container, now, now + period_s, extra, lacks=lacks)
         record.course = msgspec.structs.replace(course, observed=not lacks)
         one.hindrance = Hindrance(period_s)
-        self._replan(node, one, now)
+        self._replan(promised, one, now)
         seen.had = one.plan.amounts[0]
         facts: dict[str, object] = {
             "container": record.container,
@@ -240,11 +241,11 @@ class Elasticity:
         }
         return [Explain("observed", facts)]
 
-    def _conclude(self, node: Node, seen: Observation, now: float) -> list[Instruction]:
+    def _conclude(self, promised: Amounts, seen: Observation, now: float) -> list[Instruction]:
         """Take the lent resources back, and scale the rest of the plan by the observed use."""
         one = self._following[seen.container]
         said = self._correct(one, seen)
-        self._replan(node, one, now)
+        self._replan(promised, one, now)
         return [said, Record(ROOM, seen.container, one.record)]
 
     def _correct(self, one: Following, seen: Observation) -> Explain:
@@ -270,34 +271,34 @@ class Elasticity:
         short = held_back(use, had)
         return bool(short) and all(left[index] <= (1 - BOUNDED) * had[index] for index in short)
 
-    def _left(self, node: Node, now: float) -> Amounts:
+    def _left(self, promised: Amounts, now: float) -> Amounts:
         """Return the resources that no plan holds at this moment."""
-        left = self._whole(node)
+        left = self._whole(promised)
         for one in self._executors():
             left = minus(left, one.present(now))
         return left
 
-    def _whole(self, node: Node) -> Amounts:
+    def _whole(self, promised: Amounts) -> Amounts:
         """Return the resources available to plans, without other promises; infinite if the capacity is unknown."""
         cores, disk, network, memory = (amount or math.inf for amount in self._settings.amounts)
         whole = (cores, disk, network, memory)
-        for taken in (node.beside(), *(each.unnamed() for each in self._executors())):
+        for taken in (promised, *(each.unnamed() for each in self._executors())):
             whole = minus(whole, taken)
         return whole
 
-    def _room(self, node: Node, one: Following, now: float) -> Room:
+    def _room(self, promised: Amounts, one: Following, now: float) -> Room:
         """Return the resources available to one executor: the whole without the other executors' plans."""
         others = [each.held(now) for each in self._executors() if each is not one]
-        return Room(self._whole(node), others)
+        return Room(self._whole(promised), others)
 
-    def _levels(self, node: Node, now: float) -> dict[str, float]:
+    def _levels(self, promised: Amounts, snapshot: Snapshot | None, now: float) -> dict[str, float]:
         """Return ``memory.high`` for each executor with memory in its profile, once it has been sampled."""
-        seen = node.snapshot.containers if node.snapshot is not None else {}
+        seen = snapshot.containers if snapshot is not None else {}
         limited = [one for one in self._executors() if one.profile.memory_bytes]
         if not limited:
             return {}
         capacity_bytes = float(self._settings.capacity.memory_bytes)
-        whole_bytes = self._whole(node)[3]
+        whole_bytes = self._whole(promised)[3]
         wants = [
             Memory(seen.get(one.record.container), one.holds(now)[3], one.raised_bytes).tiers(capacity_bytes)
             for one in limited
@@ -338,62 +339,3 @@ def change(record: ContainerRecord, limits: Limits, promise: Promise | None = No
     if record.state in (ContainerState.STARTING, ContainerState.STOPPING):
         return []
     return [Confine(record.container, confinement_of(record))]
-
-
-def resize_requested(node: Node, event: e.ResizeRequested, now: float) -> list[Instruction]:
-    """Set other limits. A container that follows a profile must stop that first, so that only one source sets
-    limits.
-    """
-    record = container_of(node, event.session, event.container)
-    _must_live(record)
-    if record.profile is not None:
-        _must_be_nobodys(record)
-        raise refused(f"{record.container} follows a profile", field="container", remedy="follow with null first")
-    try:
-        limits = record.limits.changed(event.limits)
-    except msgspec.ValidationError as error:
-        at, wrong = explained(error, Limits)
-        raise bad_request(wrong, field=f"limits.{at}" if at else "limits") from None
-    floors.check_changes(event.limits)
-    if limits.pids_max != record.limits.pids_max:
-        quotas.check_pids(node, event.session, limits)
-    instructions = change(record, limits)
-    if instructions:
-        instructions.insert(0, Record(ROOM, record.container, record))
-    return [Reply(record.container), *instructions]
-
-
-def follow_requested(node: Node, event: e.FollowRequested, now: float) -> list[Instruction]:
-    """Follow the profile from now on; None: keep the present limits."""
-    record = container_of(node, event.session, event.container)
-    _must_live(record)
-    _must_be_nobodys(record)
-    if event.profile is not None:
-        floors.check_profile(event.profile)
-    record.profile, record.profile_at = event.profile, event.at
-    if event.profile is None:
-        node.elasticity.forget(record.container)
-        return [Reply(Done()), Record(ROOM, record.container, record)]
-    node.elasticity.follow(record, now - event.since_s)
-    instructions = change(record, node.elasticity.limits(record, now))
-    return [Reply(Done()), Record(ROOM, record.container, record), *instructions]
-
-
-def confined(node: Node, event: e.Confined, now: float) -> list[Instruction]:
-    """Record which settings the kernel does not enforce."""
-    node.containers.confined(event.container, event.not_enforced)
-    return []
-
-
-def _must_live(record: ContainerRecord) -> None:
-    if record.ended is not None or record.state is ContainerState.STOPPING:
-        raise refused(f"container {record.container} has ended", field="container")
-
-
-def _must_be_nobodys(record: ContainerRecord) -> None:
-    if record.executor is not None:
-        raise refused(
-            f"{record.container} is an executor: its limits follow its predicted demand",
-            field="container",
-            remedy="give it `limits` when it is submitted: they are its bounds",
-        )

@@ -12,10 +12,9 @@ import msgspec
 
 from agent.core.cpu_look import CpuLooked
 from agent.core.end_events import EndHeard, EndUnread
-from agent.core.records import ContainerRecord, HeldTask, JobRecord, TaskEnd
+from agent.core.records import ContainerRecord, HeldTask, JobRecord, TaskEnd, Waits
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import Snapshot
-from agent.core.turns import Waits
 from penstock.model import ContainerSpec, MonotaskSpec, Profile, TaskRequest
 from penstock.model.container import LimitsChange
 from penstock.model.work import MonotaskId, Opportunistic

@@ -8,13 +8,12 @@ any command is; so is an opportunistic one.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from agent.core import elasticity, running
 from agent.core.commitments import Steps, steps, total
 from agent.core.containers import ROOM
+from agent.core.elasticity import Elasticity
 from agent.core.instructions import Instruction, Record
 from agent.core.ledger import CORES_EPSILON, Ledger
 from agent.core.plans import NOTHING, RESOURCES, Course, ahead
@@ -25,9 +24,6 @@ from agent.core.surrogate import UNITS, MonitorSurrogate
 from penstock.model import Profile, TaskRequest
 from penstock.model.units import format_bytes
 from penstock.wire.master_api import Availability, ExecutorUse, Load, SlotAmounts
-
-if TYPE_CHECKING:
-    from agent.core.node import Node
 
 #: The planning horizon in slots; the last slot reported holds for all later ones.
 MOST_SLOTS = 600
@@ -50,33 +46,62 @@ class _Planned:
 class Executors:
     """The executors that follow a profile, by container; the recordings of all executors."""
 
-    def __init__(self, settings: NodeSettings) -> None:
+    def __init__(self, settings: NodeSettings, elasticity: Elasticity) -> None:
+        """``elasticity`` keeps their plans."""
+        self._amounts, self._slot_s = settings.amounts, settings.executor_slot_s
+        self._elasticity = elasticity
         self.surrogate = MonitorSurrogate(settings.executor_slot_s)
         self.planned: dict[str, _Planned] = {}
         self._changes = 0
         self._held: tuple[object, Steps | None] = ((), None)
         self._reported: object = None
 
-    def held(self, node: Node, now: float) -> Steps | None:
+    def held(self, now: float) -> Steps | None:
         """Return the amounts held by all executors over time, including ``now``; None if there is none."""
         if not self.planned:
             return None
-        state = (node.elasticity.version, self._changes)
+        state = (self._elasticity.version, self._changes)
         if self._held[0] != state:
-            plans = node.elasticity.plans(now)
+            plans = self._elasticity.plans(now)
             each = [steps(plans[container], one.beside, now) for container, one in self.planned.items()]
             self._held = (state, total(each, now))
         return self._held[1]
 
-    def peak(self, node: Node, now: float) -> Amounts:
+    def peak(self, now: float) -> Amounts:
         """Return the maximum of each resource that they hold together, at any time from now on."""
-        held = self.held(node, now)
+        held = self.held(now)
         return NOTHING if held is None else held.peak(now)
 
-    def plan(self, container: str, planned: _Planned) -> None:
-        """Add an executor with a profile."""
-        self.planned[container] = planned
+    def follow(self, held: HeldTask, record: ContainerRecord, profile: Profile, began: float) -> None:
+        """Add an executor whose limits follow its profile, which ``began`` then (as ``now``)."""
+        record.profile = profile
+        self._elasticity.follow(record, began)
+        self.planned[record.container] = _Planned(profile, beside_profile(held.request, profile), began)
         self._changes += 1
+
+    def refuse(self, request: TaskRequest, profile: Profile, ledger: Ledger, now: float) -> str:
+        """Return why a profile does not fit beside other promises and plans, slot by slot; "" if it fits."""
+        beside = beside_profile(request, profile)
+        known = self._amounts
+        if beside[2] and not known[2]:
+            return ledger.refuse_network(int(beside[2]), 0)
+        cores, disk, network, memory = free = tuple(
+            amount - other if amount else math.inf for amount, other in zip(known, ledger.beside, strict=True)
+        )
+        wanted, held = steps(ahead(profile, Course(), 0.0), beside, now), self.held(now)
+        over = total([wanted] if held is None else [held, wanted], now).over(
+            (cores + CORES_EPSILON, disk, network, memory), wanted
+        )
+        if over is None:
+            return ""
+        which, at = over
+        left = max(0.0, free[which] - (held.at(at)[which] if held is not None else 0.0))
+        ahead_s = max(0.0, at - now)
+        asked = f"{_NAMES[which]}: {_text(which, wanted.at(at)[which])} asked"
+        return (
+            f"{asked} in slot {profile.slot(ahead_s)} of its profile, "
+            f"{_text(which, left)} of {_text(which, known[which])} free then ({ahead_s:g} s from now)"
+        )
 
     def started(self, record: ContainerRecord, at: float, now: float) -> None:
         """Record its use from now on; its profile's slots began when it was assigned."""
@@ -90,11 +115,11 @@ class Executors:
         began = now - (at - record.started_at) if record.started_at else None
         self.surrogate.resumed(record.container, record.job, record.task, began, record.recorded)
 
-    def journal(self, node: Node) -> list[Instruction]:
-        """Journal the recordings that have grown."""
+    def journal(self, live: Mapping[str, ContainerRecord]) -> list[Instruction]:
+        """Journal the recordings that have grown, of these containers."""
         instructions: list[Instruction] = []
         for container, recorded in self.surrogate.to_journal():
-            record = node.containers.live[container]
+            record = live[container]
             record.recorded = recorded
             instructions.append(Record(ROOM, container, record))
         return instructions
@@ -110,26 +135,25 @@ class Executors:
         self._reported = None
         self.surrogate.tell_all()
 
-    def availability(self, node: Node, ledger: Ledger, now: float) -> Availability | None:
+    def availability(self, ledger: Ledger, now: float) -> Availability | None:
         """Return AR(j) (Elasecutor §III.B.1) if it has changed since the last report."""
-        held = self.held(node, now)
+        held = self.held(now)
         state = (ledger.beside, self._held[0] if held is not None else None)
         if state == self._reported:
             return None
         self._reported = state
-        slot_s = node.settings.executor_slot_s
-        capacity = node.settings.amounts
+        slot_s, capacity = self._slot_s, self._amounts
         taken = [NOTHING] if held is None else held.slots(now, slot_s, MOST_SLOTS).tolist()
         slots = [_free(capacity, ledger.beside, each) for each in taken]
         while len(slots) > 1 and slots[-1] == slots[-2]:
             slots.pop()
         return Availability(slot_s=slot_s, capacity=_free(capacity, NOTHING, NOTHING), slots=slots)
 
-    def report(self, node: Node, load: Load) -> list[ExecutorUse]:
+    def report(self, load: Load) -> list[ExecutorUse]:
         """Return use that the master has not been told, as much as fits into the heartbeat with this Load."""
         available = len(load.availability.slots) if load.availability is not None else 0
         room_bytes = HEARTBEAT_BYTES - _LOAD_BYTES - available * _AVAILABLE_BYTES
-        return self.surrogate.report(node.elasticity.lateness, room_bytes)
+        return self.surrogate.report(self._elasticity.lateness, room_bytes)
 
 
 def _free(capacity: Amounts, promised: Amounts, taken: Sequence[float]) -> SlotAmounts:
@@ -153,62 +177,7 @@ def beside_profile(request: TaskRequest, profile: Profile) -> Amounts:
     return (cores, disk, network, memory)
 
 
-def refuse(node: Node, request: TaskRequest, profile: Profile, now: float) -> str:
-    """Return why a profile does not fit beside other promises and plans, slot by slot; "" if it fits."""
-    ledger = node.ledger()
-    beside = beside_profile(request, profile)
-    known = node.settings.amounts
-    if beside[2] and not known[2]:
-        return ledger.refuse_network(int(beside[2]), 0)
-    cores, disk, network, memory = free = tuple(
-        amount - other if amount else math.inf for amount, other in zip(known, ledger.beside, strict=True)
-    )
-    wanted, held = steps(ahead(profile, Course(), 0.0), beside, now), node.executors.held(node, now)
-    over = total([wanted] if held is None else [held, wanted], now).over(
-        (cores + CORES_EPSILON, disk, network, memory), wanted
-    )
-    if over is None:
-        return ""
-    which, at = over
-    left = max(0.0, free[which] - (held.at(at)[which] if held is not None else 0.0))
-    ahead_s = max(0.0, at - now)
-    return (
-        f"{_NAMES[which]}: {_text(which, wanted.at(at)[which])} asked in slot {profile.slot(ahead_s)} of its profile, "
-        f"{_text(which, left)} of {_text(which, known[which])} free then ({ahead_s:g} s from now)"
-    )
-
-
 def _text(resource: int, amount: float) -> str:
     if _NAMES[resource] == "cpu":
         return f"{amount:.4g} cores"
     return format_bytes(int(amount)) + ("" if _NAMES[resource] == "memory" else "/s")
-
-
-def start(node: Node, held: HeldTask, now: float) -> list[Instruction]:
-    """Start an executor at once; its limits follow its profile, if it has one."""
-    instructions = running.start_beside(node, held, now)
-    record = node.containers.live[held.container]
-    if held.profile is not None:
-        _follow(node, held, record, held.profile, now)
-        instructions += elasticity.change(record, node.elasticity.limits(record, now))
-    return instructions
-
-
-def _follow(node: Node, held: HeldTask, record: ContainerRecord, profile: Profile, began: float) -> None:
-    record.profile = profile
-    node.elasticity.follow(record, began)
-    node.executors.plan(record.container, _Planned(profile, beside_profile(held.request, profile), began))
-
-
-def take_back(node: Node, held: HeldTask, now: float, at: float) -> list[Instruction]:
-    """Resume an executor that outlived an agent, at its place in the profile; start it if it was not started."""
-    record = node.containers.live.get(held.container)
-    if record is None:
-        return start(node, held, now)
-    record.kind = None
-    if held.job in node.jobs:  # otherwise it is being stopped
-        running.queue_command(node, held, now, running=True)
-    if held.profile is not None:
-        record.profile_at = record.profile_at or at  # the agent ended after its start and before ContainerStarted
-        _follow(node, held, record, held.profile, now - (at - record.profile_at))
-    return []

@@ -5,54 +5,46 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable
-from functools import partial
+from collections.abc import Callable, Mapping
 from typing import Any
 
-from agent.core import (
-    borrowing,
-    cores,
-    deciding,
-    elasticity,
-    floors,
-    leaving,
-    preempting,
-    quotas,
-    reconfiguring,
-    recovery,
-    running,
-    slack,
-    tasks,
-    turns,
-)
+from agent.core import cores, floors, quotas, tasks, turns
 from agent.core import events as e
 from agent.core.attained import Attained
+from agent.core.borrowing import Borrowing
+from agent.core.client_containers import ClientContainers
+from agent.core.container_events import ContainerEvents
 from agent.core.containers import Containers
 from agent.core.cpu_look import CpuLooked
-from agent.core.draining import own_work
+from agent.core.deciding import Decisions
+from agent.core.draining import Drain
 from agent.core.elasticity import Elasticity
 from agent.core.end_events import EndHeard, EndUnread
 from agent.core.executors import Executors
-from agent.core.instructions import Grant, Instruction, Record, Reply, TellMaster, Wake
-from agent.core.ledger import Ledger, take_stock
-from agent.core.preemption import AllocationThreshold, Preemption
-from agent.core.profiling import Amounts
+from agent.core.granting import Granting
+from agent.core.ids import Ids
+from agent.core.instructions import Instruction, Reply, TellMaster, Wake
+from agent.core.job_lifecycle import JobLifecycle
+from agent.core.ledger import Ledger
+from agent.core.membership import Membership
+from agent.core.placed_work import PlacedWork
+from agent.core.preempting import Preempting
 from agent.core.rank_report import RankReport
+from agent.core.ranking import Ranking
 from agent.core.ranks import Ranks
-from agent.core.reaction import Reaction
-from agent.core.records import Job, JobRecord, Preempted, Session, job_state
+from agent.core.records import Job, JobRecord, Session, job_state
+from agent.core.recovery import Recovery
+from agent.core.reporting import Reports
 from agent.core.settings import NodeSettings
-from agent.core.snapshot import Snapshot
-from agent.queues import COMMANDS, Monotask, MonotaskQueues, beyond
+from agent.core.slack import Slack
+from agent.core.stock import Stock
+from agent.queues import MonotaskQueues
 from penstock.model import EndedBy, KindAmounts
 from penstock.wire.agent_api import Done, JobRegistered, Submitted
-from penstock.wire.cluster_api import Draining
-from penstock.wire.errors import bad_request, refused, unavailable
+from penstock.wire.errors import bad_request, unavailable
 from penstock.wire.master_api import Heartbeat, JobState, Load
 
 _DONE = Reply(Done())
-JOBS = "jobs"  # the journal's room
 #: Events after which the next profile slot or end of a grace period may differ. Monotasks' events are not among them.
 _MAY_MOVE_THE_ALARM = frozenset({e.FollowRequested, e.Sampled, e.MemoryLooked, e.Woken, e.Decided, e.Recovered})
 #: Events after which waiting opportunistic work may find slack at once; samples reveal all other changes.
@@ -60,45 +52,72 @@ _MAY_FREE_SLACK = frozenset({e.ContainerExited, e.ContainerNotStarted, e.Reconfi
 
 
 class Node:
-    """The state of a node, and every decision made on it."""
+    """The owners of a node's state, and the way of each event through them.
 
-    def __init__(self, settings: NodeSettings) -> None:
+    The owners are built from the lower to the higher ones: each gets those that it changes or reads, and none gets the
+    node. The public ones are for other modules to read.
+    """
+
+    def __init__(self, settings: NodeSettings, queues: MonotaskQueues | None = None) -> None:
+        """``queues``: others than those of the settings."""
         self.settings = settings
-        self.queues = MonotaskQueues(
-            settings.capacity,
-            network_bypass_bytes=settings.network_bypass_bytes,
-            rate_window_s=settings.rate_window_s,
-            disk_small_bytes=settings.disk_small_bytes,
-            lease_s=settings.lease_s,
-            lease_kept_s=settings.lease_kept_s,
-            job_wait_max_s=settings.job_wait_max_s,
-            ranked=settings.ranked,
-        )
-        self.sessions: dict[int, Session] = {}
-        self.jobs: dict[str, Job] = {}
+        self.queues = queues or _queues_of(settings)
+        self._ids = Ids(settings.instance)
+        self._members = Membership()
+        self.sessions: Mapping[int, Session] = self._members.sessions
+        self.jobs: Mapping[str, Job] = self._members.jobs
         self.containers = Containers(settings.keep_ended)
         self.held = tasks.HeldTasks()
         self.ranks = Ranks(settings.capacity.cores, has_master=settings.has_master)
+        self.granting = Granting(
+            settings, self._members, self.queues, self.held, self.containers, self.ranks, self._ids
+        )
         self.rank_report = RankReport(self.ranks)
         self.attained = Attained(self.queues, self.ranks)
-        self.turns = turns.Turns()
-        self.threshold = AllocationThreshold(settings.t_alloc, settings.t_alloc_tuning)
-        self.t_alloc_moves = settings.t_alloc_tuning is not None  # so that the master is told its value
-        self.preempted: list[Preempted] = []
-        self.snapshot: Snapshot | None = None
-        self.measured_uses = cores.MeasuredUses()
-        self.withheld_slots = 0  # CPU slots withheld because their cores are promised
+        self._borrowing = Borrowing(self._members, self.containers, self.ranks, self.attained, self._ids)
+        self._lifecycle = JobLifecycle(
+            settings.has_master, self._members, self.queues, self.held, self.containers, self.ranks, self.attained,
+            self.granting, self._borrowing,
+        )  # fmt: skip
+        self._waits = turns.WaitsJournal()
         self.decided = 0
-        self.draining: Draining | None = None  # set while the node accepts no work from the master
         self.now = 0.0  # time of the latest event
-        self._ids = self._places = 0
-        self.preemption = Preemption(settings.preemption)
         self.elasticity = Elasticity(settings)
-        self.executors = Executors(settings)
-        self.reaction = Reaction()
-        self.acts: Counter[tuple[str, str]] = Counter()  # (action, resource) → count
+        self.executors = Executors(settings, self.elasticity)
+        self.stock = Stock(settings.capacity, self.containers, self.held, self.elasticity, self.executors)
+        self.slack = Slack(settings, self.queues, self.containers, self.held, self.stock)
+        self.preempting = Preempting(settings, self.containers, self.stock, self.slack)
+        self.drain = Drain(settings.node, self._members, self.queues, self.held, self.containers, self._lifecycle)
+        self._placed = PlacedWork(
+            settings, self._members, self.queues, self.held, self.containers, self.ranks, self.elasticity,
+            self.executors, self.stock, self.slack, self.preempting, self.granting, self._lifecycle, self.drain,
+        )  # fmt: skip
+        self._ranking = Ranking(settings, self._members, self.containers, self.ranks, self.stock)
+        self._client_containers = ClientContainers(
+            settings, self._members, self.containers, self.elasticity, self.ranks, self.stock, self.slack,
+            self._ranking, self._borrowing, self._ids,
+        )  # fmt: skip
+        self._container_events = ContainerEvents(
+            self._members, self.held, self.containers, self.ranks, self.attained, self.elasticity, self.executors,
+            self.preempting, self._ranking, self.granting, self._borrowing, self._lifecycle,
+        )  # fmt: skip
+        self._recovery = Recovery(
+            self._members, self.containers, self.elasticity, self.executors, self._borrowing, self._lifecycle,
+            self.drain, self._placed, self._container_events,
+        )  # fmt: skip
+        self._decisions = Decisions(
+            self._members, self.queues, self.held, self.elasticity, self.executors, self._ranking, self.granting,
+            self._lifecycle, self.drain, self._placed,
+        )  # fmt: skip
+        self._reports = Reports(
+            self.queues, self.held, self.attained, self.executors, self.rank_report, self.stock, self.slack, self.drain
+        )
         self._wake: float | None = None
-        self._handlers: dict[type[Any], Callable[[Any, float], list[Instruction]]] = {
+        self._handlers = self._routes()
+
+    def _routes(self) -> dict[type[Any], Callable[[Any, float], list[Instruction]]]:
+        """Return the handler of each event."""
+        return {
             e.Completed: self._completed,
             e.Submitted: self._submitted,
             e.Cancelled: self._cancelled,
@@ -106,35 +125,35 @@ class Node:
             e.SessionClosed: self._session_closed,
             e.JobRegistered: self._job_registered,
             e.JobIntroduced: self._job_introduced,
-            e.JobEndRequested: partial(leaving.end_requested, self),
-            e.JobLeft: lambda event, now: leaving.announced(self, event),
+            e.JobEndRequested: self._job_end_requested,
+            e.JobLeft: self._job_left,
             e.PlacementRequested: self._placement_requested,
             e.TasksReportedDone: self._tasks_done,
             e.TaskCancelRequested: self._tasks_cancelled,
             e.ProgressReported: self._progress,
-            e.LaunchRequested: partial(running.launch_requested, self),
-            e.AdoptRequested: partial(running.adopt_requested, self),
-            e.LendRequested: partial(borrowing.lend_requested, self),
-            e.GivenBack: partial(borrowing.given_back, self),
-            e.ResizeRequested: partial(elasticity.resize_requested, self),
-            e.FollowRequested: partial(elasticity.follow_requested, self),
-            e.AttachRequested: partial(running.attach_requested, self),
-            e.KillRequested: partial(running.kill_requested, self),
-            e.ContainerStarted: partial(running.container_started, self),
-            e.ContainerNotStarted: partial(running.container_not_started, self),
-            e.ContainerExited: partial(running.container_exited, self),
-            e.LauncherLost: partial(running.launcher_lost, self),
-            e.Confined: partial(elasticity.confined, self),
-            e.Reclaimed: partial(preempting.reclaimed, self),
-            e.MemoryLooked: partial(preempting.memory_looked, self),
-            CpuLooked: lambda event, now: self.rank(event.snapshot),
+            e.LaunchRequested: self._client_containers.launch,
+            e.AdoptRequested: self._client_containers.adopt,
+            e.LendRequested: self._client_containers.lend,
+            e.GivenBack: self._container_events.given_back,
+            e.ResizeRequested: self._client_containers.resize,
+            e.FollowRequested: self._client_containers.follow,
+            e.AttachRequested: self._client_containers.attach,
+            e.KillRequested: self._client_containers.kill,
+            e.ContainerStarted: self._container_events.started,
+            e.ContainerNotStarted: self._container_events.not_started,
+            e.ContainerExited: self._container_events.exited,
+            e.LauncherLost: self._container_events.launcher_lost,
+            e.Confined: self._container_events.confined,
+            e.Reclaimed: self.preempting.reclaimed,
+            e.MemoryLooked: self._memory_looked,
+            CpuLooked: self._cpu_looked,
             e.Woken: self._woken,
-            e.Decided: partial(deciding.decided, self),
+            e.Decided: self._decided,
             EndHeard: self.held.end_heard,
             EndUnread: lambda event, now: tasks.end_unread(self.jobs, event),
             e.Sampled: self._sampled,
-            e.Reconfigured: partial(reconfiguring.reconfigured, self),
-            e.Recovered: partial(recovery.recovered, self),
+            e.Reconfigured: self._reconfigured,
+            e.Recovered: self._recovered,
         }
 
     def handle(self, event: e.Event, now: float) -> list[Instruction]:
@@ -147,9 +166,9 @@ class Node:
         instructions = self._handlers[type(event)](event, now)
         self.ranks.due |= not isinstance(event, e.Sampled)
         if self.held.waiting and type(event) in _MAY_FREE_SLACK:
-            instructions += slack.start_waiting(self, now)
+            instructions += self._placed.start_waiting(now)
         if type(event) in cores.MAY_MOVE_CORES:
-            instructions += cores.book(self, now)
+            instructions += self.granting.withhold(now)
         if type(event) in _MAY_MOVE_THE_ALARM:
             instructions += self._alarm(now)
         return instructions
@@ -158,96 +177,39 @@ class Node:
 
     def ledger(self) -> Ledger:
         """Return the sums of promised, requested and used resources now."""
-        stock = partial(take_stock, self.settings.capacity, self.containers.live.values(), self.held, self.snapshot)
-        if not self.executors.planned:
-            return stock()
-        return stock(self.executors.planned, self.executors.peak(self, self.now))
-
-    def beside(self) -> Amounts:
-        """Return the promises to regular work that follows no profile."""
-        containers = self.containers.live.values()
-        return take_stock(self.settings.capacity, containers, self.held, None, self.executors.planned).beside
+        return self.stock.ledger(self.now)
 
     def load(self, now: float) -> Load:
-        """Return the heartbeat's load (Ursa §4.2.2, UBIS §IV.A), with the jobs that changed since the last one."""
-        self.now, ledger = now, self.ledger()
-        claimed, waiting_bytes = slack.claimed(self)
-        in_use = slack.in_use(self, ledger) + claimed
-        pending, coming = self.queues.pending(), 0
-        for held in self.held:
-            if held.request.command is None:  # a command's work is in the queue until it is done
-                pending = pending + held.remaining
-                coming += held.takes_core
-        return Load(
-            rates=self.queues.rates(now),
-            pending=pending,
-            idle=self.queues.idle().minus(KindAmounts(cpu=coming)),
-            used_cores=in_use.cpu,
-            used_memory_bytes=ledger.used_memory_bytes + waiting_bytes,
-            disk_busy=in_use.disk,
-            network_busy=in_use.network,
-            opportunistic_queue_free=slack.queue_free(self),
-            most_commands=beyond.most_commands(self.queues) if self.attained.most_commands_read else 0,
-            promised_cores=ledger.promised_cores,
-            promised_memory_bytes=ledger.promised_memory_bytes,
-            opportunistic_memory_bytes=ledger.asked_memory_bytes,
-            jobs=self.attained.report(now),
-            t_alloc=self.threshold.t_alloc if self.t_alloc_moves else None,
-            availability=self.executors.availability(self, ledger, now),
-            ranks=self.rank_report.changed(),
-        )
+        """Return the present load for the master, with the jobs that changed since the last one."""
+        self.now = now
+        return self._reports.load(now)
 
     def heartbeat(self, now: float) -> Heartbeat:
         """Return the load, and the use of executors that the master has not been told."""
-        load = self.load(now)
-        return Heartbeat(load, self.decided, executors=self.executors.report(self, load), own=own_work(self))
+        self.now = now
+        return self._reports.heartbeat(self.decided, now)
 
     def link_opens(self) -> None:
         """Start over on a new connection to the master, which numbers requests anew and has lost all reports."""
         self.decided = 0
-        self.attained.tell_all()
-        self.rank_report.link_opens()
-        self.executors.link_opens()
+        self._reports.link_opens()
 
     def job_states(self) -> list[JobState]:
         """Return the jobs whose origin is this node, for a master that rebuilds its state."""
         return [job_state(job.record, job.stages) for job in self.jobs.values() if job.record.here]
 
-    def fresh_id(self, prefix: str) -> str:
-        """Return an id that no other job or container on any node ever has."""
-        self._ids += 1
-        return f"{prefix}{self.settings.instance}-{self._ids}"
-
-    def job_of(self, session: int, job: str, *, member: bool = True) -> Job:
-        """Return a job that this session may access; ``member``: it must have registered or joined it.
-
-        Raises:
-            RpcError: ``bad_request``: no such job; ``refused``: another user's job.
-        """
-        known = self.jobs.get(job)
-        if known is None:
-            raise bad_request(f"unknown job {job[:128]!r}", field="job", remedy="register_job first")
-        if session in known.sessions:
-            return known
-        opened = self.sessions[session]
-        if known.record.user != opened.user and not opened.operator:
-            raise refused(f"job {job!r} belongs to {known.record.user}", field="job")
-        if member:
-            raise bad_request(f"this connection has not joined {job!r}", field="job", remedy="register_job with `job`")
-        return known
-
     # ------------------------------------------------------------ sessions and jobs
 
     def _session_opened(self, event: e.SessionOpened, now: float) -> list[Instruction]:
         session = Session(event.session, event.user, event.uid, event.client, event.operator, event.container)
-        self.sessions[event.session] = session
+        self._members.sessions[event.session] = session
         return []
 
     def _session_closed(self, event: e.SessionClosed, now: float) -> list[Instruction]:
-        if (session := self.sessions.pop(event.session, None)) is None:
+        if (session := self._members.sessions.pop(event.session, None)) is None:
             return []
-        stops, goes = borrowing.agent_stops, leaving.give_back
-        instructions = stops(self, session) if event.stopping else goes(self, session, now)
+        stopping = event.stopping
+        instructions = self._borrowing.agent_stops(session) if stopping else self._lifecycle.closed(session, now)
         for container in sorted(session.launched):
             record = self.containers.live.get(container)
             if record is not None and not record.spec.detach:
@@ -260,140 +222,155 @@ class Node:
         if request.priority != request.priority:
             raise bad_request("not a number", field="priority")
         if request.job:
-            job = self.job_of(event.session, request.job, member=False)
+            job = self._members.job_of(event.session, request.job, member=False)
             instructions: list[Instruction] = []
         else:
-            quotas.check_job(self, event.session)
-            fresh = self.fresh_id(f"{self.settings.node}-")
+            quotas.check_job(session, self.settings.quotas, self.jobs.values())
+            fresh = self._ids.fresh(f"{self.settings.node}-")
             slack_only = request.opportunistic == "only"  # it takes nothing that could be reserved
             record = JobRecord(
                 job=fresh, name=request.name, user=session.user, memory_bytes=0 if slack_only else request.memory_bytes,
                 priority=request.priority, submitted_at=event.at, admitted=not self.settings.has_master,
                 opportunistic=request.opportunistic, reservation=request.reservation,
             )  # fmt: skip
-            job, instructions = self.add_job(record)
+            job, instructions = self._lifecycle.add(record, now)
             if self.settings.has_master:
                 instructions.append(TellMaster("job_submitted", job_state(record)))
-        job.sessions.add(event.session)
-        job.orphan_since = None
-        session.jobs.add(job.record.job)
+        self._members.join(session, job)
         reply = JobRegistered(job=job.record.job, admitted=job.record.admitted)
-        return [Reply(reply), *instructions, *(self.rank() if session.container else ())]
+        return [Reply(reply), *instructions, *(self._ranking.rank(now) if session.container else ())]
 
     def _job_introduced(self, event: e.JobIntroduced, now: float) -> list[Instruction]:
-        return [] if event.job in self.jobs else self.welcome(event.job, event.name, event.user, event.priority)
+        return self._lifecycle.welcome(event.job, event.name, event.user, event.priority, now)
 
-    def welcome(self, job: str, name: str, user: str, priority: float) -> list[Instruction]:
-        """Give a job of another origin a queue here."""
-        record = JobRecord(job=job, name=name, user=user, here=False, admitted=True, priority=priority)
-        return self.add_job(record)[1]
+    def _job_end_requested(self, event: e.JobEndRequested, now: float) -> list[Instruction]:
+        job = self._members.job_of(event.session, event.job)
+        return [_DONE, *self._lifecycle.end(job, now)]
 
-    def add_job(self, record: JobRecord) -> tuple[Job, list[Instruction]]:
-        """Add a job, as the latest unless its record has a place."""
-        self._places = record.place = record.place or self._places + 1
-        job = self.jobs[record.job] = Job(record)
-        self.queues.add_job(record.job, record.priority, record.user)
-        return job, [Record(JOBS, record.job, record), *self.ranks.look(self.now)]
+    def _job_left(self, event: e.JobLeft, now: float) -> list[Instruction]:
+        self._lifecycle.left(event)
+        return [_DONE]
 
     # ------------------------------------------------------------ monotasks: the hot path
 
     def _submitted(self, event: e.Submitted, now: float) -> list[Instruction]:
-        self.job_of(event.session, event.job)
-        quotas.check_queue(self, event.session, len(event.monotasks))
+        self._members.job_of(event.session, event.job)
+        quotas.check_queue(
+            self.sessions[event.session], self.settings.quotas, self.jobs, self.queues, len(event.monotasks)
+        )
         granted = self.queues.submit(event.session, event.job, event.monotasks, now)
         for spec in event.monotasks:
             if spec.task:  # from now on the queue counts this work, not the task
                 work = KindAmounts.single(spec.kind, float(spec.input_bytes))
                 self.held.submitted(event.job, spec.task, work)
-        grants = self.granted(granted, now)
-        if self.withheld_slots and self.sessions[event.session].container:
-            grants += cores.book(self, now)  # connections of a promised container have its cores as slots
-        return [Reply(Submitted(accepted=len(event.monotasks))), *grants, *turns.recalls(self)]
+        grants = self.granting.granted(granted, now)
+        if self.granting.withheld_slots and self.sessions[event.session].container:
+            grants += self.granting.withhold(now)  # connections of a promised container have its cores as slots
+        return [Reply(Submitted(accepted=len(event.monotasks))), *grants, *self.granting.recalls()]
 
     def _completed(self, event: e.Completed, now: float) -> list[Instruction]:
-        self.job_of(event.session, event.job)
-        return [_DONE, *self.granted(self.queues.complete(event.session, event.job, event.monotasks, now), now)]
+        self._members.job_of(event.session, event.job)
+        granted = self.queues.complete(event.session, event.job, event.monotasks, now)
+        return [_DONE, *self.granting.granted(granted, now)]
 
     def _cancelled(self, event: e.Cancelled, now: float) -> list[Instruction]:
-        self.job_of(event.session, event.job)
-        return [_DONE, *self.granted(self.queues.cancel(event.session, event.job, event.ids, now), now)]
-
-    def granted(self, granted: list[Monotask], now: float) -> list[Instruction]:
-        """Return one message per session and job; a command's grant starts the command."""
-        if not granted:
-            return []
-        by_owner: dict[tuple[int, str, float, bool], Grant] = {}
-        instructions: list[Instruction] = []
-        before: tuple[int, str, float, bool] | None = None
-        for monotask in granted:
-            if monotask.session == COMMANDS:
-                held = self.held.by_key[monotask.job, str(monotask.id)]
-                instructions += running.start_command(self, held, monotask.kind, now)
-                continue
-            owner = (monotask.session, monotask.job, monotask.lease_until, monotask.keep)
-            if owner != before:  # usually all grants made at once belong to one job
-                before = owner
-                if owner not in by_owner:
-                    settings = self.settings
-                    lease_s = settings.lease_s if monotask.lease_until else 0.0
-                    if monotask.keep:
-                        lease_s = settings.lease_kept_s
-                    by_owner[owner] = Grant(monotask.session, monotask.job, [], lease_s, monotask.keep)
-                    instructions.append(by_owner[owner])
-                ids = by_owner[owner].ids
-            ids.append(monotask.id)
-        return instructions
+        self._members.job_of(event.session, event.job)
+        return [_DONE, *self.granting.granted(self.queues.cancel(event.session, event.job, event.ids, now), now)]
 
     # ------------------------------------------------------------ placement
 
     def _placement_requested(self, event: e.PlacementRequested, now: float) -> list[Instruction]:
-        job = self.job_of(event.session, event.job)
+        job = self._members.job_of(event.session, event.job)
         if not self.settings.has_master:
             raise unavailable("this agent has no master to place tasks", remedy="set `master` in its configuration")
-        quotas.check_tasks(self, event.session, len(event.tasks))
+        opened, bounds = self.sessions[event.session], self.settings.quotas
+        quotas.check_tasks(opened, bounds, self.jobs.values(), len(event.tasks))
         floors.check_tasks(event.tasks)
         for command in filter(None, (task.command for task in event.tasks)):
-            quotas.check_pids(self, event.session, command.limits)
+            quotas.check_pids(opened, bounds, command.limits)
         return [Reply(Done()), *tasks.place(job, event.stage, event.tasks, event.opportunistic)]
 
     def _tasks_done(self, event: e.TasksReportedDone, now: float) -> list[Instruction]:
-        return [Reply(Done()), *tasks.done(self.job_of(event.session, event.job), event.tasks, self.held)]
+        return [Reply(Done()), *tasks.done(self._members.job_of(event.session, event.job), event.tasks, self.held)]
 
     def _tasks_cancelled(self, event: e.TaskCancelRequested, now: float) -> list[Instruction]:
-        return [Reply(Done()), *tasks.cancel(self.job_of(event.session, event.job), event.tasks)]
+        return [Reply(Done()), *tasks.cancel(self._members.job_of(event.session, event.job), event.tasks)]
 
     def _progress(self, event: e.ProgressReported, now: float) -> list[Instruction]:
         """Store the progress: the master orders jobs by it, and is told again if it rebuilds its state."""
-        job = self.job_of(event.session, event.request.job)
+        job = self._members.job_of(event.session, event.request.job)
         job.stages = event.request.stages
         tell = [TellMaster("progress", event.request)] if job.record.here and self.settings.has_master else []
         return [Reply(Done()), *tell]
 
     def _sampled(self, event: e.Sampled, now: float) -> list[Instruction]:
         """Apply a sample: preemption uses it, and so does every admission until the next one."""
-        self.snapshot = event.snapshot
-        self.measured_uses.sampled(event.snapshot)
+        self.stock.snapshot = event.snapshot
+        self.granting.uses.sampled(event.snapshot)
         self.executors.surrogate.sampled(event.snapshot, self.settings.sample_interval_s)
-        instructions = self.turns.sampled(self, event.at, now) + self.executors.journal(self)
-        instructions += leaving.orphans_left(self, now)
-        instructions += self.elasticity.sampled(self, event.snapshot, now) + preempting.sampled(self, event, now)
-        instructions += slack.sampled(self, now)
-        return instructions + (self.rank() if instructions or self.ranks.moved_on(event.snapshot) else [])
+        instructions = self.granting.granted(self.queues.tick(now), now)  # starving jobs get slots
+        told, granted = turns.take_back(self.queues, self.settings.slot_held_max_s, now)
+        instructions += told + self.granting.granted(granted, now)
+        instructions += self._waits.sampled(self.queues, self.settings.job_wait_max_s, event.at, now)
+        instructions += self.executors.journal(self.containers.live)
+        instructions += self._lifecycle.orphans_left(self.settings.rejoin_s, now)
+        instructions += self.elasticity.sampled(event.snapshot, self.containers.live, self.stock.beside(), now)
+        instructions += self.preempting.sampled(event.snapshot, event.at, now)
+        instructions += self._placed.sampled(self.settings.opportunistic_wait_s, now)
+        return instructions + self._ranking.sampled(event.snapshot, now, acted=bool(instructions))
 
-    def rank(self, snapshot: Snapshot | None = None) -> list[Instruction]:
-        """Rank the jobs, by a newer snapshot if there is one, and update the containers whose weight has changed."""
-        self.snapshot = snapshot or self.snapshot
-        live, sessions, wait_max_s = self.containers.live.values(), self.sessions.values(), self.settings.job_wait_max_s
-        return self.ranks.rank(live, self.jobs, sessions, self.snapshot, self.now, wait_max_s)
+    def _cpu_looked(self, event: CpuLooked, now: float) -> list[Instruction]:
+        self.stock.snapshot = event.snapshot
+        return self._ranking.rank(now)
 
     def _woken(self, event: e.Woken, now: float) -> list[Instruction]:
         """Apply profile slots that begin and grace periods that end."""
         self._wake = None
-        ended = preempting.carry_out(self, self.preemption.woken(now), event.at, now, begun=True)
-        return ended + self.elasticity.changes(self, now)
+        ended = self.preempting.woken(event.at, now)
+        return ended + self.elasticity.changes(self.containers.live, self.stock.beside(), self.stock.snapshot, now)
 
     def _alarm(self, now: float) -> list[Instruction]:
         """Return a Wake if the next time has changed."""
-        wake = min((at for at in (self.preemption.due(), self.elasticity.due(now)) if at is not None), default=None)
+        wake = min((at for at in (self.preempting.due(), self.elasticity.due(now)) if at is not None), default=None)
         before, self._wake = self._wake, self._wake if wake is None else wake
         return [Wake(wake)] if wake is not None and wake != before else []
+
+    # ------------------------------------------------------------ decisions of the master, settings
+
+    def _decided(self, event: e.Decided, now: float) -> list[Instruction]:
+        instructions = self._decisions.decided(event, now)
+        self.decided = event.number
+        return instructions
+
+    def _memory_looked(self, event: e.MemoryLooked, now: float) -> list[Instruction]:
+        self.stock.snapshot = event.snapshot
+        return self.preempting.memory_looked(event, now)
+
+    def _reconfigured(self, event: e.Reconfigured, now: float) -> list[Instruction]:
+        """Give every part that keeps settings its new ones. Grants remain."""
+        self.settings = after = self.settings.changed(event.settings)
+        self.queues.reconfigure(after.disk_small_bytes, after.lease_s, after.lease_kept_s, after.job_wait_max_s)
+        self.granting.reconfigure(after)
+        self.elasticity.reconfigure(after)
+        self.slack.reconfigure(after)
+        self._ranking.reconfigure(after)
+        self._client_containers.reconfigure(after)
+        return self.containers.keep(after.keep_ended) + self.preempting.reconfigure(after, event.at, now)
+
+    def _recovered(self, event: e.Recovered, now: float) -> list[Instruction]:
+        self._recovery.jobs(event, now)
+        self._waits.recovered(self.queues, event.waits, event.at, now)
+        return self._recovery.work(event, now)
+
+
+def _queues_of(settings: NodeSettings) -> MonotaskQueues:
+    return MonotaskQueues(
+        settings.capacity,
+        network_bypass_bytes=settings.network_bypass_bytes,
+        rate_window_s=settings.rate_window_s,
+        disk_small_bytes=settings.disk_small_bytes,
+        lease_s=settings.lease_s,
+        lease_kept_s=settings.lease_kept_s,
+        job_wait_max_s=settings.job_wait_max_s,
+        ranked=settings.ranked,
+    )

@@ -2,20 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
 
 from agent.core import events as e
-from agent.core import slack
+from agent.core.containers import Containers
 from agent.core.instructions import Explain, Instruction, Reclaim
-from agent.core.preemption import Act, Action, View
+from agent.core.preemption import Act, Action, Preemption, View
+from agent.core.reaction import Reaction
 from agent.core.records import Preempted
+from agent.core.settings import NodeSettings
+from agent.core.slack import Slack
 from agent.core.snapshot import Snapshot
+from agent.core.stock import Stock
 from penstock.model import EndedBy
 
-if TYPE_CHECKING:
-    from agent.core.node import Node
-
-_DONE = {
+#: Each act of the policy → the action that is recorded.
+ACTIONS = {
     Act.PAUSE: "paused",
     Act.RESUME: "resumed",
     Act.RECLAIM: "reclaimed",
@@ -24,79 +26,101 @@ _DONE = {
 }
 
 
-def sampled(node: Node, event: e.Sampled, now: float) -> list[Instruction]:
-    """Apply a sample to preemption and to the tuning of T_alloc."""
-    instructions = carry_out(node, node.preemption.sampled(_view(node, event.snapshot), now), event.at, now)
-    if node.settings.t_alloc_tuning is not None:
-        _tune(node, now)
-    return instructions
+class Preempting:
+    """The policy, and the record of its actions on this node."""
 
+    def __init__(self, settings: NodeSettings, containers: Containers, stock: Stock, slack: Slack) -> None:
+        #: The latest actions, as many as ended containers are kept.
+        self.preempted: list[Preempted] = []
+        self.acts: Counter[tuple[str, str]] = Counter()  # (action, resource) → count
+        self.reaction = Reaction()
+        self._policy = Preemption(settings.preemption)
+        self._dry_run, self._keep = settings.preemption.dry_run, settings.keep_ended
+        self._containers = containers
+        self._stock = stock
+        self._slack = slack
 
-def _tune(node: Node, now: float) -> None:
-    """Tune T_alloc by the utilization and the preemptions so far."""
-    ledger, capacity = node.ledger(), node.settings.capacity
-    acts = sum(count for (done, _), count in node.acts.items() if done in (_DONE[Act.PAUSE], _DONE[Act.END]))
-    node.threshold.sampled(
-        max(ledger.used_cores / capacity.cores, ledger.used_memory_bytes / capacity.memory_bytes), acts, now
-    )
+    def reconfigure(self, settings: NodeSettings, at: float, now: float) -> list[Instruction]:
+        """Replace the settings; actions that had begun under the former ones are completed. ``at`` is Unix time."""
+        self._dry_run, self._keep = settings.preemption.dry_run, settings.keep_ended
+        return self._carry_out(self._policy.reconfigure(settings.preemption), at, now, begun=True)
 
+    def sampled(self, snapshot: Snapshot, at: float, now: float) -> list[Instruction]:
+        """Apply a sample to preemption and to the tuning of T_alloc."""
+        instructions = self._carry_out(self._policy.sampled(self._view(snapshot, now), now), at, now)
+        preemptions = (ACTIONS[Act.PAUSE], ACTIONS[Act.END])
+        self._slack.tune(sum(count for (done, _), count in self.acts.items() if done in preemptions), now)
+        return instructions
 
-def memory_looked(node: Node, event: e.MemoryLooked, now: float) -> list[Instruction]:
-    """Apply a memory check between two samples."""
-    node.snapshot = event.snapshot
-    return carry_out(node, node.preemption.looked(_view(node, event.snapshot), event.pressed, now), event.at, now)
+    def memory_looked(self, event: e.MemoryLooked, now: float) -> list[Instruction]:
+        """Apply a memory check between two samples."""
+        view = self._view(event.snapshot, now)
+        return self._carry_out(self._policy.looked(view, event.pressed, now), event.at, now)
 
-
-def reclaimed(node: Node, event: e.Reclaimed, now: float) -> list[Instruction]:
-    """Record the end of a reclaim; the next check decides whether it was enough."""
-    node.preemption.reclaimed(event.container)
-    return []
-
-
-def _view(node: Node, snapshot: Snapshot) -> View:
-    return View.of(snapshot, list(node.containers.live.values()), node.ledger(), slack.of_frameworks(node))
-
-
-def carry_out(node: Node, actions: list[Action], at: float, now: float, *, begun: bool = False) -> list[Instruction]:
-    """Carry out actions and log each. A dry run only logs, except for actions ``begun`` before it."""
-    instructions: list[Instruction] = []
-    for action in actions:
-        done = _DONE[action.act]
-        dry_run = node.settings.preemption.dry_run and not begun
-        if not dry_run:
-            instructions += _instructions(node, action)
-            if action.act is Act.END:
-                node.reaction.decided(action.container, now)
-        if action.act is not Act.RESUME:
-            record = Preempted(at, action.container, action.resource, "dry run" if dry_run else done, action.reason)
-            node.preempted.append(record)
-            del node.preempted[: max(0, len(node.preempted) - node.settings.keep_ended)]
-        node.acts[done, action.resource] += not dry_run
-        facts: dict[str, object] = {
-            "container": action.container,
-            "resource": action.resource,
-            "why": action.reason,
-        }
-        if action.candidates:
-            facts["candidates"] = action.candidates
-        instructions.append(Explain(f"would have {done}" if dry_run else done, facts))
-    return instructions
-
-
-def _instructions(node: Node, action: Action) -> list[Instruction]:
-    container = action.container
-    record = node.containers.live.get(container)
-    if record is None:
+    def reclaimed(self, event: e.Reclaimed, now: float) -> list[Instruction]:
+        """Record the end of a reclaim; the next check decides whether it was enough."""
+        self._policy.reclaimed(event.container)
         return []
-    match action.act:
-        case Act.PAUSE:
-            return node.containers.pause(container)
-        case Act.RESUME:
-            return node.containers.resume(container)
-        case Act.RECLAIM:
-            return [Reclaim(container, action.size_bytes)]
-        case Act.WARN:
-            assert record.spec.notice is not None
-            return node.containers.warn(container, record.spec.notice.signal)
-        case Act.END:
-            return node.containers.stop(container, EndedBy.PREEMPTED, action.reason)
+
+    def due(self) -> float | None:
+        """Return the time at which :meth:`woken` has to be called, if any."""
+        return self._policy.due()
+
+    def woken(self, at: float, now: float) -> list[Instruction]:
+        """End the containers whose grace period is over. ``at`` is Unix time."""
+        return self._carry_out(self._policy.woken(now), at, now, begun=True)
+
+    def exited(self, container: str, now: float) -> None:
+        """Measure the reaction: a container has exited."""
+        self.reaction.ended(container, now)
+
+    def forget(self, container: str) -> None:
+        """Drop the state of a container that ended or was promoted."""
+        self._policy.forget(container)
+
+    def _view(self, snapshot: Snapshot, now: float) -> View:
+        live = list(self._containers.live.values())
+        return View.of(snapshot, live, self._stock.ledger(now), self._slack.of_frameworks())
+
+    def _carry_out(self, actions: list[Action], at: float, now: float, *, begun: bool = False) -> list[Instruction]:
+        """Carry out actions and log each. A dry run only logs, except for actions ``begun`` before it."""
+        instructions: list[Instruction] = []
+        for action in actions:
+            done = ACTIONS[action.act]
+            dry_run = self._dry_run and not begun
+            if not dry_run:
+                instructions += self._instructions(action)
+                if action.act is Act.END:
+                    self.reaction.decided(action.container, now)
+            if action.act is not Act.RESUME:
+                record = Preempted(at, action.container, action.resource, "dry run" if dry_run else done, action.reason)
+                self.preempted.append(record)
+                del self.preempted[: max(0, len(self.preempted) - self._keep)]
+            self.acts[done, action.resource] += not dry_run
+            facts: dict[str, object] = {
+                "container": action.container,
+                "resource": action.resource,
+                "why": action.reason,
+            }
+            if action.candidates:
+                facts["candidates"] = action.candidates
+            instructions.append(Explain(f"would have {done}" if dry_run else done, facts))
+        return instructions
+
+    def _instructions(self, action: Action) -> list[Instruction]:
+        container = action.container
+        record = self._containers.live.get(container)
+        if record is None:
+            return []
+        match action.act:
+            case Act.PAUSE:
+                return self._containers.pause(container)
+            case Act.RESUME:
+                return self._containers.resume(container)
+            case Act.RECLAIM:
+                return [Reclaim(container, action.size_bytes)]
+            case Act.WARN:
+                assert record.spec.notice is not None
+                return self._containers.warn(container, record.spec.notice.signal)
+            case Act.END:
+                return self._containers.stop(container, EndedBy.PREEMPTED, action.reason)

@@ -6,61 +6,60 @@ here, but is never refused.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Iterable, Mapping
 
 from agent.core.ledger import CORES_EPSILON
+from agent.core.records import ContainerRecord, Job, Session
+from agent.core.settings import UserQuotas
+from agent.queues import MonotaskQueues
 from penstock.model import ContainerSpec, Limits
 from penstock.model.units import counted, format_bytes
 from penstock.wire.errors import RpcError, refused
 
-if TYPE_CHECKING:
-    from agent.core.node import Node
 
-
-def check_job(node: Node, session: int) -> None:
+def check_job(opened: Session, quotas: UserQuotas, jobs: Iterable[Job]) -> None:
     """Check that the user may register one more job.
 
     Raises:
         RpcError: ``refused``: the user has too many.
     """
-    opened, most = node.sessions[session], node.settings.quotas.jobs
+    most = quotas.jobs
     if not most or opened.operator:
         return
-    has = sum(job.record.here and job.record.user == opened.user for job in node.jobs.values())
+    has = sum(job.record.here and job.record.user == opened.user for job in jobs)
     if has >= most:
         raise _over(opened.user, f"{counted(has, 'job')} registered", "user_max_jobs", f"{most}", "end one first")
 
 
-def check_queue(node: Node, session: int, monotasks: int) -> None:
+def check_queue(
+    opened: Session, quotas: UserQuotas, jobs: Mapping[str, Job], queues: MonotaskQueues, monotasks: int
+) -> None:
     """Check that the user may queue this many more monotasks. The node's total comes first: it is cheap on the hot
     path.
 
     Raises:
         RpcError: ``refused``: too many of the user's would be queued.
     """
-    most = node.settings.quotas.queued
-    if not most or node.queues.queued() + monotasks <= most:
+    most = quotas.queued
+    if not most or queues.queued() + monotasks <= most or opened.operator:
         return
-    opened = node.sessions[session]
-    if opened.operator:
-        return
-    own = [name for name, job in node.jobs.items() if job.record.user == opened.user]
-    has = sum(node.queues.job_counts(name)["queued"] for name in own)
+    own = [name for name, job in jobs.items() if job.record.user == opened.user]
+    has = sum(queues.job_counts(name)["queued"] for name in own)
     if has + monotasks > most:
         usage = f"{counted(has, 'monotask')} queued, and {monotasks} more asked"
         raise _over(opened.user, usage, "user_max_queued", f"{most}", "submit fewer at a time")
 
 
-def check_tasks(node: Node, session: int, tasks: int) -> None:
+def check_tasks(opened: Session, quotas: UserQuotas, jobs: Iterable[Job], tasks: int) -> None:
     """Check that the user may ask for places for this many more tasks.
 
     Raises:
         RpcError: ``refused``: too many of the user's would wait or run.
     """
-    opened, most = node.sessions[session], node.settings.quotas.tasks
+    most = quotas.tasks
     if not most or opened.operator:
         return
-    own = [job for job in node.jobs.values() if job.record.user == opened.user]
+    own = [job for job in jobs if job.record.user == opened.user]
     if sum(len(job.tasks) for job in own) + tasks <= most:  # counts ended tasks too: an upper bound that is cheap
         return
     has = sum(task.ended is None for job in own for task in job.tasks.values())
@@ -69,28 +68,29 @@ def check_tasks(node: Node, session: int, tasks: int) -> None:
         raise _over(opened.user, usage, "user_max_tasks", f"{most}", "place fewer at a time")
 
 
-def check_pids(node: Node, session: int, limits: Limits) -> None:
+def check_pids(opened: Session, quotas: UserQuotas, limits: Limits) -> None:
     """Check the processes and threads of one container.
 
     Raises:
         RpcError: ``refused``: a user may not allow so many.
     """
-    opened, most = node.sessions[session], node.settings.quotas.pids
+    most = quotas.pids
     if most and not opened.operator and (limits.pids_max or 0) > most:
         raise _over(opened.user, f"asked for pids_max {limits.pids_max}", "user_max_pids", f"{most}", "ask for less")
 
 
-def check_container(node: Node, session: int, spec: ContainerSpec) -> None:
+def check_container(
+    opened: Session, quotas: UserQuotas, containers: Iterable[ContainerRecord], spec: ContainerSpec
+) -> None:
     """Check that the user may have one more container.
 
     Raises:
         RpcError: ``refused``: the user has too many, or too much would be promised to the user.
     """
-    opened, quotas = node.sessions[session], node.settings.quotas
     if opened.operator:
         return
-    check_pids(node, session, spec.limits)
-    own = [record for record in node.containers.live.values() if record.user == opened.user]
+    check_pids(opened, quotas, spec.limits)
+    own = [record for record in containers if record.user == opened.user]
     if quotas.containers and len(own) >= quotas.containers:
         usage = counted(len(own), "container")
         raise _over(opened.user, usage, "user_max_containers", f"{quotas.containers}", "wait until one ends")

@@ -155,6 +155,22 @@ def confinement_of(record: ContainerRecord) -> Confinement:
     )  # fmt: skip
 
 
+def command_record(held: HeldTask) -> ContainerRecord:
+    """Create the container record of a placed command."""
+    command = held.request.command
+    assert command is not None
+    promised = max(command.memory_bytes, held.request.memory_bytes)
+    return ContainerRecord(
+        container=held.container,
+        user=held.user,
+        spec=msgspec.structs.replace(command, memory_bytes=promised, opportunistic=held.opportunistic),
+        opportunistic=held.opportunistic,
+        job=held.job,
+        task=held.task,
+        executor=held.request.executor,
+    )
+
+
 @dataclass(slots=True)
 class Session:
     """A connection, and the jobs and containers that depend on it."""
@@ -186,6 +202,12 @@ class TaskEnd(msgspec.Struct, kw_only=True):
     task: str
     node: str
     ended: Ended
+
+
+class Waits(msgspec.Struct, frozen=True):
+    """Job → index of KINDS → Unix time since which the job has waited for its turn."""
+
+    since: dict[str, dict[int, float]] = {}
 
 
 @dataclass(slots=True)

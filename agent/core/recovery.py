@@ -2,55 +2,121 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from agent.core import borrowing, draining, executors, running, tasks
 from agent.core import events as e
-from agent.core.containers import ROOM
+from agent.core import tasks
+from agent.core.borrowing import Borrowing
+from agent.core.container_events import ContainerEvents
+from agent.core.containers import ROOM, Containers
+from agent.core.draining import Drain
+from agent.core.elasticity import Elasticity
+from agent.core.executors import Executors
 from agent.core.instructions import Confine, Freeze, Instruction, KillContainer, Record, RemoveContainer
-from agent.core.records import ContainerRecord, ContainerState, confinement_of
+from agent.core.job_lifecycle import JobLifecycle
+from agent.core.membership import Membership
+from agent.core.placed_work import PlacedWork
+from agent.core.records import ContainerRecord, ContainerState, command_record, confinement_of
 from penstock.model import ContainerSpec
 
-if TYPE_CHECKING:
-    from agent.core.node import Node
 
+class Recovery:
+    """Gives the records of an earlier agent to their owners."""
 
-def recovered(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
-    """Restore the state: frameworks have ``rejoin_s`` to return to their jobs; containers simply continue."""
-    for record in sorted(event.jobs, key=lambda record: (record.place, record.submitted_at, record.job)):
-        job, _ = node.add_job(record)
-        job.recovered = True
-        job.orphan_since = now  # a guest with tasks here stays as long as they do
-    node.turns.recovered(node, event.waits, event.at, now)
-    first = tasks.take_back_ends(node.jobs, event.ends)
-    first += node.containers.take_back_ended([c for c in event.containers if c.ended is not None])
-    started_anew = _started_anew(event)
-    live = [container for container in event.containers if container.ended is None]
-    live += _unrecorded(event)
-    for container in live:
-        if container.container in started_anew:
-            continue
-        if container.state is ContainerState.PAUSED and container.container in event.running:
-            first.append(Freeze(container.container, frozen=False))  # preemption decides anew whether to freeze it
-        container.kind = None  # it gets its slot back with its task, unless the task's end is recorded
-        node.containers.take_back(container, event.running.get(container.container, 0))
-        if container.profile is not None:
-            node.elasticity.follow(container, now - (event.at - (container.profile_at or event.at)))
-        if container.executor is not None:
-            node.executors.resumed(container, event.at, now)
-    for name in sorted(event.orphans):
-        first += node.containers.orphan(name) if name in node.containers.live else []
-    first += node.containers.watch()
-    node.draining = event.draining
-    held = _tasks(node, event, now) + draining.give_back(node, now)
-    return [
-        *(one for name in started_anew for one in (Record(ROOM, name, None), RemoveContainer(name))),
-        *first,
-        *held,
-        *_containers(node, event, live, now),
-        *_confinements(node, event, now),
-        *(one for record in node.containers.live.values() for one in borrowing.give_back(node, record)),
-    ]
+    def __init__(
+        self,
+        members: Membership,
+        containers: Containers,
+        elasticity: Elasticity,
+        executors: Executors,
+        borrowing: Borrowing,
+        lifecycle: JobLifecycle,
+        drain: Drain,
+        placed: PlacedWork,
+        container_events: ContainerEvents,
+    ) -> None:
+        self._members = members
+        self._containers = containers
+        self._elasticity = elasticity
+        self._executors = executors
+        self._borrowing = borrowing
+        self._lifecycle = lifecycle
+        self._drain = drain
+        self._placed = placed
+        self._container_events = container_events
+
+    def jobs(self, event: e.Recovered, now: float) -> None:
+        """Restore the jobs in their order: frameworks have ``rejoin_s`` to return to them."""
+        for record in sorted(event.jobs, key=lambda record: (record.place, record.submitted_at, record.job)):
+            job, _ = self._lifecycle.add(record, now)
+            job.recovered = True
+            job.orphan_since = now  # a guest with tasks here stays as long as they do
+
+    def work(self, event: e.Recovered, now: float) -> list[Instruction]:
+        """Restore the ends of tasks, the containers, which simply continue, and the tasks placed here."""
+        first = tasks.take_back_ends(self._members.jobs, event.ends)
+        first += self._containers.take_back_ended([c for c in event.containers if c.ended is not None])
+        started_anew = _started_anew(event)
+        live = [container for container in event.containers if container.ended is None]
+        live += _unrecorded(event)
+        for container in live:
+            if container.container not in started_anew:
+                first += self._take_back(container, event, now)
+        for name in sorted(event.orphans):
+            first += self._containers.orphan(name) if name in self._containers.live else []
+        first += self._containers.watch()
+        self._drain.draining = event.draining
+        held = self._placed.recovered(event, now) + self._drain.give_back(now)
+        return [
+            *(one for name in started_anew for one in (Record(ROOM, name, None), RemoveContainer(name))),
+            *first,
+            *held,
+            *self._ended_meanwhile(event, live, now),
+            *self._confinements(event, now),
+            *(one for record in self._containers.live.values() for one in self._borrowing.give_back(record)),
+        ]
+
+    def _take_back(self, record: ContainerRecord, event: e.Recovered, now: float) -> list[Instruction]:
+        """Take over a container that outlived the agent."""
+        thaw: list[Instruction] = []
+        if record.state is ContainerState.PAUSED and record.container in event.running:
+            thaw.append(Freeze(record.container, frozen=False))  # preemption decides anew whether to freeze it
+        record.kind = None  # it gets its slot back with its task, unless the task's end is recorded
+        self._containers.take_back(record, event.running.get(record.container, 0))
+        if record.profile is not None:
+            self._elasticity.follow(record, now - (event.at - (record.profile_at or event.at)))
+        if record.executor is not None:
+            self._executors.resumed(record, event.at, now)
+        return thaw
+
+    def _confinements(self, event: e.Recovered, now: float) -> list[Instruction]:
+        """Confine every container again: a change may have been under way, or another program may have interfered."""
+        instructions: list[Instruction] = []
+        for record in self._containers.live.values():
+            if record.unrecorded:
+                continue
+            if record.container in event.running and record.state is ContainerState.RUNNING:
+                record.limits = self._elasticity.limits(record, now)
+                instructions.append(Confine(record.container, confinement_of(record)))
+        return instructions
+
+    def _ended_meanwhile(self, event: e.Recovered, live: list[ContainerRecord], now: float) -> list[Instruction]:
+        """End lost containers, and finish interrupted kills."""
+        instructions: list[Instruction] = []
+        for record in live:
+            container = record.container
+            if container in event.running:
+                if record.stopping_by is not None:
+                    instructions.append(KillContainer(container, record.stopping_reason))
+            elif container in event.never_began:
+                if container in self._containers.live:
+                    never = e.ContainerNotStarted(
+                        container, "the agent was restarted before the command was started: it never ran"
+                    )
+                    instructions += self._container_events.not_started(never, now)
+            elif container not in event.exits_to_come:
+                record.orphaned = True
+                gone = e.ContainerExited(container, None, None, 0.0, 0, 0, event.at)
+                instructions += self._container_events.exited(gone, now)
+        return instructions
 
 
 def _started_anew(event: e.Recovered) -> list[str]:
@@ -73,7 +139,7 @@ def _unrecorded(event: e.Recovered) -> list[ContainerRecord]:
     made: list[ContainerRecord] = []
     for container in sorted(event.running.keys() - recorded):
         if container in commands:
-            record = running.command_record(commands[container])
+            record = command_record(commands[container])
             record.limits = record.spec.limits
             made.append(record)
         else:
@@ -83,62 +149,3 @@ def _unrecorded(event: e.Recovered) -> list[ContainerRecord]:
                 ContainerRecord(container=container, user=user, spec=spec, opportunistic=False, unrecorded=True)
             )
     return made
-
-
-def _confinements(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
-    """Confine every container again: a change may have been under way, or another program may have interfered."""
-    instructions: list[Instruction] = []
-    for record in node.containers.live.values():
-        if record.unrecorded:
-            continue
-        if record.container in event.running and record.state is ContainerState.RUNNING:
-            record.limits = node.elasticity.limits(record, now)
-            instructions.append(Confine(record.container, confinement_of(record)))
-    return instructions
-
-
-def _tasks(node: Node, event: e.Recovered, now: float) -> list[Instruction]:
-    """Hold the tasks' memory again; commands wait for their slot again, or hold it if they run."""
-    instructions: list[Instruction] = []
-    for held in event.tasks:
-        if held.ended is not None:
-            instructions += node.held.command_ended(held, held.ended)
-            continue
-        node.held.by_key[held.job, held.task] = held
-        alive = held.container in node.containers.live
-        if held.job not in node.jobs and not alive:
-            held.container = ""
-            instructions += running.withdraw(node, held, "its job ended", now)
-        elif held.request.executor is not None and not held.opportunistic:
-            instructions += executors.take_back(node, held, now, event.at)
-        elif held.job not in node.jobs:
-            continue  # its job ended while it was being stopped: its container still has to end
-        elif held.request.command is not None:
-            if alive:  # promoted or not, it has its proper slot
-                record = node.containers.live[held.container]
-                record.kind = None if held.opportunistic else held.slot
-            else:
-                held.container = ""
-            instructions += running.queue_command(node, held, now, running=alive)
-    return instructions
-
-
-def _containers(node: Node, event: e.Recovered, live: list[ContainerRecord], now: float) -> list[Instruction]:
-    """End lost containers, and finish interrupted kills."""
-    instructions: list[Instruction] = []
-    for record in live:
-        container = record.container
-        if container in event.running:
-            if record.stopping_by is not None:
-                instructions.append(KillContainer(container, record.stopping_reason))
-        elif container in event.never_began:
-            if container in node.containers.live:
-                never = e.ContainerNotStarted(
-                    container, "the agent was restarted before the command was started: it never ran"
-                )
-                instructions += running.container_not_started(node, never, now)
-        elif container not in event.exits_to_come:
-            record.orphaned = True
-            gone = e.ContainerExited(container, None, None, 0.0, 0, 0, event.at)
-            instructions += running.container_exited(node, gone, now)
-    return instructions

@@ -1,106 +1,122 @@
-"""Opportunistic work on the node: resources in use, work that may start on the rest, and work that waits (UBIS).
+"""Slack on the node: resources in use, and whether opportunistic work fits into the rest (UBIS).
 
-Slack is T_alloc × capacity minus the resources in use (§IV.A). The queue is the paper's future work (§VII): "queuing
-opportunistic containers allows the nodes to execute tasks as soon as they finish one".
+Slack is T_alloc × capacity minus the resources in use (§IV.A).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from typing import TYPE_CHECKING
 
-from agent.core import running
-from agent.core.instructions import Instruction
+from agent.core.containers import Containers
 from agent.core.ledger import Ledger
-from agent.core.records import HeldTask
-from penstock.model import KINDS, Ended, EndedBy, KindAmounts, ResourceKind
-
-if TYPE_CHECKING:
-    from agent.core.node import Node
-
-
-def of_frameworks(node: Node) -> KindAmounts:
-    """Return the slots per kind that frameworks hold. Commands' use is measured, so their slots do not count."""
-    commands = Counter(record.kind for record in node.containers.live.values())
-    return KindAmounts(*(float(node.queues.running(kind) - commands[kind]) for kind in KINDS))
+from agent.core.preemption import AllocationThreshold
+from agent.core.settings import NodeSettings
+from agent.core.stock import Stock
+from agent.core.tasks import HeldTasks
+from agent.queues import MonotaskQueues
+from penstock.model import KINDS, KindAmounts, ResourceKind
 
 
-def in_use(node: Node, ledger: Ledger) -> KindAmounts:
-    """Return the cores in use, and the fractions of the disks and of the link, from 0 to above 1.
+class Slack:
+    """Keeps T_alloc; reads the queues, containers, tasks and samples."""
 
-    Slots that frameworks hold count as used even if no use is measured: their processes need not be in containers. A
-    command that has not been sampled yet counts as a whole slot of its kind, in addition to its cores.
-    """
-    frameworks, capacity = of_frameworks(node), node.settings.capacity
-    host = node.snapshot.host if node.snapshot is not None else None
-    busy = {ResourceKind.DISK: host and host.disk_busy, ResourceKind.NETWORK: host and host.network_busy}
-    unseen = _unseen(node)
-    shares = [
-        max(busy[kind] or 0.0, frameworks.of(kind) / capacity.slots(kind)) + unseen[kind] / capacity.slots(kind)
-        for kind in busy
-    ]
-    return KindAmounts(max(ledger.used_cores + unseen[ResourceKind.CPU], frameworks.cpu), *shares)
+    def __init__(
+        self,
+        settings: NodeSettings,
+        queues: MonotaskQueues,
+        containers: Containers,
+        held: HeldTasks,
+        stock: Stock,
+    ) -> None:
+        self._settings = settings
+        self._threshold = AllocationThreshold(settings.t_alloc, settings.t_alloc_tuning)
+        self._moves = settings.t_alloc_tuning is not None
+        self._queues = queues
+        self._containers = containers
+        self._held = held
+        self._stock = stock
 
+    @property
+    def t_alloc(self) -> float:
+        """The present T_alloc."""
+        return self._threshold.t_alloc
 
-def _unseen(node: Node) -> Counter[ResourceKind]:
-    """Count the placed commands started since the last sample, by kind; the ledger counts those with cores."""
-    seen = node.snapshot.containers if node.snapshot is not None else {}
-    return Counter(
-        held.request.command_kind
-        for held in node.held
-        if held.container
-        and held.container not in seen
-        and not (held.request.command_kind is ResourceKind.CPU and held.cores)
-    )
+    @property
+    def moved_t_alloc(self) -> float | None:
+        """The present T_alloc if the master has to be told: it is tuned, or was changed since the start."""
+        return self._threshold.t_alloc if self._moves else None
 
+    def reconfigure(self, settings: NodeSettings) -> None:
+        """Replace the settings. Running opportunistic work continues: T_preempt alone decides when it gives way."""
+        before, self._settings = self._settings, settings
+        if (before.t_alloc, before.t_alloc_tuning) != (settings.t_alloc, settings.t_alloc_tuning):
+            self._threshold.reconfigure(settings.t_alloc, settings.t_alloc_tuning)
+            self._moves = True
 
-def claimed(node: Node) -> tuple[KindAmounts, int]:
-    """Return the resources reserved for waiting commands, in cores, fractions and bytes."""
-    if not node.held.waiting:
-        return KindAmounts(), 0
-    waiting = [node.held.by_key[key] for key in node.held.waiting]
-    cores = sum(held.cores or float(held.request.command_kind is ResourceKind.CPU) for held in waiting)
-    kinds = Counter(held.request.command_kind for held in waiting)
-    disk, network = (
-        kinds[kind] / node.settings.capacity.slots(kind) for kind in (ResourceKind.DISK, ResourceKind.NETWORK)
-    )
-    return KindAmounts(cores, disk, network), sum(held.request.memory_bytes for held in waiting)
+    def tune(self, preemptions: int, now: float) -> None:
+        """Tune T_alloc, if it is tuned, by the utilization and the number of preemptions so far."""
+        if self._settings.t_alloc_tuning is None:
+            return
+        ledger, capacity = self._stock.ledger(now), self._settings.capacity
+        used = max(ledger.used_cores / capacity.cores, ledger.used_memory_bytes / capacity.memory_bytes)
+        self._threshold.sampled(used, preemptions, now)
 
+    # ------------------------------------------------------------ resources in use
 
-def refuse(node: Node, held_cores: float, memory_bytes: int) -> str:
-    """Return why a command does not fit into the present slack, or ""."""
-    ledger, t_alloc = node.ledger(), node.threshold.t_alloc
-    used = in_use(node, ledger)
-    full = used.cpu >= t_alloc * node.settings.capacity.cores or max(used.disk, used.network) >= t_alloc
-    why = ledger.refuse_opportunistic(held_cores, memory_bytes, t_alloc)
-    return why or ("T_alloc is used up for cpu, disk or network" if full else "")
+    def of_frameworks(self) -> KindAmounts:
+        """Return the slots per kind that frameworks hold. Commands' use is measured, so their slots do not count."""
+        commands = Counter(record.kind for record in self._containers.live.values())
+        return KindAmounts(*(float(self._queues.running(kind) - commands[kind]) for kind in KINDS))
 
+    def in_use(self, ledger: Ledger) -> KindAmounts:
+        """Return the cores in use, and the fractions of the disks and of the link, from 0 to above 1.
 
-def queue_free(node: Node) -> int:
-    """Return how many more commands may wait."""
-    return max(0, node.settings.opportunistic_queue - len(node.held.waiting)) if node.threshold.t_alloc else 0
+        Slots that frameworks hold count as used even if no use is measured: their processes need not be in containers.
+        A command that has not been sampled yet counts as a whole slot of its kind, in addition to its cores.
+        """
+        frameworks, capacity, snapshot = self.of_frameworks(), self._settings.capacity, self._stock.snapshot
+        host = snapshot.host if snapshot is not None else None
+        busy = {ResourceKind.DISK: host and host.disk_busy, ResourceKind.NETWORK: host and host.network_busy}
+        unseen = self._unseen()
+        shares = [
+            max(busy[kind] or 0.0, frameworks.of(kind) / capacity.slots(kind)) + unseen[kind] / capacity.slots(kind)
+            for kind in busy
+        ]
+        return KindAmounts(max(ledger.used_cores + unseen[ResourceKind.CPU], frameworks.cpu), *shares)
 
+    def _unseen(self) -> Counter[ResourceKind]:
+        """Count the placed commands started since the last sample, by kind; the ledger counts those with cores."""
+        seen = self._stock.snapshot.containers if self._stock.snapshot is not None else {}
+        return Counter(
+            held.request.command_kind
+            for held in self._held
+            if held.container
+            and held.container not in seen
+            and not (held.request.command_kind is ResourceKind.CPU and held.cores)
+        )
 
-def start_waiting(node: Node, now: float) -> list[Instruction]:
-    """Start the waiting commands that fit now, in order."""
-    instructions: list[Instruction] = []
-    for key in list(node.held.waiting):
-        held = node.held.by_key[key]
-        if refuse(node, held.cores, held.request.memory_bytes):
-            break
-        del node.held.waiting[key]
-        instructions += running.start_beside(node, held, now)
-    return instructions
+    # ------------------------------------------------------------ commands that wait for slack
 
+    def claimed(self) -> tuple[KindAmounts, int]:
+        """Return the resources reserved for waiting commands, in cores, fractions and bytes."""
+        if not self._held.waiting:
+            return KindAmounts(), 0
+        waiting = [self._held.by_key[key] for key in self._held.waiting]
+        cores = sum(held.cores or float(held.request.command_kind is ResourceKind.CPU) for held in waiting)
+        kinds = Counter(held.request.command_kind for held in waiting)
+        disk, network = (
+            kinds[kind] / self._settings.capacity.slots(kind) for kind in (ResourceKind.DISK, ResourceKind.NETWORK)
+        )
+        return KindAmounts(cores, disk, network), sum(held.request.memory_bytes for held in waiting)
 
-def sampled(node: Node, now: float) -> list[Instruction]:
-    """Start the commands that fit now; hand back to the master those that have waited too long."""
-    instructions = start_waiting(node, now)
-    wait_s = node.settings.opportunistic_wait_s
-    for key, since in list(node.held.waiting.items()):
-        if now - since >= wait_s:
-            reason = f"it has waited {wait_s:g} s for slack"
-            held: HeldTask = node.held.by_key[key]
-            instructions += node.held.command_ended(held, Ended(by=EndedBy.PREEMPTED, reason=reason))
-            instructions += running.forget_guest(node, held.job)
-    return instructions
+    def refuse(self, cores: float, memory_bytes: int, now: float) -> str:
+        """Return why a command does not fit into the present slack, or ""."""
+        ledger, t_alloc = self._stock.ledger(now), self.t_alloc
+        used = self.in_use(ledger)
+        full = used.cpu >= t_alloc * self._settings.capacity.cores or max(used.disk, used.network) >= t_alloc
+        why = ledger.refuse_opportunistic(cores, memory_bytes, t_alloc)
+        return why or ("T_alloc is used up for cpu, disk or network" if full else "")
+
+    def queue_free(self) -> int:
+        """Return how many more commands may wait."""
+        return max(0, self._settings.opportunistic_queue - len(self._held.waiting)) if self.t_alloc else 0

@@ -2,17 +2,10 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-import msgspec
-
 from agent.core.instructions import Explain, Instruction, Notify, Record
-from agent.queues import overdue
-from penstock.wire.agent_api import Recall
+from agent.core.records import Waits
+from agent.queues import Monotask, MonotaskQueues, overdue
 from penstock.wire.jobs_api import SlotTakenBack
-
-if TYPE_CHECKING:
-    from agent.core.node import Node
 
 ROOM = "waits"  # the journal's room
 KEY = "all"
@@ -20,39 +13,31 @@ KEY = "all"
 _PARTS = 10
 
 
-class Waits(msgspec.Struct, frozen=True):
-    """Job → index of KINDS → Unix time since which the job has waited for its turn."""
-
-    since: dict[str, dict[int, float]] = {}
-
-
-class Turns:
-    """The periodic work on the queues."""
+class WaitsJournal:
+    """The journaled waiting times of the jobs in the queues."""
 
     def __init__(self) -> None:
         self._recorded = Waits()
         self._record_at = 0.0  # monotonic
 
-    def sampled(self, node: Node, at: float, now: float) -> list[Instruction]:
-        """Find starving jobs, grant or take back slots for them, and journal how long jobs have waited."""
-        granted = node.granted(node.queues.tick(now), now)
-        return [*granted, *_take_back(node, now), *self._record(node, at, now)]
-
-    def recovered(self, node: Node, waits: Waits | None, at: float, now: float) -> None:
+    def recovered(self, queues: MonotaskQueues, waits: Waits | None, at: float, now: float) -> None:
         """Restore waiting times after a restart, as far as the host's clock tells."""
         self._recorded = waits or Waits()
-        for job in node.queues.jobs():
+        for job in queues.jobs():
             since = self._recorded.since.get(job.id, {})
             job.kept_waits = {kind: now - max(0.0, at - began) for kind, began in since.items()}
 
-    def _record(self, node: Node, at: float, now: float) -> list[Instruction]:
-        """Journal jobs that have waited since before the last record; others lose little by starting over."""
+    def sampled(self, queues: MonotaskQueues, job_wait_max_s: float, at: float, now: float) -> list[Instruction]:
+        """Journal jobs that have waited since before the last record; others lose little by starting over.
+
+        ``at`` is Unix time.
+        """
         if now < self._record_at:
             return []
-        interval_s = min(node.settings.job_wait_max_s / _PARTS, 3.0)
+        interval_s = min(job_wait_max_s / _PARTS, 3.0)
         self._record_at = now + interval_s
         since: dict[str, dict[int, float]] = {}
-        for job in node.queues.jobs():
+        for job in queues.jobs():
             waits = {
                 kind: round(at - (now - job.last_grant[kind]), 1)
                 for kind, waiting in enumerate(job.waiting)
@@ -68,21 +53,14 @@ class Turns:
         return [Record(ROOM, KEY, fresh if since else None)]
 
 
-def recalls(node: Node) -> list[Instruction]:
-    """Tell connections of leases that end because a job ahead waits, and of kept slots that are called back."""
-    return [
-        Notify(session, "recall", Recall(job=name, kind=kind, idle=only is not None))
-        for name, kind, only in node.queues.take_recalled()
-        if (job := node.jobs.get(name)) is not None
-        for session in (sorted(job.sessions) if only is None else (only,))
-    ]
+def take_back(queues: MonotaskQueues, held_max_s: float, now: float) -> tuple[list[Instruction], list[Monotask]]:
+    """Take back slots held for more than ``held_max_s`` (0: never) that starving jobs need.
 
-
-def _take_back(node: Node, now: float) -> list[Instruction]:
-    held_max_s = node.settings.slot_held_max_s
+    Returns what to tell their holders, and the monotasks that were granted the slots.
+    """
     if not held_max_s:
-        return []
-    taken, granted = overdue.take_back(node.queues, now, held_max_s)
+        return [], []
+    taken, granted = overdue.take_back(queues, now, held_max_s)
     instructions: list[Instruction] = []
     for each in taken:
         monotask = each.monotask
@@ -93,4 +71,4 @@ def _take_back(node: Node, now: float) -> list[Instruction]:
         params = SlotTakenBack(job=monotask.job, id=monotask.id, kind=monotask.kind, why=why)
         instructions.append(Notify(monotask.session, "slot_taken_back", params))
         instructions.append(Explain("slot taken back", {"job": monotask.job, "monotask": monotask.id, "why": why}))
-    return instructions + node.granted(granted, now)
+    return instructions, granted

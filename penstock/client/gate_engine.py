@@ -59,7 +59,7 @@ class Engine:
         self.over = False
         self.connected, self.finished = threading.Event(), threading.Event()
         #: For any thread: slots held under leases.
-        self.leases = Leases()
+        self.leases: Leases[Slot] = Leases()
         self.loop = loop or _new_loop()
         self._keeper = LeaseKeeper(self.leases, self.loop, self.give_back)
         self._stop = asyncio.Event()
@@ -158,7 +158,7 @@ class Engine:
         self._do(self._gating.release(slot, failed=failed))
         slot.monotask = None
 
-    def give_back(self, lease: Lease) -> None:
+    def give_back(self, lease: Lease[Slot]) -> None:
         """Return a slot whose lease and last monotask are over."""
         slot = lease.slot
         self._do(self._gating.release(slot, failed=lease.first_failed))

@@ -5,25 +5,24 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING
+from typing import Generic
 
-from penstock.client.gate_lease import Lease, Leases
+from penstock.client.gate_lease import Lease, Leases, R
 from penstock.model.resources import ResourceKind
 
-if TYPE_CHECKING:
-    from penstock.client.gate_slot import Slot
 
-
-class LeaseKeeper:
+class LeaseKeeper(Generic[R]):
     """Use in the gate's loop only; ``give_back`` returns a lease's slot to the agent."""
 
-    def __init__(self, leases: Leases, loop: asyncio.AbstractEventLoop, give_back: Callable[[Lease], object]) -> None:
+    def __init__(
+        self, leases: Leases[R], loop: asyncio.AbstractEventLoop, give_back: Callable[[Lease[R]], object]
+    ) -> None:
         self._leases = leases
         self._loop = loop
         self._give_back = give_back
         self._timer: asyncio.TimerHandle | None = None
 
-    def lent(self, slot: Slot, until: float) -> Lease:
+    def lent(self, slot: R, until: float) -> Lease[R]:
         """Record the agent's grant of a slot with a lease until ``until``."""
         if self._timer is None:
             self._look_at(until)
@@ -51,6 +50,6 @@ class LeaseKeeper:
         if until is not None:
             self._look_at(until)
 
-    def _return(self, leases: Iterable[Lease]) -> None:
+    def _return(self, leases: Iterable[Lease[R]]) -> None:
         for lease in leases:
             self._give_back(lease)

@@ -9,19 +9,33 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import Generic, Protocol, TypeVar
 
 from penstock.model.resources import KINDS, ResourceKind
 from penstock.wire.agent_api import Leased
-
-if TYPE_CHECKING:
-    from penstock.client.gate_slot import Slot
 
 #: Larger monotasks ask for a slot of their own: the agent relies on knowing the amount of work in progress.
 LARGEST_BYTES = 1 << 20
 
 
-class Lease:
+class Request(Protocol):
+    """A monotask as leases see it; compared by identity."""
+
+    @property
+    def kind(self) -> ResourceKind:
+        """The resource that it needs."""
+        ...
+
+    @property
+    def input_bytes(self) -> int:
+        """Its amount of work."""
+        ...
+
+
+R = TypeVar("R", bound=Request)
+
+
+class Lease(Generic[R]):
     """A slot at the agent and the monotasks that ran in it. The agent granted it to ``slot``."""
 
     __slots__ = (
@@ -36,7 +50,7 @@ class Lease:
         "until",
     )
 
-    def __init__(self, slot: Slot, until: float, now: float, epoch: int) -> None:
+    def __init__(self, slot: R, until: float, now: float, epoch: int) -> None:
         self.slot = slot
         self.until = until
         self.monotasks = 0  # monotasks that the agent does not know
@@ -55,7 +69,7 @@ class Lease:
         """Start another monotask in the slot."""
         self._began = now
 
-    def ended(self, slot: Slot, now: float, *, failed: bool) -> None:
+    def ended(self, slot: R, now: float, *, failed: bool) -> None:
         """Record the end of the running monotask."""
         took_s = max(0.0, now - self._began)
         if slot is self.slot:
@@ -91,22 +105,22 @@ class Lease:
         )
 
 
-class Leases:
+class Leases(Generic[R]):
     """The leases of one gate."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._idle: dict[ResourceKind, list[Lease]] = {kind: [] for kind in KINDS}
-        self._waiting: dict[ResourceKind, set[Slot]] = {kind: set() for kind in KINDS}
+        self._idle: dict[ResourceKind, list[Lease[R]]] = {kind: [] for kind in KINDS}
+        self._waiting: dict[ResourceKind, set[R]] = {kind: set() for kind in KINDS}
         self._epoch = dict.fromkeys(KINDS, 0)
-        self._outlived: set[Lease] = set()  # leases whose first monotask ended, unknown to the agent yet
+        self._outlived: set[Lease[R]] = set()  # leases whose first monotask ended, unknown to the agent yet
         self._taken = self._ended = 0
 
-    def lent(self, slot: Slot, until: float, now: float) -> Lease:
+    def lent(self, slot: R, until: float, now: float) -> Lease[R]:
         """Return a new lease for a granted slot, whose monotask starts now."""
         return Lease(slot, until, now, self._epoch[slot.kind])
 
-    def take(self, slot: Slot, now: float) -> Lease | None:
+    def take(self, slot: R, now: float) -> Lease[R] | None:
         """Take an idle slot for a monotask that starts now; None: it waits, see :meth:`waits_no_more`."""
         kind = slot.kind
         with self._lock:
@@ -119,12 +133,12 @@ class Leases:
             self._waiting[kind].add(slot)
             return None
 
-    def waits_no_more(self, slot: Slot) -> None:
+    def waits_no_more(self, slot: R) -> None:
         """Forget a monotask that :meth:`take` left waiting; no effect for others."""
         with self._lock:
             self._waiting[slot.kind].discard(slot)
 
-    def give(self, lease: Lease, slot: Slot, now: float, failed: bool | None) -> bool:
+    def give(self, lease: Lease[R], slot: R, now: float, failed: bool | None) -> bool:
         """End the slot's monotask (``failed`` None: it never ran); False: the slot must be returned to the agent."""
         if failed is not None:
             lease.ended(slot, now, failed=failed)
@@ -138,31 +152,31 @@ class Leases:
             self._idle[kind].append(lease)
             return True
 
-    def returned(self, lease: Lease) -> None:
+    def returned(self, lease: Lease[R]) -> None:
         """Record that the slot was returned to the agent."""
         with self._lock:
             self._outlived.discard(lease)
 
-    def recall(self, kinds: Iterable[ResourceKind] = KINDS) -> list[Lease]:
+    def recall(self, kinds: Iterable[ResourceKind] = KINDS) -> list[Lease[R]]:
         """End all leases of these kinds; return the idle ones, to be given back."""
         with self._lock:
-            back: list[Lease] = []
+            back: list[Lease[R]] = []
             for kind in kinds:
                 self._epoch[kind] += 1
                 back += self._idle[kind]
                 self._idle[kind].clear()
             return back
 
-    def idle(self, kind: ResourceKind) -> list[Lease]:
+    def idle(self, kind: ResourceKind) -> list[Lease[R]]:
         """Take the idle slots of a kind, to be given back for a monotask that cannot use them."""
         with self._lock:
             back, self._idle[kind] = self._idle[kind], []
             return back
 
-    def expired(self, now: float) -> tuple[list[Lease], float | None]:
+    def expired(self, now: float) -> tuple[list[Lease[R]], float | None]:
         """Take the expired idle slots, to be given back; also return the time of the next expiry."""
         with self._lock:
-            back: list[Lease] = []
+            back: list[Lease[R]] = []
             left: list[float] = []
             for kind in KINDS:
                 idle = self._idle[kind]

@@ -7,19 +7,50 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from types import TracebackType
-from typing import TYPE_CHECKING, Self
+from typing import Any, Protocol, Self
 
+from penstock.client.gate_lease import Lease, Leases
+from penstock.client.monotask import Monotask
 from penstock.model.resources import ResourceKind
-
-if TYPE_CHECKING:
-    from penstock.client.gate_engine import Engine
-    from penstock.client.gate_lease import Lease
-    from penstock.client.monotask import Monotask
 
 #: How often a waiting main thread checks for signals (seconds).
 _LOOK_S = 0.5
 
-Wake = Callable[["Slot"], object]
+
+class SlotEngine(Protocol):
+    """Decides about slots in the gate's loop; all members here are for any thread, except the events."""
+
+    open: bool
+    leases: Leases[Slot]
+
+    @property
+    def in_thread(self) -> bool:
+        """Whether the caller runs in the gate's thread."""
+        ...
+
+    def post(self, event: Callable[..., None], *arguments: Any) -> None:
+        """Queue an event for the loop."""
+        ...
+
+    def count(self, what: str) -> None:
+        """Count a monotask that bypassed the loop."""
+        ...
+
+    def ask(self, slot: Slot) -> None:
+        """Event: a request for a slot."""
+        ...
+
+    def end(self, slot: Slot, failed: bool) -> None:
+        """Event: the end of a slot's work."""
+        ...
+
+    def withdraw(self, slot: Slot) -> None:
+        """Event: a slot is no longer wanted."""
+        ...
+
+    def give_back(self, lease: Lease[Slot]) -> None:
+        """Event: a slot's lease and its last monotask are over."""
+        ...
 
 
 class Slot:
@@ -42,7 +73,7 @@ class Slot:
     )
 
     def __init__(
-        self, engine: Engine, gate: object, kind: ResourceKind, input_bytes: int, stage: str = "", task: str = ""
+        self, engine: SlotEngine, gate: object, kind: ResourceKind, input_bytes: int, stage: str = "", task: str = ""
     ) -> None:
         self.kind = kind
         self.input_bytes = input_bytes
@@ -54,10 +85,10 @@ class Slot:
         self.error: Exception | None = None
         self.known = False  # the engine may have a record of it
         self.monotask: Monotask | None = None  # set by the engine
-        self.lease: Lease | None = None  # the lease under which the slot is held
+        self.lease: Lease[Slot] | None = None  # the lease under which the slot is held
         self._engine = engine
         self._gate = gate  # keeps the gate alive, which is closed when it is collected
-        self._wake: Wake | None = None
+        self._wake: Callable[[Slot], object] | None = None
         self._ended = False
 
     def release(self, *, failed: bool = False) -> None:
@@ -113,7 +144,7 @@ class Slot:
 
     # ------------------------------------------------------------ for the gate
 
-    def ask(self, wake: Wake) -> None:
+    def ask(self, wake: Callable[[Slot], object]) -> None:
         """Queue the monotask; ``wake`` is called once, in the gate's thread, when the wait is over."""
         self._wake = wake
         self.known = True
@@ -173,7 +204,7 @@ class Slot:
 
     # ------------------------------------------------------------ inside
 
-    def _give(self, lease: Lease, failed: bool | None) -> None:
+    def _give(self, lease: Lease[Slot], failed: bool | None) -> None:
         """End this monotask's use of a lease; the agent is told when the lease ends."""
         if not self._engine.leases.give(lease, self, time.monotonic(), failed):
             self._engine.post(self._engine.give_back, lease)

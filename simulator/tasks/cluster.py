@@ -21,8 +21,8 @@ from penstock.wire import master_api as api
 from penstock.wire.agent_api import Grants, Params
 from simulator.tasks.clock import Clock
 from simulator.tasks.commands import Commands, Tally
-from simulator.tasks.first_come import serve_first_come
-from simulator.tasks.framework import Framework
+from simulator.tasks.first_come import FirstComeQueues
+from simulator.tasks.framework import Framework, Site
 from simulator.tasks.machine import Machine
 from simulator.tasks.node_spec import NodeSpec, capacity_of
 from simulator.tasks.promises import Reservations, ReservationSettings
@@ -75,9 +75,7 @@ class SimulatedCluster:
             name: Machine(self.clock, spec, self.usage) for name, spec in zip(self.names, nodes, strict=True)
         }
         self.master = Cluster(settings)
-        self.nodes = {name: Node(self._settings_of(name)) for name in self.names}
-        for node in self.nodes.values() if around.fifo_queues else ():
-            serve_first_come(node)
+        self.nodes = {name: self._node(self._settings_of(name)) for name in self.names}
         self.frameworks: list[Framework] = []
         self._commands = {name: self._commands_of(name) for name in self.names}
         self._left = 0
@@ -98,8 +96,17 @@ class SimulatedCluster:
         for number, name in enumerate(self.names):
             self._register(name)
             self.clock.after(heartbeat_s * (number + 1) / len(self.names), self._beat, name)
+        site = Site(
+            self.clock,
+            self.machines,
+            self.usage,
+            self.reservations,
+            self.ask,
+            self._job_ended,
+            self.surroundings.progress_s,
+        )
         for number, job in enumerate(jobs, start=1):
-            framework = Framework(self, job, number, self.surroundings.progress_s)
+            framework = Framework(site, job, number)
             self.frameworks.append(framework)
             self.clock.after(job.submitted_at_s, framework.start)
         self._left = len(jobs)
@@ -108,23 +115,14 @@ class SimulatedCluster:
             named = ", ".join(waiting[:8]) + (f" and {len(waiting) - 8} more" if len(waiting) > 8 else "")
             raise ValueError(f"after {limit_s:g} s of simulated time these jobs have not ended: {named}")
 
-    # ------------------------------------------------------------ for frameworks
-
-    def allocate_memory(self, size_bytes: int) -> None:
-        """Add to the memory that frameworks' tasks hold (negative: release). Tasks use all that they ask for."""
-        if size_bytes:
-            self.usage.allocated["memory"].change(self.clock.now_s, size_bytes)
-            self.usage.used["memory"].change(self.clock.now_s, size_bytes)
-
-    def ended(self, framework: Framework) -> None:
-        """Count a framework's job as ended."""
-        self._left -= 1
-
     # ------------------------------------------------------------ agents
 
     def _settings_of(self, name: str) -> NodeSettings:
         capacity = self.machines[name].spec.capacity
         return replace(self.surroundings.agent, node=name, instance="sim", capacity=capacity, has_master=True)
+
+    def _node(self, settings: NodeSettings) -> Node:
+        return Node(settings, FirstComeQueues(settings) if self.surroundings.fifo_queues else None)
 
     def _commands_of(self, name: str) -> Commands:
         around = self.surroundings
@@ -143,6 +141,9 @@ class SimulatedCluster:
     def _find(self, name: str) -> SimulatedCommand:
         number, _, task = name.partition("/")
         return self.frameworks[int(number) - 1].command(task)
+
+    def _job_ended(self) -> None:
+        self._left -= 1
 
     def ask(self, node: str, event: e.Event) -> object:
         """Give an event to an agent's core, carry out its instructions, and return its reply."""

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from collections import deque
 
-from agent.core import Node
-from agent.core.attained import Attained
 from agent.core.settings import NodeSettings
 from agent.queues import Monotask, MonotaskQueues
 from agent.queues.job_queue import JobQueue
@@ -45,9 +43,3 @@ class FirstComeQueues(MonotaskQueues):
         for kind, resource in self._resources.items():
             self._resources[kind] = line = _Line(kind, resource.slots, settings.rate_window_s)
             line.line = deque()
-
-
-def serve_first_come(node: Node) -> None:
-    """Replace the queues of a new node by :class:`FirstComeQueues`."""
-    node.queues = FirstComeQueues(node.settings)
-    node.attained = Attained(node.queues, node.ranks)

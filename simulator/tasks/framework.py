@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from agent.core import events as e
 from penstock.model import KINDS, ContainerSpec, KindAmounts, MonotaskSpec, TaskRequest
@@ -17,24 +18,40 @@ from penstock.wire.agent_api import (
     TaskEnded,
     TaskPlaced,
 )
+from simulator.tasks.clock import Clock
 from simulator.tasks.course import Course
+from simulator.tasks.machine import Machine
+from simulator.tasks.promises import Reservations
+from simulator.tasks.usage import Usage
 from simulator.tasks.workload import SimulatedCommand, SimulatedJob, SimulatedStage, SimulatedTask
-
-if TYPE_CHECKING:
-    from simulator.tasks.cluster import SimulatedCluster
 
 #: The argv of every simulated command; no process is started.
 _ARGV = ("simulated",)
 
 
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The part of a simulated cluster that frameworks use."""
+
+    clock: Clock
+    machines: Mapping[str, Machine]
+    usage: Usage
+    reservations: Reservations | None
+    #: Has a node's agent decide an event; returns its reply.
+    ask: Callable[[str, e.Event], object]
+    #: Called once per job, at its end.
+    ended: Callable[[], object]
+    #: The interval between two reports of progress in seconds; 0: none.
+    progress_s: float
+
+
 class Framework(Course):
     """A framework with the usual messages to agents: hello, register, place, submit, complete, end."""
 
-    def __init__(self, cluster: SimulatedCluster, job: SimulatedJob, number: int, progress_s: float) -> None:
+    def __init__(self, site: Site, job: SimulatedJob, number: int) -> None:
         super().__init__(job)
-        self._cluster = cluster
+        self._site = site
         self._number = number
-        self._progress_s = progress_s
         self.id = ""
         self.reservation = ""
         self.placed_on: dict[str, str] = {}
@@ -45,21 +62,22 @@ class Framework(Course):
     @property
     def origin(self) -> str:
         """Return the node with whose agent the job is registered."""
-        return self._cluster.names[self.job.origin % len(self._cluster.names)]
+        names = list(self._site.machines)
+        return names[self.job.origin % len(names)]
 
     def start(self) -> None:
         """Register at the origin. A production job reserves first. Placement is requested on admission."""
-        reservations = self._cluster.reservations
+        reservations = self._site.reservations
         if self.job.rdl and reservations is not None:
             self.reservation = reservations.reserve(self.job.name, self.job.rdl)
             if not self.reservation:
-                self.rejected, self.ended_at_s = True, self._cluster.clock.now_s
-                self._cluster.ended(self)
+                self.rejected, self.ended_at_s = True, self._site.clock.now_s
+                self._site.ended()
                 return
         self._open(self.origin)
         request = RegisterJob(name=self.job.name, memory_bytes=self.job.memory_bytes, reservation=self.reservation)
-        event = e.JobRegistered(self._number, request, self._cluster.clock.now_s)
-        registered = self._cluster.ask(self.origin, event)
+        event = e.JobRegistered(self._number, request, self._site.clock.now_s)
+        registered = self._site.ask(self.origin, event)
         assert isinstance(registered, JobRegistered)
         self.id = registered.job
         self._report_progress()
@@ -72,7 +90,7 @@ class Framework(Course):
 
     def _open(self, node: str) -> None:
         self._joined[node] = None
-        self._cluster.ask(node, e.SessionOpened(self._number, "user", 1000, self.job.name))
+        self._site.ask(node, e.SessionOpened(self._number, "user", 1000, self.job.name))
 
     def notified(self, node: str, method: str, params: Params) -> None:
         """Handle a notification from a node's agent."""
@@ -92,10 +110,10 @@ class Framework(Course):
     # ------------------------------------------------------------ tasks
 
     def _ask_for_places(self) -> None:
-        for stage in self.newly_ready(self._cluster.clock.now_s):
+        for stage in self.newly_ready(self._site.clock.now_s):
             requests = [self._request(task) for task in stage.tasks]
             event = e.PlacementRequested(self._number, self.id, stage.name, requests, stage.opportunistic)
-            self._cluster.ask(self.origin, event)
+            self._site.ask(self.origin, event)
 
     def _request(self, task: SimulatedTask) -> TaskRequest:
         command = task.command
@@ -118,20 +136,20 @@ class Framework(Course):
 
     def _placed(self, name: str, node: str) -> None:
         if self.started_at_s is None:
-            self.started_at_s = self._cluster.clock.now_s
+            self.started_at_s = self._site.clock.now_s
         self.placed_on[name] = node
         task = self.tasks[name]
         if task.command is not None:
             return
-        self._cluster.allocate_memory(task.memory_bytes)
+        self._site.usage.change_memory(self._site.clock.now_s, task.memory_bytes)
         if node not in self._joined:
             self._open(node)
             join = RegisterJob(name=self.job.name, job=self.id)
-            self._cluster.ask(node, e.JobRegistered(self._number, join, self._cluster.clock.now_s))
+            self._site.ask(node, e.JobRegistered(self._number, join, self._site.clock.now_s))
         self._submit(node, task, 0)
 
     def _submit(self, node: str, task: SimulatedTask, step: int) -> None:
-        number = self._cluster.clock.fresh_number()
+        number = self._site.clock.fresh_number()
         self._running[node, number] = task, step
         monotask = task.monotasks[step]
         spec = MonotaskSpec(
@@ -141,20 +159,20 @@ class Framework(Course):
             stage=self.stage_of[task.name],
             task=task.name,
         )
-        self._cluster.ask(node, e.Submitted(self._number, self.id, [spec]))
+        self._site.ask(node, e.Submitted(self._number, self.id, [spec]))
 
     def _work(self, node: str, number: int) -> None:
         task, step = self._running[node, number]
-        self._cluster.machines[node].execute(task.monotasks[step], lambda: self._complete(node, number))
+        self._site.machines[node].execute(task.monotasks[step], lambda: self._complete(node, number))
 
     def _complete(self, node: str, number: int) -> None:
         task, step = self._running.pop((node, number))
-        self._cluster.ask(node, e.Completed(self._number, self.id, [Completion(id=number)]))
+        self._site.ask(node, e.Completed(self._number, self.id, [Completion(id=number)]))
         if step + 1 < len(task.monotasks):
             self._submit(node, task, step + 1)
             return
-        self._cluster.allocate_memory(-task.memory_bytes)
-        self._cluster.ask(self.origin, e.TasksReportedDone(self._number, self.id, [task.name]))
+        self._site.usage.change_memory(self._site.clock.now_s, -task.memory_bytes)
+        self._site.ask(self.origin, e.TasksReportedDone(self._number, self.id, [task.name]))
         self._done(task.name)
 
     def _command_ended(self, over: TaskEnded) -> None:
@@ -163,7 +181,7 @@ class Framework(Course):
         self._done(over.task)
 
     def _done(self, task: str) -> None:
-        stage_over = self.done(task, self._cluster.clock.now_s)
+        stage_over = self.done(task, self._site.clock.now_s)
         if self.ended_at_s is not None:
             self._end()
             return
@@ -172,27 +190,27 @@ class Framework(Course):
         self._report_soon()
 
     def _end(self) -> None:
-        self._cluster.ask(self.origin, e.JobEndRequested(self._number, self.id))
+        self._site.ask(self.origin, e.JobEndRequested(self._number, self.id))
         for node in self._joined:
-            self._cluster.ask(node, e.SessionClosed(self._number))
-        if self.reservation and self._cluster.reservations is not None:
-            self._cluster.reservations.ended(self.reservation)
-        self._cluster.ended(self)
+            self._site.ask(node, e.SessionClosed(self._number))
+        if self.reservation and self._site.reservations is not None:
+            self._site.reservations.ended(self.reservation)
+        self._site.ended()
 
     # ------------------------------------------------------------ progress
 
     def _report_soon(self) -> None:
-        if self._progress_s and not self._progress_due:
+        if self._site.progress_s and not self._progress_due:
             self._progress_due = True
-            self._cluster.clock.after(self._progress_s, self._report_progress)
+            self._site.clock.after(self._site.progress_s, self._report_progress)
 
     def _report_progress(self) -> None:
         """Report progress, for orderings by service or by remaining work (Ursa §4.2.2, LAS_MQ §3)."""
         self._progress_due = False
-        if not self._progress_s or self.ended_at_s is not None:
+        if not self._site.progress_s or self.ended_at_s is not None:
             return
         stages = [self._progress_of(stage) for stage in self.job.stages]
-        self._cluster.ask(self.origin, e.ProgressReported(self._number, Progress(job=self.id, stages=stages)))
+        self._site.ask(self.origin, e.ProgressReported(self._number, Progress(job=self.id, stages=stages)))
 
     def _progress_of(self, stage: SimulatedStage) -> StageProgress:
         left = self.left[stage.name]

@@ -48,6 +48,12 @@ class Usage:
         self.allocated = {resource: Level() for resource in capacity}
         self._step_s = step_s
 
+    def change_memory(self, now_s: float, delta_bytes: int) -> None:
+        """Allocate so much more memory from ``now_s`` on; it counts as used, too."""
+        if delta_bytes:
+            self.allocated["memory"].change(now_s, delta_bytes)
+            self.used["memory"].change(now_s, delta_bytes)
+
     def resources(self, end_s: float, makespan_s: float) -> dict[str, ResourceReport]:
         """Return utilization, SE = allocated ÷ capacity and UE = used ÷ allocated over the makespan, if not all 0."""
         reports: dict[str, ResourceReport] = {}

@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from agent.core import Node, cores
+from agent.core import Node
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.settings import NodeSettings
@@ -154,7 +154,7 @@ class CoreAccount(RuleBasedStateMachine):
 
     @invariant()
     def no_more_is_lent_than_was_measured_idle(self) -> None:
-        account = cores.account(self.node)
+        account = self.node.granting.account()
         assert abs(account.promised_cores - sum(self.promised.values())) < _TINY
         assert account.lent_cores <= self.lent_cores() + _TINY
 

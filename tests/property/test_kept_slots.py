@@ -24,7 +24,7 @@ GATES = 3
 class Held:
     """A slot in use: of a monotask that the agent knows, or not."""
 
-    def __init__(self, slot: Slot, one: int | None, lease: Lease | None) -> None:
+    def __init__(self, slot: Slot, one: int | None, lease: Lease[Slot] | None) -> None:
         self.slot, self.one, self.lease = slot, one, lease
 
 
@@ -36,12 +36,12 @@ class OneGate:
         self.job = f"j{number}"
         self.ledger = MonotaskLedger()
         self.ledger.link()
-        self.leases = Leases()
+        self.leases: Leases[Slot] = Leases()
         self.known: dict[int, Slot] = {}  # submitted, not granted
         self.ids: dict[Slot, int] = {}
         self.running: list[Held] = []
         self.inbox: list[tuple[str, list[int], bool]] = []
-        self.idle: list[Lease] = []
+        self.idle: list[Lease[Slot]] = []
 
     def slot(self, input_bytes: int) -> Slot:
         return Slot(cast(Any, None), None, CPU, input_bytes)
@@ -125,11 +125,11 @@ class KeptSlots(RuleBasedStateMachine):
         until = gate.ledger.kept_until(one)
         gate.running.append(Held(slot, one, gate.leases.lent(slot, until, self.now) if until else None))
 
-    def give_back(self, gate: OneGate, lease: Lease) -> None:
+    def give_back(self, gate: OneGate, lease: Lease[Slot]) -> None:
         self.complete(gate, gate.ids[lease.slot], lease.first_failed, lease)
         gate.leases.returned(lease)
 
-    def complete(self, gate: OneGate, one: int, failed: bool, lease: Lease | None) -> None:
+    def complete(self, gate: OneGate, one: int, failed: bool, lease: Lease[Slot] | None) -> None:
         first_s, leased = (None, None) if lease is None else (lease.first_s, lease.leased(self.now))
         passed = gate.ledger.pass_on(one, self.now, failed, first_s, leased)
         if passed is None:

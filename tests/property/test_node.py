@@ -15,7 +15,7 @@ from agent.core import Node, tasks, turns
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.confinement import WEIGHT_PER_CORE, Confinement, confine
-from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord, confinement_of
+from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord, Waits, confinement_of
 from agent.core.settings import NodeSettings, PreemptionSettings
 from agent.core.snapshot import ContainerUse, HostUse, Snapshot
 from penstock.model import (
@@ -353,7 +353,7 @@ class NodeMachine(RuleBasedStateMachine):
         )  # fmt: skip
         self.assigned.add((job, task))
         reply = self.decide(decision)
-        assert reply.refused or self.node.draining is None, "who is drained takes no work"
+        assert reply.refused or self.node.drain.draining is None, "who is drained takes no work"
         if reply.refused:
             self.reported.add((job, task))
 
@@ -498,7 +498,7 @@ class NodeMachine(RuleBasedStateMachine):
                 exits_to_come=frozenset(),
                 at=self.now,
                 draining=next((r for r in records["node"] if isinstance(r, Draining)), None),
-                waits=next((r for r in records[turns.ROOM] if isinstance(r, turns.Waits)), None),
+                waits=next((r for r in records[turns.ROOM] if isinstance(r, Waits)), None),
                 never_began=never_began,
                 orphans=orphans,
             )
@@ -567,7 +567,7 @@ class NodeMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_alarm_is_set_for_who_waits(self) -> None:
-        times = [at for at in (self.node.preemption.due(), self.node.elasticity.due(self.now)) if at is not None]
+        times = [at for at in (self.node.preempting.due(), self.node.elasticity.due(self.now)) if at is not None]
         assert not times or (self.alarm is not None and self.alarm <= min(times) + 1e-9)
 
     @invariant()
@@ -579,7 +579,7 @@ class NodeMachine(RuleBasedStateMachine):
 
     @invariant()
     def who_is_drained_keeps_nothing_that_others_could_do(self) -> None:
-        for held in self.node.held if self.node.draining is not None else ():
+        for held in self.node.held if self.node.drain.draining is not None else ():
             if held.request.command is not None:
                 going = self.node.containers.live[held.container].state is ContainerState.STOPPING
                 assert going or not held.opportunistic

@@ -222,7 +222,7 @@ class ExecutorsMachine(RuleBasedStateMachine):
         assert ledger.promised_cores <= 4 + 1e-4
         assert ledger.promised_memory_bytes <= CAPACITY[3] + 1
         assert ledger.promised_network_bytes_per_s <= CAPACITY[2] + 1
-        held = self.node.executors.held(self.node, self.now)
+        held = self.node.executors.held(self.now)
         if held is not None:
             most = held.slots(self.now, 1.0, 600)
             assert (most + np.array(ledger.beside) <= CAPACITY * (1 + 1e-6)).all(), (
@@ -232,7 +232,7 @@ class ExecutorsMachine(RuleBasedStateMachine):
     @invariant()
     def what_is_held_is_what_the_plans_have(self) -> None:
         executors, plans = self.node.executors, self.node.elasticity.plans(self.now)
-        held = executors.held(self.node, self.now)
+        held = executors.held(self.now)
         assert (held is None) == (not plans)
         if held is not None:
             anew = total(
@@ -247,7 +247,7 @@ class ExecutorsMachine(RuleBasedStateMachine):
         self.beat()
         assert self.told is not None
         said, at = self.told
-        ledger, held = self.node.ledger(), self.node.executors.held(self.node, self.now)
+        ledger, held = self.node.ledger(), self.node.executors.held(self.now)
         for number, slot in enumerate(said.slots):
             begin = max(self.now, at + number * said.slot_s)
             end = at + (number + 1) * said.slot_s if number + 1 < len(said.slots) else math.inf

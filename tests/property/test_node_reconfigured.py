@@ -91,7 +91,7 @@ class ReconfiguredMachine(NodeMachine):
     @invariant()
     def t_alloc_is_what_was_said_or_finds_its_own_value(self) -> None:
         settings_now = self.node.settings
-        assert self.node.threshold.t_alloc == settings_now.t_alloc or settings_now.t_alloc_tuning is not None
+        assert self.node.slack.t_alloc == settings_now.t_alloc or settings_now.t_alloc_tuning is not None
 
 
 TestNodeReconfigured = ReconfiguredMachine.TestCase

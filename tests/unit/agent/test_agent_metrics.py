@@ -33,7 +33,7 @@ def test_nothing_is_wrong_with_an_idle_node() -> None:
 
 
 def test_what_is_done_to_containers_is_all_there_from_the_beginning() -> None:
-    assert set(ACTIONS) == set(preempting._DONE.values())
+    assert set(ACTIONS) == set(preempting.ACTIONS.values())
     acts = [{"action": "paused", "resource": "cpu", "count": 3}]
     lines = page(acts=acts).splitlines()
     assert 'penstock_preemptions_total{action="paused",resource="cpu"} 3.0' in lines

@@ -39,7 +39,7 @@ def test_what_others_can_do_goes_back_at_once_and_the_rest_ends_by_itself() -> N
     ]
     bed.send(e.ContainerExited(killed, None, 9, 0.0, 0, 0, 0.0))
     assert back(bed)[2:] == [("slack", EndedBy.PREEMPTED)]
-    status = draining.status(bed.node)
+    status = bed.node.drain.status()
     assert status is not None
     assert (status["state"], status["count"]) == ("draining", 2)
     assert status["remaining"][0] == {"kind": "command", "id": f"{JOB}/runs", "name": JOB, "user": "eve"}
@@ -47,7 +47,7 @@ def test_what_others_can_do_goes_back_at_once_and_the_rest_ends_by_itself() -> N
         bed.send(e.ContainerExited(container, 0, None, 0.0, 0, 0, 0.0))
     assert back(bed)[3:] == [("runs", EndedBy.EXIT), ("runs, too", EndedBy.EXIT)]
     assert not bed.node.held.by_key and not bed.node.jobs
-    status = draining.status(bed.node)
+    status = bed.node.drain.status()
     assert status is not None and status["state"] == "drained"
 
 
@@ -61,7 +61,7 @@ def test_it_refuses_work_until_it_is_undrained(opportunistic: bool) -> None:
     assert bed.decide(assign) == [draining.REFUSAL]
     bed.decide(Drain(draining=None))
     assert bed.assign("t", opportunistic=opportunistic) == []
-    assert draining.status(bed.node) is None
+    assert bed.node.drain.status() is None
 
 
 def test_what_its_own_users_run_goes_on_and_is_named() -> None:

@@ -450,8 +450,8 @@ def test_after_a_restart_it_goes_on_in_the_slot_that_it_is_in() -> None:
     bed.sample(3)
     fresh = restarted(bed, bed.container("a"), after_s=2.0)
     assert fresh.record("a").kind is None
-    assert fresh.node.executors.held(fresh.node, fresh.now).at(fresh.now)[0] == 2.0  # type: ignore[union-attr]
-    assert fresh.node.executors.held(fresh.node, fresh.now).at(fresh.now + 0.8)[0] == 3.0  # type: ignore[union-attr]
+    assert fresh.node.executors.held(fresh.now).at(fresh.now)[0] == 2.0  # type: ignore[union-attr]
+    assert fresh.node.executors.held(fresh.now).at(fresh.now + 0.8)[0] == 3.0  # type: ignore[union-attr]
     assert "cpu" in fresh.assign("b", cores(3.5))[0]
     fresh.over(fresh.container("a"))
     assert fresh.node.ledger().promised_cores == 0.0
@@ -503,4 +503,4 @@ def test_an_agent_that_ended_while_it_started_one_goes_on_with_it(reached: str) 
         assert fresh.node.ledger().promised_cores == 0.0
         return
     assert fresh.record("a").state is (ContainerState.RUNNING if reached == "started" else ContainerState.STARTING)
-    assert fresh.node.executors.held(fresh.node, fresh.now).at(fresh.now)[0] == 1.0  # type: ignore[union-attr]
+    assert fresh.node.executors.held(fresh.now).at(fresh.now)[0] == 1.0  # type: ignore[union-attr]

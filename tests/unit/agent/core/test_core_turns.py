@@ -10,10 +10,10 @@ import pytest
 from agent.core import Node
 from agent.core import events as e
 from agent.core.instructions import Explain, Grant, Notify, Record
-from agent.core.records import JobRecord
+from agent.core.records import JobRecord, Waits
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import HostUse, Snapshot
-from agent.core.turns import ROOM, Waits
+from agent.core.turns import ROOM
 from penstock.model import Capacity, MonotaskSpec, ResourceKind
 from penstock.wire.agent_api import Completion, RegisterJob
 from penstock.wire.errors import RpcError
@@ -249,7 +249,7 @@ def test_no_job_starves_over_restarts(every_s: int) -> None:
 def test_jobs_keep_their_order_over_a_restart() -> None:
     bed = Bed()
     jobs = [bed.job(EVE) for _ in range(8)]
-    guest = bed.node.welcome("m-9", "guest", "zoe", 0.0)
+    guest = bed.node.handle(e.JobIntroduced("m-9", "guest", "zoe", 0.0), bed.now)
     for record in guest:
         assert isinstance(record, Record) and isinstance(record.value, JobRecord)
         bed.journal[record.room, record.key] = record.value

@@ -1,0 +1,216 @@
+"""Containers at the request of clients: start, adopt, lend, attach to, kill, and change the limits of one."""
+
+from __future__ import annotations
+
+import msgspec
+
+from agent.core import events as e
+from agent.core import floors, quotas
+from agent.core.borrowing import Borrowing
+from agent.core.containers import ROOM, Containers
+from agent.core.elasticity import Elasticity, change
+from agent.core.ids import Ids
+from agent.core.instructions import AdoptProcess, Instruction, Notify, Record, Reply
+from agent.core.ledger import Ledger
+from agent.core.membership import Membership
+from agent.core.ranking import Ranking
+from agent.core.ranks import Ranks
+from agent.core.records import ContainerRecord, ContainerState
+from agent.core.settings import NodeSettings
+from agent.core.slack import Slack
+from agent.core.stock import Stock
+from penstock.model import ContainerSpec, EndedBy, Limits
+from penstock.model.reading import explained
+from penstock.wire.agent_api import ContainerEnded, Done, Launched
+from penstock.wire.errors import RpcError, bad_request, refused
+
+
+class ClientContainers:
+    """Admits containers that a connection asks for, if the node can promise their resources."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        members: Membership,
+        containers: Containers,
+        elasticity: Elasticity,
+        ranks: Ranks,
+        stock: Stock,
+        slack: Slack,
+        ranking: Ranking,
+        borrowing: Borrowing,
+        ids: Ids,
+    ) -> None:
+        self._quotas, self._link_bytes_per_s = settings.quotas, settings.link_bytes_per_s
+        self._members = members
+        self._containers = containers
+        self._elasticity = elasticity
+        self._ranks = ranks
+        self._stock = stock
+        self._slack = slack
+        self._ranking = ranking
+        self._borrowing = borrowing
+        self._ids = ids
+
+    def reconfigure(self, settings: NodeSettings) -> None:
+        """Replace the users' quotas."""
+        self._quotas = settings.quotas
+
+    # ------------------------------------------------------------ new containers
+
+    def launch(self, event: e.LaunchRequested, now: float) -> list[Instruction]:
+        """Start a command if the node can keep its promise, or, for an opportunistic one, if the slack has room."""
+        record = self._admit(event.session, event.spec, now)
+        return [Reply(record.container), *self._containers.add(record)]
+
+    def adopt(self, event: e.AdoptRequested, now: float) -> list[Instruction]:
+        """Take in a process as if it had been started here. It does not end with the connection.
+
+        The launcher, which can inspect the process, checks its owner. A client whose own process is taken in runs in
+        that container from now on, and may already do so.
+        """
+        if event.own and (there := self._containers.live.get(event.inside)) is not None:
+            return self._is_inside(event.session, there, event.pid, now, own=True)
+        record = self._admit(event.session, msgspec.structs.replace(event.spec, detach=True), now)
+        record.adopted, record.adopts = True, event.pid
+        if event.own:
+            self._members.sessions[event.session].container = record.container
+        adopt = AdoptProcess(record.container, record.user, record.spec, event.pid, event.tree, record.rank_weight)
+        return [Reply(record.container), *self._containers.add(record, adopt)]
+
+    def lend(self, event: e.LendRequested, now: float) -> list[Instruction]:
+        """Take in a process and its descendants for a job. A process that is in a container already stays in it."""
+        job = self._members.job_of(event.session, event.job, member=False)
+        record = self._borrowing.holder(event)
+        if record is None:
+            spec = ContainerSpec(argv=event.argv, name=job.record.name, detach=True)
+            return self._borrowing.lend(event, self._admit(event.session, spec, now))
+        instructions = self._is_inside(event.session, record, event.pid, now, own=event.own)
+        claimed = self._borrowing.claim(event, record)
+        return [*instructions, *claimed, *(self._ranking.rank(now) if claimed else ())]
+
+    def _is_inside(self, opened: int, record: ContainerRecord, pid: int, now: float, *, own: bool) -> list[Instruction]:
+        """Reply with the container that a process is in already; it becomes the connection's if the process is its
+        ``own``.
+
+        Raises:
+            RpcError: ``refused``: the container is another user's.
+        """
+        session = self._members.sessions[opened]
+        if record.user != session.user:
+            raise refused(f"process {pid} is in container {record.container!r} of {record.user}", field="pid")
+        if own:
+            session.container = record.container
+        reply = Reply(Launched(container=record.container, pid=pid, not_enforced=record.not_enforced))
+        return [reply, *(self._ranking.rank(now) if own and session.jobs else ())]
+
+    def _admit(self, opened: int, spec: ContainerSpec, now: float) -> ContainerRecord:
+        """Create a record if the node can promise the container's resources.
+
+        Raises:
+            RpcError: ``refused``: it cannot.
+        """
+        session = self._members.sessions[opened]
+        quotas.check_container(session, self._quotas, self._containers.live.values(), spec)
+        floors.check_limits(spec.limits, "container.limits.")
+        ledger, t_alloc = self._stock.ledger(now), self._slack.t_alloc
+        if spec.opportunistic:
+            why = ledger.refuse_opportunistic(spec.cpu_cores, spec.memory_bytes, t_alloc)
+        else:
+            why = ledger.refuse_regular(spec.cpu_cores, spec.memory_bytes)
+            why = why or ledger.refuse_network(spec.network_bytes_per_s, self._link_bytes_per_s)
+        if why:
+            raise _refusal(spec, why, ledger, t_alloc)
+        record = ContainerRecord(
+            container=self._ids.fresh("c-"),
+            user=session.user,
+            spec=spec,
+            opportunistic=spec.opportunistic,
+        )
+        record.rank_weight = self._ranks.first_weight(record)
+        session.attached.add(record.container)
+        session.launched.add(record.container)
+        return record
+
+    # ------------------------------------------------------------ known containers
+
+    def attach(self, event: e.AttachRequested, now: float) -> list[Instruction]:
+        """Notify this connection of the container's end; a container without a connection becomes this one's."""
+        session = self._members.sessions[event.session]
+        record = self._containers.accessible(event.container, session)
+        session.attached.add(event.container)
+        if record.ended is not None:
+            over = ContainerEnded(container=event.container, ended=record.ended)
+            return [Reply(Done()), Notify(event.session, "container_ended", over)]
+        if not any(event.container in other.launched for other in self._members.sessions.values()):
+            session.launched.add(event.container)
+        return [Reply(Done())]
+
+    def kill(self, event: e.KillRequested, now: float) -> list[Instruction]:
+        """End a container at a user's request."""
+        session = self._members.sessions[event.session]
+        record = self._containers.accessible(event.container, session)
+        why = f"cancelled by {session.user}"
+        return [Reply(Done()), *self._containers.stop(record.container, EndedBy.CANCELLED, why)]
+
+    def resize(self, event: e.ResizeRequested, now: float) -> list[Instruction]:
+        """Set other limits. A container that follows a profile must stop that first, so that only one source sets
+        limits.
+        """
+        session = self._members.sessions[event.session]
+        record = self._containers.accessible(event.container, session)
+        _must_live(record)
+        if record.profile is not None:
+            _must_be_nobodys(record)
+            raise refused(f"{record.container} follows a profile", field="container", remedy="follow with null first")
+        try:
+            limits = record.limits.changed(event.limits)
+        except msgspec.ValidationError as error:
+            at, wrong = explained(error, Limits)
+            raise bad_request(wrong, field=f"limits.{at}" if at else "limits") from None
+        floors.check_changes(event.limits)
+        if limits.pids_max != record.limits.pids_max:
+            quotas.check_pids(session, self._quotas, limits)
+        instructions = change(record, limits)
+        if instructions:
+            instructions.insert(0, Record(ROOM, record.container, record))
+        return [Reply(record.container), *instructions]
+
+    def follow(self, event: e.FollowRequested, now: float) -> list[Instruction]:
+        """Follow the profile from now on; None: keep the present limits."""
+        record = self._containers.accessible(event.container, self._members.sessions[event.session])
+        _must_live(record)
+        _must_be_nobodys(record)
+        if event.profile is not None:
+            floors.check_profile(event.profile)
+        record.profile, record.profile_at = event.profile, event.at
+        if event.profile is None:
+            self._elasticity.forget(record.container)
+            return [Reply(Done()), Record(ROOM, record.container, record)]
+        self._elasticity.follow(record, now - event.since_s)
+        instructions = change(record, self._elasticity.limits(record, now))
+        return [Reply(Done()), Record(ROOM, record.container, record), *instructions]
+
+
+def _refusal(spec: ContainerSpec, why: str, ledger: Ledger, t_alloc: float) -> RpcError:
+    """Return the answer to a request that cannot be promised now, or ever."""
+    if never := ledger.refuse_ever(spec.cpu_cores, spec.memory_bytes, t_alloc if spec.opportunistic else 1.0):
+        return refused(f"this node cannot promise that: {never}", remedy="ask for less")
+    remedy = "ask for less, wait until something ends, or run it opportunistic"
+    if spec.opportunistic:
+        remedy = "try later, or without --opportunistic"
+    return refused(f"this node cannot promise that: {why}", remedy=remedy)
+
+
+def _must_live(record: ContainerRecord) -> None:
+    if record.ended is not None or record.state is ContainerState.STOPPING:
+        raise refused(f"container {record.container} has ended", field="container")
+
+
+def _must_be_nobodys(record: ContainerRecord) -> None:
+    if record.executor is not None:
+        raise refused(
+            f"{record.container} is an executor: its limits follow its predicted demand",
+            field="container",
+            remedy="give it `limits` when it is submitted: they are its bounds",
+        )

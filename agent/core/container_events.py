@@ -1,0 +1,153 @@
+"""What the launcher and the cgroups report of containers: that one started, did not start, exited or was given back.
+
+The end of a container frees what it holds in every other part of the node; :meth:`ContainerEvents._end` has the order.
+"""
+
+from __future__ import annotations
+
+from agent.core import events as e
+from agent.core.attained import Attained
+from agent.core.borrowing import Borrowing
+from agent.core.confinement import confine
+from agent.core.containers import Containers, how_it_ended
+from agent.core.elasticity import Elasticity
+from agent.core.executors import Executors
+from agent.core.granting import Granting
+from agent.core.instructions import Confine, Instruction, Notify, RemoveContainer
+from agent.core.job_lifecycle import JobLifecycle
+from agent.core.membership import Membership
+from agent.core.preempting import Preempting
+from agent.core.ranking import Ranking
+from agent.core.ranks import Ranks
+from agent.core.records import ContainerRecord, ContainerState, confinement_of
+from agent.core.tasks import HeldTasks
+from penstock.model import Ended, EndedBy
+from penstock.wire.agent_api import ContainerEnded
+
+
+class ContainerEvents:
+    """Applies each report to the owners of what it changes."""
+
+    def __init__(
+        self,
+        members: Membership,
+        held: HeldTasks,
+        containers: Containers,
+        ranks: Ranks,
+        attained: Attained,
+        elasticity: Elasticity,
+        executors: Executors,
+        preempting: Preempting,
+        ranking: Ranking,
+        granting: Granting,
+        borrowing: Borrowing,
+        lifecycle: JobLifecycle,
+    ) -> None:
+        self._members = members
+        self._held = held
+        self._containers = containers
+        self._ranks = ranks
+        self._attained = attained
+        self._elasticity = elasticity
+        self._executors = executors
+        self._preempting = preempting
+        self._ranking = ranking
+        self._granting = granting
+        self._borrowing = borrowing
+        self._lifecycle = lifecycle
+
+    def started(self, event: e.ContainerStarted, now: float) -> list[Instruction]:
+        """Record that a container runs, and apply changes made while it was starting."""
+        if event.container not in self._containers.live:
+            return []  # a dying launcher had reported its end, too, which was read first
+        instructions = self._containers.started(event.container, event.pid, event.not_enforced, event.at)
+        record = self._containers.live[event.container]
+        if record.executor is not None:
+            self._executors.started(record, event.at, now)
+        if record.state is ContainerState.RUNNING:
+            wanted = confinement_of(record)
+            if wanted != confine(
+                record.spec,
+                record.spec.limits,
+                opportunistic=record.spec.opportunistic,
+                rank_weight=record.rank_weight,
+                borrowed=record.borrowed,
+            ):
+                instructions.append(Confine(event.container, wanted))
+        if event.orphaned:
+            instructions += self._containers.orphan(event.container)
+        if record.opportunistic:
+            instructions.append(self._ranks.reclassed(record))
+        if not self._ranks.knows(record):
+            instructions += [*self._ranking.rank(now), *self._ranks.look(now)]
+        return instructions + self._borrowing.give_back(record)
+
+    def confined(self, event: e.Confined, now: float) -> list[Instruction]:
+        """Record which settings the kernel does not enforce."""
+        self._containers.confined(event.container, event.not_enforced)
+        return []
+
+    def launcher_lost(self, event: e.LauncherLost, now: float) -> list[Instruction]:
+        """Continue without the launcher. Containers that are starting are not known to be its children yet."""
+        instructions: list[Instruction] = []
+        for record in list(self._containers.live.values()):
+            if record.pid and not record.orphaned:
+                instructions += self._containers.orphan(record.container)
+        return instructions
+
+    def not_started(self, event: e.ContainerNotStarted, now: float) -> list[Instruction]:
+        """Record that a container could not be started."""
+        record = self._containers.live.get(event.container)
+        if record is None:
+            return []  # as in :meth:`started`
+        ended = Ended(
+            by=record.stopping_by or EndedBy.FAILED,
+            exit_status=event.exit_status,
+            reason=record.stopping_reason or event.message,
+        )
+        return self._end(record, ended, now)
+
+    def exited(self, event: e.ContainerExited, now: float) -> list[Instruction]:
+        """Record the exit of a container."""
+        record = self._containers.live.get(event.container)
+        if record is None:  # an earlier agent recorded its end, and died before all of it was removed
+            return [RemoveContainer(event.container)]
+        self._preempting.exited(event.container, now)
+        return self._end(record, how_it_ended(record, event), now)
+
+    def given_back(self, event: e.GivenBack, now: float) -> list[Instruction]:
+        """Remove a container that was given back; if that failed, it stays."""
+        record = self._containers.live.get(event.container)
+        if record is None:
+            return []  # it ended meanwhile
+        if event.why_not:
+            return self._borrowing.stays(event, record)
+        wanted = self._borrowing.wanted(record.container)
+        instructions = self._end(record, self._borrowing.how_it_ended(event, record), now)
+        return instructions + (self._borrowing.lend_anew(record, wanted) if wanted else [])
+
+    def _end(self, record: ContainerRecord, ended: Ended, now: float) -> list[Instruction]:
+        """End a container: notify those waiting, free its resources, start the next in order."""
+        container = record.container
+        self._preempting.forget(container)
+        self._elasticity.forget(container)
+        self._executors.ended(container, ended.cpu_seconds, now)
+        moves_up = self._ranks.ended(record, ended.cpu_seconds, now)
+        held = self._held.by_key.get((record.job, record.task)) if record.task else None
+        instructions: list[Instruction] = []
+        if held is not None and held.container == container:  # first, or an agent that dies here would run it again
+            instructions += self._held.command_ended(held, ended)
+        instructions += self._containers.end(container, ended)
+        self._attained.container_gone(record.job, self._members.jobs, self._containers.live.values())
+        over = ContainerEnded(container=container, ended=ended)
+        for session in self._members.sessions.values():
+            if container in session.attached:
+                session.attached.discard(container)
+                session.launched.discard(container)
+                instructions.append(Notify(session.session, "container_ended", over))
+            if session.container == container:
+                session.container = ""
+            session.lent.pop(container, None)
+        instructions += self._granting.command_ended(record, ended, now)
+        instructions += self._lifecycle.forget_guest(record.job, now)
+        return instructions + (self._ranking.rank(now) if moves_up else [])

@@ -1,0 +1,157 @@
+"""What becomes of granted slots: a message to the framework that holds one, a container for a placed command.
+
+Placed commands wait in the queues like any monotask, in the session COMMANDS.
+"""
+
+from __future__ import annotations
+
+from agent.core import cores, tasks
+from agent.core.containers import Containers
+from agent.core.ids import Ids
+from agent.core.instructions import Grant, Instruction, Notify, Record
+from agent.core.membership import Membership
+from agent.core.ranks import Ranks
+from agent.core.records import ContainerRecord, HeldTask, command_record
+from agent.core.settings import NodeSettings
+from agent.queues import COMMANDS, Monotask, MonotaskQueues, beside
+from agent.queues.withheld import withhold
+from penstock.model import Ended, MonotaskSpec, ResourceKind
+from penstock.wire.agent_api import Completion, Recall
+
+
+class Granting:
+    """Starts the placed commands and withholds the CPU slots whose cores are promised to containers."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        members: Membership,
+        queues: MonotaskQueues,
+        held: tasks.HeldTasks,
+        containers: Containers,
+        ranks: Ranks,
+        ids: Ids,
+    ) -> None:
+        self.uses = cores.MeasuredUses()
+        self.withheld_slots = 0
+        self._lease_s, self._lease_kept_s = settings.lease_s, settings.lease_kept_s
+        self._capacity = settings.capacity
+        self._members = members
+        self._queues = queues
+        self._held = held
+        self._containers = containers
+        self._ranks = ranks
+        self._ids = ids
+
+    def reconfigure(self, settings: NodeSettings) -> None:
+        """Replace the lengths of leases."""
+        self._lease_s, self._lease_kept_s = settings.lease_s, settings.lease_kept_s
+
+    # ------------------------------------------------------------ slots
+
+    def granted(self, granted: list[Monotask], now: float) -> list[Instruction]:
+        """Return one message per session and job; a command's grant starts the command."""
+        if not granted:
+            return []
+        by_owner: dict[tuple[int, str, float, bool], Grant] = {}
+        instructions: list[Instruction] = []
+        before: tuple[int, str, float, bool] | None = None
+        for monotask in granted:
+            if monotask.session == COMMANDS:
+                held = self._held.by_key[monotask.job, str(monotask.id)]
+                instructions += self._start(held, monotask.kind, now)
+                continue
+            owner = (monotask.session, monotask.job, monotask.lease_until, monotask.keep)
+            if owner != before:  # usually all grants made at once belong to one job
+                before = owner
+                if owner not in by_owner:
+                    lease_s = self._lease_s if monotask.lease_until else 0.0
+                    if monotask.keep:
+                        lease_s = self._lease_kept_s
+                    by_owner[owner] = Grant(monotask.session, monotask.job, [], lease_s, monotask.keep)
+                    instructions.append(by_owner[owner])
+                ids = by_owner[owner].ids
+            ids.append(monotask.id)
+        return instructions
+
+    def recalls(self) -> list[Instruction]:
+        """Tell connections of leases that end because a job ahead waits, and of kept slots that are called back."""
+        return [
+            Notify(session, "recall", Recall(job=name, kind=kind, idle=only is not None))
+            for name, kind, only in self._queues.take_recalled()
+            if (job := self._members.jobs.get(name)) is not None
+            for session in (sorted(job.sessions) if only is None else (only,))
+        ]
+
+    def account(self) -> cores.CoreAccount:
+        """Return the present account of promised and lent cores."""
+        return cores.account(
+            self._containers.live, self._members.sessions.values(), self._queues, self.uses.by_container
+        )
+
+    def withhold(self, now: float) -> list[Instruction]:
+        """Withhold the slots whose cores are promised and used; grant those that are free again."""
+        kept_cores = self.account().kept_cores
+        self.withheld_slots = self._capacity.cpu_slots - self._capacity.cpu_slots_beside(kept_cores)
+        return self.granted(withhold(self._queues, self.withheld_slots, now), now)
+
+    # ------------------------------------------------------------ placed commands
+
+    def queue(self, held: HeldTask, now: float, *, running: bool = False) -> list[Instruction]:
+        """Queue a placed command for the slot of its resource. ``running``: it has held one since before a restart.
+
+        An opportunistic command waits for slack instead, the resources that slot holders leave unused (UBIS, Algorithm
+        1). A command that needs no slot starts at once: its cores are promised to it (:attr:`HeldTask.slot`).
+        """
+        spec = _monotask(held, running=running)
+        if running and (held.opportunistic or held.slot is None):
+            beside.begin(self._queues, COMMANDS, held.job, spec, now)
+            return []
+        if held.opportunistic:
+            self._held.waiting[held.job, held.task] = now
+            return []
+        if held.slot is None:
+            return self.start(held, now)
+        return self.granted(self._queues.submit(COMMANDS, held.job, [spec], now), now)
+
+    def start(self, held: HeldTask, now: float) -> list[Instruction]:
+        """Start a placed command that needs no slot: an opportunistic one, an executor, or one with promised cores."""
+        beside.begin(self._queues, COMMANDS, held.job, _monotask(held), now)
+        return self._start(held, None, now)
+
+    def give_slot(self, held: HeldTask, now: float) -> None:
+        """Count a running command in the slot that it needs as regular work, even if none is free."""
+        beside.give_slot(self._queues, COMMANDS, held.job, _monotask(held), now)
+
+    def cancel(self, held: HeldTask, now: float) -> list[Instruction]:
+        """Take a command that has not started out of the queues."""
+        if held.job not in self._members.jobs:
+            return []
+        return self.granted(self._queues.cancel(COMMANDS, held.job, [held.task], now), now)
+
+    def command_ended(self, record: ContainerRecord, ended: Ended, now: float) -> list[Instruction]:
+        """Free the slot of a placed command whose container ended."""
+        if record.job not in self._members.jobs:
+            return []
+        if record.kind is not None:
+            completion = [Completion(id=record.task, failed=not ended.ok)]
+            return self.granted(self._queues.complete(COMMANDS, record.job, completion, now), now)
+        if record.task:
+            beside.end(self._queues, COMMANDS, record.job, record.task, now, failed=not ended.ok)
+        return []
+
+    def _start(self, held: HeldTask, slot: ResourceKind | None, now: float) -> list[Instruction]:
+        held.container = self._ids.fresh("c-")
+        record = command_record(held)
+        record.kind = slot
+        record.rank_weight = self._ranks.first_weight(record)
+        journal = Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held)
+        instructions: list[Instruction] = [journal, *self._containers.add(record)]
+        return instructions + self.withhold(now) if record.promised_cores else instructions
+
+
+def _monotask(held: HeldTask, *, running: bool = False) -> MonotaskSpec:
+    """Return a placed command as a monotask for the queues."""
+    kind = held.request.command_kind
+    size = int(held.request.usage.of(kind))
+    return MonotaskSpec(id=held.task, kind=kind, input_bytes=size, stage=held.stage, running=running)

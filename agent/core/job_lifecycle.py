@@ -1,0 +1,160 @@
+"""Jobs from their registration to their end, with all that they have on this node.
+
+A *guest* is a job of another origin: it is here while it has tasks or connections here. A job whose origin is this node
+ends when its framework says so, or when the last connection that joined it closes.
+"""
+
+from __future__ import annotations
+
+from agent.core import tasks
+from agent.core.attained import Attained
+from agent.core.borrowing import Borrowing
+from agent.core.containers import Containers
+from agent.core.events import JobLeft
+from agent.core.granting import Granting
+from agent.core.instructions import Instruction, Notify, Record, TellMaster
+from agent.core.membership import Membership
+from agent.core.ranks import Ranks
+from agent.core.records import HeldTask, Job, JobRecord, Session
+from agent.queues import MonotaskQueues
+from penstock.model import Ended, EndedBy
+from penstock.wire.errors import bad_request
+from penstock.wire.jobs_api import CancelledBy
+from penstock.wire.master_api import CancelJob, JobEnded
+
+ROOM = "jobs"  # the journal's room
+
+
+class JobLifecycle:
+    """Adds jobs and ends them; withdraws their tasks."""
+
+    def __init__(
+        self,
+        has_master: bool,
+        members: Membership,
+        queues: MonotaskQueues,
+        held: tasks.HeldTasks,
+        containers: Containers,
+        ranks: Ranks,
+        attained: Attained,
+        granting: Granting,
+        borrowing: Borrowing,
+    ) -> None:
+        self._has_master = has_master
+        self._members = members
+        self._queues = queues
+        self._held = held
+        self._containers = containers
+        self._ranks = ranks
+        self._attained = attained
+        self._granting = granting
+        self._borrowing = borrowing
+
+    def add(self, record: JobRecord, now: float) -> tuple[Job, list[Instruction]]:
+        """Add a job and its queue."""
+        job = self._members.add(record)
+        self._queues.add_job(record.job, record.priority, record.user)
+        return job, [Record(ROOM, record.job, record), *self._ranks.look(now)]
+
+    def welcome(self, job: str, name: str, user: str, priority: float, now: float) -> list[Instruction]:
+        """Give a job of another origin a queue here, unless it has one."""
+        if job in self._members.jobs:
+            return []
+        return self.add(JobRecord(job=job, name=name, user=user, here=False, admitted=True, priority=priority), now)[1]
+
+    # ------------------------------------------------------------ tasks
+
+    def withdraw(self, held: HeldTask, reason: str, now: float) -> list[Instruction]:
+        """Stop a task on this node and free its resources."""
+        if held.request.command is None:
+            self._held.release(held.job, held.task)
+            gone = Record(tasks.ROOM, tasks.journal_key(held.job, held.task), None)
+            return [gone, *self.forget_guest(held.job, now)]
+        if held.container:
+            return self._containers.stop(held.container, EndedBy.CANCELLED, reason)
+        return self._not_started(held, Ended(by=EndedBy.CANCELLED, reason=reason), now)
+
+    def hand_back(self, held: HeldTask, reason: str, now: float) -> list[Instruction]:
+        """Return a command that has not started to the master, which places it elsewhere."""
+        return self._not_started(held, Ended(by=EndedBy.PREEMPTED, reason=reason), now)
+
+    def _not_started(self, held: HeldTask, ended: Ended, now: float) -> list[Instruction]:
+        instructions = self._held.command_ended(held, ended)
+        instructions += self._granting.cancel(held, now)  # no effect on opportunistic ones: they are not in the queues
+        return instructions + self.forget_guest(held.job, now)
+
+    # ------------------------------------------------------------ ends
+
+    def forget_guest(self, job: str, now: float) -> list[Instruction]:
+        """Drop a job of another origin that has nothing left on this node."""
+        known = self._members.jobs.get(job)
+        if known is None or known.record.here or known.sessions or self._held.of_job(job):
+            return []
+        self._members.remove(known)
+        live = self._containers.live.values()
+        self._attained.tell(self._attained.over(job, now, live))
+        self._queues.remove_job(job, now)  # it holds nothing, so nothing is freed
+        instructions = [Record(ROOM, job, None), *self._borrowing.job_over(job)]
+        self._attained.container_gone(job, self._members.jobs, live)
+        return instructions
+
+    def end(
+        self, job: Job, now: float, why: str = "", *, done: bool = False, merged_into: str = ""
+    ) -> list[Instruction]:
+        """End a job: its queues and tasks here at once, those on other nodes through the master."""
+        name = job.record.job
+        self._members.remove(job)
+        instructions: list[Instruction] = [Record(ROOM, name, None), *tasks.forget_ends(job)]
+        live = self._containers.live.values()
+        use = self._attained.over(name, now, live)
+        if job.record.here and self._has_master:
+            ended = JobEnded(job=name, why=why, done=done, merged_into=merged_into, use=use)
+            instructions.append(TellMaster("job_ended", ended))
+        else:
+            self._attained.tell(use)
+        instructions += self._granting.granted(self._queues.remove_job(name, now), now)
+        for held in self._held.of_job(name):
+            instructions += self.withdraw(held, why or "its job ended", now)
+        instructions += self._borrowing.job_over(name, merged_into)
+        self._attained.container_gone(name, self._members.jobs, live)  # all may belong to another job by now
+        return instructions
+
+    def cancelled(self, job: Job, decision: CancelJob, now: float) -> list[Instruction]:
+        """End what a job cancelled at the master has here, and notify its clients, wherever it was registered."""
+        told = CancelledBy(job=decision.job, by=decision.by)
+        notes: list[Instruction] = [Notify(session, "job_cancelled", told) for session in sorted(job.sessions)]
+        return notes + self.end(job, now, f"cancelled by {decision.by}")
+
+    # ------------------------------------------------------------ connections that end
+
+    def left(self, event: JobLeft) -> None:
+        """Record that a connection, once it closes, leaves a job in order."""
+        self._members.job_of(event.session, event.job)
+        if event.merged_into == event.job:
+            raise bad_request("a job cannot be merged into itself", field="merged_into")
+        self._members.sessions[event.session].left[event.job] = event.merged_into
+
+    def closed(self, session: Session, now: float) -> list[Instruction]:
+        """Free the slots of a closed connection; end the jobs that no other connection has joined."""
+        granted = self._queues.drop_session(session.session, sorted(session.jobs), now)
+        instructions = self._granting.granted(granted, now)
+        for job in [self._members.jobs[name] for name in sorted(session.jobs) if name in self._members.jobs]:
+            job.sessions.discard(session.session)
+            if not job.sessions:
+                merged_into = session.left.get(job.record.job)
+                why = session.disconnected if merged_into is None else ""
+                instructions += self._abandoned(job, now, why, merged_into)
+        return instructions
+
+    def orphans_left(self, rejoin_s: float, now: float) -> list[Instruction]:
+        """End jobs whose frameworks did not return in time after a restart of the agent."""
+        since = [(job, job.orphan_since) for job in self._members.jobs.values()]
+        late = [job for job, at in since if at is not None and now - at > rejoin_s]
+        why = "its framework did not come back after a restart of the agent"
+        return [instruction for job in late for instruction in self._abandoned(job, now, why)]
+
+    def _abandoned(self, job: Job, now: float, why: str, merged_into: str | None = None) -> list[Instruction]:
+        """End a job without connections. Without ``why``, its last connection left it in order: the job is done."""
+        if not job.record.here:
+            return self.forget_guest(job.record.job, now)
+        return self.end(job, now, why, done=not why, merged_into=merged_into or "")

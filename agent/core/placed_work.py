@@ -1,0 +1,219 @@
+"""The master's work on this node: it is checked against the node's own state, held, started and promoted.
+
+Opportunistic commands may wait here for slack, which is the future work of UBIS (§VII): "queuing opportunistic
+containers allows the nodes to execute tasks as soon as they finish one". An executor starts as soon as the master
+assigns it: it neither waits for a CPU slot nor holds one, because its limits follow its profile as long as it lives
+(Elasecutor §III).
+"""
+
+from __future__ import annotations
+
+from agent.core import draining, tasks
+from agent.core.containers import ROOM, Containers
+from agent.core.draining import Drain
+from agent.core.elasticity import Elasticity, change
+from agent.core.events import Recovered
+from agent.core.executors import Executors
+from agent.core.granting import Granting
+from agent.core.instructions import Confine, Explain, Instruction, Record
+from agent.core.job_lifecycle import JobLifecycle
+from agent.core.membership import Membership
+from agent.core.preempting import Preempting
+from agent.core.ranks import Ranks
+from agent.core.records import ContainerState, HeldTask, confinement_of
+from agent.core.settings import NodeSettings
+from agent.core.slack import Slack
+from agent.core.stock import Stock
+from agent.queues import MonotaskQueues
+from penstock.wire.master_api import Assign
+
+
+class PlacedWork:
+    """Holds, starts, promotes and restores the tasks that the master placed here."""
+
+    def __init__(
+        self,
+        settings: NodeSettings,
+        members: Membership,
+        queues: MonotaskQueues,
+        held: tasks.HeldTasks,
+        containers: Containers,
+        ranks: Ranks,
+        elasticity: Elasticity,
+        executors: Executors,
+        stock: Stock,
+        slack: Slack,
+        preempting: Preempting,
+        granting: Granting,
+        lifecycle: JobLifecycle,
+        drain: Drain,
+    ) -> None:
+        self._node, self._link_bytes_per_s = settings.node, settings.link_bytes_per_s
+        self._members = members
+        self._queues = queues
+        self._held = held
+        self._containers = containers
+        self._ranks = ranks
+        self._elasticity = elasticity
+        self._executors = executors
+        self._stock = stock
+        self._slack = slack
+        self._preempting = preempting
+        self._granting = granting
+        self._lifecycle = lifecycle
+        self._drain = drain
+
+    # ------------------------------------------------------------ placement
+
+    def assign(self, decision: Assign, out: list[Instruction], now: float) -> str:
+        """Hold the task's memory and queue its command, if any; refuse a task that would break a promise."""
+        request = decision.request
+        if (decision.job, request.task) in self._held.by_key:
+            return ""  # repeated after a lost connection: it is here already
+        if self._drain.draining is not None:
+            return draining.REFUSAL
+        why = self._refuse(decision, now)
+        may_wait = decision.opportunistic and request.command is not None
+        waits = bool(why) and may_wait and self._slack.queue_free() > 0
+        if why and not waits:
+            return why
+        if decision.job not in self._members.jobs and decision.origin == self._node:
+            return f"job {decision.job!r} has ended"
+        out += self._lifecycle.welcome(decision.job, decision.job, decision.user, decision.priority, now)
+        self._queues.set_priority(decision.job, decision.priority, now)
+        out += self._granting.recalls()
+        held = self._held.hold(decision)
+        out.append(Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held))
+        if request.executor is not None and not decision.opportunistic:
+            out += self._start_executor(held, now)
+        elif decision.opportunistic and request.command is not None and not waits:
+            out += self._granting.start(held, now)
+        elif request.command is not None:
+            out += self._granting.queue(held, now)
+        return ""
+
+    def _refuse(self, decision: Assign, now: float) -> str:
+        """Return why the task would break a promise, or ""."""
+        request, command, ledger = decision.request, decision.request.command, self._stock.ledger(now)
+        if not decision.opportunistic and request.executor is not None and decision.profile is not None:
+            return self._executors.refuse(request, decision.profile, ledger, now)
+        cores, network = (command.cpu_cores, command.network_bytes_per_s) if command is not None else (0.0, 0)
+        if decision.opportunistic:
+            return ledger.refuse_opportunistic(cores, request.memory_bytes, self._slack.t_alloc)
+        why = ledger.refuse_regular(cores, request.memory_bytes)
+        return why or ledger.refuse_network(network, self._link_bytes_per_s)
+
+    def _start_executor(self, held: HeldTask, now: float) -> list[Instruction]:
+        """Start an executor at once; its limits follow its profile, if it has one."""
+        instructions = self._granting.start(held, now)
+        record = self._containers.live[held.container]
+        if held.profile is not None:
+            self._executors.follow(held, record, held.profile, now)
+            instructions += change(record, self._elasticity.limits(record, now))
+        return instructions
+
+    # ------------------------------------------------------------ promotion (UBIS §IV.D)
+
+    def promote(self, held: HeldTask, out: list[Instruction], now: float) -> str:
+        """Make opportunistic work regular in place, if its promise can be kept; return why not, or ""."""
+        if not held.opportunistic:
+            return ""
+        command = held.request.command
+        why = self._stock.ledger(now).refuse_regular(command.cpu_cores if command else 0.0, held.request.memory_bytes)
+        needs_slot = command is not None and held.slot is not None
+        if not why and needs_slot and self._queues.idle().of(held.request.command_kind) < 1:
+            why = f"{held.request.command_kind}: no slot is free"
+        if why:
+            return why
+        held.opportunistic = False
+        waited = self._held.waiting.pop((held.job, held.task), None)
+        out.append(Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held))
+        if waited is not None and held.request.executor is not None:
+            out += self._start_executor(held, now)
+        elif waited is not None:
+            out += self._granting.queue(held, now)
+        elif held.container:
+            out += self._promote_container(held, now)
+        return ""
+
+    def _promote_container(self, held: HeldTask, now: float) -> list[Instruction]:
+        """Give a command the same limits in the regular class, in place, and a slot."""
+        container = held.container
+        record = self._containers.live.get(container)
+        if record is None:
+            return []
+        record.opportunistic = False
+        if held.slot is not None:
+            record.kind = held.slot
+            self._granting.give_slot(held, now)
+        if record.state is ContainerState.WARNED:
+            record.state = ContainerState.RUNNING
+        self._preempting.forget(container)
+        instructions = self._containers.resume(container)
+        if record.state is ContainerState.RUNNING:
+            instructions.append(Confine(container, confinement_of(record)))
+        instructions.append(self._ranks.reclassed(record))
+        promoted = Explain("promoted", {"container": container})
+        return [*instructions, Record(ROOM, container, record), promoted, *self._containers.watch()]
+
+    # ------------------------------------------------------------ commands that wait for slack
+
+    def start_waiting(self, now: float) -> list[Instruction]:
+        """Start the waiting commands that fit now, in order."""
+        instructions: list[Instruction] = []
+        for key in list(self._held.waiting):
+            held = self._held.by_key[key]
+            if self._slack.refuse(held.cores, held.request.memory_bytes, now):
+                break
+            del self._held.waiting[key]
+            instructions += self._granting.start(held, now)
+        return instructions
+
+    def sampled(self, wait_s: float, now: float) -> list[Instruction]:
+        """Start the commands that fit now; hand back to the master those that have waited for ``wait_s``."""
+        instructions = self.start_waiting(now)
+        for key, since in list(self._held.waiting.items()):
+            if now - since >= wait_s:
+                reason = f"it has waited {wait_s:g} s for slack"
+                instructions += self._lifecycle.hand_back(self._held.by_key[key], reason, now)
+        return instructions
+
+    # ------------------------------------------------------------ after a restart of the agent
+
+    def recovered(self, event: Recovered, now: float) -> list[Instruction]:
+        """Hold the tasks' memory again; commands wait for their slot again, or hold it if they run."""
+        instructions: list[Instruction] = []
+        for held in event.tasks:
+            if held.ended is not None:
+                instructions += self._held.command_ended(held, held.ended)
+                continue
+            self._held.by_key[held.job, held.task] = held
+            alive = held.container in self._containers.live
+            if held.job not in self._members.jobs and not alive:
+                held.container = ""
+                instructions += self._lifecycle.withdraw(held, "its job ended", now)
+            elif held.request.executor is not None and not held.opportunistic:
+                instructions += self._take_back_executor(held, now, event.at)
+            elif held.job not in self._members.jobs:
+                continue  # its job ended while it was being stopped: its container still has to end
+            elif held.request.command is not None:
+                if alive:  # promoted or not, it has its proper slot
+                    record = self._containers.live[held.container]
+                    record.kind = None if held.opportunistic else held.slot
+                else:
+                    held.container = ""
+                instructions += self._granting.queue(held, now, running=alive)
+        return instructions
+
+    def _take_back_executor(self, held: HeldTask, now: float, at: float) -> list[Instruction]:
+        """Resume an executor that outlived an agent, at its place in the profile; start it if it was not started."""
+        record = self._containers.live.get(held.container)
+        if record is None:
+            return self._start_executor(held, now)
+        record.kind = None
+        if held.job in self._members.jobs:  # otherwise it is being stopped
+            self._granting.queue(held, now, running=True)
+        if held.profile is not None:
+            record.profile_at = record.profile_at or at  # the agent ended after its start, before ContainerStarted
+            self._executors.follow(held, record, held.profile, now - (at - record.profile_at))
+        return []

@@ -1,0 +1,39 @@
+"""Ranks the jobs of this node by their present members, containers and measured use."""
+
+from __future__ import annotations
+
+from agent.core.containers import Containers
+from agent.core.instructions import Instruction
+from agent.core.membership import Membership
+from agent.core.ranks import Ranks
+from agent.core.settings import NodeSettings
+from agent.core.snapshot import Snapshot
+from agent.core.stock import Stock
+
+
+class Ranking:
+    """Feeds :class:`Ranks`; called whenever the order may have changed."""
+
+    def __init__(
+        self, settings: NodeSettings, members: Membership, containers: Containers, ranks: Ranks, stock: Stock
+    ) -> None:
+        self._wait_max_s = settings.job_wait_max_s
+        self._members = members
+        self._containers = containers
+        self._ranks = ranks
+        self._stock = stock
+
+    def reconfigure(self, settings: NodeSettings) -> None:
+        """Replace the time after which a job starves."""
+        self._wait_max_s = settings.job_wait_max_s
+
+    def rank(self, now: float) -> list[Instruction]:
+        """Rank the jobs, and update the containers whose weight has changed."""
+        live, members = self._containers.live.values(), self._members
+        return self._ranks.rank(
+            live, members.jobs, members.sessions.values(), self._stock.snapshot, now, self._wait_max_s
+        )
+
+    def sampled(self, snapshot: Snapshot, now: float, *, acted: bool) -> list[Instruction]:
+        """Rank the jobs after a sample if something ran or an event occurred, or the node has ``acted`` on it."""
+        return self.rank(now) if acted or self._ranks.moved_on(snapshot) else []

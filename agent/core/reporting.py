@@ -1,0 +1,81 @@
+"""The node's reports to the master: its load, and what has changed since the last report."""
+
+from __future__ import annotations
+
+from agent.core.attained import Attained
+from agent.core.draining import Drain
+from agent.core.executors import Executors
+from agent.core.rank_report import RankReport
+from agent.core.slack import Slack
+from agent.core.stock import Stock
+from agent.core.tasks import HeldTasks
+from agent.queues import MonotaskQueues, beyond
+from penstock.model import KindAmounts
+from penstock.wire.master_api import Heartbeat, Load
+
+
+class Reports:
+    """Makes heartbeats. Attained service, executors and ranks keep what they have reported."""
+
+    def __init__(
+        self,
+        queues: MonotaskQueues,
+        held: HeldTasks,
+        attained: Attained,
+        executors: Executors,
+        rank_report: RankReport,
+        stock: Stock,
+        slack: Slack,
+        drain: Drain,
+    ) -> None:
+        self._queues = queues
+        self._held = held
+        self._attained = attained
+        self._executors = executors
+        self._rank_report = rank_report
+        self._stock = stock
+        self._slack = slack
+        self._drain = drain
+
+    def load(self, now: float) -> Load:
+        """Return the heartbeat's load (Ursa §4.2.2, UBIS §IV.A), with the jobs that changed since the last one."""
+        ledger = self._stock.ledger(now)
+        claimed, waiting_bytes = self._slack.claimed()
+        in_use = self._slack.in_use(ledger) + claimed
+        pending, coming = self._queues.pending(), 0
+        for held in self._held:
+            if held.request.command is None:  # a command's work is in the queue until it is done
+                pending = pending + held.remaining
+                coming += held.takes_core
+        return Load(
+            rates=self._queues.rates(now),
+            pending=pending,
+            idle=self._queues.idle().minus(KindAmounts(cpu=coming)),
+            used_cores=in_use.cpu,
+            used_memory_bytes=ledger.used_memory_bytes + waiting_bytes,
+            disk_busy=in_use.disk,
+            network_busy=in_use.network,
+            opportunistic_queue_free=self._slack.queue_free(),
+            most_commands=beyond.most_commands(self._queues) if self._attained.most_commands_read else 0,
+            promised_cores=ledger.promised_cores,
+            promised_memory_bytes=ledger.promised_memory_bytes,
+            opportunistic_memory_bytes=ledger.asked_memory_bytes,
+            jobs=self._attained.report(now),
+            t_alloc=self._slack.moved_t_alloc,
+            availability=self._executors.availability(ledger, now),
+            ranks=self._rank_report.changed(),
+        )
+
+    def heartbeat(self, decided: int, now: float) -> Heartbeat:
+        """Return the load, and the use of executors that the master has not been told.
+
+        ``decided`` is the number of the last decisions carried out.
+        """
+        load = self.load(now)
+        return Heartbeat(load, decided, executors=self._executors.report(load), own=self._drain.own_work())
+
+    def link_opens(self) -> None:
+        """Start over on a new connection to the master, which has lost all reports."""
+        self._attained.tell_all()
+        self._rank_report.link_opens()
+        self._executors.link_opens()

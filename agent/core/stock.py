@@ -1,0 +1,42 @@
+"""The node's resources, from the present containers and tasks and the latest sample."""
+
+from __future__ import annotations
+
+from agent.core.containers import Containers
+from agent.core.elasticity import Elasticity
+from agent.core.executors import Executors
+from agent.core.ledger import Ledger, take_stock
+from agent.core.plans import NOTHING
+from agent.core.profiling import Amounts
+from agent.core.snapshot import Snapshot
+from agent.core.tasks import HeldTasks
+from penstock.model import Capacity
+
+
+class Stock:
+    """Keeps the latest sample; the sums are made anew for each decision."""
+
+    def __init__(
+        self, capacity: Capacity, containers: Containers, held: HeldTasks, elasticity: Elasticity, executors: Executors
+    ) -> None:
+        self.snapshot: Snapshot | None = None
+        self._capacity = capacity
+        self._containers = containers
+        self._held = held
+        self._elasticity = elasticity
+        self._executors = executors
+
+    def ledger(self, now: float) -> Ledger:
+        """Return the sums of promised, requested and used resources now."""
+        containers, planned = self._containers.live.values(), self._executors.planned
+        if not planned:
+            return take_stock(self._capacity, containers, self._held, self.snapshot)
+        peak = self._executors.peak(now)
+        return take_stock(self._capacity, containers, self._held, self.snapshot, planned, peak)
+
+    def beside(self) -> Amounts:
+        """Return the promises to regular work that follows no profile, if an executor's plan depends on them."""
+        if not self._elasticity.has_executors:
+            return NOTHING
+        containers, planned = self._containers.live.values(), self._executors.planned
+        return take_stock(self._capacity, containers, self._held, None, planned).beside
