@@ -1,4 +1,4 @@
-"""What the launcher and the cgroups report of containers: that one started, did not start, exited or was given back.
+"""Reports of the launcher and the cgroups: a container started, did not start, exited or was given back.
 
 The end of a container frees what it holds in every other part of the node; :meth:`ContainerEvents._end` has the order.
 """

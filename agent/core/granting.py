@@ -1,4 +1,4 @@
-"""What becomes of granted slots: a message to the framework that holds one, a container for a placed command.
+"""Granted slots become messages to the frameworks that hold them, and containers of placed commands.
 
 Placed commands wait in the queues like any monotask, in the session COMMANDS.
 """

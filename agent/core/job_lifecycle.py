@@ -1,4 +1,4 @@
-"""Jobs from their registration to their end, with all that they have on this node.
+"""Jobs from their registration to their end, with their tasks, slots and containers on this node.
 
 A *guest* is a job of another origin: it is here while it has tasks or connections here. A job whose origin is this node
 ends when its framework says so, or when the last connection that joined it closes.
