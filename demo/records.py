@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 #: The executors of a demonstration, in the order of its runs.
-EXECUTORS = ("plain", "static", "first", "penstock")
-#: Those of Penstock: it runs the jobs twice, as nothing is known of them the first time.
-PENSTOCK = ("first", "penstock")
-#: The run in which an archive lives on slack and a table wants its memory; in the others the jobs are alone.
-BESIDE = "first"
+EXECUTORS = ("plain", "static", "first", "penstock", "beside")
+#: The runs of Penstock: with jobs that it does not know, with known jobs, and with these beside an archive and a table.
+PENSTOCK = ("first", "penstock", "beside")
+#: The run with an opportunistic archive and a table that needs its memory. In the other runs the jobs are alone.
+BESIDE = "beside"
 
 
 class JobSpec(NamedTuple):

@@ -81,7 +81,7 @@ def table(runs: dict[str, Run], plan: Plan, own: dict[str, dict[str, float]]) ->
 
 
 #: Headings of the table's columns, where they are not the executor's name.
-_TITLES = {"plain": "plain Linux", "first": "Penstock 1st", "penstock": "Penstock"}
+_TITLES = {"plain": "plain Linux", "first": "Penstock 1st", "penstock": "Penstock", "beside": "with archive"}
 
 
 def preemption_lines(run: Run) -> list[str]:

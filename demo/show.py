@@ -219,8 +219,8 @@ def _conclusion(plan: Plan, runs: dict[str, Run], more: dict[str, Any]) -> Itera
     yield "Penstock: as installed; the first time it knows none of the jobs, then how long those of the same name took"
     used = more["penstock_cpu_seconds"]["penstock"]
     parts = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in used.items())
-    yield f"CPU time of Penstock itself, the last run: {sum(used.values()):.2f} s ({parts})"
-    yield "Penstock 1st: with an opportunistic archive and a table in memory beside the jobs, which the others have not"
+    yield f"CPU time of Penstock itself, the second time: {sum(used.values()):.2f} s ({parts})"
+    yield "with archive: Penstock again, beside an opportunistic archive and a table in memory; other runs have neither"
     yield from report.preemption_lines(runs[BESIDE])
     if not runs[BESIDE].preemptions:
         yield "FAILED: nothing was preempted, although memory was wanted"

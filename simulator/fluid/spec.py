@@ -64,8 +64,32 @@ class Applications(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fie
     once: Annotated[float, msgspec.Meta(ge=0, le=1)] = 0.0
 
 
+class JobKind(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A kind of synthetic jobs with sizes of its own. ``name`` is the application of its jobs.
+
+    A job is of a kind with a probability proportional to ``share``. Its size is from ``smallest`` to ``largest``, and
+    the logarithm of the size is uniform between them. ``users`` and ``processes`` are drawn from their lists, each as
+    likely.
+    """
+
+    name: Annotated[str, msgspec.Meta(min_length=1)]
+    smallest: _Positive
+    largest: _Positive
+    share: _Positive = 1.0
+    users: Annotated[tuple[str, ...], msgspec.Meta(min_length=1)] = ("",)
+    processes: Annotated[tuple[_FromZero, ...], msgspec.Meta(min_length=1)] = (0,)
+
+    def __post_init__(self) -> None:
+        """Raises: ValueError: the sizes have no range."""
+        if self.largest < self.smallest:
+            raise ValueError(f"largest: {self.largest:g} is below smallest, {self.smallest:g}")
+
+
 class Synthetic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """Jobs drawn with the scenario's seed. ``weights`` and ``processes`` are drawn uniformly from their lists."""
+    """Jobs drawn with the scenario's seed. ``weights`` and ``processes`` are drawn uniformly from their lists.
+
+    With ``kinds`` each job is of one of these kinds, which replace ``sizes``, ``applications`` and ``processes``.
+    """
 
     jobs: _Count
     arrivals: Arrivals = Arrivals()
@@ -73,6 +97,16 @@ class Synthetic(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     weights: tuple[_Positive, ...] = (1.0,)
     applications: Applications | None = None
     processes: tuple[_FromZero, ...] = (0,)
+    kinds: tuple[JobKind, ...] = ()
+
+    def __post_init__(self) -> None:
+        """Raises: ValueError: something is given twice, for all jobs and by kind, or two kinds have one name."""
+        if not self.kinds:
+            return
+        if self.sizes != Sizes() or self.applications is not None or self.processes != (0,):
+            raise ValueError("kinds: leave out sizes, applications and processes; each kind has its own")
+        if len({kind.name for kind in self.kinds}) < len(self.kinds):
+            raise ValueError("kinds: give each kind a name of its own")
 
 
 class Trace(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):

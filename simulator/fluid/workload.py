@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from itertools import accumulate
 from pathlib import Path
 from random import Random
@@ -9,7 +10,7 @@ from random import Random
 import msgspec
 
 from simulator.fluid.engine import Job
-from simulator.fluid.spec import Applications, Arrivals, Sizes, Synthetic, Trace, Workload
+from simulator.fluid.spec import Applications, Arrivals, JobKind, Sizes, Synthetic, Trace, Workload
 from simulator.traces import lumos, swim, text_of
 
 
@@ -99,6 +100,22 @@ def _runs(trace: Trace, lines: list[str], random: Random) -> tuple[list[Job], in
 def _drawn(synthetic: Synthetic, random: Random) -> list[Job]:
     """Return synthetic jobs. Each property has its own random stream, so changing one leaves the others unchanged."""
     times, sizes, weights, applications, processes = (_stream(random) for _ in range(5))
+    if synthetic.kinds:
+        kinds = applications.choices(synthetic.kinds, [kind.share for kind in synthetic.kinds], k=synthetic.jobs)
+        return [
+            Job(
+                name=f"job-{number}",
+                at_s=at_s,
+                size=_log_uniform(kind, sizes),
+                weight=weights.choice(synthetic.weights),
+                user=applications.choice(kind.users),
+                application=kind.name,
+                processes=processes.choice(kind.processes),
+            )
+            for number, (at_s, kind) in enumerate(
+                zip(_times(synthetic.arrivals, synthetic.jobs, times), kinds, strict=True)
+            )
+        ]
     runs = _applications(synthetic.applications, synthetic.jobs, applications)
     return [
         Job(
@@ -158,3 +175,8 @@ def _size(sizes: Sizes, random: Random) -> float:
             return random.paretovariate(sizes.shape) * sizes.mean * (sizes.shape - 1) / sizes.shape
         case "uniform":
             return (1 - random.random()) * 2 * sizes.mean
+
+
+def _log_uniform(kind: JobKind, random: Random) -> float:
+    """Return a size within the bounds of the kind; each factor between them is as likely."""
+    return kind.smallest * math.pow(kind.largest / kind.smallest, random.random())

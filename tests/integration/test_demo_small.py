@@ -66,10 +66,10 @@ def test_all_runs_agree_and_the_archive_is_preempted(tmp_path: Path, private: Pa
         assert run["figures"]["makespan_s"] >= run["figures"]["mean_completion_s"] > 0
         assert run["figures"]["used"] > 0
     assert list(report["runs"]) == list(EXECUTORS)
-    (preempted,) = report["runs"]["first"]["preemptions"]
+    (preempted,) = report["runs"]["beside"]["preemptions"]
     assert preempted["resource"] == "memory"
     assert "T_preempt" in preempted["reason"]
-    archive = report["runs"]["first"]["archive"]
+    archive = report["runs"]["beside"]["archive"]
     assert archive["ended"]["by"] == "preempted"
     assert archive["bytes_done"] > 0
     timeline = json.loads((out / "timeline.json").read_text())

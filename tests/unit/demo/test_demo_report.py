@@ -77,9 +77,11 @@ def test_the_report_has_everything_and_is_json() -> None:
     assert "memory: wanted" in lines[0]
     own = {name: {"agent": 0.25 * index, "master": 0.5} for index, name in enumerate(runs)}
     shown = "\n".join(report.table(runs, PLAN, own))
-    assert "plain Linux        static  Penstock 1st      Penstock" in shown
+    assert "plain Linux        static  Penstock 1st      Penstock  with archive" in shown
     (own_s,) = (line for line in shown.splitlines() if "of Penstock itself" in line)
-    assert own_s.split("itself")[1].split() == ["0.75", "s", "1.00", "s", "1.25", "s"], "none beside plain Linux"
+    assert own_s.split("itself")[1].split() == ["0.75", "s", "1.00", "s", "1.25", "s", "1.50", "s"], (
+        "none beside plain Linux"
+    )
     assert "inverted-index" in shown
     assert "10.00 s" in shown
 

@@ -148,6 +148,37 @@ def test_applications_have_users_and_sizes_of_their_own() -> None:
     assert {job.size for job in once} == {10.0}
 
 
+_SMALL = {"name": "small", "smallest": 1.0, "largest": 4.0, "share": 3.0, "users": ["ann", "bob"], "processes": [1, 2]}
+_LARGE = {"name": "large", "smallest": 100.0, "largest": 100.0}
+
+
+def test_each_job_is_of_a_kind_and_has_its_sizes_users_and_processes() -> None:
+    jobs = _workload(kinds=[_SMALL, _LARGE])
+    small = [job for job in jobs if job.application == "small"]
+    assert len(small) == pytest.approx(1500, rel=0.1)
+    assert all(1.0 <= job.size <= 4.0 for job in small)
+    assert sum(job.size < 2.0 for job in small) == pytest.approx(len(small) / 2, rel=0.1), "its logarithm is uniform"
+    assert {(job.user, job.processes) for job in small} == {(user, n) for user in ("ann", "bob") for n in (1, 2)}
+    large = [job for job in jobs if job.application == "large"]
+    assert {(job.size, job.user, job.processes) for job in large} == {(100.0, "", 0)}
+    assert len(small) + len(large) == 2000
+    assert jobs == _workload(kinds=[_SMALL, _LARGE])
+
+
+@pytest.mark.parametrize(
+    ("synthetic", "message"),
+    [
+        ({"kinds": [_SMALL], "processes": [2]}, "kinds: leave out sizes, applications and processes"),
+        ({"kinds": [_SMALL, _SMALL]}, "kinds: give each kind a name of its own"),
+        ({"kinds": [_SMALL | {"largest": 0.5}]}, "largest: 0.5 is below smallest, 1"),
+        ({"kinds": [_SMALL | {"users": []}]}, "users"),
+    ],
+)
+def test_kinds_that_contradict_themselves_are_refused(synthetic: dict[str, Any], message: str) -> None:
+    with pytest.raises(msgspec.ValidationError, match=message):
+        _workload(**synthetic)
+
+
 def test_labels_leave_times_and_sizes_as_they_were() -> None:
     plain, labelled = _workload(), _workload(applications={"count": 3}, processes=[1, 2])
     assert [(job.at_s, job.size) for job in plain] == [(job.at_s, job.size) for job in labelled]
