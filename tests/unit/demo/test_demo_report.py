@@ -81,8 +81,6 @@ def test_the_report_has_everything_and_is_json() -> None:
     (own_s,) = (line for line in shown.splitlines() if "of Penstock itself" in line)
     of_its_own = ["0.75", "s", "1.00", "s", "1.25", "s", "1.50", "s"]
     assert own_s.split("itself")[1].split() == of_its_own, "none beside plain Linux"
-        "none beside plain Linux"
-    )
     assert "inverted-index" in shown
     assert "10.00 s" in shown
 
