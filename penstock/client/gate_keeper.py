@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
 from typing import Generic
 
 from penstock.client.gate_lease import Lease, Leases, R
@@ -21,11 +22,14 @@ class LeaseKeeper(Generic[R]):
         self._loop = loop
         self._give_back = give_back
         self._timer: asyncio.TimerHandle | None = None
+        #: A heap of the ends of all leases to come. A lease in use may fall idle before its end.
+        self._ends: list[float] = []
 
     def lent(self, slot: R, until: float) -> Lease[R]:
         """Record the agent's grant of a slot with a lease until ``until``."""
-        if self._timer is None:
-            self._look_at(until)
+        heappush(self._ends, until)
+        if self._ends[0] == until:
+            self._look_again()
         return self._leases.lent(slot, until, time.monotonic())
 
     def give_way(self, kind: ResourceKind) -> None:
@@ -40,15 +44,19 @@ class LeaseKeeper(Generic[R]):
         """Return all leases, as the agent is away."""
         self._return(self._leases.recall())
 
-    def _look_at(self, until: float) -> None:
-        self._timer = self._loop.call_later(max(0.0, until - time.monotonic()), self._end)
+    def _look_again(self) -> None:
+        """Set the timer for the next end of a lease."""
+        if self._timer is not None:
+            self._timer.cancel()
+        self._timer = self._loop.call_later(max(0.0, self._ends[0] - time.monotonic()), self._end)
 
     def _end(self) -> None:
-        self._timer = None
-        back, until = self._leases.expired(time.monotonic())
-        self._return(back)
-        if until is not None:
-            self._look_at(until)
+        self._timer, now = None, time.monotonic()
+        while self._ends and self._ends[0] <= now:
+            heappop(self._ends)
+        self._return(self._leases.expired(now))
+        if self._ends:
+            self._look_again()
 
     def _return(self, leases: Iterable[Lease[R]]) -> None:
         for lease in leases:

@@ -173,18 +173,16 @@ class Leases(Generic[R]):
             back, self._idle[kind] = self._idle[kind], []
             return back
 
-    def expired(self, now: float) -> tuple[list[Lease[R]], float | None]:
-        """Take the expired idle slots, to be given back; also return the time of the next expiry."""
+    def expired(self, now: float) -> list[Lease[R]]:
+        """Take the expired idle slots, to be given back."""
         with self._lock:
             back: list[Lease[R]] = []
-            left: list[float] = []
             for kind in KINDS:
                 idle = self._idle[kind]
                 if idle:
                     back += [lease for lease in idle if now >= lease.until]
                     self._idle[kind] = [lease for lease in idle if now < lease.until]
-                    left += [lease.until for lease in self._idle[kind]]
-            return back, min(left, default=None)
+            return back
 
     def counts(self) -> dict[str, int]:
         """Return the corrections to the counts of monotasks that the agent knows."""

@@ -115,8 +115,7 @@ class KeptSlots(RuleBasedStateMachine):
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
         for gate in self.gates:
-            back, _ = gate.leases.expired(self.now)
-            for lease in back:
+            for lease in gate.leases.expired(self.now):
                 self.give_back(gate, lease)
 
     def granted(self, gate: OneGate, one: int) -> None:
