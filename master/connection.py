@@ -32,7 +32,7 @@ class ConnectionOwner(Protocol):
     """Receives the events of agents' connections (:class:`master.service.MasterService`)."""
 
     def connected(self, connection: AgentConnection) -> None:
-        """A peer was authenticated; it has not registered yet."""
+        """Keep a connection whose peer was authenticated; it has not registered yet."""
 
     def register(self, connection: AgentConnection, message: api.Register) -> float:
         """Make this the node's connection; return the interval of heartbeats in seconds.
@@ -42,7 +42,7 @@ class ConnectionOwner(Protocol):
         ...
 
     def said_by(self, connection: AgentConnection, event: e.Said | e.Answered) -> None:
-        """A registered node sent a message or an answer.
+        """Handle a message or an answer of a registered node.
 
         Raises: RpcError: the message is invalid.
         """
@@ -51,11 +51,11 @@ class ConnectionOwner(Protocol):
         """Wait until the origin has confirmed a command's end."""
 
     def joined(self, job: str) -> api.JobJoined:
-        """Return what a node needs in order to join a job."""
+        """Return the answer to an accepted request to join a job."""
         ...
 
     def gone(self, connection: AgentConnection) -> None:
-        """A connection ended."""
+        """Handle the end of a connection."""
 
 
 class AgentConnection:

@@ -220,7 +220,7 @@ class MasterService:
             await asyncio.shield(self._unheard.setdefault(key, self._loop.create_future()))
 
     def joined(self, job: str) -> api.JobJoined:
-        """Return what a node needs in order to join a job."""
+        """Return the answer to an accepted request to join a job."""
         return self.cluster.joined(job)
 
     def heard(self, event: e.Forecasted | e.Learnt | e.Remembered) -> None:

@@ -18,7 +18,7 @@ _LOOK_S = 0.5
 
 
 class SlotEngine(Protocol):
-    """Decides about slots in the gate's loop; all members here are for any thread, except the events."""
+    """Decides about slots in the gate's loop. The last four methods are events, which slots only post."""
 
     open: bool
     leases: Leases[Slot]
@@ -37,19 +37,19 @@ class SlotEngine(Protocol):
         ...
 
     def ask(self, slot: Slot) -> None:
-        """Event: a request for a slot."""
+        """Handle a request for a slot."""
         ...
 
     def end(self, slot: Slot, failed: bool) -> None:
-        """Event: the end of a slot's work."""
+        """Handle the end of a slot's work."""
         ...
 
     def withdraw(self, slot: Slot) -> None:
-        """Event: a slot is no longer wanted."""
+        """Withdraw a slot that is no longer wanted."""
         ...
 
     def give_back(self, lease: Lease[Slot]) -> None:
-        """Event: a slot's lease and its last monotask are over."""
+        """Return a slot whose lease and last monotask are over."""
         ...
 
 
