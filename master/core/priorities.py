@@ -47,7 +47,9 @@ def spread(cluster: Cluster, ranking: Ranking, now: float) -> None:
         cluster.changed, cluster.ahead_due = True, 0.0
     for name, priority in moved.items():
         moving = cluster.jobs[name]
-        moving.priority, moving.moved_at, moving.moved_with_s = priority, now, moving.work.service_s
+        moving.priority = priority
+        if name not in fresh:  # a first place is no move: it may have been given by old numbers
+            moving.moved_at, moving.moved_with_s = now, moving.work.service_s
     for job in order:
         job.ranked = True
         if job.hosts_to_tell or job.job in moved:

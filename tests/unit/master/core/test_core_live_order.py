@@ -176,7 +176,7 @@ def test_a_new_job_is_ranked_by_the_service_that_its_node_tells_of_right_after_i
     b.round(0.1)
     assert in_place(b) == ["x", "y", "new"]
     b.now += 0.05
-    use(b, "a", x=0.9, y=0.8)
+    use(b, "a", x=0.9, y=0.8, new=0.01)  # it has begun already
     assert b.cluster.wants_round or in_place(b)[0] == "new"
     b.round(0.1)
     assert in_place(b) == ["new", "x", "y"]
