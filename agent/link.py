@@ -233,9 +233,14 @@ class Link:
     def sampled(self) -> None:
         """Send what a new sample says: the master orders jobs by the service that they have received."""
         now = asyncio.get_running_loop().time()
-        if now - self._sampled_at >= self._heartbeat_s / 2:
+        if now - self._sampled_at >= (1.0 - _LATE) * self._heartbeat_s:
             self._sampled_at = now
             self._send_heartbeat()
+
+    def send_soon(self) -> None:
+        """Send a heartbeat shortly, with whatever else is told until then."""
+        if self._soon is None and self._peer is not None:
+            self._soon = asyncio.get_running_loop().call_later(COALESCE_S, self._send_heartbeat)
 
     def _send_heartbeat(self) -> None:
         self._soon = None
@@ -264,8 +269,7 @@ class Link:
                 self._kept.append((method, params))
             return
         self._send(peer, method, params)
-        if self._soon is None:
-            self._soon = asyncio.get_running_loop().call_later(COALESCE_S, self._send_heartbeat)
+        self.send_soon()
 
     async def ask(self, method: str, params: Params, result: type[T]) -> T:
         """Send a request, and wait for the answer.
@@ -291,8 +295,7 @@ class Link:
             raise unknown_method(method, api.MASTER_REQUESTS)
         decide = read_params(params, api.Decide)
         reply = self._shell.dispatch(e.Decided(decide.number, decide.decisions))
-        if self._soon is None:
-            self._soon = asyncio.get_running_loop().call_later(COALESCE_S, self._send_heartbeat)
+        self.send_soon()
         return reply
 
     def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:

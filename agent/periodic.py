@@ -75,6 +75,8 @@ class Periodic:
     def _look_at_cpu(self) -> None:
         with contextlib.suppress(OSError):  # out of descriptors: the next sample reports it
             self._shell.dispatch(CpuLooked(self._sampler.look_at_cpu(self._shell.node.containers.live)))
+            if self._shell.link is not None:
+                self._shell.link.send_soon()
 
     async def _trim(self) -> None:
         containers, max_bytes = self._shell.node.containers, self._config().output_max_bytes

@@ -42,6 +42,9 @@ class MasterLink(Protocol):
     def sampled(self) -> None:
         """Tell the master what a new sample says."""
 
+    def send_soon(self) -> None:
+        """Send a heartbeat shortly, with whatever else is told until then."""
+
 
 class Shell:
     """The thin I/O around :class:`agent.core.node.Node`."""

@@ -79,7 +79,7 @@ class ContainerEvents:
         if record.opportunistic:
             instructions.append(self._ranks.reclassed(record))
         if not self._ranks.knows(record):
-            instructions += [*self._ranking.rank(now), *self._ranks.look(now)]
+            instructions += [*self._ranking.rank(now), *self._ranks.look(now, self._ranks.job_of(record.container))]
         return instructions + self._borrowing.give_back(record)
 
     def confined(self, event: e.Confined, now: float) -> list[Instruction]:

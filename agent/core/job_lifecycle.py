@@ -54,7 +54,7 @@ class JobLifecycle:
         """Add a job and its queue."""
         job = self._members.add(record)
         self._queues.add_job(record.job, record.priority, record.user)
-        return job, [Record(ROOM, record.job, record), *self._ranks.look(now)]
+        return job, [Record(ROOM, record.job, record), *self._ranks.look(now, record.job)]
 
     def welcome(self, job: str, name: str, user: str, priority: float, now: float) -> list[Instruction]:
         """Give a job of another origin a queue here, unless it has one."""

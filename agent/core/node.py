@@ -46,7 +46,9 @@ from penstock.wire.master_api import Heartbeat, JobState, Load
 
 _DONE = Reply(Done())
 #: Events after which the next profile slot or end of a grace period may differ. Monotasks' events are not among them.
-_MAY_MOVE_THE_ALARM = frozenset({e.FollowRequested, e.Sampled, e.MemoryLooked, e.Woken, e.Decided, e.Recovered})
+_MAY_MOVE_THE_ALARM = frozenset({
+    e.FollowRequested, e.Sampled, e.MemoryLooked, e.Woken, e.Decided, e.Recovered, e.JobRegistered, e.ContainerStarted
+})  # fmt: skip
 #: Events after which waiting opportunistic work may find slack at once; samples reveal all other changes.
 _MAY_FREE_SLACK = frozenset({e.ContainerExited, e.ContainerNotStarted, e.Reconfigured})
 
@@ -326,12 +328,13 @@ class Node:
     def _woken(self, event: e.Woken, now: float) -> list[Instruction]:
         """Apply profile slots that begin and grace periods that end."""
         self._wake = None
-        ended = self.preempting.woken(event.at, now)
-        return ended + self.elasticity.changes(self.containers.live, self.stock.beside(), self.stock.snapshot, now)
+        acted = self.preempting.woken(event.at, now) + self.ranks.look_again(now)
+        return acted + self.elasticity.changes(self.containers.live, self.stock.beside(), self.stock.snapshot, now)
 
     def _alarm(self, now: float) -> list[Instruction]:
         """Return a Wake if the next time has changed."""
-        wake = min((at for at in (self.preempting.due(), self.elasticity.due(now)) if at is not None), default=None)
+        times = (self.preempting.due(), self.elasticity.due(now), self.ranks.look_due())
+        wake = min((at for at in times if at is not None), default=None)
         before, self._wake = self._wake, self._wake if wake is None else wake
         return [Wake(wake)] if wake is not None and wake != before else []
 

@@ -140,9 +140,9 @@ def _containers(status: Mapping[str, Any]) -> Fitted | None:
         ),
         Column("disk", _disk, rank=5, right=True),
         Column("network out, in", _traffic, rank=6),
-        Column("pressure", _pressure, rank=3),
+        Column("pressure", _pressure, rank=4),
         Column("age", lambda row: _age(row, now), rank=7, right=True),
-        Column("remarks", _note, rank=4, wraps=True),
+        Column("remarks", _note, rank=3, wraps=True),
     ]  # fmt: skip
     return Fitted(columns, rows) if rows else None
 

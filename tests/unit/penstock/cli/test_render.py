@@ -312,6 +312,15 @@ def test_a_column_goes_before_another_is_squeezed_and_an_empty_one_always() -> N
     assert headers == {80: "name first to go second", 50: "name second", 20: "name", 5: "name"}
 
 
+def test_under_pressure_the_remarks_stay() -> None:
+    """They say what is not enforced, and why a job waits; they wrap, so they need little room."""
+    busy = {"cpu_stalled": 0.9, "cpu_throttled": 0.8, "memory_stalled": 0.5, "disk_stalled": 0.4}
+    container = {"container": "c-1", "name": "x" * 30, "user": "eve", "class": "regular", "state": "running"}
+    rank = {"rank": 2, "of": 2, "cpu_s": 1.0, "queue": 1, "weight": 1, "why": "in the master's order"}
+    text = shown({"containers": [{**container, "sample": busy, "rank": rank}]}, 120)
+    assert "(in the master's" in text and "cpu 90 %" not in text
+
+
 def test_on_a_terminal_one_row_is_one_line_and_elsewhere_nothing_is_lost() -> None:
     table = Fitted([Column("name", field("name"))], [{"name": "x" * 60}])
     assert len(printed(table, 40, terminal=True).splitlines()) == 2
