@@ -7,10 +7,10 @@ numbers, and each other job gets a number between those of its neighbours.
 
 from __future__ import annotations
 
+import itertools
 import math
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
-from itertools import pairwise
 from typing import TYPE_CHECKING
 
 from penstock.wire import master_api as api
@@ -34,13 +34,12 @@ def spread(cluster: Cluster, ranking: Ranking, now: float) -> None:
 
     The order is computed with the heartbeats that tell of service, at most every half of one's interval, and, at most
     every ``interval_s``, when a job has come, has ended, or has been learnt from. A job that was moved within a
-    heartbeat, and has received service since, keeps its priority: its own service changes the order gradually. Other
-    changes of the order, and new jobs, are sent at once.
+    heartbeat, and has received service since, keeps its priority: its own service changes the order gradually. It does
+    not keep it before a job that came a moment ago. Other changes of the order, and new jobs, are sent at once.
     """
     cluster.ordered_at, cluster.order_due, cluster.order_owed = now, now + cluster.settings.heartbeat_s, False
     order = [job for name in ranking.order() if (job := cluster.jobs[name]).hosts]
-    recently = now - cluster.settings.heartbeat_s
-    fixed = {job.job for job in order if job.moved_at > recently and job.work.service_s > job.moved_with_s}
+    fixed = _fixed(order, now - cluster.settings.heartbeat_s, now - _young_s(cluster))
     fresh = {job.job for job in order if not job.ranked}
     moved = renumbered([job.job for job in order], {job.job: job.priority for job in order}, fixed, fresh)
     if moved:
@@ -56,12 +55,26 @@ def spread(cluster: Cluster, ranking: Ranking, now: float) -> None:
             _tell(cluster, job, ranking.why(job.job))
 
 
+def _fixed(order: Sequence[Job], moved_after: float, came_after: float) -> set[str]:
+    """Return the jobs that keep their priority, because they were moved a moment ago and have received service since.
+
+    Jobs behind one that came after ``came_after`` may be moved again. Both times are monotonic.
+    """
+    settled = itertools.takewhile(lambda job: job.came_at <= came_after, order)
+    return {job.job for job in settled if job.moved_at > moved_after and job.work.service_s > job.moved_with_s}
+
+
+def _young_s(cluster: Cluster) -> float:
+    """Return for how long after a job has come its place is looked at more often than others'."""
+    return 2 * cluster.settings.heartbeat_s
+
+
 def served(cluster: Cluster, now: float) -> None:
     """Make the order due, because a node has told what service its jobs received.
 
-    When a job has just come, the agents have looked at the CPU time of the others anew.
+    When a job has come a moment ago, the agents look at the CPU time of the others several times a second.
     """
-    if now - cluster.job_came_at <= 2 * cluster.settings.interval_s:
+    if now - cluster.job_came_at <= _young_s(cluster):
         cluster.order_anew()
     cluster.order_due = min(cluster.order_due, cluster.ordered_at + cluster.settings.heartbeat_s / 2)
 
@@ -89,7 +102,7 @@ def renumbered(
     line = [(job, told[job] if job in staying else None) for job in order if job in staying or job not in fixed]
     changed = _between_neighbours(line)
     after = [changed.get(job, told[job]) for job, _ in line]
-    if any(first - second < _CLOSEST for first, second in pairwise(after)):
+    if any(first - second < _CLOSEST for first, second in itertools.pairwise(after)):
         return {job: float(len(order) - place) for place, job in enumerate(order)}
     return changed
 

@@ -164,6 +164,7 @@ class Job:
     executors_of: str = ""  # the application declared by its executors
     memory_bytes: int = 0
     submitted_at: float = 0.0
+    came_at: float = -math.inf  # when it was described here, monotonic
     admitted: bool = False
     admitted_at: float | None = None  # monotonic; None: not admitted, or by a former master
     described: bool = False

@@ -111,7 +111,7 @@ async def test_an_end_that_nobody_answered_is_told_again_right_behind_the_regist
         assert "command_ended" not in master.heard[2], "it was answered"
 
 
-async def test_a_sample_is_told_at_once_and_the_next_one_not_before_half_of_the_interval(tmp_path: Path) -> None:
+async def test_a_sample_is_told_at_once_and_no_other_before_the_interval_is_nearly_over(tmp_path: Path) -> None:
     async with linked(tmp_path, [], "heartbeat") as (master, link):
         before = master.heard[0].count("heartbeat")
         for _ in range(3):

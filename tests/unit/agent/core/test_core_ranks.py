@@ -11,7 +11,7 @@ from agent.core import Node
 from agent.core import events as e
 from agent.core.confinement import WEIGHT_PER_CORE
 from agent.core.cpu_look import CpuLooked, LookAtCpu
-from agent.core.instructions import AdoptProcess, Confine, Instruction, Renice, Reply, StartContainer
+from agent.core.instructions import AdoptProcess, Confine, Instruction, Renice, Reply, StartContainer, Wake
 from agent.core.ranks import BY_PRIORITY, FIRST_QUEUE_S, STEP, divide, nice_of, queue_of
 from agent.core.records import confinement_of
 from agent.core.settings import NodeSettings
@@ -221,6 +221,40 @@ def test_a_coming_job_is_ranked_by_the_processor_time_of_that_moment() -> None:
     assert bed.order() == [*olds, fresh], "all have used nothing by the last sample"
     bed.send(CpuLooked(Snapshot(bed.now, 0.1, containers={each: ContainerUse(cpu_seconds=0.9) for each in olds})))
     assert bed.order() == [fresh, *olds]
+
+
+def test_after_a_job_has_come_the_processor_time_is_read_again_at_gaps_that_double() -> None:
+    """A job that was expected to end at once, and does not, goes behind the new one long before the next sample."""
+    bed = Bed()
+    bed.launch()
+    bed.sample(0.1)
+    bed.now += 0.5
+    came = bed.now
+    bed.told.clear()
+    bed.launch()
+    looked: list[float] = []
+    while (due := bed.node.ranks.look_due()) is not None:
+        assert [each for each in bed.told if isinstance(each, Wake)][-1] == Wake(due)
+        bed.now = due
+        bed.told.clear()
+        bed.send(e.Woken(bed.now))
+        looked += [bed.now - came] * bed.told.count(LookAtCpu())
+    assert looked == pytest.approx([0.1, 0.3, 0.7], abs=0.02)
+
+
+def test_for_a_job_that_is_the_first_the_processor_time_is_not_read_again() -> None:
+    bed = Bed()
+    old = bed.launch()
+    bed.used_s[old] = 100.0
+    bed.sample(0.1)
+    bed.now += 0.5
+    fresh = bed.launch()
+    assert bed.order() == [fresh, old]
+    bed.told.clear()
+    while (due := bed.node.ranks.look_due()) is not None:
+        bed.now = due
+        bed.send(e.Woken(bed.now))
+    assert LookAtCpu() not in bed.told
 
 
 def test_a_job_of_which_the_master_is_told_has_it_told_what_others_have_used() -> None:

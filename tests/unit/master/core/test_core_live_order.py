@@ -182,6 +182,27 @@ def test_a_new_job_is_ranked_by_the_service_that_its_node_tells_of_right_after_i
     assert in_place(b) == ["new", "x", "y"]
 
 
+def test_who_was_moved_a_moment_ago_does_not_stay_before_a_job_that_has_just_come() -> None:
+    b = bed("a", ordering="las", interval_s=0.1, heartbeat_s=1.0)
+    for name in ("x", "y"):
+        b.job("a", name, at=1.0)
+    use(b, "a", x=2.0, y=1.0)
+    b.round(0.1)
+    b.now += 5.0
+    use(b, "a", x=2.0, y=3.0)
+    assert in_place(b) == ["x", "y"], "x was moved"
+    b.job("a", "new", at=2.0)
+    b.round(0.1)
+    b.now += 0.1
+    use(b, "a", x=2.2, y=3.0, new=0.1)
+    b.round(0.1)
+    assert in_place(b) == ["new", "x", "y"]
+    b.now += 0.1
+    use(b, "a", x=3.4, y=3.1, new=0.1)
+    b.round(0.1)
+    assert in_place(b) == ["new", "y", "x"], "as it came a moment ago, each word of service counts"
+
+
 def test_the_order_follows_each_heartbeat_that_tells_of_service() -> None:
     b = bed("a", ordering="las", interval_s=0.1, heartbeat_s=1.0)
     for name in ("x", "y"):
