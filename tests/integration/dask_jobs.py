@@ -1,7 +1,7 @@
 """An ordinary Dask script, as a user would write it, but that its tasks note when they ran. It knows nothing of gates.
 
-``python dask_jobs.py JOB SPANS STOP``: each task appends ``began ended`` (CLOCK_MONOTONIC, nanoseconds) to SPANS. After
-the job the cluster stays until a line comes on the standard input.
+``python dask_jobs.py JOB[,JOB] SPANS STOP``: each task appends ``began ended`` (CLOCK_MONOTONIC, nanoseconds) to SPANS.
+Several jobs run one after the other. After them the cluster stays until a line comes on the standard input.
 """
 
 from __future__ import annotations
@@ -113,11 +113,6 @@ def joined(client: Client, spans: str) -> None:
     assert sum(client.gather(client.map(len, blobs))) == 8_000_190
 
 
-def short(client: Client, spans: str) -> None:
-    """Work that is over within a moment, as the cluster is after it."""
-    assert sum(client.gather(client.map(work, range(20), spans=spans, pure=False))) == 190
-
-
 def stream(client: Client, spans: str) -> None:
     """Tasks until somebody says stop."""
     print("streaming", flush=True)
@@ -126,12 +121,14 @@ def stream(client: Client, spans: str) -> None:
 
 
 def main() -> None:
-    job = {"mixed": mixed, "killed": killed, "joined": joined, "short": short, "stream": stream}[sys.argv[1]]
+    known = {"mixed": mixed, "killed": killed, "joined": joined, "stream": stream}
+    jobs = [known[name] for name in sys.argv[1].split(",")]
     with (
         LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=None, host="127.0.0.1") as cluster,
         Client(cluster) as client,
     ):
-        job(client, str(SPANS))
+        for job in jobs:
+            job(client, str(SPANS))
         print("worked", flush=True)
         sys.stdin.readline()
     print("finished", flush=True)
