@@ -333,7 +333,7 @@ class Node:
 
     def _alarm(self, now: float) -> list[Instruction]:
         """Return a Wake if the next time has changed."""
-        times = (self.preempting.due(), self.elasticity.due(now), self.ranks.look_due())
+        times = (self.preempting.due(), self.elasticity.due(now), self.ranks.looks.due)
         wake = min((at for at in times if at is not None), default=None)
         before, self._wake = self._wake, self._wake if wake is None else wake
         return [Wake(wake)] if wake is not None and wake != before else []

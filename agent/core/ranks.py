@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from agent.core.confinement import LAST_RANK, UNPROMISED_WEIGHT, WEIGHT_PER_CORE
-from agent.core.cpu_look import LookAtCpu
+from agent.core.cpu_look import Looks
 from agent.core.instructions import Confine, Instruction, Renice
 from agent.core.records import ContainerRecord, ContainerState, Job, Session, confinement_of
 from agent.core.snapshot import Snapshot
@@ -46,10 +46,6 @@ TURNS_APART = 10
 _TURN = 0.9
 #: The minimum time between rankings that ends of containers cause.
 _AGAIN_S = 0.05
-#: The minimum time between two reads of the CPU time of containers that coming jobs cause.
-_LOOK_AGAIN_S = 0.1
-#: After a job has come, the gaps between reads double up to this; then samples are enough.
-_LOOK_GAP_MAX_S = 0.4
 #: A weight is not raised by less than this factor. It falls at once, because promises depend on it.
 _WORTH_WRITING = 1.25
 
@@ -167,10 +163,8 @@ class Ranks:
         self._turn = ""  # the starving job whose turn it is
         self._turn_until = 0.0
         self._turns_from = 0.0  # no turn starts before
-        self._ranked_at = self._looked_at = -math.inf
-        self._came = ""  # the job that came last
-        self._look_at: float | None = None  # when to read the CPU time again, while that job is not the first
-        self._look_gap_s = _LOOK_AGAIN_S
+        self._ranked_at = -math.inf
+        self.looks = Looks()
         self.due = True  # an event has occurred since the last ranking
 
     def moved_on(self, snapshot: Snapshot) -> bool:
@@ -183,35 +177,17 @@ class Ranks:
     def look(self, now: float, job: str) -> list[Instruction]:
         """Ask for the CPU time of the containers, because a job has come: the last sample may be a second old.
 
-        By old numbers short jobs that have just begun would go before the new one, though they have run for long.
-        :meth:`look_again` follows.
+        By it, short jobs that have just begun would go before the new one, though they have run for long.
         """
-        if not self.standings.keys() - {job}:
-            return []
-        self._came, self._look_gap_s, self._look_at = job, _LOOK_AGAIN_S, now + _LOOK_AGAIN_S
-        if now - self._looked_at < _LOOK_AGAIN_S:
-            return []
-        self._looked_at = now
-        return [LookAtCpu()]
+        return [*self.looks.came(job, now)] if self.standings.keys() - {job} else []
 
     def look_again(self, now: float) -> list[Instruction]:
         """Ask for the CPU time again, at gaps that double, while the job that came last is not the first here.
 
         So a job that turns out to be longer than the new one goes behind it within about the time that it has run.
         """
-        if self._look_at is None or now < self._look_at:
-            return []
-        self._look_gap_s *= 2
-        self._look_at = now + self._look_gap_s if self._look_gap_s <= _LOOK_GAP_MAX_S else None
-        came = self.standings.get(self._came)
-        if came is None or not came.rank:
-            return []
-        self._looked_at = now
-        return [LookAtCpu()]
-
-    def look_due(self) -> float | None:
-        """Return the time at which :meth:`look_again` has to be called, if any."""
-        return self._look_at
+        came = self.standings.get(self.looks.job)
+        return [*self.looks.again(now, wanted=came is not None and came.rank > 0)]
 
     def knows(self, record: ContainerRecord) -> bool:
         """Return whether the container's job has a rank already."""

@@ -233,7 +233,7 @@ def test_after_a_job_has_come_the_processor_time_is_read_again_at_gaps_that_doub
     bed.told.clear()
     bed.launch()
     looked: list[float] = []
-    while (due := bed.node.ranks.look_due()) is not None:
+    while (due := bed.node.ranks.looks.due) is not None:
         assert [each for each in bed.told if isinstance(each, Wake)][-1] == Wake(due)
         bed.now = due
         bed.told.clear()
@@ -251,7 +251,7 @@ def test_for_a_job_that_is_the_first_the_processor_time_is_not_read_again() -> N
     fresh = bed.launch()
     assert bed.order() == [fresh, old]
     bed.told.clear()
-    while (due := bed.node.ranks.look_due()) is not None:
+    while (due := bed.node.ranks.looks.due) is not None:
         bed.now = due
         bed.send(e.Woken(bed.now))
     assert LookAtCpu() not in bed.told
