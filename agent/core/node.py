@@ -45,9 +45,11 @@ from penstock.wire.errors import bad_request, unavailable
 from penstock.wire.master_api import Heartbeat, JobState, Load
 
 _DONE = Reply(Done())
-#: Events after which the next profile slot or end of a grace period may differ. Monotasks' events are not among them.
+#: Events after which the next profile slot, end of a grace period or look at the CPU time may differ. Monotasks' events
+#: are not among them.
 _MAY_MOVE_THE_ALARM = frozenset({
-    e.FollowRequested, e.Sampled, e.MemoryLooked, e.Woken, e.Decided, e.Recovered, e.JobRegistered, e.ContainerStarted
+    e.FollowRequested, e.Sampled, e.MemoryLooked, e.Woken, e.Decided, e.Recovered, e.JobRegistered, e.JobIntroduced,
+    e.ContainerStarted,
 })  # fmt: skip
 #: Events after which waiting opportunistic work may find slack at once; samples reveal all other changes.
 _MAY_FREE_SLACK = frozenset({e.ContainerExited, e.ContainerNotStarted, e.Reconfigured})
@@ -326,7 +328,7 @@ class Node:
         return self._ranking.rank(now)
 
     def _woken(self, event: e.Woken, now: float) -> list[Instruction]:
-        """Apply profile slots that begin and grace periods that end."""
+        """Apply profile slots that begin and grace periods that end; look at the CPU time again."""
         self._wake = None
         acted = self.preempting.woken(event.at, now) + self.ranks.look_again(now)
         return acted + self.elasticity.changes(self.containers.live, self.stock.beside(), self.stock.snapshot, now)

@@ -177,7 +177,7 @@ class Ranks:
     def look(self, now: float, job: str) -> list[Instruction]:
         """Ask for the CPU time of the containers, because a job has come: the last sample may be a second old.
 
-        By it, short jobs that have just begun would go before the new one, though they have run for long.
+        With its numbers, jobs that began shortly before would go before the new one, though they have run for long.
         """
         return [*self.looks.came(job, now)] if self.standings.keys() - {job} else []
 

@@ -116,6 +116,8 @@ async def test_a_sample_is_told_at_once_and_no_other_before_the_interval_is_near
         before = master.heard[0].count("heartbeat")
         for _ in range(3):
             link.sampled()
+        link._sampled_at -= 0.8 * link._heartbeat_s
+        link.sampled()
         link.tell("command_ended", END)  # the master closes the connection when it has read all before
         await master.until(1, "heartbeat")
         assert master.heard[0].count("heartbeat") == before + 1

@@ -242,6 +242,16 @@ def test_after_a_job_has_come_the_processor_time_is_read_again_at_gaps_that_doub
     assert looked == pytest.approx([0.1, 0.3, 0.7], abs=0.02)
 
 
+def test_a_job_of_another_origin_has_the_processor_time_read_again_too() -> None:
+    bed = Bed(has_master=True, ranked=True)
+    bed.launch()
+    bed.sample(0.1)
+    bed.now += 0.5
+    bed.told.clear()
+    bed.send(e.JobIntroduced("j", "j", "eve", 1.0))
+    assert LookAtCpu() in bed.told and Wake(bed.node.ranks.looks.due or 0.0) in bed.told
+
+
 def test_for_a_job_that_is_the_first_the_processor_time_is_not_read_again() -> None:
     bed = Bed()
     old = bed.launch()
