@@ -84,7 +84,6 @@ class Cluster:
         self.ordered_at = -math.inf  # when the order of jobs was last computed for the agents, monotonic
         self.order_due = math.inf  # when to compute that order next
         self.ahead_due = 0.0  # when to look next for commands that may start ahead of others (monotonic)
-        self.job_came_at = -math.inf  # when the latest job was described, monotonic
         self.order_owed = False  # jobs have come or gone: compute the order before the next heartbeat
         self.now = 0.0  # time of the latest event, monotonic
         self._unix_at = 0.0  # Unix time minus monotonic time, as of the last round
@@ -266,7 +265,7 @@ class Cluster:
         node.take_load(message.load, message.decided)
         lifecycle.attained(self, node, message.load)
         if message.load.jobs:
-            priorities.served(self, now)
+            priorities.served(self, node, now)
         if message.executors:
             executors.reported(self, node, message.executors)
         draining.heard(node, message)
@@ -298,6 +297,7 @@ class Cluster:
             raise refused(f"job {message.job!r} belongs to {job.user}", field="job")
         job.served_by(node.name, job.priority)  # the answer carries the priority
         job.work.told_last.discard(node.name)
+        node.job_came_at = max(node.job_came_at, job.came_at)
         node.serves.add(job.job)
 
     def joined(self, job: str) -> api.JobJoined:

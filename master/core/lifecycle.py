@@ -31,7 +31,7 @@ def describe(cluster: Cluster, job: Job, state: api.JobState) -> None:
         job.priority = state.priority if state.admitted else first_priority(state.submitted_at)
         for node in [node for node, told in job.hosts.items() if told is None]:
             job.served_by(node, state.priority)
-        job.came_at = cluster.job_came_at = cluster.now
+        job.came_at = cluster.nodes[job.origin].job_came_at = cluster.now
     job.described = True
     job.work.tell(state.stages)
     job.served_by(job.origin, state.priority)
@@ -250,6 +250,7 @@ def assign(
     task.why = why
     job.served_by(node.name, job.priority)
     job.work.told_last.discard(node.name)
+    node.job_came_at = max(node.job_came_at, job.came_at)
     node.serves.add(job.job)
     cluster.promotable |= on_slack
     cluster.counts["assigned"] += 1

@@ -280,6 +280,7 @@ class Node:
     held: dict[Key, Held] = field(default_factory=dict)
     #: Jobs it serves: reported at registration, or added since.
     serves: set[str] = field(default_factory=set)
+    job_came_at: float = -math.inf  # the latest time at which a job came that it serves, monotonic
     external_memory_bytes: int = 0  # promised to regular containers outside any job
     availability: Availability | None = None  # the latest on this connection
     availability_at: float = 0.0  # when it was reported, monotonic

@@ -182,6 +182,20 @@ def test_a_new_job_is_ranked_by_the_service_that_its_node_tells_of_right_after_i
     assert in_place(b) == ["new", "x", "y"]
 
 
+def test_where_no_job_has_come_words_of_service_wait_for_the_next_order() -> None:
+    """In a large cluster jobs come all the time, and each order costs milliseconds."""
+    b = bed("a", "b", ordering="las", interval_s=0.1, heartbeat_s=1.0)
+    b.job("b", "old", at=1.0)
+    b.round(5.0)
+    b.job("a", "new", at=2.0)
+    b.round(0.2)
+    b.now += 0.2
+    use(b, "b", old=1.0)
+    assert not b.cluster.wants_round and b.cluster.ordered_at < b.now
+    use(b, "a", new=1.0)
+    assert b.cluster.ordered_at == b.now
+
+
 def test_who_was_moved_a_moment_ago_does_not_stay_before_a_job_that_has_just_come() -> None:
     b = bed("a", ordering="las", interval_s=0.1, heartbeat_s=1.0)
     for name in ("x", "y"):
