@@ -86,7 +86,7 @@ class Windows:
 
     def __init__(self, policy: Integral, capacity: Steps, used: Steps, first: int, last: int) -> None:
         window = policy.window
-        low, high = max(0, first - window), last + window
+        low, high = max(0, first - window + 1), last + window  # one that begins a step earlier ends at `first`
         self._share = policy.share
         self._window = window
         self._used = _Sums(used, low, high)

@@ -65,6 +65,15 @@ def test_in_no_window_more_than_its_share(
     assert (said == "") == allowed, said
 
 
+def test_a_window_that_ends_where_the_new_piece_starts_does_not_count() -> None:
+    """Its owner may have too much there already, as the cluster has lost nodes."""
+    capacity, _ = cluster([])
+    new = [Piece(27, 34, CORE, 1)]
+    assert Integral(0.1, 1).too_much(capacity, "eve", sum_of([Piece(18, 27, CORE, 4), *new]), new, str) == ""
+    across = sum_of([Piece(18, 27, CORE, 4), *new])
+    assert Integral(0.1, 2).too_much(capacity, "eve", across, new, str).startswith("eve would have 25.0% of the cpu")
+
+
 def test_the_line_says_who_what_when_and_how_much() -> None:
     capacity, _ = cluster([])
     pieces = [Piece(5, 15, CORE, 3)]
