@@ -54,6 +54,18 @@ def test_a_job_that_took_longer_than_its_like_goes_behind_those_that_have_not() 
     assert order(sizes, job("late", "short", 15.0), job("m", "middle")) == ["m", "late"]
 
 
+def test_a_new_job_goes_before_those_that_have_begun_while_few_sizes_are_known() -> None:
+    sizes = learnt(("eve", "a", 20.0))
+    assert order(sizes, job("begun", "b", 6.0), job("further", "c", 25.0), job("new", "d", at=1.0))[0] == "new"
+
+
+def test_many_jobs_that_are_alike_are_known_as_exactly_as_the_cells_are() -> None:
+    sizes = learnt(*[("eve", str(application), 10.0) for application in range(300)])
+    ends = sizes.probabilities([("eve", "new")])[0]
+    assert ends[cell_of(10.0) - 3 : cell_of(10.0) + 4].sum() > 0.9 * ends.sum()
+    assert ends.sum() > 0.99, "and no part of them is lost"
+
+
 def test_equal_jobs_are_served_in_the_order_in_which_they_came() -> None:
     sizes = learnt(("eve", "a", 10.0), times=20)
     assert order(sizes, job("second", "a", at=2.0), job("first", "a", at=1.0)) == ["first", "second"]

@@ -145,9 +145,12 @@ def test_gittins_names_the_most_special_kind_of_which_it_knows_a_job() -> None:
 def test_gittins_says_so_where_nothing_is_known_or_no_known_job_was_so_large() -> None:
     nothing = rank("gittins", job("a", service=41.0)).reason("a")
     assert nothing == Reason("41 s of service so far, queue 8: no job like it is known", queue=8, known_jobs=0)
-    beyond = rank("gittins", job("a", service=41.0), sizes=known(1.0)).reason("a")
-    assert beyond.said == "41 s of service so far, queue 8, more than any job like it (known: 1 job of sort by ann)"
-    assert (beyond.queue, beyond.left_s, beyond.known_jobs) == (8, None, 1)
+    few = rank("gittins", job("a", service=41.0), sizes=known(1.0)).reason("a")
+    assert few.said == "41 s of service so far; what is left of it cannot be told (known: 1 job of sort by ann)"
+    assert (few.queue, few.left_s, few.known_jobs) == (None, None, 1)
+    beyond = rank("gittins", job("a", service=300_000.0), sizes=known(1.0)).reason("a")
+    assert beyond.said.startswith("3 d 11 h of service so far, queue 21, more than any job like it (known: 1 job")
+    assert (beyond.queue, beyond.left_s, beyond.known_jobs) == (21, None, 1)
 
 
 def test_what_is_promised_is_said_before_the_policy_s_reason() -> None:
