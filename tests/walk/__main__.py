@@ -1,0 +1,29 @@
+"""``python -m tests.walk FLOW``: the functions that a flow calls, indented by depth, and their numbers."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from pathlib import Path
+
+from tests.walk.flows import FLOWS
+from tests.walk.report import summary, tree
+
+
+def main(argv: list[str]) -> int:
+    """Run the command; return the exit status."""
+    parser = argparse.ArgumentParser(prog="python -m tests.walk", description=__doc__)
+    parser.add_argument("flow", choices=list(FLOWS), help="the flow to walk")
+    parser.add_argument("--summary", action="store_true", help="print the last line only")
+    options = parser.parse_args(argv)
+    with tempfile.TemporaryDirectory(prefix="penstock-walk-") as directory:
+        walk = FLOWS[options.flow](Path(directory))
+    if not options.summary:
+        print(tree(walk))
+    print(summary(options.flow, walk))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
