@@ -18,12 +18,12 @@ if TYPE_CHECKING:
 
 def look(cluster: Cluster, now: float) -> None:
     """Admit jobs between two rounds, because the reservable memory or the set of waiting jobs has changed."""
-    cluster.room_changed = False
-    waiting = [name for name, job in cluster.jobs.items() if job.described and not job.admitted]
+    cluster.dues.room_changed = False
+    waiting = [name for name, job in cluster.members.jobs.items() if job.described and not job.admitted]
     if len(waiting) == 1:
         admit(cluster, waiting, now)
     elif waiting:
-        admit(cluster, cluster.rank(now).order(), now)
+        admit(cluster, cluster.order.rank(now).order(), now)
 
 
 def reservable_bytes(cluster: Cluster) -> int:
@@ -33,7 +33,7 @@ def reservable_bytes(cluster: Cluster) -> int:
 
 def reserved_bytes(cluster: Cluster) -> int:
     """Return the memory reserved by all admitted jobs, the sum of M(j)."""
-    return sum(job.memory_bytes for job in cluster.jobs.values() if job.admitted)
+    return sum(job.memory_bytes for job in cluster.members.jobs.values() if job.admitted)
 
 
 def never_fits(cluster: Cluster, job: Job) -> str:
@@ -50,9 +50,9 @@ def never_fits(cluster: Cluster, job: Job) -> str:
 
 def complete(cluster: Cluster, now: float) -> bool:
     """Return whether no node is missing: the time to return after a restart is over, and all nodes are connected."""
-    first = cluster.gathers_since
+    first = cluster.dues.gathers_since
     gathered = first is not None and now - first > cluster.settings.node_timeout_s
-    return gathered and all(node.connected for node in cluster.nodes.values())
+    return gathered and all(node.connected for node in cluster.members.nodes.values())
 
 
 def admit(cluster: Cluster, order: Sequence[str], now: float) -> None:
@@ -100,9 +100,9 @@ def _admit(cluster: Cluster, job: Job, room: _Room, now: float, passed: str = ""
     room.take(job.user, job.memory_bytes)
     job.admitted, job.admitted_at, job.waits_why = True, now, ""
     cluster.counts["admitted"] += 1
-    cluster.changed = True
+    cluster.dues.changed = True
     why = f"{format_bytes(room.reserved_bytes)} of {format_bytes(room.total_bytes)} reserved with it{passed}"
-    cluster.propose(job.origin, api.AdmitJob(job=job.job, why=why))
+    cluster.outbox.propose(job.origin, api.AdmitJob(job=job.job, why=why))
 
 
 class _First:
@@ -129,7 +129,7 @@ class _First:
         return self._backfill.take(job.memory_bytes, math.inf if before is None else before.ends_within_s)
 
     def _running(self) -> Iterator[Running]:
-        for job in self._cluster.jobs.values():
+        for job in self._cluster.members.jobs.values():
             if job.admitted and job.memory_bytes:
                 before = self._cluster.history.of((job.user, job.name))
                 if before is None or job.admitted_at is None:
@@ -154,10 +154,10 @@ class _Room:
         self.total_bytes = reservable_bytes(cluster)
         self.reserved_bytes = reserved_bytes(cluster)
         limit = cluster.settings.max_running_jobs
-        running = sum(job.admitted for job in cluster.jobs.values())
-        self.jobs = max(0, limit - running) if limit else len(cluster.jobs)
-        self._of_a_user = cluster.settings.user_max_jobs or len(cluster.jobs)
-        self._users = Counter(job.user for job in cluster.jobs.values() if job.admitted)
+        running = sum(job.admitted for job in cluster.members.jobs.values())
+        self.jobs = max(0, limit - running) if limit else len(cluster.members.jobs)
+        self._of_a_user = cluster.settings.user_max_jobs or len(cluster.members.jobs)
+        self._users = Counter(job.user for job in cluster.members.jobs.values() if job.admitted)
 
     @property
     def free_bytes(self) -> int:
@@ -177,7 +177,7 @@ class _Room:
 
 def _in_line(cluster: Cluster, order: Sequence[str], now: float) -> list[Job]:
     """Return the waiting jobs in their order; jobs that have waited too long come first, by time of submission."""
-    jobs = (cluster.jobs[name] for name in order)
+    jobs = (cluster.members.jobs[name] for name in order)
     waiting = [job for job in jobs if not job.admitted and not job.cancelled_by]
     for job in waiting:
         if job.waits_since is None:
@@ -199,5 +199,5 @@ def _waits(cluster: Cluster, job: Job, kind: str, why: str) -> None:
     elif not job.ready_count:
         job.waits_why = ""  # all its tasks run
     waiting = api.TellWaiting(job=job.job, why=why, never=kind == "never")
-    if job.waits_told != kind and cluster.propose(job.origin, waiting):
+    if job.waits_told != kind and cluster.outbox.propose(job.origin, waiting):
         job.waits_told = kind

@@ -19,7 +19,7 @@ from master.core import lifecycle
 from master.core.records import Job, Node, Task
 from master.core.snapshot import Picture
 from master.core.table import Rows
-from master.core.waiting import is_command, stages_of
+from master.core.waiting import is_command
 from master.ordering import Ranking
 from master.placement.workers import Floats, open_slots
 from penstock.model import MOST_BEYOND
@@ -70,9 +70,9 @@ def due(cluster: Cluster, now: float) -> bool:
     Only this needs the ranking in a round that places nothing.
     """
     table = cluster.table
-    if now < cluster.ahead_due or not table.most_commands[: len(table.nodes)].any():
+    if now < cluster.dues.ahead_due or not table.most_commands[: len(table.nodes)].any():
         return False
-    return any(job.admitted and _waits(cluster, job) for job in cluster.jobs.values())
+    return any(job.admitted and cluster.waiting.has_commands(job) for job in cluster.members.jobs.values())
 
 
 def place(cluster: Cluster, ranking: Ranking, offered: dict[str, dict[str, list[Task]]] | None) -> set[str]:
@@ -80,9 +80,10 @@ def place(cluster: Cluster, ranking: Ranking, offered: dict[str, dict[str, list[
 
     ``offered`` limits the jobs in it to these tasks, by stage; None means no limit. Return the jobs with a placed task.
     """
-    cluster.ahead_due = cluster.now + cluster.settings.heartbeat_s
+    cluster.dues.ahead_due = cluster.clock.now + cluster.settings.heartbeat_s
     places = {job: place for place, job in enumerate(ranking.order())}
-    waiting = [job for job in map(cluster.jobs.__getitem__, places) if job.admitted and _waits(cluster, job)]
+    admitted = [job for job in map(cluster.members.jobs.__getitem__, places) if job.admitted]
+    waiting = [job for job in admitted if cluster.waiting.has_commands(job)]
     nodes = _Nodes(cluster, places)
     placed = set()
     for job in waiting:
@@ -98,16 +99,11 @@ def place(cluster: Cluster, ranking: Ranking, offered: dict[str, dict[str, list[
     return placed
 
 
-def _waits(cluster: Cluster, job: Job) -> bool:
-    """Return whether commands of a job wait for a regular place."""
-    return bool(job.ready_count) and any(stage.commands for stage in stages_of(cluster, job).values())
-
-
 class _Nodes:
     """The nodes as seen by one job after the other, in the order of the jobs."""
 
     def __init__(self, cluster: Cluster, places: dict[str, int]) -> None:
-        self._picture = picture = Picture(cluster)
+        self._picture = picture = cluster.snapshots.take()
         table, rows = cluster.table, picture.rows
         self._places = places
         self._commands = _Commands.of(cluster, picture, places)

@@ -66,7 +66,7 @@ def asking(cluster: Cluster, picture: Picture, job: Job, task: Task) -> Asking:
 
 def user_of(cluster: Cluster, held: Held) -> str:
     """Return the user of a held task. The origin's statement takes precedence over that of the holding node."""
-    job = cluster.jobs.get(held.job)
+    job = cluster.members.jobs.get(held.job)
     if job is not None and job.user:
         return job.user
     if held.user:
@@ -87,7 +87,7 @@ class Allowances:
         # (user, resource) → why the first task in the user's line waits for the resource
         self._closed: dict[tuple[str, int], str] = {}
         self._offered: list[Asking] = []
-        for node in cluster.nodes.values():
+        for node in cluster.members.nodes.values():
             for held in node.held.values():
                 if held.regular and (user := user_of(cluster, held)):
                     self._add(user, (held.cores or float(held.uses_core()), float(held.memory_bytes)))

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 def answered(cluster: Cluster, name: str, number: int, refusals: list[api.Refusal]) -> None:
     """Record that the agent carried out every decision of the request except the refused ones."""
-    node = cluster.nodes.get(name)
+    node = cluster.members.nodes.get(name)
     decisions = node.unanswered.pop(number, None) if node is not None else None
     if node is None or decisions is None:
         return  # sent on a connection that was lost since: the registration reported the true state
@@ -38,7 +38,7 @@ def answered(cluster: Cluster, name: str, number: int, refusals: list[api.Refusa
                 else:
                     draining.refused(cluster, node, decision, reason)
             case api.TellEnded():
-                job = cluster.jobs.get(decision.job)
+                job = cluster.members.jobs.get(decision.job)
                 if job is not None:
                     lifecycle.heard(cluster, job, decision.task)
 
@@ -48,7 +48,7 @@ def _assigned(cluster: Cluster, node: Node, number: int, decision: api.Assign, r
     held = node.held.get(key)
     if held is None or held.assigned_in != number:
         return  # the task has ended already: the node's report of that arrived first
-    job, task = cluster.jobs.get(key[0]), cluster.task(key)
+    job, task = cluster.members.jobs.get(key[0]), cluster.members.task(key)
     if reason is None:
         held.accepted = True
         cluster.table.touch(node)
@@ -56,7 +56,7 @@ def _assigned(cluster: Cluster, node: Node, number: int, decision: api.Assign, r
             lifecycle.tell_placed(cluster, job, task)
         return
     cluster.counts["refused"] += 1
-    cluster.explain("refused", node=node.name, job=key[0], task=key[1], reason=reason, why=decision.why)
+    cluster.outbox.explain("refused", node=node.name, job=key[0], task=key[1], reason=reason, why=decision.why)
     if task is not None:
         task.refusals[node.name] = node.heartbeats
     lifecycle.rid_of(cluster, node, held)
@@ -69,7 +69,7 @@ def _promoted(cluster: Cluster, node: Node, number: int, decision: api.Promote, 
     if reason is None:
         held.opportunistic = False
         cluster.table.touch(node)
-        task = cluster.task(held.key)
+        task = cluster.members.task(held.key)
         if task is not None and task.node == node.name:
             task.on_slack = False
         return

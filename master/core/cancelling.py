@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 def asked(cluster: Cluster, event: CancelAsked) -> None:
     """Cancel a current job; ignore a request for a finished or unknown one."""
-    job = cluster.jobs.get(event.job)
+    job = cluster.members.jobs.get(event.job)
     if job is not None:
         cancel(cluster, job, event.by)
 
@@ -33,15 +33,15 @@ def cancel(cluster: Cluster, job: Job, by: str) -> None:
     for node in dict.fromkeys([job.origin, *job.hosts]):
         tell(cluster, node, job.job, job.cancelled_by)  # sent before the reports that its tasks ended
     stop(cluster, job)
-    cluster.explain("job cancelled", job=job.job, name=job.name, user=job.user, by=job.cancelled_by)
-    cluster.changed = cluster.room_changed = True
+    cluster.outbox.explain("job cancelled", job=job.job, name=job.name, user=job.user, by=job.cancelled_by)
+    cluster.dues.place_and_admit()
 
 
 def stop(cluster: Cluster, job: Job) -> None:
     """Withdraw the job's waiting and running tasks."""
     why = f"cancelled by {job.cancelled_by}"
     for task in list(job.tasks.values()):
-        holder, held = cluster.nodes.get(task.node), lifecycle.held_of(cluster, task)
+        holder, held = cluster.members.nodes.get(task.node), cluster.members.held_of(task)
         if holder is not None and held is not None:
             lifecycle.withdraw(cluster, holder, held, why)
             if held.command:
@@ -52,7 +52,7 @@ def stop(cluster: Cluster, job: Job) -> None:
 
 def tell(cluster: Cluster, node: str, job: str, by: str) -> None:
     """Tell a node to end its part of a job, and to tell the job's clients who cancelled it."""
-    cluster.propose(node, api.CancelJob(job=job, by=by, why=f"cancelled by {by}"))
+    cluster.outbox.propose(node, api.CancelJob(job=job, by=by, why=f"cancelled by {by}"))
 
 
 def registered(cluster: Cluster, message: api.Register, jobs: list[Job]) -> None:
@@ -65,7 +65,11 @@ def registered(cluster: Cluster, message: api.Register, jobs: list[Job]) -> None
             cancel(cluster, job, by)
     for use in message.load.jobs:
         past = cluster.past.get(use.job)
-        if past is not None and past.cancelled_by and use.job not in cluster.jobs:
+        if past is not None and past.cancelled_by and use.job not in cluster.members.jobs:
             tell(cluster, message.node, use.job, past.cancelled_by)
-        elif (known := cluster.jobs.get(use.job)) is not None and known.cancelled_by and known.origin != message.node:
+        elif (
+            (known := cluster.members.jobs.get(use.job)) is not None
+            and known.cancelled_by
+            and known.origin != message.node
+        ):
             tell(cluster, message.node, use.job, known.cancelled_by)

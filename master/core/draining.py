@@ -45,11 +45,11 @@ def known(cluster: Cluster, names: tuple[str, ...]) -> list[Node]:
     """
     nodes: dict[str, Node] = {}
     for name in names:
-        node, draining = cluster.nodes.get(name), cluster.drains.draining(name)
+        node, draining = cluster.members.nodes.get(name), cluster.drains.draining(name)
         if draining is not None:  # it has registered before
-            node = node or Node(name, away_since=cluster.now, draining=draining)
+            node = node or Node(name, away_since=cluster.clock.now, draining=draining)
         elif node is None or not node.version:
-            here = ", ".join(sorted(each.name for each in cluster.nodes.values() if each.version)[:10])
+            here = ", ".join(sorted(each.name for each in cluster.members.nodes.values() if each.version)[:10])
             raise bad_request(f"no node {name!r} in this cluster", field="nodes", remedy=f"there are {here or 'none'}")
         nodes[name] = node
     return list(nodes.values())
@@ -78,7 +78,7 @@ def confirmed(cluster: Cluster, node: Node, number: int, decision: api.Drain) ->
 
 def refused(cluster: Cluster, node: Node, decision: api.Drain, reason: str) -> None:
     """Log that an agent does not support drains; the master places nothing there all the same."""
-    cluster.explain("drain refused", node=node.name, draining=decision.draining is not None, reason=reason)
+    cluster.outbox.explain("drain refused", node=node.name, draining=decision.draining is not None, reason=reason)
 
 
 def heard(node: Node, message: api.Heartbeat) -> None:
@@ -106,15 +106,8 @@ def told(cluster: Cluster, node: Node) -> NodeDrain:
         draining=node.draining,
         remaining=left,
         count=len(node.held) + len(own),
-        jobs=[job.job for job in cluster.jobs.values() if job.origin == node.name][:MOST_NAMED],
+        jobs=[job.job for job in cluster.members.jobs.values() if job.origin == node.name][:MOST_NAMED],
     )
-
-
-def note(cluster: Cluster) -> str:
-    """Return a note on drained nodes for the reason why something waits; empty where all nodes take work."""
-    names = [name for name in cluster.drains if name in cluster.nodes]
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f" (drained: {', '.join(names[:3])}{more})" if names else ""
 
 
 # ---------------------------------------------------------------- inside
@@ -126,18 +119,18 @@ def _set_drain(cluster: Cluster, node: Node, draining: Draining | None, by: str)
         return
     cluster.drains.say(node.name, draining)
     node.draining, node.own = draining, None
-    if node.name in cluster.nodes:
+    if node.name in cluster.members.nodes:
         _propose(cluster, node)
         cluster.table.refresh(node)
-    cluster.changed = cluster.room_changed = True
+    cluster.dues.place_and_admit()
     cluster.executors.news = True
     what = "node takes work again" if draining is None else "node is drained"
-    cluster.explain(what, node=node.name, by=by, tasks=len(node.held))
+    cluster.outbox.explain(what, node=node.name, by=by, tasks=len(node.held))
 
 
 def _propose(cluster: Cluster, node: Node) -> None:
     by = "" if node.draining is None else f"{node.draining.by} drains it"
-    node.draining_in = cluster.propose(node.name, api.Drain(draining=node.draining, why=by))
+    node.draining_in = cluster.outbox.propose(node.name, api.Drain(draining=node.draining, why=by))
 
 
 def _stop(cluster: Cluster, node: Node, why: str) -> None:
@@ -145,7 +138,7 @@ def _stop(cluster: Cluster, node: Node, why: str) -> None:
     lost. A task known only from the node itself stays until its origin is back.
     """
     for held in list(node.held.values()):
-        job, task = cluster.jobs.get(held.job), cluster.task(held.key)
+        job, task = cluster.members.jobs.get(held.job), cluster.members.task(held.key)
         if held.leaving_in is not None or job is None or task is None or task.request is None:
             continue
         lifecycle.withdraw(cluster, node, held, why)
@@ -158,7 +151,7 @@ def _stop(cluster: Cluster, node: Node, why: str) -> None:
 
 def _held(cluster: Cluster, node: Node) -> Iterator[Remaining]:
     for held in list(node.held.values())[:MOST_NAMED]:
-        job = cluster.jobs.get(held.job)
+        job = cluster.members.jobs.get(held.job)
         name, user = (job.name, job.user) if job is not None else ("", "")
         yield Remaining(_kind(held), f"{held.job}/{held.task}", name, user)
 

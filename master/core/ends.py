@@ -22,7 +22,7 @@ def tasks_done(cluster: Cluster, node: Node, message: api.TasksDone, now: float)
     """
     for name in message.tasks:
         _let_go(cluster, node, (message.job, name))
-    job = cluster.jobs.get(message.job)
+    job = cluster.members.jobs.get(message.job)
     if job is None:
         return
     standing.check_part(node, job)
@@ -30,7 +30,7 @@ def tasks_done(cluster: Cluster, node: Node, message: api.TasksDone, now: float)
         task = job.tasks.get(name)
         if task is None:
             continue
-        holder, held = cluster.nodes.get(task.node), lifecycle.held_of(cluster, task)
+        holder, held = cluster.members.nodes.get(task.node), cluster.members.held_of(task)
         if holder is node and held is not None and not held.command:
             lifecycle.drop(cluster, node, held)  # that agent released the task before it sent the message
             backing_off.done(node, held)
@@ -39,7 +39,7 @@ def tasks_done(cluster: Cluster, node: Node, message: api.TasksDone, now: float)
         if node.name == job.origin:
             lifecycle.forget(cluster, job, task)
             cluster.counts["ended_exit"] += 1
-            cluster.changed = True
+            cluster.dues.changed = True
         else:
             task.node = task.node or node.name  # executed before the master knew of its placement
             lifecycle.end(
@@ -63,14 +63,14 @@ def tasks_cancelled(cluster: Cluster, node: Node, message: api.TasksCancelled, n
 
     Raises: RpcError: ``refused``: this node is not the job's origin.
     """
-    if message.job not in cluster.jobs:
+    if message.job not in cluster.members.jobs:
         return
-    job = standing.own(cluster, node, message.job)
+    job = standing.own(cluster.members.jobs, node, message.job)
     for name in message.tasks:
         task = job.tasks.get(name)
         if task is None or task.unwanted:
             continue
-        holder, held = cluster.nodes.get(task.node), lifecycle.held_of(cluster, task)
+        holder, held = cluster.members.nodes.get(task.node), cluster.members.held_of(task)
         if holder is not None and held is not None:
             lifecycle.withdraw(cluster, holder, held, "cancelled")
             if held.command:
@@ -87,9 +87,9 @@ def command_ended(cluster: Cluster, node: Node, message: api.CommandEnded, now: 
     restart of the master only the origin knows the task: until the origin registers, the end is kept.
     """
     key = (message.job, message.task)
-    job, task, held = cluster.jobs.get(message.job), cluster.task(key), node.held.get(key)
+    job, task, held = cluster.members.jobs.get(message.job), cluster.members.task(key), node.held.get(key)
     stopped = message.ended.by in (EndedBy.CANCELLED, EndedBy.PREEMPTED)
-    cluster.changed = True
+    cluster.dues.changed = True
     if task is None and not stopped and _origin_is_to_come(cluster, message):
         job = job or cluster.new_job(message.job, message.origin, now)
         lifecycle.keep_end(job, message.task, node.name, message.ended)
@@ -102,7 +102,7 @@ def command_ended(cluster: Cluster, node: Node, message: api.CommandEnded, now: 
                 lifecycle.end(cluster, job, task, message.ended)
             # preempted through no fault of its own: back to its job's queue (UBIS §IV.C)
             elif task.request is not None:
-                backing_off.preempted(cluster, node, task, message.ended, now)
+                backing_off.preempted(cluster.settings, node, task, message.ended, now)
                 lifecycle.requeue(cluster, job, task)
             else:  # only its origin knows the task, and reports it at registration
                 lifecycle.forget(cluster, job, task)
@@ -119,8 +119,8 @@ def _origin_is_to_come(cluster: Cluster, message: api.CommandEnded) -> bool:
     """Return whether the origin may still report the job: neither for a finished job, nor once the origin has
     reported.
     """
-    job, past = cluster.jobs.get(message.job), cluster.past.get(message.job)
-    origin = cluster.nodes.get(job.origin if job is not None else message.origin)
+    job, past = cluster.members.jobs.get(message.job), cluster.past.get(message.job)
+    origin = cluster.members.nodes.get(job.origin if job is not None else message.origin)
     if (past is not None and past.cancelled_by) or (origin is not None and origin.connected):
         return False
     return job is None or not job.described

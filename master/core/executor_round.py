@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from master.core import allowances, draining, executors, lifecycle
+from master.core import allowances, executors, lifecycle
 from master.core import events as e
 from master.core.allowances import Allowances
 from master.core.forecasts import key_of
 from master.core.records import Job, Key, Node, Task
-from master.core.snapshot import Picture, unfit
+from master.core.snapshot import Picture
 from master.core.vacancies import Demand, Grid, Vacancies, capacities, vacancies, within
 from master.ordering import Ranking
 from master.placement import Demands, Launch, Pending
@@ -53,7 +53,7 @@ def place(cluster: Cluster, ranking: Ranking, now: float, limits: Allowances | N
     """
     state = cluster.executors
     known, not_offered = _forecast(cluster, ranking)
-    picture = Picture(cluster)
+    picture = cluster.snapshots.take()
     if limits is not None:
         known, over = _within(cluster, picture, known, limits)
         not_offered |= over
@@ -86,9 +86,9 @@ def place(cluster: Cluster, ranking: Ranking, now: float, limits: Allowances | N
 def say_what_waits(cluster: Cluster) -> None:
     """Set the jobs' reasons for waiting executors, after regular placement, which covers other tasks."""
     for name, why in cluster.executors.waits.items():
-        job = cluster.jobs.get(name)
+        job = cluster.members.jobs.get(name)
         if job is not None and job.admitted and not job.waits:
-            job.waits_why = why + draining.note(cluster)
+            job.waits_why = why + cluster.drains.note(cluster.members.nodes)
 
 
 def _forecast(cluster: Cluster, ranking: Ranking) -> tuple[list[_Known], dict[str, str]]:
@@ -101,12 +101,12 @@ def _forecast(cluster: Cluster, ranking: Ranking) -> tuple[list[_Known], dict[st
     known: list[_Known] = []
     too_large: dict[str, str] = {}
     for name in ranking.order():
-        job = cluster.jobs[name]
+        job = cluster.members.jobs[name]
         for task in by_job.get(name, ()) if job.admitted else ():
             forecast = cluster.executors.forecasts.of(key_of(job, task))
             if forecast is None:
                 executors.ask(cluster, job, task)
-            elif lasting(forecast.profile) and (reason := unfit(cluster, task)):
+            elif lasting(forecast.profile) and (reason := cluster.snapshots.unfit(task)):
                 too_large[name] = reason
             else:
                 known.append((job, task, forecast))
@@ -208,7 +208,7 @@ class _Placing:
         executors.tell_stages(self._cluster, one.job, node.name)
         why = f"{launch.why}; {one.forecast.by}"
         lifecycle.assign_executor(self._cluster, one.job, one.task, node, demand, why, self._now)
-        self._cluster.explain(
+        self._cluster.outbox.explain(
             "executor placed", job=key[0], task=key[1], node=node.name, application=one.forecast.application,
             slots=demand.profile.slots, why=why,
         )  # fmt: skip

@@ -66,7 +66,7 @@ def ask(cluster: Cluster, job: Job, task: Task) -> None:
     """Request a forecast for an executor, unless it is known or already requested."""
     asked = cluster.executors.forecasts.ask(key_of(job, task))
     if asked is not None:
-        cluster.instruct(asked)
+        cluster.outbox.instruct(asked)
 
 
 def heard(cluster: Cluster, event: e.Forecasted | e.Learnt) -> None:
@@ -77,7 +77,7 @@ def heard(cluster: Cluster, event: e.Forecasted | e.Learnt) -> None:
         cluster.executors.news = True
     else:
         forecasts.forget(event.application)
-    cluster.changed |= bool(cluster.executors.waiting)
+    cluster.dues.changed |= bool(cluster.executors.waiting)
 
 
 def waiting_of(cluster: Cluster, job: Job) -> list[Task]:
@@ -118,9 +118,9 @@ def ended(cluster: Cluster, job: Job, task: Task, end: Ended) -> None:
 
 def _keep(cluster: Cluster, key: Key, stored: StoreRun | None, why: str) -> None:
     if stored is not None:
-        cluster.instruct(stored)
+        cluster.outbox.instruct(stored)
     elif why:
-        cluster.explain("run not kept", job=key[0], task=key[1], why=why)
+        cluster.outbox.explain("run not kept", job=key[0], task=key[1], why=why)
 
 
 # ---------------------------------------------------------------- stages
@@ -143,14 +143,16 @@ def tell_stages(cluster: Cluster, job: Job, node: str) -> None:
     """Tell a node how many stages have ended, if any."""
     if job.stages_ended:
         count = len(job.stages_ended)
-        cluster.propose(node, api.TellStages(job=job.job, ended=count, why=f"{next(reversed(job.stages_ended))} ended"))
+        cluster.outbox.propose(
+            node, api.TellStages(job=job.job, ended=count, why=f"{next(reversed(job.stages_ended))} ended")
+        )
 
 
 def registered(cluster: Cluster, node: Node) -> None:
     """Tell a node that is back of the stages that ended while it was away."""
     cluster.executors.news = True
     for name in dict.fromkeys(held.job for held in node.held.values() if held.executor and held.leaving_in is None):
-        job = cluster.jobs.get(name)
+        job = cluster.members.jobs.get(name)
         if job is not None:
             tell_stages(cluster, job, node.name)
 
@@ -162,20 +164,20 @@ def _stuck(cluster: Cluster, node: Node, use: api.ExecutorUse) -> None:
     """Suggest a helper for a stuck executor, whose node has no resources left: the run's executor with the most
     available.
     """
-    job, task = cluster.jobs.get(use.job), cluster.task((use.job, use.task))
+    job, task = cluster.members.jobs.get(use.job), cluster.members.task((use.job, use.task))
     if job is None or task is None or task.node != node.name:
         return
     helpers = [each for each in _same_run(cluster, job, task) if each.node != node.name]
-    rooms = {name: _room(cluster.nodes[name]) for name in {each.node for each in helpers}}
+    rooms = {name: _room(cluster.members.nodes[name]) for name in {each.node for each in helpers}}
     best = max(helpers, key=lambda each: rooms[each.node], default=None)
     facts = {"job": job.job, "task": task.name, "node": node.name, "behind": use.behind}
     if best is None:
-        cluster.explain("executor stuck", **facts, helper="none: its run has no executor on another node")
+        cluster.outbox.explain("executor stuck", **facts, helper="none: its run has no executor on another node")
         return
     why = f"{use.behind:g} times its predicted time; {best.node} has {rooms[best.node]:.3f} of 4 resources available"
     told = api.TellStuck(job=job.job, task=task.name, helper=best.name, node=best.node, why=why)
-    cluster.propose(job.origin, told)
-    cluster.explain("executor stuck", **facts, helper=best.name, on=best.node)
+    cluster.outbox.propose(job.origin, told)
+    cluster.outbox.explain("executor stuck", **facts, helper=best.name, on=best.node)
 
 
 def _same_run(cluster: Cluster, job: Job, task: Task) -> list[Task]:
@@ -183,14 +185,14 @@ def _same_run(cluster: Cluster, job: Job, task: Task) -> list[Task]:
     job.
     """
     run = task.request.executor.run if task.request is not None and task.request.executor is not None else ""
-    jobs = [each for each in cluster.jobs.values() if each.user == job.user] if run else [job]
+    jobs = [each for each in cluster.members.jobs.values() if each.user == job.user] if run else [job]
     return [
         each
         for one in jobs
         for each in one.tasks.values()
         if each.elastic and each.node and each is not task and each.request is not None
         if not run or (each.request.executor is not None and each.request.executor.run == run)
-        if cluster.nodes[each.node].takes_work
+        if cluster.members.nodes[each.node].takes_work
     ]
 
 

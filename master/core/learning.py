@@ -48,8 +48,8 @@ def job_over(cluster: Cluster, job: Job, *, teaches: bool, waits: bool) -> None:
     """Count a finished job, or store it until it can be counted; ``waits``: its nodes may have more to report."""
     some = LEAST if job.work.done and not job.executors_of else 0.0
     nodes = {name for name in {job.origin, *job.hosts, *job.work.seen} if waits and _may_tell(cluster, job, name)}
-    due = cluster.now + PATIENCE * cluster.settings.heartbeat_s
-    lengths_s = () if job.admitted_at is None else (cluster.now - job.admitted_at,)
+    due = cluster.clock.now + PATIENCE * cluster.settings.heartbeat_s
+    lengths_s = () if job.admitted_at is None else (cluster.clock.now - job.admitted_at,)
     over = Unlearnt(job.user, job.name, job.application, job.work, teaches, some, nodes, due, lengths_s)
     if nodes:
         cluster.unlearnt[job.job] = over
@@ -84,7 +84,7 @@ def overdue(cluster: Cluster, now: float) -> None:
 
 
 def _may_tell(cluster: Cluster, job: Job, name: str) -> bool:
-    node = cluster.nodes.get(name)
+    node = cluster.members.nodes.get(name)
     return node is not None and node.connected and name not in job.work.told_last
 
 
@@ -101,7 +101,7 @@ def _learn(cluster: Cluster, job: str, over: Unlearnt) -> None:
         cluster.history.learn((over.user, over.name), Needed(tuple(over.work.ended), service_s, over.lengths_s))
         # Older agents report no service for jobs shorter than a heartbeat: then use the smallest size.
         cluster.sizes.learn(over.user, over.application, service_s or over.at_least)
-        cluster.order_anew()
+        cluster.dues.order_anew()
     past = cluster.past.get(job)
     if past is not None and past.view.service_container_s != service_s:
         view = msgspec.structs.replace(past.view, service_container_s=service_s)

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from master.core import executors, learning, listing, standing
+from master.core import executors, learning, standing
 from master.core.instructions import EndHeard
+from master.core.listing import past_of
 from master.core.memory import input_bytes
 from master.core.past import note_end
 from master.core.priorities import first_priority, priority_of
@@ -31,17 +32,17 @@ def describe(cluster: Cluster, job: Job, state: api.JobState) -> None:
         job.priority = state.priority if state.admitted else first_priority(state.submitted_at)
         for node in [node for node, told in job.hosts.items() if told is None]:
             job.served_by(node, state.priority)
-        job.came_at = cluster.nodes[job.origin].job_came_at = cluster.now
+        job.came_at = cluster.members.nodes[job.origin].job_came_at = cluster.clock.now
     job.described = True
     job.work.tell(state.stages)
     job.served_by(job.origin, state.priority)
     if state.priority != job.priority:
         why = f"{cluster.settings.ordering}: submitted at {job.submitted_at:.3f}, until the order is looked at"
-        job.told(job.origin, cluster.propose(job.origin, priority_of(job, why)))
-    cluster.order_anew()
+        job.told(job.origin, cluster.outbox.propose(job.origin, priority_of(job, why)))
+    cluster.dues.order_anew()
     job.admitted = job.admitted or state.admitted  # memory reserved before a restart of the master stays reserved
     if job.admitted and not state.admitted:
-        cluster.propose(job.origin, api.AdmitJob(job=job.job, why="admitted before the connection was lost"))
+        cluster.outbox.propose(job.origin, api.AdmitJob(job=job.job, why="admitted before the connection was lost"))
 
 
 def end_job(
@@ -62,10 +63,10 @@ def end_job(
     stored with the finished jobs. ``more_to_tell``: nodes may yet report more of its service.
     """
     if job.described and listed:
-        listing.remember(cluster, job, told, lost=lost)
+        cluster.past.remember(past_of(job, told, cluster.clock.unix(cluster.clock.now), lost=lost))
     for task in list(job.tasks.values()):
         unready(cluster, job, task)
-        node, held = cluster.nodes.get(task.node), held_of(cluster, task)
+        node, held = cluster.members.nodes.get(task.node), cluster.members.held_of(task)
         if node is None or held is None:
             continue
         if node.name == released_by and not held.command and held.accepted:
@@ -77,22 +78,21 @@ def end_job(
     if job.some_executors:
         cluster.executors.over(job.job)
     for name in job.hosts if not lost else ():  # a lost job may come back
-        if (host := cluster.nodes.get(name)) is not None:
+        if (host := cluster.members.nodes.get(name)) is not None:
             host.serves.discard(job.job)
     if not lost:
         cluster.hand_orders.over(job.job, job.user)
     for name in list(job.untold):
         heard(cluster, job, name)
-    del cluster.jobs[job.job]
-    cluster.order_anew()
-    cluster.changed = True
-    cluster.room_changed = True
+    del cluster.members.jobs[job.job]
+    cluster.dues.order_anew()
+    cluster.dues.place_and_admit()
 
 
 def attained(cluster: Cluster, node: Node, load: api.Load) -> None:
     """Store a node's report of the service that jobs received there, and of what they hold."""
     for use in load.jobs:
-        job = cluster.jobs.get(use.job)
+        job = cluster.members.jobs.get(use.job)
         if job is None:
             learning.received(cluster, node, use)
         elif standing.takes_part(node, job):
@@ -115,15 +115,15 @@ def add_tasks(cluster: Cluster, job: Job, message: api.ReadyTasks) -> None:
     for request in requests:
         known = job.tasks.get(request.task)
         if known is not None:
-            know(cluster, known, request, held_of(cluster, known), message.opportunistic)
+            know(cluster, known, request, cluster.members.held_of(known), message.opportunistic)
             known.told = False
             tell_if_placed(cluster, job, known)
             continue
         if request.task in job.untold:
             told = job.untold[request.task]  # both messages to the origin were lost: the task's node, and its end
             if told.node:
-                cluster.propose(job.origin, api.TellPlaced(job=job.job, task=told.task, node=told.node))
-            cluster.propose(job.origin, told)
+                cluster.outbox.propose(job.origin, api.TellPlaced(job=job.job, task=told.task, node=told.node))
+            cluster.outbox.propose(job.origin, told)
             continue
         task = Task(job.job, request.task, message.stage, message.opportunistic, request)
         job.tasks[task.name] = task
@@ -140,17 +140,11 @@ def _see_executor(job: Job, task: Task) -> None:
         job.some_executors |= task.elastic
 
 
-def held_of(cluster: Cluster, task: Task) -> Held | None:
-    """Return what a task occupies on its node; None where it is not placed."""
-    node = cluster.nodes.get(task.node)
-    return node.held.get((task.job, task.name)) if node is not None else None
-
-
 def know(cluster: Cluster, task: Task, request: TaskRequest, held: Held | None, opportunistic: Opportunistic) -> None:
     """Update a task from its origin's request: a node's report of a held task lacks parts of the request, and
     ``opportunistic``.
     """
-    job = cluster.jobs[task.job]
+    job = cluster.members.jobs[task.job]
     if task.request is None:
         job.work.task_announced(task.stage, request.usage)
     if task.node:  # the state of a ready task follows its origin's request already
@@ -164,7 +158,7 @@ def know(cluster: Cluster, task: Task, request: TaskRequest, held: Held | None, 
         held.executor = task.elastic and not held.opportunistic
         if held.profile is None:
             held.cores = request.command.cpu_cores if request.command is not None else 0.0
-        cluster.table.touch(cluster.nodes[task.node])
+        cluster.table.touch(cluster.members.nodes[task.node])
 
 
 def make_ready(cluster: Cluster, job: Job, task: Task) -> None:
@@ -174,8 +168,8 @@ def make_ready(cluster: Cluster, job: Job, task: Task) -> None:
     job.fits_in = -1
     job.ready_count += 1
     job.ready_input_bytes += _input(task)
-    cluster.ready_tasks += 1
-    cluster.changed, cluster.ahead_due = True, 0.0
+    cluster.members.ready_tasks += 1
+    cluster.dues.place_anew()
     if task.elastic:
         cluster.executors.ready(task)
         if job.described:
@@ -189,7 +183,7 @@ def unready(cluster: Cluster, job: Job, task: Task) -> None:
         job.stage_changed(task.stage)
         job.ready_count -= 1
         job.ready_input_bytes -= _input(task)
-        cluster.ready_tasks -= 1
+        cluster.members.ready_tasks -= 1
         cluster.executors.waiting.pop((task.job, task.name), None)
         if not stage:
             del job.ready[task.stage, task.opportunistic]
@@ -215,7 +209,7 @@ def assign(
     assert request is not None
     unready(cluster, job, task)
     command = request.command
-    number = cluster.propose(
+    number = cluster.outbox.propose(
         node.name,
         api.Assign(
             job=job.job,
@@ -252,7 +246,7 @@ def assign(
     job.work.told_last.discard(node.name)
     node.job_came_at = max(node.job_came_at, job.came_at)
     node.serves.add(job.job)
-    cluster.promotable |= on_slack
+    cluster.dues.promotable |= on_slack
     cluster.counts["assigned"] += 1
 
 
@@ -271,12 +265,12 @@ def tell_placed(cluster: Cluster, job: Job, task: Task) -> None:
     if not task.told:
         why = f"{task.node} accepted it"
         told = api.TellPlaced(job=job.job, task=task.name, node=task.node, why=why)
-        task.told = cluster.propose(job.origin, told) > 0
+        task.told = cluster.outbox.propose(job.origin, told) > 0
 
 
 def tell_if_placed(cluster: Cluster, job: Job, task: Task) -> None:
     """As :func:`tell_placed`, if the task's node has accepted it."""
-    held = held_of(cluster, task)
+    held = cluster.members.held_of(task)
     if held is not None and held.accepted:
         tell_placed(cluster, job, task)
 
@@ -291,9 +285,9 @@ def end(cluster: Cluster, job: Job, task: Task, ended: Ended) -> None:
     forget(cluster, job, task)
     if task.node:
         tell_placed(cluster, job, task)
-    cluster.propose(job.origin, keep_end(job, task.name, task.node or task.was_on, ended))
+    cluster.outbox.propose(job.origin, keep_end(job, task.name, task.node or task.was_on, ended))
     cluster.counts[f"ended_{ended.by}"] += 1
-    cluster.changed, cluster.ahead_due = True, 0.0
+    cluster.dues.place_anew()
 
 
 def keep_end(job: Job, task: str, node: str, ended: Ended) -> api.TellEnded:
@@ -305,7 +299,7 @@ def keep_end(job: Job, task: str, node: str, ended: Ended) -> api.TellEnded:
 def heard(cluster: Cluster, job: Job, task: str) -> None:
     """Drop a task's end after its origin confirmed it; its node may then drop it as well."""
     if job.untold.pop(task, None) is not None:
-        cluster.instruct(EndHeard(job.job, task))
+        cluster.outbox.instruct(EndHeard(job.job, task))
 
 
 def forget(cluster: Cluster, job: Job, task: Task) -> None:
@@ -343,8 +337,8 @@ def withdraw(cluster: Cluster, node: Node, held: Held, why: str) -> None:
     """Tell a node to release a task; its memory counts until the node has."""
     if held.leaving_in is not None:
         return
-    held.leaving_in = cluster.propose(node.name, api.Withdraw(job=held.job, task=held.task, why=why))
-    cluster.leaving.setdefault(held.key, {})[node.name] = None
+    held.leaving_in = cluster.outbox.propose(node.name, api.Withdraw(job=held.job, task=held.task, why=why))
+    cluster.members.mark_leaving(node, held)
     cluster.table.touch(node)
     cluster.counts["withdrawn"] += 1
 
@@ -353,23 +347,14 @@ def drop(cluster: Cluster, node: Node, held: Held) -> None:
     """Remove a held task from a node."""
     del node.held[held.key]
     cluster.table.touch(node)
-    unmark(cluster, node, held)
-
-
-def unmark(cluster: Cluster, node: Node, held: Held) -> None:
-    """Remove the mark of an unwanted copy that is gone."""
-    copies = cluster.leaving.get(held.key)
-    if copies is not None:
-        copies.pop(node.name, None)
-        if not copies:
-            del cluster.leaving[held.key]
+    cluster.members.unmark(node, held)
 
 
 def rid_of(cluster: Cluster, node: Node, held: Held) -> None:
     """Handle that a node released a task and will not report how it ended."""
     drop(cluster, node, held)
-    cluster.changed = True
-    job = cluster.jobs.get(held.job)
-    task = cluster.task(held.key)
+    cluster.dues.changed = True
+    job = cluster.members.jobs.get(held.job)
+    task = cluster.members.task(held.key)
     if job is not None and task is not None and task.node == node.name:
         requeue(cluster, job, task)

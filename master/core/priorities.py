@@ -37,15 +37,15 @@ def spread(cluster: Cluster, ranking: Ranking, now: float) -> None:
     heartbeat, and has received service since, keeps its priority: its own service changes the order gradually. It does
     not keep it before a job that came a moment ago. Other changes of the order, and new jobs, are sent at once.
     """
-    cluster.ordered_at, cluster.order_due, cluster.order_owed = now, now + cluster.settings.heartbeat_s, False
-    order = [job for name in ranking.order() if (job := cluster.jobs[name]).hosts]
+    cluster.dues.ordered(now)
+    order = [job for name in ranking.order() if (job := cluster.members.jobs[name]).hosts]
     fixed = _fixed(order, now - cluster.settings.heartbeat_s, now - _young_s(cluster))
     fresh = {job.job for job in order if not job.ranked}
     moved = renumbered([job.job for job in order], {job.job: job.priority for job in order}, fixed, fresh)
     if moved:
-        cluster.changed, cluster.ahead_due = True, 0.0
+        cluster.dues.place_anew()
     for name, priority in moved.items():
-        moving = cluster.jobs[name]
+        moving = cluster.members.jobs[name]
         moving.priority = priority
         if name not in fresh:  # a first place is no move: it may have been given by old numbers
             moving.moved_at, moving.moved_with_s = now, moving.work.service_s
@@ -76,8 +76,8 @@ def served(cluster: Cluster, node: Node, now: float) -> None:
     of other nodes wait: an order of 1,000 jobs takes more than 5 ms.
     """
     if now - node.job_came_at <= _young_s(cluster):
-        cluster.order_anew()
-    cluster.order_due = min(cluster.order_due, cluster.ordered_at + cluster.settings.heartbeat_s / 2)
+        cluster.dues.order_anew()
+    cluster.dues.order_with_service()
 
 
 def priority_of(job: Job, why: str) -> api.SetPriority:
@@ -88,7 +88,7 @@ def priority_of(job: Job, why: str) -> api.SetPriority:
 def _tell(cluster: Cluster, job: Job, why: str) -> None:
     job.hosts_to_tell = False
     for node in [node for node, told in job.hosts.items() if told != job.priority]:
-        job.told(node, cluster.propose(node, priority_of(job, why)))
+        job.told(node, cluster.outbox.propose(node, priority_of(job, why)))
 
 
 def renumbered(

@@ -15,7 +15,6 @@ from master.core import executors, lifecycle
 from master.core.allowances import Allowances, amounts_of
 from master.core.records import Held, Node, Task
 from master.core.snapshot import holds
-from master.core.views import held_by
 from master.ordering import Guarantee
 from penstock.model import KINDS, ResourceKind
 
@@ -28,43 +27,23 @@ _AT_ONCE = 200
 EPSILON = 1e-6
 
 
-def guarantees(cluster: Cluster, at: float) -> tuple[dict[str, str], dict[str, Guarantee]]:
-    """Return job → its reservation, and reservation → the present promise to its jobs together and what they hold.
-
-    ``at`` is Unix time. Reservations without jobs, or without a present promise, are left out.
-    """
-    members = {job.job: job.reservation for job in cluster.jobs.values() if job.reservation}
-    if not members:
-        return {}, {}
-    promised = cluster.plan.promised(at)
-    found = {
-        reservation: Guarantee((one.cores, 0.0, 0.0, one.memory_bytes), [0.0] * 4, one.bundles)
-        for reservation in dict.fromkeys(members.values())
-        if (one := promised.get(reservation)) is not None
-    }
-    for name, reservation in members.items():
-        if reservation in found:
-            found[reservation].take(held_by(cluster, cluster.jobs[name]))
-    return members, found
-
-
 def make_room(cluster: Cluster, now: float, limits: Allowances | None) -> None:
     """After placement, stop other work that blocks promised tasks without a place or slot. Tasks of users at their
     limits are skipped: they would not be placed in that room.
     """
-    at = cluster.unix(now)
-    members, promised = guarantees(cluster, at)
-    cluster.plan.saw(at, _waiting(cluster, members, promised))
+    at = cluster.clock.unix(now)
+    members, promised = cluster.guarantees.of(at)
+    cluster.guarantees.plan.saw(at, _waiting(cluster, members, promised))
     if not promised:
         return
     protected = {job: members[job] for job in members if members[job] in promised}
-    held = {task.node for job in protected for task in cluster.jobs[job].tasks.values() if task.node}
-    looked_at = {name: _Node(cluster, node, protected) for name, node in cluster.nodes.items() if name in held}
+    held = {task.node for job in protected for task in cluster.members.jobs[job].tasks.values() if task.node}
+    looked_at = {name: _Node(cluster, node, protected) for name, node in cluster.members.nodes.items() if name in held}
     _give_slots(list(looked_at.values()), protected, promised)
     for task in list(_lacking(cluster, members, promised, limits)):
         fewest: _Node | None = None
         chosen: list[Held] = []
-        for node in cluster.nodes.values():  # examine all nodes where a promised task lacks a place
+        for node in cluster.members.nodes.values():  # examine all nodes where a promised task lacks a place
             if not node.takes_work:
                 continue
             if node.name not in looked_at:
@@ -80,7 +59,7 @@ def make_room(cluster: Cluster, now: float, limits: Allowances | None) -> None:
 
 def _waiting(cluster: Cluster, members: dict[str, str], promised: dict[str, Guarantee]) -> set[str]:
     """Return the reservations that lack part of their present promise and have ready tasks."""
-    waiting = {members[job] for job in members if (found := cluster.jobs[job]).admitted and found.ready_count}
+    waiting = {members[job] for job in members if (found := cluster.members.jobs[job]).admitted and found.ready_count}
     return {one for one in waiting if one in promised and promised[one].lacking}
 
 
@@ -106,8 +85,10 @@ def _lacking(
 ) -> Iterable[Task]:
     """Yield ready tasks within their reservation's promise, in the order in which their jobs came."""
     count = 0
-    for name in sorted(members, key=lambda name: (cluster.jobs[name].submitted_at, cluster.jobs[name].sequence)):
-        guarantee, job = promised.get(members[name]), cluster.jobs[name]
+    for name in sorted(
+        members, key=lambda name: (cluster.members.jobs[name].submitted_at, cluster.members.jobs[name].sequence)
+    ):
+        guarantee, job = promised.get(members[name]), cluster.members.jobs[name]
         if guarantee is None or not job.admitted:
             continue
         regular = [task for tasks in job.ready_for_regular().values() for task in tasks]
@@ -135,7 +116,7 @@ def _takes(cluster: Cluster, task: Task) -> _Takes:
     request = task.request
     assert request is not None
     if task.elastic:  # an executor runs in no slot, and holds its largest demands
-        cores, memory_bytes = executors.largest(cluster, cluster.jobs[task.job], task)
+        cores, memory_bytes = executors.largest(cluster, cluster.members.jobs[task.job], task)
         return _Takes(cores, memory_bytes, None)
     command = request.command
     if command is None:
@@ -209,10 +190,10 @@ class _Node:
                 self._in_line[held.kind].remove(held)
             self._memory += held.memory_bytes
             self._cores += held.cores
-            job, task = self._cluster.jobs.get(held.job), self._cluster.task(held.key)
+            job, task = self._cluster.members.jobs.get(held.job), self._cluster.members.task(held.key)
             lifecycle.withdraw(self._cluster, self._node, held, why)
             self._cluster.counts["preempted_for_promises"] += 1
-            self._cluster.explain("preempted", node=self._node.name, job=held.job, task=held.task, why=why)
+            self._cluster.outbox.explain("preempted", node=self._node.name, job=held.job, task=held.task, why=why)
             if job is not None and task is not None and task.node == self._node.name:
                 lifecycle.requeue(self._cluster, job, task)
 

@@ -26,16 +26,16 @@ def register(cluster: Cluster, message: api.Register, now: float) -> None:
     Raises: RpcError: ``bad_request``: another protocol, an invalid number, or another node's job; nothing has changed.
     """
     _check(cluster, message)
-    new = message.node not in cluster.nodes
-    if cluster.fresh and (message.jobs or message.placed):
+    new = message.node not in cluster.members.nodes
+    if cluster.members.fresh and (message.jobs or message.placed):
         # A former master may have assigned work that its origin does not know of, on a node that is not back yet.
-        cluster.gathers_until = now + cluster.settings.gather_s
-    if cluster.gathers_since is None:
-        cluster.gathers_since = now
-    node = cluster.expect(message.node, now)
+        cluster.dues.gathers_until = now + cluster.settings.gather_s
+    if cluster.dues.gathers_since is None:
+        cluster.dues.gathers_since = now
+    node = cluster.members.expect(message.node, now)
     before = _fresh_connection(node, message, now)
     for held in before.values():
-        lifecycle.unmark(cluster, node, held)
+        cluster.members.unmark(node, held)
     draining.registered(cluster, node, message.draining)
     cluster.table.touch(node)
     cluster.table.shape += 1
@@ -49,9 +49,8 @@ def register(cluster: Cluster, message: api.Register, now: float) -> None:
     executors.registered(cluster, node)
     lifecycle.attained(cluster, node, message.load)
     cluster.table.refresh(node)
-    cluster.changed = True
-    cluster.room_changed = True
-    cluster.explain(
+    cluster.dues.place_and_admit()
+    cluster.outbox.explain(
         "node registered", node=node.name, new=new, version=message.version, cores=message.capacity.cores,
         memory_bytes=message.capacity.memory_bytes, jobs=len(message.jobs), placed=len(message.placed),
     )  # fmt: skip
@@ -70,7 +69,7 @@ def _check(cluster: Cluster, message: api.Register) -> None:
         raise bad_request("expected a non-negative number", field="t_alloc")
     for state in message.jobs:
         check_job(state)
-    standing.check_registration(cluster, message)
+    standing.check_registration(cluster.members.jobs, message)
     for ready in message.ready:
         check_tasks(ready)
     for index, placed in enumerate(message.placed):
@@ -111,12 +110,12 @@ def _fresh_connection(node: Node, message: api.Register, now: float) -> dict[Key
 def _jobs(cluster: Cluster, node: Node, message: api.Register, now: float) -> list[Job]:
     """Update the jobs of this origin; jobs it no longer has are over."""
     listed = {state.job for state in message.jobs}
-    for job in [job for job in cluster.jobs.values() if job.origin == node.name and job.job not in listed]:
+    for job in [job for job in cluster.members.jobs.values() if job.origin == node.name and job.job not in listed]:
         why = "its job ended while its origin was away"
         lifecycle.end_job(cluster, job, why, told=why)
     jobs: list[Job] = []
     for state in message.jobs:
-        job = cluster.jobs.get(state.job) or cluster.new_job(state.job, node.name, now)
+        job = cluster.members.jobs.get(state.job) or cluster.new_job(state.job, node.name, now)
         job.origin = node.name
         job.waits_told = ""
         job.complete = message.complete
@@ -134,18 +133,18 @@ def _holdings(cluster: Cluster, node: Node, message: api.Register, before: dict[
             lifecycle.withdraw(cluster, node, held, why)
     for key, known in before.items():
         if key not in node.held:
-            task = cluster.task(key)
+            task = cluster.members.task(key)
             if task is not None and task.node == node.name:
                 _missing(cluster, node, task, never_there=not known.accepted)
 
 
 def _adopt(cluster: Cluster, node: Node, placed: api.PlacedTask, held: Held, now: float) -> str:
     """Make the node the task's place; return why it must not be there, or an empty string."""
-    job = cluster.jobs.get(placed.job)
+    job = cluster.members.jobs.get(placed.job)
     if job is None:
         if (past := cluster.past.get(placed.job)) is not None and past.cancelled_by:
             return past.view.why
-        origin = cluster.nodes.get(placed.origin)
+        origin = cluster.members.nodes.get(placed.origin)
         if origin is not None and origin.connected:
             return "its job has ended"
         job = cluster.new_job(placed.job, placed.origin, now)
@@ -165,7 +164,7 @@ def _adopt(cluster: Cluster, node: Node, placed: api.PlacedTask, held: Held, now
         job.served_by(node.name, None if before else job.priority)
     if task.request is not None:
         lifecycle.know(cluster, task, task.request, held, task.opportunistic)
-    cluster.promotable |= placed.opportunistic
+    cluster.dues.promotable |= placed.opportunistic
     if job.described:
         lifecycle.tell_placed(cluster, job, task)
     return ""
@@ -188,7 +187,7 @@ def _unwanted(job: Job, task: Task | None, name: str, node: Node) -> str:
 
 def _missing(cluster: Cluster, node: Node, task: Task, *, never_there: bool) -> None:
     """Handle a task missing on its node: either the proposal was lost, or the report of its end."""
-    job = cluster.jobs[task.job]
+    job = cluster.members.jobs[task.job]
     if never_there:
         lifecycle.requeue(cluster, job, task)
     else:
@@ -199,7 +198,7 @@ def _wanted(cluster: Cluster, message: api.Register, now: float) -> set[Key]:
     """Store the tasks that this origin's frameworks want, and return their keys."""
     wanted: set[Key] = set()
     for ready in message.ready:
-        job = cluster.jobs.get(ready.job)
+        job = cluster.members.jobs.get(ready.job)
         if job is None:
             continue
         wanted.update((ready.job, request.task) for request in ready.tasks)
@@ -216,7 +215,7 @@ def _tell_ends(cluster: Cluster, message: api.Register, jobs: list[Job]) -> None
     for job in jobs:
         for told in job.untold.values():
             if (job.job, told.task) not in ready:
-                cluster.propose(job.origin, told)
+                cluster.outbox.propose(job.origin, told)
 
 
 def _catch_up(cluster: Cluster, job: Job, wanted: set[Key]) -> None:
@@ -231,11 +230,11 @@ def _catch_up(cluster: Cluster, job: Job, wanted: set[Key]) -> None:
 def _awaited(cluster: Cluster, awaited: api.AwaitedTask, now: float) -> None:
     """Reconcile a task that the origin was told is on a node."""
     request = awaited.request
-    job = cluster.jobs.get(awaited.job)
+    job = cluster.members.jobs.get(awaited.job)
     if job is None or request.task in job.untold:
         return
     task = job.tasks.get(request.task)
-    holder = cluster.expect(awaited.node, now)
+    holder = cluster.members.expect(awaited.node, now)
     there = holder.held.get((job.job, request.task))
     is_there = there is not None and there.leaving_in is None
     if task is None:
@@ -246,13 +245,13 @@ def _awaited(cluster: Cluster, awaited: api.AwaitedTask, now: float) -> None:
         job.work.task_announced(task.stage, request.usage)
         cluster.counts["tasks"] += 1
     else:
-        held = lifecycle.held_of(cluster, task)
+        held = cluster.members.held_of(task)
         lifecycle.know(cluster, task, request, held, awaited.opportunistic)
         # Of two copies, keep the one known to the framework; a command found only elsewhere may stay there.
         if task.node in ("", awaited.node) or held is None or not (is_there or request.command is None):
             task.told = task.node == awaited.node
             return
-        lifecycle.withdraw(cluster, cluster.nodes[task.node], held, f"its origin knows it on {awaited.node}")
+        lifecycle.withdraw(cluster, cluster.members.nodes[task.node], held, f"its origin knows it on {awaited.node}")
         task.node, task.told = awaited.node, True
     if is_there:
         lifecycle.know(cluster, task, request, there, awaited.opportunistic)
@@ -279,7 +278,7 @@ def _expect_there(cluster: Cluster, holder: Node, task: Task, request: TaskReque
 
 def _given_up(cluster: Cluster, job: Job, task: Task) -> None:
     """Release a task that its framework completed or cancelled, where the message was lost."""
-    holder, held = cluster.nodes.get(task.node), lifecycle.held_of(cluster, task)
+    holder, held = cluster.members.nodes.get(task.node), cluster.members.held_of(task)
     if holder is not None and held is not None:
         lifecycle.withdraw(cluster, holder, held, "its origin no longer waits for it")
     lifecycle.forget(cluster, job, task)

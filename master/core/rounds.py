@@ -14,18 +14,16 @@ from master.core import (
     admission,
     ahead,
     allowances,
-    draining,
     executor_round,
     executors,
     learning,
     lifecycle,
     promises,
     slack,
-    waiting,
 )
 from master.core.allowances import Allowances
 from master.core.records import Job, Node, Task
-from master.core.snapshot import Picture, unfit
+from master.core.snapshot import Picture
 from master.ordering import Ranking
 from master.placement import Need, Stage, TaskPlacement, why_not
 from penstock.model import Ended, EndedBy
@@ -43,24 +41,24 @@ _Hopeless = tuple[Need, int]
 def run(cluster: Cluster, now: float) -> None:
     """Run one round."""
     _expire(cluster, now)
-    if now < cluster.gathers_until:
-        cluster.changed = True
+    if now < cluster.dues.gathers_until:
+        cluster.dues.changed = True
         return
     cluster.table.follow_lengths()
     cluster.table.settle()
-    ranking = cluster.rank(now) if _order_matters(cluster) else None
+    ranking = cluster.order.rank(now) if _order_matters(cluster) else None
     if ranking is not None:
         admission.admit(cluster, ranking.order(), now)
-    hopeful = waiting.possible(cluster, [job for job in cluster.jobs.values() if job.admitted and job.ready_count])
+    hopeful = cluster.waiting.possible(_with_ready_tasks(cluster))
     looks_ahead = ahead.due(cluster, now)
     if ranking is None and (hopeful or looks_ahead):
-        ranking = cluster.rank(now)
+        ranking = cluster.order.rank(now)
     _refuse_unfit(cluster, now)
-    cluster.changed = False
+    cluster.dues.changed = False
     limits = allowances.of(cluster)
-    if cluster.settings.promotion and cluster.promotable:
+    if cluster.settings.promotion and cluster.dues.promotable:
         slack.promote(cluster, limits)
-    if not cluster.ready_tasks:
+    if not cluster.members.ready_tasks:
         promises.make_room(cluster, now, limits)
         return
     cluster.counts["rounds"] += 1
@@ -81,10 +79,10 @@ def _order_matters(cluster: Cluster) -> bool:
     """
     settings = cluster.settings
     return (
-        cluster.ordering.remembers
+        cluster.order.ordering.remembers
         or bool(cluster.executors.waiting)
         or bool(settings.user_max_cores or settings.user_max_memory_bytes)
-        or any(job.described and not job.admitted for job in cluster.jobs.values())
+        or any(job.described and not job.admitted for job in cluster.members.jobs.values())
     )
 
 
@@ -95,7 +93,7 @@ def _expire(cluster: Cluster, now: float) -> None:
     timeout_s = cluster.settings.node_timeout_s
     for node in cluster.table.silent(now, timeout_s):
         if node.away_since is None:
-            cluster.hang_up(node.name, f"silent for more than {timeout_s:g} s")
+            cluster.outbox.hang_up(node.name, f"silent for more than {timeout_s:g} s")
             _lose(cluster, node, f"node {node.name} was silent for more than {timeout_s:g} s")
             continue
         empty = node.draining is not None and not node.held
@@ -106,31 +104,31 @@ def _expire(cluster: Cluster, now: float) -> None:
 
 def _lose(cluster: Cluster, node: Node, why: str) -> None:
     """Remove a lost node: its tasks are lost or placed again, and the jobs it is the origin of are over."""
-    del cluster.nodes[node.name]
-    cluster.gathers_since = cluster.now
+    del cluster.members.nodes[node.name]
+    cluster.dues.gathers_since = cluster.clock.now
     cluster.table.remove(node)
     cluster.executors.usage.gone(node.name)
     learning.node_lost(cluster, node.name)
     cluster.counts["nodes_lost"] += 1
-    cluster.explain("node lost", node=node.name, why=why, tasks=len(node.held))
+    cluster.outbox.explain("node lost", node=node.name, why=why, tasks=len(node.held))
     for held in node.held.values():
-        lifecycle.unmark(cluster, node, held)
-        job, task = cluster.jobs.get(held.job), cluster.task(held.key)
+        cluster.members.unmark(node, held)
+        job, task = cluster.members.jobs.get(held.job), cluster.members.task(held.key)
         if job is not None and task is not None and task.node == node.name:
             lifecycle.lost(cluster, job, task, why)
-    for job in cluster.jobs.values():
+    for job in cluster.members.jobs.values():
         job.work.gone(node.name)
         job.hosts.pop(node.name, None)
-    for job in [job for job in cluster.jobs.values() if job.origin == node.name]:
+    for job in [job for job in cluster.members.jobs.values() if job.origin == node.name]:
         lifecycle.end_job(cluster, job, why, told=why, lost=True)
 
 
 def _refuse_unfit(cluster: Cluster, now: float) -> None:
     """End each task that no node can ever hold: at once if the cluster is complete, else after ``node_timeout_s``."""
-    if not cluster.ready_tasks or not len(cluster.table.here()):
+    if not cluster.members.ready_tasks or not len(cluster.table.here()):
         return
     timeout_s, shape = 0.0 if admission.complete(cluster, now) else cluster.settings.node_timeout_s, cluster.table.shape
-    for job in list(cluster.jobs.values()):
+    for job in list(cluster.members.jobs.values()):
         if job.fits_in == shape and job.admitted:
             continue
         too_large = admission.never_fits(cluster, job) if job.described else ""
@@ -141,7 +139,7 @@ def _refuse_unfit(cluster: Cluster, now: float) -> None:
                     continue
                 reason = not opportunistic and too_large
                 if not reason and not executors.foreseen(cluster, job, task):
-                    reason = unfit(cluster, task)
+                    reason = cluster.snapshots.unfit(task)
                 if not reason:  # an executor's forecast changes
                     task.unfit_since, task.fits_in = None, -1 if task.elastic else shape
                     job.fits_in = min(job.fits_in, task.fits_in)
@@ -152,9 +150,9 @@ def _refuse_unfit(cluster: Cluster, now: float) -> None:
                     lifecycle.end(cluster, job, task, Ended(by=EndedBy.REFUSED, reason=reason))
 
 
-def _in_order(cluster: Cluster) -> list[Job]:
-    """Return the jobs by submission; this order breaks ties."""
-    return sorted(cluster.jobs.values(), key=lambda job: (job.submitted_at, job.sequence))
+def _with_ready_tasks(cluster: Cluster) -> list[Job]:
+    """Return the admitted jobs with ready tasks."""
+    return [job for job in cluster.members.jobs.values() if job.admitted and job.ready_count]
 
 
 def _regular(
@@ -170,8 +168,9 @@ def _regular(
 
     UBIS, Algorithm 1, gives slack only once "the scheduler cannot allocate any more regular containers".
     """
-    jobs = [job for job in _in_order(cluster) if job.admitted and job.ready_count]
-    picture = Picture(cluster)
+    # the order of submission breaks ties
+    jobs = sorted(_with_ready_tasks(cluster), key=lambda job: (job.submitted_at, job.sequence))
+    picture = cluster.snapshots.take()
     lines: list[_Line] = []
     offered, over = ({}, {}) if limits is None or ranking is None else _offered(cluster, picture, ranking, limits)
     for job in jobs:
@@ -190,7 +189,7 @@ def _regular(
     if looks_ahead and ranking is not None:
         some = ahead.place(cluster, ranking, offered if limits is not None else None)
         lines = [line for line in lines if line[0].job not in some]
-        for job in (cluster.jobs[name] for name in some):
+        for job in (cluster.members.jobs[name] for name in some):
             lines += _lines(cluster, picture, job, job.ready_for_regular(), hopeful)
     if limits is not None:
         limits.settle()
@@ -208,7 +207,7 @@ def _lines(
     which explains the job's wait; not where only some tasks are offered (``tasks``), nor where some may use slack.
     """
     if tasks is None and not job.some_opportunistic:
-        stages = waiting.stages_of(cluster, job)
+        stages = cluster.waiting.of(job)
         if not hopeful or not any((job.job, name) in hopeful for name in stages):
             return [(job, name, (picture.need(stages[name].first), stages[name].count)) for name in [*stages][-1:]]
     tasks = job.ready_for_regular() if tasks is None else tasks
@@ -219,9 +218,9 @@ def _offered(
     cluster: Cluster, picture: Picture, ranking: Ranking, limits: Allowances
 ) -> tuple[dict[str, dict[str, list[Task]]], dict[str, str]]:
     """Return by job and stage the tasks within their users' limits, and by job why the others wait."""
-    ready = {name: job.ready_for_regular() for name, job in cluster.jobs.items() if job.admitted and job.ready_count}
+    ready = {job.job: job.ready_for_regular() for job in _with_ready_tasks(cluster)}
     asking = [
-        allowances.asking(cluster, picture, cluster.jobs[name], task)
+        allowances.asking(cluster, picture, cluster.members.jobs[name], task)
         for name in ranking.order()
         for tasks in ready.get(name, {}).values()
         for task in tasks
@@ -241,10 +240,10 @@ def _offered(
 def _record_waits(cluster: Cluster, lines: list[_Line], placement: TaskPlacement, over: dict[str, str]) -> None:
     """Record why tasks without a place wait; the missing regular room is derived on demand."""
     for name, why in over.items():
-        job = cluster.jobs[name]
+        job = cluster.members.jobs[name]
         if count := sum(len(tasks) for tasks in job.ready_for_regular().values()):
             job.waits_why = f"{counted(count, 'task', 'wait')}: {why}"
-    note = draining.note(cluster)
+    note = cluster.drains.note(cluster.members.nodes)
     for job, stage, needs in lines:
         first, count = _left(job, needs) if isinstance(needs, list) else needs
         if first is not None:
@@ -263,5 +262,5 @@ def _lacking(stage: str, first: Need, count: int, placement: TaskPlacement, note
 
 
 def _found(cluster: Cluster, job: str, task: str) -> tuple[Job, Task]:
-    found = cluster.jobs[job]
+    found = cluster.members.jobs[job]
     return found, found.tasks[task]

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from master.core import draining, lifecycle
+from master.core import lifecycle
 from master.core.allowances import Allowances, user_of
 from master.core.records import Held, Node, Task
 from master.core.snapshot import Picture, holds
@@ -28,7 +28,7 @@ def promote(cluster: Cluster, limits: Allowances | None) -> None:
     table = cluster.table
     table.settle()
     some = [table.nodes[row] for row in np.flatnonzero(table.opportunistic[: len(table.nodes)])]
-    cluster.promotable = bool(some)
+    cluster.dues.promotable = bool(some)
     for node in some:
         for held in node.held.values() if node.takes_work else ():
             if _may_be_promoted(cluster, node, held):
@@ -38,7 +38,7 @@ def promote(cluster: Cluster, limits: Allowances | None) -> None:
 def _may_be_promoted(cluster: Cluster, node: Node, held: Held) -> bool:
     if held.regular or held.leaving_in is not None or not held.accepted:
         return False
-    job, task = cluster.jobs.get(held.job), cluster.task(held.key)
+    job, task = cluster.members.jobs.get(held.job), cluster.members.task(held.key)
     allowed = job is not None and job.admitted and task is not None and task.opportunistic != "only"
     return allowed and held.promotion_refused_at != node.heartbeats
 
@@ -55,7 +55,7 @@ def _promote(cluster: Cluster, node: Node, held: Held, limits: Allowances | None
     if limits is not None and limits.take(user_of(cluster, held), (amounts[0], amounts[-1])):
         return
     why = f"ubis: {format_bytes(free)} and {cores:g} cores of {node.name} are not promised"
-    held.promoted_in = cluster.propose(node.name, api.Promote(job=held.job, task=held.task, why=why))
+    held.promoted_in = cluster.outbox.propose(node.name, api.Promote(job=held.job, task=held.task, why=why))
     table.refresh(node)
     cluster.counts["promoted"] += 1
 
@@ -70,15 +70,15 @@ def place(cluster: Cluster, now: float) -> None:
             for task in tasks.values()
             if not (job.some_executors and task.elastic)
         )
-        for job in cluster.jobs.values()
+        for job in cluster.members.jobs.values()
         if job.described and job.some_opportunistic and job.ready_count
     }
     waiting = {job: tasks for job, tasks in waiting.items() if tasks}
     if not waiting:
         return
-    picture = Picture(cluster)
+    picture = cluster.snapshots.take()
     slack = picture.slack()
-    _by_turns(cluster, waiting, picture, slack, cluster.rank_opportunistic(now))
+    _by_turns(cluster, waiting, picture, slack, cluster.order.rank_opportunistic(now))
     _record_waits(cluster, picture, slack, list(waiting))
 
 
@@ -100,7 +100,7 @@ def _by_turns(
         given = slack.queue_up(asked) if queued else given
         if given is None:
             continue
-        node, of = picture.node(given.worker), cluster.jobs[task.job]
+        node, of = picture.node(given.worker), cluster.members.jobs[task.job]
         lifecycle.assign(cluster, of, task, node, given.why, on_slack=True, queued=queued)
         moved = ranking.charge(task.job, holds(request))
         for job in queues if moved else {first} & queues.keys():
@@ -110,10 +110,12 @@ def _by_turns(
 def _record_waits(cluster: Cluster, picture: Picture, slack: Slack, jobs: list[str]) -> None:
     """Record why slack-only tasks wait, of jobs whose other tasks are all placed."""
     for name in jobs:
-        job = cluster.jobs[name]
+        job = cluster.members.jobs[name]
         only = [(stage, tasks) for (stage, allows), tasks in job.ready.items() if allows == "only"]
         if only and (not job.waits or job.slack_only):
             stage, tasks = only[0]
-            lacking = why_not(picture.asked(next(iter(tasks.values()))), slack) + draining.note(cluster)
+            lacking = why_not(picture.asked(next(iter(tasks.values()))), slack) + cluster.drains.note(
+                cluster.members.nodes
+            )
             wait = "waits" if len(tasks) == 1 else "wait"
             job.waits_why = f"{counted(len(tasks), 'task')} of stage {stage} {wait} for slack: {lacking}"

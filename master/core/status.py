@@ -21,8 +21,8 @@ def document(cluster: Cluster, now: float) -> dict[str, Any]:
         "nodes": {node.name: _node(node, now) for node in cluster.nodes.values()},
         "jobs": {job.job: _job(cluster, job) for job in cluster.jobs.values()},
         "tasks": {
-            "ready": cluster.ready_tasks,
-            "placed": sum(len(job.tasks) for job in cluster.jobs.values()) - cluster.ready_tasks,
+            "ready": cluster.members.ready_tasks,
+            "placed": sum(len(job.tasks) for job in cluster.jobs.values()) - cluster.members.ready_tasks,
             "ended": ended(cluster),
         },
         "memory": {
@@ -34,7 +34,7 @@ def document(cluster: Cluster, now: float) -> dict[str, Any]:
         "ept_s": cluster.table.ept_s,
         "promised": {
             reservation: {"cores": one.cores, "memory_bytes": one.memory_bytes, "bundles": one.bundles}
-            for reservation, one in cluster.plan.promised(cluster.unix(now)).items()
+            for reservation, one in cluster.guarantees.plan.promised(cluster.clock.unix(now)).items()
         },
     }
 

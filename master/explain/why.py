@@ -11,7 +11,6 @@ from master.core import Cluster, allowances
 from master.core.allowances import amounts_of
 from master.core.places import MOST_BEFORE, Place, on_nodes
 from master.core.records import Job, Node
-from master.core.snapshot import Picture
 from master.explain.sentence import sentence
 from master.opportunistic import why_not as no_slack
 from master.placement import why_not
@@ -31,9 +30,9 @@ def document(cluster: Cluster, job: str, now: float) -> dict[str, Any]:
         ids = sorted(name for name, each in cluster.jobs.items() if each.described)
         some = f"{', '.join(ids[:10])}{', …' if len(ids) > 10 else ''}" if ids else "there is none"
         raise UnknownJobError(f"no job {job[:128]!r}; known jobs: {some}")
-    ranking = cluster.rank(now)
+    ranking = cluster.order.rank(now)
     order, place = ranking.order(), cluster.places.of(job)
-    picture = Picture(cluster)
+    picture = cluster.snapshots.take()
     placement = picture.placement()
     limits = allowances.of(cluster)
     room = ranking.room(job)

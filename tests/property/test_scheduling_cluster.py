@@ -288,7 +288,7 @@ class World(RuleBasedStateMachine):
         by = described[at % len(described)].user if described else "u"
         wanted = [job.job for job in described if of_all or job.user == by][:many]
         self.serve(e.OrderAsked(tuple(wanted), "root" if of_all else by, of_all))
-        order = self.cluster.rank(self.now).order()
+        order = self.cluster.order.rank(self.now).order()
         assert sorted(order) == sorted(job.job for job in described)
         assert order[: len(wanted)] == wanted or not of_all, "what an operator names comes first"
 
@@ -468,7 +468,7 @@ class World(RuleBasedStateMachine):
                 and not any(job.forgotten for job in agent.jobs.values())
                 for agent in self.agents.values()
             )
-            and not self.cluster.ready_tasks
+            and not self.cluster.members.ready_tasks
         )
 
     def calm_down(self) -> None:
