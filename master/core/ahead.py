@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from master.core import lifecycle
 from master.core.records import Job, Node, Task
 from master.core.snapshot import Picture
 from master.core.table import Rows
@@ -94,7 +93,7 @@ def place(cluster: Cluster, ranking: Ranking, offered: dict[str, dict[str, list[
         for task in [task for tasks in stages.values() for task in tasks if is_command(task) and not task.node]:
             worker = nodes.take(task)
             if worker is not None:
-                lifecycle.assign(cluster, job, task, nodes.node(worker), f"{nodes.why(worker)}; {ranking.why(job.job)}")
+                cluster.tasks.assign(job, task, nodes.node(worker), f"{nodes.why(worker)}; {ranking.why(job.job)}")
                 placed.add(job.job)
     return placed
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from master.core import draining, lifecycle
+from master.core import draining
 from master.core.records import Node
 from penstock.wire import master_api as api
 
@@ -29,7 +29,7 @@ def answered(cluster: Cluster, name: str, number: int, refusals: list[api.Refusa
                 # A framework's task is released at once, a command when it has ended; a refusal means that the node did
                 # not have it.
                 if held is not None and held.leaving_in is not None and (reason is not None or not held.command):
-                    lifecycle.rid_of(cluster, node, held)
+                    cluster.tasks.rid_of(node, held)
             case api.Promote():
                 _promoted(cluster, node, number, decision, reason)
             case api.Drain():
@@ -40,7 +40,7 @@ def answered(cluster: Cluster, name: str, number: int, refusals: list[api.Refusa
             case api.TellEnded():
                 job = cluster.members.jobs.get(decision.job)
                 if job is not None:
-                    lifecycle.heard(cluster, job, decision.task)
+                    cluster.tasks.heard(job, decision.task)
 
 
 def _assigned(cluster: Cluster, node: Node, number: int, decision: api.Assign, reason: str | None) -> None:
@@ -53,13 +53,13 @@ def _assigned(cluster: Cluster, node: Node, number: int, decision: api.Assign, r
         held.accepted = True
         cluster.table.touch(node)
         if job is not None and task is not None and task.node == node.name:
-            lifecycle.tell_placed(cluster, job, task)
+            cluster.tasks.tell_placed(job, task)
         return
     cluster.counts["refused"] += 1
     cluster.outbox.explain("refused", node=node.name, job=key[0], task=key[1], reason=reason, why=decision.why)
     if task is not None:
         task.refusals[node.name] = node.heartbeats
-    lifecycle.rid_of(cluster, node, held)
+    cluster.tasks.rid_of(node, held)
 
 
 def _promoted(cluster: Cluster, node: Node, number: int, decision: api.Promote, reason: str | None) -> None:

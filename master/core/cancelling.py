@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from master.core import lifecycle
 from master.core.events import CancelAsked
 from master.core.records import Job
 from penstock.model import Ended, EndedBy
@@ -43,11 +42,11 @@ def stop(cluster: Cluster, job: Job) -> None:
     for task in list(job.tasks.values()):
         holder, held = cluster.members.nodes.get(task.node), cluster.members.held_of(task)
         if holder is not None and held is not None:
-            lifecycle.withdraw(cluster, holder, held, why)
+            cluster.tasks.withdraw(holder, held, why)
             if held.command:
                 task.unwanted = True  # it ends when its node reports how
                 continue
-        lifecycle.end(cluster, job, task, Ended(by=EndedBy.CANCELLED, reason=why))
+        cluster.tasks.end(job, task, Ended(by=EndedBy.CANCELLED, reason=why))
 
 
 def tell(cluster: Cluster, node: str, job: str, by: str) -> None:

@@ -17,15 +17,12 @@ from master.core import (
     cancelling,
     draining,
     ends,
-    executors,
-    learning,
-    lifecycle,
-    priorities,
     registering,
     rounds,
     standing,
 )
 from master.core import events as e
+from master.core.allowances import UserLimits
 from master.core.checking import check_job, check_tasks
 from master.core.clock import Clock
 from master.core.drains import Drains
@@ -35,6 +32,8 @@ from master.core.guarantees import Guarantees
 from master.core.hand_orders import HandOrders
 from master.core.history import History
 from master.core.instructions import Instruction, Keep
+from master.core.job_lifecycle import JobLifecycle
+from master.core.learning import Learning
 from master.core.listing import Listing
 from master.core.membership import Membership
 from master.core.memory import MemoryEstimates
@@ -42,10 +41,12 @@ from master.core.order import Order
 from master.core.outbox import Outbox
 from master.core.past import PastJobs, remember_sizes
 from master.core.places import Places
+from master.core.priorities import Priorities
 from master.core.records import Job, Key, Node
 from master.core.settings import MasterSettings
 from master.core.snapshot import Snapshots
 from master.core.table import NodeTable
+from master.core.task_lifecycle import TaskLifecycle
 from master.core.waiting import WaitingStages
 from master.ordering import JobSizes
 from master.placement.lengths import TaskLengths
@@ -84,8 +85,21 @@ class Cluster:
         )  # fmt: skip
         self.snapshots = Snapshots(settings, self.members, self.table, self.clock)
         self.waiting = WaitingStages(settings, self.table, self.snapshots)
-        self.executors = Executors(settings.executor_placement, draw)
-        self.unlearnt: dict[str, learning.Unlearnt] = {}  # finished jobs that are still to be learnt from, by due time
+        self.executors = Executors(settings.executor_placement, draw, self.dues, self.members, self.outbox)
+        self.learning = Learning(settings, self.clock, self.dues, self.history, self.past, self.sizes, self.members)
+        self.user_limits = UserLimits(settings, self.past, self.table, self.members, self.executors)
+        self.priorities = Priorities(settings, self.dues, self.members, self.outbox)
+        self.tasks = TaskLifecycle(
+            settings, self.dues, self.counts, self.memory, self.table, self.members, self.outbox, self.executors
+        )
+        self.lifecycle = JobLifecycle(
+            settings, self.clock, self.dues, self.hand_orders, self.past, self.members, self.outbox, self.executors,
+            self.learning, self.tasks,
+        )  # fmt: skip
+        self._reconfigured = (
+            self.table, self.dues, self.order, self.snapshots, self.waiting, self.learning, self.user_limits,
+            self.priorities, self.tasks, self.lifecycle,
+        )  # fmt: skip
         self._handlers: dict[type[Any], Callable[[Node, Any, float], None]] = {
             api.Heartbeat: self._heartbeat,
             api.JobState: self._job_submitted,
@@ -112,7 +126,7 @@ class Cluster:
             case e.NodeAway(name):
                 self._node_away(name, now)
             case e.Forecasted() | e.Learnt():
-                executors.heard(self, event)
+                self.executors.heard(event)
             case e.DrainAsked() | e.UndrainAsked() | e.CancelAsked() | e.OrderAsked():
                 self._asked(event)
             case e.Reconfigured(settings):
@@ -122,9 +136,9 @@ class Cluster:
             case e.RoundDue(at):
                 self.clock.round_begins(at)
                 rounds.run(self, now)
-        learning.overdue(self, now)
+        self.learning.overdue(now)
         if now >= self.dues.order_due:
-            priorities.spread(self, self.order.rank(now), now)
+            self.priorities.spread(self.order.rank(now), now)
         if self.dues.room_changed:
             admission.look(self, now)
         return self.outbox.hand_over(self._to_keep())
@@ -145,11 +159,6 @@ class Cluster:
         """Return whether the end of a task has yet to reach the job's origin."""
         job = self.jobs.get(key[0])
         return job is not None and key[1] in job.untold
-
-    def new_job(self, job: str, origin: str, now: float) -> Job:
-        """Add a job that the master does not know yet."""
-        self.unlearnt.pop(job, None)  # a job that ended with its origin has come back, and is counted when it ends
-        return self.members.add_job(job, origin, now)
 
     # ------------------------------------------------------------ requests of people
 
@@ -186,11 +195,11 @@ class Cluster:
         node.heartbeats += 1
         external = node.external_memory_bytes
         node.take_load(message.load, message.decided)
-        lifecycle.attained(self, node, message.load)
+        self.lifecycle.attained(node, message.load)
         if message.load.jobs:
-            priorities.served(self, node, now)
+            self.priorities.served(node, now)
         if message.executors:
-            executors.reported(self, node, message.executors)
+            self.executors.reported(node, message.executors)
         draining.heard(node, message)
         self.table.refresh(node)
         self.dues.changed = True
@@ -202,9 +211,9 @@ class Cluster:
             raise bad_request(f"job {message.job!r} belongs to node {job.origin!r}", field="job")
         check_job(message)
         if job is None:
-            job = self.new_job(message.job, node.name, now)
+            job = self.lifecycle.new_job(message.job, node.name, now)
             job.since_birth = True
-        lifecycle.describe(self, job, message)
+        self.lifecycle.describe(job, message)
         self.dues.room_changed = True
 
     def _job_joined(self, node: Node, message: api.JoinJob, now: float) -> None:
@@ -232,7 +241,7 @@ class Cluster:
         job = self.jobs.get(message.job)
         if job is None:  # registration has already shown that it ended
             if message.use is not None:
-                learning.received(self, node, message.use)
+                self.learning.received(node, message.use)
             return
         standing.own(self.jobs, node, message.job)
         if message.use is not None:
@@ -241,12 +250,12 @@ class Cluster:
         job.work.finished = message.done
         told, listed = message.why, not message.merged_into
         more = message.use is not None
-        lifecycle.end_job(self, job, why, told=told, released_by=node.name, listed=listed, more_to_tell=more)
+        self.lifecycle.end_job(job, why, told=told, released_by=node.name, listed=listed, more_to_tell=more)
 
     def _tasks_ready(self, node: Node, message: api.ReadyTasks, now: float) -> None:
         job = standing.own(self.jobs, node, message.job)
         check_tasks(message)
-        lifecycle.add_tasks(self, job, message)
+        self.tasks.add_tasks(job, message)
         if job.cancelled_by:
             cancelling.stop(self, job)  # the origin did not know of the cancellation yet
 
@@ -254,7 +263,7 @@ class Cluster:
         job = standing.own(self.jobs, node, message.job)
         job.work.tell(message.stages)
         if job.some_executors:
-            executors.stages(self, job, message.stages)
+            self.executors.stages(job, message.stages)
 
     # ------------------------------------------------------------ inside
 
@@ -278,7 +287,7 @@ class Cluster:
         """Apply new settings. Placed tasks stay where they are. A changed ordering starts without its earlier state."""
         before = self.settings
         self.settings = after = before.changed(settings)
-        for owner in (self.table, self.dues, self.order, self.snapshots, self.waiting):
+        for owner in self._reconfigured:
             owner.reconfigure(after)
         if before.network_aware != after.network_aware:
             for job in self.jobs.values():

@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 from master.core import events as e
-from master.core import lifecycle
 from master.core.records import Held, Node
 from penstock.model import Ended, EndedBy
 from penstock.wire import master_api as api
@@ -141,11 +140,11 @@ def _stop(cluster: Cluster, node: Node, why: str) -> None:
         job, task = cluster.members.jobs.get(held.job), cluster.members.task(held.key)
         if held.leaving_in is not None or job is None or task is None or task.request is None:
             continue
-        lifecycle.withdraw(cluster, node, held, why)
+        cluster.tasks.withdraw(node, held, why)
         if held.command:
-            lifecycle.requeue(cluster, job, task)
+            cluster.tasks.requeue(job, task)
         else:
-            lifecycle.end(cluster, job, task, Ended(by=EndedBy.LOST, reason=why))
+            cluster.tasks.end(job, task, Ended(by=EndedBy.LOST, reason=why))
         cluster.counts["stopped_for_drains"] += 1
 
 

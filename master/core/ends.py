@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from master.core import backing_off, lifecycle, standing
+from master.core import backing_off, standing
 from master.core.records import Node
+from master.core.task_lifecycle import keep_end
 from penstock.model import Ended, EndedBy
 from penstock.wire import master_api as api
 
@@ -32,19 +33,17 @@ def tasks_done(cluster: Cluster, node: Node, message: api.TasksDone, now: float)
             continue
         holder, held = cluster.members.nodes.get(task.node), cluster.members.held_of(task)
         if holder is node and held is not None and not held.command:
-            lifecycle.drop(cluster, node, held)  # that agent released the task before it sent the message
+            cluster.tasks.drop(node, held)  # that agent released the task before it sent the message
             backing_off.done(node, held)
         elif holder is not None and held is not None:
-            lifecycle.withdraw(cluster, holder, held, "its framework says that it is done")
+            cluster.tasks.withdraw(holder, held, "its framework says that it is done")
         if node.name == job.origin:
-            lifecycle.forget(cluster, job, task)
+            cluster.tasks.forget(job, task)
             cluster.counts["ended_exit"] += 1
             cluster.dues.changed = True
         else:
             task.node = task.node or node.name  # executed before the master knew of its placement
-            lifecycle.end(
-                cluster, job, task, Ended(by=EndedBy.EXIT, exit_status=0, reason=f"done, said at {node.name}")
-            )
+            cluster.tasks.end(job, task, Ended(by=EndedBy.EXIT, exit_status=0, reason=f"done, said at {node.name}"))
 
 
 def _let_go(cluster: Cluster, node: Node, key: tuple[str, str]) -> None:
@@ -55,7 +54,7 @@ def _let_go(cluster: Cluster, node: Node, key: tuple[str, str]) -> None:
     """
     held = node.held.get(key)
     if held is not None and held.leaving_in is not None and held.accepted and not held.command:
-        lifecycle.drop(cluster, node, held)
+        cluster.tasks.drop(node, held)
 
 
 def tasks_cancelled(cluster: Cluster, node: Node, message: api.TasksCancelled, now: float) -> None:
@@ -72,11 +71,11 @@ def tasks_cancelled(cluster: Cluster, node: Node, message: api.TasksCancelled, n
             continue
         holder, held = cluster.members.nodes.get(task.node), cluster.members.held_of(task)
         if holder is not None and held is not None:
-            lifecycle.withdraw(cluster, holder, held, "cancelled")
+            cluster.tasks.withdraw(holder, held, "cancelled")
             if held.command:
                 task.unwanted = True
                 continue
-        lifecycle.end(cluster, job, task, Ended(by=EndedBy.CANCELLED, reason="cancelled"))
+        cluster.tasks.end(job, task, Ended(by=EndedBy.CANCELLED, reason="cancelled"))
 
 
 def command_ended(cluster: Cluster, node: Node, message: api.CommandEnded, now: float) -> None:
@@ -91,28 +90,28 @@ def command_ended(cluster: Cluster, node: Node, message: api.CommandEnded, now: 
     stopped = message.ended.by in (EndedBy.CANCELLED, EndedBy.PREEMPTED)
     cluster.dues.changed = True
     if task is None and not stopped and _origin_is_to_come(cluster, message):
-        job = job or cluster.new_job(message.job, message.origin, now)
-        lifecycle.keep_end(job, message.task, node.name, message.ended)
+        job = job or cluster.lifecycle.new_job(message.job, message.origin, now)
+        keep_end(job, message.task, node.name, message.ended)
     if held is not None and held.accepted:
-        lifecycle.drop(cluster, node, held)
+        cluster.tasks.drop(node, held)
         if message.ended.by is EndedBy.EXIT:
             backing_off.done(node, held)
         if job is not None and task is not None and task.node == node.name:
             if message.ended.by is not EndedBy.PREEMPTED:
-                lifecycle.end(cluster, job, task, message.ended)
+                cluster.tasks.end(job, task, message.ended)
             # preempted through no fault of its own: back to its job's queue (UBIS §IV.C)
             elif task.request is not None:
                 backing_off.preempted(cluster.settings, node, task, message.ended, now)
-                lifecycle.requeue(cluster, job, task)
+                cluster.tasks.requeue(job, task)
             else:  # only its origin knows the task, and reports it at registration
-                lifecycle.forget(cluster, job, task)
+                cluster.tasks.forget(job, task)
         return
     was_here = task is not None and (task.node or task.was_on) == node.name
     if job is not None and task is not None and was_here and not stopped:
         if held is not None:
-            lifecycle.withdraw(cluster, node, held, "an earlier copy of it has ended")
+            cluster.tasks.withdraw(node, held, "an earlier copy of it has ended")
         task.node = node.name
-        lifecycle.end(cluster, job, task, message.ended)
+        cluster.tasks.end(job, task, message.ended)
 
 
 def _origin_is_to_come(cluster: Cluster, message: api.CommandEnded) -> bool:

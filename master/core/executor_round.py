@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from master.core import allowances, executors, lifecycle
 from master.core import events as e
 from master.core.allowances import Allowances
 from master.core.forecasts import key_of
@@ -105,7 +104,7 @@ def _forecast(cluster: Cluster, ranking: Ranking) -> tuple[list[_Known], dict[st
         for task in by_job.get(name, ()) if job.admitted else ():
             forecast = cluster.executors.forecasts.of(key_of(job, task))
             if forecast is None:
-                executors.ask(cluster, job, task)
+                cluster.executors.ask(job, task)
             elif lasting(forecast.profile) and (reason := cluster.snapshots.unfit(task)):
                 too_large[name] = reason
             else:
@@ -117,7 +116,7 @@ def _within(
     cluster: Cluster, picture: Picture, known: list[_Known], limits: Allowances
 ) -> tuple[list[_Known], dict[str, str]]:
     """Return the executors whose largest demands fit their users' limits, and by job why the others wait."""
-    offered, over = limits.offer([allowances.asking(cluster, picture, job, task) for job, task, _ in known])
+    offered, over = limits.offer([cluster.user_limits.asking(picture, job, task) for job, task, _ in known])
     names = {(one.task.job, one.task.name) for one in offered}
     return [one for one in known if (one[1].job, one[1].name) in names], over
 
@@ -205,9 +204,9 @@ class _Placing:
         assert isinstance(key, tuple)
         one, node = self._asking.pop(key), room.nodes[launch.machine]
         demand = one.demand if self._policy.elastic else one.demand.at_most(held)
-        executors.tell_stages(self._cluster, one.job, node.name)
+        self._cluster.executors.tell_stages(one.job, node.name)
         why = f"{launch.why}; {one.forecast.by}"
-        lifecycle.assign_executor(self._cluster, one.job, one.task, node, demand, why, self._now)
+        self._cluster.tasks.assign_executor(one.job, one.task, node, demand, why, self._now)
         self._cluster.outbox.explain(
             "executor placed", job=key[0], task=key[1], node=node.name, application=one.forecast.application,
             slots=demand.profile.slots, why=why,

@@ -11,8 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
-from master.core import executors, lifecycle
-from master.core.allowances import Allowances, amounts_of
+from master.core.allowances import Allowances
 from master.core.records import Held, Node, Task
 from master.core.snapshot import holds
 from master.ordering import Guarantee
@@ -92,11 +91,11 @@ def _lacking(
         if guarantee is None or not job.admitted:
             continue
         regular = [task for tasks in job.ready_for_regular().values() for task in tasks]
-        for task in (*regular, *executors.waiting_of(cluster, job)):
+        for task in (*regular, *cluster.executors.waiting_of(job)):
             if not guarantee.lacking or count == _AT_ONCE:
                 break
             assert task.request is not None
-            if limits is not None and limits.take(job.user, amounts_of(cluster, job, task)):
+            if limits is not None and limits.take(job.user, cluster.user_limits.amounts_of(job, task)):
                 continue
             guarantee.take(holds(task.request))
             count += 1
@@ -116,7 +115,7 @@ def _takes(cluster: Cluster, task: Task) -> _Takes:
     request = task.request
     assert request is not None
     if task.elastic:  # an executor runs in no slot, and holds its largest demands
-        cores, memory_bytes = executors.largest(cluster, cluster.members.jobs[task.job], task)
+        cores, memory_bytes = cluster.executors.largest(cluster.members.jobs[task.job], task)
         return _Takes(cores, memory_bytes, None)
     command = request.command
     if command is None:
@@ -191,11 +190,11 @@ class _Node:
             self._memory += held.memory_bytes
             self._cores += held.cores
             job, task = self._cluster.members.jobs.get(held.job), self._cluster.members.task(held.key)
-            lifecycle.withdraw(self._cluster, self._node, held, why)
+            self._cluster.tasks.withdraw(self._node, held, why)
             self._cluster.counts["preempted_for_promises"] += 1
             self._cluster.outbox.explain("preempted", node=self._node.name, job=held.job, task=held.task, why=why)
             if job is not None and task is not None and task.node == self._node.name:
-                lifecycle.requeue(self._cluster, job, task)
+                self._cluster.tasks.requeue(job, task)
 
     def keep_for(self, takes: _Takes) -> None:
         """Reserve the room, so that no other task counts on it."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING
 
-from master.core import cancelling, draining, executors, lifecycle, standing
+from master.core import cancelling, draining, standing
 from master.core.checking import check_job, check_tasks, sound
 from master.core.records import Held, Job, Key, Node, Task
 from penstock.model import TaskRequest
@@ -46,8 +46,8 @@ def register(cluster: Cluster, message: api.Register, now: float) -> None:
     for job in jobs:
         _catch_up(cluster, job, wanted)
     cancelling.registered(cluster, message, jobs)
-    executors.registered(cluster, node)
-    lifecycle.attained(cluster, node, message.load)
+    cluster.executors.registered(node)
+    cluster.lifecycle.attained(node, message.load)
     cluster.table.refresh(node)
     cluster.dues.place_and_admit()
     cluster.outbox.explain(
@@ -112,14 +112,14 @@ def _jobs(cluster: Cluster, node: Node, message: api.Register, now: float) -> li
     listed = {state.job for state in message.jobs}
     for job in [job for job in cluster.members.jobs.values() if job.origin == node.name and job.job not in listed]:
         why = "its job ended while its origin was away"
-        lifecycle.end_job(cluster, job, why, told=why)
+        cluster.lifecycle.end_job(job, why, told=why)
     jobs: list[Job] = []
     for state in message.jobs:
-        job = cluster.members.jobs.get(state.job) or cluster.new_job(state.job, node.name, now)
+        job = cluster.members.jobs.get(state.job) or cluster.lifecycle.new_job(state.job, node.name, now)
         job.origin = node.name
         job.waits_told = ""
         job.complete = message.complete
-        lifecycle.describe(cluster, job, state)
+        cluster.lifecycle.describe(job, state)
         jobs.append(job)
     return jobs
 
@@ -130,7 +130,7 @@ def _holdings(cluster: Cluster, node: Node, message: api.Register, before: dict[
         held = node.held[placed.job, placed.task]
         why = _adopt(cluster, node, placed, held, now)
         if why:
-            lifecycle.withdraw(cluster, node, held, why)
+            cluster.tasks.withdraw(node, held, why)
     for key, known in before.items():
         if key not in node.held:
             task = cluster.members.task(key)
@@ -147,14 +147,14 @@ def _adopt(cluster: Cluster, node: Node, placed: api.PlacedTask, held: Held, now
         origin = cluster.members.nodes.get(placed.origin)
         if origin is not None and origin.connected:
             return "its job has ended"
-        job = cluster.new_job(placed.job, placed.origin, now)
+        job = cluster.lifecycle.new_job(placed.job, placed.origin, now)
     task = job.tasks.get(placed.task)
     if why := _unwanted(job, task, placed.task, node):
         return why
     if task is None:
         task = Task(placed.job, placed.task, placed.stage, placed.opportunistic, None)
         job.tasks[task.name] = task
-    lifecycle.unready(cluster, job, task)
+    cluster.tasks.unready(job, task)
     if task.node != node.name:
         task.node, task.told = node.name, False
     task.on_slack = placed.opportunistic
@@ -163,10 +163,10 @@ def _adopt(cluster: Cluster, node: Node, placed: api.PlacedTask, held: Held, now
         before = node.name in job.hosts or not job.described
         job.served_by(node.name, None if before else job.priority)
     if task.request is not None:
-        lifecycle.know(cluster, task, task.request, held, task.opportunistic)
+        cluster.tasks.know(task, task.request, held, task.opportunistic)
     cluster.dues.promotable |= placed.opportunistic
     if job.described:
-        lifecycle.tell_placed(cluster, job, task)
+        cluster.tasks.tell_placed(job, task)
     return ""
 
 
@@ -189,9 +189,9 @@ def _missing(cluster: Cluster, node: Node, task: Task, *, never_there: bool) -> 
     """Handle a task missing on its node: either the proposal was lost, or the report of its end."""
     job = cluster.members.jobs[task.job]
     if never_there:
-        lifecycle.requeue(cluster, job, task)
+        cluster.tasks.requeue(job, task)
     else:
-        lifecycle.lost(cluster, job, task, f"{node.name} came back without it")
+        cluster.tasks.lost(job, task, f"{node.name} came back without it")
 
 
 def _wanted(cluster: Cluster, message: api.Register, now: float) -> set[Key]:
@@ -202,7 +202,7 @@ def _wanted(cluster: Cluster, message: api.Register, now: float) -> set[Key]:
         if job is None:
             continue
         wanted.update((ready.job, request.task) for request in ready.tasks)
-        lifecycle.add_tasks(cluster, job, ready)
+        cluster.tasks.add_tasks(job, ready)
     for awaited in message.awaited:
         wanted.add((awaited.job, awaited.request.task))
         _awaited(cluster, awaited, now)
@@ -224,7 +224,7 @@ def _catch_up(cluster: Cluster, job: Job, wanted: set[Key]) -> None:
         if job.complete and (job.job, task.name) not in wanted and not task.unwanted:
             _given_up(cluster, job, task)
         else:
-            lifecycle.tell_if_placed(cluster, job, task)
+            cluster.tasks.tell_if_placed(job, task)
 
 
 def _awaited(cluster: Cluster, awaited: api.AwaitedTask, now: float) -> None:
@@ -246,15 +246,15 @@ def _awaited(cluster: Cluster, awaited: api.AwaitedTask, now: float) -> None:
         cluster.counts["tasks"] += 1
     else:
         held = cluster.members.held_of(task)
-        lifecycle.know(cluster, task, request, held, awaited.opportunistic)
+        cluster.tasks.know(task, request, held, awaited.opportunistic)
         # Of two copies, keep the one known to the framework; a command found only elsewhere may stay there.
         if task.node in ("", awaited.node) or held is None or not (is_there or request.command is None):
             task.told = task.node == awaited.node
             return
-        lifecycle.withdraw(cluster, cluster.members.nodes[task.node], held, f"its origin knows it on {awaited.node}")
+        cluster.tasks.withdraw(cluster.members.nodes[task.node], held, f"its origin knows it on {awaited.node}")
         task.node, task.told = awaited.node, True
     if is_there:
-        lifecycle.know(cluster, task, request, there, awaited.opportunistic)
+        cluster.tasks.know(task, request, there, awaited.opportunistic)
         return
     if holder.connected:
         _missing(cluster, holder, task, never_there=False)
@@ -273,13 +273,13 @@ def _expect_there(cluster: Cluster, holder: Node, task: Task, request: TaskReque
         command=request.command is not None,
     )
     holder.held[held.key] = held
-    lifecycle.know(cluster, task, request, held, task.opportunistic)
+    cluster.tasks.know(task, request, held, task.opportunistic)
 
 
 def _given_up(cluster: Cluster, job: Job, task: Task) -> None:
     """Release a task that its framework completed or cancelled, where the message was lost."""
     holder, held = cluster.members.nodes.get(task.node), cluster.members.held_of(task)
     if holder is not None and held is not None:
-        lifecycle.withdraw(cluster, holder, held, "its origin no longer waits for it")
-    lifecycle.forget(cluster, job, task)
+        cluster.tasks.withdraw(holder, held, "its origin no longer waits for it")
+    cluster.tasks.forget(job, task)
     cluster.counts["ended_cancelled"] += 1

@@ -13,11 +13,7 @@ from typing import TYPE_CHECKING
 from master.core import (
     admission,
     ahead,
-    allowances,
     executor_round,
-    executors,
-    learning,
-    lifecycle,
     promises,
     slack,
 )
@@ -55,7 +51,7 @@ def run(cluster: Cluster, now: float) -> None:
         ranking = cluster.order.rank(now)
     _refuse_unfit(cluster, now)
     cluster.dues.changed = False
-    limits = allowances.of(cluster)
+    limits = cluster.user_limits.in_round()
     if cluster.settings.promotion and cluster.dues.promotable:
         slack.promote(cluster, limits)
     if not cluster.members.ready_tasks:
@@ -108,19 +104,19 @@ def _lose(cluster: Cluster, node: Node, why: str) -> None:
     cluster.dues.gathers_since = cluster.clock.now
     cluster.table.remove(node)
     cluster.executors.usage.gone(node.name)
-    learning.node_lost(cluster, node.name)
+    cluster.learning.node_lost(node.name)
     cluster.counts["nodes_lost"] += 1
     cluster.outbox.explain("node lost", node=node.name, why=why, tasks=len(node.held))
     for held in node.held.values():
         cluster.members.unmark(node, held)
         job, task = cluster.members.jobs.get(held.job), cluster.members.task(held.key)
         if job is not None and task is not None and task.node == node.name:
-            lifecycle.lost(cluster, job, task, why)
+            cluster.tasks.lost(job, task, why)
     for job in cluster.members.jobs.values():
         job.work.gone(node.name)
         job.hosts.pop(node.name, None)
     for job in [job for job in cluster.members.jobs.values() if job.origin == node.name]:
-        lifecycle.end_job(cluster, job, why, told=why, lost=True)
+        cluster.lifecycle.end_job(job, why, told=why, lost=True)
 
 
 def _refuse_unfit(cluster: Cluster, now: float) -> None:
@@ -138,7 +134,7 @@ def _refuse_unfit(cluster: Cluster, now: float) -> None:
                 if task.fits_in == shape and not too_large:
                     continue
                 reason = not opportunistic and too_large
-                if not reason and not executors.foreseen(cluster, job, task):
+                if not reason and not cluster.executors.foreseen(job, task):
                     reason = cluster.snapshots.unfit(task)
                 if not reason:  # an executor's forecast changes
                     task.unfit_since, task.fits_in = None, -1 if task.elastic else shape
@@ -147,7 +143,7 @@ def _refuse_unfit(cluster: Cluster, now: float) -> None:
                 job.fits_in = -1
                 task.unfit_since = now if task.unfit_since is None else task.unfit_since
                 if not timeout_s or now - task.unfit_since > timeout_s:
-                    lifecycle.end(cluster, job, task, Ended(by=EndedBy.REFUSED, reason=reason))
+                    cluster.tasks.end(job, task, Ended(by=EndedBy.REFUSED, reason=reason))
 
 
 def _with_ready_tasks(cluster: Cluster) -> list[Job]:
@@ -185,7 +181,7 @@ def _regular(
     placement = picture.placement()
     for placed in placement.place(stages, ranking) if stages and ranking is not None else ():
         job, task = _found(cluster, placed.need.job, placed.need.task)
-        lifecycle.assign(cluster, job, task, picture.node(placed.worker), placed.why)
+        cluster.tasks.assign(job, task, picture.node(placed.worker), placed.why)
     if looks_ahead and ranking is not None:
         some = ahead.place(cluster, ranking, offered if limits is not None else None)
         lines = [line for line in lines if line[0].job not in some]
@@ -220,7 +216,7 @@ def _offered(
     """Return by job and stage the tasks within their users' limits, and by job why the others wait."""
     ready = {job.job: job.ready_for_regular() for job in _with_ready_tasks(cluster)}
     asking = [
-        allowances.asking(cluster, picture, cluster.members.jobs[name], task)
+        cluster.user_limits.asking(picture, cluster.members.jobs[name], task)
         for name in ranking.order()
         for tasks in ready.get(name, {}).values()
         for task in tasks

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from master.core import lifecycle
-from master.core.allowances import Allowances, user_of
+from master.core.allowances import Allowances
 from master.core.records import Held, Node, Task
 from master.core.snapshot import Picture, holds
 from master.opportunistic import Slack, why_not
@@ -52,7 +51,7 @@ def _promote(cluster: Cluster, node: Node, held: Held, limits: Allowances | None
     if held.command and held.needs_slot and table.idle[table.rows[node.name], COLUMN[held.kind]] < 1:
         return
     amounts = held.holds()
-    if limits is not None and limits.take(user_of(cluster, held), (amounts[0], amounts[-1])):
+    if limits is not None and limits.take(cluster.user_limits.user_of(held), (amounts[0], amounts[-1])):
         return
     why = f"ubis: {format_bytes(free)} and {cores:g} cores of {node.name} are not promised"
     held.promoted_in = cluster.outbox.propose(node.name, api.Promote(job=held.job, task=held.task, why=why))
@@ -101,7 +100,7 @@ def _by_turns(
         if given is None:
             continue
         node, of = picture.node(given.worker), cluster.members.jobs[task.job]
-        lifecycle.assign(cluster, of, task, node, given.why, on_slack=True, queued=queued)
+        cluster.tasks.assign(of, task, node, given.why, on_slack=True, queued=queued)
         moved = ranking.charge(task.job, holds(request))
         for job in queues if moved else {first} & queues.keys():
             keys[job] = ranking.key(job, 0.0)

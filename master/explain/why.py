@@ -7,8 +7,7 @@ from typing import Any
 
 import msgspec
 
-from master.core import Cluster, allowances
-from master.core.allowances import amounts_of
+from master.core import Cluster
 from master.core.places import MOST_BEFORE, Place, on_nodes
 from master.core.records import Job, Node
 from master.explain.sentence import sentence
@@ -34,7 +33,7 @@ def document(cluster: Cluster, job: str, now: float) -> dict[str, Any]:
     order, place = ranking.order(), cluster.places.of(job)
     picture = cluster.snapshots.take()
     placement = picture.placement()
-    limits = allowances.of(cluster)
+    limits = cluster.user_limits.in_round()
     room = ranking.room(job)
     stages: list[dict[str, Any]] = []
     for (stage, opportunistic), tasks in known.ready.items():
@@ -50,7 +49,9 @@ def document(cluster: Cluster, job: str, now: float) -> dict[str, Any]:
         if opportunistic != "only":
             need = picture.need(first)
             said["lacks"] = placement.lacks(need) if len(placement) else {}
-            over = limits.why_not(known.user, amounts_of(cluster, known, first)) if limits is not None else ""
+            over = (
+                limits.why_not(known.user, cluster.user_limits.amounts_of(known, first)) if limits is not None else ""
+            )
             said["waits"] = f"task {first.name}: {over or why_not(need, placement)}"
         stages.append(said)
     return {

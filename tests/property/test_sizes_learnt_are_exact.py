@@ -198,7 +198,7 @@ class Measured(RuleBasedStateMachine):
         for name in NODES:
             self.heartbeat(name)
         self.deliver()
-        assert not self.cluster.unlearnt
+        assert not self.cluster.learning.unlearnt
         self.counted()
         self.begin()
 

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from master.core import allowances
 from master.core import events as e
 from master.explain.why import document
 from penstock.model import Capacity
@@ -195,7 +194,7 @@ def test_a_limit_that_falls_stops_nobody_and_one_that_rises_is_used_at_once() ->
     made = users("eve")
     made.ready("a", *[command(f"e{i}", 1, 1.0) for i in range(4)], job="eve")
     made.round()
-    assert allowances.of(made.cluster) is None
+    assert made.cluster.user_limits.in_round() is None
     change(made, user_max_cores=2.0)
     made.ready("a", command("more", 1, 1.0), job="eve")
     assert made.round() == []
