@@ -8,25 +8,26 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Callable, Mapping
-from functools import partial
 from typing import Any
 
 from master.core import (
     admission,
-    answers,
-    cancelling,
     draining,
-    ends,
-    registering,
     rounds,
     standing,
 )
 from master.core import events as e
+from master.core.ahead import Ahead
 from master.core.allowances import UserLimits
+from master.core.answers import Answers
+from master.core.cancelling import Cancelling
 from master.core.checking import check_job, check_tasks
 from master.core.clock import Clock
+from master.core.draining import Drain
 from master.core.drains import Drains
 from master.core.dues import Dues
+from master.core.ends import TaskEnds
+from master.core.executor_round import ExecutorRound
 from master.core.executors import Executors
 from master.core.guarantees import Guarantees
 from master.core.hand_orders import HandOrders
@@ -42,8 +43,11 @@ from master.core.outbox import Outbox
 from master.core.past import PastJobs, remember_sizes
 from master.core.places import Places
 from master.core.priorities import Priorities
+from master.core.promises import Promises
 from master.core.records import Job, Key, Node
+from master.core.registering import Registration
 from master.core.settings import MasterSettings
+from master.core.slack import SlackWork
 from master.core.snapshot import Snapshots
 from master.core.table import NodeTable
 from master.core.task_lifecycle import TaskLifecycle
@@ -96,9 +100,36 @@ class Cluster:
             settings, self.clock, self.dues, self.hand_orders, self.past, self.members, self.outbox, self.executors,
             self.learning, self.tasks,
         )  # fmt: skip
+        self.cancelling = Cancelling(self.dues, self.past, self.members, self.outbox, self.tasks)
+        self.drain = Drain(
+            self.clock, self.dues, self.counts, self.drains, self.table, self.members, self.outbox, self.executors,
+            self.tasks,
+        )  # fmt: skip
+        self.ahead = Ahead(
+            settings, self.clock, self.dues, self.table, self.members, self.snapshots, self.waiting, self.tasks
+        )
+        self.ends = TaskEnds(settings, self.dues, self.counts, self.past, self.members, self.tasks, self.lifecycle)
+        self.promises = Promises(
+            self.clock, self.counts, self.members, self.outbox, self.guarantees, self.executors, self.user_limits,
+            self.tasks,
+        )  # fmt: skip
+        self.answers = Answers(self.counts, self.table, self.members, self.outbox, self.tasks, self.drain)
+        self.slack = SlackWork(
+            self.dues, self.counts, self.drains, self.table, self.members, self.outbox, self.order, self.snapshots,
+            self.user_limits, self.tasks,
+        )  # fmt: skip
+        self.executor_round = ExecutorRound(
+            settings, self.drains, self.members, self.outbox, self.snapshots, self.executors, self.user_limits,
+            self.tasks,
+        )  # fmt: skip
+        self.registration = Registration(
+            settings, self.dues, self.counts, self.past, self.table, self.members, self.outbox, self.executors,
+            self.tasks, self.lifecycle, self.drain, self.cancelling,
+        )  # fmt: skip
         self._reconfigured = (
             self.table, self.dues, self.order, self.snapshots, self.waiting, self.learning, self.user_limits,
-            self.priorities, self.tasks, self.lifecycle,
+            self.priorities, self.tasks, self.lifecycle, self.ahead, self.ends, self.executor_round,
+            self.registration,
         )  # fmt: skip
         self._handlers: dict[type[Any], Callable[[Node, Any, float], None]] = {
             api.Heartbeat: self._heartbeat,
@@ -107,9 +138,9 @@ class Cluster:
             api.JobEnded: self._job_ended,
             api.ReadyTasks: self._tasks_ready,
             Progress: self._progress,
-            api.TasksDone: partial(ends.tasks_done, self),
-            api.TasksCancelled: partial(ends.tasks_cancelled, self),
-            api.CommandEnded: partial(ends.command_ended, self),
+            api.TasksDone: self.ends.tasks_done,
+            api.TasksCancelled: self.ends.tasks_cancelled,
+            api.CommandEnded: self.ends.command_ended,
         }
 
     def handle(self, event: e.Event, now: float) -> list[Instruction]:
@@ -122,7 +153,7 @@ class Cluster:
             case e.Said(name, message):
                 self._said(name, message, now)
             case e.Answered(name, number, refusals):
-                answers.answered(self, name, number, refusals)
+                self.answers.answered(name, number, refusals)
             case e.NodeAway(name):
                 self._node_away(name, now)
             case e.Forecasted() | e.Learnt():
@@ -165,14 +196,14 @@ class Cluster:
     def _asked(self, event: e.Asked) -> None:
         match event:
             case e.CancelAsked():
-                cancelling.asked(self, event)
+                self.cancelling.asked(event)
             case e.OrderAsked():
                 self.hand_orders.asked(event)
                 self.dues.order_anew()
                 self.dues.place_and_admit()
                 self.outbox.explain("jobs ordered by hand", by=event.by, jobs=list(event.jobs), of_all=event.of_all)
             case _:
-                draining.asked(self, event)
+                self.drain.asked(event)
 
     # ------------------------------------------------------------ messages
 
@@ -180,7 +211,7 @@ class Cluster:
         if isinstance(message, api.Register):
             if message.node != name:
                 raise bad_request(f"this connection is {name!r}", field="node")
-            registering.register(self, message, now)
+            self.registration.register(message, now)
             return
         node = self.nodes.get(name)
         if node is None or not node.connected:
@@ -257,7 +288,7 @@ class Cluster:
         check_tasks(message)
         self.tasks.add_tasks(job, message)
         if job.cancelled_by:
-            cancelling.stop(self, job)  # the origin did not know of the cancellation yet
+            self.cancelling.stop(job)  # the origin did not know of the cancellation yet
 
     def _progress(self, node: Node, message: Progress, now: float) -> None:
         job = standing.own(self.jobs, node, message.job)

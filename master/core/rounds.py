@@ -12,10 +12,6 @@ from typing import TYPE_CHECKING
 
 from master.core import (
     admission,
-    ahead,
-    executor_round,
-    promises,
-    slack,
 )
 from master.core.allowances import Allowances
 from master.core.records import Job, Node, Task
@@ -46,26 +42,26 @@ def run(cluster: Cluster, now: float) -> None:
     if ranking is not None:
         admission.admit(cluster, ranking.order(), now)
     hopeful = cluster.waiting.possible(_with_ready_tasks(cluster))
-    looks_ahead = ahead.due(cluster, now)
+    looks_ahead = cluster.ahead.due(now)
     if ranking is None and (hopeful or looks_ahead):
         ranking = cluster.order.rank(now)
     _refuse_unfit(cluster, now)
     cluster.dues.changed = False
     limits = cluster.user_limits.in_round()
     if cluster.settings.promotion and cluster.dues.promotable:
-        slack.promote(cluster, limits)
+        cluster.slack.promote(limits)
     if not cluster.members.ready_tasks:
-        promises.make_room(cluster, now, limits)
+        cluster.promises.make_room(now, limits)
         return
     cluster.counts["rounds"] += 1
     if ranking is not None and cluster.executors.waiting:
-        executor_round.place(cluster, ranking, now, limits)
+        cluster.executor_round.place(ranking, now, limits)
     lines, placement, over = _regular(cluster, hopeful, ranking, limits, looks_ahead=looks_ahead)
-    promises.make_room(cluster, now, limits)
-    slack.place(cluster, now)
+    cluster.promises.make_room(now, limits)
+    cluster.slack.place(now)
     _record_waits(cluster, lines, placement, over)
     if cluster.executors.waiting:
-        executor_round.say_what_waits(cluster)
+        cluster.executor_round.say_what_waits()
 
 
 def _order_matters(cluster: Cluster) -> bool:
@@ -183,7 +179,7 @@ def _regular(
         job, task = _found(cluster, placed.need.job, placed.need.task)
         cluster.tasks.assign(job, task, picture.node(placed.worker), placed.why)
     if looks_ahead and ranking is not None:
-        some = ahead.place(cluster, ranking, offered if limits is not None else None)
+        some = cluster.ahead.place(ranking, offered if limits is not None else None)
         lines = [line for line in lines if line[0].job not in some]
         for job in (cluster.members.jobs[name] for name in some):
             lines += _lines(cluster, picture, job, job.ready_for_regular(), hopeful)

@@ -446,9 +446,8 @@ class World(RuleBasedStateMachine):
         for _ in range(20):
             self.calm_down()
         for name in sorted(self.drained):
-            assert draining.state(self.cluster.nodes[name]) == "drained", draining.told(
-                self.cluster, self.cluster.nodes[name]
-            )
+            node = self.cluster.nodes[name]
+            assert draining.state(node) == "drained", self.cluster.drain.told(node)
             self.undrain(name)
         for _ in range(200):
             if self.settled():
