@@ -32,14 +32,14 @@ class Cancelling:
         """Cancel a current job; ignore a request for a finished or unknown one."""
         job = self._members.jobs.get(event.job)
         if job is not None:
-            self.cancel(job, event.by)
+            self._cancel(job, event.by)
 
-    def cancel(self, job: Job, by: str) -> None:
+    def _cancel(self, job: Job, by: str) -> None:
         """Stop the job everywhere. ``by`` names the requester; the first requester is kept."""
         job.cancelled_by = job.cancelled_by or by
         job.admitted, job.admitted_at, job.waits_why = False, None, ""
         for node in dict.fromkeys([job.origin, *job.hosts]):
-            self.tell(node, job.job, job.cancelled_by)  # sent before the reports that its tasks ended
+            self._tell(node, job.job, job.cancelled_by)  # sent before the reports that its tasks ended
         self.stop(job)
         self._outbox.explain("job cancelled", job=job.job, name=job.name, user=job.user, by=job.cancelled_by)
         self._dues.place_and_admit()
@@ -56,7 +56,7 @@ class Cancelling:
                     continue
             self._tasks.end(job, task, Ended(by=EndedBy.CANCELLED, reason=why))
 
-    def tell(self, node: str, job: str, by: str) -> None:
+    def _tell(self, node: str, job: str, by: str) -> None:
         """Tell a node to end its part of a job, and to tell the job's clients who cancelled it."""
         self._outbox.propose(node, api.CancelJob(job=job, by=by, why=f"cancelled by {by}"))
 
@@ -69,14 +69,12 @@ class Cancelling:
             by = job.cancelled_by or (past.cancelled_by if past is not None else "")
             self._past.forget(job.job)
             if by:
-                self.cancel(job, by)
+                self._cancel(job, by)
         for use in message.load.jobs:
             past = self._past.get(use.job)
             if past is not None and past.cancelled_by and use.job not in self._members.jobs:
-                self.tell(message.node, use.job, past.cancelled_by)
-            elif (
-                (known := self._members.jobs.get(use.job)) is not None
-                and known.cancelled_by
-                and known.origin != message.node
-            ):
-                self.tell(message.node, use.job, known.cancelled_by)
+                self._tell(message.node, use.job, past.cancelled_by)
+                continue
+            known = self._members.jobs.get(use.job)
+            if known is not None and known.cancelled_by and known.origin != message.node:
+                self._tell(message.node, use.job, known.cancelled_by)

@@ -11,13 +11,11 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from master.core import (
-    admission,
     draining,
-    rounds,
     standing,
 )
 from master.core import events as e
-from master.core.ahead import Ahead
+from master.core.admission import Admission
 from master.core.allowances import UserLimits
 from master.core.answers import Answers
 from master.core.cancelling import Cancelling
@@ -27,8 +25,8 @@ from master.core.draining import Drain
 from master.core.drains import Drains
 from master.core.dues import Dues
 from master.core.ends import TaskEnds
-from master.core.executor_round import ExecutorRound
 from master.core.executors import Executors
+from master.core.expiry import Expiry
 from master.core.guarantees import Guarantees
 from master.core.hand_orders import HandOrders
 from master.core.history import History
@@ -43,15 +41,13 @@ from master.core.outbox import Outbox
 from master.core.past import PastJobs, remember_sizes
 from master.core.places import Places
 from master.core.priorities import Priorities
-from master.core.promises import Promises
 from master.core.records import Job, Key, Node
 from master.core.registering import Registration
+from master.core.rounds import Rounds
 from master.core.settings import MasterSettings
-from master.core.slack import SlackWork
 from master.core.snapshot import Snapshots
 from master.core.table import NodeTable
 from master.core.task_lifecycle import TaskLifecycle
-from master.core.waiting import WaitingStages
 from master.ordering import JobSizes
 from master.placement.lengths import TaskLengths
 from penstock.wire import master_api as api
@@ -69,14 +65,14 @@ class Cluster:
         self.dues = Dues(settings)
         self.counts: Counter[str] = Counter()
         self.drains = Drains()
-        self.hand_orders = HandOrders()
+        self._hand_orders = HandOrders()
         self.history = History()
-        self.memory = MemoryEstimates()
+        self._memory = MemoryEstimates()
         self.past = PastJobs()
         self.places = Places()
         self.sizes = JobSizes()
-        self.task_lengths = TaskLengths()
-        self.table = NodeTable(settings, self.task_lengths)
+        self._task_lengths = TaskLengths()
+        self.table = NodeTable(settings, self._task_lengths)
         self.members = Membership(self.table, self.drains)
         self.nodes: Mapping[str, Node] = self.members.nodes
         self.jobs: Mapping[str, Job] = self.members.jobs
@@ -84,52 +80,46 @@ class Cluster:
         self.listing = Listing(self.members, self.past, self.places)
         self.guarantees = Guarantees(self.members)
         self.order = Order(
-            settings, self.members, self.table, self.history, self.sizes, self.hand_orders, self.guarantees,
+            settings, self.members, self.table, self.history, self.sizes, self._hand_orders, self.guarantees,
             self.places, self.clock,
         )  # fmt: skip
         self.snapshots = Snapshots(settings, self.members, self.table, self.clock)
-        self.waiting = WaitingStages(settings, self.table, self.snapshots)
         self.executors = Executors(settings.executor_placement, draw, self.dues, self.members, self.outbox)
         self.learning = Learning(settings, self.clock, self.dues, self.history, self.past, self.sizes, self.members)
         self.user_limits = UserLimits(settings, self.past, self.table, self.members, self.executors)
-        self.priorities = Priorities(settings, self.dues, self.members, self.outbox)
-        self.tasks = TaskLifecycle(
-            settings, self.dues, self.counts, self.memory, self.table, self.members, self.outbox, self.executors
+        self._priorities = Priorities(settings, self.dues, self.members, self.outbox)
+        self._tasks = TaskLifecycle(
+            settings, self.dues, self.counts, self._memory, self.table, self.members, self.outbox, self.executors
         )
-        self.lifecycle = JobLifecycle(
-            settings, self.clock, self.dues, self.hand_orders, self.past, self.members, self.outbox, self.executors,
-            self.learning, self.tasks,
+        self._lifecycle = JobLifecycle(
+            settings, self.clock, self.dues, self._hand_orders, self.past, self.members, self.outbox, self.executors,
+            self.learning, self._tasks,
         )  # fmt: skip
-        self.cancelling = Cancelling(self.dues, self.past, self.members, self.outbox, self.tasks)
+        self._cancelling = Cancelling(self.dues, self.past, self.members, self.outbox, self._tasks)
         self.drain = Drain(
             self.clock, self.dues, self.counts, self.drains, self.table, self.members, self.outbox, self.executors,
-            self.tasks,
+            self._tasks,
         )  # fmt: skip
-        self.ahead = Ahead(
-            settings, self.clock, self.dues, self.table, self.members, self.snapshots, self.waiting, self.tasks
-        )
-        self.ends = TaskEnds(settings, self.dues, self.counts, self.past, self.members, self.tasks, self.lifecycle)
-        self.promises = Promises(
-            self.clock, self.counts, self.members, self.outbox, self.guarantees, self.executors, self.user_limits,
-            self.tasks,
-        )  # fmt: skip
-        self.answers = Answers(self.counts, self.table, self.members, self.outbox, self.tasks, self.drain)
-        self.slack = SlackWork(
-            self.dues, self.counts, self.drains, self.table, self.members, self.outbox, self.order, self.snapshots,
-            self.user_limits, self.tasks,
-        )  # fmt: skip
-        self.executor_round = ExecutorRound(
-            settings, self.drains, self.members, self.outbox, self.snapshots, self.executors, self.user_limits,
-            self.tasks,
-        )  # fmt: skip
-        self.registration = Registration(
+        self._ends = TaskEnds(settings, self.dues, self.counts, self.past, self.members, self._tasks, self._lifecycle)
+        self._answers = Answers(self.counts, self.table, self.members, self.outbox, self._tasks, self.drain)
+        self._registration = Registration(
             settings, self.dues, self.counts, self.past, self.table, self.members, self.outbox, self.executors,
-            self.tasks, self.lifecycle, self.drain, self.cancelling,
+            self._tasks, self._lifecycle, self.drain, self._cancelling,
+        )  # fmt: skip
+        self.admission = Admission(
+            settings, self.dues, self.counts, self.history, self.table, self.members, self.outbox, self.order
+        )
+        self._expiry = Expiry(
+            settings, self.clock, self.dues, self.counts, self.table, self.members, self.outbox, self.executors,
+            self.learning, self._tasks, self._lifecycle,
+        )  # fmt: skip
+        self._rounds = Rounds(
+            settings, self.clock, self.dues, self.counts, self.drains, self.table, self.members, self.outbox,
+            self.guarantees, self.order, self.snapshots, self.executors, self.user_limits, self._tasks, self.admission,
         )  # fmt: skip
         self._reconfigured = (
-            self.table, self.dues, self.order, self.snapshots, self.waiting, self.learning, self.user_limits,
-            self.priorities, self.tasks, self.lifecycle, self.ahead, self.ends, self.executor_round,
-            self.registration,
+            self.table, self.dues, self.order, self.snapshots, self.learning, self.user_limits, self._priorities,
+            self._tasks, self._lifecycle, self._ends, self._registration, self.admission, self._expiry, self._rounds,
         )  # fmt: skip
         self._handlers: dict[type[Any], Callable[[Node, Any, float], None]] = {
             api.Heartbeat: self._heartbeat,
@@ -138,9 +128,9 @@ class Cluster:
             api.JobEnded: self._job_ended,
             api.ReadyTasks: self._tasks_ready,
             Progress: self._progress,
-            api.TasksDone: self.ends.tasks_done,
-            api.TasksCancelled: self.ends.tasks_cancelled,
-            api.CommandEnded: self.ends.command_ended,
+            api.TasksDone: self._ends.tasks_done,
+            api.TasksCancelled: self._ends.tasks_cancelled,
+            api.CommandEnded: self._ends.command_ended,
         }
 
     def handle(self, event: e.Event, now: float) -> list[Instruction]:
@@ -153,7 +143,7 @@ class Cluster:
             case e.Said(name, message):
                 self._said(name, message, now)
             case e.Answered(name, number, refusals):
-                self.answers.answered(name, number, refusals)
+                self._answers.answered(name, number, refusals)
             case e.NodeAway(name):
                 self._node_away(name, now)
             case e.Forecasted() | e.Learnt():
@@ -166,12 +156,13 @@ class Cluster:
                 self._remember(event)
             case e.RoundDue(at):
                 self.clock.round_begins(at)
-                rounds.run(self, now)
+                self._expiry.expire(now)
+                self._rounds.run(now)
         self.learning.overdue(now)
         if now >= self.dues.order_due:
-            self.priorities.spread(self.order.rank(now), now)
+            self._priorities.spread(self.order.rank(now), now)
         if self.dues.room_changed:
-            admission.look(self, now)
+            self.admission.look(now)
         return self.outbox.hand_over(self._to_keep())
 
     @property
@@ -196,9 +187,9 @@ class Cluster:
     def _asked(self, event: e.Asked) -> None:
         match event:
             case e.CancelAsked():
-                self.cancelling.asked(event)
+                self._cancelling.asked(event)
             case e.OrderAsked():
-                self.hand_orders.asked(event)
+                self._hand_orders.asked(event)
                 self.dues.order_anew()
                 self.dues.place_and_admit()
                 self.outbox.explain("jobs ordered by hand", by=event.by, jobs=list(event.jobs), of_all=event.of_all)
@@ -211,7 +202,7 @@ class Cluster:
         if isinstance(message, api.Register):
             if message.node != name:
                 raise bad_request(f"this connection is {name!r}", field="node")
-            self.registration.register(message, now)
+            self._registration.register(message, now)
             return
         node = self.nodes.get(name)
         if node is None or not node.connected:
@@ -226,9 +217,9 @@ class Cluster:
         node.heartbeats += 1
         external = node.external_memory_bytes
         node.take_load(message.load, message.decided)
-        self.lifecycle.attained(node, message.load)
+        self._lifecycle.attained(node, message.load)
         if message.load.jobs:
-            self.priorities.served(node, now)
+            self._priorities.served(node, now)
         if message.executors:
             self.executors.reported(node, message.executors)
         draining.heard(node, message)
@@ -242,9 +233,9 @@ class Cluster:
             raise bad_request(f"job {message.job!r} belongs to node {job.origin!r}", field="job")
         check_job(message)
         if job is None:
-            job = self.lifecycle.new_job(message.job, node.name, now)
+            job = self._lifecycle.new_job(message.job, node.name, now)
             job.since_birth = True
-        self.lifecycle.describe(job, message)
+        self._lifecycle.describe(job, message)
         self.dues.room_changed = True
 
     def _job_joined(self, node: Node, message: api.JoinJob, now: float) -> None:
@@ -281,14 +272,14 @@ class Cluster:
         job.work.finished = message.done
         told, listed = message.why, not message.merged_into
         more = message.use is not None
-        self.lifecycle.end_job(job, why, told=told, released_by=node.name, listed=listed, more_to_tell=more)
+        self._lifecycle.end_job(job, why, told=told, released_by=node.name, listed=listed, more_to_tell=more)
 
     def _tasks_ready(self, node: Node, message: api.ReadyTasks, now: float) -> None:
         job = standing.own(self.jobs, node, message.job)
         check_tasks(message)
-        self.tasks.add_tasks(job, message)
+        self._tasks.add_tasks(job, message)
         if job.cancelled_by:
-            self.cancelling.stop(job)  # the origin did not know of the cancellation yet
+            self._cancelling.stop(job)  # the origin did not know of the cancellation yet
 
     def _progress(self, node: Node, message: Progress, now: float) -> None:
         job = standing.own(self.jobs, node, message.job)
@@ -307,11 +298,11 @@ class Cluster:
 
     def _remember(self, event: e.Remembered) -> None:
         self.drains.remember(event.drains)
-        self.hand_orders.remember(event.orders)
+        self._hand_orders.remember(event.orders)
         self.past.restore(event.jobs)
         remember_sizes(self.sizes, event.sizes, event.jobs)
         self.history.restore(event.needed)
-        self.task_lengths.restore(event.lengths)
+        self._task_lengths.restore(event.lengths)
         self.table.follow_lengths()
 
     def _reconfigure(self, settings: MasterSettings) -> None:
@@ -333,5 +324,5 @@ class Cluster:
         """Return the changes to be stored for the next master."""
         return Keep(
             self.drains.take_changes(), self.past.take_changes(), self.sizes.take_changes(),
-            self.hand_orders.take_changes(), self.history.take_changes(), self.task_lengths.take_changes(),
+            self._hand_orders.take_changes(), self.history.take_changes(), self._task_lengths.take_changes(),
         )  # fmt: skip

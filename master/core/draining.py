@@ -121,6 +121,7 @@ class Drain:
         )
 
     # ---------------------------------------------------------------- inside
+
     def _set_drain(self, node: Node, draining: Draining | None, by: str) -> None:
         """Set or clear a node's drain; the node is told at once, or when it is back."""
         if node.draining == draining:

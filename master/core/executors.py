@@ -97,6 +97,7 @@ class Executors:
         return max(forecast.profile.cpu_cores, default=cores), max(forecast.profile.memory_bytes, default=int(memory))
 
     # ---------------------------------------------------------------- measured use
+
     def reported(self, node: Node, uses: list[api.ExecutorUse]) -> None:
         """Store reported parts of the use of a node's executors."""
         usage = self.usage
@@ -119,6 +120,7 @@ class Executors:
             self._outbox.explain("run not kept", job=key[0], task=key[1], why=why)
 
     # ---------------------------------------------------------------- stages
+
     def stages(self, job: Job, told: list[StageProgress]) -> None:
         """Record a framework's progress report. A stage ends once, when all its tasks are done, regardless of later
         reports.
@@ -148,6 +150,7 @@ class Executors:
                 self.tell_stages(job, node.name)
 
     # ---------------------------------------------------------------- task rescheduling (Elasecutor §III.D)
+
     def _stuck(self, node: Node, use: api.ExecutorUse) -> None:
         """Suggest a helper for a stuck executor, whose node has no resources left: the run's executor with the most
         available.

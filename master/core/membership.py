@@ -39,6 +39,10 @@ class Membership:
             self._table.add(node)
         return node
 
+    def with_ready_tasks(self) -> list[Job]:
+        """Return the admitted jobs with ready tasks."""
+        return [job for job in self.jobs.values() if job.admitted and job.ready_count]
+
     def task(self, key: Key) -> Task | None:
         """Return a task that has not ended; None where there is none."""
         job = self.jobs.get(key[0])

@@ -118,10 +118,9 @@ class Promises:
     ) -> Iterable[Task]:
         """Yield ready tasks within their reservation's promise, in the order in which their jobs came."""
         count = 0
-        for name in sorted(
-            members, key=lambda name: (self._members.jobs[name].submitted_at, self._members.jobs[name].sequence)
-        ):
-            guarantee, job = promised.get(members[name]), self._members.jobs[name]
+        jobs = [self._members.jobs[name] for name in members]
+        for job in sorted(jobs, key=lambda job: (job.submitted_at, job.sequence)):
+            guarantee = promised.get(members[job.job])
             if guarantee is None or not job.admitted:
                 continue
             regular = [task for tasks in job.ready_for_regular().values() for task in tasks]

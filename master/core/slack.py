@@ -138,8 +138,7 @@ class SlackWork:
             only = [(stage, tasks) for (stage, allows), tasks in job.ready.items() if allows == "only"]
             if only and (not job.waits or job.slack_only):
                 stage, tasks = only[0]
-                lacking = why_not(picture.asked(next(iter(tasks.values()))), slack) + self._drains.note(
-                    self._members.nodes
-                )
+                lacking = why_not(picture.asked(next(iter(tasks.values()))), slack)
+                lacking += self._drains.note(self._members.nodes)
                 wait = "waits" if len(tasks) == 1 else "wait"
                 job.waits_why = f"{counted(len(tasks), 'task')} of stage {stage} {wait} for slack: {lacking}"

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from master.core import admission, draining
+from master.core import draining
 from master.core.records import Job, Node
 from master.history import resources
 
@@ -26,8 +26,8 @@ def document(cluster: Cluster, now: float) -> dict[str, Any]:
             "ended": ended(cluster),
         },
         "memory": {
-            "reservable_bytes": admission.reservable_bytes(cluster),
-            "reserved_bytes": admission.reserved_bytes(cluster),
+            "reservable_bytes": cluster.admission.reservable_bytes(),
+            "reserved_bytes": cluster.admission.reserved_bytes(),
         },
         "decisions": {name: cluster.counts[name] for name in COUNTERS},
         "ordering": cluster.settings.ordering,

@@ -73,7 +73,7 @@ class TaskLifecycle:
             _see_executor(job, task)
             job.work.task_announced(task.stage, request.usage)
             self._counts["tasks"] += 1
-            self.make_ready(job, task)
+            self._make_ready(job, task)
 
     def know(self, task: Task, request: TaskRequest, held: Held | None, opportunistic: Opportunistic) -> None:
         """Update a task from its origin's request: a node's report of a held task lacks parts of the request, and
@@ -95,7 +95,7 @@ class TaskLifecycle:
                 held.cores = request.command.cpu_cores if request.command is not None else 0.0
             self._table.touch(self._members.nodes[task.node])
 
-    def make_ready(self, job: Job, task: Task) -> None:
+    def _make_ready(self, job: Job, task: Task) -> None:
         """Make a task wait for a node."""
         job.ready.setdefault((task.stage, task.opportunistic), {})[task.name] = task
         job.stage_changed(task.stage)
@@ -234,7 +234,7 @@ class TaskLifecycle:
         if task.unwanted:
             self.end(job, task, Ended(by=EndedBy.CANCELLED, reason="cancelled before it ran"))
         else:
-            self.make_ready(job, task)
+            self._make_ready(job, task)
 
     def lost(self, job: Job, task: Task, why: str) -> None:
         """Handle a task lost with its node. A command is placed again (it may run more than once); a framework decides

@@ -12,10 +12,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from master.core import Cluster, MasterSettings, rounds
+from master.core import Cluster, MasterSettings
 from master.core import events as e
 from master.core.instructions import SendDecisions
 from master.core.records import Held, Job
+from master.core.rounds import Rounds
 from master.core.waiting import WaitingStages
 from master.ordering import NAMES
 from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, KindAmounts, TaskRequest
@@ -38,7 +39,7 @@ def looking_at_everything(cluster: Cluster) -> Iterator[None]:
             task.need = None
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(WaitingStages, "possible", everything)
-        patch.setattr(rounds, "_order_matters", lambda _: True)
+        patch.setattr(Rounds, "_order_matters", lambda _: True)
         yield
 
 

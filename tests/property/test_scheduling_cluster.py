@@ -14,7 +14,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from master.core import Cluster, MasterSettings, draining
 from master.core import events as e
-from master.core.admission import reservable_bytes, reserved_bytes
 from master.core.drains import DrainSaid
 from master.core.instructions import Hangup, Instruction, Keep, SendDecisions
 from master.core.invariants import broken
@@ -122,8 +121,8 @@ class World(RuleBasedStateMachine):
             assert not nodes_wanted or node in nodes_wanted
         if isinstance(decision, api.AdmitJob) and decision.job not in admitted:
             job = self.cluster.jobs[decision.job]
-            total = reservable_bytes(self.cluster)
-            assert not job.memory_bytes or reserved_bytes(self.cluster) <= total
+            total = self.cluster.admission.reservable_bytes()
+            assert not job.memory_bytes or self.cluster.admission.reserved_bytes() <= total
             most = self.cluster.settings.user_max_jobs
             of_users = Counter(each.user for each in self.cluster.jobs.values() if each.admitted)
             assert not most or of_users[job.user] <= most
