@@ -56,7 +56,11 @@ from penstock.wire.errors import bad_request, refused
 
 
 class Cluster:
-    """The state of the cluster and every decision made about it."""
+    """The owners of the cluster's state, and the way of each event through them.
+
+    The owners are built from the lower to the higher ones: each gets those that it changes or reads, and none gets the
+    cluster. The public ones are for other modules to read.
+    """
 
     def __init__(self, settings: MasterSettings, draw: Callable[[], float] = lambda: 0.0) -> None:
         """``draw`` returns random numbers in [0, 1) for policies that need them."""
@@ -117,7 +121,7 @@ class Cluster:
             settings, self.clock, self.dues, self.counts, self.drains, self.table, self.members, self.outbox,
             self.guarantees, self.order, self.snapshots, self.executors, self.user_limits, self._tasks, self.admission,
         )  # fmt: skip
-        self._reconfigured = (
+        self._with_settings = (
             self.table, self.dues, self.order, self.snapshots, self.learning, self.user_limits, self._priorities,
             self._tasks, self._lifecycle, self._ends, self._registration, self.admission, self._expiry, self._rounds,
         )  # fmt: skip
@@ -309,7 +313,7 @@ class Cluster:
         """Apply new settings. Placed tasks stay where they are. A changed ordering starts without its earlier state."""
         before = self.settings
         self.settings = after = before.changed(settings)
-        for owner in self._reconfigured:
+        for owner in self._with_settings:
             owner.reconfigure(after)
         if before.network_aware != after.network_aware:
             for job in self.jobs.values():

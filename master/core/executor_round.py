@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -67,6 +68,8 @@ class ExecutorRound:
         self._executors = executors
         self._user_limits = user_limits
         self._tasks = tasks
+        self._looked_at = -math.inf  # when all nodes were examined, monotonic
+        self._lacks: dict[str, str] = {}  # job → resources that all nodes lacked for its executors at that time
 
     def reconfigure(self, settings: MasterSettings) -> None:
         """Apply new settings."""
@@ -78,27 +81,27 @@ class ExecutorRound:
         All nodes are examined when a new executor waits, and once per heartbeat time, because availability also changes
         with time.
         """
-        state = self._executors
         known, not_offered = self._forecast(ranking)
         picture = self._snapshots.take()
         if limits is not None:
             known, over = self._within(picture, known, limits)
             not_offered |= over
         nodes = [picture.node(worker) for worker in range(len(picture.rows))]
-        everywhere = state.news or now - state.looked_at >= self._settings.heartbeat_s
+        everywhere = now - self._looked_at >= self._settings.heartbeat_s
+        everywhere |= self._executors.take_news()
         if everywhere:
-            state.news, state.looked_at = False, now
+            self._looked_at = now
         looked_at = [worker for worker, node in enumerate(nodes) if everywhere or node.executors_due]
         for worker in looked_at:
             nodes[worker].executors_due = False
         if not known or not looked_at:
-            none = dict.fromkeys((job.job for job, _, _ in known), "no node is connected") if not nodes else state.lacks
+            none = dict.fromkeys((job.job for job, _, _ in known), "no node is connected") if not nodes else self._lacks
             self._record_waits(none | not_offered)
             if limits is not None:
                 limits.settle(tried=False)
             return
         asking = _asking(picture, nodes, known)
-        grid = Grid.of(self._settings, [one.demand.profile for one in asking], elastic=state.policy.elastic)
+        grid = Grid.of(self._settings, [one.demand.profile for one in asking], elastic=self._executors.policy.elastic)
         placing = _Placing(self._executors, self._tasks, self._outbox, grid, asking, now)
         room = vacancies(grid, nodes, looked_at, placing.wanted, now)
         left = placing.on(room)
@@ -106,8 +109,8 @@ class ExecutorRound:
             limits.settle(tried=everywhere)
         if everywhere:
             first = {one.job.job: one for one in reversed(left)}
-            state.lacks = {job: room.lacks(one.demand, one.allowed) for job, one in first.items()}
-            self._record_waits(state.lacks | not_offered)
+            self._lacks = {job: room.lacks(one.demand, one.allowed) for job, one in first.items()}
+            self._record_waits(self._lacks | not_offered)
 
     def say_what_waits(self) -> None:
         """Set the jobs' reasons for waiting executors, after regular placement, which covers other tasks."""

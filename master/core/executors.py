@@ -7,7 +7,6 @@ command there.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
 
 from master.core import events as e
@@ -39,9 +38,7 @@ class Executors:
         self.usage = UsageReports()
         self.waiting: dict[Key, Task] = {}
         self.waits: dict[str, str] = {}  # job → why its executors wait
-        self.lacks: dict[str, str] = {}  # job → resources that all nodes lacked for its executors when last examined
-        self.news = False  # since all nodes were examined, the waiting executors, forecasts or nodes have changed
-        self.looked_at = -math.inf  # when all nodes were examined, monotonic
+        self._news = False  # since all nodes were examined, the waiting executors, forecasts or nodes have changed
         self._dues = dues
         self._members = members
         self._outbox = outbox
@@ -49,7 +46,24 @@ class Executors:
     def ready(self, task: Task) -> None:
         """Add an executor that waits for a node."""
         self.waiting[task.job, task.name] = task
-        self.news = True
+        self._news = True
+
+    def unready(self, task: Task) -> None:
+        """Remove a task that no longer waits for a node, if it is an executor."""
+        self.waiting.pop((task.job, task.name), None)
+
+    def nodes_changed(self) -> None:
+        """Have all nodes examined in the next round, because a node takes work again or no longer."""
+        self._news = True
+
+    def take_news(self) -> bool:
+        """Return whether the waiting executors, forecasts or nodes have changed since the last call."""
+        news, self._news = self._news, False
+        return news
+
+    def runs_again(self, task: Task) -> None:
+        """Drop the use of an executor that did not end on its node."""
+        self.usage.forget((task.job, task.name))
 
     def over(self, job: str) -> None:
         """Remove the state of a job that is over."""
@@ -76,7 +90,7 @@ class Executors:
         forecasts = self.forecasts
         if isinstance(event, e.Forecasted):
             forecasts.take(event)
-            self.news = True
+            self._news = True
         else:
             forecasts.forget(event.application)
         self._dues.changed |= bool(self.waiting)
@@ -143,7 +157,7 @@ class Executors:
 
     def registered(self, node: Node) -> None:
         """Tell a node that is back of the stages that ended while it was away."""
-        self.news = True
+        self._news = True
         for name in dict.fromkeys(held.job for held in node.held.values() if held.executor and held.leaving_in is None):
             job = self._members.jobs.get(name)
             if job is not None:

@@ -117,7 +117,7 @@ class TaskLifecycle:
             job.ready_count -= 1
             job.ready_input_bytes -= _input(task)
             self._members.ready_tasks -= 1
-            self._executors.waiting.pop((task.job, task.name), None)
+            self._executors.unready(task)
             if not stage:
                 del job.ready[task.stage, task.opportunistic]
 
@@ -229,7 +229,7 @@ class TaskLifecycle:
 
     def requeue(self, job: Job, task: Task) -> None:
         """Make a task wait for a node again: it is not on its node, and did not end there."""
-        self._executors.usage.forget((task.job, task.name))
+        self._executors.runs_again(task)
         task.was_on, task.node, task.on_slack, task.told = task.node, "", False, False
         if task.unwanted:
             self.end(job, task, Ended(by=EndedBy.CANCELLED, reason="cancelled before it ran"))
