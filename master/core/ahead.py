@@ -64,7 +64,7 @@ class _Commands:
 
 
 class Ahead:
-    """Places commands beyond what Algorithm 1 places."""
+    """Places commands that Algorithm 1 could not place."""
 
     def __init__(
         self,

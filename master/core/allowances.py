@@ -40,7 +40,7 @@ class Asking:
 
 
 class UserLimits:
-    """The limits of the users: what their tasks hold, and what waiting tasks would."""
+    """The limits of the users, and the amounts that count towards them."""
 
     def __init__(
         self, settings: MasterSettings, past: PastJobs, table: NodeTable, members: Membership, executors: Executors
@@ -98,7 +98,7 @@ class Allowances:
     """
 
     def __init__(self, most: Amounts, held: Iterable[tuple[str, Amounts]]) -> None:
-        """``most``: what each user may hold. ``held``: users and what each of their tasks holds."""
+        """``most``: the limit of each user. ``held``: the user and the amounts of each held task."""
         self._most = most
         self._held: dict[str, list[float]] = {}
         # (user, resource) → why the first task in the user's line waits for the resource

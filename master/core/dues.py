@@ -8,7 +8,7 @@ from master.core.settings import MasterSettings
 
 
 class Dues:
-    """Flags and times, set by the owners of what changed and read by the owners of what is due. Times are monotonic."""
+    """Flags and times; the owner of a change sets them, the owner of the work reads them. Times are monotonic."""
 
     def __init__(self, settings: MasterSettings) -> None:
         self.changed = False  # something changed since the last round that may let a task be placed

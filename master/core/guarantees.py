@@ -9,7 +9,7 @@ from master.ordering import Guarantee
 
 
 class Guarantees:
-    """Compares the present promises with what the jobs of the reservations hold."""
+    """Compares the present promises with the holdings of the reservations' jobs."""
 
     def __init__(self, members: Membership) -> None:
         self.plan: Plan = NothingPromised()

@@ -13,7 +13,7 @@ from penstock.model import Ended, EndedBy
 
 
 class UnfitTasks:
-    """Refuses tasks that are too large for every node, or whose job is too large for the cluster."""
+    """Refuses tasks that are too large for every node, and tasks of jobs that are too large for the cluster."""
 
     def __init__(
         self,
