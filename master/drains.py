@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from msgspec import structs
 
-from master.core import Cluster, draining
+from master.core import Cluster
 from master.core import events as e
 from penstock.wire import cluster_api as api
 from penstock.wire.connection import read
@@ -34,7 +34,7 @@ def answer(cluster: Cluster, asked: OnBehalf, say: Callable[[e.Event], object], 
             say(e.DrainAsked(nodes, asked.user, at, stop))
         case api.UndrainNodes():
             say(e.UndrainAsked(nodes, asked.user))
-    told = [draining.told(cluster, node) for node in draining.known(cluster, nodes)]
+    told = [cluster.drain.told(node) for node in cluster.drain.known(nodes)]
     if not asked.operator:
         told = [structs.replace(node, remaining=[], jobs=[]) for node in told]
     return api.Drains(nodes=told)

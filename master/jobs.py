@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from master.core import Cluster
 from master.core.events import CancelAsked, OrderAsked
-from master.core.listing import find, listed
 from master.explain import placed
 from penstock.wire import jobs_api as api
 from penstock.wire.agent_api import Result
@@ -58,8 +57,8 @@ def _list(cluster: Cluster, wanted: api.ListJobs, asked: OnBehalf) -> api.Jobs:
     if not wanted.jobs:
         if wanted.everybody and not asked.operator:
             raise refused("only operators see everybody's jobs", field="everybody")
-        return api.Jobs(jobs=listed(cluster, wanted, None if wanted.everybody else asked.user))
-    found = {job: find(cluster, job) for job in wanted.jobs}
+        return api.Jobs(jobs=cluster.listing.listed(wanted, None if wanted.everybody else asked.user))
+    found = {job: cluster.listing.find(job) for job in wanted.jobs}
     known = [view for view in found.values() if view is not None]
     return api.Jobs(
         jobs=[view for view in known if asked.operator or view.user == asked.user],
@@ -70,7 +69,7 @@ def _list(cluster: Cluster, wanted: api.ListJobs, asked: OnBehalf) -> api.Jobs:
 
 def _own(cluster: Cluster, job: str, asked: OnBehalf) -> api.JobView:
     """Return a job. Raises: RpcError: it is unknown, or belongs to another user."""
-    found = find(cluster, job)
+    found = cluster.listing.find(job)
     if found is None:
         raise bad_request(f"there is no job {job!r}", field="job", remedy="see `penstock jobs`")
     if found.user != asked.user and not asked.operator:

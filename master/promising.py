@@ -95,7 +95,7 @@ class Promising:
                 self._written[one.id] = self._kept(one.id)
             if kept:
                 log.info("reservations are kept", reservations=len(kept))
-        self._cluster.plan = self.follower
+        self._cluster.guarantees.follow(self.follower)
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:
@@ -202,7 +202,7 @@ class Promising:
             log.warning("a promise cannot be kept", reservation=changed.id, owner=changed.owner, why=changed.why)
         for job in self._cluster.jobs.values():
             if job.reservation == changed.id:
-                self._cluster.propose(job.origin, api.TellWaiting(job=job.job, why=why))
+                self._cluster.outbox.propose(job.origin, api.TellWaiting(job=job.job, why=why))
 
     # ------------------------------------------------------------ the store
 

@@ -111,7 +111,7 @@ class MasterService:
 
     def wake(self) -> None:
         """Run a round as soon as allowed."""
-        self.cluster.changed = True
+        self.cluster.want_round()
         self._plan_round()
 
     async def listen(self, place: Endpoint) -> None:

@@ -4,105 +4,166 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
 
 from master.core.backfill import Backfill, Running
+from master.core.dues import Dues
+from master.core.history import History
+from master.core.membership import Membership
+from master.core.order import Order
+from master.core.outbox import Outbox
 from master.core.records import Job
+from master.core.settings import MasterSettings
+from master.core.table import NodeTable
 from penstock.model.units import counted, format_bytes
 from penstock.wire import master_api as api
 
-if TYPE_CHECKING:
-    from master.core.cluster import Cluster
 
+class Admission:
+    """Admits the jobs that fit, and records why the others wait."""
 
-def look(cluster: Cluster, now: float) -> None:
-    """Admit jobs between two rounds, because the reservable memory or the set of waiting jobs has changed."""
-    cluster.room_changed = False
-    waiting = [name for name, job in cluster.jobs.items() if job.described and not job.admitted]
-    if len(waiting) == 1:
-        admit(cluster, waiting, now)
-    elif waiting:
-        admit(cluster, cluster.rank(now).order(), now)
+    def __init__(
+        self,
+        settings: MasterSettings,
+        dues: Dues,
+        counts: Counter[str],
+        history: History,
+        table: NodeTable,
+        members: Membership,
+        outbox: Outbox,
+        order: Order,
+    ) -> None:
+        self._settings = settings
+        self._dues = dues
+        self._counts = counts
+        self._history = history
+        self._table = table
+        self._members = members
+        self._outbox = outbox
+        self._order = order
 
+    def reconfigure(self, settings: MasterSettings) -> None:
+        """Apply new settings."""
+        self._settings = settings
 
-def reservable_bytes(cluster: Cluster) -> int:
-    """Return the memory of the nodes that take work, less the memory promised to containers outside any job."""
-    return int(cluster.table.reservable[cluster.table.taking()].sum())
+    def look(self, now: float) -> None:
+        """Admit jobs between two rounds, because the reservable memory or the set of waiting jobs has changed."""
+        self._dues.room_changed = False
+        waiting = [name for name, job in self._members.jobs.items() if job.described and not job.admitted]
+        if len(waiting) == 1:
+            self.admit(waiting, now)
+        elif waiting:
+            self.admit(self._order.rank(now).order(), now)
 
+    def reservable_bytes(self) -> int:
+        """Return the memory of the nodes that take work, less the memory promised to containers outside any job."""
+        return int(self._table.reservable[self._table.taking()].sum())
 
-def reserved_bytes(cluster: Cluster) -> int:
-    """Return the memory reserved by all admitted jobs, the sum of M(j)."""
-    return sum(job.memory_bytes for job in cluster.jobs.values() if job.admitted)
+    def reserved_bytes(self) -> int:
+        """Return the memory reserved by all admitted jobs, the sum of M(j)."""
+        return sum(job.memory_bytes for job in self._members.jobs.values() if job.admitted)
 
+    def never_fits(self, job: Job) -> str:
+        """Return why a job can never be admitted; empty where it can. Drained nodes and the memory of containers
+        outside any job count as available, because a drained node comes back and a container ends.
+        """
+        if job.admitted or not job.memory_bytes:
+            return ""
+        total = int(self._table.memory_capacity[self._table.here()].sum())
+        if job.memory_bytes <= total:
+            return ""
+        return f"it wants {format_bytes(job.memory_bytes)} reserved, the whole cluster has {format_bytes(total)}"
 
-def never_fits(cluster: Cluster, job: Job) -> str:
-    """Return why a job can never be admitted; empty where it can. Drained nodes and the memory of containers outside
-    any job count as available, because a drained node comes back and a container ends.
-    """
-    if job.admitted or not job.memory_bytes:
-        return ""
-    total = int(cluster.table.memory_capacity[cluster.table.here()].sum())
-    if job.memory_bytes <= total:
-        return ""
-    return f"it wants {format_bytes(job.memory_bytes)} reserved, the whole cluster has {format_bytes(total)}"
+    def complete(self, now: float) -> bool:
+        """Return whether no node is missing: the time to return after a restart is over, and all nodes are
+        connected.
+        """
+        first = self._dues.gathers_since
+        gathered = first is not None and now - first > self._settings.node_timeout_s
+        return gathered and all(node.connected for node in self._members.nodes.values())
 
+    def admit(self, order: Sequence[str], now: float) -> None:
+        """Admit the jobs that fit, in the order of the jobs (Ursa: "the enforcement of SRJF in job admission … is
+        similar as in EJF").
 
-def complete(cluster: Cluster, now: float) -> bool:
-    """Return whether no node is missing: the time to return after a restart is over, and all nodes are connected."""
-    first = cluster.gathers_since
-    gathered = first is not None and now - first > cluster.settings.node_timeout_s
-    return gathered and all(node.connected for node in cluster.nodes.values())
+        The first job that does not fit becomes the one to wait for. A job behind it is admitted only if the first job
+        then starts no later (:mod:`master.core.backfill`), so a large job does not starve. Once a job has waited
+        ``admission_wait_max_s`` it goes to the front, and no other job that reserves memory is admitted before it;
+        otherwise an ordering could keep putting new jobs first. A job too large even for an empty cluster is passed
+        over until nodes join. A job that reserves no memory delays no other job. ``max_running_jobs`` bounds the number
+        of admitted jobs (LAS_MQ §4), ``user_max_jobs`` the number per user; a job that waits for the latter delays no
+        other. Opportunistic tasks need no admission.
+        """
+        room = _Room(self._settings, self._members.jobs, self.reservable_bytes())
+        first: _First | None = None
+        for job in self._in_line(order, now):
+            wanted = job.memory_bytes
+            if wanted > room.total_bytes:
+                never = bool(self.never_fits(job)) and self.complete(now)
+                kind = "never" if never else "too large"
+                self._waits(job, kind, self._too_large(job, room.total_bytes, never=never))
+            elif not room.for_user(job.user):
+                limit = self._settings.user_max_jobs
+                job.waits_since = None  # a limit of the user delays the job, not the cluster
+                self._waits(job, "user jobs", f"{job.user} runs {counted(limit, 'job')}, which is user_max_jobs")
+            elif not room.jobs:
+                limit = self._settings.max_running_jobs
+                self._waits(job, "jobs", f"the cluster runs {counted(limit, 'job')}, which is max_running_jobs")
+            elif not wanted or (first is None and wanted <= room.free_bytes):
+                self._admit(job, room, now)
+            elif first is None:
+                first = _First(job, room, self._members.jobs, self._history, now, late=self._late(job, now))
+                free = f"{format_bytes(max(0, room.free_bytes))} of {format_bytes(room.total_bytes)} is not reserved"
+                self._waits(job, "memory", f"it wants {format_bytes(wanted)} reserved, {free}")
+            elif wanted <= room.free_bytes and first.lets_pass(job, room):
+                self._admit(job, room, now, f"; job {first.job.job} ({first.job.name}) before it starts no later")
+            else:
+                before = f"job {first.job.job} ({first.job.name}) is ahead of it and also waits"
+                might = "; there is room for it, but that one might start later" if wanted <= room.free_bytes else ""
+                self._waits(job, "behind", before + might)
 
+    def _admit(self, job: Job, room: _Room, now: float, passed: str = "") -> None:
+        room.take(job.user, job.memory_bytes)
+        job.admitted, job.admitted_at, job.waits_why = True, now, ""
+        self._counts["admitted"] += 1
+        self._dues.changed = True
+        why = f"{format_bytes(room.reserved_bytes)} of {format_bytes(room.total_bytes)} reserved with it{passed}"
+        self._outbox.propose(job.origin, api.AdmitJob(job=job.job, why=why))
 
-def admit(cluster: Cluster, order: Sequence[str], now: float) -> None:
-    """Admit the jobs that fit, in the order of the jobs (Ursa: "the enforcement of SRJF in job admission … is similar
-    as in EJF").
+    def _too_large(self, job: Job, total_bytes: int, *, never: bool) -> str:
+        if why := self.never_fits(job):
+            return f"{why}; " + ("ask for less, or add nodes" if never else "it waits for nodes to join")
+        wants, has = format_bytes(job.memory_bytes), format_bytes(total_bytes)
+        if job.memory_bytes <= int(self._table.memory_capacity[self._table.taking()].sum()):
+            return f"it wants {wants} reserved, {has} is not promised to containers of no job; it waits for their end"
+        return f"it wants {wants} reserved, the nodes that are not drained have {has}; it waits for `penstock undrain`"
 
-    The first job that does not fit becomes the one to wait for. A job behind it is admitted only if the first job then
-    starts no later (:mod:`master.core.backfill`), so a large job does not starve. Once a job has waited
-    ``admission_wait_max_s`` it goes to the front, and no other job that reserves memory is admitted before it;
-    otherwise an ordering could keep putting new jobs first. A job too large even for an empty cluster is passed over
-    until nodes join. A job that reserves no memory delays no other job. ``max_running_jobs`` bounds the number of
-    admitted jobs (LAS_MQ §4), ``user_max_jobs`` the number per user; a job that waits for the latter delays no other.
-    Opportunistic tasks need no admission.
-    """
-    room = _Room(cluster)
-    first: _First | None = None
-    for job in _in_line(cluster, order, now):
-        wanted = job.memory_bytes
-        if wanted > room.total_bytes:
-            never = bool(never_fits(cluster, job)) and complete(cluster, now)
-            kind = "never" if never else "too large"
-            _waits(cluster, job, kind, _too_large(cluster, job, room.total_bytes, never=never))
-        elif not room.for_user(job.user):
-            limit = cluster.settings.user_max_jobs
-            job.waits_since = None  # a limit of the user delays the job, not the cluster
-            _waits(cluster, job, "user jobs", f"{job.user} runs {counted(limit, 'job')}, which is user_max_jobs")
-        elif not room.jobs:
-            limit = cluster.settings.max_running_jobs
-            _waits(cluster, job, "jobs", f"the cluster runs {counted(limit, 'job')}, which is max_running_jobs")
-        elif not wanted or (first is None and wanted <= room.free_bytes):
-            _admit(cluster, job, room, now)
-        elif first is None:
-            first = _First(cluster, job, room, now)
-            free = f"{format_bytes(max(0, room.free_bytes))} of {format_bytes(room.total_bytes)} is not reserved"
-            _waits(cluster, job, "memory", f"it wants {format_bytes(wanted)} reserved, {free}")
-        elif wanted <= room.free_bytes and first.lets_pass(job, room):
-            _admit(cluster, job, room, now, f"; job {first.job.job} ({first.job.name}) before it starts no later")
-        else:
-            before = f"job {first.job.job} ({first.job.name}) is ahead of it and also waits"
-            might = "; there is room for it, but that one might start later" if wanted <= room.free_bytes else ""
-            _waits(cluster, job, "behind", before + might)
+    def _in_line(self, order: Sequence[str], now: float) -> list[Job]:
+        """Return the waiting jobs in their order; jobs that have waited too long come first, by time of submission."""
+        jobs = (self._members.jobs[name] for name in order)
+        waiting = [job for job in jobs if not job.admitted and not job.cancelled_by]
+        for job in waiting:
+            if job.waits_since is None:
+                job.waits_since = now
+        late = [job for job in waiting if self._late(job, now)]
+        late.sort(key=lambda job: (job.submitted_at, job.sequence))
+        names = {job.job for job in late}
+        return late + [job for job in waiting if job.job not in names]
 
+    def _late(self, job: Job, now: float) -> bool:
+        return now - (job.waits_since or 0.0) > self._settings.admission_wait_max_s
 
-def _admit(cluster: Cluster, job: Job, room: _Room, now: float, passed: str = "") -> None:
-    room.take(job.user, job.memory_bytes)
-    job.admitted, job.admitted_at, job.waits_why = True, now, ""
-    cluster.counts["admitted"] += 1
-    cluster.changed = True
-    why = f"{format_bytes(room.reserved_bytes)} of {format_bytes(room.total_bytes)} reserved with it{passed}"
-    cluster.propose(job.origin, api.AdmitJob(job=job.job, why=why))
+    def _waits(self, job: Job, kind: str, why: str) -> None:
+        """Record why a job waits; tell its origin when the kind of reason changes. The status shows the current
+        numbers.
+        """
+        if not job.slack_only:
+            job.waits_why = why
+        elif not job.ready_count:
+            job.waits_why = ""  # all its tasks run
+        waiting = api.TellWaiting(job=job.job, why=why, never=kind == "never")
+        if job.waits_told != kind and self._outbox.propose(job.origin, waiting):
+            job.waits_told = kind
 
 
 class _First:
@@ -112,10 +173,13 @@ class _First:
     frees a place as well as the memory.
     """
 
-    def __init__(self, cluster: Cluster, job: Job, room: _Room, now: float) -> None:
+    def __init__(
+        self, job: Job, room: _Room, jobs: Mapping[str, Job], history: History, now: float, *, late: bool
+    ) -> None:
+        """``late``: the job has waited for too long, so that none may pass."""
         self.job = job
-        self._cluster, self._now = cluster, now
-        self._late = _late(cluster, job, now)
+        self._jobs, self._history, self._now = jobs, history, now
+        self._late = late
         self._lacks_bytes = job.memory_bytes - room.free_bytes
         self._backfill: Backfill | None = None
 
@@ -125,39 +189,30 @@ class _First:
             return False
         if self._backfill is None:
             self._backfill = Backfill(self._lacks_bytes, self._running())
-        before = self._cluster.history.of((job.user, job.name))
+        before = self._history.of((job.user, job.name))
         return self._backfill.take(job.memory_bytes, math.inf if before is None else before.ends_within_s)
 
     def _running(self) -> Iterator[Running]:
-        for job in self._cluster.jobs.values():
+        for job in self._jobs.values():
             if job.admitted and job.memory_bytes:
-                before = self._cluster.history.of((job.user, job.name))
+                before = self._history.of((job.user, job.name))
                 if before is None or job.admitted_at is None:
                     yield Running(job.memory_bytes)
                 else:
                     yield Running(job.memory_bytes, before.ends_after_s(self._now - job.admitted_at))
 
 
-def _too_large(cluster: Cluster, job: Job, total_bytes: int, *, never: bool) -> str:
-    if why := never_fits(cluster, job):
-        return f"{why}; " + ("ask for less, or add nodes" if never else "it waits for nodes to join")
-    wants, has = format_bytes(job.memory_bytes), format_bytes(total_bytes)
-    if job.memory_bytes <= int(cluster.table.memory_capacity[cluster.table.taking()].sum()):
-        return f"it wants {wants} reserved, {has} is not promised to containers of no job; it waits for their end"
-    return f"it wants {wants} reserved, the nodes that are not drained have {has}; it waits for `penstock undrain`"
-
-
 class _Room:
     """The memory that may still be reserved, and the number of jobs that may still be admitted."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        self.total_bytes = reservable_bytes(cluster)
-        self.reserved_bytes = reserved_bytes(cluster)
-        limit = cluster.settings.max_running_jobs
-        running = sum(job.admitted for job in cluster.jobs.values())
-        self.jobs = max(0, limit - running) if limit else len(cluster.jobs)
-        self._of_a_user = cluster.settings.user_max_jobs or len(cluster.jobs)
-        self._users = Counter(job.user for job in cluster.jobs.values() if job.admitted)
+    def __init__(self, settings: MasterSettings, jobs: Mapping[str, Job], total_bytes: int) -> None:
+        admitted = [job for job in jobs.values() if job.admitted]
+        self.total_bytes = total_bytes
+        self.reserved_bytes = sum(job.memory_bytes for job in admitted)
+        limit = settings.max_running_jobs
+        self.jobs = max(0, limit - len(admitted)) if limit else len(jobs)
+        self._of_a_user = settings.user_max_jobs or len(jobs)
+        self._users = Counter(job.user for job in admitted)
 
     @property
     def free_bytes(self) -> int:
@@ -173,31 +228,3 @@ class _Room:
         self._users[user] += 1
         self.reserved_bytes += wanted
         self.jobs -= 1
-
-
-def _in_line(cluster: Cluster, order: Sequence[str], now: float) -> list[Job]:
-    """Return the waiting jobs in their order; jobs that have waited too long come first, by time of submission."""
-    jobs = (cluster.jobs[name] for name in order)
-    waiting = [job for job in jobs if not job.admitted and not job.cancelled_by]
-    for job in waiting:
-        if job.waits_since is None:
-            job.waits_since = now
-    late = [job for job in waiting if _late(cluster, job, now)]
-    late.sort(key=lambda job: (job.submitted_at, job.sequence))
-    names = {job.job for job in late}
-    return late + [job for job in waiting if job.job not in names]
-
-
-def _late(cluster: Cluster, job: Job, now: float) -> bool:
-    return now - (job.waits_since or 0.0) > cluster.settings.admission_wait_max_s
-
-
-def _waits(cluster: Cluster, job: Job, kind: str, why: str) -> None:
-    """Record why a job waits; tell its origin when the kind of reason changes. The status shows the current numbers."""
-    if not job.slack_only:
-        job.waits_why = why
-    elif not job.ready_count:
-        job.waits_why = ""  # all its tasks run
-    waiting = api.TellWaiting(job=job.job, why=why, never=kind == "never")
-    if job.waits_told != kind and cluster.propose(job.origin, waiting):
-        job.waits_told = kind

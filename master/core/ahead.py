@@ -11,22 +11,21 @@ slots run there. No job has more commands on a node than the node has slots.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from master.core import lifecycle
+from master.core.clock import Clock
+from master.core.dues import Dues
+from master.core.membership import Membership
 from master.core.records import Job, Node, Task
-from master.core.snapshot import Picture
-from master.core.table import Rows
-from master.core.waiting import is_command, stages_of
+from master.core.settings import MasterSettings
+from master.core.snapshot import Picture, Snapshots
+from master.core.table import NodeTable, Rows
+from master.core.task_lifecycle import TaskLifecycle
+from master.core.waiting import WaitingStages, is_command
 from master.ordering import Ranking
 from master.placement.workers import Floats, open_slots
 from penstock.model import MOST_BEYOND
-
-if TYPE_CHECKING:
-    from master.core.cluster import Cluster
-
 
 #: More than the commands of any node: the number of commands decides only between nodes with as many slots left.
 _MANY = 1e6
@@ -41,12 +40,12 @@ class _Commands:
     counts: Floats
 
     @classmethod
-    def of(cls, cluster: Cluster, picture: Picture, places: dict[str, int]) -> _Commands:
+    def of(cls, picture: Picture, table: NodeTable, places: dict[str, int]) -> _Commands:
         """Count the commands on the nodes of the snapshot."""
         found = [
             (worker, places.get(job, np.inf), count)
             for worker, row in enumerate(picture.rows.tolist())
-            for job, count in cluster.table.commands[row].items()
+            for job, count in table.commands[row].items()
         ]
         columns = np.array(found, dtype=float).reshape(len(found), 3).T
         return cls(columns[0].astype(np.intp), columns[1], columns[2])
@@ -64,53 +63,75 @@ class _Commands:
         return counted
 
 
-def due(cluster: Cluster, now: float) -> bool:
-    """Return whether to try: a command waits, and a relevant change happened or a heartbeat's time has passed.
+class Ahead:
+    """Places commands that Algorithm 1 could not place."""
 
-    Only this needs the ranking in a round that places nothing.
-    """
-    table = cluster.table
-    if now < cluster.ahead_due or not table.most_commands[: len(table.nodes)].any():
-        return False
-    return any(job.admitted and _waits(cluster, job) for job in cluster.jobs.values())
+    def __init__(
+        self,
+        settings: MasterSettings,
+        clock: Clock,
+        dues: Dues,
+        table: NodeTable,
+        members: Membership,
+        snapshots: Snapshots,
+        waiting: WaitingStages,
+        tasks: TaskLifecycle,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._dues = dues
+        self._table = table
+        self._members = members
+        self._snapshots = snapshots
+        self._waiting = waiting
+        self._tasks = tasks
 
+    def reconfigure(self, settings: MasterSettings) -> None:
+        """Apply new settings."""
+        self._settings = settings
 
-def place(cluster: Cluster, ranking: Ranking, offered: dict[str, dict[str, list[Task]]] | None) -> set[str]:
-    """Place commands that Algorithm 1 could not place and that may start ahead of others, in the order of the jobs.
+    def due(self, now: float) -> bool:
+        """Return whether to try: a command waits, and a relevant change happened or a heartbeat's time has passed.
 
-    ``offered`` limits the jobs in it to these tasks, by stage; None means no limit. Return the jobs with a placed task.
-    """
-    cluster.ahead_due = cluster.now + cluster.settings.heartbeat_s
-    places = {job: place for place, job in enumerate(ranking.order())}
-    waiting = [job for job in map(cluster.jobs.__getitem__, places) if job.admitted and _waits(cluster, job)]
-    nodes = _Nodes(cluster, places)
-    placed = set()
-    for job in waiting:
-        if nodes.full:
-            break
-        nodes.turn_to(job)
-        stages = job.ready_for_regular() if offered is None else offered.get(job.job, {})
-        for task in [task for tasks in stages.values() for task in tasks if is_command(task) and not task.node]:
-            worker = nodes.take(task)
-            if worker is not None:
-                lifecycle.assign(cluster, job, task, nodes.node(worker), f"{nodes.why(worker)}; {ranking.why(job.job)}")
-                placed.add(job.job)
-    return placed
+        Only this needs the ranking in a round that places nothing.
+        """
+        table = self._table
+        if now < self._dues.ahead_due or not table.most_commands[: len(table.nodes)].any():
+            return False
+        return any(job.admitted and self._waiting.has_commands(job) for job in self._members.jobs.values())
 
+    def place(self, ranking: Ranking, offered: dict[str, dict[str, list[Task]]] | None) -> set[str]:
+        """Place commands that Algorithm 1 could not place and that may start ahead of others, in the order of the jobs.
 
-def _waits(cluster: Cluster, job: Job) -> bool:
-    """Return whether commands of a job wait for a regular place."""
-    return bool(job.ready_count) and any(stage.commands for stage in stages_of(cluster, job).values())
+        ``offered`` limits the jobs in it to these tasks, by stage; None means no limit. Return the jobs with a placed
+        task.
+        """
+        self._dues.ahead_due = self._clock.now + self._settings.heartbeat_s
+        places = {job: place for place, job in enumerate(ranking.order())}
+        admitted = [job for job in map(self._members.jobs.__getitem__, places) if job.admitted]
+        waiting = [job for job in admitted if self._waiting.has_commands(job)]
+        nodes = _Nodes(self._snapshots.take(), self._table, places)
+        placed = set()
+        for job in waiting:
+            if nodes.full:
+                break
+            nodes.turn_to(job)
+            stages = job.ready_for_regular() if offered is None else offered.get(job.job, {})
+            for task in [task for tasks in stages.values() for task in tasks if is_command(task) and not task.node]:
+                worker = nodes.take(task)
+                if worker is not None:
+                    self._tasks.assign(job, task, nodes.node(worker), f"{nodes.why(worker)}; {ranking.why(job.job)}")
+                    placed.add(job.job)
+        return placed
 
 
 class _Nodes:
     """The nodes as seen by one job after the other, in the order of the jobs."""
 
-    def __init__(self, cluster: Cluster, places: dict[str, int]) -> None:
-        self._picture = picture = Picture(cluster)
-        table, rows = cluster.table, picture.rows
+    def __init__(self, picture: Picture, table: NodeTable, places: dict[str, int]) -> None:
+        self._picture, rows = picture, picture.rows
         self._places = places
-        self._commands = _Commands.of(cluster, picture, places)
+        self._commands = _Commands.of(picture, table, places)
         self._most, self._slots = table.most_commands[rows], table.slots[rows, 0]
         self._memory, self._cores = table.memory_free[rows].copy(), table.cores_free[rows].copy()
         self._count = self._commands.up_to(np.inf, len(rows))

@@ -10,15 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from master.core import executors
+from master.core.executors import Executors
+from master.core.membership import Membership
+from master.core.past import PastJobs
+from master.core.records import Held, Job, Task
+from master.core.settings import MasterSettings
 from master.core.snapshot import Picture, holds
+from master.core.table import NodeTable
 from penstock.model.units import format_bytes
-
-if TYPE_CHECKING:
-    from master.core.cluster import Cluster
-    from master.core.records import Held, Job, Task
 
 #: Cores, bytes of memory.
 Amounts = tuple[float, float]
@@ -39,40 +39,57 @@ class Asking:
     nowhere: bool = False
 
 
-def of(cluster: Cluster) -> Allowances | None:
-    """Return the limits for a round that begins; None where no limit is set."""
-    settings = cluster.settings
-    return Allowances(cluster) if settings.user_max_cores or settings.user_max_memory_bytes else None
+class UserLimits:
+    """The limits of the users, and the amounts that count towards them."""
 
+    def __init__(
+        self, settings: MasterSettings, past: PastJobs, table: NodeTable, members: Membership, executors: Executors
+    ) -> None:
+        self._settings = settings
+        self._past = past
+        self._table = table
+        self._members = members
+        self._executors = executors
 
-def amounts_of(cluster: Cluster, job: Job, task: Task) -> Amounts:
-    """Return the amounts a placed task will hold; for an executor with a forecast, its largest demand."""
-    assert task.request is not None
-    if task.elastic:  # an executor gets at most the capacity of the largest eligible node
-        most_cores, most_bytes = executors.largest(cluster, job, task)
-        names, table = task.request.nodes, cluster.table
-        rows = [table.rows[name] for name in names if name in table.rows] if names else slice(len(table.nodes))
-        largest = table.cores[rows].max(initial=0.0), table.memory_capacity[rows].max(initial=0.0)
-        return min(most_cores, float(largest[0])), min(most_bytes, float(largest[1]))
-    cores, _, _, memory = holds(task.request)
-    return cores, memory
+    def reconfigure(self, settings: MasterSettings) -> None:
+        """Apply new settings."""
+        self._settings = settings
 
+    def in_round(self) -> Allowances | None:
+        """Return the limits for a round that begins; None where no limit is set."""
+        settings = self._settings
+        if not settings.user_max_cores and not settings.user_max_memory_bytes:
+            return None
+        most = (settings.user_max_cores or math.inf, settings.user_max_memory_bytes or math.inf)
+        regular = [held for node in self._members.nodes.values() for held in node.held.values() if held.regular]
+        return Allowances(most, ((self.user_of(held), _held(held)) for held in regular))
 
-def asking(cluster: Cluster, picture: Picture, job: Job, task: Task) -> Asking:
-    """Return a task with the amounts that count towards its user's limit."""
-    allowed = picture.allowed(task)
-    return Asking(job, task, amounts_of(cluster, job, task), allowed is not None and not allowed.any())
+    def amounts_of(self, job: Job, task: Task) -> Amounts:
+        """Return the amounts a placed task will hold; for an executor with a forecast, its largest demand."""
+        assert task.request is not None
+        if task.elastic:  # an executor gets at most the capacity of the largest eligible node
+            most_cores, most_bytes = self._executors.largest(job, task)
+            names, table = task.request.nodes, self._table
+            rows = [table.rows[name] for name in names if name in table.rows] if names else slice(len(table.nodes))
+            largest = table.cores[rows].max(initial=0.0), table.memory_capacity[rows].max(initial=0.0)
+            return min(most_cores, float(largest[0])), min(most_bytes, float(largest[1]))
+        cores, _, _, memory = holds(task.request)
+        return cores, memory
 
+    def asking(self, picture: Picture, job: Job, task: Task) -> Asking:
+        """Return a task with the amounts that count towards its user's limit."""
+        allowed = picture.allowed(task)
+        return Asking(job, task, self.amounts_of(job, task), allowed is not None and not allowed.any())
 
-def user_of(cluster: Cluster, held: Held) -> str:
-    """Return the user of a held task. The origin's statement takes precedence over that of the holding node."""
-    job = cluster.jobs.get(held.job)
-    if job is not None and job.user:
-        return job.user
-    if held.user:
-        return held.user
-    past = cluster.past.get(held.job)
-    return past.view.user if past is not None else ""
+    def user_of(self, held: Held) -> str:
+        """Return the user of a held task. The origin's statement takes precedence over that of the holding node."""
+        job = self._members.jobs.get(held.job)
+        if job is not None and job.user:
+            return job.user
+        if held.user:
+            return held.user
+        past = self._past.get(held.job)
+        return past.view.user if past is not None else ""
 
 
 class Allowances:
@@ -80,17 +97,16 @@ class Allowances:
     tasks adopted after a restart of the master. Lowering a limit stops no running task.
     """
 
-    def __init__(self, cluster: Cluster) -> None:
-        settings = cluster.settings
-        self._most: Amounts = (settings.user_max_cores or math.inf, settings.user_max_memory_bytes or math.inf)
+    def __init__(self, most: Amounts, held: Iterable[tuple[str, Amounts]]) -> None:
+        """``most``: the limit of each user. ``held``: the user and the amounts of each held task."""
+        self._most = most
         self._held: dict[str, list[float]] = {}
         # (user, resource) → why the first task in the user's line waits for the resource
         self._closed: dict[tuple[str, int], str] = {}
         self._offered: list[Asking] = []
-        for node in cluster.nodes.values():
-            for held in node.held.values():
-                if held.regular and (user := user_of(cluster, held)):
-                    self._add(user, (held.cores or float(held.uses_core()), float(held.memory_bytes)))
+        for user, amounts in held:
+            if user:
+                self._add(user, amounts)
 
     def held(self, user: str) -> Amounts:
         """Return the amounts a user holds, including the tasks offered in this round."""
@@ -179,6 +195,10 @@ class Allowances:
             return f"it wants {_amount(resource, wanted)}, a user may hold {_amount(resource, most)} ({key})"
         more = f", it wants {_amount(resource, wanted)}" if has < most - _EPSILON else ""
         return f"user {user} holds {_amount(resource, has, unit=False)} of {_amount(resource, most)} ({key}){more}"
+
+
+def _held(held: Held) -> Amounts:
+    return held.cores or float(held.uses_core()), float(held.memory_bytes)
 
 
 def _amount(resource: int, amount: float, *, unit: bool = True) -> str:

@@ -2,27 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 
 from master.core.records import Held, Node, Task
+from master.core.settings import MasterSettings
+from master.core.table import NodeTable, Rows
 from master.opportunistic import SlackLimit, pause_after
+from master.placement.workers import Floats
 from penstock.model import Ended
 
-if TYPE_CHECKING:
-    from master.core.cluster import Cluster
-    from master.core.table import Rows
-    from master.placement.workers import Floats
 
-
-def preempted(cluster: Cluster, node: Node, task: Task, ended: Ended, now: float) -> None:
+def preempted(settings: MasterSettings, node: Node, task: Task, ended: Ended, now: float) -> None:
     """Back off after a node ended a command for its resources; the node's held tasks no longer include the command.
 
     A command without an exit status did not run: the node handed it back, which says nothing against the node. The same
     holds for a drained node, which ends all its opportunistic work.
     """
-    first_s, most_s = cluster.settings.preemption_backoff_s, cluster.settings.preemption_backoff_max_s
+    first_s, most_s = settings.preemption_backoff_s, settings.preemption_backoff_max_s
     if not first_s or ended.exit_status is None or node.draining is not None:
         return
     task.pauses[node.name] = pause_after(task.pauses.get(node.name), now, first_s, most_s)
@@ -41,9 +37,8 @@ def shunned(task: Task, now: float) -> list[str]:
     return [name for name, pause in task.pauses.items() if not pause.over(now)]
 
 
-def room(cluster: Cluster, rows: Rows, now: float) -> Floats | None:
+def room(table: NodeTable, rows: Rows, now: float) -> Floats | None:
     """Return how many more opportunistic tasks each node of ``rows`` may hold (n); None where no node has a limit."""
-    table = cluster.table
     limits = [table.nodes[row].slack_limit for row in rows.tolist()]
     if not any(limits):
         return None

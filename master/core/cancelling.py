@@ -7,65 +7,74 @@ nodes that were away.
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from master.core import lifecycle
+from master.core.dues import Dues
 from master.core.events import CancelAsked
+from master.core.membership import Membership
+from master.core.outbox import Outbox
+from master.core.past import PastJobs
 from master.core.records import Job
+from master.core.task_lifecycle import TaskLifecycle
 from penstock.model import Ended, EndedBy
 from penstock.wire import master_api as api
 
-if TYPE_CHECKING:
-    from master.core.cluster import Cluster
 
+class Cancelling:
+    """Stops cancelled jobs on all their nodes."""
 
-def asked(cluster: Cluster, event: CancelAsked) -> None:
-    """Cancel a current job; ignore a request for a finished or unknown one."""
-    job = cluster.jobs.get(event.job)
-    if job is not None:
-        cancel(cluster, job, event.by)
+    def __init__(self, dues: Dues, past: PastJobs, members: Membership, outbox: Outbox, tasks: TaskLifecycle) -> None:
+        self._dues = dues
+        self._past = past
+        self._members = members
+        self._outbox = outbox
+        self._tasks = tasks
 
+    def asked(self, event: CancelAsked) -> None:
+        """Cancel a current job; ignore a request for a finished or unknown one."""
+        job = self._members.jobs.get(event.job)
+        if job is not None:
+            self._cancel(job, event.by)
 
-def cancel(cluster: Cluster, job: Job, by: str) -> None:
-    """Stop the job everywhere. ``by`` names the requester; the first requester is kept."""
-    job.cancelled_by = job.cancelled_by or by
-    job.admitted, job.admitted_at, job.waits_why = False, None, ""
-    for node in dict.fromkeys([job.origin, *job.hosts]):
-        tell(cluster, node, job.job, job.cancelled_by)  # sent before the reports that its tasks ended
-    stop(cluster, job)
-    cluster.explain("job cancelled", job=job.job, name=job.name, user=job.user, by=job.cancelled_by)
-    cluster.changed = cluster.room_changed = True
+    def _cancel(self, job: Job, by: str) -> None:
+        """Stop the job everywhere. ``by`` names the requester; the first requester is kept."""
+        job.cancelled_by = job.cancelled_by or by
+        job.admitted, job.admitted_at, job.waits_why = False, None, ""
+        for node in dict.fromkeys([job.origin, *job.hosts]):
+            self._tell(node, job.job, job.cancelled_by)  # sent before the reports that its tasks ended
+        self.stop(job)
+        self._outbox.explain("job cancelled", job=job.job, name=job.name, user=job.user, by=job.cancelled_by)
+        self._dues.place_and_admit()
 
+    def stop(self, job: Job) -> None:
+        """Withdraw the job's waiting and running tasks."""
+        why = f"cancelled by {job.cancelled_by}"
+        for task in list(job.tasks.values()):
+            holder, held = self._members.nodes.get(task.node), self._members.held_of(task)
+            if holder is not None and held is not None:
+                self._tasks.withdraw(holder, held, why)
+                if held.command:
+                    task.unwanted = True  # it ends when its node reports how
+                    continue
+            self._tasks.end(job, task, Ended(by=EndedBy.CANCELLED, reason=why))
 
-def stop(cluster: Cluster, job: Job) -> None:
-    """Withdraw the job's waiting and running tasks."""
-    why = f"cancelled by {job.cancelled_by}"
-    for task in list(job.tasks.values()):
-        holder, held = cluster.nodes.get(task.node), lifecycle.held_of(cluster, task)
-        if holder is not None and held is not None:
-            lifecycle.withdraw(cluster, holder, held, why)
-            if held.command:
-                task.unwanted = True  # it ends when its node reports how
+    def _tell(self, node: str, job: str, by: str) -> None:
+        """Tell a node to end its part of a job, and to tell the job's clients who cancelled it."""
+        self._outbox.propose(node, api.CancelJob(job=job, by=by, why=f"cancelled by {by}"))
+
+    def registered(self, message: api.Register, jobs: list[Job]) -> None:
+        """Repeat cancellations to a node that is back, for jobs whose cancellation it has not received or not
+        confirmed.
+        """
+        for job in jobs:
+            past = self._past.get(job.job)
+            by = job.cancelled_by or (past.cancelled_by if past is not None else "")
+            self._past.forget(job.job)
+            if by:
+                self._cancel(job, by)
+        for use in message.load.jobs:
+            past = self._past.get(use.job)
+            if past is not None and past.cancelled_by and use.job not in self._members.jobs:
+                self._tell(message.node, use.job, past.cancelled_by)
                 continue
-        lifecycle.end(cluster, job, task, Ended(by=EndedBy.CANCELLED, reason=why))
-
-
-def tell(cluster: Cluster, node: str, job: str, by: str) -> None:
-    """Tell a node to end its part of a job, and to tell the job's clients who cancelled it."""
-    cluster.propose(node, api.CancelJob(job=job, by=by, why=f"cancelled by {by}"))
-
-
-def registered(cluster: Cluster, message: api.Register, jobs: list[Job]) -> None:
-    """Repeat cancellations to a node that is back, for jobs whose cancellation it has not received or not confirmed."""
-    for job in jobs:
-        past = cluster.past.get(job.job)
-        by = job.cancelled_by or (past.cancelled_by if past is not None else "")
-        cluster.past.forget(job.job)
-        if by:
-            cancel(cluster, job, by)
-    for use in message.load.jobs:
-        past = cluster.past.get(use.job)
-        if past is not None and past.cancelled_by and use.job not in cluster.jobs:
-            tell(cluster, message.node, use.job, past.cancelled_by)
-        elif (known := cluster.jobs.get(use.job)) is not None and known.cancelled_by and known.origin != message.node:
-            tell(cluster, message.node, use.job, known.cancelled_by)
+            known = self._members.jobs.get(use.job)
+            if known is not None and known.cancelled_by and known.origin != message.node:
+                self._tell(message.node, use.job, known.cancelled_by)

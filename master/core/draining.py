@@ -7,78 +7,159 @@ precedence: a node that was away receives the request when it is back.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from master.core import events as e
-from master.core import lifecycle
+from master.core.clock import Clock
+from master.core.drains import Drains
+from master.core.dues import Dues
+from master.core.executors import Executors
+from master.core.membership import Membership
+from master.core.outbox import Outbox
 from master.core.records import Held, Node
+from master.core.table import NodeTable
+from master.core.task_lifecycle import TaskLifecycle
 from penstock.model import Ended, EndedBy
 from penstock.wire import master_api as api
 from penstock.wire.cluster_api import MOST_NAMED, Draining, NodeDrain, Remaining
 from penstock.wire.errors import bad_request
 
-if TYPE_CHECKING:
-    from master.core.cluster import Cluster
 
+class Drain:
+    """Sets, clears and repeats the drains of nodes."""
 
-def asked(cluster: Cluster, event: e.DrainAsked | e.UndrainAsked) -> None:
-    """Handle an operator's request.
+    def __init__(
+        self,
+        clock: Clock,
+        dues: Dues,
+        counts: Counter[str],
+        drains: Drains,
+        table: NodeTable,
+        members: Membership,
+        outbox: Outbox,
+        executors: Executors,
+        tasks: TaskLifecycle,
+    ) -> None:
+        self._clock = clock
+        self._dues = dues
+        self._counts = counts
+        self._drains = drains
+        self._table = table
+        self._members = members
+        self._outbox = outbox
+        self._executors = executors
+        self._tasks = tasks
 
-    Raises: RpcError: ``bad_request`` for ``nodes``: a node is unknown; nothing has changed.
-    """
-    for node in known(cluster, event.nodes):
-        if isinstance(event, e.UndrainAsked):
-            _set_drain(cluster, node, None, event.by)
-            continue
-        if node.draining is None:
-            _set_drain(cluster, node, Draining(event.by, event.at), event.by)
-        if event.stop:
-            _stop(cluster, node, f"node {node.name} is drained by {event.by}")
+    def asked(self, event: e.DrainAsked | e.UndrainAsked) -> None:
+        """Handle an operator's request.
 
+        Raises: RpcError: ``bad_request`` for ``nodes``: a node is unknown; nothing has changed.
+        """
+        for node in self.known(event.nodes):
+            if isinstance(event, e.UndrainAsked):
+                self._set_drain(node, None, event.by)
+                continue
+            if node.draining is None:
+                self._set_drain(node, Draining(event.by, event.at), event.by)
+            if event.stop:
+                self._stop(node, f"node {node.name} is drained by {event.by}")
 
-def known(cluster: Cluster, names: tuple[str, ...]) -> list[Node]:
-    """Return the named nodes, each once.
+    def known(self, names: tuple[str, ...]) -> list[Node]:
+        """Return the named nodes, each once.
 
-    Raises: RpcError: ``bad_request`` for ``nodes``: a node has never registered here. (A node that has been away for
-    long, or since before this master started, is known while it is drained.)
-    """
-    nodes: dict[str, Node] = {}
-    for name in names:
-        node, draining = cluster.nodes.get(name), cluster.drains.draining(name)
-        if draining is not None:  # it has registered before
-            node = node or Node(name, away_since=cluster.now, draining=draining)
-        elif node is None or not node.version:
-            here = ", ".join(sorted(each.name for each in cluster.nodes.values() if each.version)[:10])
-            raise bad_request(f"no node {name!r} in this cluster", field="nodes", remedy=f"there are {here or 'none'}")
-        nodes[name] = node
-    return list(nodes.values())
+        Raises: RpcError: ``bad_request`` for ``nodes``: a node has never registered here. (A node that has been away
+        for long, or since before this master started, is known while it is drained.)
+        """
+        nodes: dict[str, Node] = {}
+        for name in names:
+            node, draining = self._members.nodes.get(name), self._drains.draining(name)
+            if draining is not None:  # it has registered before
+                node = node or Node(name, away_since=self._clock.now, draining=draining)
+            elif node is None or not node.version:
+                here = ", ".join(sorted(each.name for each in self._members.nodes.values() if each.version)[:10])
+                raise bad_request(
+                    f"no node {name!r} in this cluster", field="nodes", remedy=f"there are {here or 'none'}"
+                )
+            nodes[name] = node
+        return list(nodes.values())
 
+    def registered(self, node: Node, said: Draining | None) -> None:
+        """Compare the drain a node reports at registration with the operator's latest request, and send it where they
+        differ.
+        """
+        node.draining_in, node.own = 0, None
+        known = self._drains.get(node.name)
+        node.draining = said if known is None else known.draining
+        if node.draining is not None:
+            self._drains.say(node.name, node.draining)
+        if node.draining != said:
+            self._propose(node)
+        elif said is None:
+            self._drains.confirmed(node.name)
 
-def registered(cluster: Cluster, node: Node, said: Draining | None) -> None:
-    """Compare the drain a node reports at registration with the operator's latest request, and send it where they
-    differ.
-    """
-    node.draining_in, node.own = 0, None
-    known = cluster.drains.get(node.name)
-    node.draining = said if known is None else known.draining
-    if node.draining is not None:
-        cluster.drains.say(node.name, node.draining)
-    if node.draining != said:
-        _propose(cluster, node)
-    elif said is None:
-        cluster.drains.confirmed(node.name)
+    def confirmed(self, node: Node, number: int, decision: api.Drain) -> None:
+        """Handle the node's confirmation that it stored the request, unless a later request followed."""
+        if decision.draining is None and number >= node.draining_in:
+            self._drains.confirmed(node.name)
 
+    def refused(self, node: Node, decision: api.Drain, reason: str) -> None:
+        """Log that an agent does not support drains; the master places nothing there all the same."""
+        self._outbox.explain("drain refused", node=node.name, draining=decision.draining is not None, reason=reason)
 
-def confirmed(cluster: Cluster, node: Node, number: int, decision: api.Drain) -> None:
-    """Handle the node's confirmation that it stored the request, unless a later request followed."""
-    if decision.draining is None and number >= node.draining_in:
-        cluster.drains.confirmed(node.name)
+    def told(self, node: Node) -> NodeDrain:
+        """Return a node's drain: its state, and the work that still runs there."""
+        own = node.own or []
+        left = [*self._held(node), *own[: max(0, MOST_NAMED - len(node.held))]]
+        return NodeDrain(
+            node=node.name,
+            state=state(node),
+            draining=node.draining,
+            remaining=left,
+            count=len(node.held) + len(own),
+            jobs=[job.job for job in self._members.jobs.values() if job.origin == node.name][:MOST_NAMED],
+        )
 
+    # ---------------------------------------------------------------- inside
 
-def refused(cluster: Cluster, node: Node, decision: api.Drain, reason: str) -> None:
-    """Log that an agent does not support drains; the master places nothing there all the same."""
-    cluster.explain("drain refused", node=node.name, draining=decision.draining is not None, reason=reason)
+    def _set_drain(self, node: Node, draining: Draining | None, by: str) -> None:
+        """Set or clear a node's drain; the node is told at once, or when it is back."""
+        if node.draining == draining:
+            return
+        self._drains.say(node.name, draining)
+        node.draining, node.own = draining, None
+        if node.name in self._members.nodes:
+            self._propose(node)
+            self._table.refresh(node)
+        self._dues.place_and_admit()
+        self._executors.nodes_changed()
+        what = "node takes work again" if draining is None else "node is drained"
+        self._outbox.explain(what, node=node.name, by=by, tasks=len(node.held))
+
+    def _propose(self, node: Node) -> None:
+        by = "" if node.draining is None else f"{node.draining.by} drains it"
+        node.draining_in = self._outbox.propose(node.name, api.Drain(draining=node.draining, why=by))
+
+    def _stop(self, node: Node, why: str) -> None:
+        """Stop the master's tasks on a node: commands wait for a place again, and a framework is told that its tasks
+        are lost. A task known only from the node itself stays until its origin is back.
+        """
+        for held in list(node.held.values()):
+            job, task = self._members.jobs.get(held.job), self._members.task(held.key)
+            if held.leaving_in is not None or job is None or task is None or task.request is None:
+                continue
+            self._tasks.withdraw(node, held, why)
+            if held.command:
+                self._tasks.requeue(job, task)
+            else:
+                self._tasks.end(job, task, Ended(by=EndedBy.LOST, reason=why))
+            self._counts["stopped_for_drains"] += 1
+
+    def _held(self, node: Node) -> Iterator[Remaining]:
+        for held in list(node.held.values())[:MOST_NAMED]:
+            job = self._members.jobs.get(held.job)
+            name, user = (job.name, job.user) if job is not None else ("", "")
+            yield Remaining(_kind(held), f"{held.job}/{held.task}", name, user)
 
 
 def heard(node: Node, message: api.Heartbeat) -> None:
@@ -94,73 +175,6 @@ def state(node: Node) -> str:
     if node.draining is None:
         return "connected"
     return "draining" if node.held or node.own is None or node.own else "drained"
-
-
-def told(cluster: Cluster, node: Node) -> NodeDrain:
-    """Return a node's drain: its state, and the work that still runs there."""
-    own = node.own or []
-    left = [*_held(cluster, node), *own[: max(0, MOST_NAMED - len(node.held))]]
-    return NodeDrain(
-        node=node.name,
-        state=state(node),
-        draining=node.draining,
-        remaining=left,
-        count=len(node.held) + len(own),
-        jobs=[job.job for job in cluster.jobs.values() if job.origin == node.name][:MOST_NAMED],
-    )
-
-
-def note(cluster: Cluster) -> str:
-    """Return a note on drained nodes for the reason why something waits; empty where all nodes take work."""
-    names = [name for name in cluster.drains if name in cluster.nodes]
-    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-    return f" (drained: {', '.join(names[:3])}{more})" if names else ""
-
-
-# ---------------------------------------------------------------- inside
-
-
-def _set_drain(cluster: Cluster, node: Node, draining: Draining | None, by: str) -> None:
-    """Set or clear a node's drain; the node is told at once, or when it is back."""
-    if node.draining == draining:
-        return
-    cluster.drains.say(node.name, draining)
-    node.draining, node.own = draining, None
-    if node.name in cluster.nodes:
-        _propose(cluster, node)
-        cluster.table.refresh(node)
-    cluster.changed = cluster.room_changed = True
-    cluster.executors.news = True
-    what = "node takes work again" if draining is None else "node is drained"
-    cluster.explain(what, node=node.name, by=by, tasks=len(node.held))
-
-
-def _propose(cluster: Cluster, node: Node) -> None:
-    by = "" if node.draining is None else f"{node.draining.by} drains it"
-    node.draining_in = cluster.propose(node.name, api.Drain(draining=node.draining, why=by))
-
-
-def _stop(cluster: Cluster, node: Node, why: str) -> None:
-    """Stop the master's tasks on a node: commands wait for a place again, and a framework is told that its tasks are
-    lost. A task known only from the node itself stays until its origin is back.
-    """
-    for held in list(node.held.values()):
-        job, task = cluster.jobs.get(held.job), cluster.task(held.key)
-        if held.leaving_in is not None or job is None or task is None or task.request is None:
-            continue
-        lifecycle.withdraw(cluster, node, held, why)
-        if held.command:
-            lifecycle.requeue(cluster, job, task)
-        else:
-            lifecycle.end(cluster, job, task, Ended(by=EndedBy.LOST, reason=why))
-        cluster.counts["stopped_for_drains"] += 1
-
-
-def _held(cluster: Cluster, node: Node) -> Iterator[Remaining]:
-    for held in list(node.held.values())[:MOST_NAMED]:
-        job = cluster.jobs.get(held.job)
-        name, user = (job.name, job.user) if job is not None else ("", "")
-        yield Remaining(_kind(held), f"{held.job}/{held.task}", name, user)
 
 
 def _kind(held: Held) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 
 from penstock.wire.cluster_api import Draining
@@ -52,6 +52,12 @@ class Drains:
     def remember(self, said: Mapping[str, DrainSaid]) -> None:
         """Restore the requests stored by the previous master."""
         self._said.update(said)
+
+    def note(self, nodes: Container[str]) -> str:
+        """Return a note on the drained ones of these nodes for the reason why something waits; empty without any."""
+        names = [name for name in self if name in nodes]
+        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+        return f" (drained: {', '.join(names[:3])}{more})" if names else ""
 
     def take_changes(self) -> dict[str, DrainSaid | None]:
         """Return the changes to be stored since the last call."""

@@ -2,125 +2,148 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections import Counter
 
-from master.core import backing_off, lifecycle, standing
+from master.core import backing_off, standing
+from master.core.dues import Dues
+from master.core.job_lifecycle import JobLifecycle
+from master.core.membership import Membership
+from master.core.past import PastJobs
 from master.core.records import Node
+from master.core.settings import MasterSettings
+from master.core.task_lifecycle import TaskLifecycle, keep_end
 from penstock.model import Ended, EndedBy
 from penstock.wire import master_api as api
 
-if TYPE_CHECKING:
-    from master.core.cluster import Cluster
 
+class TaskEnds:
+    """Handles the agents' messages about ends."""
 
-def tasks_done(cluster: Cluster, node: Node, message: api.TasksDone, now: float) -> None:
-    """Handle tasks that a framework executes itself and has finished. The message may come through any node that takes
-    part in the job. The holding node is told to release the task, unless it sent the message: then it has already done
-    so.
+    def __init__(
+        self,
+        settings: MasterSettings,
+        dues: Dues,
+        counts: Counter[str],
+        past: PastJobs,
+        members: Membership,
+        tasks: TaskLifecycle,
+        lifecycle: JobLifecycle,
+    ) -> None:
+        self._settings = settings
+        self._dues = dues
+        self._counts = counts
+        self._past = past
+        self._members = members
+        self._tasks = tasks
+        self._lifecycle = lifecycle
 
-    Raises: RpcError: ``refused``: this node does not take part in the job.
-    """
-    for name in message.tasks:
-        _let_go(cluster, node, (message.job, name))
-    job = cluster.jobs.get(message.job)
-    if job is None:
-        return
-    standing.check_part(node, job)
-    for name in message.tasks:
-        task = job.tasks.get(name)
-        if task is None:
-            continue
-        holder, held = cluster.nodes.get(task.node), lifecycle.held_of(cluster, task)
-        if holder is node and held is not None and not held.command:
-            lifecycle.drop(cluster, node, held)  # that agent released the task before it sent the message
-            backing_off.done(node, held)
-        elif holder is not None and held is not None:
-            lifecycle.withdraw(cluster, holder, held, "its framework says that it is done")
-        if node.name == job.origin:
-            lifecycle.forget(cluster, job, task)
-            cluster.counts["ended_exit"] += 1
-            cluster.changed = True
-        else:
-            task.node = task.node or node.name  # executed before the master knew of its placement
-            lifecycle.end(
-                cluster, job, task, Ended(by=EndedBy.EXIT, exit_status=0, reason=f"done, said at {node.name}")
-            )
+    def reconfigure(self, settings: MasterSettings) -> None:
+        """Apply new settings."""
+        self._settings = settings
 
+    def tasks_done(self, node: Node, message: api.TasksDone, now: float) -> None:
+        """Handle tasks that a framework executes itself and has finished. The message may come through any node that
+        takes part in the job. The holding node is told to release the task, unless it sent the message: then it has
+        already done so.
 
-def _let_go(cluster: Cluster, node: Node, key: tuple[str, str]) -> None:
-    """Release a framework's task on a node that was told to withdraw it, since the node has reported it done first.
-
-    Otherwise, until the node answers the withdrawal, memory that other tasks got there meanwhile would be counted as
-    this task's. A copy that the node has not accepted yet is later than the reported one, so it stays.
-    """
-    held = node.held.get(key)
-    if held is not None and held.leaving_in is not None and held.accepted and not held.command:
-        lifecycle.drop(cluster, node, held)
-
-
-def tasks_cancelled(cluster: Cluster, node: Node, message: api.TasksCancelled, now: float) -> None:
-    """Cancel tasks that the origin no longer wants. A placed command ends when its node reports how; others end now.
-
-    Raises: RpcError: ``refused``: this node is not the job's origin.
-    """
-    if message.job not in cluster.jobs:
-        return
-    job = standing.own(cluster, node, message.job)
-    for name in message.tasks:
-        task = job.tasks.get(name)
-        if task is None or task.unwanted:
-            continue
-        holder, held = cluster.nodes.get(task.node), lifecycle.held_of(cluster, task)
-        if holder is not None and held is not None:
-            lifecycle.withdraw(cluster, holder, held, "cancelled")
-            if held.command:
-                task.unwanted = True
+        Raises: RpcError: ``refused``: this node does not take part in the job.
+        """
+        for name in message.tasks:
+            self._let_go(node, (message.job, name))
+        job = self._members.jobs.get(message.job)
+        if job is None:
+            return
+        standing.check_part(node, job)
+        for name in message.tasks:
+            task = job.tasks.get(name)
+            if task is None:
                 continue
-        lifecycle.end(cluster, job, task, Ended(by=EndedBy.CANCELLED, reason="cancelled"))
+            holder, held = self._members.nodes.get(task.node), self._members.held_of(task)
+            if holder is node and held is not None and not held.command:
+                self._tasks.drop(node, held)  # that agent released the task before it sent the message
+                backing_off.done(node, held)
+            elif holder is not None and held is not None:
+                self._tasks.withdraw(holder, held, "its framework says that it is done")
+            if node.name == job.origin:
+                self._tasks.forget(job, task)
+                self._counts["ended_exit"] += 1
+                self._dues.changed = True
+            else:
+                task.node = task.node or node.name  # executed before the master knew of its placement
+                self._tasks.end(job, task, Ended(by=EndedBy.EXIT, exit_status=0, reason=f"done, said at {node.name}"))
 
+    def _let_go(self, node: Node, key: tuple[str, str]) -> None:
+        """Release a framework's task on a node that was told to withdraw it, since the node has reported it done first.
 
-def command_ended(cluster: Cluster, node: Node, message: api.CommandEnded, now: float) -> None:
-    """Handle the end of a command on its node. A withdrawn copy that has been placed elsewhere since ends silently.
+        Otherwise, until the node answers the withdrawal, memory that other tasks got there meanwhile would be counted
+        as this task's. A copy that the node has not accepted yet is later than the reported one, so it stays.
+        """
+        held = node.held.get(key)
+        if held is not None and held.leaving_in is not None and held.accepted and not held.command:
+            self._tasks.drop(node, held)
 
-    Messages on a connection keep their order, so an end that arrives before the assignment's answer is that of an
-    earlier copy. It counts as the task's end unless that copy was stopped: then the present copy continues. After a
-    restart of the master only the origin knows the task: until the origin registers, the end is kept.
-    """
-    key = (message.job, message.task)
-    job, task, held = cluster.jobs.get(message.job), cluster.task(key), node.held.get(key)
-    stopped = message.ended.by in (EndedBy.CANCELLED, EndedBy.PREEMPTED)
-    cluster.changed = True
-    if task is None and not stopped and _origin_is_to_come(cluster, message):
-        job = job or cluster.new_job(message.job, message.origin, now)
-        lifecycle.keep_end(job, message.task, node.name, message.ended)
-    if held is not None and held.accepted:
-        lifecycle.drop(cluster, node, held)
-        if message.ended.by is EndedBy.EXIT:
-            backing_off.done(node, held)
-        if job is not None and task is not None and task.node == node.name:
-            if message.ended.by is not EndedBy.PREEMPTED:
-                lifecycle.end(cluster, job, task, message.ended)
-            # preempted through no fault of its own: back to its job's queue (UBIS §IV.C)
-            elif task.request is not None:
-                backing_off.preempted(cluster, node, task, message.ended, now)
-                lifecycle.requeue(cluster, job, task)
-            else:  # only its origin knows the task, and reports it at registration
-                lifecycle.forget(cluster, job, task)
-        return
-    was_here = task is not None and (task.node or task.was_on) == node.name
-    if job is not None and task is not None and was_here and not stopped:
-        if held is not None:
-            lifecycle.withdraw(cluster, node, held, "an earlier copy of it has ended")
-        task.node = node.name
-        lifecycle.end(cluster, job, task, message.ended)
+    def tasks_cancelled(self, node: Node, message: api.TasksCancelled, now: float) -> None:
+        """Cancel tasks that the origin no longer wants. A placed command ends when its node reports how; others end
+        now.
 
+        Raises: RpcError: ``refused``: this node is not the job's origin.
+        """
+        if message.job not in self._members.jobs:
+            return
+        job = standing.own(self._members.jobs, node, message.job)
+        for name in message.tasks:
+            task = job.tasks.get(name)
+            if task is None or task.unwanted:
+                continue
+            holder, held = self._members.nodes.get(task.node), self._members.held_of(task)
+            if holder is not None and held is not None:
+                self._tasks.withdraw(holder, held, "cancelled")
+                if held.command:
+                    task.unwanted = True
+                    continue
+            self._tasks.end(job, task, Ended(by=EndedBy.CANCELLED, reason="cancelled"))
 
-def _origin_is_to_come(cluster: Cluster, message: api.CommandEnded) -> bool:
-    """Return whether the origin may still report the job: neither for a finished job, nor once the origin has
-    reported.
-    """
-    job, past = cluster.jobs.get(message.job), cluster.past.get(message.job)
-    origin = cluster.nodes.get(job.origin if job is not None else message.origin)
-    if (past is not None and past.cancelled_by) or (origin is not None and origin.connected):
-        return False
-    return job is None or not job.described
+    def command_ended(self, node: Node, message: api.CommandEnded, now: float) -> None:
+        """Handle the end of a command on its node. A withdrawn copy that has been placed elsewhere since ends silently.
+
+        Messages on a connection keep their order, so an end that arrives before the assignment's answer is that of an
+        earlier copy. It counts as the task's end unless that copy was stopped: then the present copy continues. After a
+        restart of the master only the origin knows the task: until the origin registers, the end is kept.
+        """
+        key = (message.job, message.task)
+        job, task, held = self._members.jobs.get(message.job), self._members.task(key), node.held.get(key)
+        stopped = message.ended.by in (EndedBy.CANCELLED, EndedBy.PREEMPTED)
+        self._dues.changed = True
+        if task is None and not stopped and self._origin_is_to_come(message):
+            job = job or self._lifecycle.new_job(message.job, message.origin, now)
+            keep_end(job, message.task, node.name, message.ended)
+        if held is not None and held.accepted:
+            self._tasks.drop(node, held)
+            if message.ended.by is EndedBy.EXIT:
+                backing_off.done(node, held)
+            if job is not None and task is not None and task.node == node.name:
+                if message.ended.by is not EndedBy.PREEMPTED:
+                    self._tasks.end(job, task, message.ended)
+                # preempted through no fault of its own: back to its job's queue (UBIS §IV.C)
+                elif task.request is not None:
+                    backing_off.preempted(self._settings, node, task, message.ended, now)
+                    self._tasks.requeue(job, task)
+                else:  # only its origin knows the task, and reports it at registration
+                    self._tasks.forget(job, task)
+            return
+        was_here = task is not None and (task.node or task.was_on) == node.name
+        if job is not None and task is not None and was_here and not stopped:
+            if held is not None:
+                self._tasks.withdraw(node, held, "an earlier copy of it has ended")
+            task.node = node.name
+            self._tasks.end(job, task, message.ended)
+
+    def _origin_is_to_come(self, message: api.CommandEnded) -> bool:
+        """Return whether the origin may still report the job: neither for a finished job, nor once the origin has
+        reported.
+        """
+        job, past = self._members.jobs.get(message.job), self._past.get(message.job)
+        origin = self._members.nodes.get(job.origin if job is not None else message.origin)
+        if (past is not None and past.cancelled_by) or (origin is not None and origin.connected):
+            return False
+        return job is None or not job.described

@@ -4,17 +4,22 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
-from master.core import allowances, draining, executors, lifecycle
 from master.core import events as e
-from master.core.allowances import Allowances
+from master.core.allowances import Allowances, UserLimits
+from master.core.drains import Drains
+from master.core.executors import Executors
 from master.core.forecasts import key_of
+from master.core.membership import Membership
+from master.core.outbox import Outbox
 from master.core.records import Job, Key, Node, Task
-from master.core.snapshot import Picture, unfit
+from master.core.settings import MasterSettings
+from master.core.snapshot import Picture, Snapshots
+from master.core.task_lifecycle import TaskLifecycle
 from master.core.vacancies import Demand, Grid, Vacancies, capacities, vacancies, within
 from master.ordering import Ranking
 from master.placement import Demands, Launch, Pending
@@ -23,10 +28,6 @@ from master.placement.executors import machines_with_room
 from master.placement.workers import Mask
 from penstock.model import Profile
 from penstock.model.units import counted
-
-if TYPE_CHECKING:
-    from master.core.cluster import Cluster
-
 
 #: A waiting executor and its forecast.
 _Known = tuple[Job, Task, e.Forecasted]
@@ -45,81 +46,116 @@ class _Asking:
     number: int = 0
 
 
-def place(cluster: Cluster, ranking: Ranking, now: float, limits: Allowances | None) -> None:
-    """Place executors with a forecast on the nodes that have reported since they were last examined.
+class ExecutorRound:
+    """Places the waiting executors on nodes that have reported."""
 
-    All nodes are examined when a new executor waits, and once per heartbeat time, because availability also changes
-    with time.
-    """
-    state = cluster.executors
-    known, not_offered = _forecast(cluster, ranking)
-    picture = Picture(cluster)
-    if limits is not None:
-        known, over = _within(cluster, picture, known, limits)
-        not_offered |= over
-    nodes = [picture.node(worker) for worker in range(len(picture.rows))]
-    everywhere = state.news or now - state.looked_at >= cluster.settings.heartbeat_s
-    if everywhere:
-        state.news, state.looked_at = False, now
-    looked_at = [worker for worker, node in enumerate(nodes) if everywhere or node.executors_due]
-    for worker in looked_at:
-        nodes[worker].executors_due = False
-    if not known or not looked_at:
-        none = dict.fromkeys((job.job for job, _, _ in known), "no node is connected") if not nodes else state.lacks
-        _record_waits(cluster, none | not_offered)
+    def __init__(
+        self,
+        settings: MasterSettings,
+        drains: Drains,
+        members: Membership,
+        outbox: Outbox,
+        snapshots: Snapshots,
+        executors: Executors,
+        user_limits: UserLimits,
+        tasks: TaskLifecycle,
+    ) -> None:
+        self._settings = settings
+        self._drains = drains
+        self._members = members
+        self._outbox = outbox
+        self._snapshots = snapshots
+        self._executors = executors
+        self._user_limits = user_limits
+        self._tasks = tasks
+        self._looked_at = -math.inf  # when all nodes were examined, monotonic
+        self._lacks: dict[str, str] = {}  # job → resources that all nodes lacked for its executors at that time
+
+    def reconfigure(self, settings: MasterSettings) -> None:
+        """Apply new settings."""
+        self._settings = settings
+
+    def place(self, ranking: Ranking, now: float, limits: Allowances | None) -> None:
+        """Place executors with a forecast on the nodes that have reported since they were last examined.
+
+        All nodes are examined when a new executor waits, and once per heartbeat time, because availability also changes
+        with time.
+        """
+        known, not_offered = self._forecast(ranking)
+        picture = self._snapshots.take()
         if limits is not None:
-            limits.settle(tried=False)
-        return
-    asking = _asking(picture, nodes, known)
-    grid = Grid.of(cluster.settings, [one.demand.profile for one in asking], elastic=state.policy.elastic)
-    placing = _Placing(cluster, grid, asking, now)
-    room = vacancies(grid, nodes, looked_at, placing.wanted, now)
-    left = placing.on(room)
-    if limits is not None:
-        limits.settle(tried=everywhere)
-    if everywhere:
-        first = {one.job.job: one for one in reversed(left)}
-        state.lacks = {job: room.lacks(one.demand, one.allowed) for job, one in first.items()}
-        _record_waits(cluster, state.lacks | not_offered)
+            known, over = self._within(picture, known, limits)
+            not_offered |= over
+        nodes = [picture.node(worker) for worker in range(len(picture.rows))]
+        everywhere = now - self._looked_at >= self._settings.heartbeat_s
+        everywhere |= self._executors.take_news()
+        if everywhere:
+            self._looked_at = now
+        looked_at = [worker for worker, node in enumerate(nodes) if everywhere or node.executors_due]
+        for worker in looked_at:
+            nodes[worker].executors_due = False
+        if not known or not looked_at:
+            none = dict.fromkeys((job.job for job, _, _ in known), "no node is connected") if not nodes else self._lacks
+            self._record_waits(none | not_offered)
+            if limits is not None:
+                limits.settle(tried=False)
+            return
+        asking = _asking(picture, nodes, known)
+        grid = Grid.of(self._settings, [one.demand.profile for one in asking], elastic=self._executors.policy.elastic)
+        placing = _Placing(self._executors, self._tasks, self._outbox, grid, asking, now)
+        room = vacancies(grid, nodes, looked_at, placing.wanted, now)
+        left = placing.on(room)
+        if limits is not None:
+            limits.settle(tried=everywhere)
+        if everywhere:
+            first = {one.job.job: one for one in reversed(left)}
+            self._lacks = {job: room.lacks(one.demand, one.allowed) for job, one in first.items()}
+            self._record_waits(self._lacks | not_offered)
 
+    def say_what_waits(self) -> None:
+        """Set the jobs' reasons for waiting executors, after regular placement, which covers other tasks."""
+        for name, why in self._executors.waits.items():
+            job = self._members.jobs.get(name)
+            if job is not None and job.admitted and not job.waits:
+                job.waits_why = why + self._drains.note(self._members.nodes)
 
-def say_what_waits(cluster: Cluster) -> None:
-    """Set the jobs' reasons for waiting executors, after regular placement, which covers other tasks."""
-    for name, why in cluster.executors.waits.items():
-        job = cluster.jobs.get(name)
-        if job is not None and job.admitted and not job.waits:
-            job.waits_why = why + draining.note(cluster)
+    def _forecast(self, ranking: Ranking) -> tuple[list[_Known], dict[str, str]]:
+        """Return the waiting executors with a forecast, in the order of their jobs, and request the missing
+        forecasts. Also return, by job, why an executor that reserves its bounds for lack of a forecast fits on no
+        node.
+        """
+        by_job: dict[str, list[Task]] = {}
+        for task in self._executors.waiting.values():
+            by_job.setdefault(task.job, []).append(task)
+        known: list[_Known] = []
+        too_large: dict[str, str] = {}
+        for name in ranking.order():
+            job = self._members.jobs[name]
+            for task in by_job.get(name, ()) if job.admitted else ():
+                forecast = self._executors.forecasts.of(key_of(job, task))
+                if forecast is None:
+                    self._executors.ask(job, task)
+                elif lasting(forecast.profile) and (reason := self._snapshots.unfit(task)):
+                    too_large[name] = reason
+                else:
+                    known.append((job, task, forecast))
+        return known, too_large
 
+    def _within(self, picture: Picture, known: list[_Known], limits: Allowances) -> tuple[list[_Known], dict[str, str]]:
+        """Return the executors whose largest demands fit their users' limits, and by job why the others wait."""
+        offered, over = limits.offer([self._user_limits.asking(picture, job, task) for job, task, _ in known])
+        names = {(one.task.job, one.task.name) for one in offered}
+        return [one for one in known if (one[1].job, one[1].name) in names], over
 
-def _forecast(cluster: Cluster, ranking: Ranking) -> tuple[list[_Known], dict[str, str]]:
-    """Return the waiting executors with a forecast, in the order of their jobs, and request the missing forecasts. Also
-    return, by job, why an executor that reserves its bounds for lack of a forecast fits on no node.
-    """
-    by_job: dict[str, list[Task]] = {}
-    for task in cluster.executors.waiting.values():
-        by_job.setdefault(task.job, []).append(task)
-    known: list[_Known] = []
-    too_large: dict[str, str] = {}
-    for name in ranking.order():
-        job = cluster.jobs[name]
-        for task in by_job.get(name, ()) if job.admitted else ():
-            forecast = cluster.executors.forecasts.of(key_of(job, task))
-            if forecast is None:
-                executors.ask(cluster, job, task)
-            elif lasting(forecast.profile) and (reason := unfit(cluster, task)):
-                too_large[name] = reason
-            else:
-                known.append((job, task, forecast))
-    return known, too_large
-
-
-def _within(
-    cluster: Cluster, picture: Picture, known: list[_Known], limits: Allowances
-) -> tuple[list[_Known], dict[str, str]]:
-    """Return the executors whose largest demands fit their users' limits, and by job why the others wait."""
-    offered, over = limits.offer([allowances.asking(cluster, picture, job, task) for job, task, _ in known])
-    names = {(one.task.job, one.task.name) for one in offered}
-    return [one for one in known if (one[1].job, one[1].name) in names], over
+    def _record_waits(self, lacking: dict[str, str]) -> None:
+        """Record by job why executors wait: the resources they lack, or a missing forecast."""
+        waits: dict[str, str] = {}
+        waiting: dict[str, int] = {}
+        for task in self._executors.waiting.values():
+            waiting[task.job] = waiting.get(task.job, 0) + 1
+        for job, count in waiting.items():
+            waits[job] = f"{counted(count, 'executor', 'wait')}: {lacking.get(job, 'for what is forecast of them')}"
+        self._executors.waits = waits
 
 
 def _asking(picture: Picture, nodes: list[Node], known: list[_Known]) -> list[_Asking]:
@@ -138,24 +174,23 @@ def _asking(picture: Picture, nodes: list[Node], known: list[_Known]) -> list[_A
     return found
 
 
-def _record_waits(cluster: Cluster, lacking: dict[str, str]) -> None:
-    """Record by job why executors wait: the resources they lack, or a missing forecast."""
-    waits: dict[str, str] = {}
-    waiting: dict[str, int] = {}
-    for task in cluster.executors.waiting.values():
-        waiting[task.job] = waiting.get(task.job, 0) + 1
-    for job, count in waiting.items():
-        waits[job] = f"{counted(count, 'executor', 'wait')}: {lacking.get(job, 'for what is forecast of them')}"
-    cluster.executors.waits = waits
-
-
 class _Placing:
     """Placement, one heartbeat after the other, until no executor fits."""
 
-    def __init__(self, cluster: Cluster, grid: Grid, asking: list[_Asking], now: float) -> None:
-        self._cluster = cluster
+    def __init__(
+        self,
+        executors: Executors,
+        tasks: TaskLifecycle,
+        outbox: Outbox,
+        grid: Grid,
+        asking: list[_Asking],
+        now: float,
+    ) -> None:
+        self._executors = executors
+        self._tasks = tasks
+        self._outbox = outbox
         self._now = now
-        self._policy = cluster.executors.policy
+        self._policy = executors.policy
         self._demands = Demands(grid.slots)
         self._pending = Pending(self._demands)
         self._asking: dict[Key, _Asking] = {(one.task.job, one.task.name): one for one in asking}
@@ -205,10 +240,10 @@ class _Placing:
         assert isinstance(key, tuple)
         one, node = self._asking.pop(key), room.nodes[launch.machine]
         demand = one.demand if self._policy.elastic else one.demand.at_most(held)
-        executors.tell_stages(self._cluster, one.job, node.name)
+        self._executors.tell_stages(one.job, node.name)
         why = f"{launch.why}; {one.forecast.by}"
-        lifecycle.assign_executor(self._cluster, one.job, one.task, node, demand, why, self._now)
-        self._cluster.explain(
+        self._tasks.assign_executor(one.job, one.task, node, demand, why, self._now)
+        self._outbox.explain(
             "executor placed", job=key[0], task=key[1], node=node.name, application=one.forecast.application,
             slots=demand.profile.slots, why=why,
         )  # fmt: skip

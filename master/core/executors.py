@@ -7,13 +7,14 @@ command there.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from master.core import events as e
+from master.core.dues import Dues
 from master.core.forecasts import Forecasts, key_of
 from master.core.instructions import StoreRun
+from master.core.membership import Membership
+from master.core.outbox import Outbox
 from master.core.records import Job, Key, Node, Task
 from master.core.usage import UsageReports
 from master.core.vacancies import Demand
@@ -23,175 +24,182 @@ from penstock.model import Ended
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import StageProgress
 
-if TYPE_CHECKING:
-    from master.core.cluster import Cluster
-
 #: Largest number of ended stages stored for a job.
 _MOST_STAGES = 4096
 
 
 class Executors:
-    """The cluster's state of executors. ``draw`` returns numbers in [0, 1) for random policies."""
+    """The state of waiting and running executors."""
 
-    def __init__(self, policy: str, draw: Callable[[], float]) -> None:
+    def __init__(self, policy: str, draw: Callable[[], float], dues: Dues, members: Membership, outbox: Outbox) -> None:
+        """``draw`` returns numbers in [0, 1) for random policies."""
         self.policy = executor_policy(policy, draw)
         self.forecasts = Forecasts()
         self.usage = UsageReports()
         self.waiting: dict[Key, Task] = {}
         self.waits: dict[str, str] = {}  # job → why its executors wait
-        self.lacks: dict[str, str] = {}  # job → resources that all nodes lacked for its executors when last examined
-        self.news = False  # since all nodes were examined, the waiting executors, forecasts or nodes have changed
-        self.looked_at = -math.inf  # when all nodes were examined, monotonic
+        self._news = False  # since all nodes were examined, the waiting executors, forecasts or nodes have changed
+        self._dues = dues
+        self._members = members
+        self._outbox = outbox
 
     def ready(self, task: Task) -> None:
         """Add an executor that waits for a node."""
         self.waiting[task.job, task.name] = task
-        self.news = True
+        self._news = True
+
+    def unready(self, task: Task) -> None:
+        """Remove a task that no longer waits for a node, if it is an executor."""
+        self.waiting.pop((task.job, task.name), None)
+
+    def nodes_changed(self) -> None:
+        """Have all nodes examined in the next round, because a node takes work again or no longer."""
+        self._news = True
+
+    def take_news(self) -> bool:
+        """Return whether the waiting executors, forecasts or nodes have changed since the last call."""
+        news, self._news = self._news, False
+        return news
+
+    def runs_again(self, task: Task) -> None:
+        """Drop the use of an executor that did not end on its node."""
+        self.usage.forget((task.job, task.name))
 
     def over(self, job: str) -> None:
         """Remove the state of a job that is over."""
         self.waits.pop(job, None)
         self.usage.forget_unfinished(job)
 
+    def foreseen(self, job: Job, task: Task) -> bool:
+        """Return whether a task is an executor that does not reserve its bounds: it has a forecast, or one is
+        requested.
+        """
+        if not task.elastic:
+            return False
+        forecast = self.forecasts.of(key_of(job, task))
+        return forecast is None or not lasting(forecast.profile)
 
-def foreseen(cluster: Cluster, job: Job, task: Task) -> bool:
-    """Return whether a task is an executor that does not reserve its bounds: it has a forecast, or one is requested."""
-    if not task.elastic:
-        return False
-    forecast = cluster.executors.forecasts.of(key_of(job, task))
-    return forecast is None or not lasting(forecast.profile)
+    def ask(self, job: Job, task: Task) -> None:
+        """Request a forecast for an executor, unless it is known or already requested."""
+        asked = self.forecasts.ask(key_of(job, task))
+        if asked is not None:
+            self._outbox.instruct(asked)
 
+    def heard(self, event: e.Forecasted | e.Learnt) -> None:
+        """Store a forecast, or drop the stale forecasts of an application; waiting executors then request new ones."""
+        forecasts = self.forecasts
+        if isinstance(event, e.Forecasted):
+            forecasts.take(event)
+            self._news = True
+        else:
+            forecasts.forget(event.application)
+        self._dues.changed |= bool(self.waiting)
 
-def ask(cluster: Cluster, job: Job, task: Task) -> None:
-    """Request a forecast for an executor, unless it is known or already requested."""
-    asked = cluster.executors.forecasts.ask(key_of(job, task))
-    if asked is not None:
-        cluster.instruct(asked)
+    def waiting_of(self, job: Job) -> list[Task]:
+        """Return the waiting executors of a job that have a forecast."""
+        waiting = [task for task in self.waiting.values() if task.job == job.job] if self.waiting else []
+        return [task for task in waiting if self.forecasts.of(key_of(job, task)) is not None]
 
+    def largest(self, job: Job, task: Task) -> tuple[float, int]:
+        """Return the most cores and bytes of memory that an executor with a forecast will hold, as seen by other
+        work.
+        """
+        forecast = self.forecasts.of(key_of(job, task))
+        assert forecast is not None
+        wanted = Demand.of(job, task, forecast.profile)
+        cores, _, _, memory = wanted.beside
+        return max(forecast.profile.cpu_cores, default=cores), max(forecast.profile.memory_bytes, default=int(memory))
 
-def heard(cluster: Cluster, event: e.Forecasted | e.Learnt) -> None:
-    """Store a forecast, or drop the stale forecasts of an application; waiting executors then request new ones."""
-    forecasts = cluster.executors.forecasts
-    if isinstance(event, e.Forecasted):
-        forecasts.take(event)
-        cluster.executors.news = True
-    else:
-        forecasts.forget(event.application)
-    cluster.changed |= bool(cluster.executors.waiting)
+    # ---------------------------------------------------------------- measured use
 
+    def reported(self, node: Node, uses: list[api.ExecutorUse]) -> None:
+        """Store reported parts of the use of a node's executors."""
+        usage = self.usage
+        for use in uses:
+            key = (use.job, use.task)
+            stored, why = usage.reported(node.name, use, held=key in node.held)
+            if stored is not None or why:
+                self._keep(key, stored, why)
+            if usage.gets_stuck(node.name, use):
+                self._stuck(node, use)
 
-def waiting_of(cluster: Cluster, job: Job) -> list[Task]:
-    """Return the waiting executors of a job that have a forecast."""
-    state = cluster.executors
-    waiting = [task for task in state.waiting.values() if task.job == job.job] if state.waiting else []
-    return [task for task in waiting if state.forecasts.of(key_of(job, task)) is not None]
+    def ended(self, job: Job, task: Task, end: Ended) -> None:
+        """Complete the measured use of an executor that ended."""
+        self._keep((task.job, task.name), *self.usage.ended(job, task, end))
 
+    def _keep(self, key: Key, stored: StoreRun | None, why: str) -> None:
+        if stored is not None:
+            self._outbox.instruct(stored)
+        elif why:
+            self._outbox.explain("run not kept", job=key[0], task=key[1], why=why)
 
-def largest(cluster: Cluster, job: Job, task: Task) -> tuple[float, int]:
-    """Return the most cores and bytes of memory that an executor with a forecast will hold, as seen by other work."""
-    forecast = cluster.executors.forecasts.of(key_of(job, task))
-    assert forecast is not None
-    wanted = Demand.of(job, task, forecast.profile)
-    cores, _, _, memory = wanted.beside
-    return max(forecast.profile.cpu_cores, default=cores), max(forecast.profile.memory_bytes, default=int(memory))
+    # ---------------------------------------------------------------- stages
 
+    def stages(self, job: Job, told: list[StageProgress]) -> None:
+        """Record a framework's progress report. A stage ends once, when all its tasks are done, regardless of later
+        reports.
+        """
+        done = [stage.stage for stage in told if stage.done >= stage.tasks > 0 and stage.stage not in job.stages_ended]
+        if not done or len(job.stages_ended) + len(done) > _MOST_STAGES:
+            return
+        job.stages_ended.update(dict.fromkeys(done))
+        nodes = dict.fromkeys(task.node for task in job.tasks.values() if task.elastic and task.node)
+        for node in nodes:
+            self.tell_stages(job, node)
 
-# ---------------------------------------------------------------- measured use
+    def tell_stages(self, job: Job, node: str) -> None:
+        """Tell a node how many stages have ended, if any."""
+        if job.stages_ended:
+            count = len(job.stages_ended)
+            self._outbox.propose(
+                node, api.TellStages(job=job.job, ended=count, why=f"{next(reversed(job.stages_ended))} ended")
+            )
 
+    def registered(self, node: Node) -> None:
+        """Tell a node that is back of the stages that ended while it was away."""
+        self._news = True
+        for name in dict.fromkeys(held.job for held in node.held.values() if held.executor and held.leaving_in is None):
+            job = self._members.jobs.get(name)
+            if job is not None:
+                self.tell_stages(job, node.name)
 
-def reported(cluster: Cluster, node: Node, uses: list[api.ExecutorUse]) -> None:
-    """Store reported parts of the use of a node's executors."""
-    usage = cluster.executors.usage
-    for use in uses:
-        key = (use.job, use.task)
-        stored, why = usage.reported(node.name, use, held=key in node.held)
-        if stored is not None or why:
-            _keep(cluster, key, stored, why)
-        if usage.gets_stuck(node.name, use):
-            _stuck(cluster, node, use)
+    # ---------------------------------------------------------------- task rescheduling (Elasecutor §III.D)
 
+    def _stuck(self, node: Node, use: api.ExecutorUse) -> None:
+        """Suggest a helper for a stuck executor, whose node has no resources left: the run's executor with the most
+        available.
+        """
+        job, task = self._members.jobs.get(use.job), self._members.task((use.job, use.task))
+        if job is None or task is None or task.node != node.name:
+            return
+        helpers = [each for each in self._same_run(job, task) if each.node != node.name]
+        rooms = {name: _room(self._members.nodes[name]) for name in {each.node for each in helpers}}
+        best = max(helpers, key=lambda each: rooms[each.node], default=None)
+        facts = {"job": job.job, "task": task.name, "node": node.name, "behind": use.behind}
+        if best is None:
+            self._outbox.explain("executor stuck", **facts, helper="none: its run has no executor on another node")
+            return
+        why = (
+            f"{use.behind:g} times its predicted time; {best.node} has {rooms[best.node]:.3f} of 4 resources available"
+        )
+        told = api.TellStuck(job=job.job, task=task.name, helper=best.name, node=best.node, why=why)
+        self._outbox.propose(job.origin, told)
+        self._outbox.explain("executor stuck", **facts, helper=best.name, on=best.node)
 
-def ended(cluster: Cluster, job: Job, task: Task, end: Ended) -> None:
-    """Complete the measured use of an executor that ended."""
-    _keep(cluster, (task.job, task.name), *cluster.executors.usage.ended(job, task, end))
-
-
-def _keep(cluster: Cluster, key: Key, stored: StoreRun | None, why: str) -> None:
-    if stored is not None:
-        cluster.instruct(stored)
-    elif why:
-        cluster.explain("run not kept", job=key[0], task=key[1], why=why)
-
-
-# ---------------------------------------------------------------- stages
-
-
-def stages(cluster: Cluster, job: Job, told: list[StageProgress]) -> None:
-    """Record a framework's progress report. A stage ends once, when all its tasks are done, regardless of later
-    reports.
-    """
-    done = [stage.stage for stage in told if stage.done >= stage.tasks > 0 and stage.stage not in job.stages_ended]
-    if not done or len(job.stages_ended) + len(done) > _MOST_STAGES:
-        return
-    job.stages_ended.update(dict.fromkeys(done))
-    nodes = dict.fromkeys(task.node for task in job.tasks.values() if task.elastic and task.node)
-    for node in nodes:
-        tell_stages(cluster, job, node)
-
-
-def tell_stages(cluster: Cluster, job: Job, node: str) -> None:
-    """Tell a node how many stages have ended, if any."""
-    if job.stages_ended:
-        count = len(job.stages_ended)
-        cluster.propose(node, api.TellStages(job=job.job, ended=count, why=f"{next(reversed(job.stages_ended))} ended"))
-
-
-def registered(cluster: Cluster, node: Node) -> None:
-    """Tell a node that is back of the stages that ended while it was away."""
-    cluster.executors.news = True
-    for name in dict.fromkeys(held.job for held in node.held.values() if held.executor and held.leaving_in is None):
-        job = cluster.jobs.get(name)
-        if job is not None:
-            tell_stages(cluster, job, node.name)
-
-
-# ---------------------------------------------------------------- task rescheduling (Elasecutor §III.D)
-
-
-def _stuck(cluster: Cluster, node: Node, use: api.ExecutorUse) -> None:
-    """Suggest a helper for a stuck executor, whose node has no resources left: the run's executor with the most
-    available.
-    """
-    job, task = cluster.jobs.get(use.job), cluster.task((use.job, use.task))
-    if job is None or task is None or task.node != node.name:
-        return
-    helpers = [each for each in _same_run(cluster, job, task) if each.node != node.name]
-    rooms = {name: _room(cluster.nodes[name]) for name in {each.node for each in helpers}}
-    best = max(helpers, key=lambda each: rooms[each.node], default=None)
-    facts = {"job": job.job, "task": task.name, "node": node.name, "behind": use.behind}
-    if best is None:
-        cluster.explain("executor stuck", **facts, helper="none: its run has no executor on another node")
-        return
-    why = f"{use.behind:g} times its predicted time; {best.node} has {rooms[best.node]:.3f} of 4 resources available"
-    told = api.TellStuck(job=job.job, task=task.name, helper=best.name, node=best.node, why=why)
-    cluster.propose(job.origin, told)
-    cluster.explain("executor stuck", **facts, helper=best.name, on=best.node)
-
-
-def _same_run(cluster: Cluster, job: Job, task: Task) -> list[Task]:
-    """Return the other placed executors of the same run: the user's executors that name the run, or else those of the
-    job.
-    """
-    run = task.request.executor.run if task.request is not None and task.request.executor is not None else ""
-    jobs = [each for each in cluster.jobs.values() if each.user == job.user] if run else [job]
-    return [
-        each
-        for one in jobs
-        for each in one.tasks.values()
-        if each.elastic and each.node and each is not task and each.request is not None
-        if not run or (each.request.executor is not None and each.request.executor.run == run)
-        if cluster.nodes[each.node].takes_work
-    ]
+    def _same_run(self, job: Job, task: Task) -> list[Task]:
+        """Return the other placed executors of the same run: the user's executors that name the run, or else those of
+        the job.
+        """
+        run = task.request.executor.run if task.request is not None and task.request.executor is not None else ""
+        jobs = [each for each in self._members.jobs.values() if each.user == job.user] if run else [job]
+        return [
+            each
+            for one in jobs
+            for each in one.tasks.values()
+            if each.elastic and each.node and each is not task and each.request is not None
+            if not run or (each.request.executor is not None and each.request.executor.run == run)
+            if self._members.nodes[each.node].takes_work
+        ]
 
 
 def _room(node: Node) -> float:

@@ -32,8 +32,8 @@ def _tasks(cluster: Cluster) -> list[str]:
             node = cluster.nodes.get(task.node)
             if task.node and (node is None or (job.job, task.name) not in node.held):
                 wrong.append(f"{job.job}/{task.name} is not held by its node {task.node}")
-    if ready != cluster.ready_tasks:
-        wrong.append(f"{ready} tasks are ready, {cluster.ready_tasks} are counted")
+    if ready != cluster.members.ready_tasks:
+        wrong.append(f"{ready} tasks are ready, {cluster.members.ready_tasks} are counted")
     return wrong
 
 
@@ -47,7 +47,7 @@ def _holdings(cluster: Cluster) -> list[str]:
         if node.draining is not None and late:
             wrong.append(f"{node.name} is drained and was given {late}")
         for held in node.held.values():
-            task = cluster.task(held.key)
+            task = cluster.members.task(held.key)
             at_home = task is not None and task.node == node.name
             if held.leaving_in is None and not at_home:
                 wrong.append(f"{held.key} stays on {node.name}, where it is not wanted")
@@ -62,7 +62,7 @@ def _rows(cluster: Cluster) -> list[str]:
     wrong = [] if [node.name for node in table.nodes] == list(table.rows) else ["the table's rows are out of order"]
     if {node.name for node in table.nodes} != cluster.nodes.keys():
         wrong.append("the table has other nodes than the cluster")
-    marked = {(key, node) for key, nodes in cluster.leaving.items() for node in nodes}
+    marked = {(key, node) for key, nodes in cluster.members.leaving.items() for node in nodes}
     leaving = {(k, n.name) for n in cluster.nodes.values() for k, held in n.held.items() if held.leaving_in is not None}
     if marked != leaving:
         wrong.append(f"leaving: {marked ^ leaving} is marked or is not")

@@ -8,18 +8,20 @@ reported, or after :data:`PATIENCE` heartbeats.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import msgspec
 
-from master.core.history import Needed
+from master.core.clock import Clock
+from master.core.dues import Dues
+from master.core.history import History, Needed
+from master.core.membership import Membership
+from master.core.past import PastJobs
+from master.core.records import Job, Node
+from master.core.settings import MasterSettings
 from master.core.work import Work
+from master.ordering import JobSizes
 from master.ordering.sizes import LEAST
-
-if TYPE_CHECKING:
-    from master.core.cluster import Cluster
-    from master.core.records import Job, Node
-    from penstock.wire.master_api import JobUse
+from penstock.wire.master_api import JobUse
 
 #: Heartbeats for which a finished job waits for the last report of its service.
 PATIENCE = 3
@@ -44,65 +46,89 @@ class Unlearnt:
     lengths_s: tuple[float, ...]
 
 
-def job_over(cluster: Cluster, job: Job, *, teaches: bool, waits: bool) -> None:
-    """Count a finished job, or store it until it can be counted; ``waits``: its nodes may have more to report."""
-    some = LEAST if job.work.done and not job.executors_of else 0.0
-    nodes = {name for name in {job.origin, *job.hosts, *job.work.seen} if waits and _may_tell(cluster, job, name)}
-    due = cluster.now + PATIENCE * cluster.settings.heartbeat_s
-    lengths_s = () if job.admitted_at is None else (cluster.now - job.admitted_at,)
-    over = Unlearnt(job.user, job.name, job.application, job.work, teaches, some, nodes, due, lengths_s)
-    if nodes:
-        cluster.unlearnt[job.job] = over
-    else:
-        _learn(cluster, job.job, over)
+class Learning:
+    """The finished jobs that are still to be learnt from."""
 
+    def __init__(
+        self,
+        settings: MasterSettings,
+        clock: Clock,
+        dues: Dues,
+        history: History,
+        past: PastJobs,
+        sizes: JobSizes,
+        members: Membership,
+    ) -> None:
+        self.unlearnt: dict[str, Unlearnt] = {}  # finished jobs that are still to be learnt from, by due time
+        self._settings = settings
+        self._clock = clock
+        self._dues = dues
+        self._history = history
+        self._past = past
+        self._sizes = sizes
+        self._members = members
 
-def received(cluster: Cluster, node: Node, use: JobUse) -> None:
-    """Add a node's report on a finished job."""
-    over = cluster.unlearnt.get(use.job)
-    if over is None or node.name not in over.waits_for:
-        return
-    over.work.attained(node.name, use)
-    if use.last:
-        _told(cluster, use.job, over, node.name)
+    def reconfigure(self, settings: MasterSettings) -> None:
+        """Apply new settings."""
+        self._settings = settings
 
+    def job_over(self, job: Job, *, teaches: bool, waits: bool) -> None:
+        """Count a finished job, or store it until it can be counted; ``waits``: its nodes may have more to report."""
+        some = LEAST if job.work.done and not job.executors_of else 0.0
+        nodes = {name for name in {job.origin, *job.hosts, *job.work.seen} if waits and self._may_tell(job, name)}
+        due = self._clock.now + PATIENCE * self._settings.heartbeat_s
+        lengths_s = () if job.admitted_at is None else (self._clock.now - job.admitted_at,)
+        over = Unlearnt(job.user, job.name, job.application, job.work, teaches, some, nodes, due, lengths_s)
+        if nodes:
+            self.unlearnt[job.job] = over
+        else:
+            self._learn(job.job, over)
 
-def node_lost(cluster: Cluster, node: str) -> None:
-    """Stop waiting for a lost node's reports."""
-    for job, over in list(cluster.unlearnt.items()):
-        _told(cluster, job, over, node)
+    def came_back(self, job: str) -> None:
+        """Learn nothing from a job that ended with its origin and has come back; it is counted when it ends."""
+        self.unlearnt.pop(job, None)
 
-
-def overdue(cluster: Cluster, now: float) -> None:
-    """Count the jobs whose time to wait is over."""
-    while cluster.unlearnt:
-        job, over = next(iter(cluster.unlearnt.items()))
-        if now < over.due:
+    def received(self, node: Node, use: JobUse) -> None:
+        """Add a node's report on a finished job."""
+        over = self.unlearnt.get(use.job)
+        if over is None or node.name not in over.waits_for:
             return
-        del cluster.unlearnt[job]
-        _learn(cluster, job, over)
+        over.work.attained(node.name, use)
+        if use.last:
+            self._told(use.job, over, node.name)
 
+    def node_lost(self, node: str) -> None:
+        """Stop waiting for a lost node's reports."""
+        for job, over in list(self.unlearnt.items()):
+            self._told(job, over, node)
 
-def _may_tell(cluster: Cluster, job: Job, name: str) -> bool:
-    node = cluster.nodes.get(name)
-    return node is not None and node.connected and name not in job.work.told_last
+    def overdue(self, now: float) -> None:
+        """Count the jobs whose time to wait is over."""
+        while self.unlearnt:
+            job, over = next(iter(self.unlearnt.items()))
+            if now < over.due:
+                return
+            del self.unlearnt[job]
+            self._learn(job, over)
 
+    def _may_tell(self, job: Job, name: str) -> bool:
+        node = self._members.nodes.get(name)
+        return node is not None and node.connected and name not in job.work.told_last
 
-def _told(cluster: Cluster, job: str, over: Unlearnt, node: str) -> None:
-    over.waits_for.discard(node)
-    if not over.waits_for:
-        del cluster.unlearnt[job]
-        _learn(cluster, job, over)
+    def _told(self, job: str, over: Unlearnt, node: str) -> None:
+        over.waits_for.discard(node)
+        if not over.waits_for:
+            del self.unlearnt[job]
+            self._learn(job, over)
 
-
-def _learn(cluster: Cluster, job: str, over: Unlearnt) -> None:
-    service_s = over.work.service_s
-    if over.teaches:
-        cluster.history.learn((over.user, over.name), Needed(tuple(over.work.ended), service_s, over.lengths_s))
-        # Older agents report no service for jobs shorter than a heartbeat: then use the smallest size.
-        cluster.sizes.learn(over.user, over.application, service_s or over.at_least)
-        cluster.order_anew()
-    past = cluster.past.get(job)
-    if past is not None and past.view.service_container_s != service_s:
-        view = msgspec.structs.replace(past.view, service_container_s=service_s)
-        cluster.past.remember(replace(past, view=view))
+    def _learn(self, job: str, over: Unlearnt) -> None:
+        service_s = over.work.service_s
+        if over.teaches:
+            self._history.learn((over.user, over.name), Needed(tuple(over.work.ended), service_s, over.lengths_s))
+            # Older agents report no service for jobs shorter than a heartbeat: then use the smallest size.
+            self._sizes.learn(over.user, over.application, service_s or over.at_least)
+            self._dues.order_anew()
+        past = self._past.get(job)
+        if past is not None and past.view.service_container_s != service_s:
+            view = msgspec.structs.replace(past.view, service_container_s=service_s)
+            self._past.remember(replace(past, view=view))

@@ -2,56 +2,65 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import msgspec
 
-from master.core.past import Past, outcome
-from master.core.places import MOST_NODES, NOWHERE, Place, on_nodes
+from master.core.membership import Membership
+from master.core.past import Past, PastJobs, outcome
+from master.core.places import MOST_NODES, NOWHERE, Place, Places, on_nodes
 from master.core.records import Job
 from penstock.model import KindAmounts
 from penstock.wire.jobs_api import MOST_JOBS, JobView, ListJobs, StageView
-
-if TYPE_CHECKING:
-    from master.core.cluster import Cluster
 
 #: Largest number of stages in a view of a job.
 MOST_STAGES = 200
 
 
-def listed(cluster: Cluster, asked: ListJobs, user: str | None) -> list[JobView]:
-    """List finished jobs, then current ones; ``user`` None: of all users. Only the latest :data:`MOST_JOBS` are
-    listed.
-    """
-    found: list[JobView] = []
-    if asked.ended:
-        leaving = _leaving(cluster)
-        found += [without_details(_ended(leaving, past)) for past in cluster.past if user in {None, past.view.user}]
-    for job in cluster.jobs.values():
-        if job.described and user in {None, job.user}:
-            found.append(without_details(view(job, cluster.places.of(job.job))))
-    return found[-MOST_JOBS:]
+class Listing:
+    """The lists of jobs that users and operators ask for."""
+
+    def __init__(self, members: Membership, past: PastJobs, places: Places) -> None:
+        self._members = members
+        self._past = past
+        self._places = places
+
+    def listed(self, asked: ListJobs, user: str | None) -> list[JobView]:
+        """List finished jobs, then current ones; ``user`` None: of all users. Only the latest :data:`MOST_JOBS` are
+        listed.
+        """
+        found: list[JobView] = []
+        if asked.ended:
+            leaving = self._leaving()
+            found += [without_details(_ended(leaving, past)) for past in self._past if user in {None, past.view.user}]
+        for job in self._members.jobs.values():
+            if job.described and user in {None, job.user}:
+                found.append(without_details(view(job, self._places.of(job.job))))
+        return found[-MOST_JOBS:]
+
+    def find(self, job: str) -> JobView | None:
+        """Return one job, with its stages, its failures and its ranks on the nodes."""
+        known = self._members.jobs.get(job)
+        if known is not None and known.described:
+            ranks = on_nodes(known, self._members.nodes.values())
+            return msgspec.structs.replace(view(known, self._places.of(job)), ranks=ranks)
+        past = self._past.get(job)
+        return _ended(self._leaving(), past) if past is not None else None
+
+    def _leaving(self) -> dict[str, set[str]]:
+        """Return, by job, the nodes that are still stopping tasks of it."""
+        found: dict[str, set[str]] = {}
+        for (job, _), nodes in self._members.leaving.items():
+            found.setdefault(job, set()).update(nodes)
+        return found
 
 
-def find(cluster: Cluster, job: str) -> JobView | None:
-    """Return one job, with its stages, its failures and its ranks on the nodes."""
-    known = cluster.jobs.get(job)
-    if known is not None and known.described:
-        ranks = on_nodes(known, cluster.nodes.values())
-        return msgspec.structs.replace(view(known, cluster.places.of(job)), ranks=ranks)
-    past = cluster.past.get(job)
-    return _ended(_leaving(cluster), past) if past is not None else None
-
-
-def remember(cluster: Cluster, job: Job, why: str, *, lost: bool) -> None:
-    """Store a job that is over."""
+def past_of(job: Job, why: str, ended_at: float, *, lost: bool) -> Past:
+    """Return a job that is over, as it is stored; ``ended_at`` is Unix time."""
     word, line = outcome(job, why, lost=lost)
-    ended_at = cluster.unix(cluster.now)
     said = msgspec.structs.replace(
         view(job, NOWHERE), state="ended", ended_at=ended_at, outcome=word, why=line,
         tasks_ready=0, tasks_running=0, slots=0, nodes=[],
     )  # fmt: skip
-    cluster.past.remember(Past(said, job.cancelled_by))
+    return Past(said, job.cancelled_by)
 
 
 def view(job: Job, place: Place) -> JobView:
@@ -110,14 +119,6 @@ def stages(job: Job) -> list[StageView]:
 def without_details(of: JobView) -> JobView:
     """Return the view without details, for long lists."""
     return msgspec.structs.replace(of, progress=[], failures=[])
-
-
-def _leaving(cluster: Cluster) -> dict[str, set[str]]:
-    """Return, by job, the nodes that are still stopping tasks of it."""
-    found: dict[str, set[str]] = {}
-    for (job, _), nodes in cluster.leaving.items():
-        found.setdefault(job, set()).update(nodes)
-    return found
 
 
 def _ended(leaving: dict[str, set[str]], past: Past) -> JobView:

@@ -11,14 +11,14 @@ import math
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
 from itertools import pairwise, takewhile
-from typing import TYPE_CHECKING
 
+from master.core.dues import Dues
+from master.core.membership import Membership
+from master.core.outbox import Outbox
+from master.core.records import Job, Node
+from master.core.settings import MasterSettings
+from master.ordering import Ranking
 from penstock.wire import master_api as api
-
-if TYPE_CHECKING:
-    from master.core.cluster import Cluster
-    from master.core.records import Job, Node
-    from master.ordering import Ranking
 
 #: Numbers closer than this leave no room in between: then all jobs get new ones.
 _CLOSEST = 1e-5
@@ -29,30 +29,63 @@ def first_priority(submitted_at: float) -> float:
     return -submitted_at
 
 
-def spread(cluster: Cluster, ranking: Ranking, now: float) -> None:
-    """Tell the agents that serve a job its priority, where it has changed.
+class Priorities:
+    """Gives each job its priority, and tells the agents."""
 
-    The order is computed with the heartbeats that tell of service, at most every half of one's interval, and, at most
-    every ``interval_s``, when a job has come, has ended, or has been learnt from. A job that was moved within a
-    heartbeat, and has received service since, keeps its priority: its own service changes the order gradually. It does
-    not keep it before a job that came a moment ago. Other changes of the order, and new jobs, are sent at once.
-    """
-    cluster.ordered_at, cluster.order_due, cluster.order_owed = now, now + cluster.settings.heartbeat_s, False
-    order = [job for name in ranking.order() if (job := cluster.jobs[name]).hosts]
-    fixed = _fixed(order, now - cluster.settings.heartbeat_s, now - _young_s(cluster))
-    fresh = {job.job for job in order if not job.ranked}
-    moved = renumbered([job.job for job in order], {job.job: job.priority for job in order}, fixed, fresh)
-    if moved:
-        cluster.changed, cluster.ahead_due = True, 0.0
-    for name, priority in moved.items():
-        moving = cluster.jobs[name]
-        moving.priority = priority
-        if name not in fresh:  # a first place is no move: it may have been given by old numbers
-            moving.moved_at, moving.moved_with_s = now, moving.work.service_s
-    for job in order:
-        job.ranked = True
-        if job.hosts_to_tell or job.job in moved:
-            _tell(cluster, job, ranking.why(job.job))
+    def __init__(self, settings: MasterSettings, dues: Dues, members: Membership, outbox: Outbox) -> None:
+        self._settings = settings
+        self._dues = dues
+        self._members = members
+        self._outbox = outbox
+
+    def reconfigure(self, settings: MasterSettings) -> None:
+        """Apply new settings."""
+        self._settings = settings
+
+    def spread(self, ranking: Ranking, now: float) -> None:
+        """Tell the agents that serve a job its priority, where it has changed.
+
+        The order is computed with the heartbeats that tell of service, at most every half of one's interval, and, at
+        most every ``interval_s``, when a job has come, has ended, or has been learnt from. A job that was moved within
+        a heartbeat, and has received service since, keeps its priority: its own service changes the order gradually. It
+        does not keep it before a job that came a moment ago. Other changes of the order, and new jobs, are sent at
+        once.
+        """
+        self._dues.ordered(now)
+        order = [job for name in ranking.order() if (job := self._members.jobs[name]).hosts]
+        fixed = _fixed(order, now - self._settings.heartbeat_s, now - self._young_s())
+        fresh = {job.job for job in order if not job.ranked}
+        moved = renumbered([job.job for job in order], {job.job: job.priority for job in order}, fixed, fresh)
+        if moved:
+            self._dues.place_anew()
+        for name, priority in moved.items():
+            moving = self._members.jobs[name]
+            moving.priority = priority
+            if name not in fresh:  # a first place is no move: it may have been given by old numbers
+                moving.moved_at, moving.moved_with_s = now, moving.work.service_s
+        for job in order:
+            job.ranked = True
+            if job.hosts_to_tell or job.job in moved:
+                self._tell(job, ranking.why(job.job))
+
+    def _young_s(self) -> float:
+        """Return for how long after a job has come its place is looked at more often than others'."""
+        return 2 * self._settings.heartbeat_s
+
+    def served(self, node: Node, now: float) -> None:
+        """Make the order due, because a node has told what service its jobs received.
+
+        Where a job has come a moment ago, the agent looks at the CPU time of the others several times a second. The
+        words of other nodes wait: an order of 1,000 jobs takes more than 5 ms.
+        """
+        if now - node.job_came_at <= self._young_s():
+            self._dues.order_anew()
+        self._dues.order_with_service()
+
+    def _tell(self, job: Job, why: str) -> None:
+        job.hosts_to_tell = False
+        for node in [node for node, told in job.hosts.items() if told != job.priority]:
+            job.told(node, self._outbox.propose(node, priority_of(job, why)))
 
 
 def _fixed(order: Sequence[Job], moved_after: float, came_after: float) -> set[str]:
@@ -64,31 +97,9 @@ def _fixed(order: Sequence[Job], moved_after: float, came_after: float) -> set[s
     return {job.job for job in settled if job.moved_at > moved_after and job.work.service_s > job.moved_with_s}
 
 
-def _young_s(cluster: Cluster) -> float:
-    """Return for how long after a job has come its place is looked at more often than others'."""
-    return 2 * cluster.settings.heartbeat_s
-
-
-def served(cluster: Cluster, node: Node, now: float) -> None:
-    """Make the order due, because a node has told what service its jobs received.
-
-    Where a job has come a moment ago, the agent looks at the CPU time of the others several times a second. The words
-    of other nodes wait: an order of 1,000 jobs takes more than 5 ms.
-    """
-    if now - node.job_came_at <= _young_s(cluster):
-        cluster.order_anew()
-    cluster.order_due = min(cluster.order_due, cluster.ordered_at + cluster.settings.heartbeat_s / 2)
-
-
 def priority_of(job: Job, why: str) -> api.SetPriority:
     """Return the message with a job's priority."""
     return api.SetPriority(job=job.job, priority=job.priority, why=why)
-
-
-def _tell(cluster: Cluster, job: Job, why: str) -> None:
-    job.hosts_to_tell = False
-    for node in [node for node, told in job.hosts.items() if told != job.priority]:
-        job.told(node, cluster.propose(node, priority_of(job, why)))
 
 
 def renumbered(

@@ -7,20 +7,21 @@ promised jobs as they become free.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
-from master.core import executors, lifecycle
-from master.core.allowances import Allowances, amounts_of
+from master.core.allowances import Allowances, UserLimits
+from master.core.clock import Clock
+from master.core.executors import Executors
+from master.core.guarantees import Guarantees
+from master.core.membership import Membership
+from master.core.outbox import Outbox
 from master.core.records import Held, Node, Task
 from master.core.snapshot import holds
-from master.core.views import held_by
+from master.core.task_lifecycle import TaskLifecycle
 from master.ordering import Guarantee
 from penstock.model import KINDS, ResourceKind
-
-if TYPE_CHECKING:
-    from master.core.cluster import Cluster
 
 #: Promised tasks for which room is made in one round; the next round continues.
 _AT_ONCE = 200
@@ -28,98 +29,122 @@ _AT_ONCE = 200
 EPSILON = 1e-6
 
 
-def guarantees(cluster: Cluster, at: float) -> tuple[dict[str, str], dict[str, Guarantee]]:
-    """Return job → its reservation, and reservation → the present promise to its jobs together and what they hold.
+class Promises:
+    """Makes room for promised tasks."""
 
-    ``at`` is Unix time. Reservations without jobs, or without a present promise, are left out.
-    """
-    members = {job.job: job.reservation for job in cluster.jobs.values() if job.reservation}
-    if not members:
-        return {}, {}
-    promised = cluster.plan.promised(at)
-    found = {
-        reservation: Guarantee((one.cores, 0.0, 0.0, one.memory_bytes), [0.0] * 4, one.bundles)
-        for reservation in dict.fromkeys(members.values())
-        if (one := promised.get(reservation)) is not None
-    }
-    for name, reservation in members.items():
-        if reservation in found:
-            found[reservation].take(held_by(cluster, cluster.jobs[name]))
-    return members, found
+    def __init__(
+        self,
+        clock: Clock,
+        counts: Counter[str],
+        members: Membership,
+        outbox: Outbox,
+        guarantees: Guarantees,
+        executors: Executors,
+        user_limits: UserLimits,
+        tasks: TaskLifecycle,
+    ) -> None:
+        self._clock = clock
+        self._counts = counts
+        self._members = members
+        self._outbox = outbox
+        self._guarantees = guarantees
+        self._executors = executors
+        self._user_limits = user_limits
+        self._tasks = tasks
 
+    def make_room(self, now: float, limits: Allowances | None) -> None:
+        """After placement, stop other work that blocks promised tasks without a place or slot. Tasks of users at their
+        limits are skipped: they would not be placed in that room.
+        """
+        at = self._clock.unix(now)
+        members, promised = self._guarantees.of(at)
+        self._guarantees.plan.saw(at, self._lacking_reservations(members, promised))
+        if not promised:
+            return
+        protected = {job: members[job] for job in members if members[job] in promised}
+        held = {task.node for job in protected for task in self._members.jobs[job].tasks.values() if task.node}
+        looked_at = {name: _Node(node, protected) for name, node in self._members.nodes.items() if name in held}
+        self._give_slots(list(looked_at.values()), protected, promised)
+        for task in list(self._lacking_tasks(members, promised, limits)):
+            fewest: _Node | None = None
+            chosen: list[Held] = []
+            for node in self._members.nodes.values():  # examine all nodes where a promised task lacks a place
+                if not node.takes_work:
+                    continue
+                if node.name not in looked_at:
+                    looked_at[node.name] = _Node(node, protected)
+                one = looked_at[node.name]
+                victims = one.in_the_way_of(task, self._takes(task))
+                if victims is not None and (fewest is None or len(victims) < len(chosen)):
+                    fewest, chosen = one, victims
+            if fewest is not None:
+                self._stop(fewest, chosen, f"{members[task.job]} is promised its place")
+                fewest.keep_for(self._takes(task))
 
-def make_room(cluster: Cluster, now: float, limits: Allowances | None) -> None:
-    """After placement, stop other work that blocks promised tasks without a place or slot. Tasks of users at their
-    limits are skipped: they would not be placed in that room.
-    """
-    at = cluster.unix(now)
-    members, promised = guarantees(cluster, at)
-    cluster.plan.saw(at, _waiting(cluster, members, promised))
-    if not promised:
-        return
-    protected = {job: members[job] for job in members if members[job] in promised}
-    held = {task.node for job in protected for task in cluster.jobs[job].tasks.values() if task.node}
-    looked_at = {name: _Node(cluster, node, protected) for name, node in cluster.nodes.items() if name in held}
-    _give_slots(list(looked_at.values()), protected, promised)
-    for task in list(_lacking(cluster, members, promised, limits)):
-        fewest: _Node | None = None
-        chosen: list[Held] = []
-        for node in cluster.nodes.values():  # examine all nodes where a promised task lacks a place
-            if not node.takes_work:
+    def _lacking_reservations(self, members: dict[str, str], promised: dict[str, Guarantee]) -> set[str]:
+        """Return the reservations that lack part of their present promise and have ready tasks."""
+        waiting = {members[job] for job in members if (found := self._members.jobs[job]).admitted and found.ready_count}
+        return {one for one in waiting if one in promised and promised[one].lacking}
+
+    def _give_slots(self, nodes: list[_Node], protected: dict[str, str], promised: dict[str, Guarantee]) -> None:
+        """Give slots of other jobs to commands that wait for one on their nodes, as far as their reservation's promise
+        goes.
+        """
+        waiting = [(one, held) for one in nodes for held in one.waiting()]
+        if not waiting:
+            return
+        promised = {name: replace(one, held=one.held[:]) for name, one in promised.items()}
+        for _, held in waiting:  # a waiting command holds nothing yet
+            promised[protected[held.job]].take([-amount for amount in held.holds()])
+        for one, held in waiting:
+            guarantee = promised[protected[held.job]]
+            if guarantee.lacking:
+                guarantee.take(held.holds())
+                self._stop(one, one.with_slots(held.kind)[:1], f"what is promised waits for a slot of {held.kind}")
+
+    def _stop(self, on: _Node, victims: list[Held], why: str) -> None:
+        """Stop these commands on a node; they wait for a place again."""
+        on.free(victims)
+        for held in victims:
+            job, task = self._members.jobs.get(held.job), self._members.task(held.key)
+            self._tasks.withdraw(on.node, held, why)
+            self._counts["preempted_for_promises"] += 1
+            self._outbox.explain("preempted", node=on.node.name, job=held.job, task=held.task, why=why)
+            if job is not None and task is not None and task.node == on.node.name:
+                self._tasks.requeue(job, task)
+
+    def _lacking_tasks(
+        self, members: dict[str, str], promised: dict[str, Guarantee], limits: Allowances | None
+    ) -> Iterable[Task]:
+        """Yield ready tasks within their reservation's promise, in the order in which their jobs came."""
+        count = 0
+        jobs = [self._members.jobs[name] for name in members]
+        for job in sorted(jobs, key=lambda job: (job.submitted_at, job.sequence)):
+            guarantee = promised.get(members[job.job])
+            if guarantee is None or not job.admitted:
                 continue
-            if node.name not in looked_at:
-                looked_at[node.name] = _Node(cluster, node, protected)
-            one = looked_at[node.name]
-            victims = one.in_the_way_of(task, _takes(cluster, task))
-            if victims is not None and (fewest is None or len(victims) < len(chosen)):
-                fewest, chosen = one, victims
-        if fewest is not None:
-            fewest.stop(chosen, f"{members[task.job]} is promised its place")
-            fewest.keep_for(_takes(cluster, task))
+            regular = [task for tasks in job.ready_for_regular().values() for task in tasks]
+            for task in (*regular, *self._executors.waiting_of(job)):
+                if not guarantee.lacking or count == _AT_ONCE:
+                    break
+                assert task.request is not None
+                if limits is not None and limits.take(job.user, self._user_limits.amounts_of(job, task)):
+                    continue
+                guarantee.take(holds(task.request))
+                count += 1
+                yield task
 
-
-def _waiting(cluster: Cluster, members: dict[str, str], promised: dict[str, Guarantee]) -> set[str]:
-    """Return the reservations that lack part of their present promise and have ready tasks."""
-    waiting = {members[job] for job in members if (found := cluster.jobs[job]).admitted and found.ready_count}
-    return {one for one in waiting if one in promised and promised[one].lacking}
-
-
-def _give_slots(nodes: list[_Node], protected: dict[str, str], promised: dict[str, Guarantee]) -> None:
-    """Give slots of other jobs to commands that wait for one on their nodes, as far as their reservation's promise
-    goes.
-    """
-    waiting = [(one, held) for one in nodes for held in one.waiting()]
-    if not waiting:
-        return
-    promised = {name: replace(one, held=one.held[:]) for name, one in promised.items()}
-    for _, held in waiting:  # a waiting command holds nothing yet
-        promised[protected[held.job]].take([-amount for amount in held.holds()])
-    for one, held in waiting:
-        guarantee = promised[protected[held.job]]
-        if guarantee.lacking:
-            guarantee.take(held.holds())
-            one.give_slot(held.kind)
-
-
-def _lacking(
-    cluster: Cluster, members: dict[str, str], promised: dict[str, Guarantee], limits: Allowances | None
-) -> Iterable[Task]:
-    """Yield ready tasks within their reservation's promise, in the order in which their jobs came."""
-    count = 0
-    for name in sorted(members, key=lambda name: (cluster.jobs[name].submitted_at, cluster.jobs[name].sequence)):
-        guarantee, job = promised.get(members[name]), cluster.jobs[name]
-        if guarantee is None or not job.admitted:
-            continue
-        regular = [task for tasks in job.ready_for_regular().values() for task in tasks]
-        for task in (*regular, *executors.waiting_of(cluster, job)):
-            if not guarantee.lacking or count == _AT_ONCE:
-                break
-            assert task.request is not None
-            if limits is not None and limits.take(job.user, amounts_of(cluster, job, task)):
-                continue
-            guarantee.take(holds(task.request))
-            count += 1
-            yield task
+    def _takes(self, task: Task) -> _Takes:
+        request = task.request
+        assert request is not None
+        if task.elastic:  # an executor runs in no slot, and holds its largest demands
+            cores, memory_bytes = self._executors.largest(self._members.jobs[task.job], task)
+            return _Takes(cores, memory_bytes, None)
+        command = request.command
+        if command is None:
+            return _Takes(0.0, request.memory_bytes, None)
+        kind = None if command.cpu_cores and request.command_kind is ResourceKind.CPU else request.command_kind
+        return _Takes(command.cpu_cores, request.memory_bytes, kind)
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,28 +156,14 @@ class _Takes:
     kind: ResourceKind | None
 
 
-def _takes(cluster: Cluster, task: Task) -> _Takes:
-    request = task.request
-    assert request is not None
-    if task.elastic:  # an executor runs in no slot, and holds its largest demands
-        cores, memory_bytes = executors.largest(cluster, cluster.jobs[task.job], task)
-        return _Takes(cores, memory_bytes, None)
-    command = request.command
-    if command is None:
-        return _Takes(0.0, request.memory_bytes, None)
-    kind = None if command.cpu_cores and request.command_kind is ResourceKind.CPU else request.command_kind
-    return _Takes(command.cpu_cores, request.memory_bytes, kind)
-
-
 class _Node:
     """The resources of a node that would be free once all withdrawn tasks have left.
 
     Its slots belong to the commands that came first: later ones wait on the node for them.
     """
 
-    def __init__(self, cluster: Cluster, node: Node, protected: Mapping[str, str]) -> None:
-        self._cluster = cluster
-        self._node = node
+    def __init__(self, node: Node, protected: Mapping[str, str]) -> None:
+        self.node = node
         self._protected = protected
         staying = [held for held in node.held.values() if held.leaving_in is None]
         leaving = [held for held in node.held.values() if held.regular and held.leaving_in is not None]
@@ -176,20 +187,15 @@ class _Node:
             if held.job in self._protected
         ]
 
-    def give_slot(self, kind: ResourceKind) -> None:
-        """Stop the newest command of another job that has a slot of this kind."""
-        victims = self._with_slots(kind)[:1]
-        self.stop(victims, f"what is promised waits for a slot of {kind}")
-
     def in_the_way_of(self, task: Task, takes: _Takes) -> list[Held] | None:
         """Return the commands to stop so that a task fits; None: it cannot fit here."""
         request, kind = task.request, takes.kind
         assert request is not None
-        if request.nodes and self._node.name not in request.nodes:
+        if request.nodes and self.node.name not in request.nodes:
             return None
         cores, memory = self._cores - takes.cores, self._memory - takes.memory_bytes
         short = kind is not None and self._slots[kind] <= len(self._in_line[kind])
-        with_slots = self._with_slots(kind) if kind is not None else []
+        with_slots = self.with_slots(kind) if kind is not None else []
         victims: list[Held] = []
         for held in self._others:
             if cores >= -EPSILON and memory >= 0 and not short:
@@ -201,20 +207,14 @@ class _Node:
                 short = short and not has_slot
         return victims if cores >= -EPSILON and memory >= 0 and not short else None
 
-    def stop(self, victims: list[Held], why: str) -> None:
-        """Stop these commands; they wait for a place again."""
+    def free(self, victims: list[Held]) -> None:
+        """Count the resources of these commands as free, because they are being stopped."""
         for held in victims:
             self._others.remove(held)
             if held in self._in_line[held.kind]:  # executors have no slot
                 self._in_line[held.kind].remove(held)
             self._memory += held.memory_bytes
             self._cores += held.cores
-            job, task = self._cluster.jobs.get(held.job), self._cluster.task(held.key)
-            lifecycle.withdraw(self._cluster, self._node, held, why)
-            self._cluster.counts["preempted_for_promises"] += 1
-            self._cluster.explain("preempted", node=self._node.name, job=held.job, task=held.task, why=why)
-            if job is not None and task is not None and task.node == self._node.name:
-                lifecycle.requeue(self._cluster, job, task)
 
     def keep_for(self, takes: _Takes) -> None:
         """Reserve the room, so that no other task counts on it."""
@@ -223,6 +223,6 @@ class _Node:
         if takes.kind is not None:
             self._slots[takes.kind] -= 1
 
-    def _with_slots(self, kind: ResourceKind) -> list[Held]:
+    def with_slots(self, kind: ResourceKind) -> list[Held]:
         """Return other jobs' commands that have a slot, newest first."""
         return [held for held in reversed(self._in_line[kind][: self._slots[kind]]) if held.job not in self._protected]

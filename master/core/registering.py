@@ -7,75 +7,272 @@ The agent's report of what its node holds is authoritative, as is the origin's r
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING
+from collections import Counter
 
-from master.core import cancelling, draining, executors, lifecycle, standing
+from master.core import standing
+from master.core.cancelling import Cancelling
 from master.core.checking import check_job, check_tasks, sound
+from master.core.draining import Drain
+from master.core.dues import Dues
+from master.core.executors import Executors
+from master.core.job_lifecycle import JobLifecycle
+from master.core.membership import Membership
+from master.core.outbox import Outbox
+from master.core.past import PastJobs
 from master.core.records import Held, Job, Key, Node, Task
+from master.core.settings import MasterSettings
+from master.core.table import NodeTable
+from master.core.task_lifecycle import TaskLifecycle
 from penstock.model import TaskRequest
 from penstock.wire import master_api as api
 from penstock.wire.errors import bad_request
 
-if TYPE_CHECKING:
-    from master.core.cluster import Cluster
 
+class Registration:
+    """Reconciles the cluster's records with a node that registers."""
 
-def register(cluster: Cluster, message: api.Register, now: float) -> None:
-    """Register an agent, as the module's docstring describes.
+    def __init__(
+        self,
+        settings: MasterSettings,
+        dues: Dues,
+        counts: Counter[str],
+        past: PastJobs,
+        table: NodeTable,
+        members: Membership,
+        outbox: Outbox,
+        executors: Executors,
+        tasks: TaskLifecycle,
+        lifecycle: JobLifecycle,
+        drain: Drain,
+        cancelling: Cancelling,
+    ) -> None:
+        self._settings = settings
+        self._dues = dues
+        self._counts = counts
+        self._past = past
+        self._table = table
+        self._members = members
+        self._outbox = outbox
+        self._executors = executors
+        self._tasks = tasks
+        self._lifecycle = lifecycle
+        self._drain = drain
+        self._cancelling = cancelling
 
-    Raises: RpcError: ``bad_request``: another protocol, an invalid number, or another node's job; nothing has changed.
-    """
-    _check(cluster, message)
-    new = message.node not in cluster.nodes
-    if cluster.fresh and (message.jobs or message.placed):
-        # A former master may have assigned work that its origin does not know of, on a node that is not back yet.
-        cluster.gathers_until = now + cluster.settings.gather_s
-    if cluster.gathers_since is None:
-        cluster.gathers_since = now
-    node = cluster.expect(message.node, now)
-    before = _fresh_connection(node, message, now)
-    for held in before.values():
-        lifecycle.unmark(cluster, node, held)
-    draining.registered(cluster, node, message.draining)
-    cluster.table.touch(node)
-    cluster.table.shape += 1
-    jobs = _jobs(cluster, node, message, now)
-    _tell_ends(cluster, message, jobs)
-    wanted = _wanted(cluster, message, now)
-    _holdings(cluster, node, message, before, now)
-    for job in jobs:
-        _catch_up(cluster, job, wanted)
-    cancelling.registered(cluster, message, jobs)
-    executors.registered(cluster, node)
-    lifecycle.attained(cluster, node, message.load)
-    cluster.table.refresh(node)
-    cluster.changed = True
-    cluster.room_changed = True
-    cluster.explain(
-        "node registered", node=node.name, new=new, version=message.version, cores=message.capacity.cores,
-        memory_bytes=message.capacity.memory_bytes, jobs=len(message.jobs), placed=len(message.placed),
-    )  # fmt: skip
+    def reconfigure(self, settings: MasterSettings) -> None:
+        """Apply new settings."""
+        self._settings = settings
 
+    def register(self, message: api.Register, now: float) -> None:
+        """Register an agent, as the module's docstring describes.
 
-def _check(cluster: Cluster, message: api.Register) -> None:
-    if message.protocol != api.PROTOCOL:
-        text = f"this master speaks protocol {api.PROTOCOL}, not {message.protocol}"
-        raise bad_request(text, field="protocol", remedy="run the same release on the master and all agents")
-    capacity = message.capacity
-    if not (math.isfinite(capacity.cores) and capacity.cores > 0):
-        raise bad_request("expected more than 0 cores", field="capacity.cores")
-    if capacity.memory_bytes <= 0 or min(capacity.disk_slots, capacity.network_slots) <= 0:
-        raise bad_request("expected memory and at least one slot per kind", field="capacity")
-    if not (math.isfinite(message.t_alloc) and message.t_alloc >= 0):
-        raise bad_request("expected a non-negative number", field="t_alloc")
-    for state in message.jobs:
-        check_job(state)
-    standing.check_registration(cluster, message)
-    for ready in message.ready:
-        check_tasks(ready)
-    for index, placed in enumerate(message.placed):
-        if not sound(placed.remaining):
-            raise bad_request("expected non-negative numbers", field=f"placed[{index}].remaining")
+        Raises: RpcError: ``bad_request``: another protocol, an invalid number, or another node's job; nothing has
+        changed.
+        """
+        self._check(message)
+        new = message.node not in self._members.nodes
+        if self._members.fresh and (message.jobs or message.placed):
+            # A former master may have assigned work that its origin does not know of, on a node that is not back yet.
+            self._dues.gathers_until = now + self._settings.gather_s
+        if self._dues.gathers_since is None:
+            self._dues.gathers_since = now
+        node = self._members.expect(message.node, now)
+        before = _fresh_connection(node, message, now)
+        for held in before.values():
+            self._members.unmark(node, held)
+        self._drain.registered(node, message.draining)
+        self._table.touch(node)
+        self._table.shape += 1
+        jobs = self._jobs(node, message, now)
+        self._tell_ends(message, jobs)
+        wanted = self._wanted(message, now)
+        self._holdings(node, message, before, now)
+        for job in jobs:
+            self._catch_up(job, wanted)
+        self._cancelling.registered(message, jobs)
+        self._executors.registered(node)
+        self._lifecycle.attained(node, message.load)
+        self._table.refresh(node)
+        self._dues.place_and_admit()
+        self._outbox.explain(
+            "node registered", node=node.name, new=new, version=message.version, cores=message.capacity.cores,
+            memory_bytes=message.capacity.memory_bytes, jobs=len(message.jobs), placed=len(message.placed),
+        )  # fmt: skip
+
+    def _check(self, message: api.Register) -> None:
+        if message.protocol != api.PROTOCOL:
+            text = f"this master speaks protocol {api.PROTOCOL}, not {message.protocol}"
+            raise bad_request(text, field="protocol", remedy="run the same release on the master and all agents")
+        capacity = message.capacity
+        if not (math.isfinite(capacity.cores) and capacity.cores > 0):
+            raise bad_request("expected more than 0 cores", field="capacity.cores")
+        if capacity.memory_bytes <= 0 or min(capacity.disk_slots, capacity.network_slots) <= 0:
+            raise bad_request("expected memory and at least one slot per kind", field="capacity")
+        if not (math.isfinite(message.t_alloc) and message.t_alloc >= 0):
+            raise bad_request("expected a non-negative number", field="t_alloc")
+        for state in message.jobs:
+            check_job(state)
+        standing.check_registration(self._members.jobs, message)
+        for ready in message.ready:
+            check_tasks(ready)
+        for index, placed in enumerate(message.placed):
+            if not sound(placed.remaining):
+                raise bad_request("expected non-negative numbers", field=f"placed[{index}].remaining")
+
+    def _jobs(self, node: Node, message: api.Register, now: float) -> list[Job]:
+        """Update the jobs of this origin; jobs it no longer has are over."""
+        listed = {state.job for state in message.jobs}
+        for job in [job for job in self._members.jobs.values() if job.origin == node.name and job.job not in listed]:
+            why = "its job ended while its origin was away"
+            self._lifecycle.end_job(job, why, told=why)
+        jobs: list[Job] = []
+        for state in message.jobs:
+            job = self._members.jobs.get(state.job) or self._lifecycle.new_job(state.job, node.name, now)
+            job.origin = node.name
+            job.waits_told = ""
+            job.complete = message.complete
+            self._lifecycle.describe(job, state)
+            jobs.append(job)
+        return jobs
+
+    def _holdings(self, node: Node, message: api.Register, before: dict[Key, Held], now: float) -> None:
+        """Adopt the node's wanted holdings, withdraw unwanted ones, and handle those it no longer has."""
+        for placed in message.placed:
+            held = node.held[placed.job, placed.task]
+            why = self._adopt(node, placed, held, now)
+            if why:
+                self._tasks.withdraw(node, held, why)
+        for key, known in before.items():
+            if key not in node.held:
+                task = self._members.task(key)
+                if task is not None and task.node == node.name:
+                    self._missing(node, task, never_there=not known.accepted)
+
+    def _adopt(self, node: Node, placed: api.PlacedTask, held: Held, now: float) -> str:
+        """Make the node the task's place; return why it must not be there, or an empty string."""
+        job = self._members.jobs.get(placed.job)
+        if job is None:
+            if (past := self._past.get(placed.job)) is not None and past.cancelled_by:
+                return past.view.why
+            origin = self._members.nodes.get(placed.origin)
+            if origin is not None and origin.connected:
+                return "its job has ended"
+            job = self._lifecycle.new_job(placed.job, placed.origin, now)
+        task = job.tasks.get(placed.task)
+        if why := _unwanted(job, task, placed.task, node):
+            return why
+        if task is None:
+            task = Task(placed.job, placed.task, placed.stage, placed.opportunistic, None)
+            job.tasks[task.name] = task
+        self._tasks.unready(job, task)
+        if task.node != node.name:
+            task.node, task.told = node.name, False
+        task.on_slack = placed.opportunistic
+        job.some_opportunistic |= placed.opportunistic
+        if node.name != job.origin:  # the origin reports its own priorities
+            before = node.name in job.hosts or not job.described
+            job.served_by(node.name, None if before else job.priority)
+        if task.request is not None:
+            self._tasks.know(task, task.request, held, task.opportunistic)
+        self._dues.promotable |= placed.opportunistic
+        if job.described:
+            self._tasks.tell_placed(job, task)
+        return ""
+
+    def _missing(self, node: Node, task: Task, *, never_there: bool) -> None:
+        """Handle a task missing on its node: either the proposal was lost, or the report of its end."""
+        job = self._members.jobs[task.job]
+        if never_there:
+            self._tasks.requeue(job, task)
+        else:
+            self._tasks.lost(job, task, f"{node.name} came back without it")
+
+    def _wanted(self, message: api.Register, now: float) -> set[Key]:
+        """Store the tasks that this origin's frameworks want, and return their keys."""
+        wanted: set[Key] = set()
+        for ready in message.ready:
+            job = self._members.jobs.get(ready.job)
+            if job is None:
+                continue
+            wanted.update((ready.job, request.task) for request in ready.tasks)
+            self._tasks.add_tasks(job, ready)
+        for awaited in message.awaited:
+            wanted.add((awaited.job, awaited.request.task))
+            self._awaited(awaited, now)
+        return wanted
+
+    def _tell_ends(self, message: api.Register, jobs: list[Job]) -> None:
+        """Send ends that the origin has not confirmed. For tasks it considers ready, :func:`_wanted` sends more."""
+        ready = {(ready.job, request.task) for ready in message.ready for request in ready.tasks}
+        for job in jobs:
+            for told in job.untold.values():
+                if (job.job, told.task) not in ready:
+                    self._outbox.propose(job.origin, told)
+
+    def _catch_up(self, job: Job, wanted: set[Key]) -> None:
+        """Tell the origin where its tasks are; release the tasks it gave up while disconnected."""
+        for task in list(job.tasks.values()):
+            if job.complete and (job.job, task.name) not in wanted and not task.unwanted:
+                self._given_up(job, task)
+            else:
+                self._tasks.tell_if_placed(job, task)
+
+    def _awaited(self, awaited: api.AwaitedTask, now: float) -> None:
+        """Reconcile a task that the origin was told is on a node."""
+        request = awaited.request
+        job = self._members.jobs.get(awaited.job)
+        if job is None or request.task in job.untold:
+            return
+        task = job.tasks.get(request.task)
+        holder = self._members.expect(awaited.node, now)
+        there = holder.held.get((job.job, request.task))
+        is_there = there is not None and there.leaving_in is None
+        if task is None:
+            task = Task(
+                awaited.job, request.task, awaited.stage, awaited.opportunistic, request, awaited.node, told=True
+            )
+            task.on_slack = there.opportunistic if there is not None and is_there else awaited.opportunistic == "only"
+            job.tasks[task.name] = task
+            job.some_opportunistic |= bool(task.opportunistic)
+            job.work.task_announced(task.stage, request.usage)
+            self._counts["tasks"] += 1
+        else:
+            held = self._members.held_of(task)
+            self._tasks.know(task, request, held, awaited.opportunistic)
+            # Of two copies, keep the one known to the framework; a command found only elsewhere may stay there.
+            if task.node in ("", awaited.node) or held is None or not (is_there or request.command is None):
+                task.told = task.node == awaited.node
+                return
+            self._tasks.withdraw(self._members.nodes[task.node], held, f"its origin knows it on {awaited.node}")
+            task.node, task.told = awaited.node, True
+        if is_there:
+            self._tasks.know(task, request, there, awaited.opportunistic)
+            return
+        if holder.connected:
+            self._missing(holder, task, never_there=False)
+        else:
+            self._expect_there(holder, task, request)
+
+    def _expect_there(self, holder: Node, task: Task, request: TaskRequest) -> None:
+        """Record the task as held by an absent node, until the node reports."""
+        held = Held(
+            job=task.job,
+            task=task.name,
+            usage=request.usage,
+            memory_bytes=request.memory_bytes,
+            opportunistic=task.on_slack,
+            command=request.command is not None,
+        )
+        holder.held[held.key] = held
+        self._tasks.know(task, request, held, task.opportunistic)
+
+    def _given_up(self, job: Job, task: Task) -> None:
+        """Release a task that its framework completed or cancelled, where the message was lost."""
+        holder, held = self._members.nodes.get(task.node), self._members.held_of(task)
+        if holder is not None and held is not None:
+            self._tasks.withdraw(holder, held, "its origin no longer waits for it")
+        self._tasks.forget(job, task)
+        self._counts["ended_cancelled"] += 1
 
 
 def _fresh_connection(node: Node, message: api.Register, now: float) -> dict[Key, Held]:
@@ -108,69 +305,6 @@ def _fresh_connection(node: Node, message: api.Register, now: float) -> dict[Key
     return before
 
 
-def _jobs(cluster: Cluster, node: Node, message: api.Register, now: float) -> list[Job]:
-    """Update the jobs of this origin; jobs it no longer has are over."""
-    listed = {state.job for state in message.jobs}
-    for job in [job for job in cluster.jobs.values() if job.origin == node.name and job.job not in listed]:
-        why = "its job ended while its origin was away"
-        lifecycle.end_job(cluster, job, why, told=why)
-    jobs: list[Job] = []
-    for state in message.jobs:
-        job = cluster.jobs.get(state.job) or cluster.new_job(state.job, node.name, now)
-        job.origin = node.name
-        job.waits_told = ""
-        job.complete = message.complete
-        lifecycle.describe(cluster, job, state)
-        jobs.append(job)
-    return jobs
-
-
-def _holdings(cluster: Cluster, node: Node, message: api.Register, before: dict[Key, Held], now: float) -> None:
-    """Adopt the node's wanted holdings, withdraw unwanted ones, and handle those it no longer has."""
-    for placed in message.placed:
-        held = node.held[placed.job, placed.task]
-        why = _adopt(cluster, node, placed, held, now)
-        if why:
-            lifecycle.withdraw(cluster, node, held, why)
-    for key, known in before.items():
-        if key not in node.held:
-            task = cluster.task(key)
-            if task is not None and task.node == node.name:
-                _missing(cluster, node, task, never_there=not known.accepted)
-
-
-def _adopt(cluster: Cluster, node: Node, placed: api.PlacedTask, held: Held, now: float) -> str:
-    """Make the node the task's place; return why it must not be there, or an empty string."""
-    job = cluster.jobs.get(placed.job)
-    if job is None:
-        if (past := cluster.past.get(placed.job)) is not None and past.cancelled_by:
-            return past.view.why
-        origin = cluster.nodes.get(placed.origin)
-        if origin is not None and origin.connected:
-            return "its job has ended"
-        job = cluster.new_job(placed.job, placed.origin, now)
-    task = job.tasks.get(placed.task)
-    if why := _unwanted(job, task, placed.task, node):
-        return why
-    if task is None:
-        task = Task(placed.job, placed.task, placed.stage, placed.opportunistic, None)
-        job.tasks[task.name] = task
-    lifecycle.unready(cluster, job, task)
-    if task.node != node.name:
-        task.node, task.told = node.name, False
-    task.on_slack = placed.opportunistic
-    job.some_opportunistic |= placed.opportunistic
-    if node.name != job.origin:  # the origin reports its own priorities
-        before = node.name in job.hosts or not job.described
-        job.served_by(node.name, None if before else job.priority)
-    if task.request is not None:
-        lifecycle.know(cluster, task, task.request, held, task.opportunistic)
-    cluster.promotable |= placed.opportunistic
-    if job.described:
-        lifecycle.tell_placed(cluster, job, task)
-    return ""
-
-
 def _unwanted(job: Job, task: Task | None, name: str, node: Node) -> str:
     """Return why a node must not hold a task; empty where it may. For jobs known since their submission the master
     knows where their tasks were placed; for others it trusts the node.
@@ -184,103 +318,3 @@ def _unwanted(job: Job, task: Task | None, name: str, node: Node) -> str:
         return "cancelled"
     here = not job.since_birth or node.name in (task.node, task.was_on)
     return "" if here else "it was not placed here, or elsewhere since"
-
-
-def _missing(cluster: Cluster, node: Node, task: Task, *, never_there: bool) -> None:
-    """Handle a task missing on its node: either the proposal was lost, or the report of its end."""
-    job = cluster.jobs[task.job]
-    if never_there:
-        lifecycle.requeue(cluster, job, task)
-    else:
-        lifecycle.lost(cluster, job, task, f"{node.name} came back without it")
-
-
-def _wanted(cluster: Cluster, message: api.Register, now: float) -> set[Key]:
-    """Store the tasks that this origin's frameworks want, and return their keys."""
-    wanted: set[Key] = set()
-    for ready in message.ready:
-        job = cluster.jobs.get(ready.job)
-        if job is None:
-            continue
-        wanted.update((ready.job, request.task) for request in ready.tasks)
-        lifecycle.add_tasks(cluster, job, ready)
-    for awaited in message.awaited:
-        wanted.add((awaited.job, awaited.request.task))
-        _awaited(cluster, awaited, now)
-    return wanted
-
-
-def _tell_ends(cluster: Cluster, message: api.Register, jobs: list[Job]) -> None:
-    """Send ends that the origin has not confirmed. For tasks it considers ready, :func:`_wanted` sends more."""
-    ready = {(ready.job, request.task) for ready in message.ready for request in ready.tasks}
-    for job in jobs:
-        for told in job.untold.values():
-            if (job.job, told.task) not in ready:
-                cluster.propose(job.origin, told)
-
-
-def _catch_up(cluster: Cluster, job: Job, wanted: set[Key]) -> None:
-    """Tell the origin where its tasks are; release the tasks it gave up while disconnected."""
-    for task in list(job.tasks.values()):
-        if job.complete and (job.job, task.name) not in wanted and not task.unwanted:
-            _given_up(cluster, job, task)
-        else:
-            lifecycle.tell_if_placed(cluster, job, task)
-
-
-def _awaited(cluster: Cluster, awaited: api.AwaitedTask, now: float) -> None:
-    """Reconcile a task that the origin was told is on a node."""
-    request = awaited.request
-    job = cluster.jobs.get(awaited.job)
-    if job is None or request.task in job.untold:
-        return
-    task = job.tasks.get(request.task)
-    holder = cluster.expect(awaited.node, now)
-    there = holder.held.get((job.job, request.task))
-    is_there = there is not None and there.leaving_in is None
-    if task is None:
-        task = Task(awaited.job, request.task, awaited.stage, awaited.opportunistic, request, awaited.node, told=True)
-        task.on_slack = there.opportunistic if there is not None and is_there else awaited.opportunistic == "only"
-        job.tasks[task.name] = task
-        job.some_opportunistic |= bool(task.opportunistic)
-        job.work.task_announced(task.stage, request.usage)
-        cluster.counts["tasks"] += 1
-    else:
-        held = lifecycle.held_of(cluster, task)
-        lifecycle.know(cluster, task, request, held, awaited.opportunistic)
-        # Of two copies, keep the one known to the framework; a command found only elsewhere may stay there.
-        if task.node in ("", awaited.node) or held is None or not (is_there or request.command is None):
-            task.told = task.node == awaited.node
-            return
-        lifecycle.withdraw(cluster, cluster.nodes[task.node], held, f"its origin knows it on {awaited.node}")
-        task.node, task.told = awaited.node, True
-    if is_there:
-        lifecycle.know(cluster, task, request, there, awaited.opportunistic)
-        return
-    if holder.connected:
-        _missing(cluster, holder, task, never_there=False)
-    else:
-        _expect_there(cluster, holder, task, request)
-
-
-def _expect_there(cluster: Cluster, holder: Node, task: Task, request: TaskRequest) -> None:
-    """Record the task as held by an absent node, until the node reports."""
-    held = Held(
-        job=task.job,
-        task=task.name,
-        usage=request.usage,
-        memory_bytes=request.memory_bytes,
-        opportunistic=task.on_slack,
-        command=request.command is not None,
-    )
-    holder.held[held.key] = held
-    lifecycle.know(cluster, task, request, held, task.opportunistic)
-
-
-def _given_up(cluster: Cluster, job: Job, task: Task) -> None:
-    """Release a task that its framework completed or cancelled, where the message was lost."""
-    holder, held = cluster.nodes.get(task.node), lifecycle.held_of(cluster, task)
-    if holder is not None and held is not None:
-        lifecycle.withdraw(cluster, holder, held, "its origin no longer waits for it")
-    lifecycle.forget(cluster, job, task)
-    cluster.counts["ended_cancelled"] += 1

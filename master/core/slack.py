@@ -2,118 +2,143 @@
 
 from __future__ import annotations
 
-from collections import deque
-from typing import TYPE_CHECKING
+from collections import Counter, deque
 
 import numpy as np
 
-from master.core import draining, lifecycle
-from master.core.allowances import Allowances, user_of
+from master.core.allowances import Allowances, UserLimits
+from master.core.drains import Drains
+from master.core.dues import Dues
+from master.core.membership import Membership
+from master.core.order import Order
+from master.core.outbox import Outbox
 from master.core.records import Held, Node, Task
-from master.core.snapshot import Picture, holds
+from master.core.snapshot import Picture, Snapshots, holds
+from master.core.table import NodeTable
+from master.core.task_lifecycle import TaskLifecycle
 from master.opportunistic import Slack, why_not
 from master.ordering import Ranking
 from master.placement.workers import COLUMN
 from penstock.model.units import counted, format_bytes
 from penstock.wire import master_api as api
 
-if TYPE_CHECKING:
-    from master.core.cluster import Cluster
 
+class SlackWork:
+    """Promotes opportunistic tasks and places them on slack."""
 
-def promote(cluster: Cluster, limits: Allowances | None) -> None:
-    """Promote opportunistic tasks on their nodes, oldest first, before new tasks are placed (UBIS §IV.D), within their
-    users' limits.
-    """
-    table = cluster.table
-    table.settle()
-    some = [table.nodes[row] for row in np.flatnonzero(table.opportunistic[: len(table.nodes)])]
-    cluster.promotable = bool(some)
-    for node in some:
-        for held in node.held.values() if node.takes_work else ():
-            if _may_be_promoted(cluster, node, held):
-                _promote(cluster, node, held, limits)
+    def __init__(
+        self,
+        dues: Dues,
+        counts: Counter[str],
+        drains: Drains,
+        table: NodeTable,
+        members: Membership,
+        outbox: Outbox,
+        order: Order,
+        snapshots: Snapshots,
+        user_limits: UserLimits,
+        tasks: TaskLifecycle,
+    ) -> None:
+        self._dues = dues
+        self._counts = counts
+        self._drains = drains
+        self._table = table
+        self._members = members
+        self._outbox = outbox
+        self._order = order
+        self._snapshots = snapshots
+        self._user_limits = user_limits
+        self._tasks = tasks
 
+    def promote(self, limits: Allowances | None) -> None:
+        """Promote opportunistic tasks on their nodes, oldest first, before new tasks are placed (UBIS §IV.D), within
+        their users' limits.
+        """
+        table = self._table
+        table.settle()
+        some = [table.nodes[row] for row in np.flatnonzero(table.opportunistic[: len(table.nodes)])]
+        self._dues.promotable = bool(some)
+        for node in some:
+            for held in node.held.values() if node.takes_work else ():
+                if self._may_be_promoted(node, held):
+                    self._promote(node, held, limits)
 
-def _may_be_promoted(cluster: Cluster, node: Node, held: Held) -> bool:
-    if held.regular or held.leaving_in is not None or not held.accepted:
-        return False
-    job, task = cluster.jobs.get(held.job), cluster.task(held.key)
-    allowed = job is not None and job.admitted and task is not None and task.opportunistic != "only"
-    return allowed and held.promotion_refused_at != node.heartbeats
+    def _may_be_promoted(self, node: Node, held: Held) -> bool:
+        if held.regular or held.leaving_in is not None or not held.accepted:
+            return False
+        job, task = self._members.jobs.get(held.job), self._members.task(held.key)
+        allowed = job is not None and job.admitted and task is not None and task.opportunistic != "only"
+        return allowed and held.promotion_refused_at != node.heartbeats
 
+    def _promote(self, node: Node, held: Held, limits: Allowances | None) -> None:
+        """Promote a task where its memory, its cores and, for a command, the slot that it ran without can be
+        promised.
+        """
+        free, cores = node.memory_free_bytes(), node.cores_free()
+        if held.memory_bytes > free or held.cores > cores + 1e-9:
+            return
+        table = self._table
+        if held.command and held.needs_slot and table.idle[table.rows[node.name], COLUMN[held.kind]] < 1:
+            return
+        amounts = held.holds()
+        if limits is not None and limits.take(self._user_limits.user_of(held), (amounts[0], amounts[-1])):
+            return
+        why = f"ubis: {format_bytes(free)} and {cores:g} cores of {node.name} are not promised"
+        held.promoted_in = self._outbox.propose(node.name, api.Promote(job=held.job, task=held.task, why=why))
+        table.refresh(node)
+        self._counts["promoted"] += 1
 
-def _promote(cluster: Cluster, node: Node, held: Held, limits: Allowances | None) -> None:
-    """Promote a task where its memory, its cores and, for a command, the slot that it ran without can be promised."""
-    free, cores = node.memory_free_bytes(), node.cores_free()
-    if held.memory_bytes > free or held.cores > cores + 1e-9:
-        return
-    table = cluster.table
-    if held.command and held.needs_slot and table.idle[table.rows[node.name], COLUMN[held.kind]] < 1:
-        return
-    amounts = held.holds()
-    if limits is not None and limits.take(user_of(cluster, held), (amounts[0], amounts[-1])):
-        return
-    why = f"ubis: {format_bytes(free)} and {cores:g} cores of {node.name} are not promised"
-    held.promoted_in = cluster.propose(node.name, api.Promote(job=held.job, task=held.task, why=why))
-    table.refresh(node)
-    cluster.counts["promoted"] += 1
+    def place(self, now: float) -> None:
+        """Place tasks that found no regular room, and allow slack, by the order of the opportunistic shares."""
+        waiting = {
+            job.job: deque(
+                task
+                for (_, allows), tasks in job.ready.items()
+                if allows
+                for task in tasks.values()
+                if not (job.some_executors and task.elastic)
+            )
+            for job in self._members.jobs.values()
+            if job.described and job.some_opportunistic and job.ready_count
+        }
+        waiting = {job: tasks for job, tasks in waiting.items() if tasks}
+        if not waiting:
+            return
+        picture = self._snapshots.take()
+        slack = picture.slack()
+        self._by_turns(waiting, picture, slack, self._order.rank_opportunistic(now))
+        self._record_waits(picture, slack, list(waiting))
 
+    def _by_turns(self, waiting: dict[str, deque[Task]], picture: Picture, slack: Slack, ranking: Ranking) -> None:
+        """Place one task of the first job at a time; each placement may change which job is first."""
+        queues = {job: waiting[job] for job in ranking.order() if job in waiting}
+        keys = {job: ranking.key(job, 0.0) for job in queues}
+        while queues:
+            first = max(queues, key=keys.__getitem__)
+            task = queues[first].popleft()
+            if not queues[first]:
+                del queues[first]
+            asked, request = picture.asked(task), task.request
+            assert request is not None
+            given = slack.give(asked)
+            queued = given is None and request.command is not None
+            given = slack.queue_up(asked) if queued else given
+            if given is None:
+                continue
+            node, of = picture.node(given.worker), self._members.jobs[task.job]
+            self._tasks.assign(of, task, node, given.why, on_slack=True, queued=queued)
+            moved = ranking.charge(task.job, holds(request))
+            for job in queues if moved else {first} & queues.keys():
+                keys[job] = ranking.key(job, 0.0)
 
-def place(cluster: Cluster, now: float) -> None:
-    """Place tasks that found no regular room, and allow slack, by the order of the opportunistic shares."""
-    waiting = {
-        job.job: deque(
-            task
-            for (_, allows), tasks in job.ready.items()
-            if allows
-            for task in tasks.values()
-            if not (job.some_executors and task.elastic)
-        )
-        for job in cluster.jobs.values()
-        if job.described and job.some_opportunistic and job.ready_count
-    }
-    waiting = {job: tasks for job, tasks in waiting.items() if tasks}
-    if not waiting:
-        return
-    picture = Picture(cluster)
-    slack = picture.slack()
-    _by_turns(cluster, waiting, picture, slack, cluster.rank_opportunistic(now))
-    _record_waits(cluster, picture, slack, list(waiting))
-
-
-def _by_turns(
-    cluster: Cluster, waiting: dict[str, deque[Task]], picture: Picture, slack: Slack, ranking: Ranking
-) -> None:
-    """Place one task of the first job at a time; each placement may change which job is first."""
-    queues = {job: waiting[job] for job in ranking.order() if job in waiting}
-    keys = {job: ranking.key(job, 0.0) for job in queues}
-    while queues:
-        first = max(queues, key=keys.__getitem__)
-        task = queues[first].popleft()
-        if not queues[first]:
-            del queues[first]
-        asked, request = picture.asked(task), task.request
-        assert request is not None
-        given = slack.give(asked)
-        queued = given is None and request.command is not None
-        given = slack.queue_up(asked) if queued else given
-        if given is None:
-            continue
-        node, of = picture.node(given.worker), cluster.jobs[task.job]
-        lifecycle.assign(cluster, of, task, node, given.why, on_slack=True, queued=queued)
-        moved = ranking.charge(task.job, holds(request))
-        for job in queues if moved else {first} & queues.keys():
-            keys[job] = ranking.key(job, 0.0)
-
-
-def _record_waits(cluster: Cluster, picture: Picture, slack: Slack, jobs: list[str]) -> None:
-    """Record why slack-only tasks wait, of jobs whose other tasks are all placed."""
-    for name in jobs:
-        job = cluster.jobs[name]
-        only = [(stage, tasks) for (stage, allows), tasks in job.ready.items() if allows == "only"]
-        if only and (not job.waits or job.slack_only):
-            stage, tasks = only[0]
-            lacking = why_not(picture.asked(next(iter(tasks.values()))), slack) + draining.note(cluster)
-            wait = "waits" if len(tasks) == 1 else "wait"
-            job.waits_why = f"{counted(len(tasks), 'task')} of stage {stage} {wait} for slack: {lacking}"
+    def _record_waits(self, picture: Picture, slack: Slack, jobs: list[str]) -> None:
+        """Record why slack-only tasks wait, of jobs whose other tasks are all placed."""
+        for name in jobs:
+            job = self._members.jobs[name]
+            only = [(stage, tasks) for (stage, allows), tasks in job.ready.items() if allows == "only"]
+            if only and (not job.waits or job.slack_only):
+                stage, tasks = only[0]
+                lacking = why_not(picture.asked(next(iter(tasks.values()))), slack)
+                lacking += self._drains.note(self._members.nodes)
+                wait = "waits" if len(tasks) == 1 else "wait"
+                job.waits_why = f"{counted(len(tasks), 'task')} of stage {stage} {wait} for slack: {lacking}"

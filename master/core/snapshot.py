@@ -3,41 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
 
 from master.core import backing_off
+from master.core.clock import Clock
+from master.core.membership import Membership
 from master.core.records import Node, Task
-from master.core.table import Rows, usable
+from master.core.settings import MasterSettings
+from master.core.table import NodeTable, Rows, usable
 from master.opportunistic import Asked, Slack
 from master.placement import AlgorithmOne, Need, PeakPlacement, Peaks, TaskPlacement, Unreserved, Workers
 from master.placement.workers import COLUMN, Mask
 from penstock.model import KINDS, ResourceKind, TaskRequest
 from penstock.model.units import counted, format_bytes
 
-if TYPE_CHECKING:
-    from master.core.cluster import Cluster
-
 
 class Picture:
     """The nodes that take work, in the order of their rows in the table: worker 0 is the node of the first row."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        cluster.table.settle()
-        self._cluster = cluster
-        self.rows: Rows = cluster.table.taking()
+    def __init__(self, settings: MasterSettings, members: Membership, table: NodeTable, now: float) -> None:
+        table.settle()
+        self._settings = settings
+        self._members = members
+        self._table = table
+        self._now = now
+        self.rows: Rows = table.taking()
 
     def node(self, worker: int) -> Node:
         """Return the node of a worker."""
-        return self._cluster.table.nodes[int(self.rows[worker])]
+        return self._table.nodes[int(self.rows[worker])]
 
     def placement(self) -> TaskPlacement:
         """Return this round's placement of regular tasks."""
-        settings = self._cluster.settings
+        settings = self._settings
         if settings.placement == "ursa":
             return AlgorithmOne(self.workers(), chunk=settings.share_chunk_tasks, stage_aware=settings.stage_aware)
-        peaks, table, rows = settings.peaks(), self._cluster.table, self.rows
+        peaks, table, rows = settings.peaks(), self._table, self.rows
         unreserved = Unreserved.of(
             peaks,
             cores=table.cores[rows],
@@ -50,7 +52,7 @@ class Picture:
 
     def workers(self) -> Workers:
         """Return the workers for regular placement (Ursa §4.2.2)."""
-        table, rows = self._cluster.table, self.rows
+        table, rows = self._table, self.rows
         return Workers(
             table.ept_s,
             rates=table.rates[rows],
@@ -64,19 +66,19 @@ class Picture:
 
     def slack(self) -> Slack:
         """Return the room for opportunistic work: T_alloc × capacity − utilization (UBIS, Algorithm 1, line 21)."""
-        table, rows = self._cluster.table, self.rows
+        table, rows = self._table, self.rows
         return Slack(
             t_alloc=table.t_alloc[rows],
             left=table.slack[rows],
             capacity=np.column_stack((table.cores[rows], table.slots[rows, 1:], table.memory_capacity[rows])),
             idle=table.idle[rows],
             queue=table.queue[rows],
-            room=backing_off.room(self._cluster, rows, self._cluster.now),
+            room=backing_off.room(table, rows, self._now),
         )
 
     def need(self, task: Task) -> Need:
         """Return a ready task's demand on regular placement."""
-        need = base_need(self._cluster, task)
+        need = base_need(task, network=self._settings.network_aware)
         if not self._choosy(task):
             return need
         return Need(need.job, need.task, need.amounts, need.cores, need.unknown_size, self._allowed(task), need.holds)
@@ -92,7 +94,7 @@ class Picture:
         command, usage = request.command, request.usage
         memory = float(request.memory_bytes)
         allowed = self._allowed(task) if self._choosy(task) else None
-        if task.pauses and (shunned := backing_off.shunned(task, self._cluster.now)):
+        if task.pauses and (shunned := backing_off.shunned(task, self._now)):
             allowed = np.full(len(self.rows), True) if allowed is None else allowed
             self._mark(allowed, shunned, False)
         if command is not None:
@@ -116,7 +118,7 @@ class Picture:
         """Return whether some nodes are excluded."""
         request = task.request
         assert request is not None
-        return bool(request.nodes or task.refusals) or (task.job, task.name) in self._cluster.leaving
+        return bool(request.nodes or task.refusals) or (task.job, task.name) in self._members.leaving
 
     def _allowed(self, task: Task) -> Mask:
         """Return which workers may be asked: the named nodes, without those that refused the task and have not reported
@@ -126,16 +128,16 @@ class Picture:
         assert request is not None
         mask = np.full(len(self.rows), not request.nodes)
         self._mark(mask, request.nodes, True)
-        nodes = self._cluster.nodes
+        nodes = self._members.nodes
         shy = [name for name, when in task.refusals.items() if name in nodes and nodes[name].heartbeats == when]
         self._mark(mask, shy, False)
-        self._mark(mask, list(self._cluster.leaving.get((task.job, task.name), ())), False)
+        self._mark(mask, list(self._members.leaving.get((task.job, task.name), ())), False)
         return mask
 
     def _mark(self, mask: Mask, names: Sequence[str], value: bool) -> None:
         for name in names:
-            row = self._cluster.table.rows.get(name)
-            if row is not None and self._cluster.table.takes_work[row]:
+            row = self._table.rows.get(name)
+            if row is not None and self._table.takes_work[row]:
                 mask[np.searchsorted(self.rows, row)] = value
 
 
@@ -150,10 +152,10 @@ def reserved(node: Node, peaks: Peaks) -> tuple[float, float, float]:
     return cores, disk, network
 
 
-def base_need(cluster: Cluster, task: Task) -> Need:
+def base_need(task: Task, *, network: bool) -> Need:
     """Return a ready task's demand on any node that it may go to."""
     if task.need is None:
-        task.need = _need_of(task, network=cluster.settings.network_aware)
+        task.need = _need_of(task, network=network)
     return task.need
 
 
@@ -180,27 +182,44 @@ def holds(request: TaskRequest) -> tuple[float, float, float, float]:
     return cores or slots[0], slots[1], slots[2], float(request.memory_bytes)
 
 
-def unfit(cluster: Cluster, task: Task) -> str:
-    """Return why no node of the cluster could hold the task even when empty; empty where one could."""
-    request = task.request
-    assert request is not None
-    cores = request.command.cpu_cores if request.command is not None else 0.0
-    if not request.nodes:
-        if cluster.table.could_hold(request.memory_bytes, cores, opportunistic=task.opportunistic):
-            return ""
-        if not any(node.capacity.memory_bytes for node in cluster.nodes.values()):
-            return ""
-    named = [cluster.nodes[name] for name in request.nodes if name in cluster.nodes]
-    known = [node for node in named if node.capacity.memory_bytes]
-    if request.nodes and not known:
-        return f"none of its nodes ({', '.join(request.nodes)}) is in the cluster"
-    for node in known:
-        share = usable(node.t_alloc, task.opportunistic)
-        if request.memory_bytes <= share * node.capacity.memory_bytes and cores <= share * node.capacity.cores:
-            return ""
-    have = [node.capacity for node in (known if request.nodes else cluster.nodes.values())]
-    most_bytes, most_cores = max(each.memory_bytes for each in have), max(each.cores for each in have)
-    slack = " (on slack T_alloc of it)" if task.opportunistic else ""
-    asked = f"{format_bytes(request.memory_bytes)} and {counted(cores, 'core')}"
-    has = f"at most {format_bytes(most_bytes)} and {counted(most_cores, 'core')}"
-    return f"it asks for {asked}, and a node that it may use has {has}{slack}; ask for less"
+class Snapshots:
+    """Takes the snapshots of a round, and tells which tasks no node could ever hold."""
+
+    def __init__(self, settings: MasterSettings, members: Membership, table: NodeTable, clock: Clock) -> None:
+        self._settings = settings
+        self._members = members
+        self._table = table
+        self._clock = clock
+
+    def reconfigure(self, settings: MasterSettings) -> None:
+        """Apply a new placement."""
+        self._settings = settings
+
+    def take(self) -> Picture:
+        """Return the nodes as they are now."""
+        return Picture(self._settings, self._members, self._table, self._clock.now)
+
+    def unfit(self, task: Task) -> str:
+        """Return why no node of the cluster could hold the task even when empty; empty where one could."""
+        request = task.request
+        assert request is not None
+        cores = request.command.cpu_cores if request.command is not None else 0.0
+        if not request.nodes:
+            if self._table.could_hold(request.memory_bytes, cores, opportunistic=task.opportunistic):
+                return ""
+            if not any(node.capacity.memory_bytes for node in self._members.nodes.values()):
+                return ""
+        named = [self._members.nodes[name] for name in request.nodes if name in self._members.nodes]
+        known = [node for node in named if node.capacity.memory_bytes]
+        if request.nodes and not known:
+            return f"none of its nodes ({', '.join(request.nodes)}) is in the cluster"
+        for node in known:
+            share = usable(node.t_alloc, task.opportunistic)
+            if request.memory_bytes <= share * node.capacity.memory_bytes and cores <= share * node.capacity.cores:
+                return ""
+        have = [node.capacity for node in (known if request.nodes else self._members.nodes.values())]
+        most_bytes, most_cores = max(each.memory_bytes for each in have), max(each.cores for each in have)
+        slack = " (on slack T_alloc of it)" if task.opportunistic else ""
+        asked = f"{format_bytes(request.memory_bytes)} and {counted(cores, 'core')}"
+        has = f"at most {format_bytes(most_bytes)} and {counted(most_cores, 'core')}"
+        return f"it asks for {asked}, and a node that it may use has {has}{slack}; ask for less"

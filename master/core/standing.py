@@ -6,22 +6,19 @@ Messages that a correct agent never sends are refused here, so that one faulty o
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
 
 from master.core.records import Job, Node
 from penstock.wire import master_api as api
 from penstock.wire.errors import bad_request, refused
 
-if TYPE_CHECKING:
-    from master.core.cluster import Cluster
 
-
-def own(cluster: Cluster, node: Node, job: str) -> Job:
+def own(jobs: Mapping[str, Job], node: Node, job: str) -> Job:
     """Return a job of this origin.
 
     Raises: RpcError: ``bad_request``: the job is unknown; ``refused``: it belongs to another node.
     """
-    known = cluster.jobs.get(job)
+    known = jobs.get(job)
     if known is None:
         raise bad_request(f"unknown job {job[:128]!r}", field="job", remedy="job_submitted first")
     if known.origin != node.name:
@@ -44,22 +41,22 @@ def check_part(node: Node, job: Job) -> None:
         )
 
 
-def check_registration(cluster: Cluster, message: api.Register) -> None:
+def check_registration(known: Mapping[str, Job], message: api.Register) -> None:
     """Check that a node registers only its own jobs, and wants tasks of these only.
 
     Raises: RpcError: ``bad_request``: a job belongs to another node. After a restart of the master, ownership follows
     the first registration, which may be wrong: the node named in the job's id takes precedence.
     """
     for state in message.jobs:
-        known = cluster.jobs.get(state.job)
-        if known is not None and known.origin != message.node != maker(state.job):
-            raise bad_request(f"job {state.job!r} belongs to node {known.origin!r}", field="jobs")
+        job = known.get(state.job)
+        if job is not None and job.origin != message.node != maker(state.job):
+            raise bad_request(f"job {state.job!r} belongs to node {job.origin!r}", field="jobs")
     named = {"ready": [each.job for each in message.ready], "awaited": [each.job for each in message.awaited]}
     listed = {state.job for state in message.jobs}
     for field, jobs in named.items():
-        for index, job in enumerate(jobs):
-            if job not in listed:
-                raise bad_request(f"job {job[:128]!r} is not among `jobs`", field=f"{field}[{index}].job")
+        for index, name in enumerate(jobs):
+            if name not in listed:
+                raise bad_request(f"job {name[:128]!r} is not among `jobs`", field=f"{field}[{index}].job")
 
 
 def maker(job: str) -> str:

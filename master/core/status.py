@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from master.core import admission, draining
+from master.core import draining
 from master.core.records import Job, Node
 from master.history import resources
 
@@ -21,20 +21,20 @@ def document(cluster: Cluster, now: float) -> dict[str, Any]:
         "nodes": {node.name: _node(node, now) for node in cluster.nodes.values()},
         "jobs": {job.job: _job(cluster, job) for job in cluster.jobs.values()},
         "tasks": {
-            "ready": cluster.ready_tasks,
-            "placed": sum(len(job.tasks) for job in cluster.jobs.values()) - cluster.ready_tasks,
+            "ready": cluster.members.ready_tasks,
+            "placed": sum(len(job.tasks) for job in cluster.jobs.values()) - cluster.members.ready_tasks,
             "ended": ended(cluster),
         },
         "memory": {
-            "reservable_bytes": admission.reservable_bytes(cluster),
-            "reserved_bytes": admission.reserved_bytes(cluster),
+            "reservable_bytes": cluster.admission.reservable_bytes(),
+            "reserved_bytes": cluster.admission.reserved_bytes(),
         },
         "decisions": {name: cluster.counts[name] for name in COUNTERS},
         "ordering": cluster.settings.ordering,
         "ept_s": cluster.table.ept_s,
         "promised": {
             reservation: {"cores": one.cores, "memory_bytes": one.memory_bytes, "bundles": one.bundles}
-            for reservation, one in cluster.plan.promised(cluster.unix(now)).items()
+            for reservation, one in cluster.guarantees.plan.promised(cluster.clock.unix(now)).items()
         },
     }
 

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
-from master.core.records import Job
+from master.core.history import History
+from master.core.records import Job, Node
+from master.core.settings import MasterSettings
+from master.core.table import NodeTable
 from master.ordering import ClusterView, JobView, StageView
-
-if TYPE_CHECKING:
-    from master.core.cluster import Cluster
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,9 +21,9 @@ class Totals:
     rates: tuple[float, float, float]
 
 
-def totals(cluster: Cluster) -> Totals:
+def totals(table: NodeTable) -> Totals:
     """Return the sums over the nodes that take work."""
-    table, here = cluster.table, cluster.table.taking()
+    here = table.taking()
     slots, rates = table.slots[here].sum(axis=0).tolist(), table.rates[here].sum(axis=0).tolist()
     memory = float(table.memory_capacity[here].sum())
     return Totals((slots[0], slots[1], slots[2], memory), (rates[0], rates[1], rates[2]))
@@ -35,9 +34,16 @@ def cluster_view(total: Totals, at: float) -> ClusterView:
     return ClusterView(at, total.capacity, max(1.0, total.capacity[0]))
 
 
-def job_views(cluster: Cluster, jobs: Iterable[Job], total: Totals, *, opportunistic: bool = False) -> list[JobView]:
+def job_views(
+    jobs: Iterable[Job],
+    nodes: Mapping[str, Node],
+    settings: MasterSettings,
+    history: History,
+    total: Totals,
+    *,
+    opportunistic: bool = False,
+) -> list[JobView]:
     """Return one view per job, with its regular or its ``opportunistic`` holdings, which are accounted separately."""
-    settings = cluster.settings
     rates = [max(rate, 1.0) for rate in total.rates]
     slots = max(1.0, total.capacity[0])
     views: list[JobView] = []
@@ -53,11 +59,11 @@ def job_views(cluster: Cluster, jobs: Iterable[Job], total: Totals, *, opportuni
                 weight=settings.weights.get(tenant, 1.0),
                 submitted_at=job.submitted_at,
                 sequence=job.sequence,
-                holds=held_by(cluster, job, opportunistic=opportunistic) if settings.ordering == "drf" else _NOTHING,
+                holds=held_by(nodes, job, opportunistic=opportunistic) if settings.ordering == "drf" else _NOTHING,
                 containers=containers,
                 service=job.work.service_s,
                 stages=_stages(job),
-                remaining=_remaining(cluster, job, rates, slots),
+                remaining=_remaining(history, job, rates, slots),
                 needs=max(left, job.work.slots),
                 wants=max(can_run, job.work.slots),
                 user=job.user,
@@ -71,11 +77,11 @@ def job_views(cluster: Cluster, jobs: Iterable[Job], total: Totals, *, opportuni
 _NOTHING = (0.0, 0.0, 0.0, 0.0)
 
 
-def held_by(cluster: Cluster, job: Job, *, opportunistic: bool = False) -> tuple[float, ...]:
+def held_by(nodes: Mapping[str, Node], job: Job, *, opportunistic: bool = False) -> tuple[float, ...]:
     """Return the holdings of its placed tasks; for a framework that schedules its own tasks, its slots as cores."""
     total = [0.0, 0.0, 0.0, 0.0]
     for task in job.tasks.values():
-        node = cluster.nodes.get(task.node) if task.node else None
+        node = nodes.get(task.node) if task.node else None
         held = node.held.get((job.job, task.name)) if node is not None else None
         if held is not None and held.regular is not opportunistic:
             for resource, amount in enumerate(held.holds()):
@@ -102,7 +108,7 @@ def _can_run(job: Job) -> int:
     return len(job.tasks) + sum(max(0, s.tasks - s.done) for s in job.work.own if s.stage in under_way)
 
 
-def _remaining(cluster: Cluster, job: Job, rates: list[float], slots: float) -> tuple[float, ...]:
+def _remaining(history: History, job: Job, rates: list[float], slots: float) -> tuple[float, ...]:
     """Return R per kind, in seconds of the whole cluster: the rest expected from history, and at least the announced
     rest.
 
@@ -122,7 +128,7 @@ def _remaining(cluster: Cluster, job: Job, rates: list[float], slots: float) -> 
         elif by_time > by_bytes:
             coming = [own * by_time / by_bytes for own in coming]
         left = [own + more for own, more in zip(left, coming, strict=True)]
-    before = cluster.history.of((job.user, job.name))
+    before = history.of((job.user, job.name))
     if before is None:
         return tuple(left)
     if not any(before.work):

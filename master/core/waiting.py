@@ -9,49 +9,62 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
 
 from master.core.records import Asks, Job, Task, WaitingStage
-from master.core.snapshot import Picture, base_need
+from master.core.settings import MasterSettings
+from master.core.snapshot import Picture, Snapshots, base_need
+from master.core.table import NodeTable
 from master.placement.workers import COLUMN, MEMORY, spare
 from penstock.model import ResourceKind
 
-if TYPE_CHECKING:
-    from master.core.cluster import Cluster
 
+class WaitingStages:
+    """Summarizes the stages of the jobs that wait for regular room."""
 
-def stages_of(cluster: Cluster, job: Job) -> dict[str, WaitingStage]:
-    """Return a job's stages as in :meth:`Job.ready_for_regular`, each summarized again only after a change."""
-    if job.waiting is None:
-        known = job.summed_up
-        names = dict.fromkeys(stage for stage, allows in job.ready if allows != "only")
-        if names.keys() - known.keys():
-            known |= {
-                stage: _summed_up(cluster, tasks)
-                for stage, tasks in job.ready_for_regular().items()
-                if stage not in known
-            }
-        job.waiting = {stage: found for stage in names if (found := known.setdefault(stage, None)) is not None}
-    return job.waiting
+    def __init__(self, settings: MasterSettings, table: NodeTable, snapshots: Snapshots) -> None:
+        self._settings = settings
+        self._table = table
+        self._snapshots = snapshots
 
+    def reconfigure(self, settings: MasterSettings) -> None:
+        """Apply a new placement. :attr:`Job.waiting` is to be dropped where tasks' demands change."""
+        self._settings = settings
 
-def possible(cluster: Cluster, jobs: list[Job]) -> set[tuple[str, str]]:
-    """Return the (job, stage) pairs for which some node may have room; the others place nothing in this round.
+    def of(self, job: Job) -> dict[str, WaitingStage]:
+        """Return a job's stages as in :meth:`Job.ready_for_regular`, each summarized again only after a change."""
+        if job.waiting is None:
+            known = job.summed_up
+            names = dict.fromkeys(stage for stage, allows in job.ready if allows != "only")
+            if names.keys() - known.keys():
+                network = self._settings.network_aware
+                known |= {
+                    stage: _summed_up(tasks, network=network)
+                    for stage, tasks in job.ready_for_regular().items()
+                    if stage not in known
+                }
+            job.waiting = {stage: found for stage in names if (found := known.setdefault(stage, None)) is not None}
+        return job.waiting
 
-    Only Algorithm 1 allows such a prediction; for other placements every pair is returned.
-    """
-    stages = ((job.job, name, stage) for job in jobs for name, stage in stages_of(cluster, job).items())
-    if cluster.settings.placement != "ursa":
-        return {(job, name) for job, name, _ in stages}
-    room = _Room(cluster)
-    return {(job, name) for job, name, stage in stages if room.may_hold(stage)}
+    def has_commands(self, job: Job) -> bool:
+        """Return whether commands of a job wait for a regular place."""
+        return bool(job.ready_count) and any(stage.commands for stage in self.of(job).values())
+
+    def possible(self, jobs: list[Job]) -> set[tuple[str, str]]:
+        """Return the (job, stage) pairs for which some node may have room; the others place nothing in this round.
+
+        Only Algorithm 1 allows such a prediction; for other placements every pair is returned.
+        """
+        stages = ((job.job, name, stage) for job in jobs for name, stage in self.of(job).items())
+        if self._settings.placement != "ursa":
+            return {(job, name) for job, name, _ in stages}
+        room = _Room(self._snapshots.take(), self._table)
+        return {(job, name) for job, name, stage in stages if room.may_hold(stage)}
 
 
 class _Room:
     """The most free memory in bytes on one node, among the nodes that satisfy a task's other demands."""
 
-    def __init__(self, cluster: Cluster) -> None:
-        picture, table = Picture(cluster), cluster.table
+    def __init__(self, picture: Picture, table: NodeTable) -> None:
         rows = picture.rows
         self._picture = picture
         self._memory, self._cores = table.memory_free[rows], table.cores_free[rows]
@@ -79,9 +92,9 @@ class _Room:
         return float(self._memory[fits].max(initial=-math.inf))
 
 
-def _summed_up(cluster: Cluster, tasks: list[Task]) -> WaitingStage:
+def _summed_up(tasks: list[Task], *, network: bool) -> WaitingStage:
     least: dict[Asks, float] = {}
-    for asks, memory_bytes in _asked(cluster, tasks):
+    for asks, memory_bytes in _asked(tasks, network=network):
         least[asks] = min(memory_bytes, least.get(asks, math.inf))
     return WaitingStage(tasks[0], len(tasks), least, any(is_command(task) for task in tasks))
 
@@ -92,10 +105,10 @@ def is_command(task: Task) -> bool:
     return request is not None and request.command is not None and request.command_kind is ResourceKind.CPU
 
 
-def _asked(cluster: Cluster, tasks: list[Task]) -> Iterator[tuple[Asks, float]]:
+def _asked(tasks: list[Task], *, network: bool) -> Iterator[tuple[Asks, float]]:
     """Yield each task's demands. Refusals and earlier copies also exclude nodes; placement checks those."""
     for task in tasks:
-        need, request = base_need(cluster, task), task.request
+        need, request = base_need(task, network=network), task.request
         assert request is not None
         unknown = None if need.unknown_size is None else COLUMN[need.unknown_size]
         kinds = tuple(kind for kind in range(MEMORY) if need.amounts[kind] > 0 or kind == unknown)

@@ -8,7 +8,6 @@ from typing import Any
 import msgspec
 
 from master.core import Cluster
-from master.core.listing import find
 from master.explain import why
 
 #: Number of placed tasks listed: the latest.
@@ -21,7 +20,7 @@ def document(cluster: Cluster, job: str, now: float) -> dict[str, Any]:
 
     Raises: UnknownJobError: the master knows no job of this id.
     """
-    view = find(cluster, job)
+    view = cluster.listing.find(job)
     if view is not None and job not in cluster.jobs:
         return {"job": job, "name": view.name, "ended": msgspec.to_builtins(view)}
     said = why.document(cluster, job, now)

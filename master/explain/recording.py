@@ -198,17 +198,18 @@ def _need(job: str, task: RecordedTask, places: dict[str, int], *, network: bool
 
 def record(cluster: Cluster, now: float) -> Recording:
     """Record the state that a round would see at ``now`` (monotonic time)."""
-    picture = Picture(cluster)
+    picture = cluster.snapshots.take()
     table = cluster.table
-    total, peaks = totals(cluster), cluster.settings.peaks()
+    total, peaks = totals(table), cluster.settings.peaks()
     described = [job for job in cluster.jobs.values() if job.described]
     settings = {
         name: value
         for name in MasterConfig.__struct_fields__
         if (value := getattr(cluster.settings, name, None)) is not None
     } | {"ept_s": table.ept_s}  # the present value, where it is derived from tasks
+    views = job_views(described, cluster.nodes, cluster.settings, cluster.history, total)
     return Recording(
-        at=cluster.unix(now),
+        at=cluster.clock.unix(now),
         settings=MasterConfig(**settings),
         capacity=total.capacity,
         nodes=[
@@ -225,9 +226,7 @@ def record(cluster: Cluster, now: float) -> Recording:
             )
             for row in picture.rows.tolist()
         ],
-        jobs=[
-            _job(picture, job, view) for job, view in zip(described, job_views(cluster, described, total), strict=True)
-        ],
+        jobs=[_job(picture, job, view) for job, view in zip(described, views, strict=True)],
         sizes=cluster.sizes.of((job.user, job.application) for job in described),
     )
 

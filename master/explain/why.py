@@ -7,11 +7,9 @@ from typing import Any
 
 import msgspec
 
-from master.core import Cluster, allowances
-from master.core.allowances import amounts_of
+from master.core import Cluster
 from master.core.places import MOST_BEFORE, Place, on_nodes
 from master.core.records import Job, Node
-from master.core.snapshot import Picture
 from master.explain.sentence import sentence
 from master.opportunistic import why_not as no_slack
 from master.placement import why_not
@@ -31,11 +29,11 @@ def document(cluster: Cluster, job: str, now: float) -> dict[str, Any]:
         ids = sorted(name for name, each in cluster.jobs.items() if each.described)
         some = f"{', '.join(ids[:10])}{', …' if len(ids) > 10 else ''}" if ids else "there is none"
         raise UnknownJobError(f"no job {job[:128]!r}; known jobs: {some}")
-    ranking = cluster.rank(now)
+    ranking = cluster.order.rank(now)
     order, place = ranking.order(), cluster.places.of(job)
-    picture = Picture(cluster)
+    picture = cluster.snapshots.take()
     placement = picture.placement()
-    limits = allowances.of(cluster)
+    limits = cluster.user_limits.in_round()
     room = ranking.room(job)
     stages: list[dict[str, Any]] = []
     for (stage, opportunistic), tasks in known.ready.items():
@@ -51,7 +49,9 @@ def document(cluster: Cluster, job: str, now: float) -> dict[str, Any]:
         if opportunistic != "only":
             need = picture.need(first)
             said["lacks"] = placement.lacks(need) if len(placement) else {}
-            over = limits.why_not(known.user, amounts_of(cluster, known, first)) if limits is not None else ""
+            over = (
+                limits.why_not(known.user, cluster.user_limits.amounts_of(known, first)) if limits is not None else ""
+            )
             said["waits"] = f"task {first.name}: {over or why_not(need, placement)}"
         stages.append(said)
     return {

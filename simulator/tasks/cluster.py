@@ -223,7 +223,7 @@ class SimulatedCluster:
 
     def _wake(self) -> None:
         """Plan a round as soon as allowed, because a reservation's turn is due."""
-        self.master.changed = True
+        self.master.want_round()
         self._plan_round()
 
     def _round(self) -> None:

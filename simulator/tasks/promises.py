@@ -6,7 +6,6 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from master.core import Cluster
-from master.core.promises import guarantees
 from master.reservations.desk import Declined, Desk, DeskSettings, Entry
 from master.reservations.follower import Follower
 from master.reservations.rdl import Bundle
@@ -50,7 +49,7 @@ class Reservations:
         memory_bytes = int(settings.share * sum(one.memory_bytes for one in capacities))
         self._desk.set_capacity(Bundle(cpu_cores=cores, memory_bytes=memory_bytes), clock.now_s)
         self._follower = Follower(self._desk, settings.lead_s)
-        master.plan = self._follower
+        master.guarantees.follow(self._follower)
         clock.after(LOOK_S, self._look)
 
     def reserve(self, name: str, rdl: str) -> str:
@@ -78,7 +77,7 @@ class Reservations:
         changes_at = self._follower.changes_at(now_s) if self._desk.launches.all(now_s) else None
         if changes_at is not None and changes_at < now_s + LOOK_S:  # earlier than planned when it was reserved
             self._clock.after(changes_at - now_s, self._wake)
-        _, promised = guarantees(self._master, now_s)
+        _, promised = self._master.guarantees.of(now_s)
         due = self._desk.promised(now_s)
         pending = {job.reservation for job in self._master.jobs.values() if job.reservation and job.ready_count}
         lacking = {name for name, one in promised.items() if name in due and name in pending and one.lacking}

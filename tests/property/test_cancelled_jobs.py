@@ -9,7 +9,6 @@ from hypothesis import HealthCheck, settings
 from hypothesis.stateful import invariant, precondition, rule
 
 from master.core import events as e
-from master.core.listing import find, listed
 from penstock.model import EndedBy
 from penstock.wire import master_api as api
 from penstock.wire.jobs_api import ListJobs
@@ -44,7 +43,7 @@ class Cancelling(World):
         self.cancelled.add(job)
         self.ever_cancelled.add(job)
         self.serve(e.CancelAsked(job, "ann"))
-        view = find(self.cluster, job)
+        view = self.cluster.listing.find(job)
         assert view is not None
         assert (view.state, view.why, view.tasks_ready) == ("cancelling", "cancelled by ann", 0)
 
@@ -53,9 +52,9 @@ class Cancelling(World):
     def cancel_again(self, at: int) -> None:
         """By somebody else, whatever has become of it."""
         job = sorted(self.cancelled)[at % len(self.cancelled)]
-        before = find(self.cluster, job)
+        before = self.cluster.listing.find(job)
         self.serve(e.CancelAsked(job, "bob"))
-        after = find(self.cluster, job)
+        after = self.cluster.listing.find(job)
         assert (before is None) == (after is None)
         assert after is None or after.why == "cancelled by ann"
 
@@ -69,7 +68,7 @@ class Cancelling(World):
     def what_is_said_adds_up(self) -> None:
         if not hasattr(self, "cluster"):
             return
-        views = {view.job: view for view in listed(self.cluster, ListJobs(), None)}
+        views = {view.job: view for view in self.cluster.listing.listed(ListJobs(), None)}
         described = [job for job in self.cluster.jobs.values() if job.described]
         assert sum(view.tasks_ready for view in views.values()) == sum(job.ready_count for job in described)
         for job in described:
@@ -89,7 +88,7 @@ class Cancelling(World):
             return
         for job in self.cancelled:
             assert job not in self.cluster.jobs, f"{job} was cancelled, and is in the books"
-            view = find(self.cluster, job)
+            view = self.cluster.listing.find(job)
             assert view is not None
             assert (view.state, view.outcome) == ("ended", "cancelled")
             for name in NODES:

@@ -12,10 +12,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from master.core import Cluster, MasterSettings, rounds, waiting
+from master.core import Cluster, MasterSettings
 from master.core import events as e
 from master.core.instructions import SendDecisions
 from master.core.records import Held, Job
+from master.core.rounds import Rounds
+from master.core.waiting import WaitingStages
 from master.ordering import NAMES
 from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, KindAmounts, TaskRequest
 from penstock.wire import master_api as api
@@ -23,7 +25,7 @@ from tests.property.scheduling_agents import MIB
 from tests.property.test_scheduling_reconfigured import ReconfiguredWorld
 
 
-def everything(cluster: Cluster, jobs: list[Job]) -> set[tuple[str, str]]:
+def everything(_: WaitingStages, jobs: list[Job]) -> set[tuple[str, str]]:
     return {(job.job, stage) for job in jobs for stage in job.ready_for_regular()}
 
 
@@ -36,8 +38,8 @@ def looking_at_everything(cluster: Cluster) -> Iterator[None]:
         for task in job.tasks.values():
             task.need = None
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(waiting, "possible", everything)
-        patch.setattr(rounds, "_order_matters", lambda _: True)
+        patch.setattr(WaitingStages, "possible", everything)
+        patch.setattr(Rounds, "_order_matters", lambda _: True)
         yield
 
 

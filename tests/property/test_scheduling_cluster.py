@@ -14,7 +14,6 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from master.core import Cluster, MasterSettings, draining
 from master.core import events as e
-from master.core.admission import reservable_bytes, reserved_bytes
 from master.core.drains import DrainSaid
 from master.core.instructions import Hangup, Instruction, Keep, SendDecisions
 from master.core.invariants import broken
@@ -122,8 +121,8 @@ class World(RuleBasedStateMachine):
             assert not nodes_wanted or node in nodes_wanted
         if isinstance(decision, api.AdmitJob) and decision.job not in admitted:
             job = self.cluster.jobs[decision.job]
-            total = reservable_bytes(self.cluster)
-            assert not job.memory_bytes or reserved_bytes(self.cluster) <= total
+            total = self.cluster.admission.reservable_bytes()
+            assert not job.memory_bytes or self.cluster.admission.reserved_bytes() <= total
             most = self.cluster.settings.user_max_jobs
             of_users = Counter(each.user for each in self.cluster.jobs.values() if each.admitted)
             assert not most or of_users[job.user] <= most
@@ -288,7 +287,7 @@ class World(RuleBasedStateMachine):
         by = described[at % len(described)].user if described else "u"
         wanted = [job.job for job in described if of_all or job.user == by][:many]
         self.serve(e.OrderAsked(tuple(wanted), "root" if of_all else by, of_all))
-        order = self.cluster.rank(self.now).order()
+        order = self.cluster.order.rank(self.now).order()
         assert sorted(order) == sorted(job.job for job in described)
         assert order[: len(wanted)] == wanted or not of_all, "what an operator names comes first"
 
@@ -446,9 +445,8 @@ class World(RuleBasedStateMachine):
         for _ in range(20):
             self.calm_down()
         for name in sorted(self.drained):
-            assert draining.state(self.cluster.nodes[name]) == "drained", draining.told(
-                self.cluster, self.cluster.nodes[name]
-            )
+            node = self.cluster.nodes[name]
+            assert draining.state(node) == "drained", self.cluster.drain.told(node)
             self.undrain(name)
         for _ in range(200):
             if self.settled():
@@ -468,7 +466,7 @@ class World(RuleBasedStateMachine):
                 and not any(job.forgotten for job in agent.jobs.values())
                 for agent in self.agents.values()
             )
-            and not self.cluster.ready_tasks
+            and not self.cluster.members.ready_tasks
         )
 
     def calm_down(self) -> None:

@@ -21,7 +21,6 @@ from agent.core.snapshot import ContainerUse, Snapshot
 from master.core import Cluster, MasterSettings
 from master.core import events as m
 from master.core.instructions import SendDecisions
-from master.core.listing import find
 from master.ordering.sizes import LEAST
 from penstock.model import Capacity, ContainerSpec, KindAmounts, TaskRequest
 from penstock.wire import master_api as api
@@ -199,13 +198,13 @@ class Measured(RuleBasedStateMachine):
         for name in NODES:
             self.heartbeat(name)
         self.deliver()
-        assert not self.cluster.unlearnt
+        assert not self.cluster.learning.unlearnt
         self.counted()
         self.begin()
 
     def counted(self) -> None:
         """Slots are held for a thousandth of a second for each command, which is all that slot-time can be more."""
-        view = find(self.cluster, self.job)
+        view = self.cluster.listing.find(self.job)
         assert view is not None and view.state == "ended" and view.outcome == "succeeded"
         most_s = 0.002 * self.tasks**2
         assert self.total_s - 1e-6 <= view.service_container_s <= self.total_s + most_s + 1e-6

@@ -40,7 +40,7 @@ def test_agents_hear_of_the_new_order_at_once() -> None:
     first = {job.job: job.priority for job in made.cluster.jobs.values()}
     assert first["a"] > first["b"]
     change(made, ordering="srjf")
-    assert made.cluster.order_due > made.now, "it has been looked at"
+    assert made.cluster.dues.order_due > made.now, "it has been looked at"
 
 
 def test_what_nodes_have_not_measured_is_the_new_default() -> None:
@@ -116,7 +116,7 @@ def test_a_key_that_needs_a_restart_does_not(key: str) -> None:
 def test_what_was_made_from_other_settings_is_what_would_be_made_of_these() -> None:
     made = bed("n", ordering="fifo")
     change(made, ordering="las_mq", las_mq_queues=3)
-    assert type(made.cluster.ordering).__name__ == "LasMq"
-    before = made.cluster.ordering
+    assert type(made.cluster.order.ordering).__name__ == "LasMq"
+    before = made.cluster.order.ordering
     change(made, ept_s=3.0)
-    assert made.cluster.ordering is before, "whose turn it is is not forgotten for nothing"
+    assert made.cluster.order.ordering is before, "whose turn it is is not forgotten for nothing"

@@ -76,6 +76,6 @@ def test_what_makes_no_sense_changes_nothing(name: str, params: dict[str, Any], 
 
 def test_a_node_that_only_others_have_spoken_of_is_none() -> None:
     b = bed("a")
-    b.cluster.expect("ghost", 0.0)
+    b.cluster.members.expect("ghost", 0.0)
     with pytest.raises(RpcError, match="no node 'ghost'"):
         b.serve(e.DrainAsked(("ghost",), "root", 0.0))

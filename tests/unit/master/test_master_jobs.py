@@ -94,11 +94,11 @@ def test_one_s_own_is_stopped_and_by_operators_everybody_s(made: Bed) -> None:
 def test_one_s_own_are_put_first_and_by_operators_everybody_s(made: Bed) -> None:
     made.job("a", "e3", user="eve")
     assert ask(made, "order_jobs", jobs=["e3", "e1", "e3"]) == api.JobsOrdered(jobs=["e3", "e1"], of_all=False)
-    assert made.cluster.rank(made.now).order() == ["e3", "m1", "e1"]
+    assert made.cluster.order.rank(made.now).order() == ["e3", "m1", "e1"]
     assert ask(made, "order_jobs", "root", True, jobs=["m1"]) == api.JobsOrdered(jobs=["m1"], of_all=True)
-    assert made.cluster.rank(made.now).order() == ["m1", "e3", "e1"]
+    assert made.cluster.order.rank(made.now).order() == ["m1", "e3", "e1"]
     assert ask(made, "order_jobs", jobs=[]) == api.JobsOrdered(jobs=[], of_all=False)
-    assert made.cluster.rank(made.now).order() == ["m1", "e1", "e3"]
+    assert made.cluster.order.rank(made.now).order() == ["m1", "e1", "e3"]
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_with_one_job_that_cannot_be_put_first_none_is(made: Bed, job: str, said
     made.job("a", "e3", user="eve")
     with pytest.raises(RpcError, match=said):
         ask(made, "order_jobs", jobs=["e3", job])
-    assert made.cluster.rank(made.now).order() == ["e1", "m1", "e3"]
+    assert made.cluster.order.rank(made.now).order() == ["e1", "m1", "e3"]
 
 
 def test_a_host_that_is_away_is_named(made: Bed) -> None:

@@ -116,13 +116,13 @@ def test_the_jobs_are_not_ranked_for_it_where_no_command_waits(monkeypatch: pyte
     b.ready("a", task("framework", 10), job="short")
     b.round()
     asked: list[float] = []
-    rank = b.cluster.rank
+    rank = b.cluster.order.rank
 
     def noted(now: float) -> Ranking:
         asked.append(now)
         return rank(now)
 
-    monkeypatch.setattr(b.cluster, "rank", noted)
+    monkeypatch.setattr(b.cluster.order, "rank", noted)
     b.ready("a", task("another", 10), job="short")
     b.round()
     assert asked == []

@@ -7,7 +7,6 @@ from typing import Any
 
 import pytest
 
-from master.core import allowances
 from master.core import events as e
 from master.explain.why import document
 from penstock.model import Capacity
@@ -150,7 +149,7 @@ def test_opportunistic_work_is_not_limited_and_is_promoted_as_far_as_its_user_ma
 def test_no_room_is_made_for_what_is_promised_beyond_the_limit() -> None:
     for most, stopped in ((0.0, 2), (3.0, 1)):
         made = bed("a", ordering="fifo", user_max_cores=most)
-        made.cluster.plan = Plan(4.0)
+        made.cluster.guarantees.follow(Plan(4.0))
         made.job("a", "best", at=1.0, user="bob")
         made.job("a", "mine", at=2.0, user="eve")
         made.job("a", "prod", at=3.0, user="eve", reservation="r")
@@ -195,7 +194,7 @@ def test_a_limit_that_falls_stops_nobody_and_one_that_rises_is_used_at_once() ->
     made = users("eve")
     made.ready("a", *[command(f"e{i}", 1, 1.0) for i in range(4)], job="eve")
     made.round()
-    assert allowances.of(made.cluster) is None
+    assert made.cluster.user_limits.in_round() is None
     change(made, user_max_cores=2.0)
     made.ready("a", command("more", 1, 1.0), job="eve")
     assert made.round() == []

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
+
+from master.core import cluster
 from master.core import events as e
 from master.core.instructions import Keep
-from master.core.listing import find, listed
 from master.core.past import Past, PastJobs
 from penstock.model import Ended, EndedBy
 from penstock.wire import master_api as api
@@ -41,11 +43,11 @@ def test_its_nodes_are_told_first_and_everything_of_it_is_withdrawn() -> None:
     assert withdrawn == {
         (node, name, "cancelled by ann") for node, name in (("a", "here"), ("a", "own"), ("b", "there"))
     }
-    view = find(made.cluster, "j")
+    view = made.cluster.listing.find("j")
     assert view is not None
     assert (view.state, view.tasks_ready, view.tasks_running) == ("cancelling", 0, 2)
     made.serve(e.Said("a", api.JobEnded(job="j", why="cancelled by ann")))
-    view = find(made.cluster, "j")
+    view = made.cluster.listing.find("j")
     assert view is not None
     assert (view.state, view.outcome, view.nodes) == ("ending", "cancelled", ["a", "b"]), (
         "its commands are being killed"
@@ -53,7 +55,7 @@ def test_its_nodes_are_told_first_and_everything_of_it_is_withdrawn() -> None:
     killed = Ended(by=EndedBy.CANCELLED, reason="cancelled by ann")
     ended(made, "a", "here", killed)
     ended(made, "b", "there", killed)
-    view = find(made.cluster, "j")
+    view = made.cluster.listing.find("j")
     assert view is not None
     assert (view.state, view.why, view.nodes) == ("ended", "cancelled by ann", [])
 
@@ -87,7 +89,7 @@ def test_an_origin_that_was_away_hears_of_it_when_it_is_back_also_if_it_was_lost
         assert ("j" in made.cluster.jobs) == (rounds == 1)
         made.node("a", jobs=[job_state("j", admitted=True)])
         assert [d.by for node, d in made.said(api.CancelJob) if node == "a"] == ["ann"]
-        assert find(made.cluster, "j").state == "cancelling"  # type: ignore[union-attr] # it is there
+        assert made.cluster.listing.find("j").state == "cancelling"  # type: ignore[union-attr] # it is there
         made.serve(e.Said("a", api.JobEnded(job="j")))
         assert "j" not in made.cluster.jobs
 
@@ -172,7 +174,7 @@ def test_stages_are_as_far_as_whoever_knows_more_says() -> None:
     made.ready("a", command("t1"), command("t2"))
     made.round()
     made.serve(e.Said("a", api.CommandEnded(job="j", task="t1", origin="a", ended=EXIT)))
-    view = find(made.cluster, "j")
+    view = made.cluster.listing.find("j")
     assert view is not None
     assert [(stage.stage, stage.tasks, stage.done) for stage in view.progress] == [
         ("s", 4, 1),
@@ -180,9 +182,9 @@ def test_stages_are_as_far_as_whoever_knows_more_says() -> None:
         ("before", 1, 1),
     ]
     assert (view.stages, view.stages_done, view.tasks_waiting, view.tasks_running, view.tasks_done) == (3, 1, 4, 1, 2)
-    [listed_one] = listed(made.cluster, ListJobs(), "u")
+    [listed_one] = made.cluster.listing.listed(ListJobs(), "u")
     assert listed_one.progress == []
-    assert listed(made.cluster, ListJobs(), "somebody-else") == []
+    assert made.cluster.listing.listed(ListJobs(), "somebody-else") == []
 
 
 def past(job: str, user: str) -> Past:
@@ -204,7 +206,7 @@ def test_the_latest_of_each_user_are_remembered_and_not_too_many_in_all() -> Non
     assert jobs.get("m1") is None
 
 
-def test_how_jobs_ended_is_written_down_and_known_to_the_next_master() -> None:
+def test_how_jobs_ended_is_written_down_and_known_to_the_next_master(monkeypatch: pytest.MonkeyPatch) -> None:
     b = bed("a")
     for job in ("one", "two", "three"):
         b.job("a", job)
@@ -215,12 +217,12 @@ def test_how_jobs_ended_is_written_down_and_known_to_the_next_master() -> None:
         if isinstance(each, Keep):
             written |= each.jobs
     assert list(written) == ["one", "two", "three"]
+    monkeypatch.setattr(cluster, "PastJobs", lambda: PastJobs(most=2))
     fresh = Bed()
-    fresh.cluster.past = PastJobs(most=2)
     fresh.serve(e.Remembered({}, [past for past in written.values() if past is not None]))
     assert [past.view.job for past in fresh.cluster.past] == ["two", "three"]
     assert fresh.other == [Keep({}, {"one": None})], "what has no room any more is forgotten there, too"
-    assert find(fresh.cluster, "three") == find(b.cluster, "three")
+    assert fresh.cluster.listing.find("three") == b.cluster.listing.find("three")
 
 
 def test_a_job_that_is_there_after_all_is_no_longer_written_down_as_ended() -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import pytest
 
-from master.core import draining
 from master.core import events as e
 from master.core.drains import DrainSaid
 from master.core.instructions import Keep
@@ -34,7 +33,7 @@ def undrain(b: Bed, *nodes: str) -> None:
 
 def state(b: Bed, node: str) -> str:
     said = document(b.cluster, b.now)["nodes"][node]["state"]
-    assert said == draining.told(b.cluster, b.cluster.nodes[node]).state
+    assert said == b.cluster.drain.told(b.cluster.nodes[node]).state
     return str(said)
 
 
@@ -99,7 +98,7 @@ def test_nobody_leaves_for_what_is_promised_where_it_cannot_go() -> None:
     b.job("a", "others")
     b.ready("a", command("c", 900, 4.0), job="others")
     b.round()
-    b.cluster.plan = Plan()
+    b.cluster.guarantees.follow(Plan())
     b.job("a", "promised", reservation="r")
     drain(b, "a")
     b.ready("a", command("p", 900, 4.0), job="promised")
@@ -187,7 +186,7 @@ def test_it_is_drained_when_nothing_is_left_of_the_cluster_s_or_of_its_own() -> 
     assert state(b, "b") == "connected"
     drain(b, "b")
     assert b.said(api.Drain) == [("b", api.Drain(draining=ROOT, why="root drains it"))]
-    told = draining.told(b.cluster, b.cluster.nodes["b"])
+    told = b.cluster.drain.told(b.cluster.nodes["b"])
     assert (told.state, told.count) == ("draining", 1)
     assert told.remaining == [Remaining("command", "j/c", "j", "u")]
     b.serve(e.Said("b", api.CommandEnded(job="j", task="c", origin="a", ended=EXIT)))
@@ -197,11 +196,11 @@ def test_it_is_drained_when_nothing_is_left_of_the_cluster_s_or_of_its_own() -> 
     b.serve(e.Said("b", api.Heartbeat(load=load(), decided=known - 1)))
     assert state(b, "b") == "draining", "it did not know then that it is drained"
     b.serve(e.Said("b", api.Heartbeat(load=load(), decided=known, own=[own])))
-    assert draining.told(b.cluster, b.cluster.nodes["b"]).remaining == [own]
+    assert b.cluster.drain.told(b.cluster.nodes["b"]).remaining == [own]
     assert state(b, "b") == "draining"
     b.heartbeat("b")
     assert state(b, "b") == "drained"
-    assert draining.told(b.cluster, b.cluster.nodes["a"]).jobs == ["j"]
+    assert b.cluster.drain.told(b.cluster.nodes["a"]).jobs == ["j"]
 
 
 def test_an_unknown_node_changes_nothing() -> None:
@@ -355,7 +354,7 @@ def test_a_node_that_never_comes_back_can_be_undrained() -> None:
     drain(b, "b")
     fresh = restarted(b)
     assert list(fresh.cluster.nodes) == []
-    assert draining.told(fresh.cluster, *draining.known(fresh.cluster, ("b",))).state == "away"
+    assert fresh.cluster.drain.told(*fresh.cluster.drain.known(("b",))).state == "away"
     undrain(fresh, "b")
     with pytest.raises(RpcError, match="no node 'b' in this cluster"):
         undrain(fresh, "b")

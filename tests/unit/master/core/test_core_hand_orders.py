@@ -19,7 +19,7 @@ def three_jobs() -> Bed:
 
 
 def order(made: Bed) -> list[str]:
-    return made.cluster.rank(made.now).order()
+    return made.cluster.order.rank(made.now).order()
 
 
 def kept(made: Bed) -> dict[str, HandOrder | None]:

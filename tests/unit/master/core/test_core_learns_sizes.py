@@ -34,7 +34,7 @@ def ran(made: Bed, job: str, service_s: float, **more: str) -> None:
 
 
 def order(made: Bed) -> list[str]:
-    return made.cluster.rank(made.now).order()
+    return made.cluster.order.rank(made.now).order()
 
 
 def both(made: Bed) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from master.core import events as e
-from master.core.listing import find
 from master.ordering.sizes import cell_of
 from penstock.wire import master_api as api
 from tests.unit.master.cluster_bed import EXIT, Bed, bed, command
@@ -18,7 +17,7 @@ def learnt(made: Bed) -> list[int]:
 
 
 def listed_s(made: Bed) -> float:
-    view = find(made.cluster, "j")
+    view = made.cluster.listing.find("j")
     assert view is not None and view.state == "ended"
     return view.service_container_s
 
@@ -88,7 +87,7 @@ def test_a_node_that_does_not_tell_its_last_is_not_waited_for_for_long(how: str)
         made.now += 2 * made.cluster.settings.heartbeat_s
     made.round()
     assert learnt(made) == [cell_of(5.0)]
-    assert not made.cluster.unlearnt
+    assert not made.cluster.learning.unlearnt
 
 
 def test_an_older_agent_tells_nothing_more() -> None:

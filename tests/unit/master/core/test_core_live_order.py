@@ -161,7 +161,7 @@ def test_jobs_that_come_at_one_moment_are_in_order_within_an_interval() -> None:
     b.now += 0.1
     b.job("a", "small-6", at=6.0, name="small")
     b.round(0.1)
-    assert in_place(b) == b.cluster.rank(b.now).order()
+    assert in_place(b) == b.cluster.order.rank(b.now).order()
 
 
 def test_a_new_job_is_ranked_by_the_service_that_its_node_tells_of_right_after_it_came() -> None:
@@ -191,9 +191,9 @@ def test_where_no_job_has_come_words_of_service_wait_for_the_next_order() -> Non
     b.round(0.2)
     b.now += 0.2
     use(b, "b", old=1.0)
-    assert not b.cluster.wants_round and b.cluster.ordered_at < b.now
+    assert not b.cluster.wants_round and b.cluster.dues.ordered_at < b.now
     use(b, "a", new=1.0)
-    assert b.cluster.ordered_at == b.now
+    assert b.cluster.dues.ordered_at == b.now
 
 
 def test_who_was_moved_a_moment_ago_does_not_stay_before_a_job_that_has_just_come() -> None:
@@ -241,7 +241,7 @@ def test_what_is_learnt_from_a_job_moves_those_of_its_kind_at_once() -> None:
     for _ in range(3):
         learnt(b, "tiny", 0.1 if before == ["second", "first"] else 10_000.0)
     b.round(0.1)
-    assert in_place(b) == before[::-1] == b.cluster.rank(b.now).order()
+    assert in_place(b) == before[::-1] == b.cluster.order.rank(b.now).order()
 
 
 def test_jobs_that_come_and_go_do_not_have_others_told_what_their_service_changes() -> None:
@@ -302,7 +302,7 @@ def test_a_job_that_recurs_is_known_before_it_says_anything() -> None:
         b.serve(e.Said("a", api.JobEnded(job=name)))
     b.job("a", "j1", at=2.0, name="big")
     b.job("a", "j2", at=3.0, name="small")
-    assert b.cluster.rank(b.now).order() == ["j2", "j1"]
+    assert b.cluster.order.rank(b.now).order() == ["j2", "j1"]
     assert b.cluster.history.of(("u", "big")).work == (500e6, 0.0, 0.0)  # type: ignore[union-attr]
 
 

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 
 from master.core import events as e
-from master.core.listing import find, listed
 from master.core.status import document
 from master.explain import why
 from master.ordering import NAMES
@@ -35,7 +34,7 @@ def serve(b: Bed, **service_s: float) -> None:
 
 
 def view(b: Bed, job: str) -> JobView:
-    found = find(b.cluster, job)
+    found = b.cluster.listing.find(job)
     assert found is not None
     return found
 
@@ -56,7 +55,9 @@ def test_the_list_and_the_status_say_what_the_explanation_says(ordering: str) ->
 
 def test_ranks_follow_the_service() -> None:
     b = two_jobs()
-    assert [(each.job, each.rank, each.service_container_s) for each in listed(b.cluster, ListJobs(), "ann")] == [
+    assert [
+        (each.job, each.rank, each.service_container_s) for each in b.cluster.listing.listed(ListJobs(), "ann")
+    ] == [
         ("one", 2, 5.0),
         ("two", 1, 2.0),
     ]
@@ -71,9 +72,9 @@ def test_to_look_changes_nothing() -> None:
     for looks in (0, 50):
         b = two_jobs("las_mq")
         for _ in range(looks):
-            listed(b.cluster, ListJobs(), None)
+            b.cluster.listing.listed(ListJobs(), None)
             document(b.cluster, b.now)
-        orders.append((b.cluster.rank(b.now).order(), vars(b.cluster.ordering)["_looks"]))
+        orders.append((b.cluster.order.rank(b.now).order(), vars(b.cluster.order.ordering)["_looks"]))
     assert orders[0] == orders[1]
 
 
@@ -107,7 +108,7 @@ def test_what_nodes_tell_of_their_ranks_is_told_of_the_job() -> None:
         "; before it two (two); on a it is third of 3 after two (two) and container c-1-1 of no job."
     )
     assert said["ranks"] == [msgspec.to_builtins(on_a)]
-    assert listed(b.cluster, ListJobs(), None)[0].ranks == [], "a list of many has them not"
+    assert b.cluster.listing.listed(ListJobs(), None)[0].ranks == [], "a list of many has them not"
 
 
 def test_they_hold_until_others_are_told_and_not_over_a_new_connection() -> None:

@@ -47,11 +47,12 @@ class Host:
 
     def remaining_s(self, job: str) -> tuple[float, ...]:
         cluster = self.master.cluster
-        [view] = job_views(cluster, [cluster.jobs[job]], totals(cluster))
+        total = totals(cluster.table)
+        [view] = job_views([cluster.jobs[job]], cluster.nodes, cluster.settings, cluster.history, total)
         return tuple(view.remaining)
 
     def order(self) -> list[str]:
-        return self.master.cluster.rank(self.master.now).order()
+        return self.master.cluster.order.rank(self.master.now).order()
 
 
 def stage(**megabytes: float) -> StageProgress:

@@ -30,7 +30,7 @@ class _Plan:
 def test_what_the_plan_promises_comes_first() -> None:
     for plan, first in ((NothingPromised(), "early"), (_Plan(), "late")):
         b = bed("a", ordering="fifo")
-        b.cluster.plan = plan
+        b.cluster.guarantees.follow(plan)
         b.job("a", "early", at=1.0)
         b.job("a", "late", at=2.0, reservation="r")
         for job in ("early", "late"):
@@ -150,8 +150,8 @@ def test_jobs_are_not_ranked_for_what_no_node_has_room_for(monkeypatch: pytest.M
     b.heartbeat("a", promised_memory_bytes=900 * MB, promised_cores=1.0)
     assert b.round() == []
     asked: list[float] = []
-    rank = b.cluster.rank
-    monkeypatch.setattr(b.cluster, "rank", lambda now: (asked.append(now), rank(now))[1])
+    rank = b.cluster.order.rank
+    monkeypatch.setattr(b.cluster.order, "rank", lambda now: (asked.append(now), rank(now))[1])
 
     b.heartbeat("a", promised_memory_bytes=900 * MB, promised_cores=1.0)
     assert b.round() == []

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from master.core import admission
 from master.core import events as e
 from master.core.status import document
 from master.explain import why
@@ -65,7 +64,7 @@ def test_a_job_on_slack_alone_waits_for_slack_and_not_for_its_admission() -> Non
     lacking = "1 task of stage s waits for slack: of 1 node 1 lacks memory"
     for said in (document(b.cluster, b.now)["jobs"]["j"], why.document(b.cluster, "j", b.now)):
         assert said["waits"] == lacking
-    admission.look(b.cluster, b.now)  # what comes between two rounds does not hide the reason
+    b.cluster.admission.look(b.now)  # what comes between two rounds does not hide the reason
     assert b.cluster.jobs["j"].waits == lacking
     assert b.cluster.jobs["j"].standing == "running", "one of its tasks runs"
     b.serve(e.Said("a", api.TasksCancelled(job="j", tasks=["d"])))

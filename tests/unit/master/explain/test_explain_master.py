@@ -45,7 +45,7 @@ def test_a_recorded_round_decides_as_the_live_one(ordering: str) -> None:
     for decision in said["decisions"]:
         fits = {node: fit for node, fit in decision["fit"].items() if fit is not None}
         assert max(fits.values()) == fits[decision["node"]]
-    assert [each["job"] for each in said["order"]] == live.rank(0.5).order()
+    assert [each["job"] for each in said["order"]] == live.order.rank(0.5).order()
     assert f"Order ({ordering}):" in text(said)
 
 

@@ -1,0 +1,86 @@
+"""Nodes that are lost: away or silent for too long."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from master.core.clock import Clock
+from master.core.dues import Dues
+from master.core.executors import Executors
+from master.core.job_lifecycle import JobLifecycle
+from master.core.learning import Learning
+from master.core.membership import Membership
+from master.core.outbox import Outbox
+from master.core.records import Node
+from master.core.settings import MasterSettings
+from master.core.table import NodeTable
+from master.core.task_lifecycle import TaskLifecycle
+
+
+class Expiry:
+    """Removes lost nodes with their work."""
+
+    def __init__(
+        self,
+        settings: MasterSettings,
+        clock: Clock,
+        dues: Dues,
+        counts: Counter[str],
+        table: NodeTable,
+        members: Membership,
+        outbox: Outbox,
+        executors: Executors,
+        learning: Learning,
+        tasks: TaskLifecycle,
+        lifecycle: JobLifecycle,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._dues = dues
+        self._counts = counts
+        self._table = table
+        self._members = members
+        self._outbox = outbox
+        self._executors = executors
+        self._learning = learning
+        self._tasks = tasks
+        self._lifecycle = lifecycle
+
+    def reconfigure(self, settings: MasterSettings) -> None:
+        """Apply new settings."""
+        self._settings = settings
+
+    def expire(self, now: float) -> None:
+        """Remove nodes that were away or silent for too long. An empty node drained before it left gets longer: nothing
+        waits for its work, but the jobs submitted there would end with it.
+        """
+        timeout_s = self._settings.node_timeout_s
+        for node in self._table.silent(now, timeout_s):
+            if node.away_since is None:
+                self._outbox.hang_up(node.name, f"silent for more than {timeout_s:g} s")
+                self._lose(node, f"node {node.name} was silent for more than {timeout_s:g} s")
+                continue
+            empty = node.draining is not None and not node.held
+            longest_s = self._settings.drained_timeout_s if empty else timeout_s
+            if now - node.away_since > longest_s:
+                self._lose(node, f"node {node.name} was away for more than {longest_s:g} s")
+
+    def _lose(self, node: Node, why: str) -> None:
+        """Remove a lost node: its tasks are lost or placed again, and the jobs it is the origin of are over."""
+        del self._members.nodes[node.name]
+        self._dues.gathers_since = self._clock.now
+        self._table.remove(node)
+        self._executors.usage.gone(node.name)
+        self._learning.node_lost(node.name)
+        self._counts["nodes_lost"] += 1
+        self._outbox.explain("node lost", node=node.name, why=why, tasks=len(node.held))
+        for held in node.held.values():
+            self._members.unmark(node, held)
+            job, task = self._members.jobs.get(held.job), self._members.task(held.key)
+            if job is not None and task is not None and task.node == node.name:
+                self._tasks.lost(job, task, why)
+        for job in self._members.jobs.values():
+            job.work.gone(node.name)
+            job.hosts.pop(node.name, None)
+        for job in [job for job in self._members.jobs.values() if job.origin == node.name]:
+            self._lifecycle.end_job(job, why, told=why, lost=True)

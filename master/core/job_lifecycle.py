@@ -1,0 +1,134 @@
+"""Lifecycle of jobs: expected from other nodes' reports, described by their origin, and ended once."""
+
+from __future__ import annotations
+
+from master.core import standing
+from master.core.clock import Clock
+from master.core.dues import Dues
+from master.core.executors import Executors
+from master.core.hand_orders import HandOrders
+from master.core.learning import Learning
+from master.core.listing import past_of
+from master.core.membership import Membership
+from master.core.outbox import Outbox
+from master.core.past import PastJobs
+from master.core.priorities import first_priority, priority_of
+from master.core.records import Job, Node
+from master.core.settings import MasterSettings
+from master.core.task_lifecycle import TaskLifecycle
+from penstock.wire import master_api as api
+
+
+class JobLifecycle:
+    """Adds, describes and ends jobs."""
+
+    def __init__(
+        self,
+        settings: MasterSettings,
+        clock: Clock,
+        dues: Dues,
+        hand_orders: HandOrders,
+        past: PastJobs,
+        members: Membership,
+        outbox: Outbox,
+        executors: Executors,
+        learning: Learning,
+        tasks: TaskLifecycle,
+    ) -> None:
+        self._settings = settings
+        self._clock = clock
+        self._dues = dues
+        self._hand_orders = hand_orders
+        self._past = past
+        self._members = members
+        self._outbox = outbox
+        self._executors = executors
+        self._learning = learning
+        self._tasks = tasks
+
+    def reconfigure(self, settings: MasterSettings) -> None:
+        """Apply new settings."""
+        self._settings = settings
+
+    def new_job(self, job: str, origin: str, now: float) -> Job:
+        """Add a job that the master does not know yet."""
+        self._learning.came_back(job)
+        return self._members.add_job(job, origin, now)
+
+    def describe(self, job: Job, state: api.JobState) -> None:
+        """Store the origin's description of a job."""
+        job.name, job.user = state.name, state.user
+        job.memory_bytes, job.submitted_at, job.reservation = state.memory_bytes, state.submitted_at, state.reservation
+        if not job.described:
+            # A job admitted by a former master keeps the priority that all agents know from that master.
+            job.priority = state.priority if state.admitted else first_priority(state.submitted_at)
+            for node in [node for node, told in job.hosts.items() if told is None]:
+                job.served_by(node, state.priority)
+            job.came_at = self._members.nodes[job.origin].job_came_at = self._clock.now
+        job.described = True
+        job.work.tell(state.stages)
+        job.served_by(job.origin, state.priority)
+        if state.priority != job.priority:
+            why = f"{self._settings.ordering}: submitted at {job.submitted_at:.3f}, until the order is looked at"
+            job.told(job.origin, self._outbox.propose(job.origin, priority_of(job, why)))
+        self._dues.order_anew()
+        job.admitted = job.admitted or state.admitted  # memory reserved before a restart of the master stays reserved
+        if job.admitted and not state.admitted:
+            self._outbox.propose(job.origin, api.AdmitJob(job=job.job, why="admitted before the connection was lost"))
+
+    def end_job(
+        self,
+        job: Job,
+        why: str,
+        *,
+        told: str = "",
+        released_by: str = "",
+        lost: bool = False,
+        listed: bool = True,
+        more_to_tell: bool = True,
+    ) -> None:
+        """End a job: withdraw its tasks and free its reservation.
+
+        ``told``: the reason, where the job's framework did not end it. ``released_by``: an origin that released the
+        framework's tasks there when it ended the job. ``lost``: the job ended with its origin. ``listed``: the job is
+        stored with the finished jobs. ``more_to_tell``: nodes may yet report more of its service.
+        """
+        if job.described and listed:
+            self._past.remember(past_of(job, told, self._clock.unix(self._clock.now), lost=lost))
+        for task in list(job.tasks.values()):
+            self._tasks.unready(job, task)
+            node, held = self._members.nodes.get(task.node), self._members.held_of(task)
+            if node is None or held is None:
+                continue
+            if node.name == released_by and not held.command and held.accepted:
+                self._tasks.drop(node, held)
+            else:
+                self._tasks.withdraw(node, held, why)
+        if job.described and listed:
+            self._learning.job_over(job, teaches=not job.tasks and job.work.complete, waits=more_to_tell)
+        if job.some_executors:
+            self._executors.over(job.job)
+        for name in job.hosts if not lost else ():  # a lost job may come back
+            if (host := self._members.nodes.get(name)) is not None:
+                host.serves.discard(job.job)
+        if not lost:
+            self._hand_orders.over(job.job, job.user)
+        for name in list(job.untold):
+            self._tasks.heard(job, name)
+        del self._members.jobs[job.job]
+        self._dues.order_anew()
+        self._dues.place_and_admit()
+
+    def attained(self, node: Node, load: api.Load) -> None:
+        """Store a node's report of the service that jobs received there, and of what they hold."""
+        for use in load.jobs:
+            job = self._members.jobs.get(use.job)
+            if job is None:
+                self._learning.received(node, use)
+            elif standing.takes_part(node, job):
+                job.work.attained(node.name, use)
+                if use.last:
+                    if any(key[0] == job.job for key in node.held):  # the node was given more meanwhile
+                        job.work.told_last.discard(node.name)
+                elif node.name not in job.hosts:
+                    job.served_by(node.name, job.priority if job.described else None)

@@ -1,0 +1,66 @@
+"""The nodes, the jobs and their tasks, by name."""
+
+from __future__ import annotations
+
+from master.core.drains import Drains
+from master.core.records import Held, Job, Key, Node, Task
+from master.core.table import NodeTable
+
+
+class Membership:
+    """The records of the cluster. Each node has a row in the table."""
+
+    def __init__(self, table: NodeTable, drains: Drains) -> None:
+        self.nodes: dict[str, Node] = {}
+        self.jobs: dict[str, Job] = {}
+        self.leaving: dict[Key, dict[str, None]] = {}  # nodes that still hold an unwanted copy of a task
+        self.ready_tasks = 0
+        self._table = table
+        self._drains = drains
+        self._sequence = 0
+
+    @property
+    def fresh(self) -> bool:
+        """Return whether no job has been reported yet."""
+        return self._sequence == 0
+
+    def add_job(self, job: str, origin: str, now: float) -> Job:
+        """Add a job; its origin is expected to register if it is away."""
+        self._sequence += 1
+        created = self.jobs[job] = Job(job, origin, self._sequence)
+        self.expect(origin, now)
+        return created
+
+    def expect(self, name: str, now: float) -> Node:
+        """Return the node, adding it if only others have reported it; a new node has ``node_timeout_s`` to register."""
+        node = self.nodes.get(name)
+        if node is None:
+            node = self.nodes[name] = Node(name, away_since=now, draining=self._drains.draining(name))
+            self._table.add(node)
+        return node
+
+    def with_ready_tasks(self) -> list[Job]:
+        """Return the admitted jobs with ready tasks."""
+        return [job for job in self.jobs.values() if job.admitted and job.ready_count]
+
+    def task(self, key: Key) -> Task | None:
+        """Return a task that has not ended; None where there is none."""
+        job = self.jobs.get(key[0])
+        return job.tasks.get(key[1]) if job is not None else None
+
+    def held_of(self, task: Task) -> Held | None:
+        """Return what a task occupies on its node; None where it is not placed."""
+        node = self.nodes.get(task.node)
+        return node.held.get((task.job, task.name)) if node is not None else None
+
+    def mark_leaving(self, node: Node, held: Held) -> None:
+        """Mark an unwanted copy of a task that a node still holds."""
+        self.leaving.setdefault(held.key, {})[node.name] = None
+
+    def unmark(self, node: Node, held: Held) -> None:
+        """Remove the mark of an unwanted copy that is gone."""
+        copies = self.leaving.get(held.key)
+        if copies is not None:
+            copies.pop(node.name, None)
+            if not copies:
+                del self.leaving[held.key]

@@ -1,0 +1,69 @@
+"""The instructions that an event leads to, in their order; decisions become requests, one node's together."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from master.core.instructions import EndHeard, Explain, Hangup, Instruction, Keep, Predict, SendDecisions, StoreRun
+from master.core.membership import Membership
+from master.core.records import weight_bytes
+from penstock.wire.master_api import AnyDecision
+
+#: Largest size of one request's decisions; far below the frame limit, and a node processes it in milliseconds.
+_REQUEST_BYTES = 1024 * 1024
+
+
+class Outbox:
+    """Numbers the requests of each node; a request that is still open takes further decisions."""
+
+    def __init__(self, members: Membership, counts: Counter[str]) -> None:
+        self._members = members
+        self._counts = counts
+        self._spoken_to: dict[str, None] = {}
+        self._out: list[Instruction] = []
+
+    def propose(self, node: str, decision: AnyDecision) -> int:
+        """Add a decision to the node's next request; return the request's number, or 0 where the node is not
+        connected.
+        """
+        known = self._members.nodes.get(node)
+        if known is None or not known.connected:
+            return 0
+        weight = weight_bytes(decision)
+        if not known.outbox or known.outbox_weight + weight > _REQUEST_BYTES:
+            known.outbox.append([])
+            known.outbox_weight = 0
+        known.outbox[-1].append(decision)
+        known.outbox_weight += weight
+        self._spoken_to[node] = None
+        return known.number + len(known.outbox)
+
+    def instruct(self, instruction: Predict | StoreRun | EndHeard) -> None:
+        """Emit an instruction for work in the background, or for an answer."""
+        self._out.append(instruction)
+
+    def explain(self, what: str, **facts: object) -> None:
+        """Emit a log entry."""
+        self._out.append(Explain(what, facts))
+
+    def hang_up(self, node: str, reason: str) -> None:
+        """Close the connection to a node."""
+        self._out.append(Hangup(node, reason))
+
+    def hand_over(self, kept: Keep) -> list[Instruction]:
+        """Number the proposed decisions, and return all instructions; ``kept``, the changes to be stored, is last."""
+        for name in self._spoken_to:
+            node = self._members.nodes.get(name)
+            if node is None:
+                continue
+            for decisions in node.outbox:
+                node.number += 1
+                node.unanswered[node.number] = decisions
+                self._counts["decisions"] += len(decisions)
+                self._out.append(SendDecisions(name, node.number, decisions))
+            node.outbox = []
+        self._spoken_to.clear()
+        if kept:
+            self._out.append(kept)
+        out, self._out = self._out, []
+        return out

@@ -1,0 +1,158 @@
+"""Regular work in a round: Algorithm 1, commands that may start ahead of others, and why the rest waits."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+
+from master.core.ahead import Ahead
+from master.core.allowances import Allowances, UserLimits
+from master.core.drains import Drains
+from master.core.membership import Membership
+from master.core.records import Job, Task
+from master.core.snapshot import Picture, Snapshots
+from master.core.task_lifecycle import TaskLifecycle
+from master.core.waiting import WaitingStages
+from master.ordering import Ranking
+from master.placement import Need, Stage, TaskPlacement, why_not
+from penstock.model.units import counted
+
+#: A waiting stage and its tasks' needs; summarized where the round need not examine them.
+_Line = tuple[Job, str, "list[Need] | _Hopeless"]
+#: The first of several tasks that cannot be placed in this round, and their number.
+_Hopeless = tuple[Need, int]
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """The lines of tasks that a round examined, the placement used, and by job why tasks were not offered: their user
+    is at a limit.
+    """
+
+    lines: list[_Line]
+    placement: TaskPlacement
+    over: dict[str, str]
+
+
+class RegularWork:
+    """Places the tasks that allow regular room."""
+
+    def __init__(
+        self,
+        drains: Drains,
+        members: Membership,
+        snapshots: Snapshots,
+        waiting: WaitingStages,
+        user_limits: UserLimits,
+        tasks: TaskLifecycle,
+        ahead: Ahead,
+    ) -> None:
+        self._drains = drains
+        self._members = members
+        self._snapshots = snapshots
+        self._waiting = waiting
+        self._user_limits = user_limits
+        self._tasks = tasks
+        self._ahead = ahead
+
+    def place(
+        self,
+        hopeful: set[tuple[str, str]],
+        ranking: Ranking | None,
+        limits: Allowances | None,
+        *,
+        looks_ahead: bool,
+    ) -> Placed:
+        """Place tasks that allow regular room, including those that also allow slack.
+
+        UBIS, Algorithm 1, gives slack only once "the scheduler cannot allocate any more regular containers".
+        """
+        # the order of submission breaks ties
+        jobs = sorted(self._members.with_ready_tasks(), key=lambda job: (job.submitted_at, job.sequence))
+        picture = self._snapshots.take()
+        lines: list[_Line] = []
+        offered, over = ({}, {}) if limits is None or ranking is None else self._offered(picture, ranking, limits)
+        for job in jobs:
+            job.waits_why = ""
+            tasks = None if limits is None else offered.get(job.job, {})
+            lines += self._lines(picture, job, tasks, hopeful)
+        stages = [
+            Stage(job.job, name, needs)
+            for job, name, needs in lines
+            if isinstance(needs, list) and (job.job, name) in hopeful
+        ]
+        placement = picture.placement()
+        for one in placement.place(stages, ranking) if stages and ranking is not None else ():
+            job = self._members.jobs[one.need.job]
+            self._tasks.assign(job, job.tasks[one.need.task], picture.node(one.worker), one.why)
+        if looks_ahead and ranking is not None:
+            some = self._ahead.place(ranking, offered if limits is not None else None)
+            lines = [line for line in lines if line[0].job not in some]
+            for job in (self._members.jobs[name] for name in some):
+                lines += self._lines(picture, job, job.ready_for_regular(), hopeful)
+        if limits is not None:
+            limits.settle()
+        return Placed(lines, placement, over)
+
+    def _lines(
+        self,
+        picture: Picture,
+        job: Job,
+        tasks: dict[str, list[Task]] | None,
+        hopeful: set[tuple[str, str]],
+    ) -> list[_Line]:
+        """Return a job's stages with the needs of each task. Where none can be placed, return a summary of the last
+        stage, which explains the job's wait; not where only some tasks are offered (``tasks``), nor where some may
+        use slack.
+        """
+        if tasks is None and not job.some_opportunistic:
+            stages = self._waiting.of(job)
+            if not hopeful or not any((job.job, name) in hopeful for name in stages):
+                return [(job, name, (picture.need(stages[name].first), stages[name].count)) for name in [*stages][-1:]]
+        tasks = job.ready_for_regular() if tasks is None else tasks
+        return [(job, name, [picture.need(task) for task in ready]) for name, ready in tasks.items()]
+
+    def _offered(
+        self, picture: Picture, ranking: Ranking, limits: Allowances
+    ) -> tuple[dict[str, dict[str, list[Task]]], dict[str, str]]:
+        """Return by job and stage the tasks within their users' limits, and by job why the others wait."""
+        ready = {job.job: job.ready_for_regular() for job in self._members.with_ready_tasks()}
+        asking = [
+            self._user_limits.asking(picture, self._members.jobs[name], task)
+            for name in ranking.order()
+            for tasks in ready.get(name, {}).values()
+            for task in tasks
+        ]
+        offered, over = limits.offer(asking)
+        names = {(one.task.job, one.task.name) for one in offered}
+        return {
+            job: {
+                stage: some
+                for stage, tasks in stages.items()
+                if (some := [task for task in tasks if (task.job, task.name) in names])
+            }
+            for job, stages in ready.items()
+        }, over
+
+    def record_waits(self, placed: Placed) -> None:
+        """Record why tasks without a place wait; the missing regular room is derived on demand."""
+        for name, why in placed.over.items():
+            job = self._members.jobs[name]
+            if count := sum(len(tasks) for tasks in job.ready_for_regular().values()):
+                job.waits_why = f"{counted(count, 'task', 'wait')}: {why}"
+        note = self._drains.note(self._members.nodes)
+        for job, stage, needs in placed.lines:
+            first, count = _left(job, needs) if isinstance(needs, list) else needs
+            if first is not None:
+                job.waits_why = partial(_lacking, stage, first, count, placed.placement, note)
+
+
+def _left(job: Job, needs: list[Need]) -> tuple[Need | None, int]:
+    """Return the first task without a place, and the number of such tasks."""
+    left = [need for need in needs if not job.tasks[need.task].node]
+    return (left[0], len(left)) if left else (None, 0)
+
+
+def _lacking(stage: str, first: Need, count: int, placement: TaskPlacement, note: str) -> str:
+    wait = "waits" if count == 1 else "wait"
+    return f"{counted(count, 'task')} of stage {stage} {wait} for a node: {why_not(first, placement)}{note}"

@@ -1,0 +1,289 @@
+"""Lifecycle of tasks: every accepted task is ready, placed, or has ended, and it ends once."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from master.core.dues import Dues
+from master.core.executors import Executors
+from master.core.instructions import EndHeard
+from master.core.membership import Membership
+from master.core.memory import MemoryEstimates, input_bytes
+from master.core.outbox import Outbox
+from master.core.past import note_end
+from master.core.records import Held, Job, Node, Task
+from master.core.settings import MasterSettings
+from master.core.table import NodeTable
+from master.core.vacancies import Demand
+from penstock.model import Ended, EndedBy, Profile, TaskRequest
+from penstock.model.work import Opportunistic
+from penstock.wire import master_api as api
+
+
+class TaskLifecycle:
+    """Makes tasks ready, places them, withdraws them, and ends them."""
+
+    def __init__(
+        self,
+        settings: MasterSettings,
+        dues: Dues,
+        counts: Counter[str],
+        memory: MemoryEstimates,
+        table: NodeTable,
+        members: Membership,
+        outbox: Outbox,
+        executors: Executors,
+    ) -> None:
+        self._settings = settings
+        self._dues = dues
+        self._counts = counts
+        self._memory = memory
+        self._table = table
+        self._members = members
+        self._outbox = outbox
+        self._executors = executors
+
+    def reconfigure(self, settings: MasterSettings) -> None:
+        """Apply new settings."""
+        self._settings = settings
+
+    def add_tasks(self, job: Job, message: api.ReadyTasks) -> None:
+        """Add ready tasks. A known task keeps its state, and its origin, which has lost it, is told that state
+        again.
+        """
+        requests = message.tasks
+        if self._settings.memory_estimate:
+            requests = self._memory.stated(job, message.stage, requests)
+        for request in requests:
+            known = job.tasks.get(request.task)
+            if known is not None:
+                self.know(known, request, self._members.held_of(known), message.opportunistic)
+                known.told = False
+                self.tell_if_placed(job, known)
+                continue
+            if request.task in job.untold:
+                told = job.untold[request.task]  # both messages to the origin were lost: the task's node, and its end
+                if told.node:
+                    self._outbox.propose(job.origin, api.TellPlaced(job=job.job, task=told.task, node=told.node))
+                self._outbox.propose(job.origin, told)
+                continue
+            task = Task(job.job, request.task, message.stage, message.opportunistic, request)
+            job.tasks[task.name] = task
+            job.some_opportunistic |= bool(task.opportunistic)
+            _see_executor(job, task)
+            job.work.task_announced(task.stage, request.usage)
+            self._counts["tasks"] += 1
+            self._make_ready(job, task)
+
+    def know(self, task: Task, request: TaskRequest, held: Held | None, opportunistic: Opportunistic) -> None:
+        """Update a task from its origin's request: a node's report of a held task lacks parts of the request, and
+        ``opportunistic``.
+        """
+        job = self._members.jobs[task.job]
+        if task.request is None:
+            job.work.task_announced(task.stage, request.usage)
+        if task.node:  # the state of a ready task follows its origin's request already
+            task.opportunistic = opportunistic
+        job.some_opportunistic |= bool(opportunistic)
+        task.request, task.need = request, None
+        job.stage_changed(task.stage)
+        _see_executor(job, task)
+        if held is not None:
+            held.kind, held.user = request.command_kind, job.user or held.user
+            held.executor = task.elastic and not held.opportunistic
+            if held.profile is None:
+                held.cores = request.command.cpu_cores if request.command is not None else 0.0
+            self._table.touch(self._members.nodes[task.node])
+
+    def _make_ready(self, job: Job, task: Task) -> None:
+        """Make a task wait for a node."""
+        job.ready.setdefault((task.stage, task.opportunistic), {})[task.name] = task
+        job.stage_changed(task.stage)
+        job.fits_in = -1
+        job.ready_count += 1
+        job.ready_input_bytes += _input(task)
+        self._members.ready_tasks += 1
+        self._dues.place_anew()
+        if task.elastic:
+            self._executors.ready(task)
+            if job.described:
+                self._executors.ask(job, task)
+
+    def unready(self, job: Job, task: Task) -> None:
+        """Stop a task from waiting for a node."""
+        stage = job.ready.get((task.stage, task.opportunistic))
+        if stage is not None and stage.pop(task.name, None) is not None:
+            job.stage_changed(task.stage)
+            job.ready_count -= 1
+            job.ready_input_bytes -= _input(task)
+            self._members.ready_tasks -= 1
+            self._executors.unready(task)
+            if not stage:
+                del job.ready[task.stage, task.opportunistic]
+
+    def assign(
+        self,
+        job: Job,
+        task: Task,
+        node: Node,
+        why: str,
+        *,
+        on_slack: bool = False,
+        queued: bool = False,
+        profile: Profile | None = None,
+    ) -> None:
+        """Propose a task to a node, regular or ``on_slack``; its memory counts as held until the node has released
+        it.
+        """
+        request = task.request
+        assert request is not None
+        self.unready(job, task)
+        command = request.command
+        number = self._outbox.propose(
+            node.name,
+            api.Assign(
+                job=job.job,
+                stage=task.stage,
+                user=job.user,
+                origin=job.origin,
+                priority=job.priority,
+                request=request,
+                opportunistic=on_slack,
+                profile=profile,
+                why=why,
+            ),
+        )
+        held = Held(
+            job=job.job,
+            task=task.name,
+            usage=request.usage,
+            memory_bytes=request.memory_bytes,
+            opportunistic=on_slack,
+            command=command is not None,
+            kind=request.command_kind,
+            cores=command.cpu_cores if command is not None else 0.0,
+            assigned_in=number,
+            accepted=False,
+            queued=queued,
+            user=job.user,
+        )
+        node.held[held.key] = held
+        self._table.see_length(node, request.usage)
+        self._table.touch(node)
+        task.node, task.on_slack, task.told, task.unfit_since = node.name, on_slack, False, None
+        task.why = why
+        job.served_by(node.name, job.priority)
+        job.work.told_last.discard(node.name)
+        node.job_came_at = max(node.job_came_at, job.came_at)
+        node.serves.add(job.job)
+        self._dues.promotable |= on_slack
+        self._counts["assigned"] += 1
+
+    def assign_executor(self, job: Job, task: Task, node: Node, demand: Demand, why: str, now: float) -> None:
+        """Propose an executor to a node; towards other work, its largest demands are held until it ends."""
+        profile = demand.profile
+        self.assign(job, task, node, why, profile=profile)
+        held = node.held[job.job, task.name]
+        held.executor, held.profile, held.beside, held.assigned_at = True, profile, demand.beside, now
+        held.cores = max(profile.cpu_cores, default=demand.beside[0])
+        held.memory_bytes = max(profile.memory_bytes, default=int(demand.beside[-1]))
+
+    def tell_placed(self, job: Job, task: Task) -> None:
+        """Tell the origin the task's node; an origin that is away is told when it is back."""
+        if not task.told:
+            why = f"{task.node} accepted it"
+            told = api.TellPlaced(job=job.job, task=task.name, node=task.node, why=why)
+            task.told = self._outbox.propose(job.origin, told) > 0
+
+    def tell_if_placed(self, job: Job, task: Task) -> None:
+        """As :func:`tell_placed`, if the task's node has accepted it."""
+        held = self._members.held_of(task)
+        if held is not None and held.accepted:
+            self.tell_placed(job, task)
+
+    def end(self, job: Job, task: Task, ended: Ended) -> None:
+        """End a task. Its origin is told until it confirms."""
+        if ended.ok and task.request is not None:
+            self._memory.learn(job, task.stage, task.request.usage, ended.memory_peak_bytes)
+        if task.elastic:
+            self._executors.ended(job, task, ended)
+        note_end(job, task, ended)
+        self.forget(job, task)
+        if task.node:
+            self.tell_placed(job, task)
+        self._outbox.propose(job.origin, keep_end(job, task.name, task.node or task.was_on, ended))
+        self._counts[f"ended_{ended.by}"] += 1
+        self._dues.place_anew()
+
+    def heard(self, job: Job, task: str) -> None:
+        """Drop a task's end after its origin confirmed it; its node may then drop it as well."""
+        if job.untold.pop(task, None) is not None:
+            self._outbox.instruct(EndHeard(job.job, task))
+
+    def forget(self, job: Job, task: Task) -> None:
+        """Remove a task from its job; its work counts as done."""
+        self.unready(job, task)
+        del job.tasks[task.name]
+        if task.request is not None:
+            job.work.task_ended(task.stage, task.request.usage)
+
+    def requeue(self, job: Job, task: Task) -> None:
+        """Make a task wait for a node again: it is not on its node, and did not end there."""
+        self._executors.runs_again(task)
+        task.was_on, task.node, task.on_slack, task.told = task.node, "", False, False
+        if task.unwanted:
+            self.end(job, task, Ended(by=EndedBy.CANCELLED, reason="cancelled before it ran"))
+        else:
+            self._make_ready(job, task)
+
+    def lost(self, job: Job, task: Task, why: str) -> None:
+        """Handle a task lost with its node. A command is placed again (it may run more than once); a framework decides
+        itself.
+        """
+        task.losses += 1
+        again = task.request is not None and task.request.command is not None
+        if task.unwanted or (again and task.losses < self._settings.max_losses):
+            self.requeue(job, task)
+        else:
+            times = f" ({task.losses} times)" if task.losses > 1 else ""
+            self.end(job, task, Ended(by=EndedBy.LOST, reason=f"{why}{times}"))
+
+    def withdraw(self, node: Node, held: Held, why: str) -> None:
+        """Tell a node to release a task; its memory counts until the node has."""
+        if held.leaving_in is not None:
+            return
+        held.leaving_in = self._outbox.propose(node.name, api.Withdraw(job=held.job, task=held.task, why=why))
+        self._members.mark_leaving(node, held)
+        self._table.touch(node)
+        self._counts["withdrawn"] += 1
+
+    def drop(self, node: Node, held: Held) -> None:
+        """Remove a held task from a node."""
+        del node.held[held.key]
+        self._table.touch(node)
+        self._members.unmark(node, held)
+
+    def rid_of(self, node: Node, held: Held) -> None:
+        """Handle that a node released a task and will not report how it ended."""
+        self.drop(node, held)
+        self._dues.changed = True
+        job = self._members.jobs.get(held.job)
+        task = self._members.task(held.key)
+        if job is not None and task is not None and task.node == node.name:
+            self.requeue(job, task)
+
+
+def _see_executor(job: Job, task: Task) -> None:
+    if task.request is not None and task.request.executor is not None:
+        job.executors_of = task.request.executor.application
+        job.some_executors |= task.elastic
+
+
+def _input(task: Task) -> float:
+    return input_bytes(task.request.usage) if task.request is not None else 0.0
+
+
+def keep_end(job: Job, task: str, node: str, ended: Ended) -> api.TellEnded:
+    """Store how a task ended on a node until its origin confirms; return the message to the origin."""
+    told = job.untold[task] = api.TellEnded(job=job.job, task=task, node=node, ended=ended, why=ended.reason)
+    return told
