@@ -9,11 +9,11 @@ from typing import Annotated, Literal
 import msgspec
 
 from master.core.settings import MasterSettings
-from master.prediction import Promises
+from master.prediction import ReservedSlots
 from master.prediction.application import ForecastSettings
-from master.reservations.desk import DeskSettings, named_bundles
 from master.reservations.least_solved import least_solved
 from master.reservations.rdl import RdlError
+from master.reservations.reservation_manager import ManagerSettings, named_bundles
 from penstock import extras, paths
 from penstock.config.settings import LIVE, SettingsError
 from penstock.security import doors
@@ -246,7 +246,7 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
         known = {each.name for each in fields(MasterSettings)}
         return MasterSettings(**{name: getattr(self, name) for name in self.__struct_fields__ if name in known})
 
-    def desk_settings(self) -> DeskSettings:
+    def reservation_settings(self) -> ManagerSettings:
         """Return the settings of reservations.
 
         Raises: SettingsError: a named bundle is invalid.
@@ -255,7 +255,7 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
             bundles = named_bundles(self.bundles)
         except RdlError as error:
             raise SettingsError(f"bundles: {error}") from None
-        return DeskSettings(
+        return ManagerSettings(
             step_s=self.reservation_step_s,
             horizon_s=self.reservation_horizon_s,
             planner=self.reservation_planner,
@@ -269,7 +269,7 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
     def forecast_settings(self) -> ForecastSettings:
         """Return the settings of forecasting."""
-        promises = Promises(self.executor_demand, self.executor_headroom)
+        promises = ReservedSlots(self.executor_demand, self.executor_headroom)
         return ForecastSettings(self.executor_slot_s, self.executor_horizon_slots, promises=promises)
 
     def database(self) -> str:
@@ -291,7 +291,7 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
 
         Raises: SettingsError: two settings contradict each other.
         """
-        faults = [*_faults(self.desk_settings)]
+        faults = [*_faults(self.reservation_settings)]
         if 0 < self.ept_s < self.interval_s:
             faults.append(f"ept_s: {self.ept_s:g} is below interval_s ({self.interval_s:g}); set it above")
         if self.node_timeout_s < 2 * self.heartbeat_s:

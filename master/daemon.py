@@ -28,10 +28,10 @@ from master.http import StatusSite
 from master.http_reservations import ReservationSite
 from master.overview import Overview
 from master.profiles import Profiles
-from master.promising import Promising
-from master.remembering import Remembering
-from master.reservations.desk import Desk
+from master.reservation_service import ReservationService
+from master.reservations.reservation_manager import ReservationManager
 from master.service import MasterService
+from master.state_writer import StateWriter
 from master.store.database import Database, StoreError, file_of
 from master.store.reservations import ReservationStore
 from master.training import models
@@ -99,16 +99,18 @@ class Master:
         self.service = MasterService(Cluster(config.cluster_settings(), random.random), registry)
         self.forecasting = Forecasting(config.database(), config.forecast_settings(), self.service.heard)
         self.service.forecasting = self.forecasting
-        self.service.remembering = self.remembering = Remembering(config.database())
+        self.service.state_writer = self.state_writer = StateWriter(config.database())
         self.service.configuring = Configuring(self._reloading)
         self._reloading.also += [self.certificates.look, self.service.judge_anew]
         self.service.overview = Overview(self.status)
-        self.promising: Promising | None = None
+        self.reservation_service: ReservationService | None = None
         self._store_lock = -1
         self._troubles = Troubles()
         token = Path(config.http_token_file) if config.http_token_file else None
         reservations = ReservationSite(
-            lambda: self.promising.desk if self.promising is not None else None, self.service.on_behalf, token
+            lambda: self.reservation_service.manager if self.reservation_service is not None else None,
+            self.service.on_behalf,
+            token,
         )
         pages = [*Profiles(self.forecasting).routes(), *reservations.routes()]
         cluster = self.service.cluster
@@ -127,7 +129,7 @@ class Master:
         except (SettingsError, tls.TlsError) as error:
             raise StartError(str(error)) from None
         await self._take_reservations()
-        self.service.heard(await self.remembering.start())
+        self.service.heard(await self.state_writer.start())
         try:
             await self.service.listen(place)
         except OSError as error:
@@ -168,20 +170,20 @@ class Master:
             if not self._config.store:
                 paths.make_private(paths.service_state_dir())
             store = ReservationStore(await asyncio.to_thread(Database, self._config.database()))
-            promising = Promising(
-                Desk(self._config.desk_settings()),
+            reservation_service = ReservationService(
+                ReservationManager(self._config.reservation_settings()),
                 store,
                 self.service.cluster,
                 lead_s=self._config.reservation_lead_s,
                 fresh_id=lambda: f"r-{secrets.token_hex(4)}",
                 wake=self.service.wake,
             )
-            await promising.start()
+            await reservation_service.start()
         except (StoreError, OSError) as error:  # the existing reservations are unknown, so no new ones may be accepted
             log.error("no reservations are taken until the master is restarted", why=str(error))
             return
-        self.promising = promising
-        self.service.reservations = promising.call
+        self.reservation_service = reservation_service
+        self.service.reservations = reservation_service.call
 
     async def serve(self, stop: asyncio.Event) -> None:
         """Serve until ``stop`` is set; notify the service manager's watchdog."""
@@ -199,18 +201,18 @@ class Master:
         """Apply new settings, as far as a running master can change them."""
         self._config = config
         self.service.reconfigure(config.cluster_settings())
-        if self.promising is not None:
-            desk, now = self.promising.desk, config.desk_settings()
-            desk.settings = replace(desk.settings, bundles=now.bundles, tenants=now.tenants)
+        if self.reservation_service is not None:
+            manager, now = self.reservation_service.manager, config.reservation_settings()
+            manager.settings = replace(manager.settings, bundles=now.bundles, tenants=now.tenants)
 
     async def close(self) -> None:
         """Close both ports."""
         await self.site.close()
         await self.service.close()
         await self.forecasting.close()
-        await self.remembering.close()
-        if self.promising is not None:
-            await self.promising.close()
+        await self.state_writer.close()
+        if self.reservation_service is not None:
+            await self.reservation_service.close()
         if self._store_lock >= 0:
             os.close(self._store_lock)
             self._store_lock = -1
@@ -225,7 +227,7 @@ class Master:
             "configuration": self._reloading.by_hand(),
             "certificates": self.certificates.rows(),
             "degraded": self._troubles.rows(),
-            "reservations": self.promising.counts if self.promising is not None else {},
+            "reservations": self.reservation_service.counts if self.reservation_service is not None else {},
             "models": models(),
             **document(self.service.cluster, time.monotonic()),
         }

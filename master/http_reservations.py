@@ -18,7 +18,7 @@ from msgspec import UNSET
 
 from master import http_documents as documents
 from master.reservations.calls import show
-from master.reservations.desk import Desk
+from master.reservations.reservation_manager import ReservationManager
 from master.reservations.timeline import AMOUNTS, free_runs, stacked
 from penstock import openapi
 from penstock.openapi import Operation, Refused
@@ -37,10 +37,10 @@ _EXAMPLE = "{'user': 'eve', 'rdl': 'atom(<1core>,1,1,5min,1h)'}"
 
 
 class ReservationSite:
-    """The routes; ``desk`` and ``call`` are the master's (None: it takes no reservations)."""
+    """The routes; ``manager`` and ``call`` are the master's (None: it takes no reservations)."""
 
-    def __init__(self, desk: Callable[[], Desk | None], call: Call, token_file: Path | None) -> None:
-        self._desk = desk
+    def __init__(self, manager: Callable[[], ReservationManager | None], call: Call, token_file: Path | None) -> None:
+        self._manager = manager
         self._call = call
         self._token_file = token_file
 
@@ -97,9 +97,9 @@ class ReservationSite:
         ]
 
     async def _get(self, request: web.Request, query: documents.ReservationsQuery) -> web.Response:
-        desk = self._present()
+        manager = self._present()
         at = time.time() if query.at is UNSET else query.at
-        promised = desk.promised(at)
+        promised = manager.promised(at)
         return openapi.json(
             {
                 "at": at,
@@ -107,18 +107,18 @@ class ReservationSite:
                     one: dict(zip(AMOUNTS, promise.amounts, strict=True)) | {"bundles": promise.bundles}
                     for one, promise in promised.items()
                 },
-                "free": free_runs(desk, at),
-                "reservations": [msgspec.to_builtins(show(desk, entry.id, at)) for entry in desk.owned()],
+                "free": free_runs(manager, at),
+                "reservations": [msgspec.to_builtins(show(manager, entry.id, at)) for entry in manager.owned()],
             }
         )
 
     async def _plan(self, request: web.Request, query: documents.PlanQuery) -> web.Response:
-        desk = self._present()
+        manager = self._present()
         since = time.time() if query.since is UNSET else query.since
         until = since + _AHEAD_S if query.until is UNSET else query.until
         if until <= since:
             raise Refused(400, "until: not after since", "until")
-        return openapi.json(stacked(desk, since, until, by=query.by))
+        return openapi.json(stacked(manager, since, until, by=query.by))
 
     async def _post(self, request: web.Request) -> web.Response:
         self._permitted(request)
@@ -143,12 +143,12 @@ class ReservationSite:
         except RpcError as error:
             raise Refused(_STATUS.get(error.code, 500), str(error), error.body.field or "") from None
 
-    def _present(self) -> Desk:
+    def _present(self) -> ReservationManager:
         """Raises Refused: this master takes no reservations."""
-        desk = self._desk()
-        if desk is None:
+        manager = self._manager()
+        if manager is None:
             raise Refused(503, _AWAY)
-        return desk
+        return manager
 
     def _known(self, request: web.Request) -> str:
         """Return the id in the address. Raises Refused: no reservation has it."""

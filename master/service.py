@@ -17,7 +17,7 @@ from master.core.instructions import EndHeard, Explain, Hangup, Instruction, Kee
 from master.forecasting import Forecasting, unforeseen
 from master.overview import Overview
 from master.prediction.application import ForecastSettings
-from master.remembering import Remembering
+from master.state_writer import StateWriter
 from penstock.config.answers import Configuring
 from penstock.config.endpoint import Endpoint, UnixEndpoint
 from penstock.security import tls
@@ -53,7 +53,7 @@ class MasterService:
         #: Answers forecasts; without it, bounds are reserved, and no run is stored.
         self.forecasting: Forecasting | None = None
         #: Stores the state for the next master; without it, that state is lost.
-        self.remembering: Remembering | None = None
+        self.state_writer: StateWriter | None = None
         silence = Gauge(
             "penstock_master_heartbeat_age_max_seconds",
             "How long ago the connected node that has been silent longest said something.",
@@ -92,15 +92,15 @@ class MasterService:
     async def of_nodes(self, asked: OnBehalf) -> Result:
         """Answer a call about drained nodes; a coroutine, so that it is answered in order."""
         said = drains.answer(self.cluster, asked, self._dispatch, time.time())
-        if self.remembering is not None:
-            await self.remembering.written()
+        if self.state_writer is not None:
+            await self.state_writer.written()
         return said
 
     async def of_jobs(self, asked: OnBehalf) -> Result:
         """Answer a call about jobs, also in order. An order by hand is stored before it is confirmed."""
         said = jobs.answer(self.cluster, self._dispatch, asked, time.monotonic())
-        if isinstance(said, JobsOrdered) and self.remembering is not None:
-            await self.remembering.written()
+        if isinstance(said, JobsOrdered) and self.state_writer is not None:
+            await self.state_writer.written()
         return said
 
     async def of_configuration(self, asked: OnBehalf, node: str) -> Result:
@@ -249,8 +249,8 @@ class MasterService:
                         connection.hang_up(reason)
                 case Predict() | StoreRun():
                     self._in_background(instruction)
-                case Keep() if self.remembering is not None:
-                    self.remembering.keep(instruction)
+                case Keep() if self.state_writer is not None:
+                    self.state_writer.keep(instruction)
                 case EndHeard(job, task):
                     waiting = self._unheard.pop((job, task), None)
                     if waiting is not None:

@@ -19,7 +19,7 @@ from master.core.dues import Dues
 from master.core.membership import Membership
 from master.core.records import Job, Node, Task
 from master.core.settings import MasterSettings
-from master.core.snapshot import Picture, Snapshots
+from master.core.snapshot import RoundSnapshot, Snapshots
 from master.core.table import NodeTable, Rows
 from master.core.task_lifecycle import TaskLifecycle
 from master.core.waiting import WaitingStages, is_command
@@ -40,7 +40,7 @@ class _Commands:
     counts: Floats
 
     @classmethod
-    def of(cls, picture: Picture, table: NodeTable, places: dict[str, int]) -> _Commands:
+    def of(cls, picture: RoundSnapshot, table: NodeTable, places: dict[str, int]) -> _Commands:
         """Count the commands on the nodes of the snapshot."""
         found = [
             (worker, places.get(job, np.inf), count)
@@ -128,7 +128,7 @@ class Ahead:
 class _Nodes:
     """The nodes as seen by one job after the other, in the order of the jobs."""
 
-    def __init__(self, picture: Picture, table: NodeTable, places: dict[str, int]) -> None:
+    def __init__(self, picture: RoundSnapshot, table: NodeTable, places: dict[str, int]) -> None:
         self._picture, rows = picture, picture.rows
         self._places = places
         self._commands = _Commands.of(picture, table, places)

@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from master.core.dues import Dues
 from master.core.events import CancelAsked
+from master.core.finished_jobs import FinishedJobs
 from master.core.membership import Membership
 from master.core.outbox import Outbox
-from master.core.past import PastJobs
 from master.core.records import Job
 from master.core.task_lifecycle import TaskLifecycle
 from penstock.model import Ended, EndedBy
@@ -21,7 +21,9 @@ from penstock.wire import master_api as api
 class Cancelling:
     """Stops cancelled jobs on all their nodes."""
 
-    def __init__(self, dues: Dues, past: PastJobs, members: Membership, outbox: Outbox, tasks: TaskLifecycle) -> None:
+    def __init__(
+        self, dues: Dues, past: FinishedJobs, members: Membership, outbox: Outbox, tasks: TaskLifecycle
+    ) -> None:
         self._dues = dues
         self._past = past
         self._members = members

@@ -11,22 +11,21 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from master.core import (
+    authorization,
     draining,
-    standing,
 )
 from master.core import events as e
 from master.core.admission import Admission
-from master.core.allowances import UserLimits
-from master.core.answers import Answers
 from master.core.cancelling import Cancelling
 from master.core.checking import check_job, check_tasks
 from master.core.clock import Clock
+from master.core.decision_results import DecisionResults
 from master.core.draining import Drain
 from master.core.drains import Drains
 from master.core.dues import Dues
-from master.core.ends import TaskEnds
 from master.core.executors import Executors
 from master.core.expiry import Expiry
+from master.core.finished_jobs import FinishedJobs, remember_sizes
 from master.core.guarantees import Guarantees
 from master.core.hand_orders import HandOrders
 from master.core.history import History
@@ -38,7 +37,6 @@ from master.core.membership import Membership
 from master.core.memory import MemoryEstimates
 from master.core.order import Order
 from master.core.outbox import Outbox
-from master.core.past import PastJobs, remember_sizes
 from master.core.places import Places
 from master.core.priorities import Priorities
 from master.core.records import Job, Key, Node
@@ -47,7 +45,9 @@ from master.core.rounds import Rounds
 from master.core.settings import MasterSettings
 from master.core.snapshot import Snapshots
 from master.core.table import NodeTable
+from master.core.task_completion import TaskCompletion
 from master.core.task_lifecycle import TaskLifecycle
+from master.core.user_quotas import UserQuotas
 from master.ordering import JobSizes
 from master.placement.lengths import TaskLengths
 from penstock.wire import master_api as api
@@ -72,7 +72,7 @@ class Cluster:
         self._hand_orders = HandOrders()
         self.history = History()
         self._memory = MemoryEstimates()
-        self.past = PastJobs()
+        self.past = FinishedJobs()
         self.places = Places()
         self.sizes = JobSizes()
         self._task_lengths = TaskLengths()
@@ -90,7 +90,7 @@ class Cluster:
         self.snapshots = Snapshots(settings, self.members, self.table, self.clock)
         self.executors = Executors(settings.executor_placement, draw, self.dues, self.members, self.outbox)
         self.learning = Learning(settings, self.clock, self.dues, self.history, self.past, self.sizes, self.members)
-        self.user_limits = UserLimits(settings, self.past, self.table, self.members, self.executors)
+        self.user_quotas = UserQuotas(settings, self.past, self.table, self.members, self.executors)
         self._priorities = Priorities(settings, self.dues, self.members, self.outbox)
         self._tasks = TaskLifecycle(
             settings, self.dues, self.counts, self._memory, self.table, self.members, self.outbox, self.executors
@@ -104,8 +104,12 @@ class Cluster:
             self.clock, self.dues, self.counts, self.drains, self.table, self.members, self.outbox, self.executors,
             self._tasks,
         )  # fmt: skip
-        self._ends = TaskEnds(settings, self.dues, self.counts, self.past, self.members, self._tasks, self._lifecycle)
-        self._answers = Answers(self.counts, self.table, self.members, self.outbox, self._tasks, self.drain)
+        self._completion = TaskCompletion(
+            settings, self.dues, self.counts, self.past, self.members, self._tasks, self._lifecycle
+        )
+        self._decision_results = DecisionResults(
+            self.counts, self.table, self.members, self.outbox, self._tasks, self.drain
+        )
         self._registration = Registration(
             settings, self.dues, self.counts, self.past, self.table, self.members, self.outbox, self.executors,
             self._tasks, self._lifecycle, self.drain, self._cancelling,
@@ -119,11 +123,12 @@ class Cluster:
         )  # fmt: skip
         self._rounds = Rounds(
             settings, self.clock, self.dues, self.counts, self.drains, self.table, self.members, self.outbox,
-            self.guarantees, self.order, self.snapshots, self.executors, self.user_limits, self._tasks, self.admission,
+            self.guarantees, self.order, self.snapshots, self.executors, self.user_quotas, self._tasks, self.admission,
         )  # fmt: skip
         self._with_settings = (
-            self.table, self.dues, self.order, self.snapshots, self.learning, self.user_limits, self._priorities,
-            self._tasks, self._lifecycle, self._ends, self._registration, self.admission, self._expiry, self._rounds,
+            self.table, self.dues, self.order, self.snapshots, self.learning, self.user_quotas, self._priorities,
+            self._tasks, self._lifecycle, self._completion, self._registration, self.admission, self._expiry,
+            self._rounds,
         )  # fmt: skip
         self._handlers: dict[type[Any], Callable[[Node, Any, float], None]] = {
             api.Heartbeat: self._heartbeat,
@@ -132,9 +137,9 @@ class Cluster:
             api.JobEnded: self._job_ended,
             api.ReadyTasks: self._tasks_ready,
             Progress: self._progress,
-            api.TasksDone: self._ends.tasks_done,
-            api.TasksCancelled: self._ends.tasks_cancelled,
-            api.CommandEnded: self._ends.command_ended,
+            api.TasksDone: self._completion.tasks_done,
+            api.TasksCancelled: self._completion.tasks_cancelled,
+            api.CommandEnded: self._completion.command_ended,
         }
 
     def handle(self, event: e.Event, now: float) -> list[Instruction]:
@@ -147,7 +152,7 @@ class Cluster:
             case e.Said(name, message):
                 self._said(name, message, now)
             case e.Answered(name, number, refusals):
-                self._answers.answered(name, number, refusals)
+                self._decision_results.answered(name, number, refusals)
             case e.NodeAway(name):
                 self._node_away(name, now)
             case e.Forecasted() | e.Learnt():
@@ -269,7 +274,7 @@ class Cluster:
             if message.use is not None:
                 self.learning.received(node, message.use)
             return
-        standing.own(self.jobs, node, message.job)
+        authorization.own(self.jobs, node, message.job)
         if message.use is not None:
             job.work.attained(node.name, message.use)
         why = message.why or "its job ended"
@@ -279,14 +284,14 @@ class Cluster:
         self._lifecycle.end_job(job, why, told=told, released_by=node.name, listed=listed, more_to_tell=more)
 
     def _tasks_ready(self, node: Node, message: api.ReadyTasks, now: float) -> None:
-        job = standing.own(self.jobs, node, message.job)
+        job = authorization.own(self.jobs, node, message.job)
         check_tasks(message)
         self._tasks.add_tasks(job, message)
         if job.cancelled_by:
             self._cancelling.stop(job)  # the origin did not know of the cancellation yet
 
     def _progress(self, node: Node, message: Progress, now: float) -> None:
-        job = standing.own(self.jobs, node, message.job)
+        job = authorization.own(self.jobs, node, message.job)
         job.work.tell(message.stages)
         if job.some_executors:
             self.executors.stages(job, message.stages)

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from master.core.drains import DrainSaid
+from master.core.finished_jobs import FinishedJob
 from master.core.history import Name, Needed
-from master.core.past import Past
 from master.core.settings import MasterSettings
 from master.ordering import HandOrder, KnownSizes
 from master.placement.lengths import KnownLengths
@@ -149,7 +149,7 @@ class Remembered:
     """
 
     drains: Mapping[str, DrainSaid]
-    jobs: Sequence[Past]
+    jobs: Sequence[FinishedJob]
     sizes: Sequence[KnownSizes] = ()
     orders: Mapping[str, HandOrder] = field(default_factory=dict)
     needed: Sequence[tuple[Name, Needed]] = ()

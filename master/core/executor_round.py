@@ -10,17 +10,17 @@ from dataclasses import dataclass
 import numpy as np
 
 from master.core import events as e
-from master.core.allowances import Allowances, UserLimits
 from master.core.drains import Drains
 from master.core.executors import Executors
 from master.core.forecasts import key_of
+from master.core.free_capacity import Demand, FreeCapacity, Grid, capacities, free_capacity, within
 from master.core.membership import Membership
 from master.core.outbox import Outbox
 from master.core.records import Job, Key, Node, Task
 from master.core.settings import MasterSettings
-from master.core.snapshot import Picture, Snapshots
+from master.core.snapshot import RoundSnapshot, Snapshots
 from master.core.task_lifecycle import TaskLifecycle
-from master.core.vacancies import Demand, Grid, Vacancies, capacities, vacancies, within
+from master.core.user_quotas import RoundQuotas, UserQuotas
 from master.ordering import Ranking
 from master.placement import Demands, Launch, Pending
 from master.placement.availability import lasting
@@ -57,7 +57,7 @@ class ExecutorRound:
         outbox: Outbox,
         snapshots: Snapshots,
         executors: Executors,
-        user_limits: UserLimits,
+        user_quotas: UserQuotas,
         tasks: TaskLifecycle,
     ) -> None:
         self._settings = settings
@@ -66,7 +66,7 @@ class ExecutorRound:
         self._outbox = outbox
         self._snapshots = snapshots
         self._executors = executors
-        self._user_limits = user_limits
+        self._user_quotas = user_quotas
         self._tasks = tasks
         self._looked_at = -math.inf  # when all nodes were examined, monotonic
         self._lacks: dict[str, str] = {}  # job → resources that all nodes lacked for its executors at that time
@@ -75,7 +75,7 @@ class ExecutorRound:
         """Apply new settings."""
         self._settings = settings
 
-    def place(self, ranking: Ranking, now: float, limits: Allowances | None) -> None:
+    def place(self, ranking: Ranking, now: float, limits: RoundQuotas | None) -> None:
         """Place executors with a forecast on the nodes that have reported since they were last examined.
 
         All nodes are examined when a new executor waits, and once per heartbeat time, because availability also changes
@@ -103,7 +103,7 @@ class ExecutorRound:
         asking = _asking(picture, nodes, known)
         grid = Grid.of(self._settings, [one.demand.profile for one in asking], elastic=self._executors.policy.elastic)
         placing = _Placing(self._executors, self._tasks, self._outbox, grid, asking, now)
-        room = vacancies(grid, nodes, looked_at, placing.wanted, now)
+        room = free_capacity(grid, nodes, looked_at, placing.wanted, now)
         left = placing.on(room)
         if limits is not None:
             limits.settle(tried=everywhere)
@@ -141,9 +141,11 @@ class ExecutorRound:
                     known.append((job, task, forecast))
         return known, too_large
 
-    def _within(self, picture: Picture, known: list[_Known], limits: Allowances) -> tuple[list[_Known], dict[str, str]]:
+    def _within(
+        self, picture: RoundSnapshot, known: list[_Known], limits: RoundQuotas
+    ) -> tuple[list[_Known], dict[str, str]]:
         """Return the executors whose largest demands fit their users' limits, and by job why the others wait."""
-        offered, over = limits.offer([self._user_limits.asking(picture, job, task) for job, task, _ in known])
+        offered, over = limits.offer([self._user_quotas.asking(picture, job, task) for job, task, _ in known])
         names = {(one.task.job, one.task.name) for one in offered}
         return [one for one in known if (one[1].job, one[1].name) in names], over
 
@@ -158,7 +160,7 @@ class ExecutorRound:
         self._executors.waits = waits
 
 
-def _asking(picture: Picture, nodes: list[Node], known: list[_Known]) -> list[_Asking]:
+def _asking(picture: RoundSnapshot, nodes: list[Node], known: list[_Known]) -> list[_Asking]:
     """Return each executor with its demand on the nodes it may use. Executors with equal demands share one profile."""
     capacity = capacities(nodes)
     profiles: dict[tuple[int, tuple[str, ...]], Profile] = {}
@@ -206,7 +208,7 @@ class _Placing:
         """Return which resources any executor wants (resources)."""
         return np.asarray(self._demands.peaks[: len(self._demands)].any(axis=0))
 
-    def on(self, room: Vacancies) -> list[_Asking]:
+    def on(self, room: FreeCapacity) -> list[_Asking]:
         """Place executors in the free capacity; return those not placed."""
         choosy: dict[int, list[Key]] = {}  # machine → executors restricted to some machines that include it
         for key, one in self._asking.items():
@@ -221,7 +223,7 @@ class _Placing:
             self._heartbeat(room, machine, choosy.get(machine, []))
         return list(self._asking.values())
 
-    def _heartbeat(self, room: Vacancies, machine: int, choosy: list[Key]) -> None:
+    def _heartbeat(self, room: FreeCapacity, machine: int, choosy: list[Key]) -> None:
         """Place executors on one machine; restricted executors queue only at their allowed machines."""
         here = [key for key in choosy if key in self._asking]
         for key in here:
@@ -232,7 +234,7 @@ class _Placing:
             if key in self._asking:
                 self._pending.remove(key, self._asking[key].number)
 
-    def _launch(self, room: Vacancies, launch: Launch) -> None:
+    def _launch(self, room: FreeCapacity, launch: Launch) -> None:
         held = self._demands.of(launch.demand)
         room.machines.launch(launch.machine, launch.executor, held)
         self._pending.remove(launch.executor, launch.demand)

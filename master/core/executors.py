@@ -12,12 +12,12 @@ from collections.abc import Callable
 from master.core import events as e
 from master.core.dues import Dues
 from master.core.forecasts import Forecasts, key_of
+from master.core.free_capacity import Demand
 from master.core.instructions import StoreRun
 from master.core.membership import Membership
 from master.core.outbox import Outbox
 from master.core.records import Job, Key, Node, Task
 from master.core.usage import UsageReports
-from master.core.vacancies import Demand
 from master.placement import executor_policy
 from master.placement.availability import lasting
 from penstock.model import Ended

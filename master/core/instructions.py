@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import TypeVar
 
 from master.core.drains import DrainSaid
+from master.core.finished_jobs import FinishedJob
 from master.core.history import Name, Needed
-from master.core.past import Past
 from master.ordering.by_hand import HandOrder
 from master.ordering.sizes import Kind, KnownSizes
 from master.placement.lengths import KnownLengths
@@ -76,7 +76,7 @@ class Keep:
     """
 
     drains: Mapping[str, DrainSaid | None] = field(default_factory=dict)
-    jobs: Mapping[str, Past | None] = field(default_factory=dict)
+    jobs: Mapping[str, FinishedJob | None] = field(default_factory=dict)
     sizes: Mapping[Kind, KnownSizes | None] = field(default_factory=dict)
     orders: Mapping[str, HandOrder | None] = field(default_factory=dict)
     needed: Mapping[Name, Needed | None] = field(default_factory=dict)

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from master.core import standing
+from master.core import authorization
 from master.core.clock import Clock
 from master.core.dues import Dues
 from master.core.executors import Executors
+from master.core.finished_jobs import FinishedJobs
 from master.core.hand_orders import HandOrders
 from master.core.learning import Learning
 from master.core.listing import past_of
 from master.core.membership import Membership
 from master.core.outbox import Outbox
-from master.core.past import PastJobs
 from master.core.priorities import first_priority, priority_of
 from master.core.records import Job, Node
 from master.core.settings import MasterSettings
@@ -28,7 +28,7 @@ class JobLifecycle:
         clock: Clock,
         dues: Dues,
         hand_orders: HandOrders,
-        past: PastJobs,
+        past: FinishedJobs,
         members: Membership,
         outbox: Outbox,
         executors: Executors,
@@ -125,7 +125,7 @@ class JobLifecycle:
             job = self._members.jobs.get(use.job)
             if job is None:
                 self._learning.received(node, use)
-            elif standing.takes_part(node, job):
+            elif authorization.takes_part(node, job):
                 job.work.attained(node.name, use)
                 if use.last:
                     if any(key[0] == job.job for key in node.held):  # the node was given more meanwhile

@@ -13,9 +13,9 @@ import msgspec
 
 from master.core.clock import Clock
 from master.core.dues import Dues
+from master.core.finished_jobs import FinishedJobs
 from master.core.history import History, Needed
 from master.core.membership import Membership
-from master.core.past import PastJobs
 from master.core.records import Job, Node
 from master.core.settings import MasterSettings
 from master.core.work import Work
@@ -55,7 +55,7 @@ class Learning:
         clock: Clock,
         dues: Dues,
         history: History,
-        past: PastJobs,
+        past: FinishedJobs,
         sizes: JobSizes,
         members: Membership,
     ) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from master.core.finished_jobs import FinishedJob, FinishedJobs, outcome
 from master.core.membership import Membership
-from master.core.past import Past, PastJobs, outcome
 from master.core.places import MOST_NODES, NOWHERE, Place, Places, on_nodes
 from master.core.records import Job
 from penstock.model import KindAmounts
@@ -18,7 +18,7 @@ MOST_STAGES = 200
 class Listing:
     """The lists of jobs that users and operators ask for."""
 
-    def __init__(self, members: Membership, past: PastJobs, places: Places) -> None:
+    def __init__(self, members: Membership, past: FinishedJobs, places: Places) -> None:
         self._members = members
         self._past = past
         self._places = places
@@ -53,14 +53,14 @@ class Listing:
         return found
 
 
-def past_of(job: Job, why: str, ended_at: float, *, lost: bool) -> Past:
+def past_of(job: Job, why: str, ended_at: float, *, lost: bool) -> FinishedJob:
     """Return a job that is over, as it is stored; ``ended_at`` is Unix time."""
     word, line = outcome(job, why, lost=lost)
     said = msgspec.structs.replace(
         view(job, NOWHERE), state="ended", ended_at=ended_at, outcome=word, why=line,
         tasks_ready=0, tasks_running=0, slots=0, nodes=[],
     )  # fmt: skip
-    return Past(said, job.cancelled_by)
+    return FinishedJob(said, job.cancelled_by)
 
 
 def view(job: Job, place: Place) -> JobView:
@@ -121,7 +121,7 @@ def without_details(of: JobView) -> JobView:
     return msgspec.structs.replace(of, progress=[], failures=[])
 
 
-def _ended(leaving: dict[str, set[str]], past: Past) -> JobView:
+def _ended(leaving: dict[str, set[str]], past: FinishedJob) -> JobView:
     """Return the view of a finished job; it is ``ending`` until the last node has released its tasks."""
     holding = leaving.get(past.view.job)
     if holding is None:

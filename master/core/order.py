@@ -11,7 +11,7 @@ from master.core.places import Places
 from master.core.settings import MasterSettings
 from master.core.table import NodeTable
 from master.core.views import Totals, cluster_view, job_views, totals
-from master.ordering import JobSizes, JobView, Ranking, ordering_of, promised_first
+from master.ordering import JobSizes, JobView, Ranking, guarantees_first, ordering_of
 
 
 class Order:
@@ -56,7 +56,7 @@ class Order:
         total, at = totals(self._table), self._clock.unix(now)
         views = self._views(total)
         ranking = self._hand_orders.arrange(self.ordering.rank(views, cluster_view(total, at)), views)
-        ranking = promised_first(ranking, *self._guarantees.of(at))
+        ranking = guarantees_first(ranking, *self._guarantees.of(at))
         self._places.ranked(ranking)
         return ranking
 

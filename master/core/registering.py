@@ -9,16 +9,16 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from master.core import standing
+from master.core import authorization
 from master.core.cancelling import Cancelling
 from master.core.checking import check_job, check_tasks, sound
 from master.core.draining import Drain
 from master.core.dues import Dues
 from master.core.executors import Executors
+from master.core.finished_jobs import FinishedJobs
 from master.core.job_lifecycle import JobLifecycle
 from master.core.membership import Membership
 from master.core.outbox import Outbox
-from master.core.past import PastJobs
 from master.core.records import Held, Job, Key, Node, Task
 from master.core.settings import MasterSettings
 from master.core.table import NodeTable
@@ -36,7 +36,7 @@ class Registration:
         settings: MasterSettings,
         dues: Dues,
         counts: Counter[str],
-        past: PastJobs,
+        past: FinishedJobs,
         table: NodeTable,
         members: Membership,
         outbox: Outbox,
@@ -112,7 +112,7 @@ class Registration:
             raise bad_request("expected a non-negative number", field="t_alloc")
         for state in message.jobs:
             check_job(state)
-        standing.check_registration(self._members.jobs, message)
+        authorization.check_registration(self._members.jobs, message)
         for ready in message.ready:
             check_tasks(ready)
         for index, placed in enumerate(message.placed):

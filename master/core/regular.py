@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from functools import partial
 
 from master.core.ahead import Ahead
-from master.core.allowances import Allowances, UserLimits
 from master.core.drains import Drains
 from master.core.membership import Membership
 from master.core.records import Job, Task
-from master.core.snapshot import Picture, Snapshots
+from master.core.snapshot import RoundSnapshot, Snapshots
 from master.core.task_lifecycle import TaskLifecycle
+from master.core.user_quotas import RoundQuotas, UserQuotas
 from master.core.waiting import WaitingStages
 from master.ordering import Ranking
 from master.placement import Need, Stage, TaskPlacement, why_not
@@ -43,7 +43,7 @@ class RegularWork:
         members: Membership,
         snapshots: Snapshots,
         waiting: WaitingStages,
-        user_limits: UserLimits,
+        user_quotas: UserQuotas,
         tasks: TaskLifecycle,
         ahead: Ahead,
     ) -> None:
@@ -51,7 +51,7 @@ class RegularWork:
         self._members = members
         self._snapshots = snapshots
         self._waiting = waiting
-        self._user_limits = user_limits
+        self._user_quotas = user_quotas
         self._tasks = tasks
         self._ahead = ahead
 
@@ -59,7 +59,7 @@ class RegularWork:
         self,
         hopeful: set[tuple[str, str]],
         ranking: Ranking | None,
-        limits: Allowances | None,
+        limits: RoundQuotas | None,
         *,
         looks_ahead: bool,
     ) -> Placed:
@@ -96,7 +96,7 @@ class RegularWork:
 
     def _lines(
         self,
-        picture: Picture,
+        picture: RoundSnapshot,
         job: Job,
         tasks: dict[str, list[Task]] | None,
         hopeful: set[tuple[str, str]],
@@ -113,12 +113,12 @@ class RegularWork:
         return [(job, name, [picture.need(task) for task in ready]) for name, ready in tasks.items()]
 
     def _offered(
-        self, picture: Picture, ranking: Ranking, limits: Allowances
+        self, picture: RoundSnapshot, ranking: Ranking, limits: RoundQuotas
     ) -> tuple[dict[str, dict[str, list[Task]]], dict[str, str]]:
         """Return by job and stage the tasks within their users' limits, and by job why the others wait."""
         ready = {job.job: job.ready_for_regular() for job in self._members.with_ready_tasks()}
         asking = [
-            self._user_limits.asking(picture, self._members.jobs[name], task)
+            self._user_quotas.asking(picture, self._members.jobs[name], task)
             for name in ranking.order()
             for tasks in ready.get(name, {}).values()
             for task in tasks

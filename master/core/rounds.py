@@ -11,7 +11,6 @@ from collections import Counter
 
 from master.core.admission import Admission
 from master.core.ahead import Ahead
-from master.core.allowances import UserLimits
 from master.core.clock import Clock
 from master.core.drains import Drains
 from master.core.dues import Dues
@@ -21,7 +20,7 @@ from master.core.guarantees import Guarantees
 from master.core.membership import Membership
 from master.core.order import Order
 from master.core.outbox import Outbox
-from master.core.promises import Promises
+from master.core.plan_follower import PlanFollower
 from master.core.regular import RegularWork
 from master.core.settings import MasterSettings
 from master.core.slack import SlackWork
@@ -29,6 +28,7 @@ from master.core.snapshot import Snapshots
 from master.core.table import NodeTable
 from master.core.task_lifecycle import TaskLifecycle
 from master.core.unfit import UnfitTasks
+from master.core.user_quotas import UserQuotas
 from master.core.waiting import WaitingStages
 
 
@@ -49,7 +49,7 @@ class Rounds:
         order: Order,
         snapshots: Snapshots,
         executors: Executors,
-        user_limits: UserLimits,
+        user_quotas: UserQuotas,
         tasks: TaskLifecycle,
         admission: Admission,
     ) -> None:
@@ -60,16 +60,16 @@ class Rounds:
         self._members = members
         self._order = order
         self._executors = executors
-        self._user_limits = user_limits
+        self._user_quotas = user_quotas
         self._admission = admission
         self._waiting = WaitingStages(settings, table, snapshots)
         self._unfit = UnfitTasks(settings, table, members, snapshots, executors, tasks, admission)
         self._ahead = Ahead(settings, clock, dues, table, members, snapshots, self._waiting, tasks)
-        self._regular = RegularWork(drains, members, snapshots, self._waiting, user_limits, tasks, self._ahead)
-        self._promises = Promises(clock, counts, members, outbox, guarantees, executors, user_limits, tasks)
-        self._slack = SlackWork(dues, counts, drains, table, members, outbox, order, snapshots, user_limits, tasks)
+        self._regular = RegularWork(drains, members, snapshots, self._waiting, user_quotas, tasks, self._ahead)
+        self._plan_follower = PlanFollower(clock, counts, members, outbox, guarantees, executors, user_quotas, tasks)
+        self._slack = SlackWork(dues, counts, drains, table, members, outbox, order, snapshots, user_quotas, tasks)
         self._executor_round = ExecutorRound(
-            settings, drains, members, outbox, snapshots, executors, user_limits, tasks
+            settings, drains, members, outbox, snapshots, executors, user_quotas, tasks
         )
 
     def reconfigure(self, settings: MasterSettings) -> None:
@@ -94,17 +94,17 @@ class Rounds:
             ranking = self._order.rank(now)
         self._unfit.refuse(now)
         self._dues.changed = False
-        limits = self._user_limits.in_round()
+        limits = self._user_quotas.in_round()
         if self._settings.promotion and self._dues.promotable:
             self._slack.promote(limits)
         if not self._members.ready_tasks:
-            self._promises.make_room(now, limits)
+            self._plan_follower.make_room(now, limits)
             return
         self._counts["rounds"] += 1
         if ranking is not None and self._executors.waiting:
             self._executor_round.place(ranking, now, limits)
         placed = self._regular.place(hopeful, ranking, limits, looks_ahead=looks_ahead)
-        self._promises.make_room(now, limits)
+        self._plan_follower.make_room(now, limits)
         self._slack.place(now)
         self._regular.record_waits(placed)
         if self._executors.waiting:

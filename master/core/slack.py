@@ -6,16 +6,16 @@ from collections import Counter, deque
 
 import numpy as np
 
-from master.core.allowances import Allowances, UserLimits
 from master.core.drains import Drains
 from master.core.dues import Dues
 from master.core.membership import Membership
 from master.core.order import Order
 from master.core.outbox import Outbox
 from master.core.records import Held, Node, Task
-from master.core.snapshot import Picture, Snapshots, holds
+from master.core.snapshot import RoundSnapshot, Snapshots, holds
 from master.core.table import NodeTable
 from master.core.task_lifecycle import TaskLifecycle
+from master.core.user_quotas import RoundQuotas, UserQuotas
 from master.opportunistic import Slack, why_not
 from master.ordering import Ranking
 from master.placement.workers import COLUMN
@@ -36,7 +36,7 @@ class SlackWork:
         outbox: Outbox,
         order: Order,
         snapshots: Snapshots,
-        user_limits: UserLimits,
+        user_quotas: UserQuotas,
         tasks: TaskLifecycle,
     ) -> None:
         self._dues = dues
@@ -47,10 +47,10 @@ class SlackWork:
         self._outbox = outbox
         self._order = order
         self._snapshots = snapshots
-        self._user_limits = user_limits
+        self._user_quotas = user_quotas
         self._tasks = tasks
 
-    def promote(self, limits: Allowances | None) -> None:
+    def promote(self, limits: RoundQuotas | None) -> None:
         """Promote opportunistic tasks on their nodes, oldest first, before new tasks are placed (UBIS §IV.D), within
         their users' limits.
         """
@@ -70,7 +70,7 @@ class SlackWork:
         allowed = job is not None and job.admitted and task is not None and task.opportunistic != "only"
         return allowed and held.promotion_refused_at != node.heartbeats
 
-    def _promote(self, node: Node, held: Held, limits: Allowances | None) -> None:
+    def _promote(self, node: Node, held: Held, limits: RoundQuotas | None) -> None:
         """Promote a task where its memory, its cores and, for a command, the slot that it ran without can be
         promised.
         """
@@ -81,7 +81,7 @@ class SlackWork:
         if held.command and held.needs_slot and table.idle[table.rows[node.name], COLUMN[held.kind]] < 1:
             return
         amounts = held.holds()
-        if limits is not None and limits.take(self._user_limits.user_of(held), (amounts[0], amounts[-1])):
+        if limits is not None and limits.take(self._user_quotas.user_of(held), (amounts[0], amounts[-1])):
             return
         why = f"ubis: {format_bytes(free)} and {cores:g} cores of {node.name} are not promised"
         held.promoted_in = self._outbox.propose(node.name, api.Promote(job=held.job, task=held.task, why=why))
@@ -109,7 +109,9 @@ class SlackWork:
         self._by_turns(waiting, picture, slack, self._order.rank_opportunistic(now))
         self._record_waits(picture, slack, list(waiting))
 
-    def _by_turns(self, waiting: dict[str, deque[Task]], picture: Picture, slack: Slack, ranking: Ranking) -> None:
+    def _by_turns(
+        self, waiting: dict[str, deque[Task]], picture: RoundSnapshot, slack: Slack, ranking: Ranking
+    ) -> None:
         """Place one task of the first job at a time; each placement may change which job is first."""
         queues = {job: waiting[job] for job in ranking.order() if job in waiting}
         keys = {job: ranking.key(job, 0.0) for job in queues}
@@ -131,7 +133,7 @@ class SlackWork:
             for job in queues if moved else {first} & queues.keys():
                 keys[job] = ranking.key(job, 0.0)
 
-    def _record_waits(self, picture: Picture, slack: Slack, jobs: list[str]) -> None:
+    def _record_waits(self, picture: RoundSnapshot, slack: Slack, jobs: list[str]) -> None:
         """Record why slack-only tasks wait, of jobs whose other tasks are all placed."""
         for name in jobs:
             job = self._members.jobs[name]

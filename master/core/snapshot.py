@@ -19,7 +19,7 @@ from penstock.model import KINDS, ResourceKind, TaskRequest
 from penstock.model.units import counted, format_bytes
 
 
-class Picture:
+class RoundSnapshot:
     """The nodes that take work, in the order of their rows in the table: worker 0 is the node of the first row."""
 
     def __init__(self, settings: MasterSettings, members: Membership, table: NodeTable, now: float) -> None:
@@ -195,9 +195,9 @@ class Snapshots:
         """Apply a new placement."""
         self._settings = settings
 
-    def take(self) -> Picture:
+    def take(self) -> RoundSnapshot:
         """Return the nodes as they are now."""
-        return Picture(self._settings, self._members, self._table, self._clock.now)
+        return RoundSnapshot(self._settings, self._members, self._table, self._clock.now)
 
     def unfit(self, task: Task) -> str:
         """Return why no node of the cluster could hold the task even when empty; empty where one could."""

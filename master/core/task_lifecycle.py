@@ -6,15 +6,15 @@ from collections import Counter
 
 from master.core.dues import Dues
 from master.core.executors import Executors
+from master.core.finished_jobs import note_end
+from master.core.free_capacity import Demand
 from master.core.instructions import EndHeard
 from master.core.membership import Membership
 from master.core.memory import MemoryEstimates, input_bytes
 from master.core.outbox import Outbox
-from master.core.past import note_end
 from master.core.records import Held, Job, Node, Task
 from master.core.settings import MasterSettings
 from master.core.table import NodeTable
-from master.core.vacancies import Demand
 from penstock.model import Ended, EndedBy, Profile, TaskRequest
 from penstock.model.work import Opportunistic
 from penstock.wire import master_api as api

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 
 from master.core.records import Asks, Job, Task, WaitingStage
 from master.core.settings import MasterSettings
-from master.core.snapshot import Picture, Snapshots, base_need
+from master.core.snapshot import RoundSnapshot, Snapshots, base_need
 from master.core.table import NodeTable
 from master.placement.workers import COLUMN, MEMORY, spare
 from penstock.model import ResourceKind
@@ -64,7 +64,7 @@ class WaitingStages:
 class _Room:
     """The most free memory in bytes on one node, among the nodes that satisfy a task's other demands."""
 
-    def __init__(self, picture: Picture, table: NodeTable) -> None:
+    def __init__(self, picture: RoundSnapshot, table: NodeTable) -> None:
         rows = picture.rows
         self._picture = picture
         self._memory, self._cores = table.memory_free[rows], table.cores_free[rows]

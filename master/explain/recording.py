@@ -11,7 +11,7 @@ import numpy as np
 from master.config import MasterConfig
 from master.core import Cluster
 from master.core.records import Job, Task
-from master.core.snapshot import Picture, reserved
+from master.core.snapshot import RoundSnapshot, reserved
 from master.core.views import job_views, totals
 from master.ordering import ClusterView, JobSizes, JobView, KnownSizes, Ranking, StageView, ordering_of
 from master.placement import AlgorithmOne, Need, PeakPlacement, Stage, TaskPlacement, Unreserved, Workers
@@ -231,7 +231,7 @@ def record(cluster: Cluster, now: float) -> Recording:
     )
 
 
-def _job(picture: Picture, job: Job, view: JobView) -> RecordedJob:
+def _job(picture: RoundSnapshot, job: Job, view: JobView) -> RecordedJob:
     return RecordedJob(
         job=job.job,
         name=job.name,
@@ -255,7 +255,7 @@ def _job(picture: Picture, job: Job, view: JobView) -> RecordedJob:
     )
 
 
-def _task(picture: Picture, task: Task) -> RecordedTask:
+def _task(picture: RoundSnapshot, task: Task) -> RecordedTask:
     need = picture.need(task)
     request = task.request
     assert request is not None

@@ -33,7 +33,7 @@ def document(cluster: Cluster, job: str, now: float) -> dict[str, Any]:
     order, place = ranking.order(), cluster.places.of(job)
     picture = cluster.snapshots.take()
     placement = picture.placement()
-    limits = cluster.user_limits.in_round()
+    limits = cluster.user_quotas.in_round()
     room = ranking.room(job)
     stages: list[dict[str, Any]] = []
     for (stage, opportunistic), tasks in known.ready.items():
@@ -50,7 +50,7 @@ def document(cluster: Cluster, job: str, now: float) -> dict[str, Any]:
             need = picture.need(first)
             said["lacks"] = placement.lacks(need) if len(placement) else {}
             over = (
-                limits.why_not(known.user, cluster.user_limits.amounts_of(known, first)) if limits is not None else ""
+                limits.why_not(known.user, cluster.user_quotas.amounts_of(known, first)) if limits is not None else ""
             )
             said["waits"] = f"task {first.name}: {over or why_not(need, placement)}"
         stages.append(said)

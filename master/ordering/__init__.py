@@ -2,10 +2,10 @@
 
 from master.ordering.by_hand import HandOrder, placed_by_hand
 from master.ordering.choice import NAMES, OrderingSettings, ordering_of
+from master.ordering.guarantees_first import Guarantee, guarantees_first
 from master.ordering.las_mq import Inside
 from master.ordering.multilevel import Multilevel
 from master.ordering.policy import Key, Ordering, Ranking, Reason
-from master.ordering.promised import Guarantee, promised_first
 from master.ordering.sizes import JobSizes, KnownSizes
 from master.ordering.view import Amounts, ClusterView, JobView, StageView
 
@@ -28,5 +28,5 @@ __all__ = [
     "StageView",
     "ordering_of",
     "placed_by_hand",
-    "promised_first",
+    "guarantees_first",
 ]

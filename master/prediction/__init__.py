@@ -2,14 +2,14 @@
 
 from master.prediction.choice import Predictor, Rules, reservation
 from master.prediction.errors import Errors, errors_of
-from master.prediction.promised import Promises, profile_of
+from master.prediction.reserved_slots import ReservedSlots, profile_of
 from master.prediction.runs import Forecast, Run, Settings
 
 __all__ = [
     "Errors",
     "Forecast",
     "Predictor",
-    "Promises",
+    "ReservedSlots",
     "Rules",
     "Run",
     "Settings",

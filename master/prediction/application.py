@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from master.prediction.align import in_slots_of
 from master.prediction.choice import Predictor, Rules
-from master.prediction.promised import Promises
+from master.prediction.reserved_slots import ReservedSlots
 from master.prediction.runs import Forecast, Run, Settings
 
 #: Largest number of latest runs that models learn from, per settings and in all.
@@ -23,7 +23,7 @@ class ForecastSettings:
     slot_s: float = 3.0
     most_slots: int = 600
     rules: Rules = field(default_factory=Rules)
-    promises: Promises = field(default_factory=Promises)
+    promises: ReservedSlots = field(default_factory=ReservedSlots)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from master.reservations.desk import Declined, Desk, Entry
-from master.reservations.launches import size
+from master.reservations.placement_delay import size
 from master.reservations.plan import Piece
+from master.reservations.reservation_manager import Declined, Entry, ReservationManager
 from master.reservations.timeline import free_runs
 from penstock.wire import reservation_api as api
 from penstock.wire.connection import read
@@ -24,7 +24,7 @@ class Answered:
     changed: str = ""
 
 
-def answer(desk: Desk, asked: api.OnBehalf, fresh_id: str, at: float) -> Answered:
+def answer(manager: ReservationManager, asked: api.OnBehalf, fresh_id: str, at: float) -> Answered:
     """Answer a call. ``at`` is Unix time; ``fresh_id`` is the id for a new reservation.
 
     Raises: RpcError: ``bad_request``: the call is invalid; ``refused``: it belongs to another user, or cannot be
@@ -36,26 +36,26 @@ def answer(desk: Desk, asked: api.OnBehalf, fresh_id: str, at: float) -> Answere
     try:
         match params:
             case api.Reserve(rdl, name):
-                if len(desk.owned(asked.user)) >= MOST_OF_A_USER:
+                if len(manager.owned(asked.user)) >= MOST_OF_A_USER:
                     raise refused(f"{asked.user} has {MOST_OF_A_USER} reservations", remedy="delete some first")
-                desk.create(Entry(fresh_id, name, asked.user, rdl, at), at)
-                return Answered(show(desk, fresh_id, at), fresh_id)
+                manager.create(Entry(fresh_id, name, asked.user, rdl, at), at)
+                return Answered(show(manager, fresh_id, at), fresh_id)
             case api.UpdateReservation(reservation, rdl):
-                _owned(desk, reservation, asked)
-                desk.update(reservation, rdl, at)
-                return Answered(show(desk, reservation, at), reservation)
+                _owned(manager, reservation, asked)
+                manager.update(reservation, rdl, at)
+                return Answered(show(manager, reservation, at), reservation)
             case api.DeleteReservation(reservation):
-                _owned(desk, reservation, asked)
-                desk.delete(reservation, at)
-                return Answered(_all(desk, asked.user, at), reservation)
+                _owned(manager, reservation, asked)
+                manager.delete(reservation, at)
+                return Answered(_all(manager, asked.user, at), reservation)
             case api.ListReservations(everybody, then):
                 if everybody and not asked.operator:
                     raise refused("only operators see everybody's reservations", field="everybody")
                 user = None if everybody else asked.user
-                return Answered(_all(desk, user, at) if then is None else _then(desk, user, at, then))
+                return Answered(_all(manager, user, at) if then is None else _then(manager, user, at, then))
             case api.UseReservation(reservation):
-                may_use(desk, reservation, asked.user)
-                return Answered(show(desk, reservation, at))
+                may_use(manager, reservation, asked.user)
+                return Answered(show(manager, reservation, at))
     except Declined as no:
         if no.malformed:
             of_rdl = str(no).startswith("rdl: ") or "reservation" not in asked.params
@@ -64,27 +64,27 @@ def answer(desk: Desk, asked: api.OnBehalf, fresh_id: str, at: float) -> Answere
     raise AssertionError(asked.call)
 
 
-def may_use(desk: Desk, reservation: str, user: str) -> None:
+def may_use(manager: ReservationManager, reservation: str, user: str) -> None:
     """Check that a user's job may belong to this reservation: for its owner, and other users of the owner's tenant.
 
     Raises: RpcError: ``bad_request``: the reservation is unknown; ``refused``: it is another tenant's, or was dropped.
     """
-    entry = desk.entries.get(reservation)
+    entry = manager.entries.get(reservation)
     if entry is None:
         raise bad_request(
             f"there is no reservation {reservation[:128]!r}", field="reservation", remedy="see `penstock reservations`"
         )
-    tenants = desk.settings.tenants
+    tenants = manager.settings.tenants
     if tenants.get(user, user) != tenants.get(entry.user, entry.user):
         raise refused(f"the reservation {reservation!r} belongs to {entry.user}", field="reservation")
     if entry.dropped:
         raise refused(f"the reservation {reservation!r} was dropped: {entry.dropped}", field="reservation")
 
 
-def show(desk: Desk, id: str, at: float) -> api.Reserved:  # noqa: A002 - the field's name
+def show(manager: ReservationManager, id: str, at: float) -> api.Reserved:  # noqa: A002 - the field's name
     """Return a reservation's state at Unix time ``at``."""
-    entry = desk.entries[id]
-    pieces = [] if entry.dropped else [piece for turn in desk.kept(id).turns.values() for piece in turn.pieces]
+    entry = manager.entries[id]
+    pieces = [] if entry.dropped else [piece for turn in manager.kept(id).turns.values() for piece in turn.pieces]
     return api.Reserved(
         reservation=id,
         user=entry.user,
@@ -92,11 +92,11 @@ def show(desk: Desk, id: str, at: float) -> api.Reserved:  # noqa: A002 - the fi
         created_at=entry.created_at,
         name=entry.name,
         dropped=entry.dropped,
-        launch_delay_s=max((_delay_s(desk, piece, at) for piece in pieces), default=0.0),
+        launch_delay_s=max((_delay_s(manager, piece, at) for piece in pieces), default=0.0),
         promised=[
             api.PromisedPiece(
-                start=desk.unix(piece.start),
-                finish=desk.unix(piece.finish),
+                start=manager.unix(piece.start),
+                finish=manager.unix(piece.finish),
                 bundles=piece.number,
                 cpu_cores=piece.bundle.cpu_cores,
                 memory_bytes=piece.bundle.memory_bytes,
@@ -108,24 +108,24 @@ def show(desk: Desk, id: str, at: float) -> api.Reserved:  # noqa: A002 - the fi
     )
 
 
-def _delay_s(desk: Desk, piece: Piece, at: float) -> float:
-    return desk.launches.delay_s(size(piece.bundle.cpu_cores, piece.bundle.memory_bytes), at)
+def _delay_s(manager: ReservationManager, piece: Piece, at: float) -> float:
+    return manager.placement_delays.delay_s(size(piece.bundle.cpu_cores, piece.bundle.memory_bytes), at)
 
 
-def _all(desk: Desk, user: str | None, at: float) -> api.Reservations:
-    return api.Reservations(reservations=[show(desk, entry.id, at) for entry in desk.owned(user)])
+def _all(manager: ReservationManager, user: str | None, at: float) -> api.Reservations:
+    return api.Reservations(reservations=[show(manager, entry.id, at) for entry in manager.owned(user)])
 
 
-def _then(desk: Desk, user: str | None, at: float, then: float) -> api.Reservations:
+def _then(manager: ReservationManager, user: str | None, at: float, then: float) -> api.Reservations:
     """Return the reservations with a promise at another time, and the free capacity then."""
-    promised = desk.promised(then)
-    found = [show(desk, entry.id, at) for entry in desk.owned(user) if entry.id in promised]
-    return api.Reservations(reservations=found, free=[api.FreeRun(**run) for run in free_runs(desk, then)])
+    promised = manager.promised(then)
+    found = [show(manager, entry.id, at) for entry in manager.owned(user) if entry.id in promised]
+    return api.Reservations(reservations=found, free=[api.FreeRun(**run) for run in free_runs(manager, then)])
 
 
-def _owned(desk: Desk, id: str, asked: api.OnBehalf) -> None:  # noqa: A002 - the field's name
+def _owned(manager: ReservationManager, id: str, asked: api.OnBehalf) -> None:  # noqa: A002 - the field's name
     """Raises RpcError: the reservation is unknown, or belongs to another user."""
-    entry = desk.entries.get(id)
+    entry = manager.entries.get(id)
     if entry is None:
         raise bad_request(f"there is no reservation {id!r}", field="reservation", remedy="see `penstock reservations`")
     if entry.user != asked.user and not asked.operator:

@@ -7,39 +7,39 @@ from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 from master.core.plan import Promised
-from master.reservations.desk import Desk, Promise
-from master.reservations.launches import Size, size_of
+from master.reservations.placement_delay import Size, size_of
+from master.reservations.reservation_manager import Promise, ReservationManager
 
 #: Learnt delays are rounded to multiples of this (seconds), so that few moments are requested.
 _APART_S = 0.5
-#: Lead from now (seconds) → the desk's promises then, by reservation.
+#: Lead from now (seconds) → the manager's promises then, by reservation.
 _Seen = list[tuple[float, dict[str, Promise]]]
 
 
 class Follower:
-    """The cluster's plan: the desk's promises now, or within ``lead_s`` seconds.
+    """The cluster's plan: the manager's promises now, or within ``lead_s`` seconds.
 
     Room is made that long before a promise begins, because stopping other work takes a while, as does the start of
     promised work. For bundle sizes that were measured to wait longer for their place, room is made earlier by that time
     (the adapter's corrections, Rayon §5.2).
     """
 
-    def __init__(self, desk: Desk, lead_s: float) -> None:
-        self._desk = desk
+    def __init__(self, manager: ReservationManager, lead_s: float) -> None:
+        self._manager = manager
         self.lead_s = lead_s
         self._last: _Merged | None = None
 
     def promised(self, at: float) -> Mapping[str, Promised]:
         """See :class:`master.core.plan.Plan`."""
         learnt = self._learnt(at)
-        seen = [(lead_s, self._desk.promised(at + lead_s)) for lead_s in self._leads(learnt)]
+        seen = [(lead_s, self._manager.promised(at + lead_s)) for lead_s in self._leads(learnt)]
         if self._last is None or not self._last.holds(learnt, seen):
             self._last = _Merged(learnt, seen, self._merged(learnt, seen))
         return self._last.promised
 
     def saw(self, at: float, waiting: Collection[str]) -> None:
         """See :class:`master.core.plan.Plan`."""
-        self._desk.launches.saw(at, self.promised(at), waiting)
+        self._manager.placement_delays.saw(at, self.promised(at), waiting)
 
     def lead_of(self, promised: Promised, at: float) -> float:
         """Return how long before its time room is made for a promise (seconds)."""
@@ -47,12 +47,12 @@ class Follower:
 
     def changes_at(self, at: float) -> float | None:
         """Return when :meth:`promised` changes next after ``at`` (Unix); None: never, as far as is known."""
-        changes = ((lead_s, self._desk.changes_at(at + lead_s)) for lead_s in self._leads(self._learnt(at)))
+        changes = ((lead_s, self._manager.changes_at(at + lead_s)) for lead_s in self._leads(self._learnt(at)))
         return min((moment - lead_s for lead_s, moment in changes if moment is not None), default=None)
 
     def _learnt(self, at: float) -> dict[Size, float]:
         """Return the additional lead of each size (seconds)."""
-        late = ((size, delay_s - self.lead_s) for size, delay_s in self._desk.launches.all(at).items())
+        late = ((size, delay_s - self.lead_s) for size, delay_s in self._manager.placement_delays.all(at).items())
         return {size: math.ceil(more_s / _APART_S) * _APART_S for size, more_s in late if more_s > 0}
 
     def _leads(self, learnt: Mapping[Size, float]) -> list[float]:
@@ -72,7 +72,7 @@ class Follower:
 
 @dataclass(frozen=True, slots=True)
 class _Merged:
-    """A result that stays valid while the desk returns the same objects for the same moments."""
+    """A result that stays valid while the manager returns the same objects for the same moments."""
 
     learnt: Mapping[Size, float]
     seen: _Seen

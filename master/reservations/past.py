@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 
-class KeptPast(msgspec.Struct, frozen=True, array_like=True):
+class PastRecord(msgspec.Struct, frozen=True, array_like=True):
     """An owner's finished turns from ``start`` to ``finish`` (Unix time): amounts as of a bundle."""
 
     start: float

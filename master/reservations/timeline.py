@@ -5,8 +5,8 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from master.reservations.desk import Desk
 from master.reservations.plan import Steps
+from master.reservations.reservation_manager import ReservationManager
 
 #: The external names of the dimensions of :attr:`Bundle.amounts`.
 AMOUNTS = ("cpu_cores", "disk_bytes_per_s", "network_bytes_per_s", "memory_bytes")
@@ -14,45 +14,45 @@ AMOUNTS = ("cpu_cores", "disk_bytes_per_s", "network_bytes_per_s", "memory_bytes
 MOST_RUNS = 1000
 
 
-def stacked(desk: Desk, since: float, until: float, *, by: str = "user") -> dict[str, Any]:
+def stacked(manager: ReservationManager, since: float, until: float, *, by: str = "user") -> dict[str, Any]:
     """Return the promises from Unix time ``since`` to ``until``, by user, or ``by`` "reservation" for each reservation.
 
     ``times`` rise from ``since``; each amount in the lists holds from the time at its place to the next one, the last
     to ``until``, which is earlier than requested where more than :data:`MOST_RUNS` changes precede it. Owners without a
     promise then are left out. ``capacity`` is the cluster's planned capacity. Times are whole steps.
     """
-    first, last = desk.step(since), max(desk.step(since) + 1, desk.step(until))
+    first, last = manager.step(since), max(manager.step(since) + 1, manager.step(until))
     held: dict[str, Steps] = {}
-    for one in desk.agenda.reservations():
-        name = one.id if by == "reservation" else desk.entries[one.id].user
+    for one in manager.agenda.reservations():
+        name = one.id if by == "reservation" else manager.entries[one.id].user
         for piece in (piece for turn in one.turns.values() for piece in turn.pieces):
             start, finish = max(piece.start, first), min(piece.finish, last)
             if start < finish:
                 steps = held.setdefault(name, Steps((0.0, 0.0, 0.0, 0.0)))
                 steps.add(start, finish, [piece.number * amount for amount in piece.bundle.amounts])
-    capacity = desk.agenda.plan.capacity
+    capacity = manager.agenda.plan.capacity
     changes = {start for steps in (capacity, *held.values()) for start in steps.starts if first < start < last}
     marks = [first, *sorted(changes)]
     if len(marks) > MOST_RUNS:
         marks, last = marks[:MOST_RUNS], marks[MOST_RUNS]
     return {
-        "step_s": desk.settings.step_s,
-        "until": desk.unix(last),
-        "times": [desk.unix(mark) for mark in marks],
+        "step_s": manager.settings.step_s,
+        "until": manager.unix(last),
+        "times": [manager.unix(mark) for mark in marks],
         "capacity": _columns(capacity, marks),
         "promised": {name: _columns(steps, marks) for name, steps in sorted(held.items())},
     }
 
 
-def free_runs(desk: Desk, since: float) -> list[dict[str, Any]]:
+def free_runs(manager: ReservationManager, since: float) -> list[dict[str, Any]]:
     """Return the free capacity from Unix time ``since`` on, run by run; the last run has no ``finish`` (None)."""
-    first, found = desk.step(since), list[dict[str, Any]]()
-    with desk.without_away():
-        runs = list(islice(desk.agenda.plan.free.runs(max(0, first)), MOST_RUNS))
+    first, found = manager.step(since), list[dict[str, Any]]()
+    with manager.without_away():
+        runs = list(islice(manager.agenda.plan.free.runs(max(0, first)), MOST_RUNS))
     for start, finish, row in runs:
-        end = None if finish is None else desk.unix(finish)
+        end = None if finish is None else manager.unix(finish)
         free = [max(0.0, amount) for amount in row]  # negative where absent capacity is promised
-        found.append({"start": desk.unix(max(start, first)), "finish": end} | dict(zip(AMOUNTS, free, strict=True)))
+        found.append({"start": manager.unix(max(start, first)), "finish": end} | dict(zip(AMOUNTS, free, strict=True)))
     return found
 
 

@@ -13,9 +13,9 @@ import structlog
 
 from master.core.drains import DrainSaid
 from master.core.events import Remembered
+from master.core.finished_jobs import FinishedJob
 from master.core.history import Name, Needed
 from master.core.instructions import Keep
-from master.core.past import Past
 from master.ordering.by_hand import HandOrder
 from master.ordering.sizes import KnownSizes
 from master.placement.lengths import KnownLengths
@@ -95,7 +95,7 @@ class RememberedStore:
         """
         with self._database.transaction() as connection:
             drains = _read(connection, _DRAINS.c.node, _DRAINS.c.said, DrainSaid)
-            jobs = _read(connection, _JOBS.c.sequence, _JOBS.c.past, Past)
+            jobs = _read(connection, _JOBS.c.sequence, _JOBS.c.past, FinishedJob)
             sizes = _read(connection, _SIZES.c.kind, _SIZES.c.known, KnownSizes)
             orders = _read(connection, _ORDERS.c.whose, _ORDERS.c.said, HandOrder)
             needed = _read(connection, _NEEDED.c.sequence, _NEEDED.c.needed, Needed, _NEEDED.c.name)

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import msgspec
 import sqlalchemy as sa
 
-from master.reservations.kept import Kept
-from master.reservations.past import KeptPast
+from master.reservations.past import PastRecord
 from master.reservations.rdl import Bundle
+from master.reservations.reservation_record import ReservationRecord
 from master.store.database import METADATA, Database, StoreError
 
 _RESERVATIONS = sa.Table(
@@ -34,7 +34,7 @@ _CAPACITY = sa.Table(
 )
 
 
-_NO_PAST: Mapping[str, list[KeptPast]] = {}
+_NO_PAST: Mapping[str, list[PastRecord]] = {}
 
 
 class ReservationStore:
@@ -43,7 +43,9 @@ class ReservationStore:
     def __init__(self, database: Database) -> None:
         self._database = database
 
-    def keep(self, changed: list[Kept], deleted: list[str], past: Mapping[str, list[KeptPast]] = _NO_PAST) -> None:
+    def keep(
+        self, changed: list[ReservationRecord], deleted: list[str], past: Mapping[str, list[PastRecord]] = _NO_PAST
+    ) -> None:
         """Store the changed reservations and delete the finished ones, in one transaction.
 
         ``past``: owner → finished reservations that quotas count.
@@ -65,7 +67,7 @@ class ReservationStore:
             if had := [{"owner": owner, "past": msgspec.json.encode(runs)} for owner, runs in past.items() if runs]:
                 connection.execute(sa.insert(_PAST), had)
 
-    def past(self) -> dict[str, list[KeptPast]]:
+    def past(self) -> dict[str, list[PastRecord]]:
         """Return the finished reservations that quotas count, by owner.
 
         Raises: StoreError: the database failed.
@@ -73,11 +75,11 @@ class ReservationStore:
         with self._database.transaction() as connection:
             rows = connection.execute(sa.select(_PAST.c.owner, _PAST.c.past)).all()
         try:
-            return {row.owner: msgspec.json.decode(row.past, type=list[KeptPast]) for row in rows}
+            return {row.owner: msgspec.json.decode(row.past, type=list[PastRecord]) for row in rows}
         except msgspec.DecodeError as error:
             raise StoreError(f"store: {self._database.shown}: what was reserved cannot be read: {error}") from None
 
-    def all(self, step_s: float) -> list[Kept]:
+    def all(self, step_s: float) -> list[ReservationRecord]:
         """Return the stored reservations in the order of acceptance.
 
         Raises: StoreError: the database failed, or the plan used steps of another length.
@@ -85,7 +87,7 @@ class ReservationStore:
         with self._database.transaction() as connection:
             rows = connection.execute(sa.select(_RESERVATIONS.c.kept).order_by(_RESERVATIONS.c.sequence)).all()
         try:
-            kept = [msgspec.json.decode(row.kept, type=Kept) for row in rows]
+            kept = [msgspec.json.decode(row.kept, type=ReservationRecord) for row in rows]
         except msgspec.DecodeError as error:
             raise StoreError(f"store: {self._database.shown}: a reservation cannot be read: {error}") from None
         for index, one in enumerate(kept):

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from master.core import Cluster
-from master.reservations.desk import Declined, Desk, DeskSettings, Entry
 from master.reservations.follower import Follower
 from master.reservations.rdl import Bundle
+from master.reservations.reservation_manager import Declined, Entry, ManagerSettings, ReservationManager
 from penstock.model import Capacity
 from simulator.tasks.clock import Clock
 
@@ -20,7 +20,7 @@ LOOK_S = 1.0
 class ReservationSettings:
     """``share`` is the reservable fraction of the cluster (70 % in §6.4); ``lead_s`` is ``reservation_lead_s``."""
 
-    desk: DeskSettings
+    manager: ManagerSettings
     share: float = 1.0
     lead_s: float = 0.5
 
@@ -39,7 +39,7 @@ class Reservations:
         self.accepted = self.rejected = 0
         #: The longest time in which jobs of a reservation had less than their promise while they had ready tasks.
         self.longest_lack_s = 0.0
-        self._desk = Desk(settings.desk)
+        self._manager = ReservationManager(settings.manager)
         self._clock = clock
         self._master = master
         self._wake = wake
@@ -47,15 +47,15 @@ class Reservations:
         self._lead_s = settings.lead_s
         cores = settings.share * sum(one.cores for one in capacities)
         memory_bytes = int(settings.share * sum(one.memory_bytes for one in capacities))
-        self._desk.set_capacity(Bundle(cpu_cores=cores, memory_bytes=memory_bytes), clock.now_s)
-        self._follower = Follower(self._desk, settings.lead_s)
+        self._manager.set_capacity(Bundle(cpu_cores=cores, memory_bytes=memory_bytes), clock.now_s)
+        self._follower = Follower(self._manager, settings.lead_s)
         master.guarantees.follow(self._follower)
         clock.after(LOOK_S, self._look)
 
     def reserve(self, name: str, rdl: str) -> str:
         """Reserve for a job and return the reservation's id; empty: it was declined."""
         try:
-            kept = self._desk.create(Entry(name, name, "user", rdl, self._clock.now_s), self._clock.now_s)
+            kept = self._manager.create(Entry(name, name, "user", rdl, self._clock.now_s), self._clock.now_s)
         except Declined as no:
             if no.malformed:
                 raise ValueError(f"job {name!r}: rdl: {no}") from None
@@ -63,22 +63,22 @@ class Reservations:
             return ""
         self.accepted += 1
         for moment in {piece.start for turn in kept.turns.values() for piece in turn.pieces}:
-            self._clock.after(max(0.0, self._desk.unix(moment) - self._lead_s - self._clock.now_s), self._wake)
+            self._clock.after(max(0.0, self._manager.unix(moment) - self._lead_s - self._clock.now_s), self._wake)
         return kept.id
 
     def ended(self, reservation: str) -> None:
         """Delete the reservation of an ended job, which releases the rest of its resources."""
-        if reservation in self._desk.entries:
-            self._desk.delete(reservation, self._clock.now_s)
+        if reservation in self._manager.entries:
+            self._manager.delete(reservation, self._clock.now_s)
 
     def _look(self) -> None:
         now_s = self._clock.now_s
-        self._desk.advance(now_s)
-        changes_at = self._follower.changes_at(now_s) if self._desk.launches.all(now_s) else None
+        self._manager.advance(now_s)
+        changes_at = self._follower.changes_at(now_s) if self._manager.placement_delays.all(now_s) else None
         if changes_at is not None and changes_at < now_s + LOOK_S:  # earlier than planned when it was reserved
             self._clock.after(changes_at - now_s, self._wake)
         _, promised = self._master.guarantees.of(now_s)
-        due = self._desk.promised(now_s)
+        due = self._manager.promised(now_s)
         pending = {job.reservation for job in self._master.jobs.values() if job.reservation and job.ready_count}
         lacking = {name for name, one in promised.items() if name in due and name in pending and one.lacking}
         for name in [name for name in self._lacks_since if name not in lacking]:

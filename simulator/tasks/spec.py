@@ -12,7 +12,7 @@ import msgspec
 from agent.core.settings import NodeSettings
 from master.config import MasterConfig
 from master.core import MasterSettings
-from master.reservations.desk import DeskSettings
+from master.reservations.reservation_manager import ManagerSettings
 from penstock.model import Capacity
 from penstock.model.reading import told
 from penstock.model.work import Opportunistic
@@ -210,8 +210,8 @@ class ReservationTable(Table, frozen=True, kw_only=True):
         """Return the cluster's form of the settings; None if no job reserves."""
         if not self.taken:
             return None
-        desk = DeskSettings(step_s=self.step_s, horizon_s=self.horizon_s, planner=self.planner)
-        return ReservationSettings(desk, self.share, self.lead_s)
+        manager = ManagerSettings(step_s=self.step_s, horizon_s=self.horizon_s, planner=self.planner)
+        return ReservationSettings(manager, self.share, self.lead_s)
 
 
 class ExecutorTable(Table, frozen=True, kw_only=True):

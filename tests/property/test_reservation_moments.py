@@ -6,10 +6,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from master.core.plan import Promised
-from master.reservations.desk import Declined, Desk, DeskSettings, Entry
 from master.reservations.follower import Follower
-from master.reservations.launches import MOST_S, LaunchDelays, size_of
+from master.reservations.placement_delay import MOST_S, PlacementDelays, size_of
 from master.reservations.rdl import Bundle
+from master.reservations.reservation_manager import Declined, Entry, ManagerSettings, ReservationManager
 
 _RDL = st.builds(
     lambda cores, gang, lease, start, slack: (
@@ -27,11 +27,11 @@ _ACTS = st.one_of(
 )
 
 
-def _by_pieces(desk: Desk, at: float) -> dict[str, tuple[float, int]]:
+def _by_pieces(manager: ReservationManager, at: float) -> dict[str, tuple[float, int]]:
     """Cores and bundles, counted anew."""
     found = {}
-    for one in desk.agenda.reservations():
-        now = [p for turn in one.turns.values() for p in turn.pieces if p.start <= desk.step(at) < p.finish]
+    for one in manager.agenda.reservations():
+        now = [p for turn in one.turns.values() for p in turn.pieces if p.start <= manager.step(at) < p.finish]
         if now:
             found[one.id] = sum(p.number * p.bundle.cpu_cores for p in now), sum(p.number for p in now)
     return found
@@ -40,42 +40,42 @@ def _by_pieces(desk: Desk, at: float) -> dict[str, tuple[float, int]]:
 @given(st.lists(_ACTS, max_size=20))
 @settings(max_examples=60, deadline=None)
 def test_what_is_promised_is_what_the_plan_says(acts: list[tuple[str, object]]) -> None:
-    desk, at = Desk(DeskSettings(step_s=1.0, horizon_s=60.0)), 1000.0
-    desk.set_capacity(Bundle(cpu_cores=64, memory_bytes=64 * 10**9), at)
-    follower = Follower(desk, lead_s=2.0)
+    manager, at = ReservationManager(ManagerSettings(step_s=1.0, horizon_s=60.0)), 1000.0
+    manager.set_capacity(Bundle(cpu_cores=64, memory_bytes=64 * 10**9), at)
+    follower = Follower(manager, lead_s=2.0)
     for number, (kind, what) in enumerate(acts):
-        some = next(iter(desk.entries), "")
+        some = next(iter(manager.entries), "")
         try:
             if kind == "create":
-                desk.create(Entry(f"r{number}", "", "eve", str(what), at), at)
+                manager.create(Entry(f"r{number}", "", "eve", str(what), at), at)
             elif kind == "update" and some:
-                desk.update(some, str(what), at)
+                manager.update(some, str(what), at)
             elif kind == "delete" and some:
-                desk.delete(some, at)
+                manager.delete(some, at)
             elif kind == "cores":
-                desk.set_capacity(Bundle(cpu_cores=float(str(what)), memory_bytes=64 * 10**9), at)
+                manager.set_capacity(Bundle(cpu_cores=float(str(what)), memory_bytes=64 * 10**9), at)
             elif kind == "advance":
                 at += float(str(what))
-                desk.advance(at)
+                manager.advance(at)
             elif kind == "learn":
                 for moment, waiting in ((at - float(str(what)), ("x",)), (at, ())):
-                    desk.launches.saw(moment, {"x": Promised(16.0, 1e9, 1)}, waiting)
-                desk.launches.saw(at, {}, ())
+                    manager.placement_delays.saw(moment, {"x": Promised(16.0, 1e9, 1)}, waiting)
+                manager.placement_delays.saw(at, {}, ())
         except Declined:
             pass
         for moment in (at, at + 3, at + 7, at):
-            promised = {name: (one.amounts[0], one.bundles) for name, one in desk.promised(moment).items()}
-            assert promised == _by_pieces(desk, moment)
-        _follows(follower, desk, at)
+            promised = {name: (one.amounts[0], one.bundles) for name, one in manager.promised(moment).items()}
+            assert promised == _by_pieces(manager, moment)
+        _follows(follower, manager, at)
 
 
-def _follows(follower: Follower, desk: Desk, at: float) -> None:
+def _follows(follower: Follower, manager: ReservationManager, at: float) -> None:
     """Nothing is told before its own lead, and nothing that is due is left out; it changes when it says."""
     told = follower.promised(at)
-    assert told.keys() >= desk.promised(at + follower.lead_s).keys() | desk.promised(at).keys()
+    assert told.keys() >= manager.promised(at + follower.lead_s).keys() | manager.promised(at).keys()
     for name, promised in told.items():
         leads = (0.0, follower.lead_s, follower.lead_of(promised, at))
-        assert any(name in desk.promised(at + lead_s) for lead_s in leads)
+        assert any(name in manager.promised(at + lead_s) for lead_s in leads)
     changes_at = follower.changes_at(at)
     assert changes_at is None or changes_at > at - 1.0
     if changes_at is not None and changes_at - at > 0.5:
@@ -86,7 +86,7 @@ def _follows(follower: Follower, desk: Desk, at: float) -> None:
 @settings(max_examples=100, deadline=None)
 def test_a_delay_is_never_longer_than_what_was_seen(launches: list[tuple[str, int, int]]) -> None:
     """By size: 0 to MOST_S, no longer than the longest wait, and falling while nothing is seen."""
-    delays, at = LaunchDelays(), 0.0
+    delays, at = PlacementDelays(), 0.0
     kinds = {"a": Promised(1.0, 1e9, 1), "b": Promised(16.0, 1e9, 1)}
     longest = {"a": 0.0, "b": 0.0}
     for kind, delay_s, pause_s in launches:

@@ -15,9 +15,9 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from master.core import Cluster, MasterSettings, draining
 from master.core import events as e
 from master.core.drains import DrainSaid
+from master.core.finished_jobs import Past
 from master.core.instructions import Hangup, Instruction, Keep, SendDecisions
 from master.core.invariants import broken
-from master.core.past import Past
 from master.ordering import NAMES, HandOrder
 from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, KindAmounts, ResourceKind, TaskRequest
 from penstock.wire import master_api as api

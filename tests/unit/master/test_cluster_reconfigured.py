@@ -89,7 +89,7 @@ _OTHER: dict[str, Any] = {
     "tenants": {"u": "a"}, "weights": {"a": 2.0}, "bundles": {"b": "<1GB,1core>"}, "max_running_jobs": 3,
     "las_mq_step": 3.0, "executor_placement": "trc", "executor_demand": "mean", "reservation_planner": "gree_l",
 }  # fmt: skip
-#: Not the cluster's: the desk's.
+#: Not the cluster's: the manager's.
 _OF_THE_DESK = {"bundles"}
 
 

@@ -15,8 +15,8 @@ from aiohttp.test_utils import TestServer
 
 from master.http_reservations import ReservationSite
 from master.reservations.calls import answer
-from master.reservations.desk import Desk, DeskSettings
 from master.reservations.rdl import Bundle
+from master.reservations.reservation_manager import ManagerSettings, ReservationManager
 from penstock.wire.agent_api import Result
 from penstock.wire.reservation_api import OnBehalf
 
@@ -24,10 +24,10 @@ RDL = "window(atom(<1GB,1core>,2,2,20s,40),+1h,+2h)"
 
 
 class Served:
-    """A desk behind the site, and somebody who asks."""
+    """A manager behind the site, and somebody who asks."""
 
-    def __init__(self, base: str, desk: Desk, client: aiohttp.ClientSession) -> None:
-        self.base, self.desk, self._client = base, desk, client
+    def __init__(self, base: str, manager: ReservationManager, client: aiohttp.ClientSession) -> None:
+        self.base, self.manager, self._client = base, manager, client
 
     async def ask(self, method: str, path: str = "", token: str | None = "secret", **more: Any) -> tuple[int, Any]:
         headers = {} if token is None else {"Authorization": f"Bearer {token}"}
@@ -37,16 +37,16 @@ class Served:
 
 @asynccontextmanager
 async def served(token_file: Path | None, *, away: bool = False) -> AsyncIterator[Served]:
-    desk = Desk(DeskSettings())
-    desk.set_capacity(Bundle(cpu_cores=4.0, memory_bytes=8 << 30), time.time())
+    manager = ReservationManager(ManagerSettings())
+    manager.set_capacity(Bundle(cpu_cores=4.0, memory_bytes=8 << 30), time.time())
 
     async def call(asked: OnBehalf) -> Result:
-        return answer(desk, asked, f"r-{len(desk.entries)}", time.time()).answer
+        return answer(manager, asked, f"r-{len(manager.entries)}", time.time()).answer
 
     app = web.Application()
-    app.add_routes(ReservationSite(lambda: None if away else desk, call, token_file).routes())
+    app.add_routes(ReservationSite(lambda: None if away else manager, call, token_file).routes())
     async with TestServer(app) as server, aiohttp.ClientSession() as client:
-        yield Served(str(server.make_url("/reservations")), desk, client)
+        yield Served(str(server.make_url("/reservations")), manager, client)
 
 
 @pytest.fixture
@@ -91,7 +91,7 @@ async def test_each_mistake_gets_a_line(token_file: Path) -> None:
         ):
             found, answer_ = await site.ask(method, path, **more)
             assert (found, said in answer_["error"]) == (status, True), (method, path, answer_)
-        assert site.desk.owned() == []
+        assert site.manager.owned() == []
 
 
 async def test_the_plan_over_time(token_file: Path) -> None:
@@ -130,7 +130,7 @@ async def test_who_has_no_token_changes_nothing(token_file: Path, tmp_path: Path
         assert (await site.ask("POST", token="", **asked))[0] == 401, "an empty file is no token"
         token_file.unlink()
         assert (await site.ask("POST", **asked))[0] == 503
-        assert site.desk.owned() == []
+        assert site.manager.owned() == []
     async with served(None) as site:
         for method, path in changes:
             status, said = await site.ask(method, path, **asked)

@@ -6,8 +6,8 @@ import pytest
 
 from master.core import cluster
 from master.core import events as e
+from master.core.finished_jobs import FinishedJob, FinishedJobs
 from master.core.instructions import Keep
-from master.core.past import Past, PastJobs
 from penstock.model import Ended, EndedBy
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Progress, StageProgress
@@ -187,12 +187,12 @@ def test_stages_are_as_far_as_whoever_knows_more_says() -> None:
     assert made.cluster.listing.listed(ListJobs(), "somebody-else") == []
 
 
-def past(job: str, user: str) -> Past:
-    return Past(JobView(job=job, name="n", user=user, origin="a", state="ended", submitted_at=0.0, ended_at=1.0))
+def past(job: str, user: str) -> FinishedJob:
+    return FinishedJob(JobView(job=job, name="n", user=user, origin="a", state="ended", submitted_at=0.0, ended_at=1.0))
 
 
 def test_the_latest_of_each_user_are_remembered_and_not_too_many_in_all() -> None:
-    jobs = PastJobs(most_of_a_user=2, most=5)
+    jobs = FinishedJobs(most_of_a_user=2, most=5)
     for number in range(4):
         jobs.remember(past(f"e{number}", "eve"))
     assert [each.view.job for each in jobs] == ["e2", "e3"]
@@ -212,12 +212,12 @@ def test_how_jobs_ended_is_written_down_and_known_to_the_next_master(monkeypatch
         b.job("a", job)
         b.serve(e.Said("a", api.JobEnded(job=job)))
     b.job("a", "two")  # it is there after all
-    written: dict[str, Past | None] = {}
+    written: dict[str, FinishedJob | None] = {}
     for each in b.other:
         if isinstance(each, Keep):
             written |= each.jobs
     assert list(written) == ["one", "two", "three"]
-    monkeypatch.setattr(cluster, "PastJobs", lambda: PastJobs(most=2))
+    monkeypatch.setattr(cluster, "FinishedJobs", lambda: FinishedJobs(most=2))
     fresh = Bed()
     fresh.serve(e.Remembered({}, [past for past in written.values() if past is not None]))
     assert [past.view.job for past in fresh.cluster.past] == ["two", "three"]

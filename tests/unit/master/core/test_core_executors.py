@@ -212,14 +212,14 @@ def test_nodes_that_have_not_reported_since_are_not_looked_at_again(monkeypatch:
     from master.core import executor_round
 
     looked: list[list[str]] = []
-    before = executor_round.vacancies
+    before = executor_round.free_capacity
 
     def watched(*arguments: Any) -> Any:
         room = before(*arguments)
         looked.append([node.name for node in room.nodes])
         return room
 
-    monkeypatch.setattr(executor_round, "vacancies", watched)
+    monkeypatch.setattr(executor_round, "free_capacity", watched)
     bed = ExecutorBed("a", "b", forecasts={APP: profile((3, 100), (3, 100))})
     bed.executors(executor("e0"), executor("e1"), executor("e2"))
     bed.round(0.1)

@@ -9,12 +9,12 @@ import pytest
 
 from master.core import Cluster, MasterSettings
 from master.core import events as e
+from master.core.finished_jobs import FinishedJob
 from master.core.instructions import Keep
-from master.core.past import Past
 from master.explain.recording import record
 from master.explain.replay import explained
 from master.ordering.sizes import LEAST
-from master.remembering import Remembering
+from master.state_writer import StateWriter
 from master.store.database import Database
 from penstock.model import ContainerSpec, Executor, TaskRequest
 from penstock.wire import master_api as api
@@ -111,12 +111,12 @@ def test_a_recorded_round_has_what_the_order_knew() -> None:
 
 async def known_after(path: Path, *changes: Keep) -> e.Remembered:
     """What a master finds after one that kept these."""
-    one = Remembering(str(path))
+    one = StateWriter(str(path))
     await one.start()
     for change in changes:
         one.keep(change)
     await one.close()
-    other = Remembering(str(path))
+    other = StateWriter(str(path))
     found = await other.start()
     await other.close()
     return found
@@ -145,7 +145,7 @@ async def test_a_store_that_knows_no_sizes_yet_tells_them_by_the_jobs_that_ended
     """An older master has kept how jobs ended, and nothing else."""
     path = tmp_path / "master.db"
     jobs = {
-        f"j{n}": Past(
+        f"j{n}": FinishedJob(
             JobView(
                 job=f"j{n}", name=name, user="u", origin="a", state="ended", submitted_at=1.0, outcome=outcome,
                 service_container_s=service_s,

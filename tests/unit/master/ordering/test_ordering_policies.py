@@ -16,8 +16,8 @@ from master.ordering import (
     OrderingSettings,
     Ranking,
     StageView,
+    guarantees_first,
     ordering_of,
-    promised_first,
 )
 from master.ordering.las_mq import service
 from master.ordering.srjf import priority_score
@@ -248,8 +248,8 @@ def guarantee(cores: float, bundles: int, held: float = 0.0, memory: float = 0.0
 def test_what_is_promised_comes_first() -> None:
     jobs = [job("a", submitted_at=1.0), job("b", submitted_at=2.0, containers=1)]
     plain = rank("fifo", *jobs)
-    assert promised_first(plain, {}, {}) is plain
-    ranking = promised_first(plain, {"b": "r"}, {"r": guarantee(3.0, 3, held=1.0)})
+    assert guarantees_first(plain, {}, {}) is plain
+    ranking = guarantees_first(plain, {"b": "r"}, {"r": guarantee(3.0, 3, held=1.0)})
     assert ranking.order() == ["b", "a"]
     assert "2 of 3 bundles of r are lacking" in ranking.why("b")
     assert not ranking.whole_stages
@@ -260,7 +260,7 @@ def test_what_is_promised_comes_first() -> None:
 
 def test_jobs_that_share_a_reservation_share_what_it_is_promised() -> None:
     jobs = [job("a", submitted_at=1.0), job("b", submitted_at=2.0), job("c", submitted_at=3.0)]
-    ranking = promised_first(rank("fifo", *jobs), {"b": "r", "c": "r"}, {"r": guarantee(2.0, 1)})
+    ranking = guarantees_first(rank("fifo", *jobs), {"b": "r", "c": "r"}, {"r": guarantee(2.0, 1)})
     assert ranking.order() == ["b", "c", "a"]
     assert not ranking.charge("b", ONE)
     assert ranking.charge("c", ONE), "b's place changes with it"
@@ -269,14 +269,14 @@ def test_jobs_that_share_a_reservation_share_what_it_is_promised() -> None:
 
 def test_no_resource_of_a_promise_is_exceeded() -> None:
     jobs = [job("a"), job("b")]
-    ranking = promised_first(rank("fifo", *jobs), {"b": "r"}, {"r": guarantee(4.0, 4, memory=4.0)})
+    ranking = guarantees_first(rank("fifo", *jobs), {"b": "r"}, {"r": guarantee(4.0, 4, memory=4.0)})
     assert ranking.room("b") == float("inf")
     assert filled(ranking, *jobs, count=9, taken=(1.0, 0.0, 0.0, 2.0)) == {"a": 7, "b": 2}, "its memory is used up"
 
 
 def test_work_whose_time_has_not_come_goes_last() -> None:
     jobs = [job("a", submitted_at=1.0), job("b", submitted_at=2.0), job("c", submitted_at=3.0)]
-    ranking = promised_first(rank("fifo", *jobs), {"a": "later", "c": "r"}, {"r": guarantee(1.0, 1)})
+    ranking = guarantees_first(rank("fifo", *jobs), {"a": "later", "c": "r"}, {"r": guarantee(1.0, 1)})
     assert ranking.order() == ["c", "b", "a"]
     assert ranking.why("a").startswith("later is promised nothing now")
     assert filled(ranking, *jobs, count=3) == {"a": 0, "b": 2, "c": 1}

@@ -21,8 +21,8 @@ from master.ordering import (
     Ranking,
     Reason,
     StageView,
+    guarantees_first,
     ordering_of,
-    promised_first,
 )
 from master.ordering.gittins import medians_left
 from master.ordering.sizes import CELLS, EDGES
@@ -156,7 +156,7 @@ def test_gittins_says_so_where_nothing_is_known_or_no_known_job_was_so_large() -
 def test_what_is_promised_is_said_before_the_policy_s_reason() -> None:
     jobs = [job("a", service=1.0), job("b", service=2.0), job("c", service=3.0)]
     guarantee = Guarantee((4.0, 0.0, 0.0, 0.0), [1.0, 0.0, 0.0, 0.0], bundles=4)
-    ranking = promised_first(rank("las", *jobs), {"b": "r-1", "c": "r-2"}, {"r-1": guarantee})
+    ranking = guarantees_first(rank("las", *jobs), {"b": "r-1", "c": "r-2"}, {"r-1": guarantee})
     assert ranking.reason("b").said.startswith("3 of 4 bundles of r-1 are lacking; 2.0 s of service so far")
     assert ranking.reason("c").said.startswith("r-2 is promised nothing now; 3.0 s of service")
     assert ranking.reason("a").said.startswith("1.0 s of service")

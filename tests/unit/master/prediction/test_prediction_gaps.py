@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.prediction import Forecast, Predictor, Promises, Run, Settings, errors_of, profile_of, reservation
+from master.prediction import Forecast, Predictor, ReservedSlots, Run, Settings, errors_of, profile_of, reservation
 from master.prediction.align import in_slots_of, stretched
 from master.prediction.models import Neighbours
 from master.prediction.recent import forecast_of_latest, merged
@@ -55,7 +55,7 @@ def test_a_slot_that_no_run_measured_is_forecast_as_those_beside_it() -> None:
     assert said.mean[0].tolist() == [1, 1, 2, 3, 4, 4]
     assert said.peak[0].tolist() == [2, 2, 4, 6, 8, 8]
     assert finite(said) and said.error == 0.0
-    profile = profile_of(said, SETTINGS, 3.0, Promises(headroom=0.0))
+    profile = profile_of(said, SETTINGS, 3.0, ReservedSlots(headroom=0.0))
     assert min(profile.cpu_cores) > 1
 
 

@@ -58,4 +58,4 @@ def test_a_master_asks_it_where_scipy_is_installed(
     installed: bool, solver: object, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(extras, "is_installed", lambda module: installed or module != "scipy")
-    assert MasterConfig().desk_settings().solver is solver
+    assert MasterConfig().reservation_settings().solver is solver

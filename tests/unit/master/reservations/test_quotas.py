@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from master.reservations.agenda import Agenda
-from master.reservations.desk import PLANNERS
 from master.reservations.rdl import Bundle, Request, parse
+from master.reservations.reservation_manager import PLANNERS
 from master.reservations.sharing import Instantaneous, Integral
 from tests.unit.master.reservations.plan_bed import CORE, wrong
 

@@ -5,14 +5,14 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from master.reservations.desk import Declined, Desk, DeskSettings, Entry
 from master.reservations.rdl import Bundle
+from master.reservations.reservation_manager import Declined, Entry, ManagerSettings, ReservationManager
 from master.reservations.timeline import AMOUNTS, MOST_RUNS, free_runs, stacked
 
 
-def desk(*asked: tuple[str, str, str], step_s: float = 1.0) -> Desk:
+def manager(*asked: tuple[str, str, str], step_s: float = 1.0) -> ReservationManager:
     """(id, user, rdl) each; what is declined is left out."""
-    one = Desk(DeskSettings(step_s=step_s, horizon_s=100_000.0))
+    one = ReservationManager(ManagerSettings(step_s=step_s, horizon_s=100_000.0))
     one.set_capacity(Bundle(cpu_cores=10.0, memory_bytes=100), 0.0)
     for id, user, rdl in asked:  # noqa: A001 - the field's name
         try:
@@ -23,7 +23,7 @@ def desk(*asked: tuple[str, str, str], step_s: float = 1.0) -> Desk:
 
 
 def test_users_are_stacked_over_time() -> None:
-    one = desk(
+    one = manager(
         ("a", "eve", "window(atom(<10B,2core>,2,2,4,8),0,20)"),
         ("b", "eve", "window(atom(<1core>,1,1,4,4),0,18)"),
         ("c", "bob", "window(atom(<1core>,3,3,2,6),0,40)"),
@@ -39,13 +39,13 @@ def test_users_are_stacked_over_time() -> None:
 
 
 def test_steps_may_be_long() -> None:
-    said = stacked(desk(("a", "eve", "window(atom(<2core>,2,2,4,8),0,20)"), step_s=60.0), 961.0, 1100.0)
+    said = stacked(manager(("a", "eve", "window(atom(<2core>,2,2,4,8),0,20)"), step_s=60.0), 961.0, 1100.0)
     assert (said["times"], said["until"], said["step_s"]) == ([960.0], 1080.0, 60.0)
     assert said["promised"] == {"eve": {name: [4.0 if name == "cpu_cores" else 0.0] for name in AMOUNTS}}
 
 
 def test_no_more_is_shown_than_can_be_looked_at() -> None:
-    one = desk(("a", "eve", "window(atom(<1core>,1,1,1,1),3,4) every 8 until 8200"))
+    one = manager(("a", "eve", "window(atom(<1core>,1,1,1,1),3,4) every 8 until 8200"))
     said = stacked(one, 0.0, 9000.0)
     assert len(said["times"]) == MOST_RUNS
     assert said["times"][-1] < said["until"] < 8200.0
@@ -63,7 +63,7 @@ def test_no_more_is_shown_than_can_be_looked_at() -> None:
 def test_what_is_promised_and_what_is_free_are_all_that_there_is(
     asked: list[tuple[str, int, int, int]], since: int, length: int
 ) -> None:
-    one = desk(
+    one = manager(
         *(
             (
                 f"r{n}",

@@ -1,4 +1,4 @@
-"""The desk: yes or no at once, in Unix time; what it keeps is the same after a restart."""
+"""The manager: yes or no at once, in Unix time; what it keeps is the same after a restart."""
 
 from __future__ import annotations
 
@@ -11,10 +11,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.reservations.desk import PLANNERS, Declined, Desk, DeskSettings, Entry, named_bundles
 from master.reservations.follower import Follower
-from master.reservations.kept import Kept, from_kept, to_keep
 from master.reservations.rdl import Bundle, RdlError
+from master.reservations.reservation_manager import (
+    PLANNERS,
+    Declined,
+    Entry,
+    ManagerSettings,
+    ReservationManager,
+    named_bundles,
+)
+from master.reservations.reservation_record import ReservationRecord, from_record, to_keep
 from master.reservations.timeline import free_runs
 from master.store.database import Database, StoreError
 from master.store.reservations import ReservationStore
@@ -23,9 +30,9 @@ NOW = 1_800_000_000.0
 CLUSTER = Bundle(cpu_cores=10.0, memory_bytes=100 << 30)
 
 
-def desk(**settings: object) -> Desk:
+def manager(**settings: object) -> ReservationManager:
     bundles = {"b": Bundle(cpu_cores=1.0, memory_bytes=1 << 30)}
-    one = Desk(DeskSettings(**{"step_s": 1.0, "bundles": bundles} | settings))  # type: ignore[arg-type]
+    one = ReservationManager(ManagerSettings(**{"step_s": 1.0, "bundles": bundles} | settings))  # type: ignore[arg-type]
     assert one.set_capacity(CLUSTER, NOW) == []
     return one
 
@@ -34,13 +41,13 @@ def entry(id: str, rdl: str, user: str = "eve") -> Entry:  # noqa: A002 - the fi
     return Entry(id, "", user, rdl, NOW)
 
 
-def pieces(one: Desk, id: str) -> list[tuple[float, float, int]]:  # noqa: A002 - the field's name
+def pieces(one: ReservationManager, id: str) -> list[tuple[float, float, int]]:  # noqa: A002 - the field's name
     turns = one.kept(id).turns.values()
     return sorted((one.unix(p.start) - NOW, one.unix(p.finish) - NOW, p.number) for turn in turns for p in turn.pieces)
 
 
 def test_a_promise_in_unix_time() -> None:
-    one = desk()
+    one = manager()
     one.create(entry("r-1", "window(atom(b,4,4,20s,80),+10s,+30s)"), NOW)
     assert pieces(one, "r-1") == [(10, 30, 4)]
     assert one.promised(NOW) == {}
@@ -53,7 +60,7 @@ def test_a_promise_in_unix_time() -> None:
 
 
 def test_a_promise_ends_by_its_deadline_and_begins_no_sooner_than_asked() -> None:
-    one = desk(step_s=60.0)
+    one = manager(step_s=60.0)
     one.create(entry("r-1", "window(atom(b,4,4,1min,4min),+0s,+90s)"), NOW)
     assert pieces(one, "r-1") == [(0, 60, 4)]
     one.create(entry("r-2", "window(atom(b,4,4,1min,4min),+90s,+181s)"), NOW)
@@ -79,7 +86,7 @@ def test_a_promise_ends_by_its_deadline_and_begins_no_sooner_than_asked() -> Non
 @pytest.mark.parametrize("json", [False, True])
 def test_what_recurs_begins_when_it_says_and_again_each_period(window: str, begins_s: list[float], json: bool) -> None:
     """Now is 2027-01-15T08:00:00Z; three days are planned."""
-    one = desk(planner="gree_early", horizon_s=3 * 86_400.0)
+    one = manager(planner="gree_early", horizon_s=3 * 86_400.0)
     if json:
         rdl: Any = {"window": [{"atom": ["b", 4, 4, "1h", "4h"]}, *window.split(",")], "every": "24h"}
     else:
@@ -92,13 +99,13 @@ def test_what_recurs_begins_when_it_says_and_again_each_period(window: str, begi
 
 
 def test_what_has_no_window_lies_in_the_period_of_what_has_one() -> None:
-    one = desk(planner="gree_early", horizon_s=2 * 86_400.0)
+    one = manager(planner="gree_early", horizon_s=2 * 86_400.0)
     one.create(entry("r", "order(window(atom(b,1,1,1h,1h),+1h,+20h),atom(b,1,1,1h,1h)) every 24h"), NOW)
     assert pieces(one, "r") == [(h * 3600, h * 3600 + 3600, 1) for h in (1, 2, 25, 26)]
 
 
 def test_a_recurrence_without_a_turn_or_with_too_many_is_refused() -> None:
-    one = desk()
+    one = manager()
     for rdl, said in (
         ("window(atom(b,1,1,1h,1h),+8d,+9d) every 24h", "no turn of it begins within the plan's horizon"),
         ("window(atom(b,1,1,1h,1h),+1h,+3h) every 24h until +30min", "and before its end"),
@@ -110,7 +117,7 @@ def test_a_recurrence_without_a_turn_or_with_too_many_is_refused() -> None:
 
 
 def test_a_no_says_why() -> None:
-    one = desk()
+    one = manager()
     with pytest.raises(Declined, match="the cluster has 10") as said:
         one.create(entry("r-1", "window(atom(b,11,11,5s,55),+0s,+30s)"), NOW)
     assert not said.value.malformed
@@ -128,7 +135,7 @@ def test_a_no_says_why() -> None:
 
 
 def test_a_no_tells_times_and_sizes() -> None:
-    one = desk(most_at_once=0.5, most_over_time=0.4, window_s=100.0)  # NOW is 2027-01-15 08:00 in UTC
+    one = manager(most_at_once=0.5, most_over_time=0.4, window_s=100.0)  # NOW is 2027-01-15 08:00 in UTC
     for rdl, said in (
         ("window(atom(b,1,1,90s,90),+0s,+1min)", "its lease takes 1.5 min, and from 2027-01-15T08:00:00Z to its end at "
          "2027-01-15T08:01:00Z it has 1 min"),
@@ -145,7 +152,7 @@ def test_a_no_tells_times_and_sizes() -> None:
 
 
 def test_an_update_that_does_not_fit_keeps_what_was() -> None:
-    one = desk()
+    one = manager()
     one.create(entry("r-1", "window(atom(b,4,4,20s,80),+0s,+20s)"), NOW)
     with pytest.raises(Declined, match="keeps what it had"):
         one.update("r-1", "window(atom(b,40,40,20s,800),+0s,+20s)", NOW)
@@ -156,7 +163,7 @@ def test_an_update_that_does_not_fit_keeps_what_was() -> None:
 
 
 def test_a_quota_counts_the_tenant() -> None:
-    one = desk(most_at_once=0.5, tenants={"eve": "research", "bob": "research"})
+    one = manager(most_at_once=0.5, tenants={"eve": "research", "bob": "research"})
     one.create(entry("r-1", "window(atom(b,3,3,20s,60),+0s,+20s)"), NOW)
     with pytest.raises(Declined, match="research would have 70"):
         one.create(entry("r-2", "window(atom(b,4,4,20s,80),+0s,+20s)", "bob"), NOW)
@@ -164,7 +171,7 @@ def test_a_quota_counts_the_tenant() -> None:
 
 
 def test_what_a_smaller_cluster_cannot_keep_is_dropped_and_told() -> None:
-    one = desk()
+    one = manager()
     one.create(entry("r-1", "window(atom(b,5,5,20s,100),+0s,+20s)"), NOW)
     one.create(entry("r-2", "window(atom(b,5,5,20s,100),+0s,+20s)", "bob"), NOW)
     dropped = one.set_capacity(Bundle(cpu_cores=6.0, memory_bytes=100 << 30), NOW)
@@ -179,7 +186,7 @@ def test_what_a_smaller_cluster_cannot_keep_is_dropped_and_told() -> None:
 
 
 def test_drained_nodes_are_planned_around_for_an_hour_and_come_back() -> None:
-    one = desk()
+    one = manager()
     drained = Bundle(cpu_cores=6.0, memory_bytes=50 << 30)
     one.create(entry("now", "window(atom(b,4,4,20s,80),+0s,+20s)"), NOW)
     one.create(entry("later", "window(atom(b,8,8,20s,160),+10s,+20min)"), NOW)
@@ -199,7 +206,7 @@ def test_drained_nodes_are_planned_around_for_an_hour_and_come_back() -> None:
 
 
 def test_what_a_lost_node_took_comes_back_with_it() -> None:
-    one = desk()
+    one = manager()
     smaller = Bundle(cpu_cores=6.0, memory_bytes=100 << 30)
     begun = "window(atom(b,8,8,10min,4800),+0s,+10min)"
     one.create(entry("begun", begun), NOW)
@@ -219,7 +226,7 @@ def test_what_a_lost_node_took_comes_back_with_it() -> None:
 
 
 def test_what_a_lost_node_took_is_given_back_only_where_there_is_room_and_its_owner_wants_it() -> None:
-    one = desk()
+    one = manager()
     smaller = Bundle(cpu_cores=6.0, memory_bytes=100 << 30)
     one.create(entry("late", "window(atom(b,8,8,20s,160),+0s,+70min)"), NOW)
     assert one.set_capacity(smaller, NOW) == []
@@ -236,7 +243,7 @@ def test_what_a_lost_node_took_is_given_back_only_where_there_is_room_and_its_ow
 
 
 def test_a_cluster_that_became_smaller_for_good_keeps_the_rest_and_drops_the_others_in_time() -> None:
-    one = desk()
+    one = manager()
     smaller = Bundle(cpu_cores=6.0, memory_bytes=100 << 30)
     one.create(entry("tomorrow", "window(atom(b,8,8,20s,160),+24h,+25h)"), NOW)
     one.create(entry("small", "window(atom(b,2,2,20s,40),+24h,+25h)"), NOW)
@@ -251,7 +258,7 @@ def test_a_cluster_that_became_smaller_for_good_keeps_the_rest_and_drops_the_oth
 
 
 def test_what_is_promised_is_planned_anew_around_a_drained_node() -> None:
-    one = desk()
+    one = manager()
     one.create(entry("r", "window(atom(b,2,8,10s,160),+0s,+10min)"), NOW)
     one.create(entry("other", "window(atom(b,4,4,10s,80),+0s,+10min)"), NOW)
     assert one.set_capacity(CLUSTER, NOW, Bundle(cpu_cores=6.0)) == []
@@ -260,7 +267,7 @@ def test_what_is_promised_is_planned_anew_around_a_drained_node() -> None:
 
 
 def test_room_is_made_before_the_time_has_come() -> None:
-    one = desk()
+    one = manager()
     one.create(Entry("r", "", "eve", "window(atom(<1core>,3,3,20s,60),+10s,+30s)", NOW), NOW)
     plan = Follower(one, lead_s=2.0)
     assert plan.promised(NOW + 7.9) == {}
@@ -270,7 +277,7 @@ def test_room_is_made_before_the_time_has_come() -> None:
 
 
 def test_what_is_over_is_forgotten() -> None:
-    one = desk()
+    one = manager()
     one.create(entry("r-1", "window(atom(b,5,5,20s,100),+0s,+20s)"), NOW)
     one.advance(NOW + 19)
     assert [each.id for each in one.owned("eve")] == ["r-1"]
@@ -280,7 +287,7 @@ def test_what_is_over_is_forgotten() -> None:
 
 @pytest.mark.parametrize("planner", sorted(PLANNERS))
 def test_every_planner_serves(planner: str) -> None:
-    one = desk(planner=planner)
+    one = manager(planner=planner)
     one.create(entry("r-1", "window(order(atom(b,1,4,5s,20),atom(b,2,2,5s,10)),+0s,+60s)"), NOW)
     assert sum(number * (end - begin) for begin, end, number in pieces(one, "r-1")) == 30
 
@@ -304,7 +311,7 @@ _ASKS = st.sampled_from(
 
 @given(st.lists(st.tuples(_ASKS, st.integers(0, 15)), min_size=1, max_size=6), st.floats(3, 10))
 def test_a_restart_changes_nothing(asks: list[tuple[str, int]], cores: float) -> None:
-    one, at = desk(horizon_s=60), NOW
+    one, at = manager(horizon_s=60), NOW
     for number, (rdl, later) in enumerate(asks):
         at += later
         one.advance(at)
@@ -314,9 +321,9 @@ def test_a_restart_changes_nothing(asks: list[tuple[str, int]], cores: float) ->
     one.set_capacity(smaller, at)
     written = [msgspec.json.encode(to_keep(each, one.known(each.id), 1.0)) for each in one.owned()]
 
-    other = desk(horizon_s=60)
+    other = manager(horizon_s=60)
     for text in written:
-        other.restore(*from_kept(msgspec.json.decode(text, type=Kept)))
+        other.restore(*from_record(msgspec.json.decode(text, type=ReservationRecord)))
     other.set_capacity(smaller, at)
     assert other.entries == one.entries
     for step in range(0, 90, 3):
@@ -334,7 +341,7 @@ def test_a_restart_changes_nothing(asks: list[tuple[str, int]], cores: float) ->
 
 
 def test_the_store_keeps_what_it_is_told(tmp_path: Path) -> None:
-    one = desk()
+    one = manager()
     one.create(entry("r-1", "window(atom(b,4,4,20s,80),+10s,+30s)"), NOW)
     one.create(entry("r-2", "window(atom(b,4,4,20s,80),+10s,+30s)", "bob"), NOW)
     kept = [to_keep(each, one.kept(each.id), 1.0) for each in one.owned()]
@@ -355,7 +362,7 @@ def test_the_store_keeps_what_it_is_told(tmp_path: Path) -> None:
 
 
 def test_nothing_new_is_promised_on_a_drained_node_however_far_ahead() -> None:
-    one = desk()
+    one = manager()
     drained = Bundle(cpu_cores=6.0, memory_bytes=50 << 30)
     tomorrow = "window(atom(b,8,8,20s,160),+24h,+25h)"
     one.create(entry("before", tomorrow), NOW)
@@ -376,7 +383,7 @@ def test_nothing_new_is_promised_on_a_drained_node_however_far_ahead() -> None:
 
 
 def test_a_turn_of_what_recurs_is_planned_though_a_node_is_drained_far_ahead() -> None:
-    one = desk()
+    one = manager()
     one.create(entry("nightly", "window(atom(b,8,8,20s,160),+24h,+25h) every 24h"), NOW)
     known = len(one.kept("nightly").turns)
     assert one.set_capacity(CLUSTER, NOW, Bundle(cpu_cores=6.0)) == []

@@ -21,35 +21,35 @@ MOST_FAILURES = 20
 
 
 @dataclass(frozen=True, slots=True)
-class Past:
+class FinishedJob:
     """A finished job: its view, and the user who cancelled it, if it was cancelled."""
 
     view: JobView
     cancelled_by: str = ""
 
 
-class PastJobs:
+class FinishedJobs:
     """A bounded store; the jobs that ended first are removed first, of each user and in all."""
 
     def __init__(self, most_of_a_user: int = MOST_OF_A_USER, most: int = MOST) -> None:
         self._most_of_a_user = most_of_a_user
         self._most = most
-        self._jobs: dict[str, Past] = {}
+        self._jobs: dict[str, FinishedJob] = {}
         self._of_user: dict[str, dict[str, None]] = {}
-        self._changed: dict[str, Past | None] = {}
+        self._changed: dict[str, FinishedJob | None] = {}
 
     def __len__(self) -> int:
         return len(self._jobs)
 
-    def __iter__(self) -> Iterator[Past]:
+    def __iter__(self) -> Iterator[FinishedJob]:
         """Iterate in the order in which the jobs ended."""
         return iter(self._jobs.values())
 
-    def get(self, job: str) -> Past | None:
+    def get(self, job: str) -> FinishedJob | None:
         """Return a job by its id; None where it is not stored."""
         return self._jobs.get(job)
 
-    def remember(self, past: Past) -> None:
+    def remember(self, past: FinishedJob) -> None:
         """Store a finished job."""
         job, user = past.view.job, past.view.user
         self.forget(job)
@@ -72,19 +72,19 @@ class PastJobs:
             if not own:
                 del self._of_user[past.view.user]
 
-    def take_changes(self) -> dict[str, Past | None]:
+    def take_changes(self) -> dict[str, FinishedJob | None]:
         """Return the changes since the last call, in their order; None: removed."""
         changed, self._changed = self._changed, {}
         return changed
 
-    def restore(self, jobs: Iterable[Past]) -> None:
+    def restore(self, jobs: Iterable[FinishedJob]) -> None:
         """Restore the jobs stored by the previous master; report removals of those that exceed the bounds here."""
         for past in jobs:
             self.remember(past)
         self._changed = {job: past for job, past in self._changed.items() if past is None}
 
 
-def remember_sizes(sizes: JobSizes, kept: Iterable[KnownSizes], jobs: Iterable[Past]) -> None:
+def remember_sizes(sizes: JobSizes, kept: Iterable[KnownSizes], jobs: Iterable[FinishedJob]) -> None:
     """Restore the sizes learnt by the previous master; where it stored none, learn them from its finished jobs."""
     kept = list(kept)
     sizes.restore(kept)

@@ -13,7 +13,7 @@ from master.core.task_lifecycle import TaskLifecycle
 from penstock.wire import master_api as api
 
 
-class Answers:
+class DecisionResults:
     """Applies the results of decisions."""
 
     def __init__(

@@ -8,17 +8,17 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from master import remembering
+from master import state_writer
 from master.config import MasterConfig
 from master.core import events as e
 from master.core.drains import DrainSaid
+from master.core.finished_jobs import FinishedJob
 from master.core.history import Needed
 from master.core.instructions import Keep
-from master.core.past import Past
 from master.daemon import Master
 from master.ordering import HandOrder
 from master.placement.lengths import KnownLengths
-from master.remembering import Remembering
+from master.state_writer import StateWriter
 from master.store.database import Database, StoreError
 from master.store.remembered import RememberedStore
 from penstock.model import Capacity
@@ -31,17 +31,17 @@ from tests.unit.master.cluster_bed import job_state, load, task
 ROOT = DrainSaid(Draining("root", 1000.0))
 
 
-def past(job: str, by: str = "") -> Past:
+def past(job: str, by: str = "") -> FinishedJob:
     failure = TaskFailure(task="t", stage="s", node="b", by="exit", exit_status=3, reason="no")
     view = JobView(
         job=job, name="daily", user="eve", origin="a", state="ended", submitted_at=1.0, ended_at=2.5,
         outcome="failed", progress=[StageView("s", 2, 1, ["r"])], failures=[failure],
     )  # fmt: skip
-    return Past(view, by)
+    return FinishedJob(view, by)
 
 
-async def started(path: Path) -> tuple[Remembering, dict[str, DrainSaid], list[Past]]:
-    one = Remembering(str(path / "master.db"))
+async def started(path: Path) -> tuple[StateWriter, dict[str, DrainSaid], list[FinishedJob]]:
+    one = StateWriter(str(path / "master.db"))
     known = await one.start()
     return one, dict(known.drains), list(known.jobs)
 
@@ -52,7 +52,7 @@ async def test_the_next_master_knows_which_jobs_are_first_by_hand(tmp_path: Path
     await one.written()
     one.keep(Keep({}, {}, orders={"": None}))
     await one.close()
-    again = Remembering(str(tmp_path / "master.db"))
+    again = StateWriter(str(tmp_path / "master.db"))
     assert (await again.start()).orders == {"u": HandOrder("u", ("j-2", "j-1"))}
     await again.close()
 
@@ -65,7 +65,7 @@ async def test_the_next_master_knows_how_long_tasks_and_jobs_take(tmp_path: Path
     await one.written()
     one.keep(Keep(needed={("v", "gone"): None, ("u", "sort"): new}, lengths=KnownLengths(3.0, (3.0,))))
     await one.close()
-    again = Remembering(str(tmp_path / "master.db"))
+    again = StateWriter(str(tmp_path / "master.db"))
     known = await again.start()
     assert known.needed == [(("u", 'a "job"'), old), (("u", "sort"), new)], "the latest is the last"
     assert known.lengths == KnownLengths(3.0, (3.0,))
@@ -110,7 +110,7 @@ async def test_what_comes_in_short_order_is_one_write(tmp_path: Path, monkeypatc
         keep(self, changed)
 
     monkeypatch.setattr(RememberedStore, "keep", watched)
-    monkeypatch.setattr(remembering, "_TOGETHER_S", 60.0)  # whoever waits does not wait so long
+    monkeypatch.setattr(state_writer, "_TOGETHER_S", 60.0)  # whoever waits does not wait so long
     one, _, _ = await started(tmp_path)
     one.keep(Keep({}, {"j-1": past("j-1")}))
     for _ in range(10):
@@ -146,7 +146,7 @@ async def test_what_could_not_be_written_down_is_tried_again(tmp_path: Path, mon
 
 
 async def test_a_store_that_cannot_be_had_stops_nothing(tmp_path: Path) -> None:
-    one = Remembering(str(tmp_path / "none" / "master.db"))
+    one = StateWriter(str(tmp_path / "none" / "master.db"))
     known = await one.start()
     assert (known.drains, known.jobs) == ({}, [])
     one.keep(Keep({"a": ROOT}, {}))
@@ -164,7 +164,7 @@ def test_what_cannot_be_read_is_left_out_and_said_in_a_line(tmp_path: Path) -> N
     with capture_logs() as logged:
         known = store.all()
     assert (known.drains, known.jobs) == ({"b": ROOT}, [past("j-2")])
-    assert [each["what"] for each in logged] == ["DrainSaid", "Past"]
+    assert [each["what"] for each in logged] == ["DrainSaid", "FinishedJob"]
     store.close()
 
 

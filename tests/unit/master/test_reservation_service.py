@@ -13,9 +13,9 @@ import pytest
 from master.core import Cluster, MasterSettings
 from master.core import events as e
 from master.core.instructions import SendDecisions
-from master.promising import Promising
-from master.reservations.desk import Desk, DeskSettings
+from master.reservation_service import ReservationService
 from master.reservations.rdl import Bundle
+from master.reservations.reservation_manager import ManagerSettings, ReservationManager
 from master.store.database import Database, StoreError
 from master.store.reservations import ReservationStore
 from penstock.model import Capacity
@@ -39,14 +39,14 @@ class Broken(ReservationStore):
 
 
 @asynccontextmanager
-async def promising(
+async def reservation_service(
     path: Path | None, cluster: Cluster, wake: Callable[[], object] = lambda: None, **settings: Any
-) -> AsyncIterator[Promising]:
+) -> AsyncIterator[ReservationService]:
     ids = iter(range(1000))
     store = Broken(Database(str(path))) if path is not None else None
-    desk = Desk(DeskSettings(**settings))
+    manager = ReservationManager(ManagerSettings(**settings))
     fresh = f"r{time.monotonic_ns()}"
-    one = Promising(desk, store, cluster, lead_s=2.0, fresh_id=lambda: f"{fresh}-{next(ids)}", wake=wake)
+    one = ReservationService(manager, store, cluster, lead_s=2.0, fresh_id=lambda: f"{fresh}-{next(ids)}", wake=wake)
     await one.start()
     try:
         yield one
@@ -54,7 +54,7 @@ async def promising(
         await one.close()
 
 
-async def ask(one: Promising, call: str, **params: Any) -> Any:
+async def ask(one: ReservationService, call: str, **params: Any) -> Any:
     return await one.call(OnBehalf(user="eve", operator=False, call=call, params=params))
 
 
@@ -68,7 +68,7 @@ def cluster() -> Bed:
 
 async def test_what_was_answered_is_there_after_a_restart(tmp_path: Path) -> None:
     woken: list[None] = []
-    async with promising(tmp_path / "db", cluster().cluster, lambda: woken.append(None)) as one:
+    async with reservation_service(tmp_path / "db", cluster().cluster, lambda: woken.append(None)) as one:
         made = await ask(one, "reserve", rdl=RDL, name="nightly")
         other = await ask(one, "reserve", rdl=RDL)
         changed = await ask(one, "update_reservation", reservation=other.reservation, rdl=RDL.replace("2,2,", "1,2,"))
@@ -76,7 +76,7 @@ async def test_what_was_answered_is_there_after_a_restart(tmp_path: Path) -> Non
         await ask(one, "delete_reservation", reservation=gone.reservation)
         assert woken
     nobody_yet = Bed()
-    async with promising(tmp_path / "db", nobody_yet.cluster) as again:
+    async with reservation_service(tmp_path / "db", nobody_yet.cluster) as again:
         assert (await ask(again, "reservations")).reservations == [made, changed]
         with pytest.raises(RpcError, match=r"room|has"):
             await ask(again, "reserve", rdl=RDL.replace("2,2,", "7,7,").replace(",40)", ",50000)"))
@@ -84,7 +84,7 @@ async def test_what_was_answered_is_there_after_a_restart(tmp_path: Path) -> Non
 
 
 async def test_what_cannot_be_written_down_is_not_promised(tmp_path: Path) -> None:
-    async with promising(tmp_path / "db", cluster().cluster) as one:
+    async with reservation_service(tmp_path / "db", cluster().cluster) as one:
         made = await ask(one, "reserve", rdl=RDL)
         assert isinstance(one._store, Broken)
         one._store.broken = True
@@ -97,13 +97,13 @@ async def test_what_cannot_be_written_down_is_not_promised(tmp_path: Path) -> No
                 await ask(one, call, **params)
             assert error.value.code is ErrorCode.UNAVAILABLE
             assert (await ask(one, "reservations")).reservations == [made]
-    async with promising(tmp_path / "db", cluster().cluster) as again:
+    async with reservation_service(tmp_path / "db", cluster().cluster) as again:
         assert (await ask(again, "reservations")).reservations == [made]
 
 
 async def test_a_drained_node_takes_what_no_longer_fits_soon_and_leaves_the_rest(tmp_path: Path) -> None:
     b = cluster()
-    async with promising(tmp_path / "db", b.cluster) as one:
+    async with reservation_service(tmp_path / "db", b.cluster) as one:
         soon = await ask(one, "reserve", rdl="window(atom(<1core>,6,6,20s,120),+0s,+20s)")
         later = await ask(one, "reserve", rdl="window(atom(<1core>,6,6,20s,120),+24h,+25h)")
         one._gathered_at = 0.0
@@ -117,7 +117,7 @@ async def test_a_drained_node_takes_what_no_longer_fits_soon_and_leaves_the_rest
 
 async def test_a_lost_node_takes_what_no_longer_fits_and_its_jobs_hear_of_it(tmp_path: Path) -> None:
     b = cluster()
-    async with promising(tmp_path / "db", b.cluster) as one:
+    async with reservation_service(tmp_path / "db", b.cluster) as one:
         made = await ask(one, "reserve", rdl="window(atom(<1core>,6,6,20s,120),+0s,+20s)")
         b.job("a", "j", reservation=made.reservation)
         one._gathered_at = 0.0
@@ -131,21 +131,21 @@ async def test_a_lost_node_takes_what_no_longer_fits_and_its_jobs_hear_of_it(tmp
         waiting = [decision for decision in said if isinstance(decision, api.TellWaiting)]
         assert [decision.job for decision in waiting] == ["j"]
         assert "was dropped" in waiting[0].why
-    async with promising(tmp_path / "db", b.cluster) as again:
+    async with reservation_service(tmp_path / "db", b.cluster) as again:
         [told_again] = (await ask(again, "reservations")).reservations
         assert told_again == told, "until its owner has seen it"
 
 
 async def test_a_node_that_was_silent_for_a_while_leaves_what_is_promised_in_three_days(tmp_path: Path) -> None:
     b = cluster()
-    async with promising(tmp_path / "db", b.cluster) as one:
+    async with reservation_service(tmp_path / "db", b.cluster) as one:
         made = await ask(one, "reserve", rdl="window(atom(<1core>,6,6,20s,120),+72h,+73h)")
         one._gathered_at, one._expected = 0.0, Bundle()
         lost = b.cluster.nodes.pop("b")
         assert (await ask(one, "reservations")).reservations == [made]
         with pytest.raises(RpcError, match="nodes that are lost are not counted on"):
             await ask(one, "reserve", rdl="window(atom(<1core>,6,6,20s,120),+48h,+49h)")
-    async with promising(tmp_path / "db", b.cluster) as again:
+    async with reservation_service(tmp_path / "db", b.cluster) as again:
         assert (await ask(again, "reservations")).reservations == [made]
         b.cluster.nodes["b"] = lost
         assert (await ask(again, "reservations")).reservations == [made]
@@ -153,7 +153,7 @@ async def test_a_node_that_was_silent_for_a_while_leaves_what_is_promised_in_thr
 
 async def test_what_was_dropped_is_given_back_with_the_node_though_the_master_began_anew(tmp_path: Path) -> None:
     b = cluster()
-    async with promising(tmp_path / "db", b.cluster) as one:
+    async with reservation_service(tmp_path / "db", b.cluster) as one:
         made = await ask(one, "reserve", rdl="window(atom(<1core>,6,6,20s,120),+10min,+11min)", name="soon")
         b.job("a", "j", reservation=made.reservation)
         one._gathered_at, one._expected = 0.0, Bundle()
@@ -164,14 +164,14 @@ async def test_what_was_dropped_is_given_back_with_the_node_though_the_master_be
         one._store.broken = True
         with pytest.raises(RpcError, match="nothing has changed"):
             await ask(one, "delete_reservation", reservation=made.reservation)
-    async with promising(tmp_path / "db", b.cluster) as again:
+    async with reservation_service(tmp_path / "db", b.cluster) as again:
         assert (await ask(again, "reservations")).reservations == [told]
         b.cluster.nodes["b"] = lost
         assert (await ask(again, "reservations")).reservations == [made], "at the very times that were promised"
         out = b.cluster.handle(e.RoundDue(time.time()), b.now)
         said = [decision for each in out if isinstance(each, SendDecisions) for decision in each.decisions]
         assert any("promised again" in each.why for each in said if isinstance(each, api.TellWaiting))
-    async with promising(tmp_path / "db", b.cluster) as third:
+    async with reservation_service(tmp_path / "db", b.cluster) as third:
         assert (await ask(third, "reservations")).reservations == [made]
 
 
@@ -182,7 +182,7 @@ async def test_what_a_user_had_counts_in_the_window_after_a_restart(
     monkeypatch.setattr(time, "time", lambda: now)
     quota: dict[str, Any] = {"most_over_time": 0.5, "window_s": 1000.0}
     half = "window(atom(<1core>,8,8,250s,2000),+0s,+250s)"
-    async with promising(tmp_path / "db", cluster().cluster, **quota) as one:
+    async with reservation_service(tmp_path / "db", cluster().cluster, **quota) as one:
         await ask(one, "reserve", rdl=half)
         now += 250.0
         second = await ask(one, "reserve", rdl=half)
@@ -193,12 +193,12 @@ async def test_what_a_user_had_counts_in_the_window_after_a_restart(
             await ask(one, "delete_reservation", reservation=second.reservation)
         one._store.broken = False
         await ask(one, "delete_reservation", reservation=second.reservation)
-    async with promising(tmp_path / "db", cluster().cluster, **quota) as again:
+    async with reservation_service(tmp_path / "db", cluster().cluster, **quota) as again:
         with pytest.raises(RpcError, match=r"eve would have 60\.0% of the cpu"):
             await ask(again, "reserve", rdl=half)
         await ask(again, "reserve", rdl=half.replace("250", "150").replace("2000", "1200"))
         now += 5000.0
-    async with promising(tmp_path / "db", cluster().cluster, **quota) as third:
+    async with reservation_service(tmp_path / "db", cluster().cluster, **quota) as third:
         await ask(third, "reserve", rdl=half.replace("250", "500").replace("2000", "4000"))
         await third._look()
         assert third._store is not None
@@ -207,20 +207,20 @@ async def test_what_a_user_had_counts_in_the_window_after_a_restart(
 
 async def test_what_a_call_finds_dropped_is_told_and_written_down(tmp_path: Path) -> None:
     b = cluster()
-    async with promising(tmp_path / "db", b.cluster) as one:
+    async with reservation_service(tmp_path / "db", b.cluster) as one:
         made = await ask(one, "reserve", rdl="window(atom(<1core>,6,6,1h,6h),+0s,+1h)")
         one._gathered_at, one._expected = 0.0, Bundle()
         b.cluster.nodes.pop("b")
         [told] = (await ask(one, "reservations")).reservations
         assert told.reservation == made.reservation
         assert told.dropped
-    async with promising(tmp_path / "db", b.cluster) as again:
+    async with reservation_service(tmp_path / "db", b.cluster) as again:
         assert (await ask(again, "reservations")).reservations == [told]
 
 
 async def test_what_could_not_be_written_down_is_with_the_next_look(tmp_path: Path) -> None:
     b = cluster()
-    async with promising(tmp_path / "db", b.cluster) as one:
+    async with reservation_service(tmp_path / "db", b.cluster) as one:
         await ask(one, "reserve", rdl="window(atom(<1core>,6,6,1h,6h),+0s,+1h)")
         assert isinstance(one._store, Broken)
         one._gathered_at, one._expected, one._store.broken = 0.0, Bundle(), True
@@ -229,7 +229,7 @@ async def test_what_could_not_be_written_down_is_with_the_next_look(tmp_path: Pa
         assert told.dropped
         one._store.broken = False
         await one._look()
-    async with promising(tmp_path / "db", b.cluster) as again:
+    async with reservation_service(tmp_path / "db", b.cluster) as again:
         assert (await ask(again, "reservations")).reservations == [told]
 
 
@@ -237,7 +237,7 @@ async def test_disk_and_network_that_agents_report_can_be_promised() -> None:
     b = Bed()
     for name in ("a", "b"):  # 100 MiB/s of disks and 125 MB/s of the link each, as agents report them
         b.node(name, load=load(availability=available((4000, 102_400, 125_000_000 // 1024, 953))))
-    async with promising(None, b.cluster) as one:
+    async with reservation_service(None, b.cluster) as one:
         made = await ask(one, "reserve", rdl="atom(<1core,100MiB/s disk,125MB/s network>,2,2,20s,40)")
         [piece] = made.promised
         assert (piece.disk_bytes_per_s, piece.network_bytes_per_s) == (100 << 20, 125_000_000)
@@ -256,7 +256,7 @@ async def test_a_rate_that_a_node_does_not_tell_is_named_with_the_remedy() -> No
     b = Bed()
     b.node("a", load=load(availability=available((4000, 102_400, 0, 953))))
     b.node("b")  # tells nothing
-    async with promising(None, b.cluster) as one:
+    async with reservation_service(None, b.cluster) as one:
         await ask(one, "reserve", rdl="atom(<50MB/s disk>,1,1,20s,20)")
         with pytest.raises(
             RpcError, match="the rate of the link is not known of the nodes a, b; set network_link_bytes"
@@ -270,7 +270,7 @@ async def test_a_rate_that_a_node_does_not_tell_is_named_with_the_remedy() -> No
 
 
 async def test_without_a_store_it_serves_too() -> None:
-    async with promising(None, cluster().cluster) as one:
+    async with reservation_service(None, cluster().cluster) as one:
         made = await ask(one, "reserve", rdl=RDL)
         assert (await ask(one, "reservations")).reservations == [made]
 

@@ -1,6 +1,6 @@
-"""PURE. The desk that takes reservations for a live cluster: the paper's four calls, and the present promises (§5.1).
+"""PURE. The reservations of a live cluster: the paper's four calls, and the present promises (§5.1).
 
-The agenda counts in steps; the desk knows users and uses Unix time. Steps begin at the Unix epoch, so the numbers of
+The agenda counts in steps; the manager knows users and uses Unix time. Steps begin at the Unix epoch, so the numbers of
 steps stay valid after a restart of the master.
 """
 
@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 from master.reservations.agenda import Agenda, Dropped, Planner, Reservation, Returned
 from master.reservations.gree import Gree, Solver
 from master.reservations.gree_l import GreeL
-from master.reservations.launches import LaunchDelays
-from master.reservations.past import KeptPast
+from master.reservations.past import PastRecord
+from master.reservations.placement_delay import PlacementDelays
 from master.reservations.plan import Piece, Plan, Vector
 from master.reservations.rdl import (
     Bundle,
@@ -62,7 +62,7 @@ class Declined(Exception):  # noqa: N818 - a no is an answer, and no error
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class DeskSettings:
+class ManagerSettings:
     """The settings of the plan.
 
     ``step_s`` is the length of a step in seconds; ``horizon_s`` how far ahead requests without a time are planned.
@@ -93,8 +93,9 @@ class DeskSettings:
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The desk's data of a reservation, besides the agenda's. ``rdl`` is the request as written; ``dropped`` the reason
-    why it could no longer be kept, empty while it is kept.
+    """The manager's data of a reservation, besides the agenda's.
+
+    ``rdl`` is the request as written; ``dropped`` is the reason why it could no longer be kept, empty while it is kept.
     """
 
     id: str
@@ -125,10 +126,10 @@ class _Moment(NamedTuple):
     promised: dict[str, Promise]
 
 
-class Desk:
+class ReservationManager:
     """Takes reservations for the cluster. ``at`` is always Unix time in seconds."""
 
-    def __init__(self, settings: DeskSettings) -> None:
+    def __init__(self, settings: ManagerSettings) -> None:
         self.settings = settings
         self.agenda = Agenda(
             Bundle(),
@@ -143,7 +144,7 @@ class Desk:
         self.unknown_rates: Mapping[str, Sequence[str]] = {}
         self.entries: dict[str, Entry] = {}
         #: The adapter's measured delays at the start of promises.
-        self.launches = LaunchDelays()
+        self.placement_delays = PlacementDelays()
         self._moments: deque[_Moment] = deque(maxlen=_MOMENTS)
         self._version = self.agenda.plan.version
 
@@ -280,12 +281,12 @@ class Desk:
         if reservation is not None:
             self.agenda.restore(reservation, cut_off=bool(entry.dropped))
 
-    def past(self, owner: str) -> list[KeptPast]:
+    def past(self, owner: str) -> list[PastRecord]:
         """Return an owner's finished reservations, as far as quotas count them."""
         runs = self.agenda.quotas.past(owner)
-        return [KeptPast(self.unix(a), self.unix(b), (row[0], row[1], row[2], row[3])) for a, b, row in runs]
+        return [PastRecord(self.unix(a), self.unix(b), (row[0], row[1], row[2], row[3])) for a, b, row in runs]
 
-    def set_past(self, owner: str, past: Iterable[KeptPast]) -> None:
+    def set_past(self, owner: str, past: Iterable[PastRecord]) -> None:
         """Restore :meth:`past`, independent of the length of its steps."""
         step_s = self.settings.step_s
         runs = [(self.step(run.start), math.ceil(run.finish / step_s), run.amounts) for run in past]

@@ -20,7 +20,7 @@ CORES_UNKNOWN = 1.0
 
 
 @dataclass(frozen=True, slots=True)
-class Promises:
+class ReservedSlots:
     """``demand``: the ``peak`` or the ``mean`` of each slot, increased by ``headroom`` (a fraction).
 
     ``auto`` is the peak for an executor with hard limits, which would be throttled below it, and the mean for one with
@@ -40,7 +40,7 @@ class Promises:
 
 
 def profile_of(
-    forecast: Forecast, settings: Settings, slot_s: float, promises: Promises, sizing: Sizing = Sizing.HARD
+    forecast: Forecast, settings: Settings, slot_s: float, promises: ReservedSlots, sizing: Sizing = Sizing.HARD
 ) -> Profile:
     """Return the profile, in slots of ``slot_s`` seconds. A reservation has one slot, which holds until the end."""
     usage = forecast.peak if promises.of_peaks(sizing) or forecast.reservation else forecast.mean

@@ -1,4 +1,4 @@
-"""Reservations of a running master: the desk beside the cluster, and a store that records each answer before it is
+"""Reservations of a running master: the manager beside the cluster, and a store that records each answer before it is
 sent.
 """
 
@@ -15,12 +15,12 @@ from master.core import Cluster
 from master.core.records import Node
 from master.reservations.agenda import Dropped, Reservation, Returned
 from master.reservations.calls import Answered, answer
-from master.reservations.desk import Desk, Entry
 from master.reservations.follower import Follower
-from master.reservations.kept import Kept, from_kept, to_keep
-from master.reservations.past import KeptPast
+from master.reservations.past import PastRecord
 from master.reservations.rdl import Bundle
 from master.reservations.repair import Cut
+from master.reservations.reservation_manager import Entry, ReservationManager
+from master.reservations.reservation_record import ReservationRecord, from_record, to_keep
 from master.reservations.turn import Turn
 from master.store.database import StoreError
 from master.store.reservations import ReservationStore
@@ -42,19 +42,19 @@ class _Before:
 
     entry: Entry | None
     reservation: Reservation | None
-    past: list[KeptPast]
+    past: list[PastRecord]
 
 
 #: An entry, its reservation (None: dropped for good), its turns and cuts; changes replace these objects.
 _Kept = tuple[Entry, Reservation | None, tuple[Turn | Cut, ...]]
 
 
-class Promising:
+class ReservationService:
     """:meth:`start`, then calls, then :meth:`close`. ``store`` None: reservations are lost with the process."""
 
     def __init__(
         self,
-        desk: Desk,
+        manager: ReservationManager,
         store: ReservationStore | None,
         cluster: Cluster,
         *,
@@ -63,10 +63,10 @@ class Promising:
         wake: Callable[[], object],
     ) -> None:
         """``wake`` schedules a round soon."""
-        self.desk = desk
+        self.manager = manager
         self._store = store
         self._cluster = cluster
-        self.follower = Follower(desk, lead_s)
+        self.follower = Follower(manager, lead_s)
         self._fresh_id = fresh_id
         self._wake = wake
         #: Counts of reservations accepted (also changed), rejected, and no longer kept.
@@ -85,13 +85,13 @@ class Promising:
         if self._store is not None:
             found: Bundle | None = await asyncio.to_thread(self._store.capacity)
             self._expected = found or Bundle()
-            kept = await asyncio.to_thread(self._store.all, self.desk.settings.step_s)
+            kept = await asyncio.to_thread(self._store.all, self.manager.settings.step_s)
             past = await asyncio.to_thread(self._store.past)
-            self.desk.set_capacity(self._expected, time.time())
+            self.manager.set_capacity(self._expected, time.time())
             for owner, runs in past.items():
-                self.desk.set_past(owner, runs)
+                self.manager.set_past(owner, runs)
             for one in kept:
-                self.desk.restore(*from_kept(one))
+                self.manager.restore(*from_record(one))
                 self._written[one.id] = self._kept(one.id)
             if kept:
                 log.info("reservations are kept", reservations=len(kept))
@@ -126,12 +126,12 @@ class Promising:
             return answered.answer
 
     def _before(self, id: str) -> _Before:  # noqa: A002 - the field's name
-        one = self.desk.known(id)
-        return _Before(self.desk.entries.get(id), one, [] if one is None else self.desk.past(one.owner))
+        one = self.manager.known(id)
+        return _Before(self.manager.entries.get(id), one, [] if one is None else self.manager.past(one.owner))
 
     def _answer(self, asked: OnBehalf, fresh: str) -> Answered:
         try:
-            return answer(self.desk, asked, fresh, time.time())
+            return answer(self.manager, asked, fresh, time.time())
         except RpcError as error:
             self.counts["rejected"] += asked.call in _PROMISES and error.code is ErrorCode.REFUSED
             raise
@@ -145,7 +145,7 @@ class Promising:
             except Exception as error:  # the root of a task: no error may stop the updates of the plan
                 log.error("the plan could not be looked after", exc_info=error)
             await asyncio.sleep(self._until_next_s())
-            if self.desk.entries:
+            if self.manager.entries:
                 self._wake()
 
     def _until_next_s(self) -> float:
@@ -167,18 +167,18 @@ class Promising:
 
     async def _follow(self) -> None:
         """Apply the effects of time and of the cluster's changes to the plan; tell the jobs, and store the changes."""
-        for each in (*self._follow_capacity(), *self.desk.advance(time.time())):
+        for each in (*self._follow_capacity(), *self.manager.advance(time.time())):
             self._tell(each)
         if self._store is None:
             return
-        kept = {id: self._kept(id) for id in self.desk.entries}  # noqa: A001 - the field's name
+        kept = {id: self._kept(id) for id in self.manager.entries}  # noqa: A001 - the field's name
         changed = [self._to_keep(id) for id, now in kept.items() if now != self._written.get(id)]  # noqa: A001
         deleted = [id for id in self._written if id not in kept]  # noqa: A001
         past = self._changed_past()
         if changed or deleted or past:
             await asyncio.to_thread(self._store.keep, changed, deleted, past)
         self._written = kept
-        self.desk.agenda.quotas.changed -= past.keys()
+        self.manager.agenda.quotas.changed -= past.keys()
         await self._write_capacity()
 
     def _follow_capacity(self) -> list[Dropped | Returned]:
@@ -188,8 +188,8 @@ class Promising:
         drained = _together(node for node in nodes if node.draining is not None)
         if time.monotonic() < self._gathered_at:
             capacity = Bundle.of(map(max, capacity.amounts, self._expected.amounts))
-        self.desk.unknown_rates = _unknown_rates(nodes)
-        return self.desk.set_capacity(capacity, time.time(), drained)
+        self.manager.unknown_rates = _unknown_rates(nodes)
+        return self.manager.set_capacity(capacity, time.time(), drained)
 
     def _tell(self, changed: Dropped | Returned) -> None:
         """Tell the jobs of a reservation about its change; without jobs the list shows it to its owner."""
@@ -207,38 +207,38 @@ class Promising:
     # ------------------------------------------------------------ the store
 
     def _kept(self, id: str) -> _Kept:  # noqa: A002 - the field's name
-        one = self.desk.known(id)
-        return self.desk.entries[id], one, () if one is None else (*one.turns.values(), *one.cut.values())
+        one = self.manager.known(id)
+        return self.manager.entries[id], one, () if one is None else (*one.turns.values(), *one.cut.values())
 
-    def _to_keep(self, id: str) -> Kept:  # noqa: A002 - the field's name
-        return to_keep(self.desk.entries[id], self.desk.known(id), self.desk.settings.step_s)
+    def _to_keep(self, id: str) -> ReservationRecord:  # noqa: A002 - the field's name
+        return to_keep(self.manager.entries[id], self.manager.known(id), self.manager.settings.step_s)
 
-    def _changed_past(self) -> dict[str, list[KeptPast]]:
-        return {owner: self.desk.past(owner) for owner in self.desk.agenda.quotas.changed}
+    def _changed_past(self) -> dict[str, list[PastRecord]]:
+        return {owner: self.manager.past(owner) for owner in self.manager.agenda.quotas.changed}
 
     async def _write(self, answered: Answered, before: _Before) -> None:
         if self._store is None:
             return
-        id, entry = answered.changed, self.desk.entries.get(answered.changed)  # noqa: A001 - the field's name
+        id, entry = answered.changed, self.manager.entries.get(answered.changed)  # noqa: A001 - the field's name
         changed, past = [self._to_keep(id)] if entry is not None else [], self._changed_past()
         try:
             await asyncio.to_thread(self._store.keep, changed, [] if changed else [id], past)
         except StoreError as error:
             if entry is not None:
-                self.desk.delete(id, time.time())
+                self.manager.delete(id, time.time())
             if before.entry is not None:
-                self.desk.restore(before.entry, before.reservation)
+                self.manager.restore(before.entry, before.reservation)
             if before.reservation is not None:
-                self.desk.set_past(before.reservation.owner, before.past)
+                self.manager.set_past(before.reservation.owner, before.past)
             log.error("a reservation could not be written down", why=str(error))
             raise unavailable(f"it could not be written down, so nothing has changed: {error}") from None
-        self.desk.agenda.quotas.changed -= past.keys()
+        self.manager.agenda.quotas.changed -= past.keys()
         self._written.pop(id, None)
         if entry is not None:
             self._written[id] = self._kept(id)
 
     async def _write_capacity(self) -> None:
-        connected = self.desk.supply.connected
+        connected = self.manager.supply.connected
         if self._store is not None and connected != self._expected:
             self._expected = connected
             await asyncio.to_thread(self._store.keep_capacity, connected)

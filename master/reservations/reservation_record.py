@@ -7,14 +7,14 @@ from typing import Any
 import msgspec
 
 from master.reservations.agenda import Reservation
-from master.reservations.desk import Entry
 from master.reservations.plan import Piece
 from master.reservations.rdl import Bundle, Expression, Request
 from master.reservations.repair import Cut
+from master.reservations.reservation_manager import Entry
 from master.reservations.turn import Turn
 
 
-class KeptPiece(msgspec.Struct, frozen=True, array_like=True):
+class PieceRecord(msgspec.Struct, frozen=True, array_like=True):
     """``number`` bundles in the steps [start, finish)."""
 
     start: int
@@ -23,22 +23,22 @@ class KeptPiece(msgspec.Struct, frozen=True, array_like=True):
     bundle: Bundle
 
 
-class KeptTurn(msgspec.Struct, frozen=True):
+class TurnRecord(msgspec.Struct, frozen=True):
     """One occurrence of a reservation; ``placed`` has pieces for each atom of ``expression``."""
 
     key: str
     expression: Expression
-    placed: list[list[KeptPiece]]
+    placed: list[list[PieceRecord]]
 
 
-class KeptCut(msgspec.Struct, frozen=True):
+class CutRecord(msgspec.Struct, frozen=True):
     """A turn without a promise from step ``since`` on, which may be given back."""
 
-    turn: KeptTurn
+    turn: TurnRecord
     since: int
 
 
-class Kept(msgspec.Struct, frozen=True, kw_only=True):
+class ReservationRecord(msgspec.Struct, frozen=True, kw_only=True):
     """A stored reservation; without ``request`` it was dropped, and is not given back."""
 
     id: str
@@ -52,14 +52,14 @@ class Kept(msgspec.Struct, frozen=True, kw_only=True):
     sequence: int = 0
     request: Request | None = None
     next_turn: int = 0
-    turns: list[KeptTurn] = []
-    cut: list[KeptCut] = []
+    turns: list[TurnRecord] = []
+    cut: list[CutRecord] = []
 
 
-def to_keep(entry: Entry, reservation: Reservation | None, step_s: float) -> Kept:
+def to_keep(entry: Entry, reservation: Reservation | None, step_s: float) -> ReservationRecord:
     """Return a reservation's stored form."""
     if reservation is None:
-        return Kept(
+        return ReservationRecord(
             id=entry.id,
             name=entry.name,
             user=entry.user,
@@ -69,7 +69,7 @@ def to_keep(entry: Entry, reservation: Reservation | None, step_s: float) -> Kep
             step_s=step_s,
             dropped=entry.dropped,
         )
-    return Kept(
+    return ReservationRecord(
         id=entry.id,
         name=entry.name,
         user=entry.user,
@@ -82,11 +82,11 @@ def to_keep(entry: Entry, reservation: Reservation | None, step_s: float) -> Kep
         next_turn=reservation.next_turn,
         dropped=entry.dropped,
         turns=[_to_keep(turn) for turn in reservation.turns.values()],
-        cut=[KeptCut(_to_keep(cut.turn), cut.since) for cut in reservation.cut.values()],
+        cut=[CutRecord(_to_keep(cut.turn), cut.since) for cut in reservation.cut.values()],
     )
 
 
-def from_kept(kept: Kept) -> tuple[Entry, Reservation | None]:
+def from_record(kept: ReservationRecord) -> tuple[Entry, Reservation | None]:
     """Return the entry and the reservation of a stored form."""
     entry = Entry(kept.id, kept.name, kept.user, kept.rdl, kept.created_at, kept.dropped)
     if kept.request is None:
@@ -96,11 +96,11 @@ def from_kept(kept: Kept) -> tuple[Entry, Reservation | None]:
     return entry, Reservation(kept.id, kept.owner, kept.request, kept.sequence, turns, kept.next_turn, cut)
 
 
-def _to_keep(turn: Turn) -> KeptTurn:
-    placed = [[KeptPiece(p.start, p.finish, p.number, p.bundle) for p in pieces] for pieces in turn.placed]
-    return KeptTurn(turn.key, turn.expression, placed)
+def _to_keep(turn: Turn) -> TurnRecord:
+    placed = [[PieceRecord(p.start, p.finish, p.number, p.bundle) for p in pieces] for pieces in turn.placed]
+    return TurnRecord(turn.key, turn.expression, placed)
 
 
-def _turn(kept: KeptTurn) -> Turn:
+def _turn(kept: TurnRecord) -> Turn:
     placed = [[Piece(p.start, p.finish, p.bundle, p.number) for p in pieces] for pieces in kept.placed]
     return Turn(kept.key, kept.expression, placed)

@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from master.core.allowances import Allowances, UserLimits
 from master.core.clock import Clock
 from master.core.executors import Executors
 from master.core.guarantees import Guarantees
@@ -20,6 +19,7 @@ from master.core.outbox import Outbox
 from master.core.records import Held, Node, Task
 from master.core.snapshot import holds
 from master.core.task_lifecycle import TaskLifecycle
+from master.core.user_quotas import RoundQuotas, UserQuotas
 from master.ordering import Guarantee
 from penstock.model import KINDS, ResourceKind
 
@@ -29,7 +29,7 @@ _AT_ONCE = 200
 EPSILON = 1e-6
 
 
-class Promises:
+class PlanFollower:
     """Makes room for promised tasks."""
 
     def __init__(
@@ -40,7 +40,7 @@ class Promises:
         outbox: Outbox,
         guarantees: Guarantees,
         executors: Executors,
-        user_limits: UserLimits,
+        user_quotas: UserQuotas,
         tasks: TaskLifecycle,
     ) -> None:
         self._clock = clock
@@ -49,10 +49,10 @@ class Promises:
         self._outbox = outbox
         self._guarantees = guarantees
         self._executors = executors
-        self._user_limits = user_limits
+        self._user_quotas = user_quotas
         self._tasks = tasks
 
-    def make_room(self, now: float, limits: Allowances | None) -> None:
+    def make_room(self, now: float, limits: RoundQuotas | None) -> None:
         """After placement, stop other work that blocks promised tasks without a place or slot. Tasks of users at their
         limits are skipped: they would not be placed in that room.
         """
@@ -114,7 +114,7 @@ class Promises:
                 self._tasks.requeue(job, task)
 
     def _lacking_tasks(
-        self, members: dict[str, str], promised: dict[str, Guarantee], limits: Allowances | None
+        self, members: dict[str, str], promised: dict[str, Guarantee], limits: RoundQuotas | None
     ) -> Iterable[Task]:
         """Yield ready tasks within their reservation's promise, in the order in which their jobs came."""
         count = 0
@@ -128,7 +128,7 @@ class Promises:
                 if not guarantee.lacking or count == _AT_ONCE:
                     break
                 assert task.request is not None
-                if limits is not None and limits.take(job.user, self._user_limits.amounts_of(job, task)):
+                if limits is not None and limits.take(job.user, self._user_quotas.amounts_of(job, task)):
                     continue
                 guarantee.take(holds(task.request))
                 count += 1

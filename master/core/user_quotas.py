@@ -12,11 +12,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from master.core.executors import Executors
+from master.core.finished_jobs import FinishedJobs
 from master.core.membership import Membership
-from master.core.past import PastJobs
 from master.core.records import Held, Job, Task
 from master.core.settings import MasterSettings
-from master.core.snapshot import Picture, holds
+from master.core.snapshot import RoundSnapshot, holds
 from master.core.table import NodeTable
 from penstock.model.units import format_bytes
 
@@ -39,11 +39,11 @@ class Asking:
     nowhere: bool = False
 
 
-class UserLimits:
+class UserQuotas:
     """The limits of the users, and the amounts that count towards them."""
 
     def __init__(
-        self, settings: MasterSettings, past: PastJobs, table: NodeTable, members: Membership, executors: Executors
+        self, settings: MasterSettings, past: FinishedJobs, table: NodeTable, members: Membership, executors: Executors
     ) -> None:
         self._settings = settings
         self._past = past
@@ -55,14 +55,14 @@ class UserLimits:
         """Apply new settings."""
         self._settings = settings
 
-    def in_round(self) -> Allowances | None:
+    def in_round(self) -> RoundQuotas | None:
         """Return the limits for a round that begins; None where no limit is set."""
         settings = self._settings
         if not settings.user_max_cores and not settings.user_max_memory_bytes:
             return None
         most = (settings.user_max_cores or math.inf, settings.user_max_memory_bytes or math.inf)
         regular = [held for node in self._members.nodes.values() for held in node.held.values() if held.regular]
-        return Allowances(most, ((self.user_of(held), _held(held)) for held in regular))
+        return RoundQuotas(most, ((self.user_of(held), _held(held)) for held in regular))
 
     def amounts_of(self, job: Job, task: Task) -> Amounts:
         """Return the amounts a placed task will hold; for an executor with a forecast, its largest demand."""
@@ -76,7 +76,7 @@ class UserLimits:
         cores, _, _, memory = holds(task.request)
         return cores, memory
 
-    def asking(self, picture: Picture, job: Job, task: Task) -> Asking:
+    def asking(self, picture: RoundSnapshot, job: Job, task: Task) -> Asking:
         """Return a task with the amounts that count towards its user's limit."""
         allowed = picture.allowed(task)
         return Asking(job, task, self.amounts_of(job, task), allowed is not None and not allowed.any())
@@ -92,7 +92,7 @@ class UserLimits:
         return past.view.user if past is not None else ""
 
 
-class Allowances:
+class RoundQuotas:
     """The amounts held by each user in one round. A task being withdrawn counts until its node has released it, as do
     tasks adopted after a restart of the master. Lowering a limit stops no running task.
     """

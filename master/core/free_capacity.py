@@ -100,7 +100,7 @@ class Grid:
 
 
 @dataclass(slots=True, eq=False)
-class Vacancies:
+class FreeCapacity:
     """The machines that a round examines: those of ``nodes``; ``workers`` has their numbers in the round's snapshot."""
 
     grid: Grid
@@ -159,7 +159,7 @@ def within(profile: Profile, capacity: Floats) -> Profile:
     return msgspec.structs.replace(profile, **named)
 
 
-def vacancies(grid: Grid, nodes: Sequence[Node], workers: Sequence[int], wanted: Mask, now: float) -> Vacancies:
+def free_capacity(grid: Grid, nodes: Sequence[Node], workers: Sequence[int], wanted: Mask, now: float) -> FreeCapacity:
     """Return the free capacity of ``workers`` among ``nodes``. Resources that no waiting executor wants count as
     unknown.
     """
@@ -171,7 +171,7 @@ def vacancies(grid: Grid, nodes: Sequence[Node], workers: Sequence[int], wanted:
     capacity[ignored] = UNKNOWN
     available[ignored] = UNKNOWN_AVAILABLE
     machines = Machines.with_available([node.name for node in chosen], capacity, available, first_end)
-    return Vacancies(grid, machines, chosen, np.array(workers, dtype=np.intp))
+    return FreeCapacity(grid, machines, chosen, np.array(workers, dtype=np.intp))
 
 
 def _capacity(node: Node) -> Floats:

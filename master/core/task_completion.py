@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 
-from master.core import backing_off, standing
+from master.core import authorization, backing_off
 from master.core.dues import Dues
+from master.core.finished_jobs import FinishedJobs
 from master.core.job_lifecycle import JobLifecycle
 from master.core.membership import Membership
-from master.core.past import PastJobs
 from master.core.records import Node
 from master.core.settings import MasterSettings
 from master.core.task_lifecycle import TaskLifecycle, keep_end
@@ -16,7 +16,7 @@ from penstock.model import Ended, EndedBy
 from penstock.wire import master_api as api
 
 
-class TaskEnds:
+class TaskCompletion:
     """Handles the agents' messages about ends."""
 
     def __init__(
@@ -24,7 +24,7 @@ class TaskEnds:
         settings: MasterSettings,
         dues: Dues,
         counts: Counter[str],
-        past: PastJobs,
+        past: FinishedJobs,
         members: Membership,
         tasks: TaskLifecycle,
         lifecycle: JobLifecycle,
@@ -53,7 +53,7 @@ class TaskEnds:
         job = self._members.jobs.get(message.job)
         if job is None:
             return
-        standing.check_part(node, job)
+        authorization.check_part(node, job)
         for name in message.tasks:
             task = job.tasks.get(name)
             if task is None:
@@ -90,7 +90,7 @@ class TaskEnds:
         """
         if message.job not in self._members.jobs:
             return
-        job = standing.own(self._members.jobs, node, message.job)
+        job = authorization.own(self._members.jobs, node, message.job)
         for name in message.tasks:
             task = job.tasks.get(name)
             if task is None or task.unwanted:

@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from tests.unit.master.core.test_core_plan_follower import Plan
 
 from master.core import events as e
 from master.explain.why import document
@@ -13,7 +14,6 @@ from penstock.model import Capacity
 from penstock.wire import master_api as api
 from tests.unit.master.cluster_bed import EXIT, MB, Bed, bed, command, load, task
 from tests.unit.master.core.executor_bed import ExecutorBed, executor, profile
-from tests.unit.master.core.test_core_promises import Plan
 
 
 def users(*names: str, nodes: tuple[str, ...] = ("a",), cores: int = 8, **settings: Any) -> Bed:
@@ -194,7 +194,7 @@ def test_a_limit_that_falls_stops_nobody_and_one_that_rises_is_used_at_once() ->
     made = users("eve")
     made.ready("a", *[command(f"e{i}", 1, 1.0) for i in range(4)], job="eve")
     made.round()
-    assert made.cluster.user_limits.in_round() is None
+    assert made.cluster.user_quotas.in_round() is None
     change(made, user_max_cores=2.0)
     made.ready("a", command("more", 1, 1.0), job="eve")
     assert made.round() == []

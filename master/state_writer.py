@@ -12,8 +12,8 @@ from dataclasses import replace
 import structlog
 
 from master.core.events import Remembered
+from master.core.finished_jobs import MOST
 from master.core.instructions import Keep
-from master.core.past import MOST
 from master.store.database import Database, StoreError
 from master.store.remembered import RememberedStore
 
@@ -27,7 +27,7 @@ _RETRY_S = 10.0
 _PATIENCE_S = 2.0
 
 
-class Remembering:
+class StateWriter:
     """Stores the state: call :meth:`start`, then :meth:`keep` and :meth:`written`, then :meth:`close`."""
 
     def __init__(self, database: str) -> None:

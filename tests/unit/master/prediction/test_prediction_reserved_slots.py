@@ -10,20 +10,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.prediction import Promises, Run, Settings, errors_of, profile_of, reservation
+from master.prediction import ReservedSlots, Run, Settings, errors_of, profile_of, reservation
 from master.prediction.align import in_slots_of
 from master.prediction.models import Svr
 from master.prediction.recent import forecast_of_latest
 from penstock.model import Sizing
 from tests.unit.master.prediction.made_runs import GB, made
 
-PLAIN = Promises(headroom=0.0)
+PLAIN = ReservedSlots(headroom=0.0)
 
 
 def test_a_forecast_promises_each_slots_peak_and_a_bit_more_within_the_bounds() -> None:
     run = made(4, 2)
     forecast = forecast_of_latest([run] * 3)
-    profile = profile_of(forecast, run.settings, 3.0, Promises())
+    profile = profile_of(forecast, run.settings, 3.0, ReservedSlots())
     assert profile.slots == run.mean.shape[1]
     assert profile.stages == run.stages
     assert profile.cpu_cores[0] == 2.0  # 2.4 were used at most: no more than the bound is promised
@@ -35,7 +35,7 @@ def test_a_forecast_promises_each_slots_peak_and_a_bit_more_within_the_bounds() 
 
 def test_the_mean_may_be_promised_instead() -> None:
     run = made(4, 2)
-    profile = profile_of(forecast_of_latest([run] * 3), run.settings, 3.0, Promises("mean", 0.0))
+    profile = profile_of(forecast_of_latest([run] * 3), run.settings, 3.0, ReservedSlots("mean", 0.0))
     assert profile.cpu_cores[-1] == 0.25
 
 
@@ -45,7 +45,7 @@ def test_an_executor_that_shares_idle_capacity_is_promised_means() -> None:
     hard, shared = (profile_of(forecast, run.settings, 3.0, PLAIN, sizing) for sizing in Sizing)
     assert hard.cpu_cores[-1] == pytest.approx(0.3)
     assert shared.cpu_cores[-1] == pytest.approx(0.25)
-    asked = [profile_of(forecast, run.settings, 3.0, Promises("peak", 0.0), sizing) for sizing in Sizing]
+    asked = [profile_of(forecast, run.settings, 3.0, ReservedSlots("peak", 0.0), sizing) for sizing in Sizing]
     assert asked == [hard, hard]
 
 
@@ -81,14 +81,14 @@ def test_the_errors_of_each_resource_come_from_the_runs_that_were_held_back() ->
 def test_where_nothing_is_known_bounds_are_reserved_in_one_slot(
     settings: Settings, cores: tuple[float, ...], memory: tuple[int, ...]
 ) -> None:
-    profile = profile_of(reservation(settings, [], why="a test"), settings, 3.0, Promises())
+    profile = profile_of(reservation(settings, [], why="a test"), settings, 3.0, ReservedSlots())
     assert (profile.slots, profile.cpu_cores, profile.memory_bytes) == (1, cores, memory)
     assert (profile.disk_bytes_per_s, profile.network_bytes_per_s, profile.stages) == ((), (), ())
 
 
 def test_without_bounds_the_highest_that_is_known_is_reserved() -> None:
     asked = Settings(9, 0.0, 0)
-    profile = profile_of(reservation(asked, [made(4, 2)], why="a test"), asked, 3.0, Promises())
+    profile = profile_of(reservation(asked, [made(4, 2)], why="a test"), asked, 3.0, ReservedSlots())
     assert profile.slots == 1
     assert profile.cpu_cores == (pytest.approx(2.4),)
 

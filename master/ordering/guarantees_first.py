@@ -49,7 +49,7 @@ class Guarantee:
         return [(promised, held) for promised, held in zip(self.promised, self.held, strict=True) if promised]
 
 
-def promised_first(ranking: Ranking, members: Mapping[str, str], guarantees: Mapping[str, Guarantee]) -> Ranking:
+def guarantees_first(ranking: Ranking, members: Mapping[str, str], guarantees: Mapping[str, Guarantee]) -> Ranking:
     """Put guaranteed jobs first. ``members``: jobs with a reservation; ``guarantees``: reservations with a present
     promise. Return the ranking itself where no job has a reservation.
     """

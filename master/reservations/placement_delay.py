@@ -46,7 +46,7 @@ class _Known:
     at: float
 
 
-class LaunchDelays:
+class PlacementDelays:
     """Learns from :meth:`saw`, once a round."""
 
     def __init__(self) -> None:
