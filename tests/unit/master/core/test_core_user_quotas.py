@@ -6,7 +6,6 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.unit.master.core.test_core_plan_follower import Plan
 
 from master.core import events as e
 from master.explain.why import document
@@ -14,6 +13,7 @@ from penstock.model import Capacity
 from penstock.wire import master_api as api
 from tests.unit.master.cluster_bed import EXIT, MB, Bed, bed, command, load, task
 from tests.unit.master.core.executor_bed import ExecutorBed, executor, profile
+from tests.unit.master.core.test_core_plan_follower import Plan
 
 
 def users(*names: str, nodes: tuple[str, ...] = ("a",), cores: int = 8, **settings: Any) -> Bed:
