@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from agent import process
-from agent.caller import Caller
+from agent.peer_credentials import PeerCredentials
 from penstock.model.units import counted
 from penstock.transport.account import Account
 from penstock.wire.errors import RpcError, refused, unavailable
@@ -36,7 +36,7 @@ class Connections:
             account = self._accounts[uid] = Account()
         return account
 
-    def why_not(self, caller: Caller, descriptor: int) -> RpcError | None:
+    def why_not(self, caller: PeerCredentials, descriptor: int) -> RpcError | None:
         """Return why a counted connection is refused, or None."""
         user, has, silent, most = caller.user, self._open[caller.uid], self._silent[caller.uid], self._most()
         if descriptor >= process.descriptors_for_clients():

@@ -16,13 +16,12 @@ from typing import Any
 import structlog
 import uvloop
 
-from agent import left_behind, place, process
-from agent.cgroups import CgroupTree, holding, limited_disks, whole_disks
+from agent import cgroup_root, left_behind, process
+from agent.cgroups import CgroupTree, blk_throttle_workaround, limited_disks, whole_disks
 from agent.check.facts import Host as CheckedHost
 from agent.check.facts import enforcement
 from agent.check.facts.links import links_out
 from agent.config import AgentConfig
-from agent.confiner import Confiner
 from agent.core import Node
 from agent.core import events as e
 from agent.core.records import ContainerState
@@ -34,6 +33,7 @@ from agent.journal import Journal
 from agent.jvm import JvmHeaps
 from agent.launcher import Exited, Launcher, LauncherGone
 from agent.launching import Launching
+from agent.limit_enforcer import LimitEnforcer
 from agent.link import Link
 from agent.monitor import HostMonitor, MemoryWatch, Sampler
 from agent.network import NetworkLimiter
@@ -44,7 +44,7 @@ from agent.shell import Shell
 from agent.status import status_document
 from agent.stdio import Stdio
 from penstock import paths, sdnotify
-from penstock.config.answers import Configuring
+from penstock.config.calls import Configuring
 from penstock.config.endpoint import endpoint
 from penstock.config.reloading import Reloading
 from penstock.config.settings import SettingsError, host_port
@@ -110,7 +110,7 @@ class Agent:
         self._site: StatusSite
         self._stdio: Stdio
         self._link: Link | None = None
-        self._confiner: Confiner
+        self._limit_enforcer: LimitEnforcer
         self._watch: MemoryWatch | None = None
         self._heaps: JvmHeaps
         self._enforcement: dict[str, Any] = {}
@@ -148,11 +148,11 @@ class Agent:
         node = self._new_node(config, instance, len(disks), link)
         self._stdio = Stdio(config.socket_path().with_name("stdio.sock"))
         self._closers.append(self._stdio.close)
-        held = holding.needed(os.uname().release)
-        self._confiner = Confiner(
+        held = blk_throttle_workaround.needed(os.uname().release)
+        self._limit_enforcer = LimitEnforcer(
             self._tree, network, self._confined, holds_disks=held, pids_max=lambda: self._config.container_pids_max
         )
-        self._executor = Executor(launcher, self._tree, self._confiner, self._stdio, self._outputs)
+        self._executor = Executor(launcher, self._tree, self._limit_enforcer, self._stdio, self._outputs)
         self._shell = Shell(node, journal, self._executor)
         self._heaps = JvmHeaps(self._tree, self._shell.note, config.jvm_heap_share)
         self._closers.append(self._heaps.close)
@@ -199,7 +199,7 @@ class Agent:
             log.warning("no cgroup v2 tree: limits are not enforced", remedy="penstock check")
             return None
         process.raise_descriptors()
-        tree = CgroupTree(root, limited_disks(), owns_root=not place.is_delegated(root))
+        tree = CgroupTree(root, limited_disks(), owns_root=not cgroup_root.is_delegated(root))
         for missing, why in tree.prepare().items():
             log.warning("degraded", missing=missing, why=why)
         return tree
@@ -215,7 +215,9 @@ class Agent:
     def _cap(self, capacity: Capacity) -> None:
         """Limit all containers together to the node's capacity."""
         cores = capacity.cores if capacity.cores < (os.cpu_count() or 1) else None
-        capped = self._confiner.cap(memory_bytes=capacity.memory_bytes, cores=cores, pids=process.pids_for_containers())
+        capped = self._limit_enforcer.cap(
+            memory_bytes=capacity.memory_bytes, cores=cores, pids=process.pids_for_containers()
+        )
         for what, why in capped.items():
             log.warning("containers together are not limited", what=what, why=why)
 
@@ -275,7 +277,7 @@ class Agent:
         exits = frozenset(exited.container for exited in self._exits)
         same = self._launching.same_as_before(launcher)
         recovered = left_behind.look(journal, runs, exits, self._tree, same_launcher=same)
-        await self._confiner.take_back(left_behind.confinements(recovered.containers, recovered.running))
+        await self._limit_enforcer.take_back(left_behind.confinements(recovered.containers, recovered.running))
         live = {record.container for record in recovered.containers if record.ended is None}
         removed_by_core = live | recovered.running.keys() | exits
         self._shell.dispatch(recovered)
@@ -327,7 +329,7 @@ class Agent:
 
     def _periodic(self) -> Periodic:
         return Periodic(
-            self._shell, self._executor, self._sampler, self._confiner, self._heaps, self._watch, self._outputs,
+            self._shell, self._executor, self._sampler, self._limit_enforcer, self._heaps, self._watch, self._outputs,
             lambda: self._config, self._troubles,
         )  # fmt: skip
 

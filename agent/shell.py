@@ -17,8 +17,8 @@ from agent.core import instructions as i
 from agent.core.containers import ROOM as CONTAINERS
 from agent.core.cpu_look import LookAtCpu
 from agent.core.end_events import EndUnread
-from agent.core.following import limits_named
 from agent.core.instructions import Grant, Reply
+from agent.core.profile_follower import limits_named
 from agent.executor import Executor
 from agent.journal import Journal
 from penstock.model import Limits, Profile

@@ -159,24 +159,24 @@ class Kernel:
 KERNEL = Kernel()
 
 
-class Allowance:
+class FdBudget:
     """The number of descriptors that may stay open for counters: by default half of the process's limit."""
 
     def __init__(self, descriptors: int | None = None) -> None:
         self.left = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 if descriptors is None else descriptors
 
 
-class Keeping:
+class FdCache:
     """Reads counters through descriptors that stay open (3 µs instead of 12); all else goes to the file system.
 
-    Beyond the allowance, files are opened for each read. Not thread-safe: one thread could close a descriptor that
+    Beyond the budget, files are opened for each read. Not thread-safe: one thread could close a descriptor that
     another still reads.
     """
 
-    def __init__(self, filesystem: Filesystem, names: frozenset[bytes], allowance: Allowance) -> None:
+    def __init__(self, filesystem: Filesystem, names: frozenset[bytes], fd_budget: FdBudget) -> None:
         self._filesystem = filesystem
         self._names = names
-        self._allowance = allowance
+        self._fd_budget = fd_budget
         self._kept: dict[bytes, Kept] = {}
 
     def read(self, path: bytes) -> str:
@@ -214,15 +214,15 @@ class Keeping:
             self._let_go(path)
 
     def _keep(self, path: bytes) -> Kept | None:
-        if self._allowance.left <= 0 or path[path.rfind(b"/") + 1 :] not in self._names:
+        if self._fd_budget.left <= 0 or path[path.rfind(b"/") + 1 :] not in self._names:
             return None
         kept = self._kept[path] = self._filesystem.keep(path)
-        self._allowance.left -= 1
+        self._fd_budget.left -= 1
         return kept
 
     def _let_go(self, path: bytes) -> None:
         self._kept.pop(path).close()
-        self._allowance.left += 1
+        self._fd_budget.left += 1
 
 
 class ReadingOnce:

@@ -16,7 +16,6 @@ from agent.core.client_containers import ClientContainers
 from agent.core.container_events import ContainerEvents
 from agent.core.containers import Containers
 from agent.core.cpu_look import CpuLooked
-from agent.core.deciding import Decisions
 from agent.core.draining import Drain
 from agent.core.elasticity import Elasticity
 from agent.core.end_events import EndHeard, EndUnread
@@ -26,6 +25,7 @@ from agent.core.ids import Ids
 from agent.core.instructions import Instruction, Reply, TellMaster, Wake
 from agent.core.job_lifecycle import JobLifecycle
 from agent.core.ledger import Ledger
+from agent.core.master_decisions import MasterDecisions
 from agent.core.membership import Membership
 from agent.core.placed_work import PlacedWork
 from agent.core.preempting import Preempting
@@ -109,7 +109,7 @@ class Node:
             self._members, self.containers, self.elasticity, self.executors, self._borrowing, self._lifecycle,
             self.drain, self._placed, self._container_events,
         )  # fmt: skip
-        self._decisions = Decisions(
+        self._decisions = MasterDecisions(
             self._members, self.queues, self.held, self.elasticity, self.executors, self._ranking, self.granting,
             self._lifecycle, self.drain, self._placed,
         )  # fmt: skip

@@ -25,6 +25,7 @@ from typing import Any
 
 import msgpack
 
+from agent.cgroup_root import cgroup2_mount
 from agent.launcher.account import Account
 from agent.launcher.adopt import NotAdoptable, adopt, cgroup_of, exit_code
 from agent.launcher.borrow import place_of, put_back
@@ -33,7 +34,6 @@ from agent.launcher.exits import Exits, say
 from agent.launcher.listening import listen, receive_with_descriptors
 from agent.launcher.messages import Adopt, Exited, Running, Start, widen
 from agent.launcher.session import kill_session
-from agent.place import cgroup2_mount
 from penstock import sdnotify
 
 #: More requests than a socket's buffer holds.

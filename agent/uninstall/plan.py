@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from agent import disk_scheduler, place
+from agent import cgroup_root, disk_scheduler
 from agent.config import AgentConfig
 from agent.launcher import Launcher
 from agent.uninstall import cgroups, links
@@ -38,7 +38,7 @@ class Thing:
 class Host:
     """Access to the host; tests supply another one."""
 
-    mount: Callable[[], Path | None] = place.cgroup2_mount
+    mount: Callable[[], Path | None] = cgroup_root.cgroup2_mount
     roots_on_links: Callable[[], list[tuple[str, int]]] = links.roots
     uninstall_link: Callable[[int], None] = links.remove
 

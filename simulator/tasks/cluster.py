@@ -25,7 +25,7 @@ from simulator.tasks.first_come import FirstComeQueues
 from simulator.tasks.framework import Framework, Site
 from simulator.tasks.machine import Machine
 from simulator.tasks.node_spec import NodeSpec, capacity_of
-from simulator.tasks.promises import Reservations, ReservationSettings
+from simulator.tasks.reservations import Reservations, ReservationSettings
 from simulator.tasks.usage import Usage
 from simulator.tasks.workload import SimulatedCommand, SimulatedJob
 

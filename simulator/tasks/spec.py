@@ -19,7 +19,7 @@ from penstock.model.work import Opportunistic
 from simulator.tasks.cluster import Surroundings
 from simulator.tasks.executors import ExecutorSettings
 from simulator.tasks.node_spec import NodeSpec
-from simulator.tasks.promises import ReservationSettings
+from simulator.tasks.reservations import ReservationSettings
 
 _T = TypeVar("_T")
 Count = Annotated[int, msgspec.Meta(ge=1)]

@@ -14,7 +14,6 @@ import pytest
 
 from agent import left_behind
 from agent.cgroups import CgroupTree
-from agent.confiner import Confiner
 from agent.core import containers
 from agent.core import events as e
 from agent.core import instructions as i
@@ -23,6 +22,7 @@ from agent.daemon import Agent
 from agent.executor import Executor
 from agent.journal import Journal
 from agent.launcher import Exited, LauncherGone, Running, Start
+from agent.limit_enforcer import LimitEnforcer
 from agent.stdio import Stdio
 from penstock.daemon import StartError
 from penstock.model import ContainerSpec
@@ -103,8 +103,8 @@ class Living:
 
 def made(launcher: object, tree: CgroupTree | None, tmp_path: Path) -> tuple[Executor, asyncio.Queue[Any]]:
     told: asyncio.Queue[Any] = asyncio.Queue()
-    confiner = Confiner(tree, None, lambda *_: None)
-    one = Executor(cast(Any, launcher), tree, confiner, cast(Stdio, SimpleNamespace()), tmp_path)
+    limit_enforcer = LimitEnforcer(tree, None, lambda *_: None)
+    one = Executor(cast(Any, launcher), tree, limit_enforcer, cast(Stdio, SimpleNamespace()), tmp_path)
     one.on_event = told.put_nowait
     if isinstance(launcher, Dying):
         launcher.executor = one

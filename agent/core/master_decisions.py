@@ -36,7 +36,7 @@ from penstock.wire.master_api import (
 )
 
 
-class Decisions:
+class MasterDecisions:
     """Passes each decision to the owner of what it changes."""
 
     def __init__(
