@@ -18,7 +18,7 @@ from agent.cgroups import CgroupTree
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.confinement import Confinement, confine, worth_saying
-from agent.faults import Point, reach
+from agent.fault_injection import Point, reach
 from agent.launcher import Exited, Launcher, LauncherGone, LaunchFailed, Start
 from agent.launcher.oom import set_oom_score_adj
 from agent.limit_enforcer import LimitEnforcer

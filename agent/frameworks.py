@@ -18,7 +18,7 @@ from agent.core import events as e
 from agent.executor import Executor
 from agent.output import read_output
 from agent.queues import COMMANDS
-from agent.shell import MasterLink, Shell
+from agent.shell import MasterRelay, Shell
 from penstock import __version__
 from penstock.config.calls import Configuring
 from penstock.transport import RpcPeer, remove_dead_socket
@@ -270,7 +270,7 @@ class FrameworkSession:
             raise unavailable("the connection is gone")
         return self._shell.dispatch(event)
 
-    async def _join_elsewhere(self, event: e.JobRegistered, link: MasterLink) -> object:
+    async def _join_elsewhere(self, event: e.JobRegistered, link: MasterRelay) -> object:
         """Join a job registered on another node: the master knows it and its owner."""
         job, opened = event.request.job, self._shell.node.sessions[self._session]
         asked = JoinJob(job=job, user="" if opened.operator else opened.user)

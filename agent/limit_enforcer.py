@@ -16,7 +16,7 @@ import structlog
 from agent.cgroups import Cgroup, CgroupTree, blk_throttle_workaround
 from agent.core.confinement import Confinement
 from agent.core.snapshot import Snapshot
-from agent.faults import Point, reach
+from agent.fault_injection import Point, reach
 from agent.network import Counters, NetworkLimiter, Shape
 from penstock.model.units import format_bytes
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agent.config import AgentConfig
 from agent.core import events as e
-from agent.core.cpu_look import CpuLooked
+from agent.core.cpu_time_reads import CpuTimesRead
 from agent.core.snapshot import Snapshot
 from agent.executor import Executor
 from agent.jvm import JvmHeaps
@@ -40,7 +40,7 @@ class Periodic:
         self._samples = 0
         self._had_outputs: set[str] = set()
         self._snapshot = Snapshot(at=time.monotonic(), interval_s=0.0)
-        shell.look_at_cpu = self._look_at_cpu
+        shell.read_cpu_times = self._read_cpu_times
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -72,9 +72,9 @@ class Periodic:
         if self._watch is not None:
             self._watch.promised(containers.promised())
 
-    def _look_at_cpu(self) -> None:
+    def _read_cpu_times(self) -> None:
         with contextlib.suppress(OSError):  # out of descriptors: the next sample reports it
-            self._shell.dispatch(CpuLooked(self._sampler.look_at_cpu(self._shell.node.containers.live)))
+            self._shell.dispatch(CpuTimesRead(self._sampler.read_cpu_times(self._shell.node.containers.live)))
             if self._shell.link is not None:
                 self._shell.link.send_soon()
 

@@ -19,7 +19,7 @@ from agent.cgroups.filesystem import KERNEL, FdBudget, FdCache, Filesystem, Gone
 from agent.cgroups.limits import Applied, Surroundings, apply_confinement
 from agent.cgroups.memory import PAGE_BYTES
 from agent.cgroups.reason import Reason, refused, unavailable
-from agent.cgroups.sample import COUNTERS, Files, Together
+from agent.cgroups.sample import COUNTERS, Files, SummedUse
 from agent.cgroups.weight import hierarchy_top, io_weight_works
 from agent.core.confinement import Confinement
 from penstock.model.units import format_bytes
@@ -181,16 +181,16 @@ class CgroupTree:
 
     # ------------------------------------------------------------ all containers together
 
-    def used_together(self) -> Together:
+    def summed_use(self) -> SummedUse:
         """Return the use of all containers; zeros if their cgroup vanished."""
         files = self._together
         try:
             io: dict[str, dict[str, int | None]] = files.io.stat if "io" in self.controllers else {}
             disk_bytes = sum((fields.get("rbytes") or 0) + (fields.get("wbytes") or 0) for fields in io.values())
             memory_bytes = int(files.memory.current) if "memory" in self.controllers else 0
-            return Together(files.cpu.stat.get("usage_usec", 0) / 1e6, disk_bytes, memory_bytes)
+            return SummedUse(files.cpu.stat.get("usage_usec", 0) / 1e6, disk_bytes, memory_bytes)
         except Gone:
-            return Together(0.0, 0, 0)
+            return SummedUse(0.0, 0, 0)
 
     def cap(
         self,

@@ -82,7 +82,7 @@ class Elasticity:
         """Return the time of the next change: a slot, an overdue stage, or the end of an observation."""
         times: list[float] = []
         for one in self._following.values():
-            times += one.turns[bisect_right(one.turns, now + EPSILON_S) :][:1]
+            times += one.change_times[bisect_right(one.change_times, now + EPSILON_S) :][:1]
             times.append(max(one.extend_at, now))
             overdue_at = one.overdue_at(self._settings.reprovision_rho)
             if overdue_at > now + EPSILON_S:  # after that, every sample tries again
@@ -244,9 +244,9 @@ class Elasticity:
     def _conclude(self, promised: Amounts, seen: Observation, now: float) -> list[Instruction]:
         """Take the lent resources back, and scale the rest of the plan by the observed use."""
         one = self._following[seen.container]
-        said = self._correct(one, seen)
+        explanation = self._correct(one, seen)
         self._replan(promised, one, now)
-        return [said, Record(ROOM, seen.container, one.record)]
+        return [explanation, Record(ROOM, seen.container, one.record)]
 
     def _correct(self, one: ProfileFollower, seen: Observation) -> Explain:
         before, self._observation = one.course, None

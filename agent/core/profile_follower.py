@@ -35,10 +35,10 @@ EPSILON_S = 1e-6
 
 @dataclass(slots=True, kw_only=True)
 class ProfileFollower:
-    """``plan`` was made at ``made_at``; the limits may change at each of ``turns``. Times are on the clock of ``now``.
+    """``plan`` was made at ``made_at``; the limits may change at each of ``change_times``.
 
-    An executor's plan must be renewed at ``extend_at``. ``raised_bytes`` is the memory that it needs beyond its plan.
-    ``behind`` and ``stuck`` are those of the last sample.
+    Times are on the clock of ``now``. An executor's plan must be renewed at ``extend_at``. ``raised_bytes`` is the
+    memory that it needs beyond its plan. ``behind`` and ``stuck`` are those of the last sample.
     """
 
     record: ContainerRecord
@@ -51,7 +51,7 @@ class ProfileFollower:
     rows: Held = field(init=False)
     made_at: float = field(init=False)
     extend_at: float = math.inf
-    turns: list[float] = field(default_factory=list)
+    change_times: list[float] = field(default_factory=list)
     raised_bytes: float = 0.0
     behind: float = 0.0
     stuck: bool = False
@@ -87,7 +87,7 @@ class ProfileFollower:
         """Replace the plan from now on."""
         self.plan, self.rows, self.made_at = plan, plan.held(), now
         steps = [now + after_s for after_s in plan.steps_s()]
-        self.turns = sorted([at - self.lead_s for at in steps] + [at + self.lag_s for at in steps])
+        self.change_times = sorted([at - self.lead_s for at in steps] + [at + self.lag_s for at in steps])
         if self.executor:
             again_s = extend_at_s(self.profile, self.course, now - self.started)
             self.extend_at = math.inf if again_s is None else self.started + again_s

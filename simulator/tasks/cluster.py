@@ -29,7 +29,7 @@ from simulator.tasks.reservations import Reservations, ReservationSettings
 from simulator.tasks.usage import Usage
 from simulator.tasks.workload import SimulatedCommand, SimulatedJob
 
-#: As in agent/link.py: ends within this time go into one heartbeat.
+#: As in agent/master_link.py: ends within this time go into one heartbeat.
 COALESCE_S = 0.05
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from agent.cgroup_root import cgroup2_mount
-from agent.faults import Point
+from agent.fault_injection import Point
 from agent.network import bpf, probe
 from agent.network.htb import HANDLE
 from tests.network_bed import UPLINK, Bed

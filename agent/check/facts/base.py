@@ -28,7 +28,7 @@ class Fact:
         return cls(False, reason.why, reason.remedy)
 
     @classmethod
-    def told(cls, why: str) -> Fact:
+    def unavailable(cls, why: str) -> Fact:
         """Return a negative fact from the text of a reason."""
         reason, _, remedy = why.partition("; remedy: ")
         return cls(False, reason, remedy)

@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from agent import left_behind
+from agent import previous_agent
 from agent.cgroups import CgroupTree
 from agent.core import containers
 from agent.core import events as e
@@ -268,7 +268,7 @@ def test_what_is_left_is_told_by_launcher_and_cgroups(cgroups: Cgroups, tmp_path
     journal = records(tmp_path, starting, starting, starting, starting, running, running)
     entered = cgroups.enter("c-2")
     cgroups.enter("c-4")
-    found = left_behind.look(
+    found = previous_agent.recovered_state(
         journal, [Running("c-0", 7, "u", 0.0)], frozenset({"c-1"}), cgroups.tree, same_launcher=same_launcher
     )
     assert found.running == {"c-0": 7, "c-2": entered.pid, "c-4": 4711}
@@ -279,5 +279,5 @@ def test_what_is_left_is_told_by_launcher_and_cgroups(cgroups: Cgroups, tmp_path
 
 def test_without_cgroups_only_the_launcher_tells(tmp_path: Path) -> None:
     journal = records(tmp_path, ContainerState.STARTING, ContainerState.RUNNING)
-    found = left_behind.look(journal, [], frozenset(), None, same_launcher=True)
+    found = previous_agent.recovered_state(journal, [], frozenset(), None, same_launcher=True)
     assert (found.running, found.orphans, found.never_began) == ({}, frozenset(), {"c-0"})

@@ -23,7 +23,7 @@ _NO_LAUNCHER = "none"
 _AGAIN_S = 0.2
 
 
-class Launching:
+class LauncherSupervisor:
     """One per agent. ``launcher`` is None until :meth:`connect`, and while a dead one is replaced."""
 
     def __init__(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from agent.queues import MonotaskQueues, slotless
-from agent.queues.waits import BOUNDS_S
+from agent.queues.wait_histogram import BOUNDS_S
 from penstock.model import Capacity, MonotaskSpec, ResourceKind
 from penstock.wire.agent_api import Completion
 
