@@ -20,7 +20,7 @@ from agent.core.records import ContainerRecord, ContainerState
 from agent.core.settings import NodeSettings
 from agent.core.slack import Slack
 from penstock.model import ContainerSpec, EndedBy, Limits
-from penstock.model.reading import explained
+from penstock.model.decode_errors import explained
 from penstock.wire.agent_api import ContainerEnded, Done, Launched
 from penstock.wire.errors import RpcError, bad_request, refused
 

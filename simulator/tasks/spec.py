@@ -14,7 +14,7 @@ from master.config import MasterConfig
 from master.core import MasterSettings
 from master.reservations.desk import DeskSettings
 from penstock.model import Capacity
-from penstock.model.reading import told
+from penstock.model.decode_errors import told
 from penstock.model.work import Opportunistic
 from simulator.tasks.cluster import Surroundings
 from simulator.tasks.executors import ExecutorSettings
