@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Callable
 
 from agent import process
-from agent.caller import Caller
+from agent.peer_credentials import PeerCredentials
 from penstock.model.units import counted
-from penstock.transport.account import Account
+from penstock.transport.user_budget import UserBudget
 from penstock.wire.errors import RpcError, refused, unavailable
 
 #: A client sends hello at once. One that does not is closed, and the number of these per user is limited.
@@ -24,19 +24,19 @@ class Connections:
         self._most = most
         self._open: Counter[int] = Counter()  # by uid
         self._silent: Counter[int] = Counter()  # those that have not sent hello, by uid
-        self._accounts: dict[int, Account] = {}
+        self._budgets: dict[int, UserBudget] = {}
         self.turned_away = 0
 
-    def made(self, uid: int) -> Account:
-        """Count a new connection without hello; return the account shared by the user's connections."""
+    def made(self, uid: int) -> UserBudget:
+        """Count a new connection without hello; return the budget shared by the user's connections."""
         self._open[uid] += 1
         self._silent[uid] += 1
-        account = self._accounts.get(uid)
-        if account is None:
-            account = self._accounts[uid] = Account()
-        return account
+        budget = self._budgets.get(uid)
+        if budget is None:
+            budget = self._budgets[uid] = UserBudget()
+        return budget
 
-    def why_not(self, caller: Caller, descriptor: int) -> RpcError | None:
+    def why_not(self, caller: PeerCredentials, descriptor: int) -> RpcError | None:
         """Return why a counted connection is refused, or None."""
         user, has, silent, most = caller.user, self._open[caller.uid], self._silent[caller.uid], self._most()
         if descriptor >= process.descriptors_for_clients():
@@ -62,7 +62,7 @@ class Connections:
             _one_less(self._silent, uid)
         _one_less(self._open, uid)
         if uid not in self._open:
-            self._accounts.pop(uid, None)
+            self._budgets.pop(uid, None)
 
 
 def _one_less(counter: Counter[int], uid: int) -> None:

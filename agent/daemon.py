@@ -16,13 +16,12 @@ from typing import Any
 import structlog
 import uvloop
 
-from agent import left_behind, place, process
-from agent.cgroups import CgroupTree, holding, limited_disks, whole_disks
+from agent import cgroup_root, previous_agent, process
+from agent.cgroups import CgroupTree, blk_throttle_workaround, limited_disks, whole_disks
 from agent.check.facts import Host as CheckedHost
 from agent.check.facts import enforcement
 from agent.check.facts.links import links_out
 from agent.config import AgentConfig
-from agent.confiner import Confiner
 from agent.core import Node
 from agent.core import events as e
 from agent.core.records import ContainerState
@@ -33,8 +32,9 @@ from agent.http import StatusSite
 from agent.journal import Journal
 from agent.jvm import JvmHeaps
 from agent.launcher import Exited, Launcher, LauncherGone
-from agent.launching import Launching
-from agent.link import Link
+from agent.launcher_supervisor import LauncherSupervisor
+from agent.limit_enforcer import LimitEnforcer
+from agent.master_link import MasterLink
 from agent.monitor import HostMonitor, MemoryWatch, Sampler
 from agent.network import NetworkLimiter
 from agent.nice import can_rank
@@ -44,7 +44,7 @@ from agent.shell import Shell
 from agent.status import status_document
 from agent.stdio import Stdio
 from penstock import paths, sdnotify
-from penstock.config.answers import Configuring
+from penstock.config.calls import Configuring
 from penstock.config.endpoint import endpoint
 from penstock.config.reloading import Reloading
 from penstock.config.settings import SettingsError, host_port
@@ -100,7 +100,7 @@ class Agent:
         self._outputs = self._config.state() / "outputs"
         self._exits: list[Exited] = []
         self._taken_back = False
-        self._launching: Launching
+        self._launcher_supervisor: LauncherSupervisor
         self._stopping = False
         self._tree: CgroupTree | None = None
         self._shell: Shell
@@ -109,8 +109,8 @@ class Agent:
         self._sampler: Sampler
         self._site: StatusSite
         self._stdio: Stdio
-        self._link: Link | None = None
-        self._confiner: Confiner
+        self._link: MasterLink | None = None
+        self._limit_enforcer: LimitEnforcer
         self._watch: MemoryWatch | None = None
         self._heaps: JvmHeaps
         self._enforcement: dict[str, Any] = {}
@@ -135,11 +135,11 @@ class Agent:
         disks = whole_disks()
         process.choose_disk_scheduler(config.disk_scheduler, [disk.name for disk in disks], config.state())
         journal = self._open_journal(config)
-        self._launching = Launching(
+        self._launcher_supervisor = LauncherSupervisor(
             config, journal, instance, self._troubles, self._launcher_exited, self._launcher_lost
         )  # fmt: skip
-        launcher = await self._launching.connect()
-        self._closers.append(self._launching.close)
+        launcher = await self._launcher_supervisor.connect()
+        self._closers.append(self._launcher_supervisor.close)
         self._tree = self._prepare_tree(launcher.cgroup_root)
         seen = CheckedHost(links=partial(links_out, config.network_link_bytes_per_s))
         self._enforcement = {name: _fact(fact) for name, fact in enforcement(self._tree, seen).items()}
@@ -148,11 +148,11 @@ class Agent:
         node = self._new_node(config, instance, len(disks), link)
         self._stdio = Stdio(config.socket_path().with_name("stdio.sock"))
         self._closers.append(self._stdio.close)
-        held = holding.needed(os.uname().release)
-        self._confiner = Confiner(
+        held = blk_throttle_workaround.needed(os.uname().release)
+        self._limit_enforcer = LimitEnforcer(
             self._tree, network, self._confined, holds_disks=held, pids_max=lambda: self._config.container_pids_max
         )
-        self._executor = Executor(launcher, self._tree, self._confiner, self._stdio, self._outputs)
+        self._executor = Executor(launcher, self._tree, self._limit_enforcer, self._stdio, self._outputs)
         self._shell = Shell(node, journal, self._executor)
         self._heaps = JvmHeaps(self._tree, self._shell.note, config.jvm_heap_share)
         self._closers.append(self._heaps.close)
@@ -190,16 +190,16 @@ class Agent:
         except OSError as error:
             raise StartError(f"http: cannot listen on {http}: {error.strerror or error}") from error
 
-    def _link_to_master(self, config: AgentConfig, name: str) -> Link:
+    def _link_to_master(self, config: AgentConfig, name: str) -> MasterLink:
         master = endpoint(config.master, "master")
-        return Link(self._shell, master, doors.contexts(config, "master", master, name), config.master_name)
+        return MasterLink(self._shell, master, doors.contexts(config, "master", master, name), config.master_name)
 
     def _prepare_tree(self, root: Path | None) -> CgroupTree | None:
         if root is None:
             log.warning("no cgroup v2 tree: limits are not enforced", remedy="penstock check")
             return None
         process.raise_descriptors()
-        tree = CgroupTree(root, limited_disks(), owns_root=not place.is_delegated(root))
+        tree = CgroupTree(root, limited_disks(), owns_root=not cgroup_root.is_delegated(root))
         for missing, why in tree.prepare().items():
             log.warning("degraded", missing=missing, why=why)
         return tree
@@ -215,7 +215,9 @@ class Agent:
     def _cap(self, capacity: Capacity) -> None:
         """Limit all containers together to the node's capacity."""
         cores = capacity.cores if capacity.cores < (os.cpu_count() or 1) else None
-        capped = self._confiner.cap(memory_bytes=capacity.memory_bytes, cores=cores, pids=process.pids_for_containers())
+        capped = self._limit_enforcer.cap(
+            memory_bytes=capacity.memory_bytes, cores=cores, pids=process.pids_for_containers()
+        )
         for what, why in capped.items():
             log.warning("containers together are not limited", what=what, why=why)
 
@@ -234,7 +236,7 @@ class Agent:
         node = self._shell.node
         before = node.preempting.acts.total()
         snapshot = self._sampler.look(list(node.containers.live))
-        self._shell.dispatch(e.MemoryLooked(snapshot, pressed, time.time()))
+        self._shell.dispatch(e.MemoryChecked(snapshot, pressed, time.time()))
         return node.preempting.acts.total() > before
 
     def _launcher_exited(self, exited: Exited) -> None:
@@ -256,7 +258,7 @@ class Agent:
         if self._stopping:
             self._executor.give_up()
         elif self._config.spawn_launcher:
-            self._launching.replace(self._executor.use)
+            self._launcher_supervisor.replace(self._executor.use)
         else:
             signal.raise_signal(signal.SIGTERM)
 
@@ -273,13 +275,13 @@ class Agent:
         except LauncherGone:
             raise StartError("the launcher died while the agent was starting; start the agent again") from None
         exits = frozenset(exited.container for exited in self._exits)
-        same = self._launching.same_as_before(launcher)
-        recovered = left_behind.look(journal, runs, exits, self._tree, same_launcher=same)
-        await self._confiner.take_back(left_behind.confinements(recovered.containers, recovered.running))
+        same = self._launcher_supervisor.same_as_before(launcher)
+        recovered = previous_agent.recovered_state(journal, runs, exits, self._tree, same_launcher=same)
+        await self._limit_enforcer.take_back(previous_agent.confinements(recovered.containers, recovered.running))
         live = {record.container for record in recovered.containers if record.ended is None}
         removed_by_core = live | recovered.running.keys() | exits
         self._shell.dispatch(recovered)
-        self._launching.settled(launcher, self._tree.root if self._tree is not None else None)
+        self._launcher_supervisor.settled(launcher, self._tree.root if self._tree is not None else None)
         self._taken_back = True
         for exited in self._exits:
             self._executor.exited(exited)
@@ -327,7 +329,7 @@ class Agent:
 
     def _periodic(self) -> Periodic:
         return Periodic(
-            self._shell, self._executor, self._sampler, self._confiner, self._heaps, self._watch, self._outputs,
+            self._shell, self._executor, self._sampler, self._limit_enforcer, self._heaps, self._watch, self._outputs,
             lambda: self._config, self._troubles,
         )  # fmt: skip
 
@@ -358,15 +360,15 @@ class Agent:
         """Close everything; containers continue under the launcher. An unused launcher of the agent's ends too."""
         self._stopping = True
         if self._frameworks_up():
-            await self._launching.stop_replacing()
+            await self._launcher_supervisor.stop_replacing()
             self._frameworks.close()
-            if self._launching.launcher is None:
+            if self._launcher_supervisor.launcher is None:
                 self._executor.give_up()
             await self._wait_for_killed()
             await self._executor.settle()
-            await self._launching.release(unused=not self._shell.node.containers.live)
-        elif hasattr(self, "_launching") and not self._exits:
-            await self._launching.release_idle()
+            await self._launcher_supervisor.release(unused=not self._shell.node.containers.live)
+        elif hasattr(self, "_launcher_supervisor") and not self._exits:
+            await self._launcher_supervisor.release_idle()
         for closer in reversed(self._closers):
             closing = closer()
             if asyncio.iscoroutine(closing):
@@ -376,7 +378,7 @@ class Agent:
         """Wait for containers that are being killed; the launcher ends with the agent only after that."""
         deadline = time.monotonic() + 5.0
         node, going = self._shell.node, {ContainerState.STOPPING}
-        if self._launching.launcher is not None:
+        if self._launcher_supervisor.launcher is not None:
             going.add(ContainerState.STARTING)
         # A poll, once, at the end, for milliseconds: not worth an event.
         while self._shell.peers or any(record.state in going for record in node.containers.live.values()):

@@ -15,13 +15,13 @@ from typing import TypeVar
 import structlog
 
 from agent.cgroups import CgroupTree
-from agent.confiner import Confiner
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.confinement import Confinement, confine, worth_saying
-from agent.faults import Point, reach
+from agent.fault_injection import Point, reach
 from agent.launcher import Exited, Launcher, LauncherGone, LaunchFailed, Start
 from agent.launcher.oom import set_oom_score_adj
+from agent.limit_enforcer import LimitEnforcer
 from agent.nice import carry_out, renice_tree
 from agent.stdio import Stdio
 from penstock.model import ContainerSpec
@@ -40,14 +40,14 @@ class Executor:
     """One per agent. ``tree`` is None without a cgroup v2 tree: then nothing is enforced, which is reported."""
 
     def __init__(
-        self, launcher: Launcher, tree: CgroupTree | None, confiner: Confiner, stdio: Stdio, outputs: Path
+        self, launcher: Launcher, tree: CgroupTree | None, limit_enforcer: LimitEnforcer, stdio: Stdio, outputs: Path
     ) -> None:
         self.on_event: Callable[[e.Event], object] = lambda event: None
         self._launcher: Launcher | None = launcher
         self._launcher_changed = asyncio.Event()
         self._orphans: set[str] = set()
         self._tree = tree
-        self._confiner = confiner
+        self._limit_enforcer = limit_enforcer
         self._stdio = stdio
         self._outputs = outputs
         self._tasks: set[asyncio.Task[None]] = set()
@@ -91,8 +91,8 @@ class Executor:
 
     def confine(self, container: str, confinement: Confinement) -> None:
         """Change limits or class in place; returns as Confined. Promoted work is no longer first for the OOM killer."""
-        promoted = self._confiner.is_opportunistic(container) and not confinement.opportunistic
-        self._confiner.confine(container, confinement)
+        promoted = self._limit_enforcer.is_opportunistic(container) and not confinement.opportunistic
+        self._limit_enforcer.confine(container, confinement)
         if self._tree is not None and promoted:
             set_oom_score_adj(self._tree.get(container).path, 0)
 
@@ -205,7 +205,7 @@ class Executor:
 
     async def settled(self, container: str) -> None:
         """Wait until the kernel has the container's latest limits."""
-        await self._confiner.settled(container)
+        await self._limit_enforcer.settled(container)
 
     async def settle(self) -> None:
         """Wait until all tasks begun are done."""
@@ -343,7 +343,7 @@ class Executor:
         confinement = confine(
             spec, spec.limits, opportunistic=spec.opportunistic, rank_weight=rank_weight, borrowed=borrowed
         )
-        not_enforced, cgroup = await self._confiner.create(container, confinement)
+        not_enforced, cgroup = await self._limit_enforcer.create(container, confinement)
         unmet = worth_saying(not_enforced, spec, spec.limits, opportunistic=spec.opportunistic) if spec.strict else {}
         for name, why in unmet.items():
             raise LaunchFailed(f"not started, as limits are strict: {name} is not enforced: {why}")
@@ -383,7 +383,7 @@ class Executor:
 
     async def _remove(self, container: str) -> None:
         reach(Point.REMOVE_ASKED)
-        await self._confiner.remove(container)
+        await self._limit_enforcer.remove(container)
         reach(Point.REMOVE_NETWORK_DONE)
         if self._tree is not None:
             cgroup = self._tree.get(container)

@@ -12,15 +12,15 @@ from typing import Any
 
 import structlog
 
-from agent import caller, lending
+from agent import lending, peer_credentials
 from agent.connections import HELLO_S, Connections
 from agent.core import events as e
 from agent.executor import Executor
 from agent.output import read_output
 from agent.queues import COMMANDS
-from agent.shell import MasterLink, Shell
+from agent.shell import MasterRelay, Shell
 from penstock import __version__
-from penstock.config.answers import Configuring
+from penstock.config.calls import Configuring
 from penstock.transport import RpcPeer, remove_dead_socket
 from penstock.transport.peer import unknown_method
 from penstock.transport.shared_peer import SharedPeer
@@ -72,7 +72,7 @@ class Frameworks:
             OSError: an agent listens there already, or permission is missing.
         """
         remove_dead_socket(path)
-        if self.operators and not caller.known_group(self.operators):
+        if self.operators and not peer_credentials.known_group(self.operators):
             log.warning("only root is an operator: no such group", operators=self.operators)
         loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(self._connection, str(path))
@@ -148,7 +148,7 @@ class FrameworkSession:
         """Identify the peer and admit or refuse the connection."""
         assert isinstance(peer, SharedPeer)
         connection, connections = peer.get_extra_info("socket"), self._frameworks.connections
-        who = caller.caller(connection, self._frameworks.operators)
+        who = peer_credentials.credentials_of(connection, self._frameworks.operators)
         self._uid, self._user, self._operator, pid = who
         self._peer = lending.Peer(pid, time.clock_gettime(time.CLOCK_BOOTTIME))
         self._shell.peers[self._session] = peer
@@ -270,7 +270,7 @@ class FrameworkSession:
             raise unavailable("the connection is gone")
         return self._shell.dispatch(event)
 
-    async def _join_elsewhere(self, event: e.JobRegistered, link: MasterLink) -> object:
+    async def _join_elsewhere(self, event: e.JobRegistered, link: MasterRelay) -> object:
         """Join a job registered on another node: the master knows it and its owner."""
         job, opened = event.request.job, self._shell.node.sessions[self._session]
         asked = JoinJob(job=job, user="" if opened.operator else opened.user)

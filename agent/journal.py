@@ -24,7 +24,7 @@ from typing import TypeVar
 import msgspec
 import structlog
 
-from agent.core import draining, tasks, turns
+from agent.core import draining, starvation, tasks
 from agent.core.records import ContainerRecord, HeldTask, JobRecord, TaskEnd, Waits
 from penstock.wire.cluster_api import Draining
 
@@ -43,7 +43,7 @@ _ROOMS: dict[str, type[msgspec.Struct]] = {
     tasks.ENDS: TaskEnd,
     "containers": ContainerRecord,
     draining.ROOM: Draining,
-    turns.ROOM: Waits,
+    starvation.ROOM: Waits,
     LAUNCHER: LastLauncher,
 }
 #: A crash of the host loses at most this many seconds of records, plus the duration of the previous sync.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
-from agent import caller
+from agent import peer_credentials
 from agent.core import Node
 from agent.core import events as e
 from penstock.wire import agent_api as api
@@ -28,7 +28,7 @@ class Peer:
 
     def lives(self) -> bool:
         """Return whether the process still has that pid. In a pid namespace of its own, it has none here (0)."""
-        return self.pid > 0 and caller.is_still(self.pid, self.at_s)
+        return self.pid > 0 and peer_credentials.is_still(self.pid, self.at_s)
 
 
 def container_of(node: Node, pid: int) -> str:
@@ -37,7 +37,7 @@ def container_of(node: Node, pid: int) -> str:
     if not started:
         return ""
     launched = {record.container: record.pid for record in started if not record.adopted}
-    return caller.container_of(pid, launched, {each.container: each.pid for each in started if each.adopted})
+    return peer_credentials.container_of(pid, launched, {each.container: each.pid for each in started if each.adopted})
 
 
 def adopting(node: Node, session: int, peer: Peer, asked: api.Adopt) -> e.AdoptRequested:
@@ -86,4 +86,4 @@ def _is_own(peer: Peer, pid: int, *, tree: bool) -> bool:
     """Return whether the connection's own process is the named one, or (``tree``) descends from it."""
     if not peer.lives():
         return False
-    return peer.pid == pid or (tree and pid in caller.ancestry(peer.pid))
+    return peer.pid == pid or (tree and pid in peer_credentials.ancestry(peer.pid))

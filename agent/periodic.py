@@ -9,12 +9,12 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from agent.config import AgentConfig
-from agent.confiner import Confiner
 from agent.core import events as e
-from agent.core.cpu_look import CpuLooked
+from agent.core.cpu_time_reads import CpuTimesRead
 from agent.core.snapshot import Snapshot
 from agent.executor import Executor
 from agent.jvm import JvmHeaps
+from agent.limit_enforcer import LimitEnforcer
 from agent.monitor import MemoryWatch, Sampler
 from agent.output import forget_outputs, trim_output
 from agent.shell import Shell
@@ -28,10 +28,10 @@ class Periodic:
     """One per agent; runs until cancelled. Failures of the system are reported as degraded, and tried again."""
 
     def __init__(
-        self, shell: Shell, executor: Executor, sampler: Sampler, confiner: Confiner, heaps: JvmHeaps,
+        self, shell: Shell, executor: Executor, sampler: Sampler, limit_enforcer: LimitEnforcer, heaps: JvmHeaps,
         watch: MemoryWatch | None, outputs: Path, config: Callable[[], AgentConfig], troubles: Troubles,
     ) -> None:  # fmt: skip
-        self._shell, self._sampler, self._confiner = shell, sampler, confiner
+        self._shell, self._sampler, self._limit_enforcer = shell, sampler, limit_enforcer
         self._executor = executor
         self._heaps, self._watch = heaps, watch
         self._outputs = outputs
@@ -40,7 +40,7 @@ class Periodic:
         self._samples = 0
         self._had_outputs: set[str] = set()
         self._snapshot = Snapshot(at=time.monotonic(), interval_s=0.0)
-        shell.look_at_cpu = self._look_at_cpu
+        shell.read_cpu_times = self._read_cpu_times
 
     async def run(self) -> None:
         """Run until cancelled."""
@@ -61,20 +61,20 @@ class Periodic:
     async def _sample(self) -> None:
         containers = self._shell.node.containers
         self._executor.look_at_orphans()
-        traffic = await self._confiner.counters()
+        traffic = await self._limit_enforcer.counters()
         self._samples += 1
         snapshot = self._snapshot = self._sampler.sample(list(containers.live), traffic)
         self._shell.dispatch(e.Sampled(snapshot, time.time()))
         if self._shell.link is not None:
             self._shell.link.sampled()
-        self._confiner.retry(snapshot)
+        self._limit_enforcer.retry(snapshot)
         self._heaps.follow(self._shell.node, time.monotonic())
         if self._watch is not None:
             self._watch.promised(containers.promised())
 
-    def _look_at_cpu(self) -> None:
+    def _read_cpu_times(self) -> None:
         with contextlib.suppress(OSError):  # out of descriptors: the next sample reports it
-            self._shell.dispatch(CpuLooked(self._sampler.look_at_cpu(self._shell.node.containers.live)))
+            self._shell.dispatch(CpuTimesRead(self._sampler.read_cpu_times(self._shell.node.containers.live)))
             if self._shell.link is not None:
                 self._shell.link.send_soon()
 
@@ -101,5 +101,5 @@ class Periodic:
         ]
 
     async def _repair(self) -> None:
-        for what in await self._confiner.repair():
+        for what in await self._limit_enforcer.repair():
             self._shell.note("repaired", setting=what)

@@ -15,10 +15,10 @@ from agent.core import Node
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.containers import ROOM as CONTAINERS
-from agent.core.cpu_look import LookAtCpu
+from agent.core.cpu_time_reads import ReadCpuTimes
 from agent.core.end_events import EndUnread
-from agent.core.following import limits_named
 from agent.core.instructions import Grant, Reply
+from agent.core.profile_follower import limits_named
 from agent.executor import Executor
 from agent.journal import Journal
 from penstock.model import Limits, Profile
@@ -30,7 +30,7 @@ log = structlog.get_logger()
 T = TypeVar("T")
 
 
-class MasterLink(Protocol):
+class MasterRelay(Protocol):
     """The destination of relays to the master."""
 
     def tell(self, method: str, params: Params) -> None:
@@ -52,9 +52,9 @@ class Shell:
     def __init__(self, node: Node, journal: Journal, executor: Executor) -> None:
         self.node = node
         self.peers: dict[int, RpcPeer] = {}
-        self.link: MasterLink | None = None
+        self.link: MasterRelay | None = None
         self.watch_memory: Callable[[bool], object] = lambda on: None
-        self.look_at_cpu: Callable[[], object] = lambda: None
+        self.read_cpu_times: Callable[[], object] = lambda: None
         self.events: deque[dict[str, object]] = deque(maxlen=500)  # actions and their reasons: bounded
         self._journal = journal
         self._executor = executor
@@ -113,7 +113,7 @@ class Shell:
             i.RemoveContainer: lambda gone: self._once_journaled(gone.container, partial(do.remove, gone.container)),
             i.WatchMemory: lambda watch: self.watch_memory(watch.on),
             i.Wake: lambda wake: self._wake_at(wake.at),
-            LookAtCpu: lambda _: asyncio.get_running_loop().call_soon(self.look_at_cpu),
+            ReadCpuTimes: lambda _: asyncio.get_running_loop().call_soon(self.read_cpu_times),
             i.Explain: lambda action: self.note(action.what, **action.facts),
         }
 

@@ -10,7 +10,7 @@ import msgspec
 
 from agent.core import Node
 from agent.core.preempting import Preempting
-from agent.core.reaction import BOUNDS_S
+from agent.core.preemption_latency import BOUNDS_S
 from agent.core.records import ContainerRecord, Job
 from agent.core.snapshot import ContainerUse
 from agent.history import resources
@@ -55,7 +55,7 @@ def status_document(
 
 def _rooms(node: Node, now: float) -> dict[str, Any]:
     """Return each resource's capacity, and its promised, requested and used amounts."""
-    ledger, snapshot = node.ledger(), node.stock.snapshot
+    ledger, snapshot = node.ledger(), node.resources.snapshot
     return {
         "capacity": msgspec.to_builtins(node.settings.capacity),
         "t_alloc": node.slack.t_alloc,
@@ -106,14 +106,14 @@ def _standing(node: Node, job: Job) -> JobStanding:
 
 def _containers(node: Node, now: float) -> list[dict[str, Any]]:
     """Return the live containers, then the ended ones, the latest first."""
-    uses = node.stock.snapshot.containers if node.stock.snapshot is not None else {}
+    uses = node.resources.snapshot.containers if node.resources.snapshot is not None else {}
     records = [*node.containers.live.values(), *reversed(node.containers.ended.by_id.values())]
     return [_container(node, record, uses.get(record.container), now) for record in records]
 
 
 def _preemption(preempting: Preempting) -> dict[str, Any]:
     """Return the actions on opportunistic work, and how long they took."""
-    reaction = preempting.reaction
+    latency = preempting.latency
     return {
         "preemptions": [msgspec.to_builtins(preempted) for preempted in preempting.preempted],
         "acts": [
@@ -121,7 +121,7 @@ def _preemption(preempting: Preempting) -> dict[str, Any]:
             for (action, resource), count in sorted(preempting.acts.items())
             if count
         ],
-        "reaction": {"bounds_s": BOUNDS_S, "counts": reaction.counts, "sum_s": reaction.sum_s},
+        "reaction": {"bounds_s": BOUNDS_S, "counts": latency.counts, "sum_s": latency.sum_s},
     }
 
 

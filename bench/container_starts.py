@@ -17,10 +17,10 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
+from agent.cgroup_root import choose_root
 from agent.cgroups import CgroupTree
 from agent.core.confinement import Confinement
 from agent.launcher import Exited, Launcher, Start
-from agent.place import choose_root
 
 COUNT = 400
 WARM_UP = 40

@@ -12,7 +12,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-from agent.place import cgroup2_mount
+from agent.cgroup_root import cgroup2_mount
 from demo import origin, picture
 from demo.__main__ import main as demonstrate
 from tests.vm.__main__ import NO_BOOT, UNAVAILABLE

@@ -13,7 +13,7 @@ from command_examples import EXAMPLES
 from agent.config import AgentConfig
 from master.config import MasterConfig
 from penstock import __version__
-from penstock.cli import catalogue, main, statuses
+from penstock.cli import catalogue, exit_statuses, main
 from penstock.cli.catalogue import Argument, Command
 from penstock.config import declaration
 
@@ -72,7 +72,7 @@ def _overview(found: list[Command]) -> str:
         *_titled("SYNOPSIS", r"\fBpenstock\fR \fICOMMAND\fR [\fIARGUMENT\fR\[u2026]]"),
         *_titled("DESCRIPTION", _prose(_DESCRIPTION), ".PP", _prose(_JSON)),
         *_titled("COMMANDS", *_grouped(found)),
-        *_statuses(statuses.ordered(statuses.CONVENTION)),
+        *_statuses(exit_statuses.ordered(exit_statuses.CONVENTION)),
         *_titled("ENVIRONMENT", *(line for name, what in _ENVIRONMENT.items() for line in _tagged(_b(name), what))),
         *_files(),
         *_titled("EXAMPLES", *_examples([EXAMPLES[name][0] for name in ("up", "run", "submit", "top")])),
@@ -102,7 +102,7 @@ def _command(command: Command) -> str:
     examples = _examples(EXAMPLES.get(command.name, []))
     also = {"agent": ["agent.toml(5)"], "master": ["master.toml(5)"], "config": ["agent.toml(5)", "master.toml(5)"]}
     return _page(
-        f"penstock-{command.name}", 1, about, *lines, *_statuses(statuses.of(command.name)), *_files(),
+        f"penstock-{command.name}", 1, about, *lines, *_statuses(exit_statuses.of(command.name)), *_files(),
         *(_titled("EXAMPLES", *examples) if examples else []), *_see("penstock(1)", *also.get(command.name, [])),
     )  # fmt: skip
 

@@ -1,5 +1,5 @@
 """Writes docs/command.md (between the markers) and the man pages in docs/man from the commands' own parsers, the exit
-statuses in penstock/cli/statuses.py and the declarations of both daemons' configuration.
+statuses in penstock/cli/exit_statuses.py and the declarations of both daemons' configuration.
 
 python docs/make_command.py                     # rewrite
 python docs/make_command.py --check             # exit status 1 if something is out of date
@@ -18,7 +18,7 @@ from unittest import mock
 import command_examples
 import command_manual
 
-from penstock.cli import catalogue, statuses
+from penstock.cli import catalogue, exit_statuses
 from penstock.cli.catalogue import Argument, Command
 
 PAGE = Path(__file__).with_name("command.md")
@@ -52,7 +52,7 @@ def commands() -> list[Command]:
 def updated(page: str, found: list[Command]) -> str:
     """Return the page with its generated parts renewed."""
     parts = {
-        "statuses": statuses_table(statuses.ordered(statuses.CONVENTION)),
+        "statuses": statuses_table(exit_statuses.ordered(exit_statuses.CONVENTION)),
         "list": listed(found),
         "commands": described(found),
     }
@@ -94,8 +94,8 @@ def _section(command: Command, level: int) -> str:
         lines += _text(command_manual.epilog(command))
     for part in command.parts:
         lines += [_section(part, level + 1), ""]
-    own = statuses.OF_COMMAND.get(command.name, {})
-    rows = {number: what for number, what in statuses.of(command.name).items() if number in own}
+    own = exit_statuses.OF_COMMAND.get(command.name, {})
+    rows = {number: what for number, what in exit_statuses.of(command.name).items() if number in own}
     lines += ["Exit status:", "", statuses_table(rows), ""] if own else []
     lines += [f"- `{typed}`\\\n  {_md(what)}" for typed, what in command_examples.EXAMPLES.get(command.name, [])]
     return "\n".join(lines).rstrip()

@@ -36,7 +36,7 @@ from master.store.database import Database, StoreError, file_of
 from master.store.reservations import ReservationStore
 from master.training import models
 from penstock import __version__, paths, sdnotify
-from penstock.config.answers import Configuring
+from penstock.config.calls import Configuring
 from penstock.config.endpoint import endpoint
 from penstock.config.reloading import Reloading
 from penstock.config.settings import Loaded, SettingsError, host_port

@@ -18,7 +18,7 @@ from master.forecasting import Forecasting, unforeseen
 from master.overview import Overview
 from master.prediction.application import ForecastSettings
 from master.state_writer import StateWriter
-from penstock.config.answers import Configuring
+from penstock.config.calls import Configuring
 from penstock.config.endpoint import Endpoint, UnixEndpoint
 from penstock.security import tls
 from penstock.transport import Listener, RpcPeer

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from penstock import paths
-from penstock.cli import statuses
-from penstock.config import declaration, page, settings
+from penstock.cli import exit_statuses
+from penstock.config import declaration, rendering, settings
 
 if TYPE_CHECKING:
     from penstock.config.reloading import Reloading
@@ -52,7 +52,7 @@ def command(
     if arguments.check_config:
         return 0
     if arguments.show_config:
-        page.show(loaded, as_json=arguments.json)
+        rendering.show(loaded, as_json=arguments.json)
         return 0
     if arguments.port_file is not None and (why := paths.why_not_writable(arguments.port_file)):
         print(f"penstock {name}: --port-file: {why}", file=sys.stderr)  # noqa: T201
@@ -78,7 +78,7 @@ def _parser(name: str, about: str, of: type[msgspec.Struct]) -> argparse.Argumen
         prog=f"penstock {name}",
         description=about,
         epilog=f"configuration keys (TOML, PENSTOCK_{name.upper()}_KEY=VALUE, or --set KEY=VALUE; those with * are "
-        f"read again on SIGHUP):\n{keys}\n\n{statuses.section(name)}",
+        f"read again on SIGHUP):\n{keys}\n\n{exit_statuses.section(name)}",
         formatter_class=argparse.RawDescriptionHelpFormatter,
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help=f"TOML file, for example /etc/penstock/{name}.toml")

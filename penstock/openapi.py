@@ -18,7 +18,7 @@ import msgspec
 import structlog
 from aiohttp import hdrs, web
 
-from penstock.model.reading import told
+from penstock.model.decode_errors import told
 
 log = structlog.get_logger()
 T = TypeVar("T", bound=msgspec.Struct)

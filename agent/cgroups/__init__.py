@@ -4,7 +4,7 @@ from agent.cgroups.cgroup import Cgroup
 from agent.cgroups.devices import Disk, Placement, disk_of, disks_of, limited_disks, whole_disks
 from agent.cgroups.limits import Applied
 from agent.cgroups.reason import Reason
-from agent.cgroups.sample import CgroupSample, Together
+from agent.cgroups.sample import CgroupSample, SummedUse
 from agent.cgroups.shrink import Shrunk
 from agent.cgroups.tree import CgroupTree
 from agent.cgroups.weight import io_weight_works
@@ -18,7 +18,7 @@ __all__ = [
     "Placement",
     "Reason",
     "Shrunk",
-    "Together",
+    "SummedUse",
     "disk_of",
     "disks_of",
     "io_weight_works",

@@ -9,8 +9,8 @@ import signal
 from collections.abc import Callable
 from pathlib import Path
 
-from agent.cgroups import holding
-from agent.cgroups.filesystem import KERNEL, Allowance, Filesystem, Gone, Keeping, NotSupported, ReadingOnce
+from agent.cgroups import blk_throttle_workaround
+from agent.cgroups.filesystem import KERNEL, FdBudget, FdCache, Filesystem, Gone, NotSupported, ReadingOnce
 from agent.cgroups.limits import Applied, Surroundings, apply_confinement
 from agent.cgroups.sample import COUNTERS, CgroupSample, Counters, Files, Total
 from agent.cgroups.shrink import STEP_BYTES, Shrunk, reclaim, shrink_memory
@@ -29,7 +29,7 @@ class Cgroup:
         controllers: frozenset[str],
         surroundings: Surroundings,
         filesystem: Filesystem = KERNEL,
-        allowance: Allowance | None = None,
+        fd_budget: FdBudget | None = None,
         on_removed: Callable[[], object] = lambda: None,
     ) -> None:
         self.path = path
@@ -37,8 +37,8 @@ class Cgroup:
         self._surroundings = surroundings
         self._filesystem = filesystem
         self._files = Files(os.fsencode(path), filesystem)  # keeps no descriptor open, so threads may use it
-        self._keeping = Keeping(filesystem, COUNTERS, allowance or Allowance(0))
-        self._counters = Counters(Files(os.fsencode(path), self._keeping), controllers)
+        self._fd_cache = FdCache(filesystem, COUNTERS, fd_budget or FdBudget(0))
+        self._counters = Counters(Files(os.fsencode(path), self._fd_cache), controllers)
         self._on_removed = on_removed
 
     def confine(self, confinement: Confinement, since: Confinement | None = None) -> Applied:
@@ -60,12 +60,12 @@ class Cgroup:
         return apply_confinement(files, confinement, since, self._surroundings)
 
     def hold_disks(self) -> None:
-        """Hold back new I/O of the cgroup until :meth:`let_go_of_disks`; see :mod:`agent.cgroups.holding`."""
-        holding.hold(self._files.io, self._surroundings.disks)
+        """Hold back new I/O until :meth:`let_go_of_disks`; see :mod:`agent.cgroups.blk_throttle_workaround`."""
+        blk_throttle_workaround.hold(self._files.io, self._surroundings.disks)
 
     def let_go_of_disks(self, confinement: Confinement) -> None:
         """Let I/O continue under this confinement."""
-        holding.let_go(self._files.io, self._surroundings.disks, confinement)
+        blk_throttle_workaround.let_go(self._files.io, self._surroundings.disks, confinement)
 
     def shrink_memory(self, target_bytes: int, *, step_bytes: int = STEP_BYTES, within_s: float = 2.0) -> Shrunk:
         """Lower ``memory.max`` towards a target without causing an OOM kill; blocks, so call it in a thread.
@@ -115,7 +115,7 @@ class Cgroup:
 
     def close(self) -> None:
         """Close the kept descriptors; the next sample opens them again."""
-        self._keeping.close()
+        self._fd_cache.close()
 
     def open_procs(self) -> int:
         """Open ``cgroup.procs``. A process with this descriptor can enter the cgroup even after changing its user."""

@@ -23,7 +23,7 @@ class NotSupported(OSError):  # noqa: N818 - describes a state
     """The cgroup exists, the file does not: the kernel or the delegation lacks it."""
 
 
-class Kept(Protocol):
+class OpenFile(Protocol):
     """A file that stays open for repeated reads."""
 
     def read(self) -> str:
@@ -65,7 +65,7 @@ class Filesystem(Access, Protocol):
     Every method raises the OSError that the kernel would.
     """
 
-    def keep(self, path: bytes) -> Kept:
+    def keep(self, path: bytes) -> OpenFile:
         """Open a file for repeated reads."""
         ...
 
@@ -113,7 +113,7 @@ class Kernel:
         finally:
             os.close(descriptor)
 
-    def keep(self, path: bytes) -> Kept:
+    def keep(self, path: bytes) -> OpenFile:
         """Open a file to keep. Not for lists: these come a page at a time, whatever size is asked for."""
         return _KeptDescriptor(os.open(path, os.O_RDONLY | os.O_CLOEXEC))
 
@@ -159,25 +159,25 @@ class Kernel:
 KERNEL = Kernel()
 
 
-class Allowance:
+class FdBudget:
     """The number of descriptors that may stay open for counters: by default half of the process's limit."""
 
     def __init__(self, descriptors: int | None = None) -> None:
         self.left = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 if descriptors is None else descriptors
 
 
-class Keeping:
+class FdCache:
     """Reads counters through descriptors that stay open (3 µs instead of 12); all else goes to the file system.
 
-    Beyond the allowance, files are opened for each read. Not thread-safe: one thread could close a descriptor that
+    Beyond the budget, files are opened for each read. Not thread-safe: one thread could close a descriptor that
     another still reads.
     """
 
-    def __init__(self, filesystem: Filesystem, names: frozenset[bytes], allowance: Allowance) -> None:
+    def __init__(self, filesystem: Filesystem, names: frozenset[bytes], fd_budget: FdBudget) -> None:
         self._filesystem = filesystem
         self._names = names
-        self._allowance = allowance
-        self._kept: dict[bytes, Kept] = {}
+        self._fd_budget = fd_budget
+        self._kept: dict[bytes, OpenFile] = {}
 
     def read(self, path: bytes) -> str:
         """Implement Access."""
@@ -213,16 +213,16 @@ class Keeping:
         for path in list(self._kept):
             self._let_go(path)
 
-    def _keep(self, path: bytes) -> Kept | None:
-        if self._allowance.left <= 0 or path[path.rfind(b"/") + 1 :] not in self._names:
+    def _keep(self, path: bytes) -> OpenFile | None:
+        if self._fd_budget.left <= 0 or path[path.rfind(b"/") + 1 :] not in self._names:
             return None
         kept = self._kept[path] = self._filesystem.keep(path)
-        self._allowance.left -= 1
+        self._fd_budget.left -= 1
         return kept
 
     def _let_go(self, path: bytes) -> None:
         self._kept.pop(path).close()
-        self._allowance.left += 1
+        self._fd_budget.left += 1
 
 
 class ReadingOnce:
@@ -246,8 +246,8 @@ class ReadingOnce:
     def exchange(self, path: bytes, text: str) -> str:
         """Implement Access."""
         self._texts.pop(path, None)
-        said = self._texts[path] = self._filesystem.exchange(path, text)
-        return said
+        answer = self._texts[path] = self._filesystem.exchange(path, text)
+        return answer
 
     def open(self, path: bytes) -> int:
         """Implement Access."""

@@ -59,7 +59,7 @@ class Total(NamedTuple):
     oom_kills: int
 
 
-class Together(NamedTuple):
+class SummedUse(NamedTuple):
     """The use of all containers so far, including those that are gone, and the memory in use."""
 
     cpu_s: float

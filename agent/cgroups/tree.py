@@ -15,11 +15,11 @@ from agent.cgroups.cgroup import Cgroup
 from agent.cgroups.core import CoreFiles
 from agent.cgroups.devices import Disk
 from agent.cgroups.files import set_and_check
-from agent.cgroups.filesystem import KERNEL, Allowance, Filesystem, Gone, Keeping
+from agent.cgroups.filesystem import KERNEL, FdBudget, FdCache, Filesystem, Gone
 from agent.cgroups.limits import Applied, Surroundings, apply_confinement
 from agent.cgroups.memory import PAGE_BYTES
 from agent.cgroups.reason import Reason, refused, unavailable
-from agent.cgroups.sample import COUNTERS, Files, Together
+from agent.cgroups.sample import COUNTERS, Files, SummedUse
 from agent.cgroups.weight import hierarchy_top, io_weight_works
 from agent.core.confinement import Confinement
 from penstock.model.units import format_bytes
@@ -48,9 +48,9 @@ class CgroupTree:
         self._owns_root = owns_root
         self._containers = root / "containers"
         self._enabled: list[tuple[Path, str]] = []  # by the agent, in this order
-        self._allowance = Allowance()
-        self._keeping = Keeping(filesystem, COUNTERS, self._allowance)
-        self._together = Files(os.fsencode(self._containers), self._keeping)
+        self._fd_budget = FdBudget()
+        self._fd_cache = FdCache(filesystem, COUNTERS, self._fd_budget)
+        self._together = Files(os.fsencode(self._containers), self._fd_cache)
         self._cgroups: dict[str, Cgroup] = {}
         #: The environment of the containers.
         self.surroundings = Surroundings({}, self._disks)
@@ -79,7 +79,7 @@ class CgroupTree:
         for cgroup in self._cgroups.values():
             cgroup.close()
         self._cgroups.clear()
-        self._keeping.close()
+        self._fd_cache.close()
 
     def _no_disk_weight(self) -> Reason | None:
         top = hierarchy_top(self.root, self._filesystem)
@@ -170,7 +170,7 @@ class CgroupTree:
         if found is None:
             assert container and _SAFE.issuperset(container), container
             found = self._cgroups[container] = Cgroup(
-                self._containers / container, self.controllers, self.surroundings, self._filesystem, self._allowance,
+                self._containers / container, self.controllers, self.surroundings, self._filesystem, self._fd_budget,
                 on_removed=lambda: self._cgroups.pop(container, None),
             )  # fmt: skip
         return found
@@ -181,16 +181,16 @@ class CgroupTree:
 
     # ------------------------------------------------------------ all containers together
 
-    def used_together(self) -> Together:
+    def summed_use(self) -> SummedUse:
         """Return the use of all containers; zeros if their cgroup vanished."""
         files = self._together
         try:
             io: dict[str, dict[str, int | None]] = files.io.stat if "io" in self.controllers else {}
             disk_bytes = sum((fields.get("rbytes") or 0) + (fields.get("wbytes") or 0) for fields in io.values())
             memory_bytes = int(files.memory.current) if "memory" in self.controllers else 0
-            return Together(files.cpu.stat.get("usage_usec", 0) / 1e6, disk_bytes, memory_bytes)
+            return SummedUse(files.cpu.stat.get("usage_usec", 0) / 1e6, disk_bytes, memory_bytes)
         except Gone:
-            return Together(0.0, 0, 0)
+            return SummedUse(0.0, 0, 0)
 
     def cap(
         self,

@@ -13,14 +13,14 @@ from agent.core.ids import Ids
 from agent.core.instructions import AdoptProcess, Instruction, Notify, Record, Reply
 from agent.core.ledger import Ledger
 from agent.core.membership import Membership
+from agent.core.node_resources import NodeResources
 from agent.core.ranking import Ranking
 from agent.core.ranks import Ranks
 from agent.core.records import ContainerRecord, ContainerState
 from agent.core.settings import NodeSettings
 from agent.core.slack import Slack
-from agent.core.stock import Stock
 from penstock.model import ContainerSpec, EndedBy, Limits
-from penstock.model.reading import explained
+from penstock.model.decode_errors import explained
 from penstock.wire.agent_api import ContainerEnded, Done, Launched
 from penstock.wire.errors import RpcError, bad_request, refused
 
@@ -35,7 +35,7 @@ class ClientContainers:
         containers: Containers,
         elasticity: Elasticity,
         ranks: Ranks,
-        stock: Stock,
+        resources: NodeResources,
         slack: Slack,
         ranking: Ranking,
         borrowing: Borrowing,
@@ -46,7 +46,7 @@ class ClientContainers:
         self._containers = containers
         self._elasticity = elasticity
         self._ranks = ranks
-        self._stock = stock
+        self._resources = resources
         self._slack = slack
         self._ranking = ranking
         self._borrowing = borrowing
@@ -113,7 +113,7 @@ class ClientContainers:
         session = self._members.sessions[opened]
         quotas.check_container(session, self._quotas, self._containers.live.values(), spec)
         floors.check_limits(spec.limits, "container.limits.")
-        ledger, t_alloc = self._stock.ledger(now), self._slack.t_alloc
+        ledger, t_alloc = self._resources.ledger(now), self._slack.t_alloc
         if spec.opportunistic:
             why = ledger.refuse_opportunistic(spec.cpu_cores, spec.memory_bytes, t_alloc)
         else:

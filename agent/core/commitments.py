@@ -61,9 +61,9 @@ class Steps:
         return np.maximum(np.searchsorted(self.times, times + _SAME_S, "right") - 1, 0)
 
 
-def steps(plan: Plan, beside: Amounts, now: float) -> Steps:
-    """Return a plan as steps, plus the amounts held ``beside`` it throughout."""
-    held = np.array(plan.amounts, dtype=np.float64) + np.array(beside)
+def steps(plan: Plan, constant: Amounts, now: float) -> Steps:
+    """Return a plan as steps, plus the amounts ``constant`` over time."""
+    held = np.array(plan.amounts, dtype=np.float64) + np.array(constant)
     return Steps(now - plan.elapsed_s + plan.slot_s * np.arange(len(held), dtype=np.float64), held)
 
 

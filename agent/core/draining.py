@@ -47,7 +47,7 @@ class Drain:
         self._containers = containers
         self._lifecycle = lifecycle
 
-    def told(self, draining: Draining | None, now: float) -> list[Instruction]:
+    def decided(self, draining: Draining | None, now: float) -> list[Instruction]:
         """Set or clear the drain. It is journaled first, so that the next agent takes no work either."""
         self.draining = draining
         instructions: list[Instruction] = [Record(ROOM, _KEY, draining)]

@@ -15,10 +15,10 @@ import msgspec
 
 from agent.core.confinement import Promise
 from agent.core.containers import ROOM
-from agent.core.following import EPSILON_S, Following, begin, limits_by_the_clock, limits_of, promise_of
 from agent.core.instructions import Confine, Explain, Instruction, Record
 from agent.core.memory_levels import Memory, levels, raised_bytes
 from agent.core.plans import NOTHING, RESOURCES, Course, Plan, Room, ahead, minus
+from agent.core.profile_follower import EPSILON_S, ProfileFollower, begin, limits_by_the_clock, limits_of, promise_of
 from agent.core.profiling import Amounts
 from agent.core.records import ContainerRecord, ContainerState, confinement_of
 from agent.core.reprovisioning import BOUNDED, Hindrance, Observation, corrected, held_back, lateness
@@ -39,7 +39,7 @@ class Elasticity:
     def __init__(self, settings: NodeSettings) -> None:
         self.version = 0
         self._settings = settings
-        self._following: dict[str, Following] = {}
+        self._following: dict[str, ProfileFollower] = {}
         self._observation: Observation | None = None
         self._ended: dict[str, int] = {}  # job → number of its ended stages, by the master's last message
 
@@ -82,7 +82,7 @@ class Elasticity:
         """Return the time of the next change: a slot, an overdue stage, or the end of an observation."""
         times: list[float] = []
         for one in self._following.values():
-            times += one.turns[bisect_right(one.turns, now + EPSILON_S) :][:1]
+            times += one.change_times[bisect_right(one.change_times, now + EPSILON_S) :][:1]
             times.append(max(one.extend_at, now))
             overdue_at = one.overdue_at(self._settings.reprovision_rho)
             if overdue_at > now + EPSILON_S:  # after that, every sample tries again
@@ -189,12 +189,12 @@ class Elasticity:
 
     # ------------------------------------------------------------ plans that do not suit any more
 
-    def _replan(self, promised: Amounts, one: Following, now: float) -> None:
+    def _replan(self, promised: Amounts, one: ProfileFollower, now: float) -> None:
         """Renew its plan from the present time, as far as other executors leave room."""
         one.follow(self._room(promised, one, now).allows(self._wanted(one, now)), now)
         self.version += 1
 
-    def _wanted(self, one: Following, now: float) -> Plan:
+    def _wanted(self, one: ProfileFollower, now: float) -> Plan:
         """Return its desired plan from now on, including lent resources."""
         wanted, seen = ahead(one.profile, one.course, now - one.started), self._observed(one.record.container)
         return wanted if seen is None else wanted.with_extra(seen.extra, max(EPSILON_S, seen.until - now))
@@ -212,7 +212,7 @@ class Elasticity:
                 instructions += self._observe(promised, one, now)
         return instructions
 
-    def _observe(self, promised: Amounts, one: Following, now: float) -> list[Instruction]:
+    def _observe(self, promised: Amounts, one: ProfileFollower, now: float) -> list[Instruction]:
         """Lend an executor all that is left of the host, if anything, for one monitoring period (§III.C). Of a resource
         whose capacity is unknown, lend as much as it has.
         """
@@ -244,11 +244,11 @@ class Elasticity:
     def _conclude(self, promised: Amounts, seen: Observation, now: float) -> list[Instruction]:
         """Take the lent resources back, and scale the rest of the plan by the observed use."""
         one = self._following[seen.container]
-        said = self._correct(one, seen)
+        explanation = self._correct(one, seen)
         self._replan(promised, one, now)
-        return [said, Record(ROOM, seen.container, one.record)]
+        return [explanation, Record(ROOM, seen.container, one.record)]
 
-    def _correct(self, one: Following, seen: Observation) -> Explain:
+    def _correct(self, one: ProfileFollower, seen: Observation) -> Explain:
         before, self._observation = one.course, None
         one.record.course = course = corrected(one.profile, before, seen)
         facts: dict[str, object] = {
@@ -263,7 +263,7 @@ class Elasticity:
         }
         return Explain("reprovisioned", facts)
 
-    def _is_stuck(self, one: Following, use: ContainerUse | None, left: Amounts, now: float) -> bool:
+    def _is_stuck(self, one: ProfileFollower, use: ContainerUse | None, left: Amounts, now: float) -> bool:
         """Return whether an overdue executor is held back by its limits while the host has nothing left (§III.D)."""
         if use is None or self._observed(one.record.container) is not None:
             return False
@@ -286,7 +286,7 @@ class Elasticity:
             whole = minus(whole, taken)
         return whole
 
-    def _room(self, promised: Amounts, one: Following, now: float) -> Room:
+    def _room(self, promised: Amounts, one: ProfileFollower, now: float) -> Room:
         """Return the resources available to one executor: the whole without the other executors' plans."""
         others = [each.held(now) for each in self._executors() if each is not one]
         return Room(self._whole(promised), others)
@@ -314,11 +314,11 @@ class Elasticity:
         seen = self._observation
         return seen if seen is not None and seen.container == container else None
 
-    def _executors(self) -> Iterator[Following]:
+    def _executors(self) -> Iterator[ProfileFollower]:
         return (one for one in self._following.values() if one.executor)
 
 
-def _late(one: Following, lacks: tuple[int, ...], hindrance: Hindrance, now: float) -> str:
+def _late(one: ProfileFollower, lacks: tuple[int, ...], hindrance: Hindrance, now: float) -> str:
     if not lacks:
         return f"taken {lateness(one.profile, one.course, now - one.started):.2f} of its time"
     short = ", ".join(RESOURCES[index] for index in lacks)

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
-class EndHeard:
+class EndAcknowledged:
     """The master has acknowledged the end of a command."""
 
     job: str

@@ -10,8 +10,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from agent.core.cpu_look import CpuLooked
-from agent.core.end_events import EndHeard, EndUnread
+from agent.core.cpu_time_reads import CpuTimesRead
+from agent.core.end_events import EndAcknowledged, EndUnread
 from agent.core.records import ContainerRecord, HeldTask, JobRecord, TaskEnd, Waits
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import Snapshot
@@ -314,7 +314,7 @@ class Sampled:
 
 
 @dataclass(frozen=True, slots=True)
-class MemoryLooked:
+class MemoryChecked:
     """A memory check between two samples: containers use much of it, or promised ones (``pressed``) stall on it.
 
     In ``snapshot``, only the containers' memory is fresh.
@@ -387,11 +387,11 @@ Event = (
     | Reclaimed
     | Woken
     | Decided
-    | EndHeard
+    | EndAcknowledged
     | EndUnread
     | Sampled
-    | MemoryLooked
-    | CpuLooked
+    | MemoryChecked
+    | CpuTimesRead
     | Reconfigured
     | Recovered
 )

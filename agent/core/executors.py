@@ -39,7 +39,7 @@ _NAMES = ("cpu", "disk", "network", "memory")
 @dataclass(frozen=True, slots=True)
 class _Planned:
     profile: Profile
-    beside: Amounts  # promised, of resources that the profile does not name
+    unprofiled: Amounts  # promised, of resources that the profile does not name
     began: float  # on the clock of ``now``
 
 
@@ -63,7 +63,7 @@ class Executors:
         state = (self._elasticity.version, self._changes)
         if self._held[0] != state:
             plans = self._elasticity.plans(now)
-            each = [steps(plans[container], one.beside, now) for container, one in self.planned.items()]
+            each = [steps(plans[container], one.unprofiled, now) for container, one in self.planned.items()]
             self._held = (state, total(each, now))
         return self._held[1]
 
@@ -76,19 +76,20 @@ class Executors:
         """Add an executor whose limits follow its profile, which ``began`` then (as ``now``)."""
         record.profile = profile
         self._elasticity.follow(record, began)
-        self.planned[record.container] = _Planned(profile, beside_profile(held.request, profile), began)
+        self.planned[record.container] = _Planned(profile, promised_without_profile(held.request, profile), began)
         self._changes += 1
 
     def refuse(self, request: TaskRequest, profile: Profile, ledger: Ledger, now: float) -> str:
         """Return why a profile does not fit beside other promises and plans, slot by slot; "" if it fits."""
-        beside = beside_profile(request, profile)
+        unprofiled = promised_without_profile(request, profile)
         known = self._amounts
-        if beside[2] and not known[2]:
-            return ledger.refuse_network(int(beside[2]), 0)
+        if unprofiled[2] and not known[2]:
+            return ledger.refuse_network(int(unprofiled[2]), 0)
         cores, disk, network, memory = free = tuple(
-            amount - other if amount else math.inf for amount, other in zip(known, ledger.beside, strict=True)
+            amount - other if amount else math.inf
+            for amount, other in zip(known, ledger.promised_without_profile, strict=True)
         )
-        wanted, held = steps(ahead(profile, Course(), 0.0), beside, now), self.held(now)
+        wanted, held = steps(ahead(profile, Course(), 0.0), unprofiled, now), self.held(now)
         over = total([wanted] if held is None else [held, wanted], now).over(
             (cores + CORES_EPSILON, disk, network, memory), wanted
         )
@@ -138,13 +139,13 @@ class Executors:
     def availability(self, ledger: Ledger, now: float) -> Availability | None:
         """Return AR(j) (Elasecutor §III.B.1) if it has changed since the last report."""
         held = self.held(now)
-        state = (ledger.beside, self._held[0] if held is not None else None)
+        state = (ledger.promised_without_profile, self._held[0] if held is not None else None)
         if state == self._reported:
             return None
         self._reported = state
         slot_s, capacity = self._slot_s, self._amounts
         taken = [NOTHING] if held is None else held.slots(now, slot_s, MOST_SLOTS).tolist()
-        slots = [_free(capacity, ledger.beside, each) for each in taken]
+        slots = [_free(capacity, ledger.promised_without_profile, each) for each in taken]
         while len(slots) > 1 and slots[-1] == slots[-2]:
             slots.pop()
         return Availability(slot_s=slot_s, capacity=_free(capacity, NOTHING, NOTHING), slots=slots)
@@ -165,7 +166,7 @@ def _free(capacity: Amounts, promised: Amounts, taken: Sequence[float]) -> SlotA
     return (cores, disk, network, memory)
 
 
-def beside_profile(request: TaskRequest, profile: Profile) -> Amounts:
+def promised_without_profile(request: TaskRequest, profile: Profile) -> Amounts:
     """Return the promise for the resources that the profile does not name."""
     command = request.command
     assert command is not None

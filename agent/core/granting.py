@@ -13,7 +13,7 @@ from agent.core.membership import Membership
 from agent.core.ranks import Ranks
 from agent.core.records import ContainerRecord, HeldTask, command_record
 from agent.core.settings import NodeSettings
-from agent.queues import COMMANDS, Monotask, MonotaskQueues, beside
+from agent.queues import COMMANDS, Monotask, MonotaskQueues, slotless
 from agent.queues.withheld import withhold
 from penstock.model import Ended, MonotaskSpec, ResourceKind
 from penstock.wire.agent_api import Completion, Recall
@@ -105,7 +105,7 @@ class Granting:
         """
         spec = _monotask(held, running=running)
         if running and (held.opportunistic or held.slot is None):
-            beside.begin(self._queues, COMMANDS, held.job, spec, now)
+            slotless.begin(self._queues, COMMANDS, held.job, spec, now)
             return []
         if held.opportunistic:
             self._held.waiting[held.job, held.task] = now
@@ -116,12 +116,12 @@ class Granting:
 
     def start(self, held: HeldTask, now: float) -> list[Instruction]:
         """Start a placed command that needs no slot: an opportunistic one, an executor, or one with promised cores."""
-        beside.begin(self._queues, COMMANDS, held.job, _monotask(held), now)
+        slotless.begin(self._queues, COMMANDS, held.job, _monotask(held), now)
         return self._start(held, None, now)
 
     def give_slot(self, held: HeldTask, now: float) -> None:
         """Count a running command in the slot that it needs as regular work, even if none is free."""
-        beside.give_slot(self._queues, COMMANDS, held.job, _monotask(held), now)
+        slotless.give_slot(self._queues, COMMANDS, held.job, _monotask(held), now)
 
     def cancel(self, held: HeldTask, now: float) -> list[Instruction]:
         """Take a command that has not started out of the queues."""
@@ -137,7 +137,7 @@ class Granting:
             completion = [Completion(id=record.task, failed=not ended.ok)]
             return self.granted(self._queues.complete(COMMANDS, record.job, completion, now), now)
         if record.task:
-            beside.end(self._queues, COMMANDS, record.job, record.task, now, failed=not ended.ok)
+            slotless.end(self._queues, COMMANDS, record.job, record.task, now, failed=not ended.ok)
         return []
 
     def _start(self, held: HeldTask, slot: ResourceKind | None, now: float) -> list[Instruction]:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import msgspec
 
 from agent.core.confinement import Confinement
-from agent.core.cpu_look import LookAtCpu
+from agent.core.cpu_time_reads import ReadCpuTimes
 from penstock.model import ContainerSpec
 from penstock.model.work import MonotaskId
 from penstock.wire.agent_api import Params
@@ -201,7 +201,7 @@ Instruction = (
     | Signal
     | WatchMemory
     | Wake
-    | LookAtCpu
+    | ReadCpuTimes
     | RemoveContainer
     | Record
     | Explain

@@ -121,8 +121,8 @@ class JobLifecycle:
 
     def cancelled(self, job: Job, decision: CancelJob, now: float) -> list[Instruction]:
         """End what a job cancelled at the master has here, and notify its clients, wherever it was registered."""
-        told = CancelledBy(job=decision.job, by=decision.by)
-        notes: list[Instruction] = [Notify(session, "job_cancelled", told) for session in sorted(job.sessions)]
+        cancelled_by = CancelledBy(job=decision.job, by=decision.by)
+        notes: list[Instruction] = [Notify(session, "job_cancelled", cancelled_by) for session in sorted(job.sessions)]
         return notes + self.end(job, now, f"cancelled by {decision.by}")
 
     # ------------------------------------------------------------ connections that end

@@ -20,7 +20,8 @@ CORES_EPSILON = 1e-6
 class Ledger:
     """Cores and bytes: ``promised`` to regular work, ``asked`` by opportunistic work, ``used`` by all containers.
 
-    Executors with a profile count as promised with the most that they will hold together; ``beside`` is the rest.
+    Executors with a profile count as promised with the most that they will hold together;
+    ``promised_without_profile`` is the rest.
     """
 
     capacity: Capacity
@@ -31,7 +32,7 @@ class Ledger:
     used_cores: float
     used_memory_bytes: int
     promised_network_bytes_per_s: int = 0
-    beside: Amounts = NOTHING
+    promised_without_profile: Amounts = NOTHING
 
     def refuse_network(self, bytes_per_s: int, link_bytes_per_s: int) -> str:
         """Return why a promised sending rate cannot be kept, or ""; ``link_bytes_per_s`` 0: unknown."""
@@ -89,7 +90,7 @@ class Ledger:
         return ""
 
 
-def take_stock(
+def compute_ledger(
     capacity: Capacity,
     containers: Iterable[ContainerRecord],
     tasks: Iterable[HeldTask],
@@ -142,5 +143,5 @@ def take_stock(
         used_cores=used_cores,
         used_memory_bytes=used_memory,
         promised_network_bytes_per_s=promised_network + int(network),
-        beside=(promised_cores, 0.0, float(promised_network), float(promised_memory)),
+        promised_without_profile=(promised_cores, 0.0, float(promised_network), float(promised_memory)),
     )

@@ -8,25 +8,26 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from agent.core import cores, floors, quotas, tasks, turns
+from agent.core import cores, floors, quotas, starvation, tasks
 from agent.core import events as e
 from agent.core.attained import Attained
 from agent.core.borrowing import Borrowing
 from agent.core.client_containers import ClientContainers
 from agent.core.container_events import ContainerEvents
 from agent.core.containers import Containers
-from agent.core.cpu_look import CpuLooked
-from agent.core.deciding import Decisions
+from agent.core.cpu_time_reads import CpuTimesRead
 from agent.core.draining import Drain
 from agent.core.elasticity import Elasticity
-from agent.core.end_events import EndHeard, EndUnread
+from agent.core.end_events import EndAcknowledged, EndUnread
 from agent.core.executors import Executors
 from agent.core.granting import Granting
 from agent.core.ids import Ids
 from agent.core.instructions import Instruction, Reply, TellMaster, Wake
 from agent.core.job_lifecycle import JobLifecycle
 from agent.core.ledger import Ledger
+from agent.core.master_decisions import MasterDecisions
 from agent.core.membership import Membership
+from agent.core.node_resources import NodeResources
 from agent.core.placed_work import PlacedWork
 from agent.core.preempting import Preempting
 from agent.core.rank_report import RankReport
@@ -37,7 +38,6 @@ from agent.core.recovery import Recovery
 from agent.core.reporting import Reports
 from agent.core.settings import NodeSettings
 from agent.core.slack import Slack
-from agent.core.stock import Stock
 from agent.queues import MonotaskQueues
 from penstock.model import EndedBy, KindAmounts
 from penstock.wire.agent_api import Done, JobRegistered, Submitted
@@ -48,7 +48,7 @@ _DONE = Reply(Done())
 #: Events after which the next profile slot, end of a grace period or look at the CPU time may differ. Monotasks' events
 #: are not among them.
 _MAY_MOVE_THE_ALARM = frozenset({
-    e.FollowRequested, e.Sampled, e.MemoryLooked, e.Woken, e.Decided, e.Recovered, e.JobRegistered, e.JobIntroduced,
+    e.FollowRequested, e.Sampled, e.MemoryChecked, e.Woken, e.Decided, e.Recovered, e.JobRegistered, e.JobIntroduced,
     e.ContainerStarted,
 })  # fmt: skip
 #: Events after which waiting opportunistic work may find slack at once; samples reveal all other changes.
@@ -83,22 +83,22 @@ class Node:
             settings.has_master, self._members, self.queues, self.held, self.containers, self.ranks, self.attained,
             self.granting, self._borrowing,
         )  # fmt: skip
-        self._waits = turns.WaitsJournal()
+        self._waits = starvation.WaitsJournal()
         self.decided = 0
         self.now = 0.0  # time of the latest event
         self.elasticity = Elasticity(settings)
         self.executors = Executors(settings, self.elasticity)
-        self.stock = Stock(settings.capacity, self.containers, self.held, self.elasticity, self.executors)
-        self.slack = Slack(settings, self.queues, self.containers, self.held, self.stock)
-        self.preempting = Preempting(settings, self.containers, self.stock, self.slack)
+        self.resources = NodeResources(settings.capacity, self.containers, self.held, self.elasticity, self.executors)
+        self.slack = Slack(settings, self.queues, self.containers, self.held, self.resources)
+        self.preempting = Preempting(settings, self.containers, self.resources, self.slack)
         self.drain = Drain(settings.node, self._members, self.queues, self.held, self.containers, self._lifecycle)
         self._placed = PlacedWork(
             settings, self._members, self.queues, self.held, self.containers, self.ranks, self.elasticity,
-            self.executors, self.stock, self.slack, self.preempting, self.granting, self._lifecycle, self.drain,
+            self.executors, self.resources, self.slack, self.preempting, self.granting, self._lifecycle, self.drain,
         )  # fmt: skip
-        self._ranking = Ranking(settings, self._members, self.containers, self.ranks, self.stock)
+        self._ranking = Ranking(settings, self._members, self.containers, self.ranks, self.resources)
         self._client_containers = ClientContainers(
-            settings, self._members, self.containers, self.elasticity, self.ranks, self.stock, self.slack,
+            settings, self._members, self.containers, self.elasticity, self.ranks, self.resources, self.slack,
             self._ranking, self._borrowing, self._ids,
         )  # fmt: skip
         self._container_events = ContainerEvents(
@@ -109,12 +109,19 @@ class Node:
             self._members, self.containers, self.elasticity, self.executors, self._borrowing, self._lifecycle,
             self.drain, self._placed, self._container_events,
         )  # fmt: skip
-        self._decisions = Decisions(
+        self._decisions = MasterDecisions(
             self._members, self.queues, self.held, self.elasticity, self.executors, self._ranking, self.granting,
             self._lifecycle, self.drain, self._placed,
         )  # fmt: skip
         self._reports = Reports(
-            self.queues, self.held, self.attained, self.executors, self.rank_report, self.stock, self.slack, self.drain
+            self.queues,
+            self.held,
+            self.attained,
+            self.executors,
+            self.rank_report,
+            self.resources,
+            self.slack,
+            self.drain,
         )
         self._wake: float | None = None
         self._handlers = self._routes()
@@ -149,11 +156,11 @@ class Node:
             e.LauncherLost: self._container_events.launcher_lost,
             e.Confined: self._container_events.confined,
             e.Reclaimed: self.preempting.reclaimed,
-            e.MemoryLooked: self._memory_looked,
-            CpuLooked: self._cpu_looked,
+            e.MemoryChecked: self._memory_checked,
+            CpuTimesRead: self._cpu_times_read,
             e.Woken: self._woken,
             e.Decided: self._decided,
-            EndHeard: self.held.end_heard,
+            EndAcknowledged: self.held.end_acknowledged,
             EndUnread: lambda event, now: tasks.end_unread(self.jobs, event),
             e.Sampled: self._sampled,
             e.Reconfigured: self._reconfigured,
@@ -181,7 +188,7 @@ class Node:
 
     def ledger(self) -> Ledger:
         """Return the sums of promised, requested and used resources now."""
-        return self.stock.ledger(self.now)
+        return self.resources.ledger(self.now)
 
     def load(self, now: float) -> Load:
         """Return the present load for the master, with the jobs that changed since the last one."""
@@ -309,33 +316,37 @@ class Node:
 
     def _sampled(self, event: e.Sampled, now: float) -> list[Instruction]:
         """Apply a sample: preemption uses it, and so does every admission until the next one."""
-        self.stock.snapshot = event.snapshot
+        self.resources.snapshot = event.snapshot
         self.granting.uses.sampled(event.snapshot)
         self.executors.surrogate.sampled(event.snapshot, self.settings.sample_interval_s)
         instructions = self.granting.granted(self.queues.tick(now), now)  # starving jobs get slots
-        told, granted = turns.take_back(self.queues, self.settings.slot_held_max_s, now)
-        instructions += told + self.granting.granted(granted, now)
+        taken_back, granted = starvation.take_back(self.queues, self.settings.slot_held_max_s, now)
+        instructions += taken_back + self.granting.granted(granted, now)
         instructions += self._waits.sampled(self.queues, self.settings.job_wait_max_s, event.at, now)
         instructions += self.executors.journal(self.containers.live)
         instructions += self._lifecycle.orphans_left(self.settings.rejoin_s, now)
-        instructions += self.elasticity.sampled(event.snapshot, self.containers.live, self.stock.beside(), now)
+        instructions += self.elasticity.sampled(
+            event.snapshot, self.containers.live, self.resources.promised_without_profile(), now
+        )
         instructions += self.preempting.sampled(event.snapshot, event.at, now)
         instructions += self._placed.sampled(self.settings.opportunistic_wait_s, now)
         return instructions + self._ranking.sampled(event.snapshot, now, acted=bool(instructions))
 
-    def _cpu_looked(self, event: CpuLooked, now: float) -> list[Instruction]:
-        self.stock.snapshot = event.snapshot
+    def _cpu_times_read(self, event: CpuTimesRead, now: float) -> list[Instruction]:
+        self.resources.snapshot = event.snapshot
         return self._ranking.rank(now)
 
     def _woken(self, event: e.Woken, now: float) -> list[Instruction]:
         """Apply profile slots that begin and grace periods that end; look at the CPU time again."""
         self._wake = None
         acted = self.preempting.woken(event.at, now) + self.ranks.look_again(now)
-        return acted + self.elasticity.changes(self.containers.live, self.stock.beside(), self.stock.snapshot, now)
+        return acted + self.elasticity.changes(
+            self.containers.live, self.resources.promised_without_profile(), self.resources.snapshot, now
+        )
 
     def _alarm(self, now: float) -> list[Instruction]:
         """Return a Wake if the next time has changed."""
-        times = (self.preempting.due(), self.elasticity.due(now), self.ranks.looks.due)
+        times = (self.preempting.due(), self.elasticity.due(now), self.ranks.cpu_reads.due)
         wake = min((at for at in times if at is not None), default=None)
         before, self._wake = self._wake, self._wake if wake is None else wake
         return [Wake(wake)] if wake is not None and wake != before else []
@@ -347,9 +358,9 @@ class Node:
         self.decided = event.number
         return instructions
 
-    def _memory_looked(self, event: e.MemoryLooked, now: float) -> list[Instruction]:
-        self.stock.snapshot = event.snapshot
-        return self.preempting.memory_looked(event, now)
+    def _memory_checked(self, event: e.MemoryChecked, now: float) -> list[Instruction]:
+        self.resources.snapshot = event.snapshot
+        return self.preempting.memory_checked(event, now)
 
     def _reconfigured(self, event: e.Reconfigured, now: float) -> list[Instruction]:
         """Give every part that keeps settings its new ones. Grants remain."""

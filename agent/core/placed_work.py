@@ -18,12 +18,12 @@ from agent.core.granting import Granting
 from agent.core.instructions import Confine, Explain, Instruction, Record
 from agent.core.job_lifecycle import JobLifecycle
 from agent.core.membership import Membership
+from agent.core.node_resources import NodeResources
 from agent.core.preempting import Preempting
 from agent.core.ranks import Ranks
 from agent.core.records import ContainerState, HeldTask, confinement_of
 from agent.core.settings import NodeSettings
 from agent.core.slack import Slack
-from agent.core.stock import Stock
 from agent.queues import MonotaskQueues
 from penstock.wire.master_api import Assign
 
@@ -41,7 +41,7 @@ class PlacedWork:
         ranks: Ranks,
         elasticity: Elasticity,
         executors: Executors,
-        stock: Stock,
+        resources: NodeResources,
         slack: Slack,
         preempting: Preempting,
         granting: Granting,
@@ -56,7 +56,7 @@ class PlacedWork:
         self._ranks = ranks
         self._elasticity = elasticity
         self._executors = executors
-        self._stock = stock
+        self._resources = resources
         self._slack = slack
         self._preempting = preempting
         self._granting = granting
@@ -94,7 +94,7 @@ class PlacedWork:
 
     def _refuse(self, decision: Assign, now: float) -> str:
         """Return why the task would break a promise, or ""."""
-        request, command, ledger = decision.request, decision.request.command, self._stock.ledger(now)
+        request, command, ledger = decision.request, decision.request.command, self._resources.ledger(now)
         if not decision.opportunistic and request.executor is not None and decision.profile is not None:
             return self._executors.refuse(request, decision.profile, ledger, now)
         cores, network = (command.cpu_cores, command.network_bytes_per_s) if command is not None else (0.0, 0)
@@ -119,7 +119,9 @@ class PlacedWork:
         if not held.opportunistic:
             return ""
         command = held.request.command
-        why = self._stock.ledger(now).refuse_regular(command.cpu_cores if command else 0.0, held.request.memory_bytes)
+        why = self._resources.ledger(now).refuse_regular(
+            command.cpu_cores if command else 0.0, held.request.memory_bytes
+        )
         needs_slot = command is not None and held.slot is not None
         if not why and needs_slot and self._queues.idle().of(held.request.command_kind) < 1:
             why = f"{held.request.command_kind}: no slot is free"

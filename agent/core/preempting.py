@@ -7,13 +7,13 @@ from collections import Counter
 from agent.core import events as e
 from agent.core.containers import Containers
 from agent.core.instructions import Explain, Instruction, Reclaim
+from agent.core.node_resources import NodeResources
 from agent.core.preemption import Act, Action, Preemption, View
-from agent.core.reaction import Reaction
+from agent.core.preemption_latency import PreemptionLatency
 from agent.core.records import Preempted
 from agent.core.settings import NodeSettings
 from agent.core.slack import Slack
 from agent.core.snapshot import Snapshot
-from agent.core.stock import Stock
 from penstock.model import EndedBy
 
 #: Each act of the policy → the action that is recorded.
@@ -29,15 +29,15 @@ ACTIONS = {
 class Preempting:
     """The policy, and the record of its actions on this node."""
 
-    def __init__(self, settings: NodeSettings, containers: Containers, stock: Stock, slack: Slack) -> None:
+    def __init__(self, settings: NodeSettings, containers: Containers, resources: NodeResources, slack: Slack) -> None:
         #: The latest actions, as many as ended containers are kept.
         self.preempted: list[Preempted] = []
         self.acts: Counter[tuple[str, str]] = Counter()  # (action, resource) → count
-        self.reaction = Reaction()
+        self.latency = PreemptionLatency()
         self._policy = Preemption(settings.preemption)
         self._dry_run, self._keep = settings.preemption.dry_run, settings.keep_ended
         self._containers = containers
-        self._stock = stock
+        self._resources = resources
         self._slack = slack
 
     def reconfigure(self, settings: NodeSettings, at: float, now: float) -> list[Instruction]:
@@ -52,7 +52,7 @@ class Preempting:
         self._slack.tune(sum(count for (done, _), count in self.acts.items() if done in preemptions), now)
         return instructions
 
-    def memory_looked(self, event: e.MemoryLooked, now: float) -> list[Instruction]:
+    def memory_checked(self, event: e.MemoryChecked, now: float) -> list[Instruction]:
         """Apply a memory check between two samples."""
         view = self._view(event.snapshot, now)
         return self._carry_out(self._policy.looked(view, event.pressed, now), event.at, now)
@@ -71,8 +71,8 @@ class Preempting:
         return self._carry_out(self._policy.woken(now), at, now, begun=True)
 
     def exited(self, container: str, now: float) -> None:
-        """Measure the reaction: a container has exited."""
-        self.reaction.ended(container, now)
+        """Measure the latency: a container has exited."""
+        self.latency.ended(container, now)
 
     def forget(self, container: str) -> None:
         """Drop the state of a container that ended or was promoted."""
@@ -80,7 +80,7 @@ class Preempting:
 
     def _view(self, snapshot: Snapshot, now: float) -> View:
         live = list(self._containers.live.values())
-        return View.of(snapshot, live, self._stock.ledger(now), self._slack.of_frameworks())
+        return View.of(snapshot, live, self._resources.ledger(now), self._slack.of_frameworks())
 
     def _carry_out(self, actions: list[Action], at: float, now: float, *, begun: bool = False) -> list[Instruction]:
         """Carry out actions and log each. A dry run only logs, except for actions ``begun`` before it."""
@@ -91,7 +91,7 @@ class Preempting:
             if not dry_run:
                 instructions += self._instructions(action)
                 if action.act is Act.END:
-                    self.reaction.decided(action.container, now)
+                    self.latency.decided(action.container, now)
             if action.act is not Act.RESUME:
                 record = Preempted(at, action.container, action.resource, "dry run" if dry_run else done, action.reason)
                 self.preempted.append(record)

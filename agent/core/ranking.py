@@ -5,23 +5,28 @@ from __future__ import annotations
 from agent.core.containers import Containers
 from agent.core.instructions import Instruction
 from agent.core.membership import Membership
+from agent.core.node_resources import NodeResources
 from agent.core.ranks import Ranks
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import Snapshot
-from agent.core.stock import Stock
 
 
 class Ranking:
     """Feeds :class:`Ranks`; called whenever the order may have changed."""
 
     def __init__(
-        self, settings: NodeSettings, members: Membership, containers: Containers, ranks: Ranks, stock: Stock
+        self,
+        settings: NodeSettings,
+        members: Membership,
+        containers: Containers,
+        ranks: Ranks,
+        resources: NodeResources,
     ) -> None:
         self._wait_max_s = settings.job_wait_max_s
         self._members = members
         self._containers = containers
         self._ranks = ranks
-        self._stock = stock
+        self._resources = resources
 
     def reconfigure(self, settings: NodeSettings) -> None:
         """Replace the time after which a job starves."""
@@ -31,7 +36,7 @@ class Ranking:
         """Rank the jobs, and update the containers whose weight has changed."""
         live, members = self._containers.live.values(), self._members
         return self._ranks.rank(
-            live, members.jobs, members.sessions.values(), self._stock.snapshot, now, self._wait_max_s
+            live, members.jobs, members.sessions.values(), self._resources.snapshot, now, self._wait_max_s
         )
 
     def sampled(self, snapshot: Snapshot, now: float, *, acted: bool) -> list[Instruction]:

@@ -22,7 +22,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from agent.core.confinement import LAST_RANK, UNPROMISED_WEIGHT, WEIGHT_PER_CORE
-from agent.core.cpu_look import Looks
+from agent.core.cpu_time_reads import CpuReadSchedule
 from agent.core.instructions import Confine, Instruction, Renice
 from agent.core.records import ContainerRecord, ContainerState, Job, Session, confinement_of
 from agent.core.snapshot import Snapshot
@@ -164,7 +164,7 @@ class Ranks:
         self._turn_until = 0.0
         self._turns_from = 0.0  # no turn starts before
         self._ranked_at = -math.inf
-        self.looks = Looks()
+        self.cpu_reads = CpuReadSchedule()
         self.due = True  # an event has occurred since the last ranking
 
     def moved_on(self, snapshot: Snapshot) -> bool:
@@ -179,15 +179,15 @@ class Ranks:
 
         With its numbers, jobs that began shortly before would go before the new one, though they have run for long.
         """
-        return [*self.looks.came(job, now)] if self.standings.keys() - {job} else []
+        return [*self.cpu_reads.came(job, now)] if self.standings.keys() - {job} else []
 
     def look_again(self, now: float) -> list[Instruction]:
         """Ask for the CPU time again, at gaps that double, while the job that came last is not the first here.
 
         So a job that turns out to be longer than the new one goes behind it within about the time that it has run.
         """
-        came = self.standings.get(self.looks.job)
-        return [*self.looks.again(now, wanted=came is not None and came.rank > 0)]
+        came = self.standings.get(self.cpu_reads.job)
+        return [*self.cpu_reads.again(now, wanted=came is not None and came.rank > 0)]
 
     def knows(self, record: ContainerRecord) -> bool:
         """Return whether the container's job has a rank already."""

@@ -5,11 +5,11 @@ from __future__ import annotations
 from agent.core.attained import Attained
 from agent.core.draining import Drain
 from agent.core.executors import Executors
+from agent.core.node_resources import NodeResources
 from agent.core.rank_report import RankReport
 from agent.core.slack import Slack
-from agent.core.stock import Stock
 from agent.core.tasks import HeldTasks
-from agent.queues import MonotaskQueues, beyond
+from agent.queues import MonotaskQueues, oversubscription
 from penstock.model import KindAmounts
 from penstock.wire.master_api import Heartbeat, Load
 
@@ -24,7 +24,7 @@ class Reports:
         attained: Attained,
         executors: Executors,
         rank_report: RankReport,
-        stock: Stock,
+        resources: NodeResources,
         slack: Slack,
         drain: Drain,
     ) -> None:
@@ -33,13 +33,13 @@ class Reports:
         self._attained = attained
         self._executors = executors
         self._rank_report = rank_report
-        self._stock = stock
+        self._resources = resources
         self._slack = slack
         self._drain = drain
 
     def load(self, now: float) -> Load:
         """Return the heartbeat's load (Ursa §4.2.2, UBIS §IV.A), with the jobs that changed since the last one."""
-        ledger = self._stock.ledger(now)
+        ledger = self._resources.ledger(now)
         claimed, waiting_bytes = self._slack.claimed()
         in_use = self._slack.in_use(ledger) + claimed
         pending, coming = self._queues.pending(), 0
@@ -56,7 +56,7 @@ class Reports:
             disk_busy=in_use.disk,
             network_busy=in_use.network,
             opportunistic_queue_free=self._slack.queue_free(),
-            most_commands=beyond.most_commands(self._queues) if self._attained.most_commands_read else 0,
+            most_commands=oversubscription.most_commands(self._queues) if self._attained.most_commands_read else 0,
             promised_cores=ledger.promised_cores,
             promised_memory_bytes=ledger.promised_memory_bytes,
             opportunistic_memory_bytes=ledger.asked_memory_bytes,

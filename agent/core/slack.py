@@ -9,9 +9,9 @@ from collections import Counter
 
 from agent.core.containers import Containers
 from agent.core.ledger import Ledger
+from agent.core.node_resources import NodeResources
 from agent.core.preemption import AllocationThreshold
 from agent.core.settings import NodeSettings
-from agent.core.stock import Stock
 from agent.core.tasks import HeldTasks
 from agent.queues import MonotaskQueues
 from penstock.model import KINDS, KindAmounts, ResourceKind
@@ -26,7 +26,7 @@ class Slack:
         queues: MonotaskQueues,
         containers: Containers,
         held: HeldTasks,
-        stock: Stock,
+        resources: NodeResources,
     ) -> None:
         self._settings = settings
         self._threshold = AllocationThreshold(settings.t_alloc, settings.t_alloc_tuning)
@@ -34,7 +34,7 @@ class Slack:
         self._queues = queues
         self._containers = containers
         self._held = held
-        self._stock = stock
+        self._resources = resources
 
     @property
     def t_alloc(self) -> float:
@@ -57,7 +57,7 @@ class Slack:
         """Tune T_alloc, if it is tuned, by the utilization and the number of preemptions so far."""
         if self._settings.t_alloc_tuning is None:
             return
-        ledger, capacity = self._stock.ledger(now), self._settings.capacity
+        ledger, capacity = self._resources.ledger(now), self._settings.capacity
         used = max(ledger.used_cores / capacity.cores, ledger.used_memory_bytes / capacity.memory_bytes)
         self._threshold.sampled(used, preemptions, now)
 
@@ -74,7 +74,7 @@ class Slack:
         Slots that frameworks hold count as used even if no use is measured: their processes need not be in containers.
         A command that has not been sampled yet counts as a whole slot of its kind, in addition to its cores.
         """
-        frameworks, capacity, snapshot = self.of_frameworks(), self._settings.capacity, self._stock.snapshot
+        frameworks, capacity, snapshot = self.of_frameworks(), self._settings.capacity, self._resources.snapshot
         host = snapshot.host if snapshot is not None else None
         busy = {ResourceKind.DISK: host and host.disk_busy, ResourceKind.NETWORK: host and host.network_busy}
         unseen = self._unseen()
@@ -86,7 +86,7 @@ class Slack:
 
     def _unseen(self) -> Counter[ResourceKind]:
         """Count the placed commands started since the last sample, by kind; the ledger counts those with cores."""
-        seen = self._stock.snapshot.containers if self._stock.snapshot is not None else {}
+        seen = self._resources.snapshot.containers if self._resources.snapshot is not None else {}
         return Counter(
             held.request.command_kind
             for held in self._held
@@ -111,7 +111,7 @@ class Slack:
 
     def refuse(self, cores: float, memory_bytes: int, now: float) -> str:
         """Return why a command does not fit into the present slack, or ""."""
-        ledger, t_alloc = self._stock.ledger(now), self.t_alloc
+        ledger, t_alloc = self._resources.ledger(now), self.t_alloc
         used = self.in_use(ledger)
         full = used.cpu >= t_alloc * self._settings.capacity.cores or max(used.disk, used.network) >= t_alloc
         why = ledger.refuse_opportunistic(cores, memory_bytes, t_alloc)

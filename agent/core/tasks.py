@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from agent.core.end_events import EndHeard, EndUnread
+from agent.core.end_events import EndAcknowledged, EndUnread
 from agent.core.instructions import Instruction, Notify, Record, TellMaster
 from agent.core.records import HeldTask, Job, TaskEnd, TaskHere
 from penstock.model import Ended, EndedBy, KindAmounts, TaskRequest
@@ -43,7 +43,7 @@ class HeldTasks:
     def __init__(self) -> None:
         self.by_key: dict[_Key, HeldTask] = {}
         self.waiting: dict[_Key, float] = {}  # opportunistic commands waiting for slack, in order → since when
-        self.unheard: dict[_Key, HeldTask] = {}  # ended commands whose end the master has not acknowledged
+        self.unacknowledged: dict[_Key, HeldTask] = {}  # ended commands whose end the master has not acknowledged
 
     def __iter__(self) -> Iterator[HeldTask]:
         return iter(self.by_key.values())
@@ -109,7 +109,7 @@ class HeldTasks:
 
     def _ended(self) -> list[HeldTask]:
         """Return the ended commands that the master has not acknowledged."""
-        return [held for key, held in self.unheard.items() if key not in self.by_key]
+        return [held for key, held in self.unacknowledged.items() if key not in self.by_key]
 
     def command_ended(self, held: HeldTask, ended: Ended) -> list[Instruction]:
         """End a command: free its memory and tell the master, which tells its origin. The end is kept here and in the
@@ -117,13 +117,13 @@ class HeldTasks:
         """
         self.release(held.job, held.task)
         held.ended = ended
-        self.unheard[held.job, held.task] = held
-        told = CommandEnded(job=held.job, task=held.task, origin=held.origin, ended=ended)
-        return [Record(ROOM, journal_key(held.job, held.task), held), TellMaster("command_ended", told)]
+        self.unacknowledged[held.job, held.task] = held
+        command_ended = CommandEnded(job=held.job, task=held.task, origin=held.origin, ended=ended)
+        return [Record(ROOM, journal_key(held.job, held.task), held), TellMaster("command_ended", command_ended)]
 
-    def end_heard(self, event: EndHeard, now: float) -> list[Instruction]:
+    def end_acknowledged(self, event: EndAcknowledged, now: float) -> list[Instruction]:
         """Drop an acknowledged end of a command, which may have been placed here again meanwhile."""
-        self.unheard.pop((event.job, event.task), None)
+        self.unacknowledged.pop((event.job, event.task), None)
         if (event.job, event.task) in self.by_key:
             return []
         return [Record(ROOM, journal_key(event.job, event.task), None)]

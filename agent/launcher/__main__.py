@@ -12,8 +12,8 @@ import signal
 import sys
 from pathlib import Path
 
+from agent.cgroup_root import cgroup2_mount, is_delegated, own_cgroup, was_made_by_launcher
 from agent.launcher.server import Server
-from agent.place import cgroup2_mount, is_delegated, own_cgroup, was_made_by_launcher
 from penstock import paths
 
 #: How long to wait for killed processes to end before leaving their tree behind.

@@ -25,6 +25,7 @@ from typing import Any
 
 import msgpack
 
+from agent.cgroup_root import cgroup2_mount
 from agent.launcher.account import Account
 from agent.launcher.adopt import NotAdoptable, adopt, cgroup_of, exit_code
 from agent.launcher.borrow import place_of, put_back
@@ -33,7 +34,6 @@ from agent.launcher.exits import Exits, say
 from agent.launcher.listening import listen, receive_with_descriptors
 from agent.launcher.messages import Adopt, Exited, Running, Start, widen
 from agent.launcher.session import kill_session
-from agent.place import cgroup2_mount
 from penstock import sdnotify
 
 #: More requests than a socket's buffer holds.
@@ -45,7 +45,7 @@ _FIRST_AGENT_S = 120.0
 @dataclass(slots=True)
 class _Child:
     """A container's first process. ``confined``: it has a cgroup of its own. ``adopted``: another process is its
-    parent. ``origin``: the cgroup that it was borrowed from. ``said``: its report so far.
+    parent. ``origin``: the cgroup that it was borrowed from. ``report``: the bytes of its report so far.
     """
 
     running: Running
@@ -53,7 +53,7 @@ class _Child:
     confined: bool
     adopted: bool = False
     origin: Path | None = None
-    said: bytes = b""
+    report: bytes = b""
 
 
 @dataclass(slots=True, eq=False)
@@ -274,14 +274,14 @@ class Server:
 
     def _reported(self, agent: _Agent, request_id: int, child: _Child, report: int) -> None:
         """Read from the child's pipe, which exec closes (or the child's death: then an exit follows)."""
-        said = os.read(report, select.PIPE_BUF)
-        if said:
-            child.said += said
+        data = os.read(report, select.PIPE_BUF)
+        if data:
+            child.report += data
             return
         self._selector.unregister(report)
         os.close(report)
         unpacker = msgpack.Unpacker()
-        unpacker.feed(child.said)
+        unpacker.feed(child.report)
         failure = None
         for what, *fields in unpacker:
             if what == "account":

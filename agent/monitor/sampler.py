@@ -13,7 +13,7 @@ import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from agent.cgroups import CgroupSample, CgroupTree, Together
+from agent.cgroups import CgroupSample, CgroupTree, SummedUse
 from agent.core.snapshot import ContainerUse, Snapshot
 from agent.monitor.host import HostMonitor
 from agent.monitor.processes import memory_of
@@ -45,8 +45,8 @@ class _Read:
 class _Sums:
     """The use of all containers together, right before and right after they are read one by one."""
 
-    before: Together
-    after: Together
+    before: SummedUse
+    after: SummedUse
 
 
 class Sampler:
@@ -77,14 +77,14 @@ class Sampler:
         self, tree: CgroupTree, containers: Collection[str], traffic: Mapping[str, Counters]
     ) -> dict[str, ContainerUse]:
         self._ticks += 1
-        before = tree.used_together()
+        before = tree.summed_use()
         due = {name for number, name in enumerate(containers) if (number + self._ticks) % _ROUND == 0}
         left_out = {name for name in containers if name not in due and self._is_quiet(name, traffic)}
         fresh: dict[str, _Read] = {}
         for name in containers:
             if name not in left_out:
                 self._read_one(tree, name, traffic, fresh)
-        sums = _Sums(before, tree.used_together())
+        sums = _Sums(before, tree.summed_use())
         if left_out and self._more_was_used(fresh, sums):
             for name in left_out:
                 self._read_one(tree, name, traffic, fresh)
@@ -144,7 +144,7 @@ class Sampler:
             )
         return replace(self._last, containers=uses)
 
-    def look_at_cpu(self, containers: Iterable[str]) -> Snapshot:
+    def read_cpu_times(self, containers: Iterable[str]) -> Snapshot:
         """Return the latest snapshot, with the present CPU time of the containers that ran during the last tick, and of
         new ones.
         """

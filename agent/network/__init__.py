@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from agent.network.bpf_map import Counters
 from agent.network.enforcement import LinkReport
+from agent.network.htb_parameters import Shape
 from agent.network.limiter import NetworkLimiter
 from agent.network.probe import probe
-from agent.network.shares import Shape
-from agent.network.table import Counters
 
 __all__ = ["NetworkLimiter", "Shape", "Counters", "LinkReport", "probe"]

@@ -14,13 +14,13 @@ from pathlib import Path
 
 import structlog
 
-from agent.network import bpf, shares
+from agent.network import bpf, htb_parameters
+from agent.network.bpf_map import BpfMap, Counters
 from agent.network.htb import HANDLE, Htb, default_routes, interfaces, named
+from agent.network.htb_parameters import MIN_RATE_BYTES_PER_S, Shape
+from agent.network.htb_tree import HtbTree
 from agent.network.links import Link, leading_out, link_rate, transmit_queues
 from agent.network.programs import MAX_SLOT
-from agent.network.shares import MIN_RATE_BYTES_PER_S, Shape
-from agent.network.table import Counters, Table
-from agent.network.tree import Tree
 
 log = structlog.get_logger()
 
@@ -54,10 +54,10 @@ class Enforcement:
         self._names = names
         self._link_bytes_per_s = link_bytes_per_s
         self._htb = Htb()
-        self._table: Table | None = None
+        self._table: BpfMap | None = None
         self._containers: dict[int, _Container] = {}
         self._seen: frozenset[tuple[int, str]] = frozenset()
-        self._trees: list[Tree] = []
+        self._trees: list[HtbTree] = []
         self._missing: dict[str, str] = {}
 
     def attach(self, slot: int, cgroup: Path, shape: Shape) -> dict[str, str]:
@@ -183,7 +183,7 @@ class Enforcement:
         if self._table is None:
             return self._open_table()
         sharing = any(tree.link_bytes_per_s for tree in self._trees)
-        minor = shares.minor(slot, shape, sharing=sharing)
+        minor = htb_parameters.minor(slot, shape, sharing=sharing)
         self._table.mark(slot, HANDLE | minor if minor else 0)
         self._table.limit(slot, shape.ingress_bytes_per_s or 0)
         if container.programs and not again:
@@ -196,7 +196,7 @@ class Enforcement:
 
     def _open_table(self) -> str | None:
         try:
-            self._table = Table()
+            self._table = BpfMap()
         except OSError as error:
             return _why_not_marked(Path("/"), error)
         return None
@@ -207,12 +207,12 @@ class Enforcement:
         for tree in self._trees:
             if shape.ceil_bytes_per_s is not None:
                 asked.append(f"network_egress_bytes_per_s on {tree.link.name}")
-            if shares.promise(shape):
+            if htb_parameters.promise(shape):
                 asked.append(f"network_rate_bytes_per_s on {tree.link.name}")
         return dict.fromkeys(asked, why)
 
-    def _needed(self, tree: Tree) -> bool:
-        return any(shares.needs_tree(c.shape, tree.link_bytes_per_s) for c in self._containers.values())
+    def _needed(self, tree: HtbTree) -> bool:
+        return any(htb_parameters.needs_tree(c.shape, tree.link_bytes_per_s) for c in self._containers.values())
 
     def _look(self, *, again: bool) -> None:
         """Read the links and their rates, and apply the limits of all containers on new links."""
@@ -232,13 +232,13 @@ class Enforcement:
             for what, why in self._carry_out(slot).items():
                 log.warning("not enforced", what=what, slot=slot, why=why)
 
-    def _tree(self, link: Link, links: Sequence[Link], former: Tree | None) -> Tree:
+    def _tree(self, link: Link, links: Sequence[Link], former: HtbTree | None) -> HtbTree:
         link_bytes_per_s = self._link_bytes_per_s or link_rate(link, links)
         if former is not None and (former.link.name, former.link_bytes_per_s) == (link.name, link_bytes_per_s):
             return former
         if former is not None and former.installed:  # its classes belong to a tree for another rate
             former.remove()
-        return Tree(self._htb, link, link_bytes_per_s)
+        return HtbTree(self._htb, link, link_bytes_per_s)
 
     def _stray_roots(self) -> list[str]:
         """Remove our roots from links that are no longer to be limited."""

@@ -17,9 +17,9 @@ from typing import Any, Self
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
 
-from agent.network.classes import ClassReader, Found
+from agent.network.htb_classes import ClassReader, KernelClass
+from agent.network.htb_parameters import HtbClass
 from agent.network.links import Link
-from agent.network.shares import HtbClass
 
 #: 7a11:0, the root qdisc; a class id is this plus the class's minor number.
 HANDLE = 0x7A11_0000
@@ -111,11 +111,11 @@ class Htb:
         """Remove a class if it exists, with its waiting packets; packets that still carry its mark become unlimited."""
         self._tc_ignoring_missing("del-class", index=index, parent=HANDLE, handle=HANDLE | minor)
 
-    def classes(self, index: int) -> dict[int, Found]:
+    def classes(self, index: int) -> dict[int, KernelClass]:
         """Return minor → class of ours on this link; empty without our root."""
         return self._reader.read(index, HANDLE)
 
-    def find_class(self, index: int, minor: int) -> Found | None:
+    def find_class(self, index: int, minor: int) -> KernelClass | None:
         """Return one class of ours, if it exists."""
         return self._reader.find(index, HANDLE | minor)
 

@@ -9,9 +9,9 @@ from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
+from agent.network.bpf_map import Counters
 from agent.network.enforcement import Enforcement, LinkReport
-from agent.network.shares import Shape
-from agent.network.table import Counters
+from agent.network.htb_parameters import Shape
 
 
 class NetworkLimiter:

@@ -8,8 +8,8 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from agent.network import bpf
+from agent.network.bpf_map import BpfMap
 from agent.network.htb import Htb
-from agent.network.table import Table
 
 
 def probe() -> str | None:
@@ -22,7 +22,7 @@ def probe() -> str | None:
     if root is None:
         return "no cgroup2 file system is mounted; remedy: `mount -t cgroup2 none /sys/fs/cgroup/unified`"
     try:
-        with Table() as table:
+        with BpfMap() as table:
             for direction in bpf.Direction:
                 with bpf.loaded(direction, table.descriptor, slot=1):
                     pass

@@ -16,10 +16,10 @@ import math
 from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
-from agent.queues.chain import check_completions, check_fresh
 from agent.queues.job_queue import JobQueue
 from agent.queues.monotask import BYPASSING, ENDED, OVERDUE, QUEUED, Monotask
 from agent.queues.resource import Resource
+from agent.queues.validation import check_completions, check_fresh
 from penstock.model import KINDS, Capacity, KindAmounts, MonotaskSpec, ResourceKind
 from penstock.model.work import MonotaskId
 from penstock.wire.agent_api import Completion, Leased
@@ -89,7 +89,7 @@ class MonotaskQueues:
             self._jobs[job] = JobQueue(job, priority, self._sequence, self._served, user)
 
     def set_priority(self, job: str, priority: float, now: float) -> None:
-        """Move a job in the order; its grants remain. The caller then calls ``beyond.reordered``."""
+        """Move a job in the order; its grants remain. The caller then calls ``oversubscription.reordered``."""
         known = self._jobs.get(job)
         if known is None or known.priority == priority:
             return

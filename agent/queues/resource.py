@@ -9,7 +9,7 @@ from agent.queues.debts import Debts
 from agent.queues.job_queue import JobQueue
 from agent.queues.monotask import COMMANDS, GRANTED, QUEUED, TOGETHER, Monotask, size_rank
 from agent.queues.rates import ProcessingRate
-from agent.queues.waits import Waits
+from agent.queues.wait_histogram import WaitHistogram
 from penstock.model import KINDS, MOST_BEYOND, ResourceKind
 
 #: Where the kernel schedules by job rank, a job ahead may start work up to this multiple of the slots.
@@ -91,7 +91,7 @@ class Resource:
         self.jobs: list[tuple[float, int, int, JobQueue]] = []
         self.starving: list[JobQueue] = []
         self.leases: dict[JobQueue, float] = {}  # job → end of its lease
-        self.waits = Waits()
+        self.waits = WaitHistogram()
         self.keepers: dict[tuple[int, JobQueue], None] = {}  # sessions that may keep leased slots idle, in order
 
     @property
@@ -130,7 +130,7 @@ class Resource:
         heappush(self.jobs, (-job.priority, job.rank, sequence, job))
 
     def hold(self, job: JobQueue, monotask: Monotask, now: float) -> None:
-        """Give a monotask a slot, even if none is free. The caller counts the grant (see :class:`Waits`)."""
+        """Give a monotask a slot, even if none is free. The caller counts the grant (see :class:`WaitHistogram`)."""
         monotask.state = GRANTED
         monotask.granted_at = now
         job.begins(now)

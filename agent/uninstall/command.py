@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from agent.config import AgentConfig
-from agent.uninstall.plan import Host, Refused, things
+from agent.uninstall.plan import Host, Refused, removals
 from penstock import daemon
 from penstock.cli.arguments import Parser
 from penstock.config import settings
@@ -39,19 +39,19 @@ def _carry_out(config: AgentConfig, arguments: argparse.Namespace) -> int:
         if not arguments.json:
             print(line, flush=True)
 
-    for thing in things(config, kill=arguments.kill, purge=arguments.purge, host=Host()):
-        row: dict[str, object] = {"what": thing.what, "removed": not arguments.dry_run, "why": ""}
+    for removal in removals(config, kill=arguments.kill, purge=arguments.purge, host=Host()):
+        row: dict[str, object] = {"what": removal.what, "removed": not arguments.dry_run, "why": ""}
         rows.append(row)
         if arguments.dry_run:
-            say(f"would remove {thing.what}")
+            say(f"would remove {removal.what}")
             continue
         try:
-            thing.remove()
+            removal.remove()
         except OSError as error:
             row |= {"removed": False, "why": error.strerror or str(error)}
-            print(f"penstock uninstall: {thing.what}: {row['why']}", file=sys.stderr)
+            print(f"penstock uninstall: {removal.what}: {row['why']}", file=sys.stderr)
         else:
-            say(f"removed {thing.what}")
+            say(f"removed {removal.what}")
     if arguments.json:
         print(json.dumps(rows))
     elif not rows:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
-from agent import disk_scheduler, place
+from agent import cgroup_root, disk_scheduler
 from agent.config import AgentConfig
 from agent.launcher import Launcher
 from agent.uninstall import cgroups, links
@@ -27,7 +27,7 @@ class Refused(Exception):  # noqa: N818 - describes a state
 
 
 @dataclass(frozen=True, slots=True)
-class Thing:
+class Removal:
     """A thing to remove; ``remove`` raises OSError if that fails."""
 
     what: str
@@ -38,7 +38,7 @@ class Thing:
 class Host:
     """Access to the host; tests supply another one."""
 
-    mount: Callable[[], Path | None] = place.cgroup2_mount
+    mount: Callable[[], Path | None] = cgroup_root.cgroup2_mount
     roots_on_links: Callable[[], list[tuple[str, int]]] = links.roots
     uninstall_link: Callable[[int], None] = links.remove
 
@@ -52,7 +52,7 @@ class _Found:
     runs: list[str] = field(default_factory=list)
 
 
-def things(config: AgentConfig, *, kill: bool, purge: bool, host: Host) -> Iterator[Thing]:
+def removals(config: AgentConfig, *, kill: bool, purge: bool, host: Host) -> Iterator[Removal]:
     """Yield the things to remove. Each is looked for after the previous one is gone, or was skipped in a dry run.
 
     Args:
@@ -66,27 +66,27 @@ def things(config: AgentConfig, *, kill: bool, purge: bool, host: Host) -> Itera
     others = _check(config, found, kill=kill, purge=purge)
     for root in found.roots:
         for container in cgroups.running(root):
-            yield Thing(f"container {container.name} and its processes", partial(cgroups.kill, container))
+            yield Removal(f"container {container.name} and its processes", partial(cgroups.kill, container))
     for pid in (*others, *([found.launcher] if found.launcher is not None else [])):
-        yield Thing(f"launcher (process {pid})", partial(cgroups.end, pid))
+        yield Removal(f"launcher (process {pid})", partial(cgroups.end, pid))
     for name, index in host.roots_on_links():
-        yield Thing(f"traffic control on {name}", partial(host.uninstall_link, index))
+        yield Removal(f"traffic control on {name}", partial(host.uninstall_link, index))
     for root in found.roots:
         if cgroups.is_root(root):  # a launcher removes the tree that it created
-            yield Thing(f"cgroups in {root}", partial(cgroups.remove, root))
+            yield Removal(f"cgroups in {root}", partial(cgroups.remove, root))
     listens = config.socket_path()
     lock = listens.with_name(f"{listens.name}.lock")
     for file in dict.fromkeys((listens, lock, *(config.runtime() / name for name in _RUNTIME))):
         if os.path.lexists(file):
-            yield Thing(f"{file}", partial(file.unlink, missing_ok=True))
+            yield Removal(f"{file}", partial(file.unlink, missing_ok=True))
     ends = config.runtime() / "exits"
     if ends.is_dir() and (purge or not any(ends.iterdir())):
-        yield Thing(f"{ends}, with how containers ended", partial(shutil.rmtree, ends))
+        yield Removal(f"{ends}, with how containers ended", partial(shutil.rmtree, ends))
     state = config.state()
     if (chosen := disk_scheduler.kept(state)).exists():
-        yield Thing("the agent's choice of disk schedulers", partial(_restore_schedulers, chosen))
+        yield Removal("the agent's choice of disk schedulers", partial(_restore_schedulers, chosen))
     if purge and state.is_dir():
-        yield Thing(f"{state}, with journal and outputs", partial(shutil.rmtree, state))
+        yield Removal(f"{state}, with journal and outputs", partial(shutil.rmtree, state))
 
 
 def _restore_schedulers(kept: Path) -> None:

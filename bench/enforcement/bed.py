@@ -18,7 +18,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Protocol, Self
 
-from agent.place import cgroup2_mount, own_cgroup
+from agent.cgroup_root import cgroup2_mount, own_cgroup
 from penstock.client.blocking import BlockingAgent, BlockingContainer
 from penstock.model import ContainerSpec, Ended
 

@@ -1,6 +1,6 @@
 """A disk's limit is lowered while a reader waits behind it: by writing ``io.max`` at once, and by the agent.
 
-The agent holds the reader's I/O before it writes (:mod:`agent.cgroups.holding`).
+The agent holds the reader's I/O before it writes (:mod:`agent.cgroups.blk_throttle_workaround`).
 """
 
 from __future__ import annotations

@@ -15,10 +15,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import NamedTuple
 
+from agent.cgroup_root import cgroup2_mount
 from agent.cgroups import Cgroup, CgroupTree, limited_disks
 from agent.cgroups.sample import COUNTERS
 from agent.core.confinement import Confinement
-from agent.place import cgroup2_mount
 from agent.process import raise_descriptors
 from bench.enforcement.figures import Cost, Figure
 

@@ -18,7 +18,7 @@ from master.placement import AlgorithmOne, Need, PeakPlacement, Stage, TaskPlace
 from master.placement.workers import Floats
 from penstock.config.settings import SettingsError
 from penstock.model import ResourceKind
-from penstock.model.reading import explained, told
+from penstock.model.decode_errors import explained, told
 
 FORMAT = 1
 Positive = Annotated[float, msgspec.Meta(gt=0)]

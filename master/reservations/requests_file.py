@@ -23,7 +23,7 @@ from master.reservations.rdl import (
     parse_bundle,
 )
 from master.reservations.rdl.calendar import LAST_STEP
-from penstock.model.reading import told
+from penstock.model.decode_errors import told
 from penstock.model.units import QuantityError, parse_duration_s
 
 #: A shorter step is taken for a mistake.

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from penstock.cli import arguments
 from penstock.cli.errors import CommandError
+from penstock.cli.exit_statuses import Status
 from penstock.cli.limits import add_class, add_limits, specification, tell
-from penstock.cli.statuses import Status
 from penstock.model.container import ContainerSpec
 
 

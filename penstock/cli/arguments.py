@@ -8,7 +8,7 @@ import signal
 from collections.abc import Callable
 from typing import NoReturn, TypeVar
 
-from penstock.cli import statuses
+from penstock.cli import exit_statuses
 from penstock.cli.errors import usage_error
 from penstock.model.container import Notice
 from penstock.model.floors import least_of
@@ -32,7 +32,7 @@ class Parser(argparse.ArgumentParser):
 
     def format_help(self) -> str:
         """Called by argparse."""
-        return f"{super().format_help()}\n{statuses.section(self.command)}\n"
+        return f"{super().format_help()}\n{exit_statuses.section(self.command)}\n"
 
     def error(self, message: str) -> NoReturn:
         """Called by argparse."""

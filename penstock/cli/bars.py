@@ -7,7 +7,7 @@ from collections import Counter
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TaskID, TextColumn, TimeElapsedColumn
 
-from penstock.cli.words import printable
+from penstock.cli.plain_text import printable
 from penstock.opgraph import JobManager, TaskState
 
 #: The most stages with a bar: a terminal is 24 lines high.

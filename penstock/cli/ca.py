@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.cli.errors import CommandError, usage_error
-from penstock.cli.statuses import Status
+from penstock.cli.exit_statuses import Status
 
 if TYPE_CHECKING:
     from penstock.security.authority import Authority, Issued

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Sequence
 
 from penstock.cli import arguments
-from penstock.cli.statuses import Status
+from penstock.cli.exit_statuses import Status
 
 #: The longest wait for stopped work (seconds); work that ignores its termination is killed long before.
 _PATIENCE_S = 60.0

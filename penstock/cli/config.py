@@ -79,7 +79,7 @@ def _show(options: argparse.Namespace) -> int:
     if options.file or options.config or options.set:
         raise usage_error("--running asks the daemon; leave FILE and --set out")
     from penstock.cli.session import converse
-    from penstock.config import page
+    from penstock.config import rendering
     from penstock.wire.connection import to_wire
 
     async def ask() -> dict[str, dict[str, object]]:
@@ -93,7 +93,7 @@ def _show(options: argparse.Namespace) -> int:
     if options.json:
         print(json.dumps(keys, indent=2, ensure_ascii=False))
     else:
-        page.show_table(keys)
+        rendering.show_table(keys)
     return 0
 
 

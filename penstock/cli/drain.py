@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.cli.errors import CommandError, usage_error
-from penstock.cli.statuses import Status
+from penstock.cli.exit_statuses import Status
 
 if TYPE_CHECKING:
     from penstock.client import AgentClient
@@ -113,7 +113,7 @@ def show(found: Drains, *, as_json: bool) -> None:
 
         print(msgspec.json.encode(found).decode())
         return
-    from penstock.cli.words import printable
+    from penstock.cli.plain_text import printable
 
     for node in found.nodes:
         state = "accepts work" if node.state == "connected" else node.state
@@ -135,7 +135,7 @@ def _still(node: NodeDrain) -> str:
 
 
 def _named(left: Remaining) -> str:
-    from penstock.cli.words import printable
+    from penstock.cli.plain_text import printable
 
     named = f" ({left.name})" if left.name else ""
     return printable(f"{left.kind} {left.id} of {left.user or 'an unknown user'}{named}")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from penstock.cli.statuses import Status
+from penstock.cli.exit_statuses import Status
 
 
 class CommandError(Exception):
-    """``status`` is one of :class:`penstock.cli.statuses.Status`, or the exit status of a command that was run."""
+    """``status`` is one of :class:`penstock.cli.exit_statuses.Status`, or the exit status of a command that was run."""
 
     def __init__(self, message: str, *, status: int = Status.FAILED, of_command: bool = True) -> None:
         super().__init__(" ".join(message.split()))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from penstock.cli import arguments
-from penstock.cli.statuses import Status
+from penstock.cli.exit_statuses import Status
 
 
 def main(argv: list[str]) -> int:

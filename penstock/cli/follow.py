@@ -9,9 +9,9 @@ import msgspec
 from penstock.cli import arguments
 from penstock.cli.errors import usage_error
 from penstock.cli.limits import add_strict
+from penstock.model.decode_errors import told
 from penstock.model.floors import profile_too_small
 from penstock.model.profile import Profile
-from penstock.model.reading import told
 
 _EXAMPLE = """FILE.json has a value for each slot of slot_s seconds; resources without values keep their limits:
   {"slot_s": 3, "cpu_cores": [0.5, 2, 1], "memory_bytes": [67108864, 268435456],

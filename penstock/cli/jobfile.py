@@ -42,9 +42,9 @@ import msgspec
 from penstock.cli.errors import usage_error
 from penstock.cli.executors import executor_limits
 from penstock.model.container import ContainerSpec, Limits
+from penstock.model.decode_errors import explained, told_toml
 from penstock.model.executor import Executor, Sizing
 from penstock.model.floors import limits_too_small
-from penstock.model.reading import explained, told_toml
 from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.model.units import QuantityError, parse_bytes
 from penstock.model.work import Name, Opportunistic, OpportunisticJob, TaskRequest

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.cli.errors import usage_error
-from penstock.cli.statuses import Status
+from penstock.cli.exit_statuses import Status
 
 if TYPE_CHECKING:
     from penstock.client import AgentClient

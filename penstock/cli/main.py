@@ -9,7 +9,7 @@ from importlib import import_module
 
 from penstock import __version__
 from penstock.cli.errors import CommandError
-from penstock.cli.statuses import Status
+from penstock.cli.exit_statuses import Status
 
 #: The commands of the light client: name → summary. Each is a module of this package with main(argv) -> int.
 OWN = {

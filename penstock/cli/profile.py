@@ -14,10 +14,10 @@ import msgspec
 
 from penstock.cli import arguments, profile_view
 from penstock.cli.errors import CommandError, usage_error
+from penstock.cli.exit_statuses import Status
 from penstock.cli.profile_http import CA, DEFAULT, TOKEN, TOKEN_FILE, MasterHttp, credentials
 from penstock.cli.profiles import Application, Run, compare, with_gaps
-from penstock.cli.statuses import Status
-from penstock.model.reading import told
+from penstock.model.decode_errors import told
 
 #: The number of latest runs that are compared with their forecasts.
 _COMPARED = 5

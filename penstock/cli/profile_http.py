@@ -12,7 +12,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 from penstock.cli.errors import CommandError, usage_error
-from penstock.cli.statuses import Status
+from penstock.cli.exit_statuses import Status
 
 #: The default address of `penstock master` and `penstock up`.
 DEFAULT = "http://127.0.0.1:7422"

@@ -6,9 +6,9 @@ import math
 from collections.abc import Iterator, Sequence
 from html import escape
 
+from penstock.cli.plain_text import duration
 from penstock.cli.profile_view import amount, label, series_of
 from penstock.cli.profiles import Application, Forecast, Run, measured
-from penstock.cli.words import duration
 
 _WIDTH, _PANEL, _GAP, _LEFT, _TOP, _RIGHT = 860, 120, 46, 96, 76, 24
 _USED, _EXPECTED, _INK, _FAINT = "#2b6cb0", "#c05621", "#1a202c", "#cbd5e0"

@@ -12,8 +12,8 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli import render
+from penstock.cli.plain_text import duration
 from penstock.cli.profiles import Application, Compared, Forecast, Run, Series, Settings, average, measured, stretched
-from penstock.cli.words import duration
 from penstock.model.units import format_bytes
 
 _BARS = " ▁▂▃▄▅▆▇█"

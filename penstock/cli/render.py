@@ -13,7 +13,7 @@ from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderR
 from rich.table import Table
 from rich.text import Text
 
-from penstock.cli.words import printable
+from penstock.cli.plain_text import printable
 from penstock.model.units import format_bytes
 
 #: The number of rows shown of each list: a screen, not a log.

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rich.console import RenderableType
 from rich.text import Text
 
+from penstock.cli.plain_text import duration
 from penstock.cli.render import (
     JOB_STYLES,
     Column,
@@ -32,7 +33,6 @@ from penstock.cli.render import (
     styled,
     troubles,
 )
-from penstock.cli.words import duration
 from penstock.model.units import format_bytes
 
 if TYPE_CHECKING:

@@ -9,6 +9,7 @@ from typing import Any
 from rich.console import RenderableType
 from rich.text import Text
 
+from penstock.cli.plain_text import duration
 from penstock.cli.render import (
     JOB_STYLES,
     Column,
@@ -32,7 +33,6 @@ from penstock.cli.render import (
     styled,
     troubles,
 )
-from penstock.cli.words import duration
 from penstock.model.units import format_bytes
 
 _STATES = {"running": "green", "paused": "yellow", "warned": "yellow", "stopping": "yellow"}

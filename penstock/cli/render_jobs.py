@@ -9,8 +9,8 @@ import msgspec
 from rich.console import RenderableType
 from rich.text import Text
 
+from penstock.cli.plain_text import duration
 from penstock.cli.render import JOB_STYLES, Column, Fitted, counted, field, listing, mapping, number, plain, styled
-from penstock.cli.words import duration
 from penstock.model.units import format_bytes
 from penstock.wire.jobs_api import JobView, NodeRank
 

@@ -6,7 +6,7 @@ import sys
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Self
 
-from penstock.cli.words import columns, duration, printable
+from penstock.cli.plain_text import columns, duration, printable
 from penstock.opgraph import JobManager, TaskSettled, TaskState
 
 if TYPE_CHECKING:

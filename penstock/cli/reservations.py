@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.cli.errors import usage_error
-from penstock.cli.moments import moment, with_local_times
+from penstock.cli.local_times import moment, with_local_times
 
 if TYPE_CHECKING:
     from penstock.wire.reservation_api import FreeRun, PromisedPiece, Reservations, Reserved

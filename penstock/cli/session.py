@@ -7,7 +7,7 @@ from collections.abc import Coroutine, Iterator
 from typing import Any, TypeVar
 
 from penstock.cli.errors import CommandError
-from penstock.cli.statuses import Status
+from penstock.cli.exit_statuses import Status
 from penstock.client.errors import AgentUnavailable
 from penstock.wire.errors import ErrorCode, RpcError
 
@@ -54,6 +54,6 @@ def converse(work: Coroutine[Any, Any, T], *, named: str = "") -> T:
 def _text(error: RpcError) -> str:
     if error.code is not ErrorCode.REFUSED:
         return str(error)
-    from penstock.cli.moments import with_local_times
+    from penstock.cli.local_times import with_local_times
 
     return with_local_times(str(error))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
-from penstock.cli.statuses import Status
+from penstock.cli.exit_statuses import Status
 
 if TYPE_CHECKING:
     from penstock.wire.cluster_api import Drains

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Self
 
 from penstock.client.gate_engine import Engine
-from penstock.client.gate_link import Setup
+from penstock.client.gate_link import GateArguments
 from penstock.client.gate_slot import Slot
 from penstock.model.resources import KINDS, ResourceKind
 from penstock.wire.agent_api import StageProgress
@@ -67,7 +67,9 @@ class Gate:
             raise ValueError("patience_s and memory_bytes must not be negative")
         self.name = _name(name) or "python"
         lend = process if rank else None
-        self._setup = Setup(self.name, socket, job, priority, memory_bytes, patience_s, warn or _warn_always, lend)
+        self._arguments = GateArguments(
+            self.name, socket, job, priority, memory_bytes, patience_s, warn or _warn_always, lend
+        )
         self._loop = loop
         self._lock = threading.Lock()
         self._engine: Engine | None = None
@@ -84,7 +86,7 @@ class Gate:
     @property
     def joined(self) -> bool:
         """Whether the gate joined a job that another client registered."""
-        return bool(self._setup.job)
+        return bool(self._arguments.job)
 
     @property
     def connected(self) -> bool:
@@ -224,7 +226,7 @@ class Gate:
             with self._lock:
                 engine = self._engine
                 if engine is None:
-                    engine = self._engine = Engine(self._setup, self._loop)
+                    engine = self._engine = Engine(self._arguments, self._loop)
                     self._ending = weakref.finalize(self, engine.leave)
         return engine
 

@@ -19,7 +19,7 @@ from typing import Any
 
 from penstock.client.gate_keeper import LeaseKeeper
 from penstock.client.gate_lease import Lease, Leases
-from penstock.client.gate_link import GateLink, Setup
+from penstock.client.gate_link import GateArguments, GateLink
 from penstock.client.gate_slot import Slot
 from penstock.client.gating import Complete, Gating, Go, Instruction, Refuse, Submit, Warn, Withdraw
 from penstock.client.job import Job
@@ -39,19 +39,19 @@ _BARRIER_S = 5.0
 class Engine:
     """One thread, one loop, one connection. Unless marked "for any thread", members belong to the loop's thread."""
 
-    def __init__(self, setup: Setup, loop: asyncio.AbstractEventLoop | None = None) -> None:
+    def __init__(self, arguments: GateArguments, loop: asyncio.AbstractEventLoop | None = None) -> None:
         """``loop`` is a loop that runs already; without it the engine starts a thread with its own loop."""
-        self._setup = setup
+        self._arguments = arguments
         self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._woken = False
-        self._gating: Gating[Slot] = Gating(setup.patience_s, time.monotonic())
+        self._gating: Gating[Slot] = Gating(arguments.patience_s, time.monotonic())
         self._job: Job | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._asking: asyncio.TimerHandle | asyncio.Task[None] | None = None
         self._reason = ""
         self._lock = threading.Lock()
         self._fast = {"ungated": 0, "released": 0}  # monotasks that bypassed the loop
-        self._end: Exception | None = RuntimeError(f"the gate {setup.name!r} is closed")
+        self._end: Exception | None = RuntimeError(f"the gate {arguments.name!r} is closed")
         self._pid = os.getpid()
         #: For any thread: the agent is away and patience is over, so that requests continue ungated at once.
         self.open = False
@@ -63,7 +63,7 @@ class Engine:
         self.loop = loop or _new_loop()
         self._keeper = LeaseKeeper(self.leases, self.loop, self.give_back)
         self._stop = asyncio.Event()
-        self.link = GateLink(setup, self)
+        self.link = GateLink(arguments, self)
         self._thread: threading.Thread | None = None
         self._living: asyncio.Task[None] | None = None
         if loop is None:
@@ -136,7 +136,7 @@ class Engine:
     def leave(self) -> None:
         """As :meth:`stop`, at the interpreter's exit: waiters continue ungated, so that they end, too."""
         self._end = None
-        self.stop(None if self._setup.job else "")
+        self.stop(None if self._arguments.job else "")
 
     def abandon(self) -> None:
         """In a child after a fork: detach from everything that belongs to the parent."""
@@ -217,7 +217,7 @@ class Engine:
     def _back(self) -> None:
         self.open = False
         if self._gating.open:
-            _LOG.info("the agent is back: monotasks of %s are gated again", self._setup.name)
+            _LOG.info("the agent is back: monotasks of %s are gated again", self._arguments.name)
         self._do(self._gating.back(time.monotonic()))
         self.connected.set()
         self._arm()
@@ -272,9 +272,9 @@ class Engine:
     def _warn(self) -> None:
         self.open = True
         reason = self._reason or "the agent has not answered yet; see `penstock status`"
-        text = f"{reason}: work of {self._setup.name!r} goes on without grants until it is back"
+        text = f"{reason}: work of {self._arguments.name!r} goes on without grants until it is back"
         try:
-            self._setup.warn(text)
+            self._arguments.warn(text)
         except Exception:  # noqa: BLE001 - a warnings filter raised it, and no caller could catch it here
             _LOG.warning(text)
 
@@ -305,7 +305,7 @@ class Engine:
         answer = asyncio.ensure_future(job.tasks_done([]))
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # marks the exception as retrieved
         try:
-            await asyncio.wait([answer], timeout=self._setup.patience_s + _ANSWER_S)
+            await asyncio.wait([answer], timeout=self._arguments.patience_s + _ANSWER_S)
             if not answer.done() and self._gating.linked:
                 self._silent(began)
                 await asyncio.wait([answer])

@@ -86,7 +86,7 @@ class _Client(AgentClient):
 
 
 @dataclass(frozen=True)
-class Setup:
+class GateArguments:
     """The arguments of a gate; see :class:`penstock.client.gate.Gate`."""
 
     name: str
@@ -102,8 +102,8 @@ class Setup:
 class GateLink:
     """One job at this host's agent, over one connection at a time."""
 
-    def __init__(self, setup: Setup, watcher: Watcher) -> None:
-        self._setup = setup
+    def __init__(self, arguments: GateArguments, watcher: Watcher) -> None:
+        self._arguments = arguments
         self._watcher = watcher
         self._lending: asyncio.Task[None] | None = None
         self._client: _Client | None = None
@@ -118,7 +118,7 @@ class GateLink:
     @property
     def where(self) -> Path:
         """The agent's socket."""
-        return self._setup.socket or paths.agent_socket()
+        return self._arguments.socket or paths.agent_socket()
 
     @property
     def up(self) -> bool:
@@ -192,13 +192,13 @@ class GateLink:
     # ------------------------------------------------------------ inside
 
     async def _connect(self, limit: asyncio.Timeout) -> None:
-        setup = self._setup
-        client = await _Client.connect(self.where, client=setup.name, reconnect_s=math.inf)
+        arguments = self._arguments
+        client = await _Client.connect(self.where, client=arguments.name, reconnect_s=math.inf)
         self._client = client
         client.link = self
         limit.reschedule(asyncio.get_running_loop().time() + _REGISTER_S)
         job = await client.register_job(
-            setup.name, memory_bytes=setup.memory_bytes, priority=setup.priority, job=setup.job
+            arguments.name, memory_bytes=arguments.memory_bytes, priority=arguments.priority, job=arguments.job
         )
         self._job, self.refused = job, False
         if self.up:  # otherwise it broke just now, and `relinked` follows
@@ -207,8 +207,10 @@ class GateLink:
 
     def _lend(self, client: _Client, job: Job) -> None:
         """Start lending the process; work does not wait for it, as it need not be ranked to run."""
-        if self._setup.lend is not None:
-            self._lending = asyncio.get_running_loop().create_task(self._lend_process(client, job, self._setup.lend))
+        if self._arguments.lend is not None:
+            self._lending = asyncio.get_running_loop().create_task(
+                self._lend_process(client, job, self._arguments.lend)
+            )
 
     async def _lend_process(self, client: _Client, job: Job, pid: int) -> None:
         try:
@@ -222,9 +224,9 @@ class GateLink:
         if os.getpid() in _WARNED:
             return
         _WARNED.add(os.getpid())
-        text = f"the processes of {self._setup.name!r} are not ranked with their job, and work goes on: {why}"
+        text = f"the processes of {self._arguments.name!r} are not ranked with their job, and work goes on: {why}"
         with contextlib.suppress(Exception):  # a warnings filter may raise
-            self._setup.warn(text)
+            self._arguments.warn(text)
 
     async def _close(self) -> None:
         if self._lending is not None:

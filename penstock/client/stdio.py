@@ -9,7 +9,7 @@ from pathlib import Path
 
 from penstock.client.errors import AgentUnavailable, cannot_connect
 from penstock.peer_credentials import check_server
-from penstock.transport.queued import connect_queued
+from penstock.transport.unix_connect import connect_queued
 
 _TIMEOUT_S = 10.0
 

@@ -14,7 +14,7 @@ import tomlkit.exceptions
 import tomlkit.items
 
 from penstock.config.settings import scalar
-from penstock.model.reading import told_toml
+from penstock.model.decode_errors import told_toml
 
 
 class NotWritten(Exception):  # noqa: N818 - the name describes the result

@@ -19,7 +19,7 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import msgspec.inspect
 
-from penstock.model.reading import told, told_toml
+from penstock.model.decode_errors import told, told_toml
 from penstock.model.units import QuantityError, parse_bytes, parse_duration_s, parse_rate
 
 T = TypeVar("T", bound=msgspec.Struct)

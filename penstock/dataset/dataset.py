@@ -125,15 +125,15 @@ class Dataset(Generic[T]):
 
     def map(self, function: Callable[..., U], *broadcasts: Broadcast[Any]) -> Dataset[U]:
         """Apply ``function(item, *broadcast values)`` → item."""
-        return self._one_to_one(_named("map", function), functions.Each(function), broadcasts)
+        return self._one_to_one(_named("map", function), functions.MapItems(function), broadcasts)
 
     def filter(self, function: Callable[..., object], *broadcasts: Broadcast[Any]) -> Dataset[T]:
         """Keep the items for which ``function(item, *broadcast values)`` is true."""
-        return self._one_to_one(_named("filter", function), functions.Those(function), broadcasts)
+        return self._one_to_one(_named("filter", function), functions.FilterItems(function), broadcasts)
 
     def flat_map(self, function: Callable[..., Iterable[U]], *broadcasts: Broadcast[Any]) -> Dataset[U]:
         """Apply ``function(item, *broadcast values)`` → any number of items."""
-        return self._one_to_one(_named("flat_map", function), functions.EachOfEach(function), broadcasts)
+        return self._one_to_one(_named("flat_map", function), functions.FlatMapItems(function), broadcasts)
 
     def broadcast(self) -> Broadcast[T]:
         """Return all items as one list, an argument for the function of another dataset's transformation."""
@@ -240,7 +240,7 @@ class Dataset(Generic[T]):
         def build(graph: OpGraph, parents: tuple[Built, ...]) -> Built:
             pulled = [_broadcast(graph, name, small, self.partitions) for small in parents[1:]]
             found = _cpu(graph, name, functions.ByPartition(function), [parents[0], *pulled])
-            if isinstance(function, functions.Those):
+            if isinstance(function, functions.FilterItems):
                 found.creator.estimate(memory_to_input=2.0)  # §4.2.1
             return found
 

@@ -34,7 +34,7 @@ class ByPartition:
 
 
 @dataclass(frozen=True)
-class Each:
+class MapItems:
     """``map``."""
 
     function: Callable[..., Any]
@@ -45,7 +45,7 @@ class Each:
 
 
 @dataclass(frozen=True)
-class Those:
+class FilterItems:
     """``filter``."""
 
     function: Callable[..., object]
@@ -56,7 +56,7 @@ class Those:
 
 
 @dataclass(frozen=True)
-class EachOfEach:
+class FlatMapItems:
     """``flat_map``."""
 
     function: Callable[..., Iterable[Any]]

@@ -32,7 +32,7 @@ from distributed import Client, Future, LocalCluster
 from penstock.dataset import Dataset, Result
 from penstock.engines.dask.progress import PLACED
 from penstock.engines.dask_dataset_placement import MasterPlacement, Workers, node_here
-from penstock.engines.dask_dataset_work import Given, Key, Keys, note, pick, results, work_of
+from penstock.engines.dask_dataset_work import Key, Keys, OpaqueValue, note, pick, results, work_of
 from penstock.opgraph.dataflow import (
     Abandon,
     DataflowManager,
@@ -294,8 +294,8 @@ class _Run:
         for each in futures.values():
             each.add_done_callback(self._done(asked.monotask))
 
-    def _argument(self, one: Given | Key | list[Given | Key]) -> Any:
-        if isinstance(one, Given):
+    def _argument(self, one: OpaqueValue | Key | list[OpaqueValue | Key]) -> Any:
+        if isinstance(one, OpaqueValue):
             return one
         if isinstance(one, list):
             return [self._argument(each) for each in one]

@@ -22,7 +22,7 @@ Key = tuple[Any, ...]
 _NAME_CHARACTERS = 60
 
 
-class Given:
+class OpaqueValue:
     """A value in a graph that Dask must treat as opaque."""
 
     __slots__ = ("value",)
@@ -82,9 +82,9 @@ def pull(partition: int, value: Any) -> Any:
 
 
 def _plain_value(value: Any) -> Any:
-    if isinstance(value, Given):
+    if isinstance(value, OpaqueValue):
         return value.value
-    if isinstance(value, list) and value and isinstance(value[0], Given):
+    if isinstance(value, list) and value and isinstance(value[0], OpaqueValue):
         return [one.value for one in value]
     return value
 
@@ -114,7 +114,7 @@ def work_of(plan: Plan, op: PlannedOp) -> Callable[..., Any]:
 
 
 @dataclass(frozen=True)
-class Picked:
+class Pick:
     """A pick: its key, and its path into the monotask's value."""
 
     key: Key
@@ -147,16 +147,16 @@ class Keys:
         op = self._plan.ops[self._plan.writers[version]]
         return (f"{_plain(op.name)}.part-{self._token}-{op.index}", partition, version, part)
 
-    def picks(self, op: PlannedOp, partition: int) -> list[Picked]:
+    def picks(self, op: PlannedOp, partition: int) -> list[Pick]:
         """Return the picks of a monotask's value."""
         found = []
         several = len(op.outputs) > 1
         for position, version in enumerate(op.outputs):
             path = (position,) if several else ()
             if several and version in self._read_whole:
-                found.append(Picked(self.whole(version, partition), path))
+                found.append(Pick(self.whole(version, partition), path))
             parts = range(self._plan.parts.get(version, 0))
-            found += [Picked(self.part(version, partition, part), (*path, part)) for part in parts]
+            found += [Pick(self.part(version, partition, part), (*path, part)) for part in parts]
         return found
 
     def kept(self, version: int, partition: int) -> list[Key]:
@@ -164,9 +164,9 @@ class Keys:
         whole = [self.whole(version, partition)] if version in self._read_whole else []
         return whole + [self.part(version, partition, part) for part in range(self._plan.parts.get(version, 0))]
 
-    def arguments(self, op: PlannedOp, partition: int) -> list[Given | Key | list[Given | Key]]:
+    def arguments(self, op: PlannedOp, partition: int) -> list[OpaqueValue | Key | list[OpaqueValue | Key]]:
         """Return a monotask's arguments, one for each input; a list of keys if the input is all partitions."""
-        found: list[Given | Key | list[Given | Key]] = []
+        found: list[OpaqueValue | Key | list[OpaqueValue | Key]] = []
         for read in op.inputs:
             if read.take is Take.OWN:
                 found.append(self._one(read.version, partition))
@@ -178,10 +178,10 @@ class Keys:
                 found.append([self._one(read.version, other) for other in theirs])
         return found
 
-    def _one(self, version: int, partition: int) -> Given | Key:
+    def _one(self, version: int, partition: int) -> OpaqueValue | Key:
         content = self._plan.versions[version].data.content
         if content is not None and version not in self._plan.writers:
-            return Given(content[partition])
+            return OpaqueValue(content[partition])
         return self.whole(version, partition)
 
 

@@ -13,7 +13,7 @@ import ssl
 from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, Protocol, TypeVar, cast
 
-from penstock.transport.queued import connect_queued
+from penstock.transport.unix_connect import connect_queued
 from penstock.wire.connection import MAX_FRAME_BYTES, NO_TYPES, Closed, Malformed, RpcConnection, read
 from penstock.wire.errors import ErrorBody, ErrorCode, RpcError, bad_request
 from penstock.wire.rpc import Message, Notification, Request, Response

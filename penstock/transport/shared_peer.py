@@ -1,4 +1,4 @@
-"""A connection that is served in turn with its user's other connections (see :mod:`penstock.transport.account`).
+"""A connection that is served in turn with its user's other connections (see :mod:`penstock.transport.user_budget`).
 
 No request is handled while an answer to an earlier one is unread. So a client that only writes costs the memory of one
 answer and one read, and then finds its socket full.
@@ -12,8 +12,8 @@ from collections.abc import Iterator, Mapping
 from time import monotonic
 from typing import Any
 
-from penstock.transport.account import Account
 from penstock.transport.peer import Handler, RpcPeer
+from penstock.transport.user_budget import UserBudget
 from penstock.wire.connection import MAX_FRAME_BYTES, NO_TYPES, Closed, Malformed
 from penstock.wire.errors import RpcError, refused
 from penstock.wire.rpc import Message
@@ -26,7 +26,7 @@ _MAX_AT_ONCE = 64
 
 
 class SharedPeer(RpcPeer):
-    """An RpcPeer that shares its account's turns and limits once :meth:`share` was called."""
+    """An RpcPeer that shares its budget's turns and limits once :meth:`share` was called."""
 
     def __init__(
         self,
@@ -37,19 +37,19 @@ class SharedPeer(RpcPeer):
         unparsed: bool = False,
     ) -> None:
         super().__init__(handler, max_frame_bytes, typed, unparsed=unparsed)
-        self._account: Account | None = None
+        self._budget: UserBudget | None = None
         self._coming: Iterator[Message | Malformed | Closed] | None = None  # arrived messages, not handled yet
         self._arrived: deque[bytes] = deque()  # bytes that arrived after those
-        self._in_line = False  # queued for the account's next turn
+        self._in_line = False  # queued for the budget's next turn
         self._unread = False  # the kernel did not take all sent bytes
-        self._unfinished_bytes = 0  # the number that the account has counted
+        self._unfinished_bytes = 0  # the number that the budget has counted
 
-    def share(self, account: Account) -> None:
-        """Make this connection a member of the account."""
-        self._account = account
+    def share(self, budget: UserBudget) -> None:
+        """Make this connection a member of the budget."""
+        self._budget = budget
         if self._transport is not None:
             self._transport.set_write_buffer_limits(high=0)
-        account.join(self)
+        budget.join(self)
 
     def refuse(self, error: RpcError) -> None:
         """Send the reason of the refusal, and close the connection."""
@@ -60,25 +60,25 @@ class SharedPeer(RpcPeer):
 
     def data_received(self, data: bytes) -> None:
         """Handle received bytes now, or keep them for a later turn; called by the loop, like the next methods."""
-        account = self._account
-        if account is None or self.closed:
+        budget = self._budget
+        if budget is None or self.closed:
             super().data_received(data)
         elif (
-            account.behind
+            budget.behind
             or self._unread
             or self._arrived
             or self._coming is not None
             or len(self._tasks) >= _MAX_AT_ONCE
         ):
             self._arrived.append(data)
-            account.added(len(data))
+            budget.added(len(data))
             self.pause()
-            self._go_on(account)
+            self._go_on(budget)
         else:
             began = monotonic()
             message = self._wire.typed_message(data)
             if message is None:
-                self._receive_until(self._wire.messages(data), account, account.until(began))
+                self._receive_until(self._wire.messages(data), budget, budget.until(began))
             else:  # the hot path
                 self._receiving = True
                 try:
@@ -86,9 +86,9 @@ class SharedPeer(RpcPeer):
                 finally:
                     self._receiving = False
                     self._flush()
-            account.left_s -= monotonic() - began
-            if account.left_s <= 0:
-                account.over()
+            budget.left_s -= monotonic() - began
+            if budget.left_s <= 0:
+                budget.over()
 
     def pause_writing(self) -> None:
         """Note that the kernel takes no more bytes."""
@@ -97,35 +97,35 @@ class SharedPeer(RpcPeer):
     def resume_writing(self) -> None:
         """Go on, because the kernel has taken all bytes."""
         self._unread = False
-        if self._account is not None:
-            self._account.read(self)
-            self._go_on(self._account)
+        if self._budget is not None:
+            self._budget.read(self)
+            self._go_on(self._budget)
             self.resume()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Drop unhandled bytes and leave the account."""
+        """Drop unhandled bytes and leave the budget."""
         self._drop_arrived()
-        if self._account is not None:
-            self._account.leave(self, self._unfinished_bytes)
+        if self._budget is not None:
+            self._budget.leave(self, self._unfinished_bytes)
         super().connection_lost(exc)
 
-    # ------------------------------------------------------------ the account's member
+    # ------------------------------------------------------------ the budget's member
 
     def proceed(self, until: float) -> None:
         """Handle waiting messages until this monotonic time."""
         self._in_line = False
-        account = self._account
-        if account is None or self.closed or self._held_up():
+        budget = self._budget
+        if budget is None or self.closed or self._held_up():
             return
         messages = self._coming
         if messages is None:
             if not self._arrived:
                 return
             data = self._arrived.popleft()
-            account.taken(len(data))
+            budget.taken(len(data))
             messages = self._wire.messages(data)
-        self._receive_until(messages, account, until)
-        self._go_on(account)
+        self._receive_until(messages, budget, until)
+        self._go_on(budget)
         self.resume()
 
     def cut_off(self) -> None:
@@ -142,14 +142,16 @@ class SharedPeer(RpcPeer):
 
     def resume(self) -> None:
         """Read again, unless earlier messages wait to be handled."""
-        transport, account = self._transport, self._account
+        transport, budget = self._transport, self._budget
         waits = self._coming is not None or self._arrived or self._held_up()
-        if transport is not None and not waits and not transport.is_closing() and not (account and account.paused):
+        if transport is not None and not waits and not transport.is_closing() and not (budget and budget.paused):
             transport.resume_reading()
 
     # ------------------------------------------------------------ inside
 
-    def _receive_until(self, messages: Iterator[Message | Malformed | Closed], account: Account, until: float) -> None:
+    def _receive_until(
+        self, messages: Iterator[Message | Malformed | Closed], budget: UserBudget, until: float
+    ) -> None:
         """Handle messages until the turn is over or the other side has to read first; keep the rest."""
         self._receiving = True
         self._coming = None
@@ -168,41 +170,41 @@ class SharedPeer(RpcPeer):
             self._flush()
         if self._coming is not None:
             self.pause()
-            self._go_on(account)
+            self._go_on(budget)
         elif self._wire.unfinished_bytes != self._unfinished_bytes:
-            self._count_unfinished(account)
+            self._count_unfinished(budget)
 
-    def _count_unfinished(self, account: Account) -> None:
+    def _count_unfinished(self, budget: UserBudget) -> None:
         change = self._wire.unfinished_bytes - self._unfinished_bytes
         self._unfinished_bytes += change
-        if not account.unfinished(change):
-            what = f"this user's unfinished messages hold more than {account.max_unfinished_bytes} bytes"
+        if not budget.unfinished(change):
+            what = f"this user's unfinished messages hold more than {budget.max_unfinished_bytes} bytes"
             self.refuse(refused(what, field="frame", remedy="send less at a time"))
 
     def _held_up(self) -> bool:
         """Return whether the other side must read, or requests must end, before the next message is handled."""
         return self._unread or len(self._tasks) >= _MAX_AT_ONCE
 
-    def _go_on(self, account: Account) -> None:
+    def _go_on(self, budget: UserBudget) -> None:
         """Queue for the next turn if messages wait."""
         waits = self._coming is not None or bool(self._arrived)
         if waits and not self._in_line and not self.closed and not self._held_up():
             self._in_line = True
-            account.wait(self)
+            budget.wait(self)
 
     def _drop_arrived(self) -> None:
-        if self._account is not None:
-            self._account.taken(sum(map(len, self._arrived)))
+        if self._budget is not None:
+            self._budget.taken(sum(map(len, self._arrived)))
         self._arrived.clear()
         self._coming = None
 
     def _wrote(self, transport: asyncio.Transport, written_bytes: int) -> None:
         super()._wrote(transport, written_bytes)
-        if self._account is not None and transport.get_write_buffer_size():
+        if self._budget is not None and transport.get_write_buffer_size():
             self._unread = True
-            self._account.unread(self, written_bytes)
+            self._budget.unread(self, written_bytes)
 
     def _served(self, task: asyncio.Task[None]) -> None:
         super()._served(task)
-        if self._account is not None and (self._coming is not None or self._arrived):
-            self._go_on(self._account)
+        if self._budget is not None and (self._coming is not None or self._arrived):
+            self._go_on(self._budget)

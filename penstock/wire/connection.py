@@ -15,7 +15,7 @@ from typing import Annotated, Any, TypeVar, cast
 import msgpack
 import msgspec
 
-from penstock.model.reading import explained
+from penstock.model.decode_errors import explained
 from penstock.wire.errors import ErrorBody, ErrorCode, RpcError, bad_request
 from penstock.wire.rpc import NOTIFICATION, REQUEST, RESPONSE, Message, Notification, Request, Response
 

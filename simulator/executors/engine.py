@@ -10,11 +10,11 @@ import numpy as np
 
 from master.placement.drr import Floats, Ints
 from master.placement.executors import TOLERANCE, Demands, ExecutorPolicy, Machines, Pending, machines_with_room
+from simulator.executors.executor_table import FIELDS, Parts, Rows, Table, row
 from simulator.executors.lives import Life, lives_of
 from simulator.executors.measures import Measures
 from simulator.executors.reprovisioning import Reprovisioning
 from simulator.executors.rescheduling import Rescheduling
-from simulator.executors.running import FIELDS, Parts, Rows, Table, row
 from simulator.executors.sharing import contended, per_machine, shares
 from simulator.executors.spec import CAPACITY_KEYS, Spec
 from simulator.executors.workload import Application

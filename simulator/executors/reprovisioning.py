@@ -7,7 +7,7 @@ import numpy as np
 from agent.core.reprovisioning import rescaled
 from master.placement.drr import Ints
 from master.placement.executors import Machines
-from simulator.executors.running import Parts, Rows, Table
+from simulator.executors.executor_table import Parts, Rows, Table
 from simulator.executors.spec import Policy
 
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from master.placement.drr import Floats
 from master.placement.executors import Machines
-from simulator.executors.running import Parts, Rows
+from simulator.executors.executor_table import Parts, Rows
 
 
 class Rescheduling:

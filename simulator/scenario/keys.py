@@ -10,7 +10,7 @@ from typing import Any
 import msgspec
 from msgspec import inspect
 
-from penstock.model.reading import explained
+from penstock.model.decode_errors import explained
 from penstock.model.units import QuantityError, parse_bytes, parse_duration_s, parse_rate
 from simulator.scenario.errors import ScenarioError
 

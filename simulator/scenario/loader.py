@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from penstock.model.reading import told_toml
+from penstock.model.decode_errors import told_toml
 from simulator.scenario.errors import ScenarioError
 from simulator.scenario.keys import assign, convert
 from simulator.scenario.models import MODELS

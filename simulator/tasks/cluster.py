@@ -25,11 +25,11 @@ from simulator.tasks.first_come import FirstComeQueues
 from simulator.tasks.framework import Framework, Site
 from simulator.tasks.machine import Machine
 from simulator.tasks.node_spec import NodeSpec, capacity_of
-from simulator.tasks.promises import Reservations, ReservationSettings
+from simulator.tasks.reservations import Reservations, ReservationSettings
 from simulator.tasks.usage import Usage
 from simulator.tasks.workload import SimulatedCommand, SimulatedJob
 
-#: As in agent/link.py: ends within this time go into one heartbeat.
+#: As in agent/master_link.py: ends within this time go into one heartbeat.
 COALESCE_S = 0.05
 
 

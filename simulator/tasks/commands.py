@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.confinement import Confinement, confine
-from agent.core.cpu_look import CpuLooked, LookAtCpu
+from agent.core.cpu_time_reads import CpuTimesRead, ReadCpuTimes
 from agent.core.snapshot import ContainerUse, HostUse, Snapshot
 from simulator.tasks.clock import Clock
 from simulator.tasks.machine import Machine, RunningCommand
@@ -83,8 +83,8 @@ class Commands:
             case i.WatchMemory(on):
                 self._watched = on
                 self._look_again()
-            case LookAtCpu():
-                self._clock.soon(self._look_at_cpu)
+            case ReadCpuTimes():
+                self._clock.soon(self._read_cpu_times)
             case i.Wake(at):
                 self._wake += 1
                 self._clock.after(max(0.0, at - self._clock.now_s), self._woken, self._wake)
@@ -188,14 +188,14 @@ class Commands:
         host = HostUse(disk_read_bytes_per_s=disk, disk_busy=min(1.0, disk / whole), network_busy=0.0)
         return Snapshot(now_s, interval_s, host, uses)
 
-    def _look_at_cpu(self) -> None:
+    def _read_cpu_times(self) -> None:
         if self._last is None:
             return
         self._machine.look()
         uses = dict(self._last.containers)
         for container, running in self._machine.running.items():
             uses[container] = replace(uses.get(container, ContainerUse()), cpu_seconds=running.cpu_seconds)
-        self._ask(CpuLooked(replace(self._last, containers=uses)))
+        self._ask(CpuTimesRead(replace(self._last, containers=uses)))
 
     def _look_again(self) -> None:
         if self._look_s and self._watched and not self._looking:
@@ -213,5 +213,5 @@ class Commands:
                 if container in self._machine.running
             }
             snapshot = Snapshot(self._clock.now_s, self._last.interval_s, self._last.host, fresh)
-            self._ask(e.MemoryLooked(snapshot, (), self._clock.now_s))
+            self._ask(e.MemoryChecked(snapshot, (), self._clock.now_s))
         self._look_again()

@@ -21,7 +21,7 @@ from penstock.wire.agent_api import (
 from simulator.tasks.clock import Clock
 from simulator.tasks.course import Course
 from simulator.tasks.machine import Machine
-from simulator.tasks.promises import Reservations
+from simulator.tasks.reservations import Reservations
 from simulator.tasks.usage import Usage
 from simulator.tasks.workload import SimulatedCommand, SimulatedJob, SimulatedStage, SimulatedTask
 

@@ -14,12 +14,12 @@ from master.config import MasterConfig
 from master.core import MasterSettings
 from master.reservations.reservation_manager import ManagerSettings
 from penstock.model import Capacity
-from penstock.model.reading import told
+from penstock.model.decode_errors import told
 from penstock.model.work import Opportunistic
 from simulator.tasks.cluster import Surroundings
 from simulator.tasks.executors import ExecutorSettings
 from simulator.tasks.node_spec import NodeSpec
-from simulator.tasks.promises import ReservationSettings
+from simulator.tasks.reservations import ReservationSettings
 
 _T = TypeVar("_T")
 Count = Annotated[int, msgspec.Meta(ge=1)]

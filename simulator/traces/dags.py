@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeVar
 
 import msgspec
 
-from penstock.model.reading import explained
+from penstock.model.decode_errors import explained
 from simulator.traces.errors import TraceError
 
 K = TypeVar("K")

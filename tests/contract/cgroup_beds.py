@@ -8,11 +8,11 @@ import select
 import subprocess
 from pathlib import Path
 
+from agent.cgroup_root import cgroup2_mount
 from agent.cgroups import Cgroup, CgroupTree, Disk, whole_disks
 from agent.cgroups.filesystem import KERNEL, Filesystem
 from agent.cgroups.limits import Surroundings
 from agent.cgroups.pressure import EventsWatch
-from agent.place import cgroup2_mount
 from penstock.testing.fake_cgroups import FakeCgroups
 
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.place import cgroup2_mount
+from agent.cgroup_root import cgroup2_mount
 
 pytest.register_assert_rewrite(
     "tests.contract.cgroup_suite", "tests.contract.cgroup_kernel_suite", "tests.contract.cgroup_limits_suite"

@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from agent.place import choose_root
+from agent.cgroup_root import choose_root
 from penstock.client import AgentClient
 from penstock.model import ContainerSpec
 from penstock.transport import RpcPeer, connect_unix

@@ -15,7 +15,7 @@ from typing import Any
 import psutil
 import pytest
 
-from agent.place import choose_root
+from agent.cgroup_root import choose_root
 from demo.records import EXECUTORS
 from demo.report import KINDS
 

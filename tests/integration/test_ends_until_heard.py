@@ -12,9 +12,9 @@ from typing import Any, cast
 import pytest
 
 from agent.core import Node
-from agent.core.end_events import EndHeard
+from agent.core.end_events import EndAcknowledged
 from agent.core.settings import NodeSettings
-from agent.link import Link
+from agent.master_link import MasterLink
 from agent.shell import Shell
 from penstock.config.endpoint import UnixEndpoint
 from penstock.model import Capacity, Ended, EndedBy, KindAmounts, TaskRequest
@@ -76,12 +76,12 @@ def shell(heard: list[object]) -> Shell:
 @asynccontextmanager
 async def linked(
     directory: Path, answered: list[object], method: str, params: Params | None = None
-) -> AsyncIterator[tuple[Master, Link]]:
+) -> AsyncIterator[tuple[Master, MasterLink]]:
     """A link to a master; ``params`` are said before there is one."""
     master = Master()
     path = directory / "master.sock"
     server = await asyncio.get_running_loop().create_unix_server(lambda: RpcPeer(master), str(path))
-    link = Link(shell(answered), UnixEndpoint(path))
+    link = MasterLink(shell(answered), UnixEndpoint(path))
     if params is not None:
         link.tell(method, params)
     running = asyncio.create_task(link.run())
@@ -105,7 +105,7 @@ async def test_an_end_that_nobody_answered_is_told_again_right_behind_the_regist
         await master.until(1, "heartbeat")
         assert master.heard[1][:2] == ["register", "command_ended"], "before anything could be decided without it"
         assert master.heard[1].count("command_ended") == 1
-        assert answered == [EndHeard("j", "t")], "once: the journal forgets it"
+        assert answered == [EndAcknowledged("j", "t")], "once: the journal forgets it"
         master.peers[1].close()
         await master.until(2, "heartbeat")
         assert "command_ended" not in master.heard[2], "it was answered"
@@ -125,7 +125,7 @@ async def test_a_sample_is_told_at_once_and_no_other_before_the_interval_is_near
 
 async def test_an_end_is_not_lost_with_a_connection_that_breaks_before_the_registration() -> None:
     answered: list[object] = []
-    link = Link(shell(answered), UnixEndpoint(Path("/nowhere")))
+    link = MasterLink(shell(answered), UnixEndpoint(Path("/nowhere")))
     link.tell("command_ended", END)
     gone = RpcPeer(Master())
     gone.close()
@@ -170,7 +170,7 @@ async def test_what_is_asked_while_registering_is_said_before_a_decision_is_answ
     path = tmp_path / "master.sock"
     server = await asyncio.get_running_loop().create_unix_server(lambda: RpcPeer(master), str(path))
     deciding = SimpleNamespace(node=Node(SETTINGS), link=None, dispatch=lambda event: api.Decided())
-    link = Link(cast("Shell", deciding), UnixEndpoint(path))
+    link = MasterLink(cast("Shell", deciding), UnixEndpoint(path))
     request = TaskRequest(task="t", usage=KindAmounts(cpu=1.0))
     ready = api.ReadyTasks(job="j", stage="s", tasks=[request], opportunistic=False)
     master.asks = lambda: link.tell("tasks_ready", ready)  # type: ignore[method-assign]

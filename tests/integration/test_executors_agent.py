@@ -17,7 +17,7 @@ from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse, Snapshot
-from agent.link import Link
+from agent.master_link import MasterLink
 from penstock.config.endpoint import UnixEndpoint
 from penstock.model import Capacity, ContainerSpec, EndedBy, Executor, KindAmounts, Profile, TaskRequest
 from penstock.transport import RpcPeer
@@ -209,7 +209,7 @@ async def test_who_ended_while_the_master_was_away_is_told_of_in_full_before_its
     capacity = Capacity(cores=2, memory_bytes=2**30)
     node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True, executor_slot_s=1.0))
     shell: Any = SimpleNamespace(node=node, link=None)
-    link = Link(shell, UnixEndpoint(Path(master.listen)))
+    link = MasterLink(shell, UnixEndpoint(Path(master.listen)))
     node.handle(e.Decided(1, [assign(Path("/fifo"), None)]), 0.0)
     (container,) = node.containers.live
     node.handle(e.ContainerStarted(container, 7, {}, 0.0), 0.0)
@@ -237,7 +237,7 @@ async def test_only_a_master_that_reads_gaps_is_told_slots_that_were_not_measure
     master.profile_gaps = gaps_read
     capacity = Capacity(cores=2, memory_bytes=2**30)
     node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True, executor_slot_s=1.0))
-    link = Link(SimpleNamespace(node=node, link=None), UnixEndpoint(Path(master.listen)))  # type: ignore[arg-type]
+    link = MasterLink(SimpleNamespace(node=node, link=None), UnixEndpoint(Path(master.listen)))  # type: ignore[arg-type]
     node.handle(e.Decided(1, [assign(Path("/fifo"), None)]), 0.0)
     (container,) = node.containers.live
     node.handle(e.ContainerStarted(container, 7, {}, 0.0), 0.0)
@@ -260,7 +260,7 @@ async def test_only_a_master_that_reads_it_is_told_the_part_of_a_last_slot(
     master.last_parts = parts_read
     capacity = Capacity(cores=2, memory_bytes=2**30)
     node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True, executor_slot_s=2.0))
-    link = Link(SimpleNamespace(node=node, link=None), UnixEndpoint(Path(master.listen)))  # type: ignore[arg-type]
+    link = MasterLink(SimpleNamespace(node=node, link=None), UnixEndpoint(Path(master.listen)))  # type: ignore[arg-type]
     node.handle(e.Decided(1, [assign(Path("/fifo"), None)]), 0.0)
     (container,) = node.containers.live
     node.handle(e.ContainerStarted(container, 7, {}, 0.0), 0.0)
@@ -281,7 +281,7 @@ async def test_only_a_master_that_reads_it_is_told_the_last_of_a_job(master: Fak
     master.job_lasts = lasts_read
     capacity = Capacity(cores=2, memory_bytes=2**30)
     node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True))
-    link = Link(SimpleNamespace(node=node, link=None), UnixEndpoint(Path(master.listen)))  # type: ignore[arg-type]
+    link = MasterLink(SimpleNamespace(node=node, link=None), UnixEndpoint(Path(master.listen)))  # type: ignore[arg-type]
     node.handle(e.JobIntroduced("other-1", "j", "u", 0.0), 0.0)
     node.handle(e.SessionOpened(1, "u", 1000, "c"), 0.0)
     node.handle(e.JobRegistered(1, RegisterJob(name="j", job="other-1"), 0.0), 0.0)

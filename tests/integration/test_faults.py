@@ -18,10 +18,10 @@ from typing import Any
 
 import pytest
 
-from agent.faults import Point
+from agent.cgroup_root import cgroup2_mount
+from agent.fault_injection import Point
 from agent.network import bpf, probe
 from agent.network.htb import HANDLE
-from agent.place import cgroup2_mount
 from tests.network_bed import UPLINK, Bed
 
 Start, Connect = Callable[..., Any], Callable[..., Any]

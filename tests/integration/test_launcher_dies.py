@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
+from agent.cgroup_root import cgroup2_mount, own_cgroup
 from agent.network import bpf, probe
-from agent.place import cgroup2_mount, own_cgroup
 from tests.escapes import wait_until_empty
 from tests.integration.conftest import Daemon
 from tests.network_bed import FAR, UPLINK, Bed

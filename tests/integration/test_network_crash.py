@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.network import NetworkLimiter, Shape, shares
+from agent.network import NetworkLimiter, Shape, htb_parameters
 from agent.network.htb import HANDLE
 from tests.network_bed import TIMEOUT_S, UPLINK, Bed, beds
 
@@ -138,7 +138,7 @@ def test_a_tree_for_another_rate_of_the_link_is_built_anew(bed: Bed) -> None:
     limiter = NetworkLimiter([UPLINK], link_bytes_per_s=100 * MBIT)
     try:
         assert any("class 1 on" in each for each in limiter.reconcile({1: (cgroup, limit(5 * MBIT))}).result())
-        assert bed.parents()[HANDLE | 1] == HANDLE | shares.LINK
+        assert bed.parents()[HANDLE | 1] == HANDLE | htb_parameters.LINK
         assert bed.send(cgroup).share_of(5 * MBIT) == pytest.approx(1.0, abs=0.04)
     finally:
         limiter.close()

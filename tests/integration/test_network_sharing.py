@@ -8,7 +8,7 @@ import pytest
 
 from agent.network import NetworkLimiter, Shape
 from agent.network.htb import HANDLE
-from agent.network.shares import LINK, OPPORTUNISTIC, RANKED
+from agent.network.htb_parameters import LINK, OPPORTUNISTIC, RANKED
 from tests.network_bed import UPLINK, Bed, Flow, beds, together
 
 MBIT = 125_000  # bytes per second

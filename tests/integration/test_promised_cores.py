@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from agent.place import choose_root
+from agent.cgroup_root import choose_root
 
 Start = Callable[..., Any]
 Connect = Callable[..., Awaitable[Any]]

@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
+from agent.cgroup_root import cgroup2_mount
 from agent.core import ranks
 from agent.nice import tree
-from agent.place import cgroup2_mount
 from penstock.client import AgentClient
 from penstock.wire.errors import RpcError
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agent.place import cgroup2_mount
+from agent.cgroup_root import cgroup2_mount
 
 TIMEOUT_S = 60
 #: Makes a network namespace with a link on which an agent's root qdisc is, says so, and keeps it until its input ends.

@@ -88,10 +88,10 @@ def _run(module: str, arguments: list[str], environment: dict[str, str], log: Pa
         os.dup2(output, descriptor)
     os.close(output)
     import agent.command
-    import agent.faults
+    import agent.fault_injection
     import master.command
 
-    importlib.reload(agent.faults)  # it alone reads its environment when it is imported
+    importlib.reload(agent.fault_injection)  # it alone reads its environment when it is imported
     sys.exit({"agent": agent.command.main, "master": master.command.main}[module](arguments))
 
 

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.cgroup_root import cgroup2_mount
 from agent.cgroups import Cgroup, CgroupTree, Disk, disk_of, disks_of, limited_disks, whole_disks
-from agent.place import cgroup2_mount
 
 pytestmark = pytest.mark.measured
 RATE = 5_000_000

@@ -1,5 +1,6 @@
 """A disk's limit is lowered while somebody reads as fast as it lets him: nothing gets past it, and nobody stands still
-for longer than a slice of the throttle (:mod:`agent.cgroups.holding`: without, about half of such changes fail).
+for longer than a slice of the throttle (:mod:`agent.cgroups.blk_throttle_workaround`).
+Without it, about half of such changes fail.
 """
 
 from __future__ import annotations

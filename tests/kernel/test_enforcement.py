@@ -16,9 +16,9 @@ from pathlib import Path
 
 import pytest
 
+from agent.cgroup_root import cgroup2_mount
 from agent.cgroups import Cgroup, CgroupTree, Disk, disk_of, whole_disks
 from agent.core.confinement import Confinement
-from agent.place import cgroup2_mount
 
 SPIN = "while True: pass"
 #: Holds the given number of bytes, a megabyte at a time, says so, and waits.

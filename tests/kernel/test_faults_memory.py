@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from agent.faults import Point
+from agent.fault_injection import Point
 from penstock.client import AgentClient
 from penstock.model import ContainerSpec, Limits
 from tests.integration.conftest import Daemon, start

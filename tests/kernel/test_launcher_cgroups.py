@@ -16,10 +16,10 @@ from pathlib import Path
 
 import pytest
 
+from agent.cgroup_root import cgroup2_mount
 from agent.cgroups import Cgroup, CgroupTree, whole_disks
 from agent.core.confinement import Confinement
 from agent.launcher import Exited, Launcher, LaunchFailed, Start
-from agent.place import cgroup2_mount
 from tests.escapes import ESCAPES, escape
 
 TIMEOUT_S = 120

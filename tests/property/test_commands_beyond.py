@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
 
-from agent.queues import COMMANDS, Monotask, MonotaskQueues, beyond
+from agent.queues import COMMANDS, Monotask, MonotaskQueues, oversubscription
 from agent.queues.resource import MOST_AHEAD
 from penstock.model import MOST_BEYOND, Capacity, MonotaskSpec, ResourceKind
 from penstock.wire.agent_api import Completion
@@ -109,7 +109,7 @@ class CommandsBeyond(RuleBasedStateMachine):
             if job in self.order:
                 self.queues.set_priority(job, priority, self.now)
                 self.order[job] = (-priority, self.order[job][1])
-        self.check(beyond.reordered(self.queues, self.now))
+        self.check(oversubscription.reordered(self.queues, self.now))
 
     @rule(job=jobs)
     def remove_job(self, job: str) -> None:

@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 from agent.core import Node
 from agent.core import events as e
 from agent.core import instructions as i
-from agent.core.following import HYSTERESIS, LEAST, least_of
 from agent.core.plans import RESOURCES, ahead
+from agent.core.profile_follower import HYSTERESIS, LEAST, least_of
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse, Snapshot
 from penstock.model import Capacity, ContainerSpec, Executor, KindAmounts, Profile, Sizing, TaskRequest

@@ -11,7 +11,7 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from agent.core import Node, tasks, turns
+from agent.core import Node, starvation, tasks
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.confinement import WEIGHT_PER_CORE, Confinement, confine
@@ -451,7 +451,7 @@ class NodeMachine(RuleBasedStateMachine):
     @rule(data=st.data(), pressed=st.booleans())
     def look_at_memory(self, data: st.DataObject, pressed: bool) -> None:
         stalled = tuple(sorted(self.processes)) if pressed else ()
-        self.send(e.MemoryLooked(Snapshot(self.now, 1.0, HostUse(), self.uses(data)), stalled, self.now))
+        self.send(e.MemoryChecked(Snapshot(self.now, 1.0, HostUse(), self.uses(data)), stalled, self.now))
         for container in sorted(self.processes):
             self.send(e.Reclaimed(container, 0))
 
@@ -498,7 +498,7 @@ class NodeMachine(RuleBasedStateMachine):
                 exits_to_come=frozenset(),
                 at=self.now,
                 draining=next((r for r in records["node"] if isinstance(r, Draining)), None),
-                waits=next((r for r in records[turns.ROOM] if isinstance(r, Waits)), None),
+                waits=next((r for r in records[starvation.ROOM] if isinstance(r, Waits)), None),
                 never_began=never_began,
                 orphans=orphans,
             )
@@ -517,7 +517,7 @@ class NodeMachine(RuleBasedStateMachine):
 
     def hear(self, key: tuple[str, str]) -> None:
         self.unheard.discard(key)
-        self.send(e.EndHeard(*key))
+        self.send(e.EndAcknowledged(*key))
 
     # ------------------------------------------------------------ what always holds
 

@@ -225,7 +225,7 @@ class ExecutorsMachine(RuleBasedStateMachine):
         held = self.node.executors.held(self.now)
         if held is not None:
             most = held.slots(self.now, 1.0, 600)
-            assert (most + np.array(ledger.beside) <= CAPACITY * (1 + 1e-6)).all(), (
+            assert (most + np.array(ledger.promised_without_profile) <= CAPACITY * (1 + 1e-6)).all(), (
                 "more is held in a slot than there is"
             )
 
@@ -236,7 +236,7 @@ class ExecutorsMachine(RuleBasedStateMachine):
         assert (held is None) == (not plans)
         if held is not None:
             anew = total(
-                [steps(plans[name], one.beside, self.now) for name, one in executors.planned.items()], self.now
+                [steps(plans[name], one.unprofiled, self.now) for name, one in executors.planned.items()], self.now
             )
             times = np.array([self.now + 0.7 * number for number in range(60)])
             assert np.allclose(held.values(times), anew.values(times))
@@ -253,7 +253,7 @@ class ExecutorsMachine(RuleBasedStateMachine):
             end = at + (number + 1) * said.slot_s if number + 1 < len(said.slots) else math.inf
             if end <= self.now:
                 continue
-            taken = np.array(ledger.beside)
+            taken = np.array(ledger.promised_without_profile)
             if held is not None:
                 inside = held.times[(held.times > begin) & (held.times < min(end, 1e12) - 1e-3)]
                 taken = taken + held.values(np.concatenate([[begin], inside])).max(axis=0)
@@ -272,7 +272,11 @@ class ExecutorsMachine(RuleBasedStateMachine):
         for container in [*self.running]:
             self.send(e.ContainerExited(container, 0, None, 1.0, 0, 0, self.now))
         ledger = self.node.ledger()
-        assert (ledger.promised_cores, ledger.promised_memory_bytes, ledger.beside) == (0.0, 0, (0.0, 0.0, 0.0, 0.0))
+        assert (ledger.promised_cores, ledger.promised_memory_bytes, ledger.promised_without_profile) == (
+            0.0,
+            0,
+            (0.0, 0.0, 0.0, 0.0),
+        )
         assert not self.node.executors.planned and not self.node.held.by_key
         self.beat()
         assert self.told is not None

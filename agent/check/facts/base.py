@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent import network, place
+from agent import cgroup_root, network
 from agent.cgroups import Disk, Placement, Reason, disks_of, limited_disks, whole_disks
 from agent.cgroups.weight import io_weight_works
 from agent.check.facts.links import LinkOut, links_out
@@ -28,7 +28,7 @@ class Fact:
         return cls(False, reason.why, reason.remedy)
 
     @classmethod
-    def told(cls, why: str) -> Fact:
+    def unavailable(cls, why: str) -> Fact:
         """Return a negative fact from the text of a reason."""
         reason, _, remedy = why.partition("; remedy: ")
         return cls(False, reason, remedy)
@@ -41,9 +41,9 @@ class Host:
     pressure: Path = Path("/proc/pressure")
     status: Path = Path("/proc/self/status")
     swaps: Path = Path("/proc/swaps")
-    cgroup2_mount: Callable[[], Path | None] = place.cgroup2_mount
-    own_cgroup: Callable[[Path], Path] = place.own_cgroup
-    is_delegated: Callable[[Path], bool] = place.is_delegated
+    cgroup2_mount: Callable[[], Path | None] = cgroup_root.cgroup2_mount
+    own_cgroup: Callable[[Path], Path] = cgroup_root.own_cgroup
+    is_delegated: Callable[[Path], bool] = cgroup_root.is_delegated
     disks: Callable[[], Sequence[Disk]] = limited_disks
     disks_of: Callable[[Path], Placement] = disks_of
     hardware: Callable[[], Sequence[Disk]] = whole_disks

@@ -23,7 +23,7 @@ def disk(tree: CgroupTree, leaf: Cgroup, host: Host) -> Fact:
         return Fact(False, "no whole disk was found that io.max can limit", "attach a disk; /sys/block shows none")
     failed = leaf.confine(Confinement(disk_read_bytes_per_s=_PROBE_BYTES_PER_S)).failed
     if failed:
-        return Fact.told(failed["disk_read_bytes_per_s"])
+        return Fact.unavailable(failed["disk_read_bytes_per_s"])
     names = ", ".join(disk.name for disk in disks)
     late = (
         _LATE

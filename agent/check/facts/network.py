@@ -8,20 +8,20 @@ from agent.check.facts.base import Fact, Host
 def network(why_not: str | None) -> Fact:
     """Return whether egress can be limited. ``why_not`` is the result of the probe."""
     if why_not is not None:
-        return Fact.told(why_not)
+        return Fact.unavailable(why_not)
     return Fact(True, "egress by HTB and a BPF program per container")
 
 
 def promises(why_not: str | None, host: Host) -> Fact:
     """Return whether shares can be promised: that needs links with known rates that Penstock may shape."""
     if why_not is not None:
-        return Fact.told(why_not)
+        return Fact.unavailable(why_not)
     links = host.links()
     if not links:
         return Fact(False, "no link leads out of this host", "ip link; ip route")
     for link in links:
         if link.why_not is not None:
-            return Fact.told(link.why_not)
+            return Fact.unavailable(link.why_not)
     unknown = ", ".join(link.name for link in links if not link.rate_bytes_per_s)
     if unknown:
         return Fact(
@@ -36,7 +36,7 @@ def promises(why_not: str | None, host: Host) -> Fact:
 def ingress(why_not: str | None) -> Fact:
     """Return whether ingress can be limited, by the same program."""
     if why_not is not None:
-        return Fact.told(why_not)
+        return Fact.unavailable(why_not)
     return Fact(
         True, "a token bucket in BPF per container; excess packets are dropped on arrival (docs/kernel-network.md)"
     )

@@ -6,7 +6,7 @@ import contextlib
 import secrets
 from collections.abc import Iterator
 
-from agent import place
+from agent import cgroup_root
 from agent.cgroups import Cgroup, CgroupTree, limited_disks
 from agent.cgroups.reason import DELEGATE, UNIFIED
 from agent.check.facts.base import Fact, Host
@@ -131,7 +131,7 @@ def probe_leaf(tree: CgroupTree) -> Iterator[Cgroup]:
 @contextlib.contextmanager
 def probe_tree() -> Iterator[CgroupTree | None]:
     """Create the tree that an agent started here would have, for the duration of the probe; None if impossible."""
-    root = place.choose_root(f"check-{secrets.token_hex(4)}")
+    root = cgroup_root.choose_root(f"check-{secrets.token_hex(4)}")
     if root is None:
         yield None
         return
@@ -139,7 +139,7 @@ def probe_tree() -> Iterator[CgroupTree | None]:
     tree = CgroupTree(root, limited_disks(), owns_root=made)
     try:
         if not made:
-            place.vacate(root)
+            cgroup_root.vacate(root)
         tree.prepare()
     except OSError:
         yield None

@@ -16,7 +16,7 @@ import msgspec
 from master.reservations.rdl.calendar import LAST_STEP, Calendar
 from master.reservations.rdl.expressions import All, Any, Atom, Bundle, Expression, Order, RdlError, Request, Window
 from master.reservations.rdl.text import DEEPEST
-from penstock.model.reading import told
+from penstock.model.decode_errors import told
 
 _BESIDE = {"order": {"no_gap"}}
 

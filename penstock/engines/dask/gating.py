@@ -14,12 +14,12 @@ from distributed.core import Status
 from distributed.threadpoolexecutor import ThreadPoolExecutor
 
 from penstock.engines.dask import hooks
-from penstock.engines.dask.busy import Busy
 from penstock.engines.dask.estimate import ReadEstimates
 from penstock.engines.dask.monotask import EXECUTING, DaskMonotask
 from penstock.engines.dask.pool import GatedThreadPoolExecutor, GateLike, SlotLike, refused
 from penstock.engines.dask.settings import Settings
 from penstock.engines.dask.spill import Evictor
+from penstock.engines.dask.work_count import WorkCount
 from penstock.model.resources import ResourceKind
 from penstock.wire.errors import RpcError
 
@@ -46,7 +46,7 @@ class WorkerGating:
         self._gate = gate
         self._settings = settings
         self._usual = _CPU if settings.cpu else None
-        self._busy = Busy()
+        self._busy = WorkCount()
         self._estimates = ReadEstimates()
         self._executing: dict[Key, DaskMonotask] = {}
         self._restore: list[Callable[[], None]] = []

@@ -21,8 +21,8 @@ from typing import Any, TypeVar
 
 from distributed.utils import iscoroutinefunction
 
-from penstock.engines.dask.busy import Busy
 from penstock.engines.dask.pool import GatedThreadPoolExecutor, GateLike, Turn, current_turn
+from penstock.engines.dask.work_count import WorkCount
 
 T = TypeVar("T")
 Wrapper = Callable[[Callable[..., Awaitable[Any]]], Callable[..., Awaitable[Any]]]
@@ -213,7 +213,7 @@ class _SecedingThreadPoolExecutor(GatedThreadPoolExecutor):
         return None
 
 
-def make_pool(gate: GateLike, max_workers: int, thread_name_prefix: str, busy: Busy) -> GatedThreadPoolExecutor:
+def make_pool(gate: GateLike, max_workers: int, thread_name_prefix: str, busy: WorkCount) -> GatedThreadPoolExecutor:
     """Return the worker's pool; one that handles seceding tasks if the needed names exist."""
 
     def seceding() -> GatedThreadPoolExecutor:

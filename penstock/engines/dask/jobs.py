@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.client.gate import Gate, Slot
-from penstock.engines.dask.belonging import BELONGS
+from penstock.engines.dask.annotated_tasks import GRANT_OWNER
 from penstock.engines.dask.settings import Settings
 from penstock.model.resources import ResourceKind
 
@@ -73,7 +73,7 @@ class ClusterGate:
     """The gate of a process's workers, in the name of their cluster's job on this host.
 
     Made in the workers' event loop. Grants for tasks of other jobs are requested in those jobs' names, see
-    :mod:`penstock.engines.dask.belonging`.
+    :mod:`penstock.engines.dask.annotated_tasks`.
     """
 
     def __init__(self, worker: Worker, settings: Settings) -> None:
@@ -147,7 +147,7 @@ class ClusterGate:
         self._gate.progress(stages)
 
     def _whose(self) -> tuple[Gate, str]:
-        ours = BELONGS.get()
+        ours = GRANT_OWNER.get()
         if ours is None or ours.gate.job != ours.job:  # unknown job here, or the agent is away
             return self._gate, ""
         return ours.gate, ours.task

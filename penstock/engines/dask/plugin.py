@@ -15,7 +15,7 @@ from dask.typing import Key
 from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 
 from penstock.engines.dask import hooks
-from penstock.engines.dask.belonging import Belonging
+from penstock.engines.dask.annotated_tasks import AnnotatedTasks
 from penstock.engines.dask.gating import MATTER, WorkerGating
 from penstock.engines.dask.jobs import CLOSE_S, ClusterGate, new_gate
 from penstock.engines.dask.lending import Lender
@@ -99,7 +99,7 @@ class PenstockWorkerPlugin(WorkerPlugin):
         self._given = settings
         self._key: _Key | None = None
         self._gating: WorkerGating | None = None
-        self._belonging: Belonging | None = None
+        self._annotated_tasks: AnnotatedTasks | None = None
         self._shards: ShardReads | None = None
 
     async def setup(self, worker: Worker) -> None:
@@ -114,8 +114,10 @@ class PenstockWorkerPlugin(WorkerPlugin):
         self._key, gate = await _GATES.enter(worker, settings)
         self._gating = WorkerGating(worker, gate, settings)
         self._gating.install()
-        self._belonging = Belonging(worker, partial(new_gate, worker, settings, guest=True), settings.patience_s)
-        self._belonging.install()
+        self._annotated_tasks = AnnotatedTasks(
+            worker, partial(new_gate, worker, settings, guest=True), settings.patience_s
+        )
+        self._annotated_tasks.install()
         if settings.disk:
             self._shards = ShardReads(gate, settings.spill_patience_s)
             self._shards.install()
@@ -124,21 +126,21 @@ class PenstockWorkerPlugin(WorkerPlugin):
 
     async def teardown(self, worker: Worker) -> None:
         """Called by the worker when it closes, or when the plugin is removed."""
-        gating, belonging, key = self._gating, self._belonging, self._key
-        self._gating = self._belonging = None
-        if gating is None or belonging is None or key is None:
+        gating, annotated_tasks, key = self._gating, self._annotated_tasks, self._key
+        self._gating = self._annotated_tasks = None
+        if gating is None or annotated_tasks is None or key is None:
             return
 
         closing: list[threading.Thread] = []
 
         def idle() -> None:
-            belonging.close()
+            annotated_tasks.close()
             if (thread := _GATES.leave(key, worker)) is not None:
                 closing.append(thread)
 
         if self._shards is not None:
             self._shards.remove()
-        belonging.remove()
+        annotated_tasks.remove()
         gating.remove(idle)
         for thread in closing:  # the process must not end before the agent knows that it left properly
             await asyncio.to_thread(thread.join, 2 * CLOSE_S)

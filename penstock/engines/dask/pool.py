@@ -18,9 +18,9 @@ from typing import Any, Protocol, TypeVar
 from distributed.threadpoolexecutor import ThreadPoolExecutor
 
 from penstock.client.errors import JobCancelled
-from penstock.engines.dask.busy import Busy
 from penstock.engines.dask.estimate import thread_read_bytes
 from penstock.engines.dask.monotask import EXECUTING, DaskMonotask
+from penstock.engines.dask.work_count import WorkCount
 from penstock.model.resources import ResourceKind
 from penstock.wire.errors import RpcError
 
@@ -211,7 +211,7 @@ def current_turn() -> Turn | None:
 class GatedThreadPoolExecutor(ThreadPoolExecutor):
     """Dask's own pool with grants. Dask recognizes thread pools by their class's name."""
 
-    def __init__(self, gate: GateLike, max_workers: int, thread_name_prefix: str, busy: Busy) -> None:
+    def __init__(self, gate: GateLike, max_workers: int, thread_name_prefix: str, busy: WorkCount) -> None:
         """``busy`` counts waiting and running calls."""
         super().__init__(max_workers, thread_name_prefix=thread_name_prefix)  # type: ignore[no-untyped-call]
         self.gate = gate

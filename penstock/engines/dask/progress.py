@@ -83,7 +83,7 @@ def answer_at(scheduler: Scheduler) -> None:
     scheduler.set_metadata(keys=list(_ANSWERS), value=True)
 
 
-class Speaker(Protocol):
+class ProgressConnection(Protocol):
     """The connection to the agent: :class:`penstock.engines.dask.jobs.ClusterGate`."""
 
     speaks: bool
@@ -95,7 +95,7 @@ class Speaker(Protocol):
 class Reporter:
     """Asks the scheduler and reports to the agent while its process is the job's reporter."""
 
-    def __init__(self, gate: Speaker) -> None:
+    def __init__(self, gate: ProgressConnection) -> None:
         """Start reporting; call it in the workers' event loop."""
         self._gate = gate
         self._loop = asyncio.get_running_loop()

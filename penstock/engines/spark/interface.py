@@ -26,7 +26,7 @@ _DRIVER_LINK = re.compile(r'href="([^"]+)"[^>]*>\s*Application Detail UI')
 _SKIPPED, _COMPLETE = "SKIPPED", "COMPLETE"
 
 
-class NotTold(Exception):  # noqa: N818 - data that Spark does not publish is no failure of ours
+class NotPublished(Exception):  # noqa: N818 - data that Spark does not publish is no failure of ours
     """Spark does not publish the data; the message names the server."""
 
 
@@ -34,21 +34,21 @@ async def fetch(url: str, timeout_s: float = _TIMEOUT_S) -> bytes:
     """Return a page's body.
 
     Raises:
-        NotTold: no server, too slow, a status other than 200, or too long.
+        NotPublished: no server, too slow, a status other than 200, or too long.
     """
     parts = urlsplit(url)
     try:
         if parts.scheme != "http" or parts.hostname is None:
-            raise NotTold(f"{url}: only plain HTTP is read")
+            raise NotPublished(f"{url}: only plain HTTP is read")
         path = f"{parts.path or '/'}{'?' + parts.query if parts.query else ''}"
         async with asyncio.timeout(timeout_s):
             answer = await _get(parts.hostname, parts.port or 80, path)
     except (OSError, ValueError, TimeoutError) as error:
-        raise NotTold(f"{url}: {str(error) or f'no answer within {timeout_s:g} s'}") from None
+        raise NotPublished(f"{url}: {str(error) or f'no answer within {timeout_s:g} s'}") from None
     head, _, body = answer.partition(b"\r\n\r\n")
     status = head.split(b"\r\n", 1)[0].split(b" ")
     if len(status) < 2 or status[1] != b"200" or len(answer) > _MAX_BYTES:
-        raise NotTold(f"{url}: answers {b' '.join(status[1:]).decode('latin-1') or 'nothing'}")
+        raise NotPublished(f"{url}: answers {b' '.join(status[1:]).decode('latin-1') or 'nothing'}")
     return body
 
 
@@ -79,25 +79,25 @@ class Interface:
         """Return ``spark.app.name``.
 
         Raises:
-            NotTold: the Worker does not publish it.
+            NotPublished: the Worker does not publish it.
         """
         worker = await self._worker_page()
         for executor in worker.get("executors", ()):
             if executor.get("appid") == self._id and (name := str(executor.get("appdesc", {}).get("name", ""))):
                 return name
-        raise NotTold(f"{self._worker}: does not know {self._id}")
+        raise NotPublished(f"{self._worker}: does not know {self._id}")
 
     async def stages(self) -> list[StageProgress]:
         """Return the stages so far, in the order of their numbers, including stages that the driver has dropped.
 
         Raises:
-            NotTold: the driver does not publish them.
+            NotPublished: the driver does not publish them.
         """
         if not self._driver:
             self._driver = await self._find_driver()
         try:
             listed = _json(await fetch(f"{self._driver}/api/v1/applications/{self._id}/stages", _DRIVER_TIMEOUT_S))
-        except NotTold:
+        except NotPublished:
             self._driver = ""  # find it again the next time
             raise
         self._stages |= read_stages(listed)
@@ -105,7 +105,7 @@ class Interface:
 
     async def _worker_page(self) -> dict[str, Any]:
         if not self._worker:
-            raise NotTold("SPARK_LOG_URL_STDOUT: not in the executor's environment")
+            raise NotPublished("SPARK_LOG_URL_STDOUT: not in the executor's environment")
         page = _json(await fetch(f"{self._worker}/json/"))
         return page if isinstance(page, dict) else {}
 
@@ -114,7 +114,7 @@ class Interface:
         page = await fetch(f"{master}/app/?appId={self._id}")
         link = _DRIVER_LINK.search(page.decode("utf-8", "replace"))
         if link is None:
-            raise NotTold(f"{master}: has no address of the driver of {self._id}")
+            raise NotPublished(f"{master}: has no address of the driver of {self._id}")
         return html.unescape(link[1]).rstrip("/")
 
 
@@ -122,7 +122,7 @@ def read_stages(listed: Any) -> dict[int, StageProgress]:
     """Return the latest attempt of each stage in Spark's ``/stages``, by number; skipped stages are omitted.
 
     Raises:
-        NotTold: the data has another format.
+        NotPublished: the data has another format.
     """
     attempts: dict[int, tuple[int, StageProgress]] = {}
     try:
@@ -134,7 +134,7 @@ def read_stages(listed: Any) -> dict[int, StageProgress]:
             done = tasks if status == _COMPLETE else min(int(stage["numCompleteTasks"]), tasks)
             attempts[number] = (attempt, StageProgress(stage=str(number), tasks=tasks, done=done))
     except (KeyError, TypeError, ValueError) as error:
-        raise NotTold(f"the driver's stages cannot be read: {error!r}") from None
+        raise NotPublished(f"the driver's stages cannot be read: {error!r}") from None
     return {number: progress for number, (_, progress) in attempts.items()}
 
 
@@ -142,4 +142,4 @@ def _json(body: bytes) -> Any:
     try:
         return json.loads(body)
     except ValueError as error:
-        raise NotTold(f"no JSON: {error}") from None
+        raise NotPublished(f"no JSON: {error}") from None

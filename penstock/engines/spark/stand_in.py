@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, NoReturn
 from penstock.client import AgentClient, AgentUnavailable, Job, JobCancelled, NotPlaced
 from penstock.client.stdio import pass_stdio
 from penstock.engines.spark.executor_command import ExecutorCommand, NoExecutor, read
-from penstock.engines.spark.interface import Interface, NotTold
+from penstock.engines.spark.interface import Interface, NotPublished
 from penstock.engines.spark.settings import Settings
 from penstock.model.container import ContainerSpec, Ended, EndedBy
 from penstock.model.executor import Executor
@@ -52,7 +52,7 @@ class Ungated(Exception):  # noqa: N818 - no error: the executor runs, outside o
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Stand:
+class StandIn:
     """The executor that this process stands in for."""
 
     java: str
@@ -91,7 +91,7 @@ class Stand:
 
 
 def main(argv: list[str]) -> int:
-    """Stand in for ``argv`` (java and its arguments); return the executor's exit status, or exec the executor."""
+    """StandIn in for ``argv`` (java and its arguments); return the executor's exit status, or exec the executor."""
     java, *arguments = argv
     try:
         command, settings = read(tuple(arguments)), Settings.from_environment(os.environ)
@@ -126,7 +126,7 @@ async def _run(java: str, command: ExecutorCommand, settings: Settings) -> int:
         if not agent.welcome.master:
             raise Ungated("this host's agent has no master that places executors")
         application = settings.application or await _application(interface, command)
-        stand = Stand(java=java, command=command, settings=settings, application=application)
+        stand = StandIn(java=java, command=command, settings=settings, application=application)
         try:
             job = await agent.register_job(application)
             await job.admitted()
@@ -146,7 +146,7 @@ async def _run(java: str, command: ExecutorCommand, settings: Settings) -> int:
 async def _application(interface: Interface, command: ExecutorCommand) -> str:
     try:
         return (await interface.name())[:128]
-    except NotTold as problem:
+    except NotPublished as problem:
         _say(f"the application's name is not known ({problem}); set spark.executorEnv.PENSTOCK_APPLICATION")
         return command.application_id[:128]
 
@@ -200,7 +200,7 @@ async def _tell_progress(job: Job, interface: Interface) -> None:
         asked_at = loop.time()
         try:
             stages = await interface.stages()
-        except NotTold as problem:
+        except NotPublished as problem:
             if silent_at is not None and loop.time() > silent_at:
                 silent_at = None
                 _say(f"the application's stages are not known: {problem}")

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent.cgroups import CgroupSample
-from agent.cgroups.filesystem import KERNEL, Allowance, Keeping
+from agent.cgroups.filesystem import KERNEL, FdBudget, FdCache
 from agent.cgroups.memory import MemoryFiles
 from agent.cgroups.sample import Total
 from agent.cgroups.stalls import Stall, Stalls
@@ -160,14 +160,14 @@ def test_descriptors_are_kept_until_they_are_let_go_of(make: Make) -> None:
 
 def test_beyond_the_allowance_files_are_opened_each_time(make: Make) -> None:
     fake, _ = make()
-    allowance = Allowance(3)
-    keeping = Keeping(fake, frozenset({b"cpu.stat", b"cpu.max", b"io.stat", b"memory.stat"}), allowance)
+    fd_budget = FdBudget(3)
+    fd_cache = FdCache(fake, frozenset({b"cpu.stat", b"cpu.max", b"io.stat", b"memory.stat"}), fd_budget)
     paths = [f"/fake/cgroup/containers/{name}".encode() for name in ("cpu.stat", "cpu.max", "io.stat", "memory.stat")]
     for _ in range(2):
-        assert [keeping.read(path) for path in paths] == [fake.read(path) for path in paths]
-        assert (fake.kept, allowance.left) == (3, 0)
-    keeping.close()
-    assert (fake.kept, allowance.left) == (0, 3)
+        assert [fd_cache.read(path) for path in paths] == [fake.read(path) for path in paths]
+        assert (fake.kept, fd_budget.left) == (3, 0)
+    fd_cache.close()
+    assert (fake.kept, fd_budget.left) == (0, 3)
 
 
 def test_only_use(make: Make) -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 
-from agent.confiner import Confiner
 from agent.core.confinement import Confinement, worth_saying
+from agent.limit_enforcer import LimitEnforcer
 from penstock.model import ContainerSpec, Limits
 from tests.unit.agent.cgroups.conftest import Make
 
@@ -14,26 +14,26 @@ async def test_the_default_is_in_force_unless_the_container_has_its_own(make: Ma
     fake, tree = make()
     told: asyncio.Queue[dict[str, str]] = asyncio.Queue()
     most = 4096
-    confiner = Confiner(tree, None, lambda container, why: told.put_nowait(why), pids_max=lambda: most)
+    limit_enforcer = LimitEnforcer(tree, None, lambda container, why: told.put_nowait(why), pids_max=lambda: most)
 
     def in_force(container: str) -> str:
         return [text for path, text in fake.writes if path.endswith(f"{container}/pids.max")][-1]
 
-    await confiner.create("a", Confinement())
-    await confiner.create("b", Confinement(pids_max=7))
+    await limit_enforcer.create("a", Confinement())
+    await limit_enforcer.create("b", Confinement(pids_max=7))
     assert (in_force("a"), in_force("b")) == ("4096", "7")
-    confiner.confine("a", Confinement(pids_max=9))
+    limit_enforcer.confine("a", Confinement(pids_max=9))
     assert await told.get() == {} and in_force("a") == "9"
-    confiner.confine("a", Confinement())
+    limit_enforcer.confine("a", Confinement())
     assert await told.get() == {} and in_force("a") == "4096"
     most = 0
-    await confiner.create("c", Confinement())
+    await limit_enforcer.create("c", Confinement())
     assert not [path for path, _ in fake.writes if path.endswith("c/pids.max")]
 
 
 async def test_without_cgroups_nothing_is_said_of_what_nobody_asked() -> None:
-    confiner = Confiner(None, None, lambda container, why: None, pids_max=lambda: 4096)
-    not_enforced, _ = await confiner.create("a", Confinement())
+    limit_enforcer = LimitEnforcer(None, None, lambda container, why: None, pids_max=lambda: 4096)
+    not_enforced, _ = await limit_enforcer.create("a", Confinement())
     assert not_enforced == {}
 
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from agent.cgroups import CgroupTree
-from agent.confiner import Confiner
 from agent.core.confinement import Confinement
 from agent.core.snapshot import Snapshot
+from agent.limit_enforcer import LimitEnforcer
 from penstock.testing.fake_cgroups import FakeCgroups
 
 MIB = 1 << 20
@@ -19,19 +19,19 @@ async def test_a_container_that_follows_another_changes_nothing_above_it() -> No
     fake = FakeCgroups()
     tree = CgroupTree(Path("/fake/cgroup"), [], fake)
     assert tree.prepare() == {}
-    confiner = Confiner(tree, None, lambda container, why: None)
-    confiner.cap(memory_bytes=1 << 30, cores=None, pids=None)
+    limit_enforcer = LimitEnforcer(tree, None, lambda container, why: None)
+    limit_enforcer.cap(memory_bytes=1 << 30, cores=None, pids=None)
     protects = Confinement(memory_low_bytes=8 * MIB)
-    await confiner.create("a", protects)
+    await limit_enforcer.create("a", protects)
     assert fake.read(LOW.encode()).strip() == str(8 * MIB)
     fake.writes.clear()
-    await confiner.remove("a")
-    await confiner.create("b", protects)
-    confiner.retry(SAMPLE)
+    await limit_enforcer.remove("a")
+    await limit_enforcer.create("b", protects)
+    limit_enforcer.retry(SAMPLE)
     assert [path for path, _ in fake.writes if "/a/" not in path and "/b/" not in path] == []
-    await confiner.create("c", protects)
+    await limit_enforcer.create("c", protects)
     assert fake.read(LOW.encode()).strip() == str(16 * MIB)
-    await confiner.remove("b")
-    await confiner.remove("c")
-    confiner.retry(SAMPLE)
+    await limit_enforcer.remove("b")
+    await limit_enforcer.remove("c")
+    limit_enforcer.retry(SAMPLE)
     assert fake.read(LOW.encode()).strip() == "0"

@@ -78,14 +78,14 @@ def test_the_next_agent_tells_it_again_and_runs_nothing(node: Node) -> None:
     assert told(again) == told(done)
     assert not [one for one in again if isinstance(one, i.StartContainer)]
     assert not fresh.held.by_key and fresh.queues.idle().cpu == 4
-    assert journaled(fresh.handle(e.EndHeard(JOB, "t"), 1.0)) == [(tasks.ROOM, None)]
+    assert journaled(fresh.handle(e.EndAcknowledged(JOB, "t"), 1.0)) == [(tasks.ROOM, None)]
 
 
 def test_until_then_it_is_registered_as_held(node: Node) -> None:
     """Or the master would look for another place for it, before it reads what comes right behind."""
     exits(node, assign(node))
     assert [(placed.task, placed.command) for placed in node.held.report()] == [("t", True)]
-    node.handle(e.EndHeard(JOB, "t"), 1.0)
+    node.handle(e.EndAcknowledged(JOB, "t"), 1.0)
     assert node.held.report() == []
 
 
@@ -93,7 +93,7 @@ def test_what_has_come_back_meanwhile_stays_written_down(node: Node) -> None:
     """The master had lost the connection, and had given it to this node again before it heard of the end."""
     exits(node, assign(node))
     container = assign(node, 2)
-    assert node.handle(e.EndHeard(JOB, "t"), 2.0) == []
+    assert node.handle(e.EndAcknowledged(JOB, "t"), 2.0) == []
     assert node.held.by_key[JOB, "t"].container == container
     assert len(node.held.report()) == 1
     assert node.held.by_key[JOB, "t"].ended is None

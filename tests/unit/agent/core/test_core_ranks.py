@@ -10,7 +10,7 @@ import pytest
 from agent.core import Node
 from agent.core import events as e
 from agent.core.confinement import WEIGHT_PER_CORE
-from agent.core.cpu_look import CpuLooked, LookAtCpu
+from agent.core.cpu_time_reads import CpuTimesRead, ReadCpuTimes
 from agent.core.instructions import AdoptProcess, Confine, Instruction, Renice, Reply, StartContainer, Wake
 from agent.core.ranks import BY_PRIORITY, FIRST_QUEUE_S, STEP, divide, nice_of, queue_of
 from agent.core.records import confinement_of
@@ -217,9 +217,9 @@ def test_a_coming_job_is_ranked_by_the_processor_time_of_that_moment() -> None:
     bed.now += 0.9
     bed.told.clear()
     fresh = bed.launch()
-    assert bed.told.count(LookAtCpu()) == 1
+    assert bed.told.count(ReadCpuTimes()) == 1
     assert bed.order() == [*olds, fresh], "all have used nothing by the last sample"
-    bed.send(CpuLooked(Snapshot(bed.now, 0.1, containers={each: ContainerUse(cpu_seconds=0.9) for each in olds})))
+    bed.send(CpuTimesRead(Snapshot(bed.now, 0.1, containers={each: ContainerUse(cpu_seconds=0.9) for each in olds})))
     assert bed.order() == [fresh, *olds]
 
 
@@ -233,12 +233,12 @@ def test_after_a_job_has_come_the_processor_time_is_read_again_at_gaps_that_doub
     bed.told.clear()
     bed.launch()
     looked: list[float] = []
-    while (due := bed.node.ranks.looks.due) is not None:
+    while (due := bed.node.ranks.cpu_reads.due) is not None:
         assert [each for each in bed.told if isinstance(each, Wake)][-1] == Wake(due)
         bed.now = due
         bed.told.clear()
         bed.send(e.Woken(bed.now))
-        looked += [bed.now - came] * bed.told.count(LookAtCpu())
+        looked += [bed.now - came] * bed.told.count(ReadCpuTimes())
     assert looked == pytest.approx([0.1, 0.3, 0.7], abs=0.02)
 
 
@@ -249,7 +249,7 @@ def test_a_job_of_another_origin_has_the_processor_time_read_again_too() -> None
     bed.now += 0.5
     bed.told.clear()
     bed.send(e.JobIntroduced("j", "j", "eve", 1.0))
-    assert LookAtCpu() in bed.told and Wake(bed.node.ranks.looks.due or 0.0) in bed.told
+    assert ReadCpuTimes() in bed.told and Wake(bed.node.ranks.cpu_reads.due or 0.0) in bed.told
 
 
 def test_for_a_job_that_is_the_first_the_processor_time_is_not_read_again() -> None:
@@ -261,10 +261,10 @@ def test_for_a_job_that_is_the_first_the_processor_time_is_not_read_again() -> N
     fresh = bed.launch()
     assert bed.order() == [fresh, old]
     bed.told.clear()
-    while (due := bed.node.ranks.looks.due) is not None:
+    while (due := bed.node.ranks.cpu_reads.due) is not None:
         bed.now = due
         bed.send(e.Woken(bed.now))
-    assert LookAtCpu() not in bed.told
+    assert ReadCpuTimes() not in bed.told
 
 
 def test_a_job_of_which_the_master_is_told_has_it_told_what_others_have_used() -> None:
@@ -276,19 +276,19 @@ def test_a_job_of_which_the_master_is_told_has_it_told_what_others_have_used() -
     bed.now += 1.0
     bed.register(bed.eve)
     bed.register(bed.eve)
-    assert bed.told.count(LookAtCpu()) == 1, "not twice within a moment"
-    bed.send(CpuLooked(Snapshot(bed.now, 1.0, containers={old: ContainerUse(cpu_seconds=0.7)})))
+    assert bed.told.count(ReadCpuTimes()) == 1, "not twice within a moment"
+    bed.send(CpuTimesRead(Snapshot(bed.now, 1.0, containers={old: ContainerUse(cpu_seconds=0.7)})))
     assert {use.job: use.service_s for use in bed.node.load(bed.now).jobs}[job] == 0.7
     bed.now += 1.0
     bed.told.clear()
     bed.register(bed.eve)
-    assert bed.told.count(LookAtCpu()) == 1
+    assert bed.told.count(ReadCpuTimes()) == 1
 
 
 def test_where_nothing_is_ranked_nothing_is_looked_at() -> None:
     bed = Bed()
     bed.register(bed.eve)
-    assert LookAtCpu() not in bed.told
+    assert ReadCpuTimes() not in bed.told
 
 
 def test_the_order_of_the_master_holds_as_soon_as_it_is_told() -> None:

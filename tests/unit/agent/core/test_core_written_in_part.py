@@ -125,7 +125,7 @@ def life(*, opportunistic: bool, executor: bool, promoted: bool, withdrawn: bool
     if withdrawn:
         bed.decide(3, api.Withdraw(job=JOB, task="t", why="test"))
     bed.exit()
-    bed.send(e.EndHeard(JOB, "t"))
+    bed.send(e.EndAcknowledged(JOB, "t"))
     return bed
 
 

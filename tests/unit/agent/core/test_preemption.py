@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from agent.core.ledger import take_stock
+from agent.core.ledger import compute_ledger
 from agent.core.preemption import Act, Action, Preemption, View
 from agent.core.records import ContainerRecord, ContainerState
 from agent.core.settings import PreemptionSettings, Thresholds, VictimOrder
@@ -43,7 +43,7 @@ class Node:
 
     def view(self, host: HostUse, uses: dict[str, ContainerUse]) -> View:
         snapshot = Snapshot(self.now, 1.0, host, uses)
-        return View.of(snapshot, self.containers, take_stock(CAPACITY, self.containers, [], snapshot), self.granted)
+        return View.of(snapshot, self.containers, compute_ledger(CAPACITY, self.containers, [], snapshot), self.granted)
 
     def sample(self, host: HostUse | None = None, **uses: ContainerUse) -> list[Action]:
         self.now += 1.0

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from agent.cgroup_root import cgroup2_mount
 from agent.launcher import Launcher
-from agent.place import cgroup2_mount
 from tests.escapes import wait_until_empty
 from tests.unit.agent.launcher.launcher_bed import Client, Connect, Pipe, end, launcher_pid
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.cgroups import CgroupTree
-from agent.monitor.watch import MemoryWatch, pause_s
+from agent.monitor.memory_watch import MemoryWatch, pause_s
 from penstock.testing.fake_cgroups import FakeCgroups
 
 GIB = 1 << 30

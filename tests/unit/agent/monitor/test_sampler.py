@@ -10,7 +10,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from agent.cgroups import CgroupSample, Together
+from agent.cgroups import CgroupSample, SummedUse
 from agent.core.snapshot import ContainerUse, HostUse
 from agent.monitor import sampler
 from agent.monitor.sampler import Sampler
@@ -27,7 +27,7 @@ class FakeTree:
 
     def __init__(self) -> None:
         self.samples = {name: CgroupSample(memory_working_set_bytes=1000) for name in NAMES}
-        self.gone = Together(0.0, 0, 0)
+        self.gone = SummedUse(0.0, 0, 0)
         self.read: list[str] = []
         self._name = ""
 
@@ -44,9 +44,9 @@ class FakeTree:
         found = self.samples.get(self._name)
         return None if found is None else found.cpu_usage_s
 
-    def used_together(self) -> Together:
+    def summed_use(self) -> SummedUse:
         there = self.samples.values()
-        return Together(
+        return SummedUse(
             self.gone.cpu_s + sum(each.cpu_usage_s for each in there),
             self.gone.disk_bytes + sum(each.io_read_bytes + each.io_write_bytes for each in there),
             sum(each.memory_current_bytes for each in there),
@@ -59,7 +59,7 @@ class FakeTree:
 
     def remove(self, name: str) -> None:
         gone = self.samples.pop(name)
-        self.gone = Together(self.gone.cpu_s + gone.cpu_usage_s, self.gone.disk_bytes + gone.io_read_bytes, 0)
+        self.gone = SummedUse(self.gone.cpu_s + gone.cpu_usage_s, self.gone.disk_bytes + gone.io_read_bytes, 0)
 
 
 class NoHost:
@@ -119,7 +119,7 @@ def test_between_ticks_the_processor_time_of_those_that_run_can_be_read(bed: Bed
     bed.tree.use("c-0", cpu_s=0.2)
     bed.tree.remove("c-1")
     bed.tree.samples["new"] = CgroupSample(cpu_usage_s=0.1)
-    looked = bed.sampler.look_at_cpu(["c-0", "c-1", "c-2", "new"]).containers
+    looked = bed.sampler.read_cpu_times(["c-0", "c-1", "c-2", "new"]).containers
     assert bed.tree.read == ["c-0", "c-1", "new"], "c-2 has been quiet"
     assert looked["c-0"] == replace(uses["c-0"], cpu_seconds=pytest.approx(2.9))
     assert looked["new"].cpu_seconds == 0.1

@@ -10,10 +10,10 @@ from typing import Any, cast
 import pytest
 
 from agent import executor
-from agent.confiner import Confiner
 from agent.core import instructions as i
 from agent.executor import Executor
 from agent.launcher import LaunchFailed
+from agent.limit_enforcer import LimitEnforcer
 
 
 @pytest.mark.parametrize("moved", [True, False])
@@ -29,8 +29,8 @@ async def test_a_nice_value_that_cannot_be_set_leaves_no_container_behind(
     monkeypatch.setattr(os, "geteuid", lambda: 0)
     monkeypatch.setattr(executor, "renice_tree", lambda *_: "process 7 cannot be reniced: Operation not permitted")
     told: asyncio.Queue[Any] = asyncio.Queue()
-    launcher, confiner = SimpleNamespace(give_back=give_back), Confiner(None, None, lambda *_: None)
-    one = Executor(cast(Any, launcher), None, confiner, cast(Any, None), cast(Any, None))
+    launcher, limit_enforcer = SimpleNamespace(give_back=give_back), LimitEnforcer(None, None, lambda *_: None)
+    one = Executor(cast(Any, launcher), None, limit_enforcer, cast(Any, None), cast(Any, None))
     one.on_event = told.put_nowait
     one.give_back(i.GiveBack("c-1", 7, 0, frozenset()))
     said = await asyncio.wait_for(told.get(), 30)

@@ -12,9 +12,8 @@ from typing import Any, cast
 
 import pytest
 
-from agent import left_behind
+from agent import previous_agent
 from agent.cgroups import CgroupTree
-from agent.confiner import Confiner
 from agent.core import containers
 from agent.core import events as e
 from agent.core import instructions as i
@@ -23,6 +22,7 @@ from agent.daemon import Agent
 from agent.executor import Executor
 from agent.journal import Journal
 from agent.launcher import Exited, LauncherGone, Running, Start
+from agent.limit_enforcer import LimitEnforcer
 from agent.stdio import Stdio
 from penstock.daemon import StartError
 from penstock.model import ContainerSpec
@@ -103,8 +103,8 @@ class Living:
 
 def made(launcher: object, tree: CgroupTree | None, tmp_path: Path) -> tuple[Executor, asyncio.Queue[Any]]:
     told: asyncio.Queue[Any] = asyncio.Queue()
-    confiner = Confiner(tree, None, lambda *_: None)
-    one = Executor(cast(Any, launcher), tree, confiner, cast(Stdio, SimpleNamespace()), tmp_path)
+    limit_enforcer = LimitEnforcer(tree, None, lambda *_: None)
+    one = Executor(cast(Any, launcher), tree, limit_enforcer, cast(Stdio, SimpleNamespace()), tmp_path)
     one.on_event = told.put_nowait
     if isinstance(launcher, Dying):
         launcher.executor = one
@@ -268,7 +268,7 @@ def test_what_is_left_is_told_by_launcher_and_cgroups(cgroups: Cgroups, tmp_path
     journal = records(tmp_path, starting, starting, starting, starting, running, running)
     entered = cgroups.enter("c-2")
     cgroups.enter("c-4")
-    found = left_behind.look(
+    found = previous_agent.recovered_state(
         journal, [Running("c-0", 7, "u", 0.0)], frozenset({"c-1"}), cgroups.tree, same_launcher=same_launcher
     )
     assert found.running == {"c-0": 7, "c-2": entered.pid, "c-4": 4711}
@@ -279,5 +279,5 @@ def test_what_is_left_is_told_by_launcher_and_cgroups(cgroups: Cgroups, tmp_path
 
 def test_without_cgroups_only_the_launcher_tells(tmp_path: Path) -> None:
     journal = records(tmp_path, ContainerState.STARTING, ContainerState.RUNNING)
-    found = left_behind.look(journal, [], frozenset(), None, same_launcher=True)
+    found = previous_agent.recovered_state(journal, [], frozenset(), None, same_launcher=True)
     assert (found.running, found.orphans, found.never_began) == ({}, frozenset(), {"c-0"})

@@ -11,7 +11,7 @@ import pytest
 
 from agent.config import AgentConfig
 from agent.uninstall import command
-from agent.uninstall.plan import Host, Refused, Thing, things
+from agent.uninstall.plan import Host, Refused, Removal, removals
 
 UNIT = "penstock.slice/penstock-containers.service"
 
@@ -39,14 +39,14 @@ class Bed:
             lambda index: self.links.pop(next(name for name, each in self.links.items() if each == index)),
         )
 
-    def find(self, *, kill: bool = False, purge: bool = False) -> list[Thing]:
-        return list(things(self.config, kill=kill, purge=purge, host=self.host))
+    def find(self, *, kill: bool = False, purge: bool = False) -> list[Removal]:
+        return list(removals(self.config, kill=kill, purge=purge, host=self.host))
 
     def remove(self, **how: bool) -> list[str]:
         found = []
-        for thing in things(self.config, kill=how.get("kill", False), purge=how.get("purge", False), host=self.host):
-            thing.remove()
-            found.append(thing.what)
+        for one in removals(self.config, kill=how.get("kill", False), purge=how.get("purge", False), host=self.host):
+            one.remove()
+            found.append(one.what)
         return found
 
 

@@ -6,7 +6,7 @@ import pytest
 
 from penstock.cli import drain, undrain
 from penstock.cli.errors import CommandError
-from penstock.cli.statuses import Status
+from penstock.cli.exit_statuses import Status
 from penstock.wire.cluster_api import Draining, Drains, NodeDrain, Remaining
 
 ROOT = Draining("root", 0.0)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.cli import jobs as command
-from penstock.cli.statuses import Status
+from penstock.cli.exit_statuses import Status
 from penstock.wire.errors import ErrorCode, RpcError, unavailable
 
 

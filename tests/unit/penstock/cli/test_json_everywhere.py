@@ -112,11 +112,11 @@ def test_uninstall(
     def fails() -> None:
         raise OSError(16, "Device or resource busy")
 
-    things = [
+    removals = [
         SimpleNamespace(what="cgroups", remove=lambda: gone.append("cgroups")),
         SimpleNamespace(what="launcher", remove=fails),
     ]
-    monkeypatch.setattr(uninstall, "things", lambda *_, **__: things)
+    monkeypatch.setattr(uninstall, "removals", lambda *_, **__: removals)
     status = uninstall.main(["--json", *dry])
     captured = capsys.readouterr()
     rows = json.loads(captured.out)

@@ -11,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
+from penstock.cli.plain_text import duration
 from penstock.cli.render import Column, Fitted, amount, bar, console, field
 from penstock.cli.render_cluster import cluster_view
 from penstock.cli.render_host import host_view
-from penstock.cli.words import duration
 from penstock.wire.reservation_api import PromisedPiece, Reserved
 
 STATUS: dict[str, Any] = {

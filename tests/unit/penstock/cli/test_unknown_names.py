@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from penstock.cli import catalogue, statuses
+from penstock.cli import catalogue, exit_statuses
+from penstock.cli.exit_statuses import Status
 from penstock.cli.main import main
 from penstock.cli.signals import Signals
-from penstock.cli.statuses import Status
 from penstock.testing.agent import FakeAgent
 from penstock.transport.peer import RpcPeer
 from penstock.wire import agent_api, cluster_api, jobs_api, reservation_api
@@ -122,7 +122,7 @@ def test_every_command_names_something_or_nothing() -> None:
 
 @pytest.mark.parametrize("name", NAMES)
 def test_their_help_says_it(name: str) -> None:
-    assert "4" in statuses.of(name)
+    assert "4" in exit_statuses.of(name)
 
 
 @pytest.mark.usefixtures("pages")

@@ -10,7 +10,7 @@ import pytest
 
 from penstock.dataset import Dataset
 from penstock.engines.dask_dataset_placement import Workers
-from penstock.engines.dask_dataset_work import Given, Keys, Step, Work, note, pick, pull, work_of
+from penstock.engines.dask_dataset_work import Keys, OpaqueValue, Step, Work, note, pick, pull, work_of
 from penstock.model.resources import ResourceKind
 
 
@@ -24,7 +24,7 @@ def test_steps_pass_values_on_by_slots() -> None:
         Step("add", lambda one, other: one + other, (3, 1), (4,), (None,)),
     )
     assert Work(steps, (4,))(0, 7, 10) == 14
-    assert Work(steps, (4, 2))(0, Given(7), 10) == (14, 3)
+    assert Work(steps, (4, 2))(0, OpaqueValue(7), 10) == (14, 3)
     assert Work(steps[:1], ())(0, 7, 0) == ()
 
 
@@ -39,11 +39,11 @@ def test_what_does_not_fit_names_the_operation_and_the_partition() -> None:
 
 
 def test_given_values_are_unwrapped_also_where_all_partitions_are_read() -> None:
-    assert pull(0, Given(3)) == 3
-    assert pull(0, [Given([1]), Given([2])]) == [[1], [2]]
+    assert pull(0, OpaqueValue(3)) == 3
+    assert pull(0, [OpaqueValue([1]), OpaqueValue([2])]) == [[1], [2]]
     assert pull(0, [[1], [2]]) == [[1], [2]]
     assert pick(([1, 2], [3]), (0, 1)) == 2
-    assert pickle.loads(pickle.dumps(Given([1]))).value == [1]
+    assert pickle.loads(pickle.dumps(OpaqueValue([1]))).value == [1]
 
 
 def test_everything_that_is_sent_can_be_pickled(tmp_path: Any) -> None:
@@ -78,7 +78,7 @@ def test_keys_are_unique_and_group_by_operation() -> None:
 
 def flat(arguments: list[Any]) -> list[Any]:
     keys = [each for one in arguments for each in (one if isinstance(one, list) else [one])]
-    return [key for key in keys if not isinstance(key, Given)]
+    return [key for key in keys if not isinstance(key, OpaqueValue)]
 
 
 def test_annotations_say_what_a_gated_worker_asks_for() -> None:

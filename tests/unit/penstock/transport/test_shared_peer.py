@@ -14,8 +14,8 @@ import pytest
 import uvloop
 
 from penstock.transport import RpcPeer
-from penstock.transport.account import TURN_S, Account
 from penstock.transport.shared_peer import SharedPeer
+from penstock.transport.user_budget import TURN_S, UserBudget
 
 _LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
 _SPIN_S = TURN_S / 10
@@ -97,15 +97,15 @@ def requests(method: str, count: int, first: int = 0) -> bytes:
 
 
 @asynccontextmanager
-async def connected(server: Server, *accounts: Account) -> AsyncIterator[list[Client]]:
-    """One connection for each mention of an account."""
+async def connected(server: Server, *budgets: UserBudget) -> AsyncIterator[list[Client]]:
+    """One connection for each mention of an budget."""
     clients = []
-    for account in accounts:
+    for budget in budgets:
         near, far = socket.socketpair()
         near.setblocking(False)
         loop = asyncio.get_running_loop()
         _, peer = await loop.create_unix_connection(lambda: SharedPeer(server), sock=far)
-        peer.share(account)
+        peer.share(budget)
         clients.append(Client(near))
     try:
         yield clients
@@ -136,7 +136,7 @@ Run = Callable[[Coroutine[Any, Any, None]], None]
 
 def test_a_user_with_many_connections_keeps_another_waiting_for_turns_only(run: Run) -> None:
     async def scenario() -> None:
-        server, greedy, modest = Server(), Account(), Account()
+        server, greedy, modest = Server(), UserBudget(), UserBudget()
         connections, each, asked = 8, 300, 20
         async with connected(server, *[greedy] * connections, modest) as (*many, one):
             for client in many:
@@ -158,8 +158,8 @@ def test_a_user_with_many_connections_keeps_another_waiting_for_turns_only(run: 
 
 def test_connections_of_one_user_are_served_in_turn(run: Run) -> None:
     async def scenario() -> None:
-        server, account = Server(), Account()
-        async with connected(server, account, account) as (first, second):
+        server, budget = Server(), UserBudget()
+        async with connected(server, budget, budget) as (first, second):
             await first.send(requests("spin", 400))
             await first.message()
             await second.send(requests("spin", 1))
@@ -171,9 +171,9 @@ def test_connections_of_one_user_are_served_in_turn(run: Run) -> None:
 
 def test_no_answer_is_made_before_the_earlier_ones_are_taken(run: Run) -> None:
     async def scenario() -> None:
-        server, account = Server(), Account()
+        server, budget = Server(), UserBudget()
         asked = 200
-        async with connected(server, account, account) as (silent, other):
+        async with connected(server, budget, budget) as (silent, other):
             await silent.send(requests("big", asked))
             for number in range(10):  # the user's other connection is served all the same
                 await other.send(requests("now", 1, number))
@@ -190,8 +190,8 @@ def test_no_answer_is_made_before_the_earlier_ones_are_taken(run: Run) -> None:
 
 def test_what_one_user_leaves_unread_is_bounded_for_all_connections_together(run: Run) -> None:
     async def scenario() -> None:
-        server, account = Server(), Account(max_unread_bytes=4_000_000)
-        async with connected(server, *[account] * 20) as clients:
+        server, budget = Server(), UserBudget(max_unread_bytes=4_000_000)
+        async with connected(server, *[budget] * 20) as clients:
             reader = clients[0]
             for _ in range(10):  # notifications are not asked for, so nothing holds them back
                 for peer in list(server.peers):
@@ -199,7 +199,7 @@ def test_what_one_user_leaves_unread_is_bounded_for_all_connections_together(run
                 await asyncio.sleep(0)
                 assert (await reader.message())[1] == "news"
                 assert sum(peer.unread_bytes() for peer in server.peers) <= 5_000_000
-            assert account.cut_off
+            assert budget.cut_off
             await reader.send(requests("now", 1))
             assert (await reader.message())[0] == 1
 
@@ -208,9 +208,9 @@ def test_what_one_user_leaves_unread_is_bounded_for_all_connections_together(run
 
 def test_messages_that_do_not_end_are_bounded_for_all_connections_together(run: Run) -> None:
     async def scenario() -> None:
-        server, account = Server(), Account(max_unfinished_bytes=100_000)
+        server, budget = Server(), UserBudget(max_unfinished_bytes=100_000)
         whole = msgpack.packb([0, 7, "now", [b"x" * 60_000]])
-        async with connected(server, account, account) as (first, second):
+        async with connected(server, budget, budget) as (first, second):
             await first.send(whole[:-10])
             for _ in range(2):  # it has been read when the other connection was served
                 await second.send(requests("now", 1))
@@ -230,8 +230,8 @@ def test_messages_that_do_not_end_are_bounded_for_all_connections_together(run: 
 
 def test_requests_that_take_time_are_carried_out_so_many_at_once(run: Run) -> None:
     async def scenario() -> None:
-        server, account = Server(), Account()
-        async with connected(server, account, account) as (busy, other):
+        server, budget = Server(), UserBudget()
+        async with connected(server, budget, budget) as (busy, other):
             await busy.send(requests("later", 1000))
             await other.send(requests("now", 1))
             await other.message()
@@ -246,21 +246,21 @@ def test_requests_that_take_time_are_carried_out_so_many_at_once(run: Run) -> No
 
 def test_bytes_that_wait_are_bounded_for_all_connections_together(run: Run) -> None:
     async def scenario() -> None:
-        server, account = Server(), Account()
-        async with connected(server, *[account] * 60) as clients:
+        server, budget = Server(), UserBudget()
+        async with connected(server, *[budget] * 60) as clients:
             asked = 3000  # of 18 bytes or so: 60 × 54 kB
             await asyncio.gather(*(client.send(requests("now", asked)) for client in clients))
             for client in clients:
                 assert [(await client.message())[1] for _ in range(asked)] == list(range(asked))
-            assert not account.behind or not account.paused
+            assert not budget.behind or not budget.paused
 
     run(scenario())
 
 
 def test_a_client_that_leaves_in_the_middle_takes_its_requests_along(run: Run) -> None:
     async def scenario() -> None:
-        server, account = Server(), Account()
-        async with connected(server, account, account) as (first, second):
+        server, budget = Server(), UserBudget()
+        async with connected(server, budget, budget) as (first, second):
             await first.send(requests("big", 500))
             await second.send(requests("now", 1))
             await second.message()

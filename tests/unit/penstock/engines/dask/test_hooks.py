@@ -17,8 +17,8 @@ from distributed.shuffle import _comms, _disk
 
 import penstock.engines.dask as package
 from penstock.engines.dask import hooks
-from penstock.engines.dask.busy import Busy
 from penstock.engines.dask.pool import GatedThreadPoolExecutor
+from penstock.engines.dask.work_count import WorkCount
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +29,7 @@ def nothing_missed_before(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_everything_is_there_in_the_distributed_that_is_installed(make_gate: Callable[[int], Any]) -> None:
     hooks.need_tasks()
-    pool = hooks.make_pool(make_gate(1), 1, "test", Busy())
+    pool = hooks.make_pool(make_gate(1), 1, "test", WorkCount())
     assert type(pool) is not GatedThreadPoolExecutor
     assert "ThreadPoolExecutor" in str(type(pool))  # how Dask knows that tasks can have its context
     pool.shutdown()
@@ -56,7 +56,7 @@ def test_a_pool_that_secedes_otherwise_is_still_a_gated_pool(
     make_gate: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(hooks, "POOL_NAMES", ("_threads", "_that_was_renamed"))
-    pool = hooks.make_pool(make_gate(1), 1, "test", Busy())
+    pool = hooks.make_pool(make_gate(1), 1, "test", WorkCount())
     assert type(pool) is GatedThreadPoolExecutor
     assert pool.submit(pow, 2, 3).result(30) == 8
     pool.shutdown()

@@ -14,7 +14,7 @@ import pytest
 pytest.importorskip("distributed")
 
 from penstock.engines.dask import jobs
-from penstock.engines.dask.belonging import BELONGS, Belongs
+from penstock.engines.dask.annotated_tasks import GRANT_OWNER, GrantOwner
 from penstock.engines.dask.jobs import ClusterGate
 from penstock.engines.dask.settings import Settings
 
@@ -348,7 +348,7 @@ async def test_what_belongs_to_another_job_is_asked_for_in_its_name(agent: FakeA
     gate = await gate_of(FakeScheduler(), "tcp://w0")
     other = FakeGate(agent, "")
     assert gate.submit("cpu", 0, lambda _: None) == gate.job
-    token = BELONGS.set(Belongs(other, other.job, "stage/3"))  # type: ignore[arg-type]
+    token = GRANT_OWNER.set(GrantOwner(other, other.job, "stage/3"))  # type: ignore[arg-type]
     try:
         assert gate.submit("cpu", 0, lambda _: None) == other.job
         assert gate.acquire("cpu", 0) == other.job
@@ -357,4 +357,4 @@ async def test_what_belongs_to_another_job_is_asked_for_in_its_name(agent: FakeA
         other.close()
         assert gate.submit("cpu", 0, lambda _: None) == gate.job
     finally:
-        BELONGS.reset(token)
+        GRANT_OWNER.reset(token)

@@ -18,9 +18,9 @@ from distributed.threadpoolexecutor import rejoin, secede
 
 from penstock.client import JobCancelled
 from penstock.engines.dask import hooks
-from penstock.engines.dask.busy import Busy
 from penstock.engines.dask.monotask import EXECUTING, DaskMonotask
 from penstock.engines.dask.pool import GatedThreadPoolExecutor
+from penstock.engines.dask.work_count import WorkCount
 from penstock.model.resources import ResourceKind
 from penstock.wire.errors import ErrorCode, RpcError
 
@@ -32,7 +32,7 @@ def make_pool(make_gate: Callable[[int], Any]) -> Iterator[Callable[..., Any]]:
     made = []
 
     def make(slots: int, threads: int) -> Any:
-        pool = hooks.make_pool(make_gate(slots), threads, "test", Busy())
+        pool = hooks.make_pool(make_gate(slots), threads, "test", WorkCount())
         made.append(pool)
         return pool
 
@@ -170,7 +170,7 @@ def test_of_a_cancelled_job_nothing_runs_and_who_cancelled_it_is_named(make_pool
 
 
 def test_shutdown_gives_back_what_waits_and_lets_what_runs_end(make_gate: Callable[[int], Any]) -> None:
-    busy = Busy()
+    busy = WorkCount()
     pool = hooks.make_pool(make_gate(1), 2, "test", busy)
     began, go = threading.Event(), threading.Event()
 
@@ -276,7 +276,7 @@ def test_a_late_word_of_seceding_does_not_take_the_slot_that_was_regained(make_p
 
 
 def test_without_the_private_names_dasks_word_releases_the_slot(make_gate: Callable[[int], Any]) -> None:
-    pool = GatedThreadPoolExecutor(make_gate(1), 1, "plain", Busy())
+    pool = GatedThreadPoolExecutor(make_gate(1), 1, "plain", WorkCount())
     said = DaskMonotask()
     held: list[int] = []
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.engines.spark.interface import Interface, NotTold, read_stages
+from penstock.engines.spark.interface import Interface, NotPublished, read_stages
 from penstock.wire.agent_api import StageProgress
 from tests.spark_pages import APPLICATION, spark_pages, stage
 
@@ -12,7 +12,7 @@ from tests.spark_pages import APPLICATION, spark_pages, stage
 async def test_the_worker_names_the_application() -> None:
     with spark_pages() as pages:
         assert await Interface(pages.log_url, APPLICATION).name() == "word count"
-        with pytest.raises(NotTold, match="does not know app-7"):
+        with pytest.raises(NotPublished, match="does not know app-7"):
             await Interface(pages.log_url, "app-7").name()
 
 
@@ -40,7 +40,7 @@ async def test_a_driver_that_is_gone_is_looked_for_again() -> None:
         interface = Interface(pages.log_url, APPLICATION)
         await interface.stages()
         pages.stages = None
-        with pytest.raises(NotTold, match="404"):
+        with pytest.raises(NotPublished, match="404"):
             await interface.stages()
         pages.stages = []
         assert await interface.stages() == []
@@ -51,7 +51,7 @@ async def test_nobody_there_is_one_line() -> None:
     with spark_pages() as pages:
         gone = pages.log_url
     for url in (gone, "https://10.0.0.1/logPage/", ""):
-        with pytest.raises(NotTold) as told:
+        with pytest.raises(NotPublished) as told:
             await Interface(url, APPLICATION).name()
         assert "\n" not in str(told.value)
 
@@ -68,5 +68,5 @@ def test_a_complete_stage_is_done() -> None:
 
 @pytest.mark.parametrize("listed", [[{"stageId": 1}], {"a": 1}, 7, [[]]])
 def test_other_answers_are_not_stages(listed: object) -> None:
-    with pytest.raises(NotTold, match="cannot be read"):
+    with pytest.raises(NotPublished, match="cannot be read"):
         read_stages(listed)

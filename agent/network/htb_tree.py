@@ -7,16 +7,16 @@ import errno
 
 from pyroute2.netlink.exceptions import NetlinkError
 
-from agent.network import shares
+from agent.network import htb_parameters
 from agent.network.htb import Htb, reason
+from agent.network.htb_parameters import HtbClass, Shape
 from agent.network.links import Link
-from agent.network.shares import HtbClass, Shape
 
 #: The rate for draining a class that has no limit any more: 100 Gbit/s.
 _UNLIMITED_BYTES_PER_S = 12_500_000_000
 
 
-class Tree:
+class HtbTree:
     """Our classes on one link with rate ``link_bytes_per_s``, 0: unknown.
 
     Settings already sent to the kernel are not sent again; ``repair`` verifies them.
@@ -51,12 +51,12 @@ class Tree:
         """
         failed: dict[str, str] = {}
         self._promised.pop(slot, None)
-        promised = shares.promise(shape)
+        promised = htb_parameters.promise(shape)
         room = max(0, self.link_bytes_per_s - self.promised_bytes_per_s)
         if promised and room:
             self._promised[slot] = min(promised, room)
-        wanted = shares.own(slot, shape, self.link_bytes_per_s, room)
-        if shares.needs_tree(shape, self.link_bytes_per_s):
+        wanted = htb_parameters.own(slot, shape, self.link_bytes_per_s, room)
+        if htb_parameters.needs_tree(shape, self.link_bytes_per_s):
             self.why = self._have(wanted)
             if self.why is not None and shape.ceil_bytes_per_s is not None:
                 failed["network_egress_bytes_per_s"] = self.why
@@ -68,15 +68,15 @@ class Tree:
         """Remove the container's former class once no packet waits in it; its packets now go to the new one."""
         if shape is None:
             self._promised.pop(slot, None)
-        kept = shares.own_minor(slot, shape) if shape is not None else 0
-        wanted = shape is not None and shares.own(slot, shape, self.link_bytes_per_s, 0) is not None
-        for minor in shares.own_minors(slot):
+        kept = htb_parameters.own_minor(slot, shape) if shape is not None else 0
+        wanted = shape is not None and htb_parameters.own(slot, shape, self.link_bytes_per_s, 0) is not None
+        for minor in htb_parameters.own_minors(slot):
             if minor in self._own and not (wanted and minor == kept):
                 self._release(minor, shape)
 
     def forget(self, slot: int) -> None:
         """Drop packets of the slot's former container."""
-        for minor in shares.own_minors(slot):
+        for minor in htb_parameters.own_minors(slot):
             if minor in self._draining:
                 self._draining.discard(minor)
                 self._htb.delete_class(self.link.index, minor)
@@ -99,7 +99,7 @@ class Tree:
         if not needed:
             self.remove()
             return [f"an unneeded tree on {name} was removed"] if found else []
-        wanted = {each.minor: each for each in [*shares.common(self.link_bytes_per_s), *self._own.values()]}
+        wanted = {each.minor: each for each in [*htb_parameters.common(self.link_bytes_per_s), *self._own.values()]}
         repaired: list[str] = []
         for minor in sorted(found.keys() - wanted.keys() - self._draining):  # containers' first, parents last
             self._htb.delete_class(index, minor)
@@ -156,9 +156,9 @@ class Tree:
         if why is not None:
             return why
         try:
-            for each in shares.common(self.link_bytes_per_s):
+            for each in htb_parameters.common(self.link_bytes_per_s):
                 self._htb.set_class(self.link.index, each)
-                if each.minor != shares.LINK:
+                if each.minor != htb_parameters.LINK:
                     self._htb.queue_by_flow(self.link.index, each.minor)
             for each in self._own.values():
                 self._htb.set_class(self.link.index, each)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import structlog
 
-from agent import place, process
+from agent import cgroup_root, process
 from agent.config import AgentConfig
 from agent.journal import LAUNCHER, Journal, LastLauncher
 from agent.launcher import Exited, Launcher, LaunchFailed
@@ -23,7 +23,7 @@ _NO_LAUNCHER = "none"
 _AGAIN_S = 0.2
 
 
-class Launching:
+class LauncherSupervisor:
     """One per agent. ``launcher`` is None until :meth:`connect`, and while a dead one is replaced."""
 
     def __init__(
@@ -50,7 +50,7 @@ class Launching:
         """
         root = self._choose_root()
         if root is not None and root.exists():
-            place.vacate(root)
+            cgroup_root.vacate(root)
         self.launcher = await self._connect(root)
         return self.launcher
 
@@ -135,7 +135,7 @@ class Launching:
             return Path(self._config.cgroup_root)
         if self._last is not None and self._last.cgroup_root and self._config.spawn_launcher:
             root = Path(self._last.cgroup_root)
-            ours = not place.is_delegated(root) or any(root.glob("containers/*/"))
+            ours = not cgroup_root.is_delegated(root) or any(root.glob("containers/*/"))
             if root.is_dir() and os.access(root, os.W_OK) and ours:
                 return root
-        return place.choose_root(self._instance)
+        return cgroup_root.choose_root(self._instance)

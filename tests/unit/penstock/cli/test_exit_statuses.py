@@ -4,37 +4,37 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.cli import catalogue, main, statuses
+from penstock.cli import catalogue, exit_statuses, main
 from penstock.cli.errors import CommandError, usage_error
-from penstock.cli.statuses import Status
+from penstock.cli.exit_statuses import Status
 
 
 def test_what_is_said_of_a_command_is_of_one_that_exists() -> None:
-    assert set(statuses.OF_COMMAND) <= set(main.names())
+    assert set(exit_statuses.OF_COMMAND) <= set(main.names())
 
 
 def test_every_help_ends_with_them() -> None:
     for command in catalogue.commands():
         for one in command.parts or (command,):
             if one.parser is not None:
-                assert one.help.rstrip().endswith(statuses.section(one.name)), one.name
+                assert one.help.rstrip().endswith(exit_statuses.section(one.name)), one.name
 
 
 def test_they_come_in_order_and_say_something() -> None:
     for name in [*main.names(), ""]:
-        rows = statuses.of(name)
+        rows = exit_statuses.of(name)
         numbers = [int(key) for key in rows if key.isdigit()]
         assert numbers == sorted(numbers)
         assert all(rows.values())
         assert {"0", "1", "2"} <= set(rows), name
-    assert list(statuses.of("drain")) == ["0", "1", "2", "3", "4", "130"]
-    assert list(statuses.of("run"))[-2:] == ["128 + n", "other"]
-    assert statuses.of("ca issue") == statuses.of("ca") != statuses.of("kill")
-    assert statuses.of("status") == statuses.COMMON
+    assert list(exit_statuses.of("drain")) == ["0", "1", "2", "3", "4", "130"]
+    assert list(exit_statuses.of("run"))[-2:] == ["128 + n", "other"]
+    assert exit_statuses.of("ca issue") == exit_statuses.of("ca") != exit_statuses.of("kill")
+    assert exit_statuses.of("status") == exit_statuses.COMMON
 
 
 def test_the_section() -> None:
-    lines = statuses.section("drain").splitlines()
+    lines = exit_statuses.section("drain").splitlines()
     assert lines[0] == "exit status:"
     assert lines[4] == "  3    the time limit is over and some work still runs: one line lists it"
 

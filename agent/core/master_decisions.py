@@ -13,7 +13,7 @@ from agent.core.job_lifecycle import ROOM, JobLifecycle
 from agent.core.membership import Membership
 from agent.core.placed_work import PlacedWork
 from agent.core.ranking import Ranking
-from agent.queues import MonotaskQueues, beyond
+from agent.queues import MonotaskQueues, oversubscription
 from penstock.wire.agent_api import JobRef, JobWaiting
 from penstock.wire.master_api import (
     AdmitJob,
@@ -36,7 +36,7 @@ from penstock.wire.master_api import (
 )
 
 
-class Decisions:
+class MasterDecisions:
     """Passes each decision to the owner of what it changes."""
 
     def __init__(
@@ -72,14 +72,14 @@ class Decisions:
             if why:
                 refusals.append(Refusal(index=index, reason=why))
         if any(isinstance(decision, SetPriority) for decision in event.decisions):
-            instructions += self._granting.granted(beyond.reordered(self._queues, now), now)
+            instructions += self._granting.granted(oversubscription.reordered(self._queues, now), now)
             instructions += self._ranking.rank(now)  # the order is then the same on all nodes
         return [Reply(Decided(refused=refusals)), *instructions]
 
     def _carry_out(self, decision: AnyDecision, out: list[Instruction], now: float) -> str:
         """Carry out one decision and append its instructions to ``out``; return why it was refused, or ""."""
         if isinstance(decision, DrainDecision):
-            out += self._drain.told(decision.draining, now)
+            out += self._drain.decided(decision.draining, now)
             return ""
         job = self._members.jobs.get(decision.job)
         match decision:
@@ -93,8 +93,8 @@ class Decisions:
                 out += [Notify(s, "job_admitted", JobRef(job=decision.job)) for s in sorted(job.sessions)]
             case TellWaiting() if job is not None:
                 job.waits = decision.why
-                told = JobWaiting(job=decision.job, why=job.waits, never=decision.never)
-                out += [Notify(s, "job_waiting", told) for s in sorted(job.sessions)]
+                waiting = JobWaiting(job=decision.job, why=job.waits, never=decision.never)
+                out += [Notify(s, "job_waiting", waiting) for s in sorted(job.sessions)]
             case SetPriority() if job is not None:
                 job.record.priority = decision.priority
                 self._queues.set_priority(decision.job, decision.priority, now)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from agent.network import shares
+from agent.network import htb_parameters
+from agent.network.htb_parameters import LINK, OPPORTUNISTIC, REGULAR, HtbClass, Shape
 from agent.network.programs import MAX_SLOT
-from agent.network.shares import LINK, OPPORTUNISTIC, REGULAR, HtbClass, Shape
 
 MBIT = 125_000
 LINK_RATE = 1000 * MBIT
@@ -32,7 +32,7 @@ LIMITED_HOG = Shape(ceil_bytes_per_s=20 * MBIT, opportunistic=True)
     ],
 )
 def test_the_own_class_on_a_link_whose_rate_is_known(shape: Shape, expected: HtbClass | None) -> None:
-    assert shares.own(7, shape, LINK_RATE, 500 * MBIT) == expected
+    assert htb_parameters.own(7, shape, LINK_RATE, 500 * MBIT) == expected
 
 
 @pytest.mark.parametrize(
@@ -46,8 +46,8 @@ def test_the_own_class_on_a_link_whose_rate_is_known(shape: Shape, expected: Htb
     ],
 )
 def test_the_own_class_on_a_link_whose_rate_is_not_known(shape: Shape, expected: HtbClass | None) -> None:
-    assert shares.own(7, shape, 0, 0) == expected
-    assert shares.common(0) == []
+    assert htb_parameters.own(7, shape, 0, 0) == expected
+    assert htb_parameters.common(0) == []
 
 
 @pytest.mark.parametrize(
@@ -55,8 +55,8 @@ def test_the_own_class_on_a_link_whose_rate_is_not_known(shape: Shape, expected:
     [(NOTHING, REGULAR, 0), (HOG, OPPORTUNISTIC, 0), (PROMISED, 7, 0), (LIMITED, 7, 7), (LIMITED_HOG, 0x2007, 0x2007)],
 )
 def test_where_packets_go(shape: Shape, sharing: int, alone: int) -> None:
-    assert shares.minor(7, shape, sharing=True) == sharing
-    assert shares.minor(7, shape, sharing=False) == alone
+    assert htb_parameters.minor(7, shape, sharing=True) == sharing
+    assert htb_parameters.minor(7, shape, sharing=False) == alone
 
 
 @pytest.mark.parametrize(
@@ -64,19 +64,19 @@ def test_where_packets_go(shape: Shape, sharing: int, alone: int) -> None:
     [(NOTHING, False, False), (HOG, True, False), (PROMISED, True, False), (LIMITED, True, True)],
 )
 def test_a_tree_is_there_only_for_those_who_need_it(shape: Shape, known: bool, unknown: bool) -> None:
-    assert shares.needs_tree(shape, LINK_RATE) is known
-    assert shares.needs_tree(shape, 0) is unknown
+    assert htb_parameters.needs_tree(shape, LINK_RATE) is known
+    assert htb_parameters.needs_tree(shape, 0) is unknown
 
 
 def test_numbers_do_not_meet() -> None:
-    slots = [minor for slot in (1, MAX_SLOT) for minor in shares.own_minors(slot)]
-    common = [each.minor for each in shares.common(LINK_RATE)]
+    slots = [minor for slot in (1, MAX_SLOT) for minor in htb_parameters.own_minors(slot)]
+    common = [each.minor for each in htb_parameters.common(LINK_RATE)]
     assert len({*slots, *common}) == len(slots) + len(common)
     assert max(slots) < min(common)
 
 
 def test_who_shares_a_class_is_sure_of_a_part_of_the_link_and_may_have_all_of_it() -> None:
-    link, regular, second, others, opportunistic = shares.common(LINK_RATE)
+    link, regular, second, others, opportunistic = htb_parameters.common(LINK_RATE)
     assert (link.rate_bytes_per_s, link.ceil_bytes_per_s, link.parent) == (LINK_RATE, LINK_RATE, 0)
     for each in (regular, opportunistic):
         assert (each.rate_bytes_per_s, each.ceil_bytes_per_s, each.parent) == (10 * MBIT, LINK_RATE, LINK)
@@ -87,10 +87,10 @@ def test_who_shares_a_class_is_sure_of_a_part_of_the_link_and_may_have_all_of_it
 
 @pytest.mark.parametrize(("rank", "place"), [(0, 0), (1, 1), (2, 2), (50, 2)])
 def test_containers_share_the_class_of_their_rank(rank: int, place: int) -> None:
-    assert shares.minor(7, Shape(rank=rank), sharing=True) == shares.RANKED[place]
-    assert shares.minor(7, Shape(rank=rank), sharing=False) == 0
-    assert shares.needs_tree(Shape(rank=rank), LINK_RATE) == (rank > 0)
-    assert not shares.needs_tree(Shape(rank=rank), 0)
+    assert htb_parameters.minor(7, Shape(rank=rank), sharing=True) == htb_parameters.RANKED[place]
+    assert htb_parameters.minor(7, Shape(rank=rank), sharing=False) == 0
+    assert htb_parameters.needs_tree(Shape(rank=rank), LINK_RATE) == (rank > 0)
+    assert not htb_parameters.needs_tree(Shape(rank=rank), 0)
 
 
 @pytest.mark.parametrize(

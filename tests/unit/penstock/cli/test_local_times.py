@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from penstock.cli.errors import CommandError
-from penstock.cli.moments import with_local_times
+from penstock.cli.local_times import with_local_times
 from penstock.cli.session import converse
 from penstock.wire.errors import bad_request, refused
 

@@ -26,10 +26,10 @@ MAX_WAITING_BYTES = 4 * MIB
 
 
 class Member(Protocol):
-    """A connection, from its account's view."""
+    """A connection, from its budget's view."""
 
     def proceed(self, until: float) -> None:
-        """Handle waiting messages until this monotonic time, and call :meth:`Account.wait` if more are left."""
+        """Handle waiting messages until this monotonic time, and call :meth:`UserBudget.wait` if more are left."""
 
     def unread_bytes(self) -> int:
         """Return the number of sent bytes that the other side has not read."""
@@ -44,7 +44,7 @@ class Member(Protocol):
         """Read again, unless the connection has a reason of its own not to."""
 
 
-class Account:
+class UserBudget:
     """The shared limits of one user's connections; see the module's docstring."""
 
     def __init__(

@@ -13,7 +13,7 @@ from agent.core.instructions import Explain, Grant, Notify, Record
 from agent.core.records import JobRecord, Waits
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import HostUse, Snapshot
-from agent.core.turns import ROOM
+from agent.core.starvation import ROOM
 from penstock.model import Capacity, MonotaskSpec, ResourceKind
 from penstock.wire.agent_api import Completion, RegisterJob
 from penstock.wire.errors import RpcError

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable
 
 
-class Busy:
+class WorkCount:
     """A thread-safe count."""
 
     def __init__(self) -> None:

@@ -40,7 +40,7 @@ class Counters:
     """Received packets above the ingress limit. TCP sends them again."""
 
 
-class Table:
+class BpfMap:
     """The agent's table; ``descriptor`` is the map's.
 
     Raises:

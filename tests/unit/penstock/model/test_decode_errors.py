@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 import msgspec
 import pytest
 
-from penstock.model.reading import told, told_toml
+from penstock.model.decode_errors import told, told_toml
 
 
 class Item(msgspec.Struct, forbid_unknown_fields=True):

@@ -14,9 +14,9 @@ pytest.importorskip("distributed")
 
 from distributed import Client, Scheduler, Worker  # noqa: E402
 
-from penstock.engines.dask import belonging, jobs  # noqa: E402
+from penstock.engines.dask import annotated_tasks, jobs  # noqa: E402
 from penstock.engines.dask import plugin as plugin_module  # noqa: E402
-from penstock.engines.dask.belonging import said_job  # noqa: E402
+from penstock.engines.dask.annotated_tasks import annotated_job  # noqa: E402
 from penstock.engines.dask.plugin import PenstockWorkerPlugin  # noqa: E402
 
 pytestmark = [
@@ -125,7 +125,7 @@ async def test_a_job_that_the_agent_does_not_know_is_not_waited_for_again(gates:
 
 
 async def test_a_job_without_tasks_is_left_and_joined_again(gates: Gates, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(belonging, "LINGER_S", 0.0)
+    monkeypatch.setattr(annotated_tasks, "LINGER_S", 0.0)
     async with cluster() as (client, _):
         assert await submit(client, "job-7", pow, 2, 5) == 32
         await until(lambda: gates.made["job-7"][0].closed)
@@ -150,6 +150,6 @@ class Task:
 
 def test_annotations_that_name_no_job() -> None:
     nothing = [None, {}, {"penstock": "yes"}, {"penstock": {"job": 7}}, {"penstock": {"job": ""}}]
-    assert said_job(map(Task, nothing)) == ("", "")
+    assert annotated_job(map(Task, nothing)) == ("", "")
     named = Task({"penstock": {"job": "j"}})
-    assert said_job([Task(None), named, Task({"penstock": {"job": "k", "task": "t"}})]) == ("j", "")
+    assert annotated_job([Task(None), named, Task({"penstock": {"job": "k", "task": "t"}})]) == ("j", "")

@@ -7,9 +7,9 @@ from dataclasses import replace
 
 import pytest
 
-from agent.cgroups import holding
-from agent.confiner import Confiner
+from agent.cgroups import blk_throttle_workaround
 from agent.core.confinement import Confinement
+from agent.limit_enforcer import LimitEnforcer
 from tests.unit.agent.cgroups.conftest import Make
 
 FAST = Confinement(disk_read_bytes_per_s=16_000_000, disk_write_bytes_per_s=16_000_000, cpu_weight=50)
@@ -26,7 +26,7 @@ GOES_ON = "254:0 riops=max wiops=max"
     ],
 )  # fmt: skip
 def test_the_kernels_that_need_it(release: str, needed: bool) -> None:
-    assert holding.needed(release) is needed
+    assert blk_throttle_workaround.needed(release) is needed
 
 
 @pytest.mark.parametrize(
@@ -45,17 +45,17 @@ def test_the_kernels_that_need_it(release: str, needed: bool) -> None:
     ],
 )
 def test_what_falls(before: Confinement | None, wanted: Confinement, falls: bool) -> None:
-    assert holding.falls(before, wanted) is falls
+    assert blk_throttle_workaround.falls(before, wanted) is falls
 
 
 async def changed(make: Make, wanted: Confinement, *, holds_disks: bool, before: Confinement = FAST) -> list[str]:
     """What is written to io.max, with "cpu" where the CPU was told; then what stands there is what was wanted."""
     fake, tree = make()
     told: asyncio.Future[dict[str, str]] = asyncio.get_running_loop().create_future()
-    confiner = Confiner(tree, None, lambda container, why: told.set_result(why), holds_disks=holds_disks)
-    await confiner.create("a", before)
+    limit_enforcer = LimitEnforcer(tree, None, lambda container, why: told.set_result(why), holds_disks=holds_disks)
+    await limit_enforcer.create("a", before)
     fake.writes.clear()
-    confiner.confine("a", wanted)
+    limit_enforcer.confine("a", wanted)
     assert await told == {}
     written = [text if path.endswith("io.max") else "cpu" for path, text in fake.writes]
     assert tree.get("a").confine(wanted).written == ()
@@ -81,9 +81,9 @@ async def test_operations_that_are_limited_with_it_are_so_afterwards(make: Make)
 
 async def test_one_that_ends_meanwhile_is_no_failure(make: Make) -> None:
     fake, tree = make()
-    confiner = Confiner(tree, None, lambda container, why: None, holds_disks=True)
-    await confiner.create("a", FAST)
-    confiner.confine("a", SLOW)
+    limit_enforcer = LimitEnforcer(tree, None, lambda container, why: None, holds_disks=True)
+    await limit_enforcer.create("a", FAST)
+    limit_enforcer.confine("a", SLOW)
     await asyncio.sleep(0)
     fake.vanish("containers/a")
-    await confiner.remove("a")
+    await limit_enforcer.remove("a")

@@ -7,7 +7,7 @@ from collections.abc import Collection, Iterable
 from collections.abc import Set as AbstractSet
 
 from agent.cgroups import CgroupTree
-from agent.core import draining, tasks, turns
+from agent.core import draining, starvation, tasks
 from agent.core import events as e
 from agent.core.confinement import Confinement
 from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord, TaskEnd, Waits, confinement_of
@@ -16,7 +16,7 @@ from agent.launcher import Running
 from penstock.wire.cluster_api import Draining
 
 
-def look(
+def recovered_state(
     journal: Journal,
     runs: Collection[Running],
     exits: frozenset[str],
@@ -47,7 +47,7 @@ def look(
         exits_to_come=exits,
         at=time.time(),
         draining=next(iter(journal.read(draining.ROOM, Draining)), None),
-        waits=next(iter(journal.read(turns.ROOM, Waits)), None),
+        waits=next(iter(journal.read(starvation.ROOM, Waits)), None),
         owners={run.container: run.user for run in runs},
         ends=journal.read(tasks.ENDS, TaskEnd),
     )

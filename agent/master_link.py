@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from agent.core import events as e
-from agent.core.end_events import EndHeard
+from agent.core.end_events import EndAcknowledged
 from agent.core.tasks import awaited, unplaced
 from agent.shell import Shell
 from penstock import __version__
@@ -43,7 +43,7 @@ _LATE = 0.1
 _BACK_OFF_S = (0.05, 0.1, 0.2, 0.5, 1.0, 2.0)
 
 
-class Link:
+class MasterLink:
     """One per agent; runs until cancelled."""
 
     def __init__(
@@ -75,13 +75,13 @@ class Link:
 
     async def run(self) -> None:
         """Keep the link up for ever."""
-        attempt, said = 0, ""
+        attempt, logged = 0, ""
         while True:
             try:
                 peer = await self._connect()
                 try:
                     await self._register(peer)
-                    attempt, said = 0, ""
+                    attempt, logged = 0, ""
                     self.judge_anew()  # the CA may have changed meanwhile
                     await self._beat()
                 finally:
@@ -89,9 +89,9 @@ class Link:
                     peer.close()
             except (OSError, RpcError) as error:
                 why = self._why(error)
-                if why != said:  # log an unchanged reason only once
+                if why != logged:  # log an unchanged reason only once
                     log.warning("no link to the master", master=self.address, why=why)
-                    said = why
+                    logged = why
             self._peer = None
             wait_s = _BACK_OFF_S[min(attempt, len(_BACK_OFF_S) - 1)]
             attempt += 1
@@ -148,8 +148,8 @@ class Link:
             draining=node.drain.draining,
         )
         registered = peer.start_request("register", registration)  # raises if nothing was sent; then all is kept
-        ends = [said for said in self._kept if said[0] == _ENDED]
-        kept, self._kept = [said for said in self._kept if said[0] != _ENDED], []
+        ends = [relay for relay in self._kept if relay[0] == _ENDED]
+        kept, self._kept = [relay for relay in self._kept if relay[0] != _ENDED], []
         self._registering = peer  # events from here on are not in the registration
         try:
             # Right after it: the registration contains these tasks as if they ran.
@@ -212,7 +212,7 @@ class Link:
             return
         if error is not None:
             log.warning("the master reported an error", method=_ENDED, why=str(error))
-        self._shell.dispatch(EndHeard(params.job, params.task))
+        self._shell.dispatch(EndAcknowledged(params.job, params.task))
 
     async def _beat(self) -> None:
         """Send a heartbeat at once, and whenever :meth:`sampled` has sent none for long."""

@@ -21,7 +21,7 @@ PROC = Path("/proc")
 _START_FIELD = 22 - 3  # of /proc/PID/stat (proc(5)), counted after the command's name
 
 
-class Caller(NamedTuple):
+class PeerCredentials(NamedTuple):
     """The peer's credentials. ``user`` is a user name, or ``uid:N`` for a uid without one, which cannot start work."""
 
     uid: int
@@ -30,7 +30,7 @@ class Caller(NamedTuple):
     pid: int
 
 
-def caller(connection: socket.socket, operators: str = "") -> Caller:
+def credentials_of(connection: socket.socket, operators: str = "") -> PeerCredentials:
     """Return the peer. Root, the agent's own user and members of the group ``operators`` are operators.
 
     Group membership is that of the process when it connected, from the kernel: no lookup is needed, and users who join
@@ -39,7 +39,7 @@ def caller(connection: socket.socket, operators: str = "") -> Caller:
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 3 * _ID)
     pid, uid, gid = struct.unpack("iII", credentials)
     operator = uid in (0, os.geteuid()) or (bool(operators) and _gid(operators) in {gid, *_groups(connection)})
-    return Caller(uid, _name(uid), operator, pid)
+    return PeerCredentials(uid, _name(uid), operator, pid)
 
 
 def container_of(

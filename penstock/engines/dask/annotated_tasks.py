@@ -27,7 +27,7 @@ LINGER_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
-class Belongs:
+class GrantOwner:
     """The gate, job and task in whose name grants are requested."""
 
     gate: Gate
@@ -36,7 +36,7 @@ class Belongs:
 
 
 #: The owner of the current context's work; None: the cluster's job.
-BELONGS: ContextVar[Belongs | None] = ContextVar("penstock_belongs", default=None)
+GRANT_OWNER: ContextVar[GrantOwner | None] = ContextVar("penstock_grant_owner", default=None)
 
 
 @dataclass(slots=True, eq=False)
@@ -49,7 +49,7 @@ class _Joined:
     leaving: asyncio.TimerHandle | None = field(default=None, repr=False)
 
 
-class Belonging:
+class AnnotatedTasks:
     """Handles tasks of other jobs, for one worker, in its event loop. Install it outside the gating, which waits."""
 
     def __init__(self, worker: Worker, join: Callable[[str], Gate], patience_s: float) -> None:
@@ -86,32 +86,32 @@ class Belonging:
     # ------------------------------------------------------------ around the worker's instructions
 
     def _execute(self, original: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
-        async def belonging(job: str, name: str, key: Any, stimulus_id: str) -> Any:
-            async with self._belonging(job, name):
+        async def in_its_job(job: str, name: str, key: Any, stimulus_id: str) -> Any:
+            async with self._in_its_job(job, name):
                 return await original(key, stimulus_id=stimulus_id)
 
         def execute(key: Any, *, stimulus_id: str) -> Awaitable[Any]:
             task = self._worker.state.tasks.get(key)
             if task is None or not task.annotations:  # most tasks, which should have no overhead
                 return original(key, stimulus_id=stimulus_id)
-            job, name = said_job([task])
-            return belonging(job, name, key, stimulus_id) if job else original(key, stimulus_id=stimulus_id)
+            job, name = annotated_job([task])
+            return in_its_job(job, name, key, stimulus_id) if job else original(key, stimulus_id=stimulus_id)
 
         return execute
 
     def _gather_dep(self, original: Callable[..., Awaitable[Any]]) -> Callable[..., Awaitable[Any]]:
         async def gather_dep(worker: str, to_gather: Any, total_nbytes: int, *, stimulus_id: str) -> Any:
             tasks = self._worker.state.tasks
-            job, name = said_job(waiting for key in to_gather if key in tasks for waiting in tasks[key].dependents)
+            job, name = annotated_job(waiting for key in to_gather if key in tasks for waiting in tasks[key].dependents)
             if not job:
                 return await original(worker, to_gather, total_nbytes, stimulus_id=stimulus_id)
-            async with self._belonging(job, name):
+            async with self._in_its_job(job, name):
                 return await original(worker, to_gather, total_nbytes, stimulus_id=stimulus_id)
 
         return gather_dep
 
     @asynccontextmanager
-    async def _belonging(self, job: str, task: str) -> AsyncIterator[None]:
+    async def _in_its_job(self, job: str, task: str) -> AsyncIterator[None]:
         one = self._joined.get(job) or self._begin(job)
         if one.leaving is not None:
             one.leaving.cancel()
@@ -119,7 +119,7 @@ class Belonging:
         one.users += 1
         try:
             await asyncio.shield(one.joining)
-            BELONGS.set(Belongs(one.gate, job, task))
+            GRANT_OWNER.set(GrantOwner(one.gate, job, task))
             yield
         finally:
             one.users -= 1
@@ -144,7 +144,7 @@ class Belonging:
             one.gate.close()
 
 
-def said_job(tasks: Iterable[Any]) -> tuple[str, str]:
+def annotated_job(tasks: Iterable[Any]) -> tuple[str, str]:
     """Return the job and task named by the first annotated task, or "", ""."""
     for task in tasks:
         said = (task.annotations or {}).get("penstock")

@@ -34,11 +34,11 @@ EPSILON_S = 1e-6
 
 
 @dataclass(slots=True, kw_only=True)
-class Following:
-    """``plan`` was made at ``made_at``; the limits may change at each of ``turns``. Times are on the clock of ``now``.
+class ProfileFollower:
+    """``plan`` was made at ``made_at``; the limits may change at each of ``change_times``.
 
-    An executor's plan must be renewed at ``extend_at``. ``raised_bytes`` is the memory that it needs beyond its plan.
-    ``behind`` and ``stuck`` are those of the last sample.
+    Times are on the clock of ``now``. An executor's plan must be renewed at ``extend_at``. ``raised_bytes`` is the
+    memory that it needs beyond its plan. ``behind`` and ``stuck`` are those of the last sample.
     """
 
     record: ContainerRecord
@@ -51,7 +51,7 @@ class Following:
     rows: Held = field(init=False)
     made_at: float = field(init=False)
     extend_at: float = math.inf
-    turns: list[float] = field(default_factory=list)
+    change_times: list[float] = field(default_factory=list)
     raised_bytes: float = 0.0
     behind: float = 0.0
     stuck: bool = False
@@ -87,7 +87,7 @@ class Following:
         """Replace the plan from now on."""
         self.plan, self.rows, self.made_at = plan, plan.held(), now
         steps = [now + after_s for after_s in plan.steps_s()]
-        self.turns = sorted([at - self.lead_s for at in steps] + [at + self.lag_s for at in steps])
+        self.change_times = sorted([at - self.lead_s for at in steps] + [at + self.lag_s for at in steps])
         if self.executor:
             again_s = extend_at_s(self.profile, self.course, now - self.started)
             self.extend_at = math.inf if again_s is None else self.started + again_s
@@ -154,12 +154,12 @@ class Following:
         return (had[0] if had[0] < cores else 0.0, had[1] if had[1] < disk else 0.0, 0.0, 0.0)
 
 
-def begin(record: ContainerRecord, started: float, settings: NodeSettings) -> Following:
+def begin(record: ContainerRecord, started: float, settings: NodeSettings) -> ProfileFollower:
     """Follow the record's profile; an executor that outlived an agent resumes in the stage it was in."""
     profile = record.profile
     assert profile is not None
     most_s = profile.slot_s * _MOST_OF_A_SLOT
-    one = Following(
+    one = ProfileFollower(
         record=record,
         profile=profile,
         started=started,
@@ -178,7 +178,7 @@ def begin(record: ContainerRecord, started: float, settings: NodeSettings) -> Fo
 # ---------------------------------------------------------------- limits and promise
 
 
-def limits_by_the_clock(one: Following, now: float) -> Limits:
+def limits_by_the_clock(one: ProfileFollower, now: float) -> Limits:
     """Return the limits of a container that is not an executor: exactly its profile's."""
     wanted: dict[str, int | float | str | None] = {}
     for name, amount in zip(RESOURCES, one.holds(now), strict=True):
@@ -188,7 +188,7 @@ def limits_by_the_clock(one: Following, now: float) -> Limits:
     return one.record.limits.changed(wanted)
 
 
-def limits_of(one: Following, holds: Amounts, level_bytes: float | None, settings: NodeSettings) -> Limits:
+def limits_of(one: ProfileFollower, holds: Amounts, level_bytes: float | None, settings: NodeSettings) -> Limits:
     """Return an executor's limits: the amounts it holds, within its user's limits.
 
     ``level_bytes`` is its ``memory.high``; None: memory stays unlimited until a sample has measured the unreclaimable
@@ -224,7 +224,7 @@ def least_of(settings: NodeSettings) -> Amounts:
     return (LEAST[0], disk or LEAST[1], network or LEAST[2], LEAST[3])
 
 
-def promise_of(one: Following, holds: Amounts, settings: NodeSettings) -> Promise:
+def promise_of(one: ProfileFollower, holds: Amounts, settings: NodeSettings) -> Promise:
     """Return an executor's protected resources: the amounts it holds, and its promise for resources not in the profile.
 
     On a link of unknown rate no part can be guaranteed: there the profile promises nothing.

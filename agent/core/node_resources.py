@@ -5,7 +5,7 @@ from __future__ import annotations
 from agent.core.containers import Containers
 from agent.core.elasticity import Elasticity
 from agent.core.executors import Executors
-from agent.core.ledger import Ledger, take_stock
+from agent.core.ledger import Ledger, compute_ledger
 from agent.core.plans import NOTHING
 from agent.core.profiling import Amounts
 from agent.core.snapshot import Snapshot
@@ -13,7 +13,7 @@ from agent.core.tasks import HeldTasks
 from penstock.model import Capacity
 
 
-class Stock:
+class NodeResources:
     """Keeps the latest sample; the sums are made anew for each decision."""
 
     def __init__(
@@ -30,13 +30,13 @@ class Stock:
         """Return the sums of promised, requested and used resources now."""
         containers, planned = self._containers.live.values(), self._executors.planned
         if not planned:
-            return take_stock(self._capacity, containers, self._held, self.snapshot)
+            return compute_ledger(self._capacity, containers, self._held, self.snapshot)
         peak = self._executors.peak(now)
-        return take_stock(self._capacity, containers, self._held, self.snapshot, planned, peak)
+        return compute_ledger(self._capacity, containers, self._held, self.snapshot, planned, peak)
 
-    def beside(self) -> Amounts:
+    def promised_without_profile(self) -> Amounts:
         """Return the promises to regular work that follows no profile, if an executor's plan depends on them."""
         if not self._elasticity.has_executors:
             return NOTHING
         containers, planned = self._containers.live.values(), self._executors.planned
-        return take_stock(self._capacity, containers, self._held, None, planned).beside
+        return compute_ledger(self._capacity, containers, self._held, None, planned).promised_without_profile

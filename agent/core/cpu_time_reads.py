@@ -12,45 +12,45 @@ from dataclasses import dataclass
 from agent.core.snapshot import Snapshot
 
 #: The minimum time between two reads of the CPU time of containers that coming jobs cause.
-_LOOK_AGAIN_S = 0.1
+_READ_AGAIN_S = 0.1
 #: After a job has come, the gaps between reads double up to this; then samples are enough.
-_LOOK_GAP_MAX_S = 0.4
+_READ_GAP_MAX_S = 0.4
 
 
 @dataclass(frozen=True, slots=True)
-class LookAtCpu:
-    """Read the CPU time of the containers, and send CpuLooked."""
+class ReadCpuTimes:
+    """Read the CPU time of the containers, and send CpuTimesRead."""
 
 
 @dataclass(frozen=True, slots=True)
-class CpuLooked:
+class CpuTimesRead:
     """The CPU time was read; in ``snapshot`` nothing but ``cpu_seconds`` is newer than the last sample."""
 
     snapshot: Snapshot
 
 
-class Looks:
+class CpuReadSchedule:
     """The times to read the CPU time: when a job comes, and after it at gaps that double. Times are monotonic."""
 
     def __init__(self) -> None:
         self.job = ""  # the job that came last
         self.due: float | None = None  # when to call :meth:`again`
-        self._looked_at = -math.inf
-        self._gap_s = _LOOK_AGAIN_S
+        self._read_at = -math.inf
+        self._gap_s = _READ_AGAIN_S
 
-    def came(self, job: str, now: float) -> list[LookAtCpu]:
+    def came(self, job: str, now: float) -> list[ReadCpuTimes]:
         """Return the instruction to read now, unless the last read was a moment ago."""
-        self.job, self._gap_s, self.due = job, _LOOK_AGAIN_S, now + _LOOK_AGAIN_S
-        return self._look(now) if now - self._looked_at >= _LOOK_AGAIN_S else []
+        self.job, self._gap_s, self.due = job, _READ_AGAIN_S, now + _READ_AGAIN_S
+        return self._read(now) if now - self._read_at >= _READ_AGAIN_S else []
 
-    def again(self, now: float, *, wanted: bool) -> list[LookAtCpu]:
+    def again(self, now: float, *, wanted: bool) -> list[ReadCpuTimes]:
         """Return the instruction to read again, if that is due and ``wanted``."""
         if self.due is None or now < self.due:
             return []
         self._gap_s *= 2
-        self.due = now + self._gap_s if self._gap_s <= _LOOK_GAP_MAX_S else None
-        return self._look(now) if wanted else []
+        self.due = now + self._gap_s if self._gap_s <= _READ_GAP_MAX_S else None
+        return self._read(now) if wanted else []
 
-    def _look(self, now: float) -> list[LookAtCpu]:
-        self._looked_at = now
-        return [LookAtCpu()]
+    def _read(self, now: float) -> list[ReadCpuTimes]:
+        self._read_at = now
+        return [ReadCpuTimes()]

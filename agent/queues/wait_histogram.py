@@ -8,7 +8,7 @@ from typing import Any
 BOUNDS_S = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0)
 
 
-class Waits:
+class WaitHistogram:
     """A histogram of waits. ``granted`` counts the grants made: at once, in turn, or within a job under a lease.
 
     Not counted, since no monotask waited for them here: slots recounted after a restart of the agent, the slot of a

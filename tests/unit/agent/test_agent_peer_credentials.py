@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.caller import ancestry, caller, container_of, is_still, known_group
+from agent.peer_credentials import ancestry, container_of, credentials_of, is_still, known_group
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can put on groups")
 
@@ -43,7 +43,7 @@ def _as(user: str, groups: list[int]) -> socket.socket:
 
 def test_we_ourselves_are_an_operator(connection: socket.socket) -> None:
     entry = pwd.getpwuid(os.geteuid())
-    assert caller(connection) == (entry.pw_uid, entry.pw_name, True, os.getpid())
+    assert credentials_of(connection) == (entry.pw_uid, entry.pw_name, True, os.getpid())
 
 
 @needs_root
@@ -59,7 +59,10 @@ def test_an_operator_is_who_is_in_the_group_as_the_kernel_has_it() -> None:
         ([], "bin", True),  # the group that it has by itself
     ):
         with _as("bin", groups) as connection:
-            assert caller(connection, asked)[:3] == (pwd.getpwnam("bin").pw_uid, "bin", operator), (len(groups), asked)
+            assert credentials_of(connection, asked)[:3] == (pwd.getpwnam("bin").pw_uid, "bin", operator), (
+                len(groups),
+                asked,
+            )
 
 
 @needs_root
@@ -68,9 +71,9 @@ def test_a_name_that_leads_elsewhere_is_not_used(monkeypatch: pytest.MonkeyPatch
     uid, real = pwd.getpwnam("bin").pw_uid, pwd.getpwuid
     with _as("bin", []) as connection:
         monkeypatch.setattr(pwd, "getpwuid", lambda asked: real(pwd.getpwnam("daemon").pw_uid))
-        assert caller(connection)[:3] == (uid, f"uid:{uid}", False)
+        assert credentials_of(connection)[:3] == (uid, f"uid:{uid}", False)
         monkeypatch.undo()
-        assert caller(connection).user == "bin"
+        assert credentials_of(connection).user == "bin"
 
 
 def test_a_client_runs_in_the_container_of_its_cgroup_or_else_of_its_session(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ import socket
 from dataclasses import dataclass
 from typing import Any
 
-from penstock.config import page
+from penstock.config import rendering
 from penstock.config.reloading import Reloading
 from penstock.config.settings import SettingsError
 from penstock.wire import config_api as api
@@ -58,7 +58,7 @@ class Configuring:
         later = self.reloading.after_restart()
         keys: dict[str, api.KeyInForce] = {
             key: api.KeyInForce(**facts, after_restart=later.get(key, ""))
-            for key, facts in page.document(self.reloading.loaded).items()
+            for key, facts in rendering.document(self.reloading.loaded).items()
         }
         return api.ConfigInForce(keys=keys, **self._place())
 

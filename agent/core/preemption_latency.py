@@ -8,7 +8,7 @@ from bisect import bisect_left
 BOUNDS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
 
-class Reaction:
+class PreemptionLatency:
     """A histogram; ``counts`` is per bucket, not cumulative."""
 
     def __init__(self) -> None:

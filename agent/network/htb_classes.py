@@ -13,7 +13,7 @@ import struct
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from agent.network.shares import HtbClass
+from agent.network.htb_parameters import HtbClass
 
 _HEADER = struct.Struct("=IHHII")  # struct nlmsghdr: length, type, flags, sequence number, port
 _TCMSG = struct.Struct("=BxxxiIII")  # struct tcmsg: family, ifindex, handle, parent, info
@@ -30,7 +30,7 @@ _RECEIVE_BYTES = 1 << 16
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class KernelClass:
     """A class in the kernel, and the number of packets waiting in it."""
 
     htb: HtbClass
@@ -49,24 +49,26 @@ class ClassReader:
         """Close the socket."""
         self._socket.close()
 
-    def read(self, index: int, root: int) -> dict[int, Found]:
+    def read(self, index: int, root: int) -> dict[int, KernelClass]:
         """Return minor → class for all under the qdisc ``root``; empty if the link has no such qdisc or is gone.
 
         Raises:
             OSError: the kernel refuses the request.
         """
         found = (
-            _found(payload) for payload in self._ask(index) if _TCMSG.unpack_from(payload)[2] & 0xFFFF_0000 == root
+            _kernel_class(payload)
+            for payload in self._ask(index)
+            if _TCMSG.unpack_from(payload)[2] & 0xFFFF_0000 == root
         )
         return {each.htb.minor: each for each in found}
 
-    def find(self, index: int, handle: int) -> Found | None:
+    def find(self, index: int, handle: int) -> KernelClass | None:
         """Return one class, if it exists.
 
         Raises:
             OSError: the kernel refuses the request.
         """
-        return next((_found(payload) for payload in self._ask(index, handle)), None)
+        return next((_kernel_class(payload) for payload in self._ask(index, handle)), None)
 
     def _ask(self, index: int, handle: int = 0) -> list[memoryview]:
         """Return the kernel's descriptions of one class, or of all."""
@@ -100,7 +102,7 @@ def _messages(data: bytes) -> Iterator[tuple[int, int, memoryview]]:
         rest = rest[(length + 3) & ~3 :]
 
 
-def _found(payload: memoryview) -> Found:
+def _kernel_class(payload: memoryview) -> KernelClass:
     _, _, handle, parent, _ = _TCMSG.unpack_from(payload)
     rate = ceil = priority = waiting = 0
     for kind, value in _attributes(payload[_TCMSG.size :]):
@@ -114,7 +116,7 @@ def _found(payload: memoryview) -> Found:
         elif kind == _TCA_STATS2:
             (waiting,) = _QUEUE.unpack_from(dict(_attributes(value))[_STATS_QUEUE])
     above = 0 if parent == _ROOT else parent & 0xFFFF
-    return Found(HtbClass(handle & 0xFFFF, above, rate, ceil, priority), waiting)
+    return KernelClass(HtbClass(handle & 0xFFFF, above, rate, ceil, priority), waiting)
 
 
 def _attributes(rest: memoryview) -> Iterator[tuple[int, memoryview]]:

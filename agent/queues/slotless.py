@@ -1,4 +1,4 @@
-"""Opportunistic commands run beside the slots, on the slack that slot holders leave unused (UBIS, Algorithm 1).
+"""Opportunistic commands run without a slot, on the slack that slot holders leave unused (UBIS, Algorithm 1).
 
 They add to their job's service. No monotask waits for them, so their bytes count neither as pending nor for the rate.
 """
@@ -11,7 +11,7 @@ from penstock.model import MonotaskSpec, ResourceKind
 
 
 def begin(queues: MonotaskQueues, session: int, job: str, spec: MonotaskSpec, now: float) -> None:
-    """Start a command beside the slots.
+    """Start a command without a slot.
 
     Raises:
         RpcError: ``bad_request``: unknown job.
@@ -23,7 +23,7 @@ def begin(queues: MonotaskQueues, session: int, job: str, spec: MonotaskSpec, no
 
 
 def end(queues: MonotaskQueues, session: int, job: str, name: str, now: float, *, failed: bool) -> None:
-    """End a command that ran beside the slots. Its end frees no slot."""
+    """End a command that ran without a slot. Its end frees no slot."""
     known, _, live = queues.part(session, job, ResourceKind.CPU)
     monotask = live.pop(name, None)
     if monotask is not None:

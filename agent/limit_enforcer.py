@@ -13,10 +13,10 @@ from pathlib import Path
 
 import structlog
 
-from agent.cgroups import Cgroup, CgroupTree, holding
+from agent.cgroups import Cgroup, CgroupTree, blk_throttle_workaround
 from agent.core.confinement import Confinement
 from agent.core.snapshot import Snapshot
-from agent.faults import Point, reach
+from agent.fault_injection import Point, reach
 from agent.network import Counters, NetworkLimiter, Shape
 from penstock.model.units import format_bytes
 
@@ -43,7 +43,7 @@ class _Confined:
     worker: asyncio.Task[None] | None = None
 
 
-class Confiner:
+class LimitEnforcer:
     """One per agent. ``tree`` None: nothing is enforced, which is reported; the same for ``network``."""
 
     def __init__(
@@ -55,7 +55,7 @@ class Confiner:
         holds_disks: bool = False,
         pids_max: Callable[[], int] = lambda: 0,
     ) -> None:
-        """``holds_disks``: lowering a disk limit needs the kernel workaround of :mod:`agent.cgroups.holding`.
+        """``holds_disks``: lowering a disk limit needs :mod:`agent.cgroups.blk_throttle_workaround`.
         ``pids_max`` returns the default for containers without their own; 0: no limit.
         """
         self._tree = tree
@@ -198,7 +198,7 @@ class Confiner:
         if self._tree is None:
             return dict.fromkeys(asked(wanted), _NO_CGROUPS)
         cgroup, before = self._tree.get(container), one.applied
-        if before is not None and self._holds_disks and holding.falls(before, wanted):
+        if before is not None and self._holds_disks and blk_throttle_workaround.falls(before, wanted):
             standing = replace(wanted, **{name: getattr(before, name) for name in _DISK_RATES})
             at_once = await self._apply(container, one, standing)
             return at_once | await _lower_disks(cgroup, wanted, standing)
@@ -279,7 +279,7 @@ class Confiner:
 async def _lower_disks(cgroup: Cgroup, wanted: Confinement, standing: Confinement) -> dict[str, str]:
     cgroup.hold_disks()
     try:
-        await asyncio.sleep(holding.SLICE_S)
+        await asyncio.sleep(blk_throttle_workaround.SLICE_S)
         return cgroup.confine(wanted, standing).failed
     finally:
         cgroup.let_go_of_disks(wanted)
