@@ -30,7 +30,7 @@ from master.daemon import Master
 from penstock.config.reloading import Reloading
 from penstock.config.settings import Loaded
 from penstock.testing.fake_cgroups import FakeCgroups
-from penstock.transport import account
+from penstock.transport import user_budget
 
 T = TypeVar("T")
 _TIMEOUT_S = 60.0
@@ -209,7 +209,7 @@ def host(directory: Path, *, has_master: bool = False) -> Iterator[Host]:
     with ExitStack() as stack:
         stack.enter_context(_quiet())
         # Traced code is slower. A client whose turn is over would have to wait for the next one.
-        stack.enter_context(mock.patch.object(account, "TURN_S", _SELDOM_S))
+        stack.enter_context(mock.patch.object(user_budget, "TURN_S", _SELDOM_S))
         master = ""
         if has_master:
             master = _start_master(directory, stack)
