@@ -15,7 +15,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from master.core import Cluster, MasterSettings, draining
 from master.core import events as e
 from master.core.drains import DrainSaid
-from master.core.finished_jobs import Past
+from master.core.finished_jobs import FinishedJob
 from master.core.instructions import Hangup, Instruction, Keep, SendDecisions
 from master.core.invariants import broken
 from master.ordering import NAMES, HandOrder
@@ -56,7 +56,7 @@ class World(RuleBasedStateMachine):
         self.drained: set[str] = set()
         #: What is written down for the next master.
         self.kept_drains: dict[str, DrainSaid] = {}
-        self.kept_jobs: dict[str, Past] = {}
+        self.kept_jobs: dict[str, FinishedJob] = {}
         self.kept_orders: dict[str, HandOrder] = {}
         #: Job → its user.
         self.users: dict[str, str] = {}
