@@ -27,12 +27,15 @@ PAGES = sorted(
     ]
 )
 #: Languages of blocks that do something; of the others some are only read, and no other is allowed.
-COMMANDS, DATA, PROSE = ("sh", "console"), ("toml", "yaml", "json", "python"), ("text", "hex", "c", "promql")
+COMMANDS, DATA, PROSE = ("sh", "console"), ("toml", "yaml", "json", "python", "diff"), ("text", "hex", "c", "promql")
 
 #: Blocks that a test of their own tries, by page and language; it names the page.
 ELSEWHERE = {
     ("client.md", "python"): "tests/integration/test_gate.py",
     ("dataflow.md", "python"): "tests/unit/penstock/dataset/test_dataflow_page.py",
+    ("extending.md", "diff"): "tests/integration/test_docs_extending.py",
+    ("extending.md", "python"): "tests/integration/test_docs_extending.py",
+    ("extending.md", "sh"): "tests/integration/test_docs_extending.py",
     ("integrate.md", "python"): "tests/integration/test_integrate.py",
     ("protocol.md", "python"): "tests/unit/penstock/wire/test_protocol_page.py",
     ("simulate.md", "sh"): "tests/unit/simulator/scenario/test_scenario_docs.py",
