@@ -180,9 +180,10 @@ class JobSizes:
         found = self._blurred_counts.get(kind)
         if found is None:
             counts, own, weight = self._of(kind)
-            if kind not in self._known:
+            known = self._known.get(kind)
+            if known is None:
                 return counts, own, weight
-            found = self._blurred_counts[kind] = _blur(counts, 1.0 / own - PRIOR), own, weight
+            found = self._blurred_counts[kind] = _blur(counts, sum(known.cells.values())), own, weight
         return found
 
 
@@ -197,6 +198,7 @@ def _mix(counts: Floats, own: Any, weight: Any, general: Floats) -> Floats:
 
 def _sound(known: KnownSizes) -> bool:
     cells = all(0 <= cell < CELLS and 0 <= count < math.inf for cell, count in known.cells.items())
+    cells &= sum(known.cells.values()) >= 1.0  # the latest job counts as one
     return cells and len(known.kind) < len(MEMORY) and abs(known.odds) <= MOST_ODDS
 
 

@@ -109,9 +109,10 @@ def test_what_cannot_be_is_not_taken_over() -> None:
     sizes = JobSizes()
     sizes.restore([
         KnownSizes(("eve",), {-1: 1.0}), KnownSizes(("a", "b", "c"), {1: 1.0}), KnownSizes((), {1: 1.0}, float("nan")),
-        KnownSizes(("bob",), {1: -1.0}),
+        KnownSizes(("bob",), {1: -1.0}), KnownSizes((), {}), KnownSizes(("eve",), {1: 0.0}),
     ])  # fmt: skip
     assert len(sizes) == 0
+    assert order(sizes, job("a", "x")) == ["a"]
 
 
 def test_the_reason_has_the_numbers() -> None:
