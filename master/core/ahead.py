@@ -40,11 +40,11 @@ class _Commands:
     counts: Floats
 
     @classmethod
-    def of(cls, picture: RoundSnapshot, table: NodeTable, places: dict[str, int]) -> _Commands:
+    def of(cls, snapshot: RoundSnapshot, table: NodeTable, places: dict[str, int]) -> _Commands:
         """Count the commands on the nodes of the snapshot."""
         found = [
             (worker, places.get(job, np.inf), count)
-            for worker, row in enumerate(picture.rows.tolist())
+            for worker, row in enumerate(snapshot.rows.tolist())
             for job, count in table.commands[row].items()
         ]
         columns = np.array(found, dtype=float).reshape(len(found), 3).T
@@ -128,10 +128,10 @@ class Ahead:
 class _Nodes:
     """The nodes as seen by one job after the other, in the order of the jobs."""
 
-    def __init__(self, picture: RoundSnapshot, table: NodeTable, places: dict[str, int]) -> None:
-        self._picture, rows = picture, picture.rows
+    def __init__(self, snapshot: RoundSnapshot, table: NodeTable, places: dict[str, int]) -> None:
+        self._snapshot, rows = snapshot, snapshot.rows
         self._places = places
-        self._commands = _Commands.of(picture, table, places)
+        self._commands = _Commands.of(snapshot, table, places)
         self._most, self._slots = table.most_commands[rows], table.slots[rows, 0]
         self._memory, self._cores = table.memory_free[rows].copy(), table.cores_free[rows].copy()
         self._count = self._commands.up_to(np.inf, len(rows))
@@ -156,7 +156,7 @@ class _Nodes:
         request = task.request
         assert request is not None and request.command is not None
         cores, memory_bytes = request.command.cpu_cores, request.memory_bytes
-        allowed = self._picture.allowed(task)
+        allowed = self._snapshot.allowed(task)
         if allowed is None and (cores, memory_bytes) in self._refused:
             return None
         slots = self._slots if cores else open_slots(self._cores, self._slots)
@@ -178,7 +178,7 @@ class _Nodes:
 
     def node(self, worker: int) -> Node:
         """Return the node of a worker."""
-        return self._picture.node(worker)
+        return self._snapshot.node(worker)
 
     def why(self, worker: int) -> str:
         """Explain the latest placement on this worker."""

@@ -82,11 +82,11 @@ class ExecutorRound:
         with time.
         """
         known, not_offered = self._forecast(ranking)
-        picture = self._snapshots.take()
+        snapshot = self._snapshots.take()
         if limits is not None:
-            known, over = self._within(picture, known, limits)
+            known, over = self._within(snapshot, known, limits)
             not_offered |= over
-        nodes = [picture.node(worker) for worker in range(len(picture.rows))]
+        nodes = [snapshot.node(worker) for worker in range(len(snapshot.rows))]
         everywhere = now - self._looked_at >= self._settings.heartbeat_s
         everywhere |= self._executors.take_news()
         if everywhere:
@@ -100,7 +100,7 @@ class ExecutorRound:
             if limits is not None:
                 limits.settle(tried=False)
             return
-        asking = _asking(picture, nodes, known)
+        asking = _asking(snapshot, nodes, known)
         grid = Grid.of(self._settings, [one.demand.profile for one in asking], elastic=self._executors.policy.elastic)
         placing = _Placing(self._executors, self._tasks, self._outbox, grid, asking, now)
         room = free_capacity(grid, nodes, looked_at, placing.wanted, now)
@@ -142,10 +142,10 @@ class ExecutorRound:
         return known, too_large
 
     def _within(
-        self, picture: RoundSnapshot, known: list[_Known], limits: RoundQuotas
+        self, snapshot: RoundSnapshot, known: list[_Known], limits: RoundQuotas
     ) -> tuple[list[_Known], dict[str, str]]:
         """Return the executors whose largest demands fit their users' limits, and by job why the others wait."""
-        offered, over = limits.offer([self._user_quotas.asking(picture, job, task) for job, task, _ in known])
+        offered, over = limits.offer([self._user_quotas.asking(snapshot, job, task) for job, task, _ in known])
         names = {(one.task.job, one.task.name) for one in offered}
         return [one for one in known if (one[1].job, one[1].name) in names], over
 
@@ -160,7 +160,7 @@ class ExecutorRound:
         self._executors.waits = waits
 
 
-def _asking(picture: RoundSnapshot, nodes: list[Node], known: list[_Known]) -> list[_Asking]:
+def _asking(snapshot: RoundSnapshot, nodes: list[Node], known: list[_Known]) -> list[_Asking]:
     """Return each executor with its demand on the nodes it may use. Executors with equal demands share one profile."""
     capacity = capacities(nodes)
     profiles: dict[tuple[int, tuple[str, ...]], Profile] = {}
@@ -172,7 +172,7 @@ def _asking(picture: RoundSnapshot, nodes: list[Node], known: list[_Known]) -> l
         if same not in profiles:
             own = [worker for worker, node in enumerate(nodes) if not names or node.name in names]
             profiles[same] = within(forecast.profile, capacity[own])
-        found.append(_Asking(rank, job, task, forecast, picture.allowed(task), Demand.of(job, task, profiles[same])))
+        found.append(_Asking(rank, job, task, forecast, snapshot.allowed(task), Demand.of(job, task, profiles[same])))
     return found
 
 

@@ -69,34 +69,34 @@ class RegularWork:
         """
         # the order of submission breaks ties
         jobs = sorted(self._members.with_ready_tasks(), key=lambda job: (job.submitted_at, job.sequence))
-        picture = self._snapshots.take()
+        snapshot = self._snapshots.take()
         lines: list[_Line] = []
-        offered, over = ({}, {}) if limits is None or ranking is None else self._offered(picture, ranking, limits)
+        offered, over = ({}, {}) if limits is None or ranking is None else self._offered(snapshot, ranking, limits)
         for job in jobs:
             job.waits_why = ""
             tasks = None if limits is None else offered.get(job.job, {})
-            lines += self._lines(picture, job, tasks, hopeful)
+            lines += self._lines(snapshot, job, tasks, hopeful)
         stages = [
             Stage(job.job, name, needs)
             for job, name, needs in lines
             if isinstance(needs, list) and (job.job, name) in hopeful
         ]
-        placement = picture.placement()
+        placement = snapshot.placement()
         for one in placement.place(stages, ranking) if stages and ranking is not None else ():
             job = self._members.jobs[one.need.job]
-            self._tasks.assign(job, job.tasks[one.need.task], picture.node(one.worker), one.why)
+            self._tasks.assign(job, job.tasks[one.need.task], snapshot.node(one.worker), one.why)
         if looks_ahead and ranking is not None:
             some = self._ahead.place(ranking, offered if limits is not None else None)
             lines = [line for line in lines if line[0].job not in some]
             for job in (self._members.jobs[name] for name in some):
-                lines += self._lines(picture, job, job.ready_for_regular(), hopeful)
+                lines += self._lines(snapshot, job, job.ready_for_regular(), hopeful)
         if limits is not None:
             limits.settle()
         return Placed(lines, placement, over)
 
     def _lines(
         self,
-        picture: RoundSnapshot,
+        snapshot: RoundSnapshot,
         job: Job,
         tasks: dict[str, list[Task]] | None,
         hopeful: set[tuple[str, str]],
@@ -108,17 +108,17 @@ class RegularWork:
         if tasks is None and not job.some_opportunistic:
             stages = self._waiting.of(job)
             if not hopeful or not any((job.job, name) in hopeful for name in stages):
-                return [(job, name, (picture.need(stages[name].first), stages[name].count)) for name in [*stages][-1:]]
+                return [(job, name, (snapshot.need(stages[name].first), stages[name].count)) for name in [*stages][-1:]]
         tasks = job.ready_for_regular() if tasks is None else tasks
-        return [(job, name, [picture.need(task) for task in ready]) for name, ready in tasks.items()]
+        return [(job, name, [snapshot.need(task) for task in ready]) for name, ready in tasks.items()]
 
     def _offered(
-        self, picture: RoundSnapshot, ranking: Ranking, limits: RoundQuotas
+        self, snapshot: RoundSnapshot, ranking: Ranking, limits: RoundQuotas
     ) -> tuple[dict[str, dict[str, list[Task]]], dict[str, str]]:
         """Return by job and stage the tasks within their users' limits, and by job why the others wait."""
         ready = {job.job: job.ready_for_regular() for job in self._members.with_ready_tasks()}
         asking = [
-            self._user_quotas.asking(picture, self._members.jobs[name], task)
+            self._user_quotas.asking(snapshot, self._members.jobs[name], task)
             for name in ranking.order()
             for tasks in ready.get(name, {}).values()
             for task in tasks

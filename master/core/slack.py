@@ -104,13 +104,13 @@ class SlackWork:
         waiting = {job: tasks for job, tasks in waiting.items() if tasks}
         if not waiting:
             return
-        picture = self._snapshots.take()
-        slack = picture.slack()
-        self._by_turns(waiting, picture, slack, self._order.rank_opportunistic(now))
-        self._record_waits(picture, slack, list(waiting))
+        snapshot = self._snapshots.take()
+        slack = snapshot.slack()
+        self._by_turns(waiting, snapshot, slack, self._order.rank_opportunistic(now))
+        self._record_waits(snapshot, slack, list(waiting))
 
     def _by_turns(
-        self, waiting: dict[str, deque[Task]], picture: RoundSnapshot, slack: Slack, ranking: Ranking
+        self, waiting: dict[str, deque[Task]], snapshot: RoundSnapshot, slack: Slack, ranking: Ranking
     ) -> None:
         """Place one task of the first job at a time; each placement may change which job is first."""
         queues = {job: waiting[job] for job in ranking.order() if job in waiting}
@@ -120,27 +120,27 @@ class SlackWork:
             task = queues[first].popleft()
             if not queues[first]:
                 del queues[first]
-            asked, request = picture.asked(task), task.request
+            asked, request = snapshot.asked(task), task.request
             assert request is not None
             given = slack.give(asked)
             queued = given is None and request.command is not None
             given = slack.queue_up(asked) if queued else given
             if given is None:
                 continue
-            node, of = picture.node(given.worker), self._members.jobs[task.job]
+            node, of = snapshot.node(given.worker), self._members.jobs[task.job]
             self._tasks.assign(of, task, node, given.why, on_slack=True, queued=queued)
             moved = ranking.charge(task.job, holds(request))
             for job in queues if moved else {first} & queues.keys():
                 keys[job] = ranking.key(job, 0.0)
 
-    def _record_waits(self, picture: RoundSnapshot, slack: Slack, jobs: list[str]) -> None:
+    def _record_waits(self, snapshot: RoundSnapshot, slack: Slack, jobs: list[str]) -> None:
         """Record why slack-only tasks wait, of jobs whose other tasks are all placed."""
         for name in jobs:
             job = self._members.jobs[name]
             only = [(stage, tasks) for (stage, allows), tasks in job.ready.items() if allows == "only"]
             if only and (not job.waits or job.slack_only):
                 stage, tasks = only[0]
-                lacking = why_not(picture.asked(next(iter(tasks.values()))), slack)
+                lacking = why_not(snapshot.asked(next(iter(tasks.values()))), slack)
                 lacking += self._drains.note(self._members.nodes)
                 wait = "waits" if len(tasks) == 1 else "wait"
                 job.waits_why = f"{counted(len(tasks), 'task')} of stage {stage} {wait} for slack: {lacking}"

@@ -76,9 +76,9 @@ class UserQuotas:
         cores, _, _, memory = holds(task.request)
         return cores, memory
 
-    def asking(self, picture: RoundSnapshot, job: Job, task: Task) -> Asking:
+    def asking(self, snapshot: RoundSnapshot, job: Job, task: Task) -> Asking:
         """Return a task with the amounts that count towards its user's limit."""
-        allowed = picture.allowed(task)
+        allowed = snapshot.allowed(task)
         return Asking(job, task, self.amounts_of(job, task), allowed is not None and not allowed.any())
 
     def user_of(self, held: Held) -> str:

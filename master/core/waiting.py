@@ -64,9 +64,9 @@ class WaitingStages:
 class _Room:
     """The most free memory in bytes on one node, among the nodes that satisfy a task's other demands."""
 
-    def __init__(self, picture: RoundSnapshot, table: NodeTable) -> None:
-        rows = picture.rows
-        self._picture = picture
+    def __init__(self, snapshot: RoundSnapshot, table: NodeTable) -> None:
+        rows = snapshot.rows
+        self._snapshot = snapshot
         self._memory, self._cores = table.memory_free[rows], table.cores_free[rows]
         rates, pending, slots = table.rates[rows], table.pending[rows], table.slots[rows]
         self._spare = ~(spare(table.ept_s, rates, pending, table.idle[rows, 0], self._cores, slots) <= 0.0)
@@ -88,7 +88,7 @@ class _Room:
         if cores:
             fits &= cores - 1e-9 <= self._cores  # sums of fractions of cores, as in `Workers.fitness`
         if nodes:
-            fits &= self._picture.named(nodes)
+            fits &= self._snapshot.named(nodes)
         return float(self._memory[fits].max(initial=-math.inf))
 
 
