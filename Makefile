@@ -8,7 +8,7 @@ DASK_OLD := .venv-dask-old/penstock-stamp
 DASK_OLD_RUN := .venv-dask-old/bin/python
 SPARK := .venv-spark/penstock-stamp
 
-.PHONY: help venv wheel image demo test test-host test-pure test-not-pure test-alone test-not-alone test-dask-old test-spark test-vm test-native test-emulated test-measured test-cluster check bench bench-enforcement bench-victims bench-spark-vm bench-mix docs man clean
+.PHONY: help venv wheel image demo test test-host test-pure test-not-pure test-dask-old test-spark test-vm test-native test-native-measured test-native-unmeasured test-emulated test-measured test-cluster check bench bench-enforcement bench-victims bench-spark-vm bench-mix docs man clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -29,10 +29,9 @@ demo: $(VENV)  ## real jobs share this host, split statically and through Pensto
 PURE := tests/property tests/unit/bench tests/unit/docs tests/unit/master tests/unit/simulator
 on = @$(RUN) -m pytest -q --dist loadfile --no-loadscope-reorder -n
 
-# What measures the processors runs when the others are over; beside it what has time gets what it leaves.
-test: $(VENV)  ## test-host, test-native and test-emulated; not test-measured, test-dask-old, test-spark and test-cluster
-	@status=0; $(RUN) -m tests.beside 0 '$(MAKE) test-not-alone' '$(MAKE) test-not-pure' || status=1; \
-	$(RUN) -m tests.beside 10 '$(MAKE) --keep-going test-emulated test-pure' '$(MAKE) test-alone' || status=1; exit $$status
+# On the host most tests wait: three workers, beside the machine, and then beside the tests that compute.
+test: $(VENV)  ## test-host, and the kernel tests in user mode that measure nothing; not test-measured, test-dask-old, test-spark and test-cluster
+	@$(RUN) -m tests.beside 0 '$(MAKE) --keep-going test-native-unmeasured test-pure' '$(MAKE) test-not-pure'
 
 # Files with long tests first: in xdist's order, by the number of tests, these were last, and one worker had nothing.
 test-host: $(VENV)  ## unit, property, contract and integration tests
@@ -60,24 +59,23 @@ elif [ $$status -ne 0 ]; then exit $$status; fi; \
 $(2)
 endef
 
-test-vm: test-native test-emulated test-measured  ## kernel tests, in the project's two virtual machines
+test-vm: test-native test-emulated  ## kernel tests, in the project's two virtual machines
 
 native = $(call with_machine,the kernel tests in user mode,$(RUN) -m tests.vm test --user-mode -m "$(1)" -q $(KERNEL),--user-mode)
 
 test-native: $(VENV)  ## kernel tests in the machine in user mode (KERNEL='-k victims': pytest's arguments)
 	$(call native,native)
 
-test-alone: $(VENV)
-	$(call native,native and alone)
+test-native-unmeasured: $(VENV)
+	$(call native,native and not measured)
 
-test-not-alone: $(VENV)
-	$(call native,native and not alone)
+test-native-measured: $(VENV)
+	$(call native,native and measured)
 
 test-emulated: $(VENV)  ## those that need Debian's kernel or emulated drives, under QEMU
-	$(call with_machine,the kernel tests under QEMU,$(RUN) -m tests.vm test -m 'emulated and not measured' -q $(KERNEL),)
+	$(call with_machine,the kernel tests under QEMU,$(RUN) -m tests.vm test -m emulated -q $(KERNEL),)
 
-test-measured: $(VENV)  ## those under QEMU that measure rates: beside nothing else
-	$(call with_machine,the kernel tests that measure,$(RUN) -m tests.vm test -m measured -q $(KERNEL),)
+test-measured: test-native-measured test-emulated  ## kernel tests that measure what processes get, and all under QEMU: beside nothing else
 
 test-cluster: $(VENV)  ## the playbooks for real: three virtual machines, from nothing to a cluster and back
 	$(call with_machine,the cluster of three machines,$(RUN) -m pytest tests/cluster)

@@ -109,7 +109,7 @@ class KernelContract:
         assert select.select([process.stdout], [], [], 0.2)[0] == []
         after = cgroup.sample()
         assert process.poll() is None and before is not None and after is not None
-        assert after.cpu_usage_s - before.cpu_usage_s < 0.02  # of 0.2: the signal wakes it for microseconds
+        assert after.cpu_usage_s - before.cpu_usage_s < 0.05  # of 0.2; in user mode the kernel counts ticks of 0.01
         cgroup.freeze(False)
         assert process.wait(60) == 7
 

@@ -11,9 +11,9 @@ import pytest
 _EMULATED = ("test_devices_bind", "test_disk_limit_falls")
 #: These run in both machines: what the other tests rely on is the same in both.
 _BOTH = ("test_enforcement_contract", "test_machine", "test_units")
-#: What processes get of the processors is measured here: neither other native tests run beside these nor the host's.
-#: In other files single tests have the mark ``alone``.
-_ALONE = ("test_isolation", "test_observed_early", "test_rank_traps", "test_ranks")
+#: What processes get of the processors is measured here: no other tests run beside these.
+#: In other files single tests have the mark ``measured``.
+_MEASURED = ("test_isolation", "test_observed_early", "test_rank_traps", "test_ranks")
 _NEEDED = {"cpu", "io", "memory", "pids"}
 _CONTROLLERS = Path("/sys/fs/cgroup/cgroup.controllers")
 
@@ -36,9 +36,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark each test with the machines that it is for, before tests are selected by their marks."""
     for item in items:
         only_emulated = item.path.stem in _EMULATED or item.get_closest_marker("emulated") is not None
+        only_native = item.get_closest_marker("native") is not None
         if not only_emulated:
             item.add_marker(pytest.mark.native)
-        if item.path.stem in _ALONE:
-            item.add_marker(pytest.mark.alone)
-        if only_emulated or item.path.stem in _BOTH:
+        if only_emulated or (item.path.stem in _BOTH and not only_native):
             item.add_marker(pytest.mark.emulated)
+        if item.path.stem in _MEASURED:
+            item.add_marker(pytest.mark.measured)

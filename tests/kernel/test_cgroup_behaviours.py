@@ -98,7 +98,7 @@ def used(cgroups: list[Cgroup], seconds: float) -> list[float]:
 # ---------------------------------------------------------------- cpu
 
 
-@pytest.mark.alone
+@pytest.mark.measured
 def test_weights_divide_a_processor_only_under_contention(bed: Bed) -> None:
     """50, 100 and 150 split it 1 : 2 : 3; each alone has all of it."""
     cgroups = [confined(bed, f"w-{weight}", cpu_weight=weight, cpus="0") for weight in (50, 100, 150)]
@@ -114,7 +114,7 @@ def test_weights_divide_a_processor_only_under_contention(bed: Bed) -> None:
     assert alone / 2 > 3 * together[0] / 5
 
 
-@pytest.mark.alone
+@pytest.mark.measured
 def test_weights_change_while_it_runs(bed: Bed) -> None:
     cgroups = [confined(bed, name, cpus="0") for name in ("a", "b")]
     for cgroup in cgroups:
@@ -136,7 +136,7 @@ def test_processors_bind_what_runs_already(bed: Bed) -> None:
     assert os.sched_getaffinity(process.pid) == {0, 1}
 
 
-@pytest.mark.alone
+@pytest.mark.measured
 def test_a_quota_is_counted_when_it_throttles(bed: Bed) -> None:
     cgroup = confined(bed, "a", cpu_cores=0.2, cpu_burst_s=0.02)
     start(bed, cgroup, SPIN)

@@ -87,7 +87,7 @@ def uses(path: Path, asked: float) -> None:
     eventually(as_asked, seen)
 
 
-@pytest.mark.alone
+@pytest.mark.measured
 def test_a_limit_moves_in_place(host: Host) -> None:
     container, path = detached(host, "spinner", *python(SPIN))
     assert cores(path) > 0.6
@@ -102,7 +102,7 @@ def test_a_limit_moves_in_place(host: Host) -> None:
     host.penstock("kill", container)
 
 
-@pytest.mark.alone
+@pytest.mark.measured
 def test_limits_follow_a_profile(host: Host, tmp_path: Path) -> None:
     profile = tmp_path / "profile.json"
     profile.write_text(json.dumps({"slot_s": 3, "cpu_cores": [0.2, 0.6, 0.3], "memory_bytes": [64 * MIB, 32 * MIB]}))
@@ -173,7 +173,7 @@ def test_what_somebody_else_changed_is_put_right(host: Host) -> None:
     host.penstock("kill", container)
 
 
-@pytest.mark.alone
+@pytest.mark.measured
 def test_a_process_is_adopted_and_bound(host: Host) -> None:
     process = subprocess.Popen(python(SPIN))
     done = host.penstock("adopt", str(process.pid), "--cpu", "0.3", "--name", "adopted")

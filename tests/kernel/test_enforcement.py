@@ -109,7 +109,7 @@ def share(cgroup: Cgroup, seconds: float) -> float:
     return (after.cpu_usage_s - before.cpu_usage_s) / elapsed
 
 
-@pytest.mark.alone
+@pytest.mark.measured
 @pytest.mark.parametrize("cores", [0.5, 0.25])
 def test_cpu_cores(inside: Inside, cores: float) -> None:
     """± 3 % of a core: never more, and as much in the best of several times (the host does other things, too)."""
@@ -125,7 +125,7 @@ def test_cpu_cores(inside: Inside, cores: float) -> None:
     assert sample is not None and sample.cpu_throttled_s > 0
 
 
-@pytest.mark.alone
+@pytest.mark.measured
 def test_opportunistic_work_yields(inside: Inside) -> None:
     """On one processor, a regular container keeps it beside an opportunistic one; promoted, that gets its half."""
     regular, idle = inside.cgroup(Confinement()), inside.cgroup(Confinement(opportunistic=True))
@@ -183,7 +183,7 @@ def wait_for_high(cgroup: Cgroup) -> None:
             events.seek(0)
 
 
-@pytest.mark.alone
+@pytest.mark.measured
 def test_disk_limits_bound_direct_reads(inside: Inside) -> None:
     scratch = Path("/scratch") / f"data-{secrets.token_hex(4)}"
     disk = disk_of(Path("/scratch"))

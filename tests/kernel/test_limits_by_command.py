@@ -40,7 +40,7 @@ def shares(done: subprocess.CompletedProcess[str]) -> list[float]:
     return sorted(float(line) for line in done.stdout.split())
 
 
-@pytest.mark.alone
+@pytest.mark.measured
 def test_cpu_gets_what_it_was_given(host: Host) -> None:
     """Never more; and as much, wherever the machine itself was not held up by its host for a moment."""
     cores = 0.25  # other shares: tests/kernel/test_enforcement.py
@@ -96,7 +96,7 @@ def _root_disk() -> Path:
     return Path("/dev") / Path(f"/sys/dev/block/{os.major(device)}:{os.minor(device)}").resolve().name
 
 
-@pytest.mark.alone
+@pytest.mark.measured
 def test_direct_reads_keep_to_the_rate(host: Host) -> None:
     """5 MB/s asked for; 5 × 4 MiB read past the page cache, from the whole disk that the root is on."""
     script = f"""
@@ -117,7 +117,7 @@ def test_direct_reads_keep_to_the_rate(host: Host) -> None:
     assert sum(got) / len(got) <= 5e6 * 1.06, got
 
 
-@pytest.mark.alone
+@pytest.mark.measured
 def test_opportunistic_work_yields_its_core(host: Host) -> None:
     """On one processor, regular work beside an opportunistic spinner gets nearly all of it."""
     hog = host.start("run", "--name", "hog", "--opportunistic", "--", "taskset", "-c", "0", *python("while True: pass"))

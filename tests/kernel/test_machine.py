@@ -41,6 +41,7 @@ print(sum(memory[page * mmap.PAGESIZE] for page in pages))
 """
 
 
+@pytest.mark.native  # 45 s under emulation, where a process of the machine is no process of the host
 def test_a_process_may_consist_of_more_pieces_than_the_host_maps() -> None:
     """Linux maps 65,530 for a process (vm.max_map_count); a page touched out of order is a piece of its own."""
     done = subprocess.run([sys.executable, "-c", _SCATTERED], capture_output=True, text=True, check=True, timeout=120)

@@ -147,7 +147,7 @@ while True:
     time.sleep(1)
 """
 BURN_ANYWHERE = "print('up', flush=True)\nwhile True: pass"
-WATCHED_S = 20.0
+WATCHED_S = 12.0
 
 
 def test_the_last_answers_in_time_for_spark_and_ray(two_cores: RankedBed) -> None:
@@ -159,7 +159,7 @@ def test_the_last_answers_in_time_for_spark_and_ray(two_cores: RankedBed) -> Non
         longest_s = longest_gap_s(last)
         print("longest_s", longest_s)
         # Who never answers has been silent for all the time that was looked at.
-        assert longest_s < RAY_S < SPARK_S and RAY_S <= WATCHED_S / 2, f"{longest_s:.2f} s"
+        assert longest_s < RAY_S < min(WATCHED_S, SPARK_S), f"{longest_s:.2f} s"
 
 
 #: All of a cluster is in one container; a task of its own wants the processor as well.
@@ -194,7 +194,7 @@ def test_a_dask_worker_of_the_last_job_is_heard_in_time(two_cores: RankedBed) ->
         last.tell()
         longest_s = longest_gap_s(last)
         print("longest_s", longest_s)
-        assert longest_s < DASK_S / 30 <= WATCHED_S / 2, f"{longest_s:.2f} s"
+        assert longest_s < DASK_S / 30 < WATCHED_S, f"{longest_s:.2f} s"
 
 
 def longest_gap_s(process: Any) -> float:

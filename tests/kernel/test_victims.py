@@ -144,7 +144,7 @@ class TestMemory:
 class TestPaused:
     """CPU, disk, network: who is in the way stands still, and goes on when there is room again."""
 
-    @pytest.mark.alone
+    @pytest.mark.measured
     def test_processors(self, directory: Path) -> None:
         settings = {"t_preempt_cpu": 0.85, "t_alloc": 2, "preempt_cooldown_s": 2}
         with Bed(directory, **settings) as bed:
@@ -169,7 +169,7 @@ class TestPaused:
             bloat = bed.start("read", file, 262144, opportunistic=True).ready()
             paused_then_resumed(bed, "disk", chill, innocent, bloat)
 
-    @pytest.mark.alone
+    @pytest.mark.measured
     def test_network(self, directory: Path) -> None:
         """A link of 100 Mbit/s: 40 for who was promised, 5 for the innocent, and one that takes the rest."""
         settings = {**SETTINGS, "preempt_dry_run": False, "t_preempt_network": 0.9, "preempt_cooldown_s": CALM_S + 5}
