@@ -8,12 +8,16 @@ DASK_OLD := .venv-dask-old/penstock-stamp
 DASK_OLD_RUN := .venv-dask-old/bin/python
 SPARK := .venv-spark/penstock-stamp
 
-.PHONY: help venv wheel image demo test test-host test-pure test-not-pure test-dask-old test-spark test-vm test-native test-native-measured test-native-unmeasured test-emulated test-measured test-cluster check bench bench-enforcement bench-victims bench-spark-vm bench-mix docs man clean
+.PHONY: help venv venv-dask-old venv-spark wheel image demo test test-host test-pure test-not-pure test-dask-old test-spark test-vm test-native test-native-measured test-native-unmeasured test-emulated test-measured test-cluster check bench bench-enforcement bench-victims bench-spark-vm bench-mix docs man clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
 
 venv: $(VENV)  ## everything that development needs, in .venv
+
+venv-dask-old: $(DASK_OLD)
+
+venv-spark: $(SPARK)
 
 wheel: | .venv/bin/python  ## the wheel for other environments and hosts, in dist/
 	@$(RUN) -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
@@ -118,7 +122,7 @@ clean:  ## forget what was built here; the machine's image stays in ~/.cache/pen
 	find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(VENV): pyproject.toml | .venv/bin/python
-	$(RUN) -m pip install --quiet --disable-pip-version-check --editable '.[dev]'
+	$(RUN) -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[dev]'
 	@touch $@
 
 .venv/bin/python:
@@ -130,15 +134,15 @@ $(VENV): pyproject.toml | .venv/bin/python
 	$(PYTHON) -m venv .venv
 
 # Made with the interpreter of .venv, so that there is one to look for. The .gitignore keeps linters and packagers out.
-$(DASK_OLD): pyproject.toml | $(VENV)
+$(DASK_OLD): pyproject.toml | .venv/bin/python
 	$(RUN) -m venv .venv-dask-old
 	@echo '*' >.venv-dask-old/.gitignore
-	$(DASK_OLD_RUN) -m pip install --quiet --disable-pip-version-check --editable '.[test]' \
+	$(DASK_OLD_RUN) -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[test]' \
 		'dask[dataframe]==2024.8.*' 'distributed==2024.8.*'
 	@touch $@
 
-$(SPARK): pyproject.toml | $(VENV)
+$(SPARK): pyproject.toml | .venv/bin/python
 	$(RUN) -m venv .venv-spark
 	@echo '*' >.venv-spark/.gitignore
-	.venv-spark/bin/python -m pip install --quiet --disable-pip-version-check --editable '.[test,spark]'
+	.venv-spark/bin/python -m pip install --quiet --disable-pip-version-check --no-compile --editable '.[test,spark]'
 	@touch $@

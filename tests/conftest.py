@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-# How long an example takes says how busy the machine is, not whether the code is right.
-settings.register_profile("house", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+# How long an example takes says how busy the machine is, not whether the code is right. Each run draws other examples,
+# so the number counts over many runs; tests of the cores, where events follow each other, say their own.
+settings.register_profile("house", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("house")
 
 #: Not the cluster's: they build on each other, and what one of them has done to it cannot be done again.

@@ -147,7 +147,7 @@ def waits(cluster: Cluster) -> dict[str, str]:
     return {job.job: job.waits for job in cluster.jobs.values()}
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(seed=st.integers(0, 2**32), ordering=st.sampled_from(NAMES))
 def test_on_full_nodes_both_decide_the_same(seed: int, ordering: str) -> None:
     pair = Pair(Random(seed), ordering)
