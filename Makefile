@@ -8,6 +8,9 @@ DASK_OLD := .venv-dask-old/penstock-stamp
 DASK_OLD_RUN := .venv-dask-old/bin/python
 SPARK := .venv-spark/penstock-stamp
 
+# Tests start thousands of Python processes: each would compile what it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 .PHONY: help venv venv-dask-old venv-spark wheel image demo test test-host test-pure test-not-pure test-dask-old test-spark test-vm test-native test-native-measured test-native-unmeasured test-emulated test-measured test-cluster check bench bench-enforcement bench-victims bench-spark-vm bench-mix docs man clean
 
 help:  ## this list
