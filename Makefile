@@ -86,7 +86,7 @@ check: $(VENV)  ## format, lint, types, direction of imports, purity
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/mypy
-	.venv/bin/mypy -p tests.vm -p tests.cluster -p tests.walk
+	.venv/bin/mypy -p tests.vm -p tests.cluster -p tests.walk -p tests.fakes -m tests.master_invariants
 	.venv/bin/lint-imports
 	cd ansible && PATH=$(CURDIR)/.venv/bin:$$PATH ansible-lint -q
 	$(RUN) -m pytest -q tests/unit/test_house_rules.py

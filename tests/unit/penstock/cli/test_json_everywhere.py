@@ -15,7 +15,7 @@ from agent.uninstall import command as uninstall
 from penstock.cli import catalogue
 from penstock.cli.main import main
 from penstock.model.container import Limits
-from penstock.testing.agent import FakeAgent
+from tests.fakes.agent import FakeAgent
 
 Penstock = Callable[..., Awaitable[tuple[int, str, str]]]
 #: Commands without it, and why.

@@ -18,9 +18,9 @@ import struct
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from penstock.testing.fake_cgroup_files import CPUS, DEFAULTS, WRITERS, Refused, format_cpus, parse_cpus
-from penstock.testing.fake_cgroup_memory import Memory, reclaim
-from penstock.testing.fake_cgroup_process import Process
+from tests.fakes.fake_cgroup_files import CPUS, DEFAULTS, WRITERS, Refused, format_cpus, parse_cpus
+from tests.fakes.fake_cgroup_memory import Memory, reclaim
+from tests.fakes.fake_cgroup_process import Process
 
 CONTROLLERS = ("cpu", "cpuset", "io", "memory", "pids")
 #: These files exist with any set of controllers.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from penstock.testing.fake_cgroup_files import PAGE_BYTES
+from tests.fakes.fake_cgroup_files import PAGE_BYTES
 
 
 @dataclass(slots=True)

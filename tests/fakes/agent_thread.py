@@ -8,7 +8,7 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
-from penstock.testing.agent import FakeAgent
+from tests.fakes.agent import FakeAgent
 
 T = TypeVar("T")
 _TIMEOUT_S = 60.0

@@ -1,11 +1,8 @@
-"""Invariants of the cluster's state that hold after every event. Property tests and the simulator check them."""
+"""Invariants of the cluster's state that hold after every event."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    from master.core.cluster import Cluster
+from master.core.cluster import Cluster
 
 
 def broken(cluster: Cluster) -> list[str]:
