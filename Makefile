@@ -26,7 +26,7 @@ demo: $(VENV)  ## real jobs share this host, split statically and through Pensto
 	@$(RUN) -m demo.dispatch
 
 # Tests that compute and measure no time, of code that starts no daemon.
-PURE := tests/property tests/unit/bench tests/unit/docs tests/unit/master tests/unit/simulator
+PURE := tests/property tests/unit/bench tests/unit/docs tests/unit/master tests/unit/research tests/unit/simulator
 on = @$(RUN) -m pytest -q --dist loadfile --no-loadscope-reorder -n
 
 # What measures the processors runs when the others are over; beside it what has time gets what it leaves.

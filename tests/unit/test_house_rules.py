@@ -21,7 +21,7 @@ PURE_ROOMS = (
     "master/opportunistic",
 )
 #: Where files have at most this number of lines.
-_LIMITED = ("penstock", "agent", "master", "simulator", "tests/fakes")
+_LIMITED = ("penstock", "agent", "master", "simulator", "research", "tests/fakes")
 _MAX_LINES = 400
 
 #: Time, chance, files, sockets, processes, concurrency and logs: what makes a decision depend on more than its event.

@@ -53,7 +53,7 @@ MORE = [
 NONE = {
     *("run", "status", "top", "up", "agent", "master", "check", "uninstall", "dask-worker", "spark-config"),
     *("config show", "config check", "config set", "ca init", "ca issue", "ca show"),
-    *("completion", "simulate", "paper", "plan", "place"),
+    *("completion", "simulate", "plan", "place"),
 }
 _MISSING = {
     "cancel_job": ("there is no job 'j-0'", "job"),
