@@ -11,8 +11,8 @@ _HEAD = """\
 # The papers' claims, and our results
 
 `python -m research` writes this page; run it again instead of editing. It reads public traces that are no part of
-Penstock: `python -m research --traces DIR`. The scenarios are files in `simulator/scenarios`; `penstock simulate NAME`
-runs one of them. [simulate.md](simulate.md) describes the models and their limits.
+Penstock: `python -m research --traces DIR`. The scenarios are files in `research/scenarios` and `simulator/scenarios`;
+`penstock simulate FILE` runs one of them. [simulate.md](simulate.md) describes the models and their limits.
 """
 
 

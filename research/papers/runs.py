@@ -1,4 +1,4 @@
-"""Run the shipped scenarios for claims: on all cores, and each point once, even if several claims ask for it."""
+"""Run scenarios for claims: on all cores, and each point once, even if several claims ask for it."""
 
 from __future__ import annotations
 
@@ -14,8 +14,9 @@ from typing import Any, NamedTuple, Self, TypeVar
 
 import msgspec
 
+from research.papers.scenarios import scenario_file
 from simulator.report import Report
-from simulator.scenario import Run, load, run, shipped
+from simulator.scenario import Run, load, run
 from simulator.scenario.loader import Point
 
 _T = TypeVar("_T")
@@ -24,13 +25,13 @@ _RUNNER: ContextVar[Callable[[Sequence[Point]], list[Run]]] = ContextVar("runner
 
 
 def runs_of(name: str, settings: Mapping[str, Any] | None = None) -> list[Run]:
-    """Run all points of the shipped scenario ``name``."""
-    return _RUNNER.get()(load(shipped(name), settings).points())
+    """Run all points of the scenario ``name``."""
+    return _RUNNER.get()(load(scenario_file(name), settings).points())
 
 
 def runs_of_each(name: str, settings: Sequence[Mapping[str, Any]]) -> list[list[Run]]:
     """Return :func:`runs_of` for each of the settings. All points are requested at once, so that no core idles."""
-    asked = [load(shipped(name), each).points() for each in settings]
+    asked = [load(scenario_file(name), each).points() for each in settings]
     runs = iter(_RUNNER.get()([point for points in asked for point in points]))
     return [[next(runs) for _ in points] for points in asked]
 

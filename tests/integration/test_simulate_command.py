@@ -121,10 +121,10 @@ def test_a_shipped_scenario_is_named_without_a_path(tmp_path: Path) -> None:
         (("las_mq/fig01", "--plot", "absent/p.png"), "--plot: absent: no such directory"),
         (("las_mq/fig01", "--plot", "p.txt"), "--plot: p.txt: the picture is a PNG; let the name end in .png"),
         (
-            ("las_mq/fig11-queues", "--set", "workload.trace.file=absent.tsv"),
+            ("order/swim", "--set", "workload.trace.file=absent.tsv"),
             "absent.tsv: no such file; give it with --set workload.trace.file=PATH",
         ),
-        (("las_mq/fig11-queues", "--set", "workload.trace.file=bad.tsv"), "bad.tsv:2: submit time s: 'x' is not"),
+        (("order/swim", "--set", "workload.trace.file=bad.tsv"), "bad.tsv:2: submit time s: 'x' is not"),
     ],
 )
 def test_bad_input_is_one_line(argv: tuple[str, ...], complaint: str, tmp_path: Path) -> None:

@@ -7,8 +7,9 @@ from collections import Counter
 import pytest
 
 from research.papers import las_mq_testbed
+from research.papers.scenarios import scenario_file
 from simulator.report import JobReport, Report
-from simulator.scenario import load, shipped
+from simulator.scenario import load
 from simulator.tasks import Spec
 
 #: LAS_MQ, Table 1: name → maps, reduces, jobs.
@@ -25,7 +26,7 @@ _TABLE_1 = {
 
 
 def _spec(name: str) -> Spec:
-    spec = load(shipped(name), {"policy.ordering": "las_mq"}).points()[0].spec
+    spec = load(scenario_file(name), {"policy.ordering": "las_mq"}).points()[0].spec
     assert isinstance(spec, Spec)
     return spec
 

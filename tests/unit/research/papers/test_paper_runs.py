@@ -13,15 +13,16 @@ from research.papers import runs
 from research.papers.catalogue import chosen
 from research.papers.claims import Claim, Inputs, Row
 from research.papers.runs import Asking, SharedRuns, runs_of, runs_of_each
+from research.papers.scenarios import scenario_file
 from research.papers.trial import attempt, try_all
-from simulator.scenario import load, run, shipped
+from simulator.scenario import load, run
 from simulator.scenario.loader import Point
 
 _POLICIES = ["las", "las_mq"]
 
 
 def _points(name: str = "las_mq/fig01") -> list[Point]:
-    return load(shipped(name)).points()
+    return load(scenario_file(name)).points()
 
 
 def _claim(name: str, seen: list[str]) -> Claim:
