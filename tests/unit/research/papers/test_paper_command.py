@@ -33,7 +33,7 @@ def test_the_help_has_the_exit_statuses_of_this_command_alone(capsys: pytest.Cap
     ("path", "why"),
     [("absent/file", "absent: no such directory; make it, or name"), ("", " is a directory; name a file")],
 )
-def test_a_page_that_cannot_be_written_is_said_before_anything_begins(
+def test_a_page_that_cannot_be_written_is_an_error_before_any_claim_runs(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, path: str, why: str
 ) -> None:
     assert main(["--out", str(tmp_path / path)]) == 2

@@ -1,4 +1,4 @@
-"""The scenarios of claims: those of research/, those that are shipped, and no name for two of them."""
+"""The scenarios of claims: those of research/ and those that are shipped; no two have the same name."""
 
 from __future__ import annotations
 
