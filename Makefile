@@ -33,7 +33,7 @@ demo: $(VENV)  ## real jobs share this host, split statically and through Pensto
 	@$(RUN) -m demo.dispatch
 
 # Tests that compute and measure no time, of code that starts no daemon.
-PURE := tests/property tests/unit/bench tests/unit/docs tests/unit/master tests/unit/simulator
+PURE := tests/property tests/unit/bench tests/unit/docs tests/unit/master tests/unit/research tests/unit/simulator
 on = @$(RUN) -m pytest -q --dist loadfile --no-loadscope-reorder -n
 
 # On the host most tests wait: three workers, beside the machine, and then beside the tests that compute.
@@ -91,7 +91,7 @@ check: $(VENV)  ## format, lint, types, direction of imports, purity
 	.venv/bin/ruff format --check .
 	.venv/bin/ruff check .
 	.venv/bin/mypy
-	.venv/bin/mypy -p tests.vm -p tests.cluster -p tests.walk
+	.venv/bin/mypy -p tests.vm -p tests.cluster -p tests.walk -p tests.fakes -m tests.master_invariants
 	.venv/bin/lint-imports
 	cd ansible && PATH=$(CURDIR)/.venv/bin:$$PATH ansible-lint -q
 	$(RUN) -m pytest -q tests/unit/test_house_rules.py

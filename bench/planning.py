@@ -20,7 +20,7 @@ from master.reservations.measures import Measures, measure
 from master.reservations.milp import solve
 from master.reservations.plan import Plan
 from master.reservations.rdl import Atom, Bundle, Expression, Order, Window, normalized
-from simulator.paper.rayon import HORIZON, atoms, cluster, mixed
+from research.papers.rayon import HORIZON, atoms, cluster, mixed
 
 _PLANNERS: dict[str, Callable[[Plan], Gree]] = {
     "gree": partial(Gree, solver=least_solved),

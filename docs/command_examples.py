@@ -94,7 +94,6 @@ EXAMPLES: dict[str, list[tuple[str, str]]] = {
         ("penstock simulate --list", "List the shipped scenarios."),
         ("penstock simulate las_mq/fig01 --set policy.queues=5", "Run one of them with another number of queues."),
     ],
-    "paper": [("penstock paper --list", "List the papers' claims that can be tried.")],
     "spark-config": [
         ("penstock spark-config --application sort", "Print the lines for a Spark job's configuration on this host."),
     ],

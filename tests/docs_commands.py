@@ -17,6 +17,7 @@ from typing import Any, NoReturn
 from unittest import mock
 
 from bench.enforcement.command import PAGES
+from research.papers.command import main as research
 from tests.docs_pages import ROOT
 
 #: Not ours, and what they are given in the pages is plain: only that they exist as programs is not asked.
@@ -171,6 +172,8 @@ def _python(argv: list[str]) -> None:
             unknown = [name for name in argv[2:] if not name.startswith("-") and find_spec(f"bench.{name}") is None]
             if unknown:
                 raise WrongError(f"there is no benchmark {unknown[0]!r}")
+        elif module == "research":
+            _understood(lambda: research(argv[2:]))
         elif module == "bench.enforcement":  # reads its arguments by itself, and would measure
             unknown = sorted(set(argv[2:]) - PAGES.keys())
             if unknown:

@@ -60,7 +60,7 @@ class Access(Protocol):
 
 
 class Filesystem(Access, Protocol):
-    """Operations on a cgroup2 file system; tests supply their own (penstock.testing.fake_cgroups).
+    """Operations on a cgroup2 file system; tests supply their own (`tests/fakes/fake_cgroups.py`).
 
     Every method raises the OSError that the kernel would.
     """

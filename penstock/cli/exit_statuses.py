@@ -98,7 +98,6 @@ OF_COMMAND: dict[str, dict[str, str]] = {
         "0": "nothing of Penstock is left",
         "1": "something is left, or nothing was done because something runs",
     },
-    "paper": {"0": "every claim was checked, whether it holds or not", "1": "a check could not be completed"},
 }
 
 

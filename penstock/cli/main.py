@@ -46,7 +46,6 @@ _INSTALLED = {
     "place": "run one scheduling round on a recorded state, explained",
     "plan": "plan reservation requests offline, with the reasons for rejections",
     "simulate": "run a scenario in the simulator of a cluster",
-    "paper": "check the papers' claims, and show their figures beside ours",
 }
 #: Groups of commands, in the order of the help.
 GROUPS = {
@@ -55,10 +54,10 @@ GROUPS = {
     "looking": ("status", "top"),
     "operating": ("up", "agent", "master", "check", "config", "ca", "drain", "undrain", "uninstall", "completion"),
     "frameworks": ("dask-worker", "spark-config"),
-    "trying": ("simulate", "paper", "plan", "place"),
+    "trying": ("simulate", "plan", "place"),
 }
 _EXTRAS = {"check": "agent", "agent": "agent", "master": "master", "uninstall": "agent", "dask-worker": "dask"}
-_EXTRAS |= {"ca": "ca", "place": "master", "plan": "master", "simulate": "simulate", "paper": "simulate"}
+_EXTRAS |= {"ca": "ca", "place": "master", "plan": "master", "simulate": "simulate"}
 
 
 def main(argv: list[str] | None = None) -> int:

@@ -1,1 +1,1 @@
-"""The commands `penstock simulate` and `penstock paper`."""
+"""The command `penstock simulate`."""

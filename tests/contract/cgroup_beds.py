@@ -13,7 +13,7 @@ from agent.cgroups import Cgroup, CgroupTree, Disk, whole_disks
 from agent.cgroups.filesystem import KERNEL, Filesystem
 from agent.cgroups.limits import Surroundings
 from agent.cgroups.pressure import EventsWatch
-from penstock.testing.fake_cgroups import FakeCgroups
+from tests.fakes.fake_cgroups import FakeCgroups
 
 
 class Bed:

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from penstock.model.container import Ended, EndedBy
-from penstock.testing.agent import FakeAgent, FakeContainer
+from tests.fakes.agent import FakeAgent, FakeContainer
 
 COMMAND = (sys.executable, "-I", "-m", "penstock.cli.main")
 Start = Callable[..., Coroutine[Any, Any, Process]]

@@ -15,7 +15,7 @@ import pytest
 
 from penstock.cli.completion import script
 from penstock.cli.main import names
-from penstock.testing.agent import FakeAgent
+from tests.fakes.agent import FakeAgent
 
 COMMAND = [sys.executable, "-I", "-m", "penstock.cli.main"]
 #: Presses TAB behind the words that it is given; prints what is offered.

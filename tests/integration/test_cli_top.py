@@ -17,8 +17,8 @@ from typing import Any
 
 import pytest
 
-from penstock.testing.agent import FakeAgent
 from penstock.wire.errors import unavailable
+from tests.fakes.agent import FakeAgent
 
 COMMAND = (sys.executable, "-I", "-m", "penstock.cli.main")
 ROWS, COLUMNS = 24, 80

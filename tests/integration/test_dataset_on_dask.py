@@ -22,10 +22,10 @@ from penstock.dataset import Dataset
 from penstock.engines.dask_dataset import Options, WorkerGoneError, compile_graph, run, run_plan
 from penstock.model.resources import Capacity
 from penstock.opgraph.dataflow import OpGraph, Take, plan
-from penstock.testing.agent import FakeAgent
 from penstock.wire.agent_api import PROTOCOL, Welcome
 from penstock.wire.errors import refused
 from tests.dataset_pipelines import Both, pipelines
+from tests.fakes.agent import FakeAgent
 from tests.integration.test_master_and_agents import MasterProcess
 
 ALONE = Options(placed=False)

@@ -1,4 +1,4 @@
-"""`penstock simulate` and `penstock paper` as processes."""
+"""`penstock simulate` as a process."""
 
 from __future__ import annotations
 
@@ -121,10 +121,10 @@ def test_a_shipped_scenario_is_named_without_a_path(tmp_path: Path) -> None:
         (("las_mq/fig01", "--plot", "absent/p.png"), "--plot: absent: no such directory"),
         (("las_mq/fig01", "--plot", "p.txt"), "--plot: p.txt: the picture is a PNG; let the name end in .png"),
         (
-            ("las_mq/fig11-queues", "--set", "workload.trace.file=absent.tsv"),
+            ("order/swim", "--set", "workload.trace.file=absent.tsv"),
             "absent.tsv: no such file; give it with --set workload.trace.file=PATH",
         ),
-        (("las_mq/fig11-queues", "--set", "workload.trace.file=bad.tsv"), "bad.tsv:2: submit time s: 'x' is not"),
+        (("order/swim", "--set", "workload.trace.file=bad.tsv"), "bad.tsv:2: submit time s: 'x' is not"),
     ],
 )
 def test_bad_input_is_one_line(argv: tuple[str, ...], complaint: str, tmp_path: Path) -> None:
@@ -134,28 +134,3 @@ def test_bad_input_is_one_line(argv: tuple[str, ...], complaint: str, tmp_path: 
     assert err.startswith("penstock simulate: ")
     assert complaint in err
     assert err.count("\n") == 1
-
-
-def test_a_claim_is_tried_and_written_down(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    status, out, err = _penstock("paper", "las_mq/fig01", "las_mq/fig11-queues", "--out", page)
-    assert (status, err) == (0, "")
-    assert "holds  response times of A, B, C: two queues, strict priority: 6, 8, 1 in the paper, 6, 8, 1 here" in out
-    text = page.read_text(encoding="utf-8")
-    assert "2 of 2 lines come out as in the paper" in text
-    assert (
-        "| `las_mq/fig11-queues` LAS_MQ §5.4.2, Fig. 11(a) |  |  | not run |  | the trace 'swim' (swim/FB-2010" in text
-    )
-
-
-@pytest.mark.parametrize(
-    ("argv", "complaint"),
-    [
-        (("las_mq/fig1",), "unknown claim 'las_mq/fig1'; did you mean 'las_mq/fig01'?"),
-        (("las_mq/fig01", "--traces", "absent"), "--traces: absent: no such directory"),
-        ((), "--out: docs: no such directory; make it, or name a file elsewhere"),
-    ],
-)
-def test_a_wrong_request_for_claims_is_one_line(argv: tuple[str, ...], complaint: str, tmp_path: Path) -> None:
-    status, out, err = _penstock("paper", *argv, cwd=tmp_path)
-    assert (status, out, err) == (2, "", f"penstock paper: {complaint}\n")

@@ -17,10 +17,10 @@ from master.core import events as e
 from master.core.drains import DrainSaid
 from master.core.finished_jobs import FinishedJob
 from master.core.instructions import Hangup, Instruction, Keep, SendDecisions
-from master.core.invariants import broken
 from master.ordering import NAMES, HandOrder
 from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, KindAmounts, ResourceKind, TaskRequest
 from penstock.wire import master_api as api
+from tests.master_invariants import broken
 from tests.property.scheduling_agents import EXIT, MIB, NODES, TIMEOUT_S, Agent, Job, Wanted
 
 nodes = st.sampled_from(NODES)

@@ -12,7 +12,6 @@ from agent.core.settings import NodeSettings
 from agent.queues.resource import MOST_AHEAD_IO
 from master.core import MasterSettings
 from master.core import events as m
-from master.core.invariants import broken
 from master.ordering import NAMES
 from penstock.model import KINDS, Capacity, ResourceKind
 from penstock.model.work import Opportunistic
@@ -27,6 +26,7 @@ from simulator.tasks.workload import (
     SimulatedStage,
     SimulatedTask,
 )
+from tests.master_invariants import broken
 
 MB = 10**6
 MEMORY = 1000 * MB

@@ -29,8 +29,8 @@ from master.config import MasterConfig
 from master.daemon import Master
 from penstock.config.reloading import Reloading
 from penstock.config.settings import Loaded
-from penstock.testing.fake_cgroups import FakeCgroups
 from penstock.transport import user_budget
+from tests.fakes.fake_cgroups import FakeCgroups
 
 T = TypeVar("T")
 _TIMEOUT_S = 60.0

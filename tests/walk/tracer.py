@@ -13,10 +13,10 @@ from types import CodeType, FrameType
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-#: The packages whose functions are counted.
-_PACKAGES = tuple(f"{ROOT / package}/" for package in ("agent", "master", "penstock"))
+#: The packages whose functions are counted, and the stand-ins below.
+_PACKAGES = tuple(f"{ROOT / package}/" for package in ("agent", "master", "penstock", "tests/fakes"))
 #: Stand-ins for the kernel: a call into one counts like the system's function that it replaces, its own calls do not.
-_STAND_INS = "penstock/testing/"
+_STAND_INS = "tests/fakes/"
 #: Parts of a function that some versions of Python run as functions of their own.
 _PARTS = ("<listcomp>", "<dictcomp>", "<setcomp>", "<genexpr>", "<module>")
 #: Thread → the process that it would belong to. Others work in the background, like the journal's, or are stand-ins.

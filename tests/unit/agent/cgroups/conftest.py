@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from agent.cgroups import CgroupTree, Disk
-from penstock.testing.fake_cgroups import FakeCgroups
+from tests.fakes.fake_cgroups import FakeCgroups
 
 Make = Callable[..., tuple[FakeCgroups, CgroupTree]]
 DISK = Disk("vda", 254, 0)

@@ -15,7 +15,7 @@ from agent.cgroups import Applied, Cgroup, CgroupTree, Disk
 from agent.cgroups.files import V2Controller
 from agent.cgroups.memory import MemoryFiles
 from agent.core.confinement import Confinement
-from penstock.testing.fake_cgroups import FakeCgroups
+from tests.fakes.fake_cgroups import FakeCgroups
 from tests.unit.agent.cgroups.conftest import Make
 
 A = "/fake/cgroup/containers/a"

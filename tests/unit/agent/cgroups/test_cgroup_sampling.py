@@ -14,7 +14,7 @@ from agent.cgroups.filesystem import KERNEL, FdBudget, FdCache
 from agent.cgroups.memory import MemoryFiles
 from agent.cgroups.sample import Total
 from agent.cgroups.stalls import Stall, Stalls
-from penstock.testing.fake_cgroups import FakeCgroups
+from tests.fakes.fake_cgroups import FakeCgroups
 from tests.unit.agent.cgroups.conftest import Make
 
 A = "/fake/cgroup/containers/a"

@@ -11,7 +11,7 @@ import pytest
 from agent.cgroups import Cgroup, CgroupTree, Shrunk
 from agent.cgroups.shrink import margin_bytes
 from agent.core.confinement import Confinement
-from penstock.testing.fake_cgroups import FakeCgroups
+from tests.fakes.fake_cgroups import FakeCgroups
 from tests.unit.agent.cgroups.conftest import Make
 
 A = "/fake/cgroup/containers/a"

@@ -10,7 +10,7 @@ import pytest
 
 from agent.cgroups import CgroupTree, Disk, io_weight_works
 from agent.core.confinement import Confinement
-from penstock.testing.fake_cgroups import CONTROLLERS, FakeCgroups
+from tests.fakes.fake_cgroups import CONTROLLERS, FakeCgroups
 from tests.unit.agent.cgroups.conftest import Make
 
 ROOT = "/fake/cgroup"

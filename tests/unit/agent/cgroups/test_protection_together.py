@@ -8,7 +8,7 @@ from agent.cgroups import CgroupTree
 from agent.core.confinement import Confinement
 from agent.core.snapshot import Snapshot
 from agent.limit_enforcer import LimitEnforcer
-from penstock.testing.fake_cgroups import FakeCgroups
+from tests.fakes.fake_cgroups import FakeCgroups
 
 MIB = 1 << 20
 LOW = "/fake/cgroup/containers/memory.low"

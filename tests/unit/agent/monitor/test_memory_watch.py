@@ -9,7 +9,7 @@ import pytest
 
 from agent.cgroups import CgroupTree
 from agent.monitor.memory_watch import MemoryWatch, pause_s
-from penstock.testing.fake_cgroups import FakeCgroups
+from tests.fakes.fake_cgroups import FakeCgroups
 
 GIB = 1 << 30
 

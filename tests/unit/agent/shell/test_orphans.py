@@ -26,7 +26,7 @@ from agent.limit_enforcer import LimitEnforcer
 from agent.stdio import Stdio
 from penstock.daemon import StartError
 from penstock.model import ContainerSpec
-from penstock.testing.fake_cgroups import FakeCgroups
+from tests.fakes.fake_cgroups import FakeCgroups
 
 LIMIT_S = 30
 SPEC = ContainerSpec(argv=("x",))

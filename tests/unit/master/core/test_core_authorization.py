@@ -7,12 +7,12 @@ from typing import Any
 import pytest
 
 from master.core import events as e
-from master.core.invariants import broken
 from master.core.usage import UsageReports
 from penstock.model import Capacity, KindAmounts
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Progress, StageProgress
 from penstock.wire.errors import ErrorCode, RpcError
+from tests.master_invariants import broken
 from tests.unit.master.cluster_bed import EXIT, MB, Bed, bed, command, job_state, load, task
 
 JOB = "a-1f-1"

@@ -7,13 +7,13 @@ import pytest
 from master.core import events as e
 from master.core.drains import DrainSaid
 from master.core.instructions import Keep
-from master.core.invariants import broken
 from master.core.plan import Promised
 from master.core.status import document
 from penstock.model import Ended, EndedBy, KindAmounts
 from penstock.wire import master_api as api
 from penstock.wire.cluster_api import Draining, Remaining
 from penstock.wire.errors import ErrorCode, RpcError
+from tests.master_invariants import broken
 from tests.unit.master.cluster_bed import EXIT, MB, Bed, bed, command, job_state, load, task
 from tests.unit.master.core.executor_bed import ExecutorBed, executor, profile
 

@@ -24,7 +24,7 @@ def fails(capsys: pytest.CaptureFixture[str], status: int, *argv: str) -> str:
 
 @pytest.mark.parametrize(
     ("command", "option"),
-    [("up", "--port-file"), ("agent", "--port-file"), ("paper", "--out")],
+    [("up", "--port-file"), ("agent", "--port-file")],
 )
 @pytest.mark.parametrize(
     ("path", "why"),

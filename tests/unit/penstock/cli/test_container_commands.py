@@ -13,10 +13,10 @@ import pytest
 from penstock.cli.main import main
 from penstock.model.container import ContainerSpec, Ended, EndedBy, Limits
 from penstock.model.profile import Profile
-from penstock.testing.agent import FakeAgent, FakeContainer
 from penstock.transport.peer import connect_unix
 from penstock.wire.agent_api import Launch, Launched, Welcome
 from penstock.wire.errors import refused, unavailable
+from tests.fakes.agent import FakeAgent, FakeContainer
 
 Penstock = Callable[..., Awaitable[tuple[int, str, str]]]
 

@@ -15,7 +15,7 @@ from agent.uninstall import command as uninstall
 from penstock.cli import catalogue
 from penstock.cli.main import main
 from penstock.model.container import Limits
-from penstock.testing.agent import FakeAgent
+from tests.fakes.agent import FakeAgent
 
 Penstock = Callable[..., Awaitable[tuple[int, str, str]]]
 #: Commands without it, and why.
@@ -129,7 +129,3 @@ def test_uninstall(
 def test_lists_of_what_is_shipped(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "--list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["las_mq/fig01"]
-    assert main(["paper", "--list", "--json"]) == 0
-    rows = json.loads(capsys.readouterr().out)
-    assert {"name", "where", "needs"} == set(rows[0])
-    assert {row["needs"] for row in rows} > {None}

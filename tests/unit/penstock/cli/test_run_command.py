@@ -17,10 +17,10 @@ import pytest
 from penstock.cli.main import main
 from penstock.cli.signals import Signals
 from penstock.model.container import Ended, EndedBy
-from penstock.testing.agent import FakeContainer
-from penstock.testing.agent_thread import AgentThread
 from penstock.wire.connection import MAX_FRAME_BYTES
 from penstock.wire.errors import bad_request, refused, unavailable
+from tests.fakes.agent import FakeContainer
+from tests.fakes.agent_thread import AgentThread
 
 
 @pytest.fixture(autouse=True)

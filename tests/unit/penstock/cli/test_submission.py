@@ -20,7 +20,7 @@ from penstock.cli.signals import Signals
 from penstock.cli.submission import Submission
 from penstock.client.session import Session
 from penstock.model.container import Ended, EndedBy
-from penstock.testing.agent_thread import AgentThread
+from tests.fakes.agent_thread import AgentThread
 
 OK = Ended(by=EndedBy.EXIT, exit_status=0)
 Submit = Callable[[], "Future[int]"]

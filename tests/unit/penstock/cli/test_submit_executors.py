@@ -20,8 +20,8 @@ from penstock.cli.signals import Signals
 from penstock.cli.submission import Submission
 from penstock.model.container import Ended, EndedBy
 from penstock.model.executor import Executor, Sizing
-from penstock.testing.agent_thread import AgentThread
 from penstock.wire.agent_api import TaskStuck
+from tests.fakes.agent_thread import AgentThread
 
 OK = Ended(by=EndedBy.EXIT, exit_status=0, wall_seconds=1.5)
 

@@ -15,11 +15,11 @@ from penstock.cli import catalogue, exit_statuses
 from penstock.cli.exit_statuses import Status
 from penstock.cli.main import main
 from penstock.cli.signals import Signals
-from penstock.testing.agent import FakeAgent
 from penstock.transport.peer import RpcPeer
 from penstock.wire import agent_api, cluster_api, jobs_api, reservation_api
 from penstock.wire.connection import read_params
 from penstock.wire.errors import bad_request
+from tests.fakes.agent import FakeAgent
 
 #: Command → how it names something that is not there.
 NAMES = {
@@ -53,7 +53,7 @@ MORE = [
 NONE = {
     *("run", "status", "top", "up", "agent", "master", "check", "uninstall", "dask-worker", "spark-config"),
     *("config show", "config check", "config set", "ca init", "ca issue", "ca show"),
-    *("completion", "simulate", "paper", "plan", "place"),
+    *("completion", "simulate", "plan", "place"),
 }
 _MISSING = {
     "cancel_job": ("there is no job 'j-0'", "job"),

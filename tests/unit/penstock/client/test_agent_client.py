@@ -13,11 +13,11 @@ from penstock.client import AgentClient, AgentUnavailable, JobCancelled, Monotas
 from penstock.model.container import ContainerSpec, Ended, EndedBy
 from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.model.work import TaskRequest
-from penstock.testing.agent import FakeAgent, FakeContainer
 from penstock.transport import RpcPeer
 from penstock.wire.agent_api import JobRegistered, RegisterJob
 from penstock.wire.errors import RpcError, refused
 from penstock.wire.jobs_api import SlotTakenBack
+from tests.fakes.agent import FakeAgent, FakeContainer
 
 
 @pytest.fixture

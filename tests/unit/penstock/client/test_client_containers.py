@@ -12,8 +12,8 @@ from penstock.client import AgentClient, AgentUnavailable
 from penstock.client.blocking import BlockingAgent
 from penstock.model.container import ContainerSpec, Ended, EndedBy, Limits
 from penstock.model.profile import Profile
-from penstock.testing.agent import FakeAgent
 from penstock.wire.errors import RpcError, refused
+from tests.fakes.agent import FakeAgent
 
 SPEC = ContainerSpec(argv=("x",), limits=Limits(cpu_cores=1.0))
 PROFILE = Profile(cpu_cores=(0.5, 1.0))

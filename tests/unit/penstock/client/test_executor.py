@@ -18,8 +18,8 @@ import pytest
 
 from penstock.client.executor import MonotaskExecutor, released
 from penstock.client.gate import Gate
-from penstock.testing.agent_thread import AgentThread
 from penstock.wire.errors import RpcError, refused
+from tests.fakes.agent_thread import AgentThread
 
 TIMEOUT_S = 60.0
 

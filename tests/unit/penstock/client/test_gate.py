@@ -19,9 +19,9 @@ from penstock.client import gate_link
 from penstock.client.errors import JobCancelled
 from penstock.client.gate import Gate, Slot
 from penstock.client.gate_link import GateLink
-from penstock.testing.agent_thread import AgentThread
 from penstock.wire.agent_api import StageProgress
 from penstock.wire.errors import RpcError, refused, unavailable
+from tests.fakes.agent_thread import AgentThread
 
 TIMEOUT_S = 60.0
 LONG_S = 600.0  # patience that no test lives to see

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from penstock.client.gate import Gate, Slot
-from penstock.testing.agent_thread import AgentThread
+from tests.fakes.agent_thread import AgentThread
 
 TIMEOUT_S = 60.0
 LONG_S = 600.0

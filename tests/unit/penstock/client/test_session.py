@@ -11,9 +11,9 @@ import pytest
 
 from penstock.client.errors import AgentUnavailable
 from penstock.client.session import Session
-from penstock.testing.agent_thread import AgentThread
 from penstock.wire.agent_api import Done, JobRef, JobRegistered, Nothing, RegisterJob, Status
 from penstock.wire.errors import RpcError, refused
+from tests.fakes.agent_thread import AgentThread
 
 
 class Owner:

@@ -11,8 +11,8 @@ from penstock.client.session import Session
 from penstock.client.task_job import TaskJob
 from penstock.model import ContainerSpec, KindAmounts, TaskRequest
 from penstock.opgraph import Started, TaskPlaced
-from penstock.testing.agent_thread import AgentThread
 from penstock.wire.agent_api import RegisterJob
+from tests.fakes.agent_thread import AgentThread
 
 
 @pytest.fixture

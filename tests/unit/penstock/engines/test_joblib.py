@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from penstock.client.gate import Gate
-from penstock.testing.agent_thread import AgentThread
+from tests.fakes.agent_thread import AgentThread
 
 joblib = pytest.importorskip("joblib")
 engine: Any = pytest.importorskip("penstock.engines.joblib")

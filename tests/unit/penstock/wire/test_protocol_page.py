@@ -18,7 +18,6 @@ import pytest
 
 from penstock.model.container import Ended, EndedBy
 from penstock.model.work import Name
-from penstock.testing.agent import FakeAgent
 from penstock.wire import Notification, Request, Response, RpcConnection, master_api
 from penstock.wire.agent_api import NOTIFICATIONS as SAID_BY_AGENTS
 from penstock.wire.agent_api import REQUESTS as OF_AGENT
@@ -28,6 +27,7 @@ from penstock.wire.errors import RpcError
 from penstock.wire.jobs_api import NOTIFICATIONS as SAID_OF_JOBS
 from penstock.wire.jobs_api import REQUESTS as OF_JOBS
 from penstock.wire.reservation_api import REQUESTS as OF_RESERVATIONS
+from tests.fakes.agent import FakeAgent
 
 REQUESTS = {**OF_AGENT, **OF_RESERVATIONS, **OF_CONFIGURATION, **OF_JOBS}
 NOTIFICATIONS = {**SAID_BY_AGENTS, **SAID_OF_JOBS}

@@ -10,7 +10,8 @@ import msgspec
 import pytest
 
 from penstock.cli.errors import CommandError
-from simulator.command import paper, simulate
+from research.papers.command import main as research
+from simulator.command.simulate import main as simulate
 from simulator.fluid import Spec
 from simulator.scenario import MODELS
 
@@ -55,10 +56,10 @@ def test_the_examples_run(
     (tmp_path / "first.toml").write_text(example, encoding="utf-8")
     rows = "".join(f"job{n}\t{n}\t1\t{10 ** (n % 5)}\t{n}\t1\n" for n in range(200))
     (tmp_path / "FB-2010_samples_24_times_1hr_0.tsv").write_text(rows, encoding="utf-8")
-    penstock, command, *argv = shlex.split(line)
-    assert penstock == "penstock"
+    run = {"penstock simulate ": simulate, "python -m research ": research}
+    (start,) = (each for each in run if line.startswith(each))
     try:
-        assert {"simulate": simulate, "paper": paper}[command].main(argv) == 0
+        assert run[start](shlex.split(line.removeprefix(start))) == 0
     except CommandError as error:
         pytest.fail(str(error))
     assert capsys.readouterr().out

@@ -29,9 +29,9 @@ def test_processes_change_nothing() -> None:
 def test_what_a_model_refuses_is_one_line_with_the_scenarios_name(tmp_path: Path) -> None:
     settings = {"workload.trace.file": str(tmp_path / "absent.tsv")}
     with pytest.raises(
-        ScenarioError, match=r"fig11-queues\.toml: .*workload\.trace\.file: .*absent\.tsv: no such file; give it with"
+        ScenarioError, match=r"swim\.toml: .*workload\.trace\.file: .*absent\.tsv: no such file; give it with"
     ):
-        run(load(shipped("las_mq/fig11-queues"), settings).points())
+        run(load(shipped("order/swim"), settings).points())
 
 
 @pytest.mark.parametrize(("fraction", "value"), [(0.0, 1.0), (0.5, 2.0), (0.51, 3.0), (0.99, 4.0), (1.0, 4.0)])

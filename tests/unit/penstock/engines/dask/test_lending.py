@@ -17,8 +17,8 @@ from penstock.engines.dask import lending, preload  # noqa: E402
 from penstock.engines.dask import plugin as plugin_module  # noqa: E402
 from penstock.engines.dask.lending import Lender, jobs_of  # noqa: E402
 from penstock.engines.dask.settings import Settings  # noqa: E402
-from penstock.testing.agent import FakeAgent  # noqa: E402
 from penstock.wire.errors import bad_request  # noqa: E402
+from tests.fakes.agent import FakeAgent  # noqa: E402
 
 HERE = socket.gethostname()
 WAIT_S = 60.0

@@ -16,9 +16,9 @@ from penstock.engines.spark import stand_in
 from penstock.engines.spark.executor_command import BACKEND, read
 from penstock.engines.spark.settings import Settings
 from penstock.model import Ended, EndedBy, Executor, Sizing
-from penstock.testing.agent import FakeAgent
 from penstock.wire.agent_api import Launch, TaskStuck
 from penstock.wire.errors import refused
+from tests.fakes.agent import FakeAgent
 from tests.spark_pages import APPLICATION, spark_pages, stage
 
 COMMAND = read(("-Xmx1g", BACKEND, "--executor-id", "3", "--cores", "2", "--app-id", APPLICATION))

@@ -1,1 +1,0 @@
-"""Test doubles for tests of frameworks and of Penstock itself; a running system uses none of them."""
