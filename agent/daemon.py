@@ -28,7 +28,7 @@ from agent.core.records import ContainerState
 from agent.executor import Executor
 from agent.frameworks import Frameworks
 from agent.history import resources
-from agent.http import StatusSite
+from agent.http import status_site
 from agent.journal import Journal
 from agent.jvm import JvmHeaps
 from agent.launcher import Exited, Launcher, LauncherGone
@@ -107,7 +107,6 @@ class Agent:
         self._executor: Executor
         self._frameworks: Frameworks
         self._sampler: Sampler
-        self._site: StatusSite
         self._stdio: Stdio
         self._link: MasterLink | None = None
         self._limit_enforcer: LimitEnforcer
@@ -183,7 +182,7 @@ class Agent:
 
     async def _open_site(self, node: Node, access: HttpAccess) -> None:
         http = self._config.http
-        self._site = StatusSite(self.status, lambda: resources(node))
+        self._site = status_site(self.status, lambda: resources(node))
         self._closers.append(self._site.close)
         try:
             await self._site.listen_when_free(*host_port(http, "http"), access, self._troubles)

@@ -6,11 +6,11 @@ import asyncio
 import os
 import time
 from collections.abc import Callable
-from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import structlog
+from msgspec import structs
 
 from agent import lending, peer_credentials
 from agent.connections import HELLO_S, Connections
@@ -25,14 +25,14 @@ from penstock.transport import RpcPeer, remove_dead_socket
 from penstock.transport.peer import unknown_method
 from penstock.transport.shared_peer import SharedPeer
 from penstock.wire import agent_api as api
-from penstock.wire import cluster_api, config_api, jobs_api
+from penstock.wire import agent_methods as m
+from penstock.wire import relayed_methods as relays
 from penstock.wire.connection import read_params, to_wire
 from penstock.wire.errors import RpcError, bad_request, unavailable
-from penstock.wire.master_api import JobJoined, JoinJob
-from penstock.wire.overview_api import ClusterStatus
+from penstock.wire.jobs_api import Lend
+from penstock.wire.master_api import JOIN_JOB, JoinJob
+from penstock.wire.method import USERS, Method, P, R, Served, handlers
 from penstock.wire.rejections import rejection, rejection_of_raw
-from penstock.wire.reservation_api import CALLS as RESERVATION_CALLS
-from penstock.wire.reservation_api import REQUESTS as RESERVATION_REQUESTS
 from penstock.wire.reservation_api import OnBehalf, UseReservation
 
 log = structlog.get_logger()
@@ -91,7 +91,17 @@ class Frameworks:
 
     def _connection(self) -> RpcPeer:
         self._sessions += 1
-        return SharedPeer(FrameworkSession(self, self._sessions), self.max_frame_bytes, api.TYPED, unparsed=True)
+        return SharedPeer(FrameworkSession(self, self._sessions), self.max_frame_bytes, m.TYPED, unparsed=True)
+
+
+def _event(method: Method[P, Any], event: Callable[[int, P], e.Event]) -> Served:
+    """Return the handler of a method that is an event of the node; ``event`` makes it for a session's number."""
+    return method.served_by(lambda self, asked: self._shell.dispatch(event(self._session, asked)))
+
+
+def _relayed(relay: relays.Relay, call: Method[Any, Any]) -> Served:
+    """Return the handler of a call that the master answers."""
+    return call.served_by(lambda self, asked: self._relay(relay, call, asked))
 
 
 class FrameworkSession:
@@ -109,38 +119,6 @@ class FrameworkSession:
         self._silence: asyncio.TimerHandle | None = None
         #: Typed parameters of the notifications of the hot path → handler, set by hello.
         self._hot: dict[type[Any], Callable[[RpcPeer, Any], object]] = {}
-        self._methods: dict[str, tuple[type[Any], Callable[[Any], object]]] = {
-            "complete": (api.Complete, self._complete),
-            "submit": (api.Submit, self._submit),
-            "cancel": (api.Cancel, self._cancel),
-            "register_job": (api.RegisterJob, self._register_job),
-            "end_job": (api.JobRef, self._end_job),
-            "leave_job": (jobs_api.LeaveJob, self._leave_job),
-            "lend": (jobs_api.Lend, self._lend),
-            "place": (api.Place, self._place),
-            "tasks_done": (api.TaskRefs, self._tasks_done),
-            "cancel_tasks": (api.TaskRefs, self._cancel_tasks),
-            "progress": (api.Progress, self._progress),
-            "launch": (api.Launch, self._launch),
-            "adopt": (api.Adopt, self._adopt),
-            "resize": (api.Resize, self._resize),
-            "follow": (api.Follow, self._follow),
-            "attach": (api.ContainerRef, self._attach),
-            "signal": (api.SignalContainer, self._signal),
-            "kill": (api.ContainerRef, self._kill),
-            "output": (api.ReadOutput, self._output),
-            "status": (api.Nothing, self._status),
-            "cluster_status": (ClusterStatus, self._cluster_status),
-            **{call: (kinds[0], partial(self._reservation, call)) for call, kinds in RESERVATION_REQUESTS.items()},
-            **{call: (kinds[0], partial(self._nodes, call)) for call, kinds in cluster_api.REQUESTS.items()},
-            **{call: (kinds[0], partial(self._jobs, call)) for call, kinds in jobs_api.REQUESTS.items()},
-            **{call: (kinds[0], partial(self._configuration, call)) for call, kinds in config_api.REQUESTS.items()},
-        }
-
-    @property
-    def methods(self) -> dict[str, type[Any]]:
-        """The methods that a client may call after ``hello`` → their parameters."""
-        return {method: params for method, (params, _) in self._methods.items()}
 
     # ------------------------------------------------------------ Handler
 
@@ -164,10 +142,11 @@ class FrameworkSession:
         """Dispatch one call."""
         if not self._greeted:
             return self._hello(method, params)
-        known = self._methods.get(method)
+        known = self.METHODS.get(method)
         if known is None:
-            raise unknown_method(method, self._methods)
-        return known[1](read_params(params, known[0]))
+            raise unknown_method(method, self.METHODS)
+        declared, handler = known
+        return handler(self, read_params(params, declared.params))
 
     def notification(self, peer: RpcPeer, method: str, params: Any) -> None:
         """Handle a request without an answer."""
@@ -178,10 +157,10 @@ class FrameworkSession:
         try:
             result = self.request(peer, method, params)
         except RpcError as error:
-            rejected = rejection_of_raw(params, error) if method == "submit" else None
+            rejected = rejection_of_raw(params, error) if method == m.SUBMIT.name else None
             if rejected is None:
                 raise
-            peer.notify("rejected", rejected)
+            peer.notify(m.REJECTED.name, rejected)
             return
         if asyncio.iscoroutine(result):
             result.close()
@@ -211,7 +190,7 @@ class FrameworkSession:
     # ------------------------------------------------------------ methods
 
     def _hello(self, method: str, params: Any) -> api.Welcome:
-        if method != "hello":
+        if method != m.HELLO.name:
             raise bad_request("the first message must be hello", field="method")
         hello = read_params(params, api.Hello)
         if hello.protocol != api.PROTOCOL:
@@ -237,12 +216,6 @@ class FrameworkSession:
             master=settings.has_master,
         )
 
-    def _complete(self, params: api.Complete) -> object:
-        return self._shell.dispatch(e.Completed(self._session, params.job, params.monotasks))
-
-    def _submit(self, params: api.Submit) -> object:
-        return self._shell.dispatch(e.Submitted(self._session, params.job, params.monotasks))
-
     def _completed(self, peer: RpcPeer, params: api.Complete) -> None:
         self._shell.dispatch(e.Completed(self._session, params.job, params.monotasks))
 
@@ -250,10 +223,7 @@ class FrameworkSession:
         try:
             self._shell.dispatch(e.Submitted(self._session, params.job, params.monotasks))
         except RpcError as error:
-            peer.notify("rejected", rejection(params, error))
-
-    def _cancel(self, params: api.Cancel) -> object:
-        return self._shell.dispatch(e.Cancelled(self._session, params.job, params.ids))
+            peer.notify(m.REJECTED.name, rejection(params, error))
 
     def _register_job(self, params: api.RegisterJob) -> object:
         event = e.JobRegistered(self._session, params, time.time())
@@ -265,7 +235,8 @@ class FrameworkSession:
 
     async def _register_reserved(self, event: e.JobRegistered) -> object:
         """Register a job of a reservation, which the master must allow."""
-        await self._reservation("use_reservation", UseReservation(reservation=event.request.reservation))
+        wanted = UseReservation(reservation=event.request.reservation)
+        await self._relay(relays.OF_RESERVATIONS, relays.USE_RESERVATION, wanted)
         if self._session not in self._shell.peers:
             raise unavailable("the connection is gone")
         return self._shell.dispatch(event)
@@ -274,54 +245,25 @@ class FrameworkSession:
         """Join a job registered on another node: the master knows it and its owner."""
         job, opened = event.request.job, self._shell.node.sessions[self._session]
         asked = JoinJob(job=job, user="" if opened.operator else opened.user)
-        known = await link.ask("join_job", asked, JobJoined)
+        known = await link.ask(JOIN_JOB.name, asked, JOIN_JOB.result)
         if self._session not in self._shell.peers:
             raise unavailable("the connection is gone")
         self._shell.dispatch(e.JobIntroduced(job, known.name, known.user, known.priority))
         return self._shell.dispatch(event)
 
-    async def _reservation(self, call: str, params: api.Params) -> object:
-        """Ask the master about reservations on behalf of this user."""
-        link, opened = self._shell.link, self._shell.node.sessions[self._session]
-        if link is None:
-            raise unavailable("reservations belong to the master, and this host has none", remedy="set `master`")
-        asked = OnBehalf(user=opened.user, operator=opened.operator, call=call, params=to_wire(params))
-        return await link.ask("reservation", asked, RESERVATION_CALLS[call][1])
-
-    async def _nodes(self, call: str, params: Any) -> object:
-        """Ask the master to drain or undrain nodes on behalf of this user; none named: this node."""
-        link, opened = self._shell.link, self._shell.node.sessions[self._session]
-        if link is None:
-            raise unavailable("nodes are drained by the master, and this host has none", remedy="set `master`")
-        named = to_wire(params) | ({} if params.nodes else {"nodes": [self._shell.node.settings.node]})
-        asked = OnBehalf(user=opened.user, operator=opened.operator, call=call, params=named)
-        return await link.ask("nodes", asked, cluster_api.Drains)
-
-    async def _jobs(self, call: str, params: api.Params) -> object:
-        """Ask the master to list or stop jobs of this user on all nodes."""
-        link, opened = self._shell.link, self._shell.node.sessions[self._session]
-        if link is None:
-            raise unavailable("jobs are known to the master, and this host has none", remedy="set `master`")
-        asked = OnBehalf(user=opened.user, operator=opened.operator, call=call, params=to_wire(params))
-        return await link.ask("jobs", asked, jobs_api.REQUESTS[call][1])
-
-    async def _configuration(self, call: str, params: Any) -> object:
-        """Show or change this agent's configuration, or ask the master for its own on behalf of this user."""
-        link, opened = self._shell.link, self._shell.node.sessions[self._session]
-        asked = OnBehalf(user=opened.user, operator=opened.operator, call=call, params=to_wire(params))
-        if params.daemon == "agent":
+    async def _relay(self, relay: relays.Relay, call: Method[Any, R], params: Any) -> object:
+        """Ask the master on behalf of this user; the agent itself answers about its own configuration."""
+        opened, link = self._shell.node.sessions[self._session], self._shell.link
+        if relay is relays.OF_NODES and not params.nodes:
+            params = structs.replace(params, nodes=[self._shell.node.settings.node])
+        asked = OnBehalf(user=opened.user, operator=opened.operator, call=call.name, params=to_wire(params))
+        if relay is relays.OF_CONFIGURATION and params.daemon == "agent":
             if self._frameworks.configuring is None:
                 raise unavailable("this agent has no configuration to show or change")
             return self._frameworks.configuring.answer(asked)
         if link is None:
-            raise unavailable("this host has no master", remedy="set `master`")
-        return await link.ask("configuration", asked, config_api.REQUESTS[call][1])
-
-    def _end_job(self, params: api.JobRef) -> object:
-        return self._shell.dispatch(e.JobEndRequested(self._session, params.job))
-
-    def _leave_job(self, params: jobs_api.LeaveJob) -> object:
-        return self._shell.dispatch(e.JobLeft(self._session, params.job, params.merged_into))
+            raise unavailable(relay.without_master, remedy="set `master`")
+        return await link.ask(relay.name, asked, call.result)
 
     def _place(self, params: api.Place) -> object:
         here = self._shell.node.settings.node
@@ -344,22 +286,13 @@ class FrameworkSession:
             self._frameworks.executor.keep_stdio(token, self._user, self._session)
         return done
 
-    def _tasks_done(self, params: api.TaskRefs) -> object:
-        return self._shell.dispatch(e.TasksReportedDone(self._session, params.job, params.tasks))
-
-    def _cancel_tasks(self, params: api.TaskRefs) -> object:
-        return self._shell.dispatch(e.TaskCancelRequested(self._session, params.job, params.tasks))
-
-    def _progress(self, params: api.Progress) -> object:
-        return self._shell.dispatch(e.ProgressReported(self._session, params))
-
     def _launch(self, params: api.Launch) -> object:
         return self._shell.launch(e.LaunchRequested(self._session, params.container))
 
     def _adopt(self, params: api.Adopt) -> object:
         return self._shell.launch(lending.adopting(self._shell.node, self._session, self._peer, params))
 
-    def _lend(self, params: jobs_api.Lend) -> object:
+    def _lend(self, params: Lend) -> object:
         return self._shell.launch(lending.lending(self._shell.node, self._session, self._peer, params))
 
     def _resize(self, params: api.Resize) -> object:
@@ -371,29 +304,40 @@ class FrameworkSession:
             e.FollowRequested(self._session, params.container, params.profile, now, strict=params.strict)
         )
 
-    def _attach(self, params: api.ContainerRef) -> object:
-        return self._shell.dispatch(e.AttachRequested(self._session, params.container))
-
     def _signal(self, params: api.SignalContainer) -> api.Done:
         record = self._shell.node.containers.accessible(params.container, self._shell.node.sessions[self._session])
         if record.ended is None:
             self._frameworks.executor.signal(record.container, params.signal)
         return api.Done()
 
-    def _kill(self, params: api.ContainerRef) -> object:
-        return self._shell.dispatch(e.KillRequested(self._session, params.container))
-
     def _output(self, params: api.ReadOutput) -> api.Output:
         record = self._shell.node.containers.accessible(params.container, self._shell.node.sessions[self._session])
         return read_output(self._frameworks.outputs / record.container / params.stream, params.offset)
 
-    def _status(self, params: api.Nothing) -> api.Status:
-        return api.Status(status=self._frameworks.status())
-
-    async def _cluster_status(self, params: ClusterStatus) -> api.Status:
-        """Ask the master for the part of the cluster's status that this user may see."""
-        link, opened = self._shell.link, self._shell.node.sessions[self._session]
-        if link is None:
-            raise unavailable("this host has no master, so there is no cluster to show", remedy="set `master`")
-        asked = OnBehalf(user=opened.user, operator=opened.operator, call="cluster_status")
-        return await link.ask("cluster_status", asked, api.Status)
+    #: The methods that a client may call after ``hello``. Without a handler for each, the agent does not start.
+    METHODS: ClassVar[dict[str, Served]] = handlers(
+        [method for method in (*m.REQUESTS.values(), *relays.REQUESTS.values()) if method is not m.HELLO],
+        (
+            m.STATUS.served_by(lambda self, _: api.Status(status=self._frameworks.status())),
+            m.REGISTER_JOB.served_by(_register_job),
+            _event(m.END_JOB, lambda session, asked: e.JobEndRequested(session, asked.job)),
+            _event(m.LEAVE_JOB, lambda session, asked: e.JobLeft(session, asked.job, asked.merged_into)),
+            m.LEND.served_by(_lend),
+            _event(m.SUBMIT, lambda session, asked: e.Submitted(session, asked.job, asked.monotasks)),
+            _event(m.COMPLETE, lambda session, asked: e.Completed(session, asked.job, asked.monotasks)),
+            _event(m.CANCEL, lambda session, asked: e.Cancelled(session, asked.job, asked.ids)),
+            m.PLACE.served_by(_place),
+            _event(m.TASKS_DONE, lambda session, asked: e.TasksReportedDone(session, asked.job, asked.tasks)),
+            _event(m.CANCEL_TASKS, lambda session, asked: e.TaskCancelRequested(session, asked.job, asked.tasks)),
+            _event(m.PROGRESS, e.ProgressReported),
+            m.LAUNCH.served_by(_launch),
+            m.ADOPT.served_by(_adopt),
+            m.RESIZE.served_by(_resize),
+            m.FOLLOW.served_by(_follow),
+            _event(m.ATTACH, lambda session, asked: e.AttachRequested(session, asked.container)),
+            m.SIGNAL.served_by(_signal),
+            _event(m.KILL, lambda session, asked: e.KillRequested(session, asked.container)),
+            m.OUTPUT.served_by(_output),
+            *(_relayed(relay, call) for relay in relays.RELAYS for call in relay.calls if call.caller in USERS),
+        ),
+    )

@@ -13,11 +13,9 @@ from agent.http_documents import Status
 from agent.metrics import registry
 from penstock import openapi
 from penstock.openapi import Operation
-from penstock.security.http_access import HttpAccess
-from penstock.trouble import Troubles
 from penstock.web.history import Resources
 from penstock.web.live import Live
-from penstock.web.site import RETRY_S, Site
+from penstock.web.site import Site
 
 _ABOUT = "The state of this host, as its agent sees it. Read-only: changes are made on the agent's socket."
 #: How many of the latest past items the page shows.
@@ -27,52 +25,31 @@ _MOST_EVENTS = 30
 _MOST_JOBS = 100
 
 
-class StatusSite:
-    """Serves one agent's status."""
+def status_site(status: Callable[[], dict[str, Any]], resources: Callable[[], Resources] | None = None) -> Site:
+    """Return the site of one agent's status.
 
-    def __init__(self, status: Callable[[], dict[str, Any]], resources: Callable[[], Resources] | None = None) -> None:
-        """``resources`` is :func:`agent.history.resources`, kept for the page; None: only while it is watched."""
+    ``resources`` is :func:`agent.history.resources`, kept for the page; None: only while it is watched.
+    """
 
-        async def get_status(request: web.Request) -> web.Response:
-            return openapi.json(status())
+    async def get_status(request: web.Request) -> web.Response:
+        return openapi.json(status())
 
-        self._site = Site(
-            title="Penstock agent",
-            about=_ABOUT,
-            page="node.html",
-            live=Live(lambda: shown(status()), resources),
-            registry=registry(status),
-            prefix="penstock",
-            operations=[Operation(path="/status", handler=get_status, summary="The status document.", answer=Status)],
-        )
-
-    @property
-    def address(self) -> str:
-        """Return the listening address."""
-        return self._site.address
-
-    async def listen(self, host: str, port: int, access: HttpAccess | None = None) -> None:
-        """Open the port; :attr:`address` has its number. ``access`` restricts readers (None: all who can connect).
-
-        Raises:
-            OSError: the port is taken.
-        """
-        await self._site.listen(host, port, access)
-
-    async def listen_when_free(
-        self, host: str, port: int, access: HttpAccess | None, troubles: Troubles, retry_s: float = RETRY_S
-    ) -> None:
-        """Do :meth:`listen`; a port in use by another process is reported as degraded, and tried again until it is
-        free.
-
-        Raises:
-            OSError: the port is unavailable for another reason.
-        """
-        await self._site.listen_when_free(host, port, access, troubles, retry_s)
-
-    async def close(self) -> None:
-        """Close the port."""
-        await self._site.close()
+    of_status = Operation(
+        path="/status",
+        handler=get_status,
+        summary="The status document of the host.",
+        answer=Status,
+        page="protocol.md#the-status-document",
+    )
+    return Site(
+        title="Penstock agent",
+        about=_ABOUT,
+        page="node.html",
+        live=Live(lambda: shown(status()), resources),
+        registry=registry(status),
+        prefix="penstock",
+        operations=[of_status],
+    )
 
 
 def shown(status: dict[str, Any]) -> dict[str, Any]:

@@ -34,8 +34,8 @@ from penstock.wire.errors import RpcError, unavailable
 
 log = structlog.get_logger()
 T = TypeVar("T")
-_ENDED = "command_ended"
-_KEPT = {_ENDED, "job_ended", "tasks_done", "tasks_cancelled"}
+_ENDED = api.COMMAND_ENDED.name
+_KEPT = {_ENDED, api.JOB_ENDED.name, api.TASKS_DONE.name, api.TASKS_CANCELLED.name}
 #: An end is reported at once, but together with others within this time (docs/architecture.md, time scales).
 COALESCE_S = 0.05
 #: A heartbeat is sent without a sample when none has come for this part of ``heartbeat_s`` beyond it.
@@ -147,7 +147,7 @@ class MasterLink:
             complete=not any(job.recovered for job in here),
             draining=node.drain.draining,
         )
-        registered = peer.start_request("register", registration)  # raises if nothing was sent; then all is kept
+        registered = peer.start_request(api.REGISTER.name, registration)  # raises if nothing was sent; then all is kept
         ends = [relay for relay in self._kept if relay[0] == _ENDED]
         kept, self._kept = [relay for relay in self._kept if relay[0] != _ENDED], []
         self._registering = peer  # events from here on are not in the registration
@@ -156,7 +156,7 @@ class MasterLink:
             for method, params in ends:
                 self._send(peer, method, params)
             async with asyncio.timeout(10):
-                answer = read(await registered, api.Registered)
+                answer = read(await registered, api.REGISTER.result)
         except TimeoutError:
             peer.close()
             self._kept = kept + self._kept
@@ -193,7 +193,7 @@ class MasterLink:
             peer.notify(method, params)
             return
         while node.executors.surrogate.owes and not peer.closed:
-            peer.notify("heartbeat", node.heartbeat(time.monotonic()))
+            peer.notify(api.HEARTBEAT.name, node.heartbeat(time.monotonic()))
         try:
             answer = peer.start_request(method, params)
         except ConnectionResetError:
@@ -246,7 +246,7 @@ class MasterLink:
         self._soon = None
         self._sent_at = asyncio.get_running_loop().time()
         if self._peer is not None:
-            self._peer.notify("heartbeat", self._shell.node.heartbeat(time.monotonic()))
+            self._peer.notify(api.HEARTBEAT.name, self._shell.node.heartbeat(time.monotonic()))
 
     def judge_anew(self) -> None:
         """Reconnect if the CA or its list has changed, so that both sides show their certificates again."""
@@ -291,9 +291,9 @@ class MasterLink:
 
     def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
         """Dispatch the master's decisions."""
-        if method != "decide":
-            raise unknown_method(method, api.MASTER_REQUESTS)
-        decide = read_params(params, api.Decide)
+        if method != api.DECIDE.name:
+            raise unknown_method(method, {api.DECIDE.name: api.DECIDE})
+        decide = read_params(params, api.DECIDE.params)
         reply = self._shell.dispatch(e.Decided(decide.number, decide.decisions))
         self.send_soon()
         return reply

@@ -22,7 +22,8 @@ import uvloop
 from bench._agent import agent_and_pid
 from penstock.client import AgentClient
 from penstock.model import MonotaskSpec, ResourceKind
-from penstock.wire.agent_api import TYPED, Complete, Completion, Grants, Hello, RegisterJob, Submit
+from penstock.wire.agent_api import Complete, Completion, Grants, Hello, RegisterJob, Submit
+from penstock.wire.agent_methods import TYPED
 from penstock.wire.connection import RpcConnection
 from penstock.wire.rpc import Notification, Response
 

@@ -80,7 +80,7 @@ class AgentConnection:
         elif self._peer is not None:
             params = api.Decide(number=instruction.number, decisions=instruction.decisions)
             try:
-                answer = self._peer.start_request("decide", params)
+                answer = self._peer.start_request(api.DECIDE.name, params)
             except (ConnectionResetError, RpcError) as error:
                 self.hang_up(f"a decision could not be sent: {error}")
                 return
@@ -166,7 +166,7 @@ class AgentConnection:
     def _read(self, method: str, params: list[Any]) -> e.Message:
         if method not in api.REQUESTS:
             raise unknown_method(method, api.REQUESTS)
-        message = read_params(params, api.REQUESTS[method][0])
+        message = read_params(params, api.REQUESTS[method].params)
         if not self.node and not isinstance(message, api.Register):
             raise bad_request("a connection starts with `register`", field="method")
         self.heard_at = time.monotonic()

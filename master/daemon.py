@@ -24,7 +24,7 @@ from master.explain import why
 from master.explain.recording import Recording, record
 from master.forecasting import Forecasting
 from master.history import resources
-from master.http import StatusSite
+from master.http import status_site
 from master.http_reservations import ReservationSite
 from master.overview import Overview
 from master.profiles import Profiles
@@ -114,7 +114,7 @@ class Master:
         )
         pages = [*Profiles(self.forecasting).routes(), *reservations.routes()]
         cluster = self.service.cluster
-        self.site = StatusSite(self.status, self.explain, self.snapshot, registry, pages, lambda: resources(cluster))
+        self.site = status_site(self.status, self.explain, self.snapshot, registry, pages, lambda: resources(cluster))
 
     async def start(self) -> None:
         """Open both ports, and restore reservations and stored state.

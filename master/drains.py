@@ -9,8 +9,8 @@ from msgspec import structs
 from master.core import Cluster
 from master.core import events as e
 from penstock.wire import cluster_api as api
-from penstock.wire.connection import read
-from penstock.wire.errors import bad_request, refused
+from penstock.wire.errors import refused
+from penstock.wire.relayed_methods import OF_NODES
 from penstock.wire.reservation_api import OnBehalf
 
 
@@ -19,10 +19,7 @@ def answer(cluster: Cluster, asked: OnBehalf, say: Callable[[e.Event], object], 
 
     Raises: RpcError: ``bad_request``: unknown call, or (``nodes``) unknown node; ``refused``: only operators may.
     """
-    if asked.call not in api.REQUESTS:
-        raise bad_request(f"no call {asked.call[:80]!r}", field="call", remedy=f"one of {', '.join(api.REQUESTS)}")
-    params = read(asked.params, api.REQUESTS[asked.call][0])
-    assert isinstance(params, api.DrainNodes | api.UndrainNodes | api.AskDrains)
+    params: api.DrainNodes | api.UndrainNodes | api.AskDrains = OF_NODES.read(asked)
     nodes = tuple(params.nodes)
     if not isinstance(params, api.AskDrains) and not asked.operator:
         raise refused(

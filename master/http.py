@@ -15,11 +15,9 @@ from master.explain.why import UnknownJobError
 from master.metrics import MasterCollector, Status
 from penstock import openapi
 from penstock.openapi import Operation, Refused
-from penstock.security.http_access import HttpAccess
-from penstock.trouble import Troubles
 from penstock.web.history import Resources
 from penstock.web.live import Live
-from penstock.web.site import RETRY_S, Site
+from penstock.web.site import Site
 
 #: Returns the explanation of a job; raises UnknownJobError.
 Explain = Callable[[str], dict[str, Any]]
@@ -29,96 +27,68 @@ _MOST_NODES = 500
 _MOST_JOBS = 200
 
 
-class StatusSite:
-    """Serves the master's status and the explanations of its decisions."""
+def status_site(
+    status: Status, explain: Explain, snapshot: Callable[[], Recording], registry: CollectorRegistry,
+    more: Sequence[Operation] = (), resources: Callable[[], Resources] | None = None,
+) -> Site:  # fmt: skip
+    """Return the site of the master's status and the explanations of its decisions.
 
-    def __init__(
-        self,
-        status: Status,
-        explain: Explain,
-        snapshot: Callable[[], Recording],
-        registry: CollectorRegistry,
-        more: Sequence[Operation] = (),
-        resources: Callable[[], Resources] | None = None,
-    ) -> None:
-        """``more``: operations of other parts; ``resources``: :func:`master.history.resources`, recorded for the page
-        (None: only while the page is open).
-        """
-        self._status = status
-        self._explain = explain
-        self._snapshot = snapshot
-        registry.register(MasterCollector(status))
-        self._site = Site(
-            title="Penstock master",
-            about=_ABOUT,
-            page="cluster.html",
-            live=Live(lambda: shown(status()), resources),
-            registry=registry,
-            prefix="penstock_master",
-            operations=[*self._operations(), *more],
-        )
+    ``more``: operations of other parts; ``resources``: :func:`master.history.resources`, recorded for the page (None:
+    only while the page is open).
+    """
+    registry.register(MasterCollector(status))
+    return Site(
+        title="Penstock master",
+        about=_ABOUT,
+        page="cluster.html",
+        live=Live(lambda: shown(status()), resources),
+        registry=registry,
+        prefix="penstock_master",
+        operations=[*_operations(status, explain, snapshot), *more],
+    )
 
-    @property
-    def address(self) -> str:
-        """Return the listening address."""
-        return self._site.address
 
-    async def listen(self, host: str, port: int, access: HttpAccess | None = None) -> None:
-        """Open the port; :attr:`address` returns the chosen one. ``access`` limits the clients (None: every client).
+def _operations(status: Status, explain: Explain, snapshot: Callable[[], Recording]) -> list[Operation]:
+    async def get_status(request: web.Request) -> web.Response:
+        return openapi.json(status())
 
-        Raises: OSError: the port is taken.
-        """
-        await self._site.listen(host, port, access)
-
-    async def listen_when_free(
-        self, host: str, port: int, access: HttpAccess | None, troubles: Troubles, retry_s: float = RETRY_S
-    ) -> None:
-        """As :meth:`listen`; a port used by another process is reported as a trouble, and retried until it is free.
-
-        Raises: OSError: the port is unavailable for another reason.
-        """
-        await self._site.listen_when_free(host, port, access, troubles, retry_s)
-
-    async def close(self) -> None:
-        """Close the port."""
-        await self._site.close()
-
-    def _operations(self) -> list[Operation]:
-        return [
-            Operation(
-                path="/status", handler=self._get_status, summary="The status document.", answer=documents.Status
-            ),
-            Operation(
-                path="/explain",
-                handler=self._get_explanation,
-                summary="Why a job waits.",
-                query=documents.ExplainQuery,
-                answer=documents.Explanation,
-                faults={404: "There is no such job; the line names some that there are."},
-            ),
-            Operation(
-                path="/snapshot",
-                handler=self._get_snapshot,
-                summary="The state that a scheduling round would see now: what `penstock place` reads.",
-                answer=Recording,
-                faults={503: "No node is connected."},
-            ),
-        ]
-
-    async def _get_status(self, request: web.Request) -> web.Response:
-        return openapi.json(self._status())
-
-    async def _get_explanation(self, request: web.Request, query: documents.ExplainQuery) -> web.Response:
+    async def get_explanation(request: web.Request, query: documents.ExplainQuery) -> web.Response:
         try:
-            return openapi.json(self._explain(query.job))
+            return openapi.json(explain(query.job))
         except UnknownJobError as error:
             raise Refused(404, str(error), "job") from None
 
-    async def _get_snapshot(self, request: web.Request) -> web.Response:
-        recording = self._snapshot()
+    async def get_snapshot(request: web.Request) -> web.Response:
+        recording = snapshot()
         if not recording.nodes:
             raise Refused(503, "no node is connected: there is nothing that a round would see")
         return openapi.json(recording)
+
+    return [
+        Operation(
+            path="/status",
+            handler=get_status,
+            summary="The status document of the cluster.",
+            answer=documents.Status,
+            page="scheduling.md#status",
+        ),
+        Operation(
+            path="/explain",
+            handler=get_explanation,
+            summary="Why a job waits.",
+            query=documents.ExplainQuery,
+            answer=documents.Explanation,
+            faults={404: "The job is unknown; `error` names some known ones."},
+            page="scheduling.md#why-is-my-job-waiting",
+        ),
+        Operation(
+            path="/snapshot",
+            handler=get_snapshot,
+            summary="The state that a scheduling round would see now: what `penstock place` reads.",
+            answer=Recording,
+            faults={503: "No node is connected."},
+        ),
+    ]
 
 
 def shown(status: dict[str, Any]) -> dict[str, Any]:

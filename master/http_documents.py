@@ -1,6 +1,7 @@
 """JSON types of the master's HTTP answers and requests, for its OpenAPI document. PURE: types only.
 
-A test compares real documents with these types: neither may have additional keys.
+Profiles and reservations are made as these types. The other documents are made as dictionaries, and a test compares
+their keys with these types: neither may have additional ones.
 """
 
 from __future__ import annotations

@@ -12,7 +12,6 @@ import time
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-import msgspec
 from aiohttp import web
 from msgspec import UNSET
 
@@ -31,7 +30,7 @@ _STATUS = {ErrorCode.BAD_REQUEST: 400, ErrorCode.REFUSED: 409, ErrorCode.UNAVAIL
 #: Default time span of `GET /plan`.
 _AHEAD_S = 86_400.0
 _AWAY = "this master takes no reservations; see its log: its store could not be opened"
-_NONE = "There is none of that id."
+_NONE = "No reservation has this id."
 _EXAMPLE_INSTEAD = "{'rdl': 'atom(<1core>,1,1,5min,1h)'}"
 _EXAMPLE = "{'user': 'eve', 'rdl': 'atom(<1core>,1,1,5min,1h)'}"
 
@@ -46,13 +45,14 @@ class ReservationSite:
 
     def routes(self) -> list[Operation]:
         """Return the operations for the master's site."""
-        away = {503: "This master takes no reservations, or cannot write one down."}
+        away = {503: "The store is not available."}
         one = {"id": ReservationId}
         return [
             Operation(
                 path="/reservations",
                 handler=self._get,
-                summary="Every reservation, and what is promised and free at a time.",
+                summary="All reservations, and the promised and free capacity at a time.",
+                page="reservations.md",
                 query=documents.ReservationsQuery,
                 answer=documents.ReservationsThen,
                 faults=away,
@@ -60,7 +60,7 @@ class ReservationSite:
             Operation(
                 path="/plan",
                 handler=self._plan,
-                summary="What is promised over time.",
+                summary="The promised capacity over time, by user or by reservation.",
                 query=documents.PlanQuery,
                 answer=documents.Plan,
                 faults=away,
@@ -69,7 +69,7 @@ class ReservationSite:
                 method="POST",
                 path="/reservations",
                 handler=self._post,
-                summary="Promise it (createRes, Rayon §5.1).",
+                summary="Make a reservation (createRes, Rayon §5.1).",
                 body=documents.Ask,
                 answer=Reserved,
                 status=201,
@@ -79,7 +79,7 @@ class ReservationSite:
                 method="PUT",
                 path="/reservations/{id}",
                 handler=self._put,
-                summary="Promise something else instead (updateRes); where that cannot be, it stays as it was.",
+                summary="Change a reservation (updateRes); a change that cannot be promised leaves it as it was.",
                 parameters=one,
                 body=documents.AskInstead,
                 answer=Reserved,
@@ -89,7 +89,7 @@ class ReservationSite:
                 method="DELETE",
                 path="/reservations/{id}",
                 handler=self._delete,
-                summary="It is not needed any more (deleteRes); its jobs go on as any others.",
+                summary="Delete a reservation (deleteRes); its jobs go on as any others.",
                 parameters=one,
                 answer=Reservations,
                 faults=away | {404: _NONE},
@@ -100,17 +100,13 @@ class ReservationSite:
         manager = self._present()
         at = time.time() if query.at is UNSET else query.at
         promised = manager.promised(at)
-        return openapi.json(
-            {
-                "at": at,
-                "promised": {
-                    one: dict(zip(AMOUNTS, promise.amounts, strict=True)) | {"bundles": promise.bundles}
-                    for one, promise in promised.items()
-                },
-                "free": free_runs(manager, at),
-                "reservations": [msgspec.to_builtins(show(manager, entry.id, at)) for entry in manager.owned()],
-            }
-        )
+        amounts = {
+            one: dict(zip(AMOUNTS, promise.amounts, strict=True)) | {"bundles": promise.bundles}
+            for one, promise in promised.items()
+        }
+        reservations = [show(manager, entry.id, at) for entry in manager.owned()]
+        free = free_runs(manager, at)
+        return openapi.json(documents.ReservationsThen(at=at, promised=amounts, free=free, reservations=reservations))
 
     async def _plan(self, request: web.Request, query: documents.PlanQuery) -> web.Response:
         manager = self._present()

@@ -9,8 +9,8 @@ from master.core.events import CancelAsked, OrderAsked
 from master.explain import placed
 from penstock.wire import jobs_api as api
 from penstock.wire.agent_api import Result
-from penstock.wire.connection import read
 from penstock.wire.errors import bad_request, refused
+from penstock.wire.relayed_methods import OF_JOBS
 from penstock.wire.reservation_api import OnBehalf
 
 
@@ -22,9 +22,7 @@ def answer(
     Raises: RpcError: ``bad_request``: the request is invalid, or the job unknown; ``refused``: it is another user's
     job.
     """
-    if asked.call not in api.REQUESTS:
-        raise bad_request(f"no call {asked.call[:80]!r}", field="call", remedy=f"one of {', '.join(api.REQUESTS)}")
-    match read(asked.params, api.REQUESTS[asked.call][0]):
+    match OF_JOBS.read(asked):
         case api.ListJobs() as wanted:
             return _list(cluster, wanted, asked)
         case api.CancelJob(job):

@@ -39,22 +39,23 @@ class Profiles:
 
     def routes(self) -> list[Operation]:
         """Return the operations for the master's HTTP address."""
-        away = {503: "The store cannot be had."}
+        away = {503: "The store is not available."}
         return [
             Operation(
                 path="/profiles",
                 handler=self._list,
                 summary="Applications that ran as executors.",
+                page="run-executors.md",
                 answer=list[documents.ProfileEntry],
                 faults=away,
             ),
             Operation(
                 path="/profiles/{user}/{application:.+}",
                 handler=self._one,
-                summary="What an application's executors used, and what is forecast of the next.",
+                summary="An application's use in former runs, and the forecast of the next.",
                 parameters={"user": str, "application": str},
                 answer=documents.ApplicationProfile,
-                faults=away | {404: "Nothing is kept of it."},
+                faults=away | {404: "No run of it is stored."},
             ),
         ]
 
@@ -73,7 +74,7 @@ class Profiles:
         except StoreError as error:
             raise Refused(503, str(error)) from None
 
-    def _document(self, name: str, store: Depository, known: Application) -> dict[str, Any]:
+    def _document(self, name: str, store: Depository, known: Application) -> documents.ApplicationProfile:
         recorded = store.runs(name)
         if not recorded:
             kept = ", ".join(sorted(store.applications())[:10]) or "none"
@@ -84,77 +85,80 @@ class Profiles:
         before = range(max(0, len(history.runs) - _LATEST), len(history.runs))
         names = [each.name or f"#{each.id}" for each in recorded]
         user, _, application = name.partition("/")
-        return {
-            "application": application,
-            "user": user,
-            "slot_s": history.slot_s,
-            "resources": RESOURCES,
-            "runs": [
-                _run(run) | {"run": called, "ended_at": each.ended_at, "executors": each.executors}
+        return documents.ApplicationProfile(
+            application=application,
+            user=user,
+            slot_s=history.slot_s,
+            resources=list(RESOURCES),
+            runs=[
+                documents.RunUsed(
+                    run=called,
+                    ended_at=each.ended_at,
+                    executors=each.executors,
+                    settings=_settings(run.settings),
+                    stages=list(run.stages),
+                    last_part=round(run.last_part, 4),
+                    mean=_rows(run.mean),
+                    peak=_rows(run.peak),
+                )
                 for run, called, each in zip(history.runs, names, recorded, strict=True)
             ],
-            "forecasts": [_forecast(one, known.forecast(one, history)) for one in list(latest)[:_SETTINGS]],
-            "history": [
-                {"run": names[each], "forecast": _from_those_before(history.runs, each, Predictor(settings.rules))}
+            forecasts=[_forecast(one, known.forecast(one, history)) for one in list(latest)[:_SETTINGS]],
+            history=[
+                documents.ForetoldSaid(
+                    run=names[each], forecast=_from_those_before(history.runs, each, Predictor(settings.rules))
+                )
                 for each in before
             ],
-        }
+        )
 
 
-def _overview(store: Depository, known: Known) -> list[dict[str, Any]]:
+def _overview(store: Depository, known: Known) -> list[documents.ProfileEntry]:
     found = []
     for one in store.overview():
         user, _, application = one.application.partition("/")
         found.append(
-            {
-                "application": application,
-                "user": user,
-                "runs": one.runs,
-                "settings": [_settings(settings) for settings in one.settings],
-                "error": {model: _number(error) for model, error in known(one.application).errors.items()},
-                "last_run_at": one.last_ended_at,
-            }
+            documents.ProfileEntry(
+                application=application,
+                user=user,
+                runs=one.runs,
+                settings=[_settings(settings) for settings in one.settings],
+                error={model: _number(error) for model, error in known(one.application).errors.items()},
+                last_run_at=one.last_ended_at,
+            )
         )
     return found
 
 
-def _from_those_before(runs: list[Run], number: int, predictor: Predictor) -> dict[str, Any] | None:
+def _from_those_before(runs: list[Run], number: int, predictor: Predictor) -> documents.ForecastSaid | None:
     """Return the forecast made from the runs before one; None where bounds would have been reserved."""
     settings = runs[number].settings
     forecast = predictor.predict(settings, runs[:number])
     return None if forecast.reservation else _forecast(settings, forecast)
 
 
-def _settings(settings: Settings) -> dict[str, float]:
-    return {"input_bytes": settings.input_bytes, "cores": settings.cores, "memory_bytes": settings.memory_bytes}
+def _settings(settings: Settings) -> documents.RunSettings:
+    return documents.RunSettings(
+        input_bytes=settings.input_bytes, cores=settings.cores, memory_bytes=settings.memory_bytes
+    )
 
 
-def _run(run: Run) -> dict[str, Any]:
-    return {
-        "settings": _settings(run.settings),
-        "stages": run.stages,
-        "last_part": round(run.last_part, 4),
-        "mean": _rows(run.mean),
-        "peak": _rows(run.peak),
-    }
+def _forecast(settings: Settings, forecast: Forecast) -> documents.ForecastSaid:
+    return documents.ForecastSaid(
+        settings=_settings(settings),
+        by=forecast.by,
+        error=_number(forecast.error),
+        errors={name: _number(error) for name, error in forecast.errors.items()},
+        stages=list(forecast.stages),
+        last_part=round(forecast.last_part, 4),
+        mean=_rows(forecast.mean),
+        peak=_rows(forecast.peak),
+        low=_rows(forecast.low),
+        high=_rows(forecast.high),
+    )
 
 
-def _forecast(settings: Settings, forecast: Forecast) -> dict[str, Any]:
-    return {
-        "settings": _settings(settings),
-        "by": forecast.by,
-        "error": _number(forecast.error),
-        "errors": {name: _number(error) for name, error in forecast.errors.items()},
-        "stages": forecast.stages,
-        "last_part": round(forecast.last_part, 4),
-        "mean": _rows(forecast.mean),
-        "peak": _rows(forecast.peak),
-        "low": _rows(forecast.low),
-        "high": _rows(forecast.high),
-    }
-
-
-def _rows(usage: Floats) -> list[list[float | None]]:
+def _rows(usage: Floats) -> list[list[Any]]:
     """Return the rows for JSON; null is an unmeasured slot."""
     return [[None if math.isnan(value) else round(value, 4) for value in row] for row in usage.tolist()]
 

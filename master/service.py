@@ -23,6 +23,7 @@ from penstock.config.endpoint import Endpoint, UnixEndpoint
 from penstock.security import tls
 from penstock.transport import Listener, RpcPeer
 from penstock.wire import master_api as api
+from penstock.wire import relayed_methods as relays
 from penstock.wire.agent_api import Result
 from penstock.wire.errors import refused, unavailable
 from penstock.wire.jobs_api import JobsOrdered
@@ -119,13 +120,14 @@ class MasterService:
 
         Raises: OSError: the port or path is taken.
         """
-        relayed: dict[str, Relayed] = {
-            "reservation": lambda asked, node: self.on_behalf(asked),
-            "cluster_status": lambda asked, node: self.of_cluster(asked),
-            "configuration": self.of_configuration,
-            "nodes": lambda asked, node: self.of_nodes(asked),
-            "jobs": lambda asked, node: self.of_jobs(asked),
+        answers: dict[relays.Relay, Relayed] = {
+            relays.OF_RESERVATIONS: lambda asked, node: self.on_behalf(asked),
+            relays.OF_CLUSTER: lambda asked, node: self.of_cluster(asked),
+            relays.OF_CONFIGURATION: self.of_configuration,
+            relays.OF_NODES: lambda asked, node: self.of_nodes(asked),
+            relays.OF_JOBS: lambda asked, node: self.of_jobs(asked),
         }
+        relayed = {relay.name: answers[relay] for relay in relays.RELAYS}
         self._port = Listener(lambda: RpcPeer(AgentConnection(self, relayed), unparsed=True), _refused)
         if isinstance(place, UnixEndpoint):
             self._port.listen_unix(place.path)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import difflib
 import math
 import re
-from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, TypeVar
@@ -58,7 +58,8 @@ class Operation(web.AbstractRouteDef):
     """A route. ``answer`` is a msgspec type, or other content; ``query`` and ``body`` are msgspec structs.
 
     ``parameters`` are the types of the path's parameters, ``faults`` the statuses with a :class:`Fault` and their
-    reasons. ``handler`` gets the request and, with a ``query``, its struct; it may raise :class:`Refused`.
+    reasons. ``handler`` gets the request and, with a ``query``, its struct; it may raise :class:`Refused`. ``page`` is
+    the section of docs/ that describes the answer.
     """
 
     method: str = hdrs.METH_GET
@@ -71,6 +72,7 @@ class Operation(web.AbstractRouteDef):
     body: type[msgspec.Struct] | None = None
     parameters: Mapping[str, Any] = field(default_factory=dict)
     faults: Mapping[int, str] = field(default_factory=dict)
+    page: str = ""
 
     def register(self, router: web.UrlDispatcher) -> list[web.AbstractRoute]:
         """Register the route, for ``Application.add_routes``. HEAD is added if the answer to GET is finite."""
@@ -83,6 +85,11 @@ class Operation(web.AbstractRouteDef):
     def shown_path(self) -> str:
         """Return the path in OpenAPI's form: parameters without their patterns."""
         return re.sub(r"{(\w+):[^{}]*}", r"{\1}", self.path)
+
+    @property
+    def changes(self) -> bool:
+        """Return whether a request changes something; then it needs the token."""
+        return self.method not in _LOOKS
 
     @property
     def _endless(self) -> bool:
@@ -234,11 +241,6 @@ def served(make: Callable[[], dict[str, Any]]) -> Operation:
     return Operation(path=PATH, handler=get, summary="This document: OpenAPI 3.1.", answer=dict[str, Any])
 
 
-def operations(routes: Iterable[web.AbstractRouteDef]) -> list[Operation]:
-    """Return the routes that are operations."""
-    return [each for each in routes if isinstance(each, Operation)]
-
-
 def _types(each: Operation) -> dict[str, Any]:
     """Return label → type for every type of an operation."""
     label = _label(each)
@@ -260,10 +262,10 @@ def _fields(each: Operation) -> tuple[msgspec.structs.FieldInfo, ...]:
 
 
 def _operation(each: Operation, schema_of: Mapping[str, Any], access: Access) -> dict[str, Any]:
-    label, changes = _label(each), each.method not in _LOOKS
+    label = _label(each)
     asks = access.looks and each.path not in access.open
     secured: list[dict[str, list[str]]] = (
-        [{"token": []}] if changes else [{"token": []}, {"password": []}] if asks else []
+        [{"token": []}] if each.changes else [{"token": []}, {"password": []}] if asks else []
     )
     said: dict[str, Any] = {
         "operationId": each.method.lower() + "".join(part.title() for part in re.findall(r"\w+", each.shown_path)),

@@ -9,8 +9,8 @@ from master.reservations.plan import Piece
 from master.reservations.reservation_manager import Declined, Entry, ReservationManager
 from master.reservations.timeline import free_runs
 from penstock.wire import reservation_api as api
-from penstock.wire.connection import read
 from penstock.wire.errors import bad_request, refused
+from penstock.wire.relayed_methods import OF_RESERVATIONS
 
 #: Largest number of reservations per user: each is examined in each step of the plan.
 MOST_OF_A_USER = 1000
@@ -30,9 +30,7 @@ def answer(manager: ReservationManager, asked: api.OnBehalf, fresh_id: str, at: 
     Raises: RpcError: ``bad_request``: the call is invalid; ``refused``: it belongs to another user, or cannot be
     promised.
     """
-    if asked.call not in api.CALLS:
-        raise bad_request(f"no call {asked.call[:80]!r}", field="call", remedy=f"one of {', '.join(api.CALLS)}")
-    params = read(asked.params, api.CALLS[asked.call][0])
+    params = OF_RESERVATIONS.read(asked)
     try:
         match params:
             case api.Reserve(rdl, name):
@@ -120,7 +118,7 @@ def _then(manager: ReservationManager, user: str | None, at: float, then: float)
     """Return the reservations with a promise at another time, and the free capacity then."""
     promised = manager.promised(then)
     found = [show(manager, entry.id, at) for entry in manager.owned(user) if entry.id in promised]
-    return api.Reservations(reservations=found, free=[api.FreeRun(**run) for run in free_runs(manager, then)])
+    return api.Reservations(reservations=found, free=free_runs(manager, then))
 
 
 def _owned(manager: ReservationManager, id: str, asked: api.OnBehalf) -> None:  # noqa: A002 - the field's name

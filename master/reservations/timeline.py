@@ -7,6 +7,7 @@ from typing import Any
 
 from master.reservations.plan import Steps
 from master.reservations.reservation_manager import ReservationManager
+from penstock.wire.reservation_api import FreeRun
 
 #: The external names of the dimensions of :attr:`Bundle.amounts`.
 AMOUNTS = ("cpu_cores", "disk_bytes_per_s", "network_bytes_per_s", "memory_bytes")
@@ -44,15 +45,16 @@ def stacked(manager: ReservationManager, since: float, until: float, *, by: str 
     }
 
 
-def free_runs(manager: ReservationManager, since: float) -> list[dict[str, Any]]:
+def free_runs(manager: ReservationManager, since: float) -> list[FreeRun]:
     """Return the free capacity from Unix time ``since`` on, run by run; the last run has no ``finish`` (None)."""
-    first, found = manager.step(since), list[dict[str, Any]]()
+    first, found = manager.step(since), list[FreeRun]()
     with manager.without_away():
         runs = list(islice(manager.agenda.plan.free.runs(max(0, first)), MOST_RUNS))
     for start, finish, row in runs:
         end = None if finish is None else manager.unix(finish)
         free = [max(0.0, amount) for amount in row]  # negative where absent capacity is promised
-        found.append({"start": manager.unix(max(start, first)), "finish": end} | dict(zip(AMOUNTS, free, strict=True)))
+        amounts = dict(zip(AMOUNTS, free, strict=True))
+        found.append(FreeRun(start=manager.unix(max(start, first)), finish=end, **amounts))
     return found
 
 

@@ -23,7 +23,6 @@ from penstock.model.container import ContainerSpec
 from penstock.model.work import OpportunisticJob
 from penstock.transport.peer import RpcPeer
 from penstock.wire.agent_api import (
-    NOTIFICATIONS,
     Adopt,
     ContainerEnded,
     ContainerRef,
@@ -39,9 +38,9 @@ from penstock.wire.agent_api import (
     Status,
     Welcome,
 )
+from penstock.wire.agent_methods import NOTIFICATIONS
 from penstock.wire.config_api import ConfigInForce, ConfigSet, Daemon, SetConfig, ShowConfig
 from penstock.wire.connection import read_params
-from penstock.wire.jobs_api import NOTIFICATIONS as JOB_NOTIFICATIONS
 from penstock.wire.jobs_api import Lend
 from penstock.wire.overview_api import ClusterStatus
 from penstock.wire.reservation_api import (
@@ -53,8 +52,6 @@ from penstock.wire.reservation_api import (
     Reserved,
     UpdateReservation,
 )
-
-_NOTIFICATIONS = {**NOTIFICATIONS, **JOB_NOTIFICATIONS}
 
 
 class AgentClient:
@@ -343,8 +340,8 @@ class AgentClient:
         """Called by the link."""
         if type(params) is Grants and (job := self._jobs.get(params.job)) is not None:  # the hot path
             job.grant(params.ids, params.lease_s, params.keep)
-        elif (kind := _NOTIFICATIONS.get(method)) is not None:
-            self._deliver(peer, read_params(params, kind), keep=self._expecting > 0)
+        elif (known := NOTIFICATIONS.get(method)) is not None:
+            self._deliver(peer, read_params(params, known.params), keep=self._expecting > 0)
 
     # ------------------------------------------------------------ inside
 

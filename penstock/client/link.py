@@ -11,7 +11,8 @@ from typing import Any, Protocol, TypeVar
 from penstock.client.errors import AgentUnavailable, cannot_connect, closed, does_not_answer, refuses
 from penstock.peer_credentials import UntrustedServerError, check_server
 from penstock.transport.peer import RpcPeer, connect_unix, unknown_method
-from penstock.wire.agent_api import PROTOCOL, TYPED, Hello, Welcome
+from penstock.wire.agent_api import PROTOCOL, Hello, Welcome
+from penstock.wire.agent_methods import TYPED
 from penstock.wire.connection import read_params
 from penstock.wire.errors import ErrorBody, RpcError
 

@@ -20,14 +20,15 @@ from penstock.model.container import Ended, EndedBy
 from penstock.model.work import Opportunistic, TaskRequest
 from penstock.opgraph import Event, Started, TaskEnded, TaskPlaced
 from penstock.wire import agent_api as api
+from penstock.wire import agent_methods as m
 from penstock.wire.connection import read_params
 from penstock.wire.errors import ErrorCode, RpcError
 from penstock.wire.jobs_api import CancelledBy
 
 _NOTIFICATIONS: dict[str, type[api.Params]] = {
-    name: api.NOTIFICATIONS[name] for name in ("job_waiting", "job_admitted", "task_placed", "task_ended", "task_stuck")
+    each.name: each.params
+    for each in (m.JOB_WAITING, m.JOB_ADMITTED, m.JOB_CANCELLED, m.TASK_PLACED, m.TASK_ENDED, m.TASK_STUCK)
 }
-_NOTIFICATIONS["job_cancelled"] = CancelledBy
 
 News = Event | api.JobWaiting | api.TaskStuck
 

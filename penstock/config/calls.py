@@ -12,8 +12,8 @@ from penstock.config.reloading import Reloading
 from penstock.config.settings import SettingsError
 from penstock.wire import config_api as api
 from penstock.wire.agent_api import Result
-from penstock.wire.connection import read
 from penstock.wire.errors import bad_request, refused
+from penstock.wire.relayed_methods import OF_CONFIGURATION
 from penstock.wire.reservation_api import OnBehalf
 
 
@@ -31,9 +31,7 @@ class Configuring:
         Raises:
             RpcError: ``bad_request``: the call is invalid; ``refused``: the user is no operator.
         """
-        if asked.call not in api.REQUESTS:
-            raise bad_request(f"no call {asked.call[:80]!r}", field="call", remedy=f"one of {', '.join(api.REQUESTS)}")
-        params = read(asked.params, api.REQUESTS[asked.call][0])
+        params = OF_CONFIGURATION.read(asked)
         if not asked.operator:
             raise refused(
                 f"{asked.user} is no operator: only those see and set the configuration of a daemon that runs",
@@ -49,10 +47,7 @@ class Configuring:
             changed = self.reloading.set(params.values, who, when)
         except SettingsError as error:
             raise bad_request("; ".join(error.faults), field="values") from None
-        return api.ConfigSet(
-            changed=[api.ChangedKey(key=one.key, was=one.was, now=one.now, stronger=one.stronger) for one in changed],
-            **self._place(),
-        )
+        return api.ConfigSet(changed=changed, **self._place())
 
     def _in_force(self) -> api.ConfigInForce:
         later = self.reloading.after_restart()

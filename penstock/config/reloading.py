@@ -18,24 +18,12 @@ import structlog
 
 from penstock.config.declaration import written
 from penstock.config.settings import Loaded, Origin, SettingsError, given, live_keys
+from penstock.wire.config_api import ChangedKey
 
 log = structlog.get_logger()
 T = TypeVar("T", bound=msgspec.Struct)
 #: Sources that take precedence over the file at every read.
 _STRONGER = frozenset({"environment", "--set"})
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """A key that was set; ``was`` and ``now`` are in the form of a file.
-
-    ``stronger``: the variable or option that takes precedence over the file at every read.
-    """
-
-    key: str
-    was: str
-    now: str
-    stronger: str = ""
 
 
 @dataclass(slots=True)
@@ -106,7 +94,7 @@ class Reloading(Generic[T]):
         self.apply(fresh)
         return fresh
 
-    def set(self, values: Mapping[str, str], who: str, when: str) -> list[Change]:
+    def set(self, values: Mapping[str, str], who: str, when: str) -> list[ChangedKey]:
         """Change live keys, all or none; ``values`` have the form of ``--set``.
 
         Raises:
@@ -130,7 +118,12 @@ class Reloading(Generic[T]):
         log.info("configuration set", by=who, changed={key: _change(key, before.table, fresh) for key in taken})
         self.apply(fresh)
         return [
-            Change(key, written(key, getattr(before.table, key)), written(key, value), self._stronger(key))
+            ChangedKey(
+                key=key,
+                was=written(key, getattr(before.table, key)),
+                now=written(key, value),
+                stronger=self._stronger(key),
+            )
             for key, value in taken.items()
         ]
 

@@ -31,7 +31,7 @@ class Site:
 
     def __init__(
         self, *, title: str, about: str, page: str, live: Live, registry: CollectorRegistry, prefix: str,
-        operations: Sequence[web.AbstractRouteDef],
+        operations: Sequence[Operation],
     ) -> None:  # fmt: skip
         """``title`` and ``about`` are for the OpenAPI document, ``page`` is the file served at ``/``, ``prefix`` is the
         prefix of the daemon's metric names."""
@@ -46,21 +46,13 @@ class Site:
         self._opening: asyncio.Task[None] | None = None  # while another process has the port
         self.address = ""
 
-    async def listen(self, host: str, port: int, access: HttpAccess | None = None) -> None:
-        """Open the port; :attr:`address` has the actual one. ``access`` checks clients (None: every client may read).
-
-        Raises:
-            OSError: the port is taken.
-        """
-        await self._prepare(access)
-        await self._open(host, port, access)
-
     async def listen_when_free(
         self, host: str, port: int, access: HttpAccess | None, troubles: Troubles, retry_s: float = RETRY_S
     ) -> None:
-        """Do as :meth:`listen`, but report a port that another process has as a trouble, and retry until it is free.
+        """Open the port; :attr:`address` has the actual one. ``access`` checks clients (None: every client may read).
 
-        Any user may bind the port first. That user must not keep the daemon from starting.
+        A port that another process has is reported as a trouble, and tried again until it is free: any user may bind
+        the port first, and that user must not keep the daemon from starting.
 
         Raises:
             OSError: the port cannot be opened for another reason.
@@ -99,7 +91,7 @@ class Site:
         app.on_response_prepare.append(pages.add_headers)
         app.on_shutdown.append(self._hang_up)
         shown = openapi.Access(access is not None and access.exposed, frozenset({OPEN}))
-        app.add_routes(self._routes(shown))
+        app.add_routes([*self.operations(shown), *pages.routes(self._page)[1:]])
         runner = web.AppRunner(app, access_log=None, logger=_logger())
         await runner.setup()
         self._runner = runner
@@ -126,8 +118,9 @@ class Site:
         if self._runner is not None:
             await self._runner.cleanup()
 
-    def _routes(self, access: openapi.Access) -> list[web.AbstractRouteDef]:
-        page, *files = pages.routes(self._page)
+    def operations(self, access: openapi.Access) -> list[Operation]:
+        """Return all operations; ``access``: those that need a token, for the OpenAPI document."""
+        page = pages.routes(self._page)[0]
         assert isinstance(page, web.RouteDef)
         described = [
             Operation(
@@ -135,6 +128,7 @@ class Site:
                 handler=_with_link(page.handler),
                 summary="The status page, for people.",
                 answer=Content("text/html", "The page; what it is made of is below /static/."),
+                page="status-page.md",
             ),
             Operation(
                 path="/events",
@@ -145,14 +139,16 @@ class Site:
                     "Events `history` (the last ten minutes, then new rows) and `status` (the status, less of what is "
                     "over; then the keys that changed), each with an object in JSON, until either side closes.",
                 ),
-                faults={503: "As many watch as may."},
+                faults={503: "The largest number of connections that may watch is reached."},
+                page="status-page.md#live-and-light-on-the-host",
             ),
-            *openapi.operations(self._operations),
+            *self._operations,
             Operation(
                 path="/metrics",
                 handler=self._get_metrics,
                 summary="Metrics for Prometheus.",
                 answer=Content(CONTENT_TYPE_LATEST.partition(";")[0], "The text format of Prometheus."),
+                page="observability/README.md",
             ),
             Operation(
                 path=OPEN,
@@ -162,7 +158,7 @@ class Site:
             ),
         ]
         own = openapi.served(lambda: openapi.document(self._title, __version__, self._about, [*described, own], access))
-        return [*described, own, *files]
+        return [*described, own]
 
     async def _hang_up(self, app: web.Application) -> None:
         self._live.close()

@@ -1,4 +1,4 @@
-"""PURE. MessagePack-RPC: bytes in, messages out; and the typed parameters of every method."""
+"""PURE. MessagePack-RPC: bytes in, messages out; and the declaration of every method."""
 
 from penstock.wire.connection import Closed, RpcConnection
 from penstock.wire.errors import ErrorCode, RpcError

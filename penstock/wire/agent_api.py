@@ -1,7 +1,6 @@
 """Messages between frameworks or the command and an agent, over its Unix socket.
 
-Method names are the keys of :data:`REQUESTS` (framework → agent; each may also be sent as a notification if no answer
-is wanted) and :data:`NOTIFICATIONS` (agent → framework). docs/protocol.md has an example of each.
+:mod:`penstock.wire.agent_methods` declares the methods whose parameters and results these are.
 """
 
 from __future__ import annotations
@@ -358,43 +357,3 @@ class Status(Result, frozen=True):
     """The same document as ``GET /status`` (docs/protocol.md lists its keys)."""
 
     status: dict[str, Any]
-
-
-#: framework → agent: method → (parameters, result)
-REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {
-    "hello": (Hello, Welcome),
-    "register_job": (RegisterJob, JobRegistered),
-    "end_job": (JobRef, Done),
-    "submit": (Submit, Submitted),
-    "complete": (Complete, Done),
-    "cancel": (Cancel, Done),
-    "place": (Place, Done),
-    "tasks_done": (TaskRefs, Done),
-    "cancel_tasks": (TaskRefs, Done),
-    "progress": (Progress, Done),
-    "launch": (Launch, Launched),
-    "adopt": (Adopt, Launched),
-    "resize": (Resize, Resized),
-    "follow": (Follow, Done),
-    "attach": (ContainerRef, Done),
-    "signal": (SignalContainer, Done),
-    "kill": (ContainerRef, Done),
-    "output": (ReadOutput, Output),
-    "status": (Nothing, Status),
-}
-
-#: Methods that are sent for every monotask; their parameters are decoded directly from the bytes.
-TYPED: dict[str, type[Params]] = {"submit": Submit, "complete": Complete, "grant": Grants}
-
-#: agent → framework
-NOTIFICATIONS: dict[str, type[Params]] = {
-    "grant": Grants,
-    "recall": Recall,
-    "rejected": Rejected,
-    "job_waiting": JobWaiting,
-    "job_admitted": JobRef,
-    "task_placed": TaskPlaced,
-    "task_ended": TaskEnded,
-    "task_stuck": TaskStuck,
-    "container_ended": ContainerEnded,
-}

@@ -1,7 +1,4 @@
-"""Draining of nodes: operators' requests to their host's agent, which relays them to the master (docs/drain.md).
-
-As with reservations, the agent adds the verified user (:class:`penstock.wire.reservation_api.OnBehalf`).
-"""
+"""Draining of nodes: operators' requests to the master (docs/drain.md, :mod:`penstock.wire.relayed_methods`)."""
 
 from __future__ import annotations
 
@@ -71,11 +68,3 @@ class Drains(Result, frozen=True):
     """The nodes in the order of the request."""
 
     nodes: list[NodeDrain]
-
-
-#: framework → agent
-REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {
-    "drain": (DrainNodes, Drains),
-    "undrain": (UndrainNodes, Drains),
-    "drains": (AskDrains, Drains),
-}

@@ -1,7 +1,4 @@
-"""Configuration of running daemons: operators' requests to their host's agent, about itself or about the master.
-
-The agent relays requests about the master as :class:`penstock.wire.reservation_api.OnBehalf`.
-"""
+"""Configuration of running daemons: operators' requests to their host's agent, about itself or about the master."""
 
 from __future__ import annotations
 
@@ -69,10 +66,3 @@ class ConfigInForce(Result, frozen=True):
     keys: dict[str, KeyInForce]
     host: str
     file: str = ""
-
-
-#: framework → agent
-REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {
-    "set_config": (SetConfig, ConfigSet),
-    "show_config": (ShowConfig, ConfigInForce),
-}

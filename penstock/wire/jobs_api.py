@@ -1,8 +1,4 @@
-"""Jobs as the master knows them: requests of commands to their host's agent, which relays them.
-
-The agent relays each call as :class:`~penstock.wire.reservation_api.OnBehalf`, with the user verified by its kernel and
-with ``operator`` if that user may act on other users' jobs.
-"""
+"""Jobs as the master knows them (:mod:`penstock.wire.relayed_methods`), and a job's connections to its agent."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ import msgspec
 
 from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.model.work import MonotaskId
-from penstock.wire.agent_api import Done, Launched, Params, Result
+from penstock.wire.agent_api import Params, Result
 
 #: The most jobs in one call.
 MOST_JOBS = 1000
@@ -199,21 +195,3 @@ class SlotTakenBack(Params, frozen=True):
     id: MonotaskId
     kind: ResourceKind
     why: str
-
-
-#: framework → agent, and agent → master in ``OnBehalf``
-REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {
-    "jobs": (ListJobs, Jobs),
-    "cancel_job": (CancelJob, Cancelling),
-    "order_jobs": (OrderJobs, JobsOrdered),
-    "explain_job": (ExplainJob, Explained),
-}
-
-#: framework → agent, not relayed
-OWN_REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {
-    "leave_job": (LeaveJob, Done),
-    "lend": (Lend, Launched),
-}
-
-#: agent → framework
-NOTIFICATIONS: dict[str, type[Params]] = {"job_cancelled": CancelledBy, "slot_taken_back": SlotTakenBack}

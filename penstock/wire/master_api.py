@@ -16,6 +16,7 @@ from penstock.model import Capacity, Ended, KindAmounts, Profile, TaskRequest
 from penstock.model.work import Bytes, Name, Opportunistic
 from penstock.wire.agent_api import Done, Params, Progress, Result, StageProgress
 from penstock.wire.cluster_api import Draining, Remaining
+from penstock.wire.method import Caller, Method, methods_of
 from penstock.wire.ranks_api import Count, NodeRanks
 
 #: The version of this protocol.
@@ -382,19 +383,17 @@ class Decided(Result, frozen=True):
     refused: list[Refusal] = []
 
 
-#: agent → master
-REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {
-    "register": (Register, Registered),
-    "heartbeat": (Heartbeat, Done),
-    "job_submitted": (JobState, Done),
-    "join_job": (JoinJob, JobJoined),
-    "job_ended": (JobEnded, Done),
-    "tasks_ready": (ReadyTasks, Done),
-    "tasks_done": (TasksDone, Done),
-    "tasks_cancelled": (TasksCancelled, Done),
-    "progress": (Progress, Done),
-    "command_ended": (CommandEnded, Done),
-}
+REGISTER = Method("register", Register, Registered, Caller.AGENT)
+HEARTBEAT = Method("heartbeat", Heartbeat, Done, Caller.AGENT)
+JOB_SUBMITTED = Method("job_submitted", JobState, Done, Caller.AGENT)
+JOIN_JOB = Method("join_job", JoinJob, JobJoined, Caller.AGENT)
+JOB_ENDED = Method("job_ended", JobEnded, Done, Caller.AGENT)
+TASKS_READY = Method("tasks_ready", ReadyTasks, Done, Caller.AGENT)
+TASKS_DONE = Method("tasks_done", TasksDone, Done, Caller.AGENT)
+TASKS_CANCELLED = Method("tasks_cancelled", TasksCancelled, Done, Caller.AGENT)
+PROGRESS = Method("progress", Progress, Done, Caller.AGENT)
+COMMAND_ENDED = Method("command_ended", CommandEnded, Done, Caller.AGENT)
+DECIDE = Method("decide", Decide, Decided, Caller.MASTER)
 
-#: master → agent
-MASTER_REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {"decide": (Decide, Decided)}
+#: agent → master, without the relays (:data:`penstock.wire.relayed_methods.RELAYS`)
+REQUESTS = methods_of(globals(), Caller.AGENT)

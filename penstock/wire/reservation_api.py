@@ -1,7 +1,4 @@
-"""Reservations: requests of frameworks to their host's agent, which relays them to the master (Rayon §5.1).
-
-The agent adds the user verified by its kernel, and ``operator`` if that user may act on other users' reservations.
-"""
+"""Reservations (Rayon §5.1): requests of frameworks to the master (:mod:`penstock.wire.relayed_methods`)."""
 
 from __future__ import annotations
 
@@ -102,22 +99,10 @@ class UseReservation(Params, frozen=True):
 
 
 class OnBehalf(Params, frozen=True):
-    """To the master: one of :data:`CALLS`, and its caller."""
+    """A user's call that the user's host's agent relays. ``operator``: the user may act on what other users own."""
 
     MOST_BYTES: ClassVar[int] = 2 * 1024 * 1024  # 10,000 node names
     user: str
     operator: bool
     call: str
     params: dict[str, Any] = {}
-
-
-#: framework → agent
-REQUESTS: dict[str, tuple[type[Params], type[Result]]] = {
-    "reserve": (Reserve, Reserved),
-    "update_reservation": (UpdateReservation, Reserved),
-    "delete_reservation": (DeleteReservation, Reservations),
-    "reservations": (ListReservations, Reservations),
-}
-
-#: agent → master, in ``OnBehalf``
-CALLS: dict[str, tuple[type[Params], type[Result]]] = {**REQUESTS, "use_reservation": (UseReservation, Reserved)}

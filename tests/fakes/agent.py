@@ -23,7 +23,6 @@ from penstock.model.work import MonotaskSpec
 from penstock.transport.peer import RpcPeer, unknown_method
 from penstock.wire.agent_api import (
     PROTOCOL,
-    REQUESTS,
     ContainerEnded,
     Done,
     Grants,
@@ -39,11 +38,12 @@ from penstock.wire.agent_api import (
     TaskPlaced,
     Welcome,
 )
+from penstock.wire.agent_methods import REQUESTS
 from penstock.wire.connection import read_params
 from penstock.wire.errors import RpcError, bad_request, refused
-from penstock.wire.jobs_api import OWN_REQUESTS, CancelledBy
-from penstock.wire.overview_api import REQUESTS as OVERVIEW_REQUESTS
+from penstock.wire.jobs_api import CancelledBy
 from penstock.wire.rejections import rejection_of_raw
+from penstock.wire.relayed_methods import CLUSTER_STATUS
 
 
 @dataclass
@@ -184,10 +184,10 @@ class FakeAgent:
 
     def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
         """Record a call and answer it."""
-        known = {**REQUESTS, **OVERVIEW_REQUESTS, **OWN_REQUESTS}
+        known = {**REQUESTS, CLUSTER_STATUS.name: CLUSTER_STATUS}
         if method not in known:
             raise unknown_method(method, known)
-        asked = read_params(params, known[method][0])
+        asked = read_params(params, known[method].params)
         self.calls.append((method, asked))
         self._changed.set()
         if method in self.refuse:

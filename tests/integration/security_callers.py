@@ -11,25 +11,16 @@ import tempfile
 from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, cast
 
 import pytest
 
-from agent.frameworks import Frameworks, FrameworkSession
 from penstock.transport import RpcPeer
-from penstock.wire.agent_api import Hello, Welcome
+from penstock.wire.agent_api import Welcome
 from tests.integration.conftest import Client, Recorder
 
 #: Users of every Debian that nobody logs in as.
 OWNER, STRANGER = "daemon", "bin"
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
-
-
-def served() -> dict[str, type[Any]]:
-    """Every method of the agent's socket → its parameters, from the very table that calls are looked up in."""
-    nobody = FrameworkSession(cast(Frameworks, SimpleNamespace(shell=None)), 1)
-    return {"hello": Hello, **nobody.methods}
 
 
 @contextlib.contextmanager

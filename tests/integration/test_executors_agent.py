@@ -97,7 +97,7 @@ class FakeMaster:
 
     def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
         if peer is self._peer:
-            self.order.append((method, read_params(params, api.REQUESTS[method][0])))
+            self.order.append((method, read_params(params, api.REQUESTS[method].params)))
             self._fresh.set()
 
     def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:

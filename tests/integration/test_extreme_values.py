@@ -17,7 +17,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from docs.make_protocol import REQUEST_EXAMPLES, REQUESTS
+from docs.make_protocol import REQUESTS
 from penstock.model.container import Limits, Notice
 from penstock.model.executor import Executor
 from penstock.model.profile import Profile
@@ -135,7 +135,7 @@ class Caller:
 
     def example(self, method: str) -> Any:
         """Parameters that make sense, of things that there are, and that do no harm."""
-        params = merged(whole(REQUEST_EXAMPLES[method][0]), whole(MORE.get(method, {})))
+        params = merged(whole(REQUESTS[method].example), whole(MORE.get(method, {})))
         if method == "place":
             task = params["tasks"][0]
             task["task"] = self.fresh()

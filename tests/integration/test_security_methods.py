@@ -1,7 +1,6 @@
 """Every method of the agent's socket, called by somebody whom it is none of: refused, and nothing has changed.
 
-The methods come from the table in which the agent looks up what is called: a new one fails here until it is said how
-it must refuse.
+The methods and their callers are declared in penstock.wire: a new one is tried here as a stranger, with its example.
 """
 
 from __future__ import annotations
@@ -16,8 +15,10 @@ from typing import Any
 import pytest
 
 from penstock.client import AgentClient, AgentUnavailable
-from penstock.wire.agent_api import NOTIFICATIONS, REQUESTS
+from penstock.wire import agent_methods, relayed_methods
+from penstock.wire.connection import to_wire
 from penstock.wire.errors import ErrorCode, RpcError
+from penstock.wire.method import Caller
 from tests.integration.conftest import Client, Daemon, end_launcher, start
 from tests.integration.security_callers import (
     OWNER,
@@ -27,7 +28,6 @@ from tests.integration.security_callers import (
     identity,
     needs_root,
     open_directory,
-    served,
 )
 
 pytestmark = needs_root
@@ -35,48 +35,21 @@ LIMIT_S = 60
 #: A group of every Debian that has no members.
 OPERATORS, OPERATORS_GID = "staff", 50
 CONNECTIONS = 10
-METHODS = served()
-
-#: Methods that name something that is somebody's, and what a stranger says to them. What is in braces is the owner's.
-OF_OTHERS: dict[str, dict[str, Any]] = {
-    "register_job": {"name": "x", "job": "{job}"},
-    "end_job": {"job": "{job}"},
-    "leave_job": {"job": "{job}"},
-    "submit": {"job": "{job}", "monotasks": [{"id": 9, "kind": "cpu", "input_bytes": 1}]},
-    "complete": {"job": "{job}", "monotasks": [{"id": 1}]},
-    "cancel": {"job": "{job}", "ids": [1, 2]},
-    "place": {"job": "{job}", "stage": "s", "tasks": [{"task": "t", "usage": {"cpu": 1.0}}]},
-    "tasks_done": {"job": "{job}", "tasks": ["t"]},
-    "cancel_tasks": {"job": "{job}", "tasks": ["t"]},
-    "progress": {"job": "{job}", "stages": [{"stage": "s", "tasks": 1}]},
-    "lend": {"job": "{job}"},
-    "adopt": {"pid": "{pid}", "container": {"argv": ["mine"]}},
-    "resize": {"container": "{container}", "limits": {"cpu_cores": 0.1}},
-    "follow": {"container": "{container}", "profile": None},
-    "attach": {"container": "{container}"},
-    "signal": {"container": "{container}", "signal": 9},
-    "kill": {"container": "{container}"},
-    "output": {"container": "{container}"},
-    "update_reservation": {"reservation": "{reservation}", "rdl": "atom(<1core>,1,1,1s,10s)"},
-    "delete_reservation": {"reservation": "{reservation}"},
+METHODS = {**agent_methods.REQUESTS, **relayed_methods.REQUESTS}
+#: The calls whose example names nothing of the owner, or nothing that exists here.
+_SAID: dict[str, dict[str, Any]] = {
+    "register_job": {"name": "x", "job": ""},
     "reservations": {"everybody": True},
     "jobs": {"everybody": True},
-    "cancel_job": {"job": "{job}"},
-    "order_jobs": {"jobs": ["{job}"]},
-    "explain_job": {"job": "{job}"},
-    "set_config": {"values": {"t_alloc": "0.1"}},
-    "show_config": {},
+    "order_jobs": {"jobs": ["j-1"]},
     "drain": {"nodes": ["test"], "stop": True},
     "undrain": {"nodes": ["test"]},
 }
-#: Methods that touch nothing but what is the caller's own, and why that is so.
-OF_ONES_OWN = {
-    "hello": "says who calls; the kernel has said it already",
-    "launch": "starts something new, as the caller",
-    "reserve": "promises something new, to the caller",
-    "status": "shows what everybody on the host may see",
-    "drains": "shows which nodes take no work; what runs there only to operators",
-    "cluster_status": "shows nodes and sums, and of jobs only the caller's own",
+#: The methods that refuse a stranger → the parameters of the call: the example's, in which `filled` names the owner's.
+OF_OTHERS: dict[str, dict[str, Any]] = {
+    name: _SAID.get(name) or to_wire(method.example)
+    for name, method in METHODS.items()
+    if method.caller is not Caller.EVERYBODY
 }
 
 
@@ -88,15 +61,13 @@ class Owned:
     owner: Client
     ids: dict[str, Any]
 
-    def filled(self, template: Any) -> Any:
-        match template:
-            case str() if template.startswith("{"):
-                return self.ids[template.strip("{}")]
-            case dict():
-                return {key: self.filled(value) for key, value in template.items()}
-            case list():
-                return [self.filled(value) for value in template]
-        return template
+    def filled(self, params: dict[str, Any]) -> dict[str, Any]:
+        """Return the parameters with the ids of the owner's job, container, process and reservation."""
+        found = {
+            name: self.ids[name] if isinstance(value, str | int) and name in self.ids else value
+            for name, value in params.items()
+        }
+        return found | ({"jobs": [self.ids["job"]]} if "jobs" in params else {})
 
     async def looks(self) -> dict[str, Any]:
         status = await asyncio.to_thread(self.daemon.status)
@@ -147,13 +118,11 @@ async def mine(daemon: Daemon, known: Callers) -> Owned:
     for former in (await owner.call("reservations"))["reservations"]:
         await owner.call("delete_reservation", reservation=former["reservation"])
     promised = await owner.call("reserve", rdl="window(atom(<1core>, 1, 1, 1min, 1min), +1h, +2h)")
-    ids = {**{key: launched[key] for key in ("container", "pid")}, **job, **promised}
+    ids = {
+        key: one[key]
+        for one, key in ((launched, "container"), (launched, "pid"), (job, "job"), (promised, "reservation"))
+    }
     return Owned(daemon, owner, ids)
-
-
-def test_it_is_said_of_every_method_whose_things_it_touches() -> None:
-    assert OF_OTHERS.keys() | OF_ONES_OWN.keys() == METHODS.keys()
-    assert not OF_OTHERS.keys() & OF_ONES_OWN.keys()
 
 
 async def test_a_stranger_is_refused_by_every_method_and_nothing_has_changed(mine: Owned, known: Callers) -> None:
@@ -176,7 +145,7 @@ async def test_without_asking_for_an_answer_nobody_gets_further(mine: Owned, kno
     """The hot path takes notifications on a way of its own."""
     before = await mine.looks()
     stranger = await known.call_as(STRANGER)
-    told = {method: template for method, template in OF_OTHERS.items() if method in REQUESTS}
+    told = {method: template for method, template in OF_OTHERS.items() if method in agent_methods.REQUESTS}
     for method, template in told.items():
         stranger.peer.notify(method, mine.filled(template))
     await stranger.call("status")
@@ -246,4 +215,4 @@ async def test_one_user_cannot_take_all_connections(mine: Owned, known: Callers)
 
 
 def test_what_the_agent_says_is_nobody_s_to_ask() -> None:
-    assert not NOTIFICATIONS.keys() & METHODS.keys()
+    assert not agent_methods.NOTIFICATIONS.keys() & METHODS.keys()

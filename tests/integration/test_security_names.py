@@ -19,10 +19,10 @@ import msgspec
 import pytest
 
 from penstock.model.profile import Profile
+from penstock.wire import agent_methods, relayed_methods
 from penstock.wire.agent_api import Params
 from penstock.wire.errors import ErrorCode, RpcError
 from tests.integration.conftest import Daemon
-from tests.integration.security_callers import served
 
 MARK = "penstock-escape"
 NAMES = {
@@ -132,7 +132,7 @@ def _field(kind: Any, name: str) -> Any:
     return structs[0] if structs else None
 
 
-METHODS = served()
+METHODS = {name: method.params for name, method in {**agent_methods.REQUESTS, **relayed_methods.REQUESTS}.items()}
 PLACES = [(method, path) for method, kind in METHODS.items() for path in dict.fromkeys(places(kind))]
 
 

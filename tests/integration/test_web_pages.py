@@ -17,11 +17,12 @@ from agent.core import instructions as i
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse, HostUse, Snapshot
 from agent.history import resources
-from agent.http import StatusSite
+from agent.http import status_site
 from agent.status import status_document
 from master.config import MasterConfig
 from master.daemon import Master
 from penstock.model import Capacity, ContainerSpec, Limits, Profile
+from penstock.trouble import Troubles
 from tests.web_browser import NARROW, WIDE, Browser, browser
 
 Start = Callable[..., Any]
@@ -131,8 +132,8 @@ class Busy:
 
 @asynccontextmanager
 async def served(busy: Busy) -> AsyncIterator[str]:
-    site = StatusSite(busy.status, lambda: resources(busy.node))
-    await site.listen("127.0.0.1", 0)
+    site = status_site(busy.status, lambda: resources(busy.node))
+    await site.listen_when_free("127.0.0.1", 0, None, Troubles())
     yield f"http://{site.address}"
     await site.close()
 

@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 from penstock.model.container import ContainerSpec, Limits
 from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.model.work import MonotaskSpec, TaskRequest
-from penstock.wire.agent_api import REQUESTS, Submit
+from penstock.wire.agent_api import Submit
+from penstock.wire.agent_methods import REQUESTS
 from penstock.wire.connection import Closed, Malformed, RpcConnection, read_params
 from penstock.wire.errors import ErrorBody, ErrorCode, RpcError
 from penstock.wire.rpc import Notification, Request, Response
@@ -157,7 +158,7 @@ def test_typed_values_survive_the_wire(value: Any) -> None:
 @settings(max_examples=50)
 def test_wrong_parameters_are_the_callers_fault_and_name_a_field(method: str, params: list[Any]) -> None:
     try:
-        read_params(params, REQUESTS[method][0])
+        read_params(params, REQUESTS[method].params)
     except RpcError as error:
         assert error.code is ErrorCode.BAD_REQUEST
         assert error.body.field

@@ -16,7 +16,7 @@ import structlog
 from agent.core import Node
 from agent.core.settings import NodeSettings
 from agent.history import resources
-from agent.http import StatusSite
+from agent.http import status_site
 from agent.status import status_document
 from penstock.model import Capacity
 from penstock.security.http_access import HttpAccess
@@ -36,8 +36,8 @@ def _status(node: Node | None = None) -> Callable[[], dict[str, Any]]:
 @asynccontextmanager
 async def served(access: HttpAccess | None = None) -> AsyncIterator[aiohttp.ClientSession]:
     node = _node()
-    site = StatusSite(_status(node), lambda: resources(node))
-    await site.listen("127.0.0.1", 0, access)
+    site = status_site(_status(node), lambda: resources(node))
+    await site.listen_when_free("127.0.0.1", 0, access, Troubles())
     async with aiohttp.ClientSession(f"http://{site.address}") as client:
         yield client
     await site.close()
@@ -80,7 +80,7 @@ class Noted(Troubles):
 
 async def test_a_port_that_another_process_has_is_taken_once_it_is_free() -> None:
     status = _status()
-    site, troubles = StatusSite(status), Noted()
+    site, troubles = status_site(status), Noted()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         await site.listen_when_free("127.0.0.1", port, None, troubles, retry_s=0.01)
@@ -100,14 +100,14 @@ async def test_a_port_that_another_process_has_is_taken_once_it_is_free() -> Non
 
 
 async def test_a_site_that_never_had_its_port_closes() -> None:
-    site = StatusSite(_status())
+    site = status_site(_status())
     with socket.create_server(("127.0.0.1", 0)) as taken:
         await site.listen_when_free("127.0.0.1", taken.getsockname()[1], None, Troubles())
         await site.close()
 
 
 async def test_an_address_of_another_host_is_an_error() -> None:
-    site = StatusSite(_status())
+    site = status_site(_status())
     with pytest.raises(OSError, match="address"):
         await site.listen_when_free("203.0.113.1", 0, None, Troubles())
     await site.close()

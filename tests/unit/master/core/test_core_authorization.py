@@ -76,7 +76,7 @@ def seen(made: Bed) -> tuple[str, str, str]:
 def test_every_message_of_the_wire_is_tried() -> None:
     assert SAID.keys() == api.REQUESTS.keys()
     for method, (message, _) in ((method, one) for method, some in SAID.items() for one in some):
-        assert type(message) is api.REQUESTS[method][0]
+        assert type(message) is api.REQUESTS[method].params
 
 
 @pytest.mark.parametrize(("message", "refused"), [one for some in SAID.values() for one in some])

@@ -376,8 +376,8 @@ def test_nothing_new_is_promised_on_a_drained_node_however_far_ahead() -> None:
     one.create(entry("small", "window(atom(b,4,4,20s,80),+48h,+49h)"), NOW)
     assert one.agenda.plan.capacity.rows == before, "what is promised already goes by the hour"
     assert [each.id for each in one.owned() if not each.dropped] == ["before", "small"]
-    assert max(run["cpu_cores"] for run in free_runs(one, NOW)) == 4.0
-    assert min(run["cpu_cores"] for run in free_runs(one, NOW)) == 0.0, "not less than nothing"
+    assert max(run.cpu_cores for run in free_runs(one, NOW)) == 4.0
+    assert min(run.cpu_cores for run in free_runs(one, NOW)) == 0.0, "not less than nothing"
     assert one.set_capacity(CLUSTER, NOW + 60) == []
     one.create(entry("x", "window(atom(b,8,8,20s,160),+49h,+50h)"), NOW + 60)
 

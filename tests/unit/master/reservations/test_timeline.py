@@ -50,7 +50,7 @@ def test_no_more_is_shown_than_can_be_looked_at() -> None:
     assert len(said["times"]) == MOST_RUNS
     assert said["times"][-1] < said["until"] < 8200.0
     assert len(free_runs(one, 0.0)) == MOST_RUNS
-    assert free_runs(one, 8190.0)[-1]["finish"] is None
+    assert free_runs(one, 8190.0)[-1].finish is None
 
 
 @given(
@@ -79,6 +79,6 @@ def test_what_is_promised_and_what_is_free_are_all_that_there_is(
         for place, moment in enumerate(said["times"]):
             total = {name: sum(each[name][place] for each in said["promised"].values()) for name in AMOUNTS}
             free = free_runs(one, moment)[0]
-            assert free["start"] == moment
+            assert free.start == moment
             for name in AMOUNTS:
-                assert total[name] + (free[name] or 0.0) == said["capacity"][name][place]
+                assert total[name] + getattr(free, name) == said["capacity"][name][place]

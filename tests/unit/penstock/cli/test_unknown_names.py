@@ -16,7 +16,7 @@ from penstock.cli.exit_statuses import Status
 from penstock.cli.main import main
 from penstock.cli.signals import Signals
 from penstock.transport.peer import RpcPeer
-from penstock.wire import agent_api, cluster_api, jobs_api, reservation_api
+from penstock.wire import agent_methods, jobs_api, relayed_methods
 from penstock.wire.connection import read_params
 from penstock.wire.errors import bad_request
 from tests.fakes.agent import FakeAgent
@@ -65,7 +65,7 @@ _MISSING = {
     "delete_reservation": ("there is no reservation 'r-0'", "reservation"),
     "register_job": ("there is no reservation 'r-0'", "reservation"),
 }
-_CALLS = {**agent_api.REQUESTS, **jobs_api.REQUESTS, **cluster_api.REQUESTS, **reservation_api.REQUESTS}
+_CALLS = {**agent_methods.REQUESTS, **relayed_methods.REQUESTS}
 
 
 class Empty(FakeAgent):

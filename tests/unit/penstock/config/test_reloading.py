@@ -11,8 +11,9 @@ import msgspec
 import pytest
 import structlog
 
-from penstock.config.reloading import Change, Reloading
+from penstock.config.reloading import Reloading
 from penstock.config.settings import LIVE, Loaded, Origin, SettingsError
+from penstock.wire.config_api import ChangedKey
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True):
@@ -88,7 +89,7 @@ def test_keys_that_contradict_what_stands_are_not_taken() -> None:
     assert line["why"] == "share: 0.5 is above wait_s (0.1)"
 
 
-def set_keys(bed: Bed, **values: str) -> list[Change]:
+def set_keys(bed: Bed, **values: str) -> list[ChangedKey]:
     return bed.reloading.set(values, "eve", "2026-01-01T00:00:00+00:00")
 
 
@@ -98,7 +99,7 @@ def test_what_is_set_holds_until_it_is_read_again() -> None:
     bed.reload(Table(share=0.25))
     with structlog.testing.capture_logs() as lines:
         assert set_keys(bed, wait_s="2500ms", share="0.75") == [
-            Change("wait_s", '"1s"', '"2.5s"'), Change("share", "0.25", "0.75")
+            ChangedKey(key="wait_s", was='"1s"', now='"2.5s"'), ChangedKey(key="share", was="0.25", now="0.75")
         ]  # fmt: skip
     assert lines == [
         {

@@ -8,7 +8,8 @@ import msgpack
 import pytest
 
 from penstock.wire import Closed, ErrorCode, Notification, Request, Response, RpcConnection, RpcError
-from penstock.wire.agent_api import TYPED, Hello, Output, SignalContainer, Submit
+from penstock.wire.agent_api import Hello, Output, SignalContainer, Submit
+from penstock.wire.agent_methods import TYPED
 from penstock.wire.connection import MAX_FRAME_BYTES, Malformed, read, read_params
 from penstock.wire.errors import ErrorBody, bad_request, refused, unavailable
 

@@ -18,19 +18,13 @@ import pytest
 
 from penstock.model.container import Ended, EndedBy
 from penstock.model.work import Name
-from penstock.wire import Notification, Request, Response, RpcConnection, master_api
-from penstock.wire.agent_api import NOTIFICATIONS as SAID_BY_AGENTS
-from penstock.wire.agent_api import REQUESTS as OF_AGENT
-from penstock.wire.config_api import REQUESTS as OF_CONFIGURATION
+from penstock.wire import Notification, Request, Response, RpcConnection, agent_methods, master_api, relayed_methods
+from penstock.wire.agent_methods import NOTIFICATIONS, REGISTER_JOB
 from penstock.wire.connection import read, read_params
 from penstock.wire.errors import RpcError
-from penstock.wire.jobs_api import NOTIFICATIONS as SAID_OF_JOBS
-from penstock.wire.jobs_api import REQUESTS as OF_JOBS
-from penstock.wire.reservation_api import REQUESTS as OF_RESERVATIONS
 from tests.fakes.agent import FakeAgent
 
-REQUESTS = {**OF_AGENT, **OF_RESERVATIONS, **OF_CONFIGURATION, **OF_JOBS}
-NOTIFICATIONS = {**SAID_BY_AGENTS, **SAID_OF_JOBS}
+REQUESTS = {**agent_methods.REQUESTS, **relayed_methods.REQUESTS}
 DOCS = Path(__file__).parents[4] / "docs"
 PAGE = (DOCS / "protocol.md").read_text(encoding="utf-8")
 
@@ -86,7 +80,7 @@ def test_the_python_of_a_request_sends_its_bytes(method: str) -> None:
     [code] = python(text)
     exec(code, {"call": call})
     [frame] = sent
-    of, answer_of = REQUESTS[method]
+    of = REQUESTS[method].params
     assert msgpack.packb(frame) == raw(text)["→"]
     [request] = RpcConnection().receive(raw(text)["→"])
     assert isinstance(request, Request)
@@ -95,7 +89,7 @@ def test_the_python_of_a_request_sends_its_bytes(method: str) -> None:
     assert RpcConnection().send_request(method, example)[1] == raw(text)["→"]
     [answer] = RpcConnection().receive(raw(text)["←"])
     assert isinstance(answer, Response)
-    assert read(answer.result, answer_of)
+    assert read(answer.result, REQUESTS[method].result)
     assert commented(code) == answer.result
 
 
@@ -105,13 +99,13 @@ def test_the_bytes_of_a_notification_are_what_it_says(method: str) -> None:
     [notification] = RpcConnection().receive(raw(text)["←"])
     assert isinstance(notification, Notification)
     assert notification.method == method
-    params = read_params(notification.params, NOTIFICATIONS[method])
+    params = read_params(notification.params, NOTIFICATIONS[method].params)
     assert RpcConnection().send_notification(method, params) == raw(text)["←"]
     [code] = python(text)
     assert commented(code) == [method, notification.params]
 
 
-@pytest.mark.parametrize("method", [*master_api.REQUESTS, *master_api.MASTER_REQUESTS])
+@pytest.mark.parametrize("method", [*master_api.REQUESTS, *(each.name for each in relayed_methods.RELAYS), "decide"])
 def test_every_method_of_the_master_is_there(method: str) -> None:
     assert f"\n- **`{method}`** " in section("Agent ↔ master", "##")
 
@@ -202,9 +196,9 @@ def test_types_are_as_the_page_says(params: dict[str, Any], refused: bool) -> No
     sent = msgspec.Raw(msgpack.packb({"name": "j"} | params))
     if refused:
         with pytest.raises(RpcError):
-            read(sent, OF_AGENT["register_job"][0])
+            read(sent, REGISTER_JOB.params)
     else:
-        read(sent, OF_AGENT["register_job"][0])
+        read(sent, REGISTER_JOB.params)
 
 
 def test_prose_has_the_words_of_the_page_and_not_of_python() -> None:

@@ -17,24 +17,18 @@ from penstock.wire import (
     Response,
     RpcConnection,
     RpcError,
-    agent_api,
-    cluster_api,
-    config_api,
-    jobs_api,
+    agent_methods,
     master_api,
-    reservation_api,
+    relayed_methods,
 )
-from penstock.wire.agent_api import TYPED, Hello, Place, Rejected, Submit
+from penstock.wire.agent_api import Hello, Place, Rejected, Submit
+from penstock.wire.agent_methods import TYPED
 from penstock.wire.connection import MAX_FRAME_BYTES, Malformed, read, read_params
 from penstock.wire.errors import bad_request
 from penstock.wire.rejections import rejection_of_raw
 
 MIB = 1024 * 1024
-REQUESTS = {
-    method: of
-    for api in (agent_api, cluster_api, config_api, jobs_api, reservation_api)
-    for method, of in api.REQUESTS.items()
-}
+REQUESTS = {**agent_methods.REQUESTS, **relayed_methods.REQUESTS}
 
 
 def arrays(count: int) -> bytes:
@@ -62,7 +56,7 @@ def spent_bytes(frame: bytes, of: type[Any]) -> int:
 
 @pytest.mark.parametrize("method", sorted(REQUESTS))
 def test_no_method_parses_what_its_type_refuses(method: str) -> None:
-    of = REQUESTS[method][0]
+    of = REQUESTS[method].params
     junk = arrays(MIB)
     frames = [request(method, b"\x91" + junk), request(method, junk)]
     for field in of.__struct_fields__:
@@ -79,7 +73,7 @@ def test_what_is_no_message_is_not_parsed(head: bytes) -> None:
 
 
 def test_a_registration_of_junk_is_not_parsed() -> None:
-    of = master_api.REQUESTS["register"][0]
+    of = master_api.REGISTER.params
     for field in of.__struct_fields__:
         frame = request("register", b"\x91\x81" + msgpack.packb(field) + arrays(MAX_FRAME_BYTES - 100))
         assert spent_bytes(frame, of) < 8 * len(frame)
@@ -138,7 +132,7 @@ def test_messages_are_the_same(request_id: int, method: str) -> None:
 
 def test_text_that_is_none_and_what_is_nested_too_deeply_is_a_bad_request() -> None:
     for params in (b"\x91\x81\xa8protocol\xa1\xff", b"\x91\x81\xa3rdl\x81\xa1x" + b"\x91" * 1000 + b"\x90"):
-        of = REQUESTS["reserve"][0] if b"rdl" in params else Hello
+        of = REQUESTS["reserve"].params if b"rdl" in params else Hello
         received = RpcConnection(unparsed=True).receive(request("m", params))
         if received and isinstance(received[0], Request):
             with pytest.raises(RpcError) as caught:

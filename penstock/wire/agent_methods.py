@@ -1,0 +1,154 @@
+"""The methods between frameworks and the agent that the agent answers itself, and its notifications.
+
+This is their only declaration: the server (:mod:`agent.frameworks`), docs/protocol.md and the tests of access follow
+from it. The methods that it relays to the master are in :mod:`penstock.wire.relayed_methods`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from penstock.model.container import ContainerSpec, Ended, EndedBy, Limits
+from penstock.model.profile import Profile
+from penstock.model.resources import Capacity, KindAmounts, ResourceKind
+from penstock.model.work import MonotaskSpec, TaskRequest
+from penstock.wire import agent_api as api
+from penstock.wire import jobs_api
+from penstock.wire.errors import ErrorBody, ErrorCode
+from penstock.wire.method import USERS, Announcement, Caller, declare, methods_of
+
+# fmt: off
+_MONOTASKS = [
+    MonotaskSpec(id=1, kind=ResourceKind.DISK, input_bytes=1 << 20, stage="read"),
+    MonotaskSpec(id=2, kind=ResourceKind.CPU, input_bytes=1 << 20, stage="map", task="m-1"),
+]
+_TASK = TaskRequest(
+    task="m-1", usage=KindAmounts(cpu=1048576.0), memory_bytes=64 << 20,
+    command=ContainerSpec(argv=("wc", "-w", "in.txt"), cwd="/srv/data"),
+)
+_SPEC = ContainerSpec(
+    argv=("sort", "big.txt"), cwd="/srv/data", limits=Limits(cpu_cores=0.5, memory_max_bytes=64 << 20), detach=True
+)
+_ENDED = Ended(by=EndedBy.EXIT, exit_status=0, cpu_seconds=0.5, memory_peak_bytes=8 << 20, wall_seconds=1.0)
+
+# ---------------------------------------------------------------- connection
+HELLO = declare(
+    "hello", api.Hello(protocol=api.PROTOCOL, client="example"),
+    api.Welcome(
+        protocol=api.PROTOCOL, version="0.1.0", node="alpha", user="eve",
+        capacity=Capacity(cores=2.0, memory_bytes=2 << 30), network_bypass_bytes=16384, max_frame_bytes=8388608,
+        enforced=["cpu", "memory"], master=True,
+    ),
+    Caller.EVERYBODY,
+)
+STATUS = declare(
+    "status", api.Nothing(), api.Status(status={"node": "alpha"}), Caller.EVERYBODY, "The status document, see below."
+)
+
+# ---------------------------------------------------------------- jobs
+REGISTER_JOB = declare(
+    "register_job", api.RegisterJob(name="wordcount", memory_bytes=256 << 20),
+    api.JobRegistered(job="j-1", admitted=True), Caller.OWNER,
+)
+END_JOB = declare(
+    "end_job", api.JobRef(job="j-1"), api.Done(), Caller.OWNER,
+    "The job is over: its queued monotasks are gone, its slots are free, its placed tasks are withdrawn.",
+)
+LEAVE_JOB = declare("leave_job", jobs_api.LeaveJob(job="j-1"), api.Done(), Caller.OWNER)
+LEND = declare(
+    "lend", jobs_api.Lend(job="j-1"), api.Launched(container="c-3", pid=4712, not_enforced={}), Caller.PROCESS_OWNER
+)
+JOB_WAITING = Announcement(
+    "job_waiting", api.JobWaiting(job="j-1", why="it wants 2 GiB reserved, 1 GiB of 4 GiB is not reserved"),
+    "Why the master has not admitted the job yet; said again when the kind of reason changes. `never`: no nodes of the "
+    "cluster can hold it.",
+)
+JOB_ADMITTED = Announcement(
+    "job_admitted", api.JobRef(job="j-1"), "The master has reserved memory for the job: it may ask for placements."
+)
+JOB_CANCELLED = Announcement("job_cancelled", jobs_api.CancelledBy(job="j-1", by="eve"))
+
+# ---------------------------------------------------------------- monotasks
+SUBMIT = declare("submit", api.Submit(job="j-1", monotasks=_MONOTASKS), api.Submitted(accepted=2), Caller.OWNER)
+COMPLETE = declare("complete", api.Complete(job="j-1", monotasks=[api.Completion(id=1)]), api.Done(), Caller.OWNER)
+CANCEL = declare("cancel", api.Cancel(job="j-1", ids=[2]), api.Done(), Caller.OWNER)
+GRANT = Announcement("grant", api.Grants(job="j-1", ids=[1]))
+RECALL = Announcement("recall", api.Recall(job="j-1", kind=ResourceKind.CPU))
+REJECTED = Announcement(
+    "rejected",
+    api.Rejected(
+        job="j-1", ids=[1],
+        error=ErrorBody(ErrorCode.BAD_REQUEST, "unknown job 'j-1'", "job", "register_job first"),
+    ),
+)
+SLOT_TAKEN_BACK = Announcement(
+    "slot_taken_back",
+    jobs_api.SlotTakenBack(
+        job="j-1", id=1, kind=ResourceKind.CPU,
+        why="its cpu slot was held for 75 s, and job j-2 of another user had waited 31 s for its turn; "
+        "slot_held_max_s is 60",
+    ),
+)
+
+# ---------------------------------------------------------------- placement
+PLACE = declare("place", api.Place(job="j-1", stage="map", tasks=[_TASK]), api.Done(), Caller.OWNER)
+TASKS_DONE = declare(
+    "tasks_done", api.TaskRefs(job="j-1", tasks=["m-1"]), api.Done(), Caller.OWNER,
+    "Placed tasks that the framework executed itself are done: what their nodes held for them is free.",
+)
+CANCEL_TASKS = declare(
+    "cancel_tasks", api.TaskRefs(job="j-1", tasks=["m-1"]), api.Done(), Caller.OWNER,
+    "Tasks that are no longer wanted, placed or not. Each is then answered by `task_ended`.",
+)
+PROGRESS = declare(
+    "progress",
+    api.Progress(
+        job="j-1",
+        stages=[
+            api.StageProgress(stage="map", tasks=8, done=6, usage=KindAmounts(cpu=2e6, disk=1e6)),
+            api.StageProgress(stage="reduce", tasks=2, after=["map"]),
+        ],
+    ),
+    api.Done(), Caller.OWNER,
+)
+TASK_PLACED = Announcement("task_placed", api.TaskPlaced(job="j-1", task="m-1", node="alpha"))
+TASK_ENDED = Announcement("task_ended", api.TaskEnded(job="j-1", task="m-1", node="alpha", ended=_ENDED))
+TASK_STUCK = Announcement("task_stuck", api.TaskStuck(job="j-1", task="e-1", helper="e-2", node="beta"))
+
+# ---------------------------------------------------------------- containers
+LAUNCH = declare(
+    "launch", api.Launch(container=_SPEC), api.Launched(container="c-1", pid=4711, not_enforced={}), Caller.EVERYBODY
+)
+ADOPT = declare(
+    "adopt", api.Adopt(pid=4711, container=ContainerSpec(argv=("postgres",), memory_bytes=256 << 20)),
+    api.Launched(container="c-2", pid=4711, not_enforced={}), Caller.PROCESS_OWNER,
+)
+RESIZE = declare(
+    "resize", api.Resize(container="c-1", limits={"cpu_cores": 1.5, "memory_max_bytes": None}),
+    api.Resized(limits=Limits(cpu_cores=1.5), not_enforced={}), Caller.OWNER,
+)
+FOLLOW = declare(
+    "follow",
+    api.Follow(container="c-1", profile=Profile(cpu_cores=(1.0, 2.0, 0.5), memory_bytes=(64 << 20, 128 << 20))),
+    api.Done(), Caller.OWNER,
+)
+ATTACH = declare(
+    "attach", api.ContainerRef(container="c-1"), api.Done(), Caller.OWNER,
+    "Be told how a container ends (at once, if it has). One whose connection is gone becomes this one's.",
+)
+SIGNAL = declare("signal", api.SignalContainer(container="c-1", signal=15), api.Done(), Caller.OWNER)
+KILL = declare(
+    "kill", api.ContainerRef(container="c-1"), api.Done(), Caller.OWNER,
+    "Kill all processes of a container; it ends by `cancelled`.",
+)
+OUTPUT = declare("output", api.ReadOutput(container="c-1"), api.Output(data=b"done\n", offset=0, size=5), Caller.OWNER)
+CONTAINER_ENDED = Announcement("container_ended", api.ContainerEnded(container="c-1", ended=_ENDED))
+# fmt: on
+#: framework → agent
+REQUESTS = methods_of(globals(), *USERS)
+#: agent → framework
+NOTIFICATIONS: dict[str, Announcement[Any]] = {
+    each.name: each for each in tuple(globals().values()) if isinstance(each, Announcement)
+}
+#: Messages of every monotask: name → parameters, which are decoded directly from the bytes.
+TYPED: dict[str, type[Any]] = {SUBMIT.name: SUBMIT.params, COMPLETE.name: COMPLETE.params, GRANT.name: GRANT.params}

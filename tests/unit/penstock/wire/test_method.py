@@ -1,0 +1,53 @@
+"""Declarations of methods: a server must answer all of them, and each that users call has an example."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from penstock.wire import agent_methods, master_api, relayed_methods
+from penstock.wire.agent_api import Cancel
+from penstock.wire.agent_methods import CANCEL, KILL, STATUS
+from penstock.wire.errors import RpcError
+from penstock.wire.method import USERS, Caller, Method, handlers, methods_of
+from penstock.wire.relayed_methods import OF_JOBS, RELAYS, USE_RESERVATION
+from penstock.wire.reservation_api import OnBehalf
+
+OF_USERS = {**agent_methods.REQUESTS, **relayed_methods.REQUESTS}
+
+
+def test_a_server_has_a_handler_for_every_declared_method() -> None:
+    served = [CANCEL.served_by(lambda server, asked: (server, asked.ids)), STATUS.served_by(lambda server, _: server)]
+    method, handler = handlers([CANCEL, STATUS], served)["cancel"]
+    assert (method, handler("here", Cancel(job="j", ids=[1]))) == (CANCEL, ("here", [1]))
+    with pytest.raises(TypeError, match="not both declared and served: kill"):
+        handlers([CANCEL, STATUS, KILL], served)
+    with pytest.raises(TypeError, match="not both declared and served: status"):
+        handlers([CANCEL], served)
+
+
+def test_methods_are_found_by_their_callers() -> None:
+    module = {"A": CANCEL, "B": STATUS, "C": 3, "D": master_api.HEARTBEAT}
+    assert methods_of(module, Caller.EVERYBODY, Caller.AGENT) == {"status": STATUS, "heartbeat": master_api.HEARTBEAT}
+    assert len(agent_methods.REQUESTS) + len(relayed_methods.REQUESTS) == len(OF_USERS)
+
+
+@pytest.mark.parametrize("method", OF_USERS.values(), ids=lambda method: method.name)
+def test_every_method_of_users_has_an_example(method: Method) -> None:
+    assert method.caller in USERS
+    assert None not in (method.example, method.answer)
+
+
+def test_every_relayed_method_has_one_relay() -> None:
+    calls = Counter(call for relay in RELAYS for call in relay.calls)
+    assert calls == Counter([*relayed_methods.REQUESTS.values(), USE_RESERVATION])
+
+
+def test_a_relay_reads_its_own_calls_only() -> None:
+    asked = OnBehalf(user="eve", operator=False, call="cancel_job", params={"job": "j-1"})
+    assert OF_JOBS.read(asked).job == "j-1"
+    with pytest.raises(RpcError, match=r"no call 'drain' \(one of jobs, cancel_job, order_jobs, explain_job\)"):
+        OF_JOBS.read(OnBehalf(user="eve", operator=False, call="drain"))
+    with pytest.raises(RpcError, match="job"):
+        OF_JOBS.read(OnBehalf(user="eve", operator=False, call="cancel_job", params={"job": 1}))
