@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import structlog
 
 from agent.cgroups import Cgroup, CgroupTree, blk_throttle_workaround
-from agent.core.confinement import Confinement
+from agent.core.confinement import Confinement, differing
 from agent.core.snapshot import Snapshot
 from agent.fault_injection import Point, reach
 from agent.network import Counters, NetworkLimiter, Shape
@@ -181,7 +181,7 @@ class LimitEnforcer:
     async def _work(self, container: str, one: _Confined) -> None:
         try:
             while one.applied != one.wanted:
-                wanted, changed = one.wanted, _changed(one.applied, one.wanted)
+                wanted, changed = one.wanted, differing(one.applied, one.wanted)
                 failed = await self._apply(container, one, wanted)
                 kept = {name: why for name, why in one.not_enforced.items() if name.split(" ")[0] not in changed}
                 one.applied, one.not_enforced = wanted, kept | failed
@@ -202,7 +202,7 @@ class LimitEnforcer:
             standing = replace(wanted, **{name: getattr(before, name) for name in _DISK_RATES})
             at_once = await self._apply(container, one, standing)
             return at_once | await _lower_disks(cgroup, wanted, standing)
-        changed = _changed(before, wanted)
+        changed = differing(before, wanted)
         if not changed.isdisjoint(_MEMORY):
             applied = await asyncio.to_thread(cgroup.confine, wanted, before)
         else:
@@ -287,13 +287,7 @@ async def _lower_disks(cgroup: Cgroup, wanted: Confinement, standing: Confinemen
 
 def asked(confinement: Confinement) -> frozenset[str]:
     """Return the names of fields that differ from the kernel's defaults."""
-    return _changed(_PLAIN, confinement)
-
-
-def _changed(before: Confinement | None, after: Confinement) -> frozenset[str]:
-    """Return the names of fields that differ; all if nothing is known of the former state."""
-    names = [one.name for one in fields(Confinement)]
-    return frozenset(n for n in names if before is None or getattr(before, n) != getattr(after, n))
+    return differing(_PLAIN, confinement)
 
 
 def _shape(confinement: Confinement) -> Shape:

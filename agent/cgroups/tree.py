@@ -16,8 +16,8 @@ from agent.cgroups.core import CoreFiles
 from agent.cgroups.devices import Disk
 from agent.cgroups.files import set_and_check
 from agent.cgroups.filesystem import KERNEL, FdBudget, FdCache, Filesystem, Gone
-from agent.cgroups.limits import Applied, Surroundings, apply_confinement
-from agent.cgroups.memory import PAGE_BYTES
+from agent.cgroups.limits import Applied, ConfinementChange, Surroundings
+from agent.cgroups.memory import PAGE_BYTES, MemoryFiles
 from agent.cgroups.reason import Reason, refused, unavailable
 from agent.cgroups.sample import COUNTERS, Files, SummedUse
 from agent.cgroups.weight import hierarchy_top, io_weight_works
@@ -247,7 +247,7 @@ class CgroupTree:
         lowered = since is not None and caps.memory_low_bytes < since.memory_low_bytes
         differs = since is None or caps.memory_low_bytes != since.memory_low_bytes
         wrote = differs and not lowered and self._protect_above(caps.memory_low_bytes, top_first=True)
-        applied = apply_confinement(self._together, caps, since, self.surroundings)
+        applied = ConfinementChange(self._together, caps, since, self.surroundings).apply()
         if lowered:
             wrote = self._protect_above(caps.memory_low_bytes, top_first=False)
         failed = dict(applied.failed)
@@ -269,7 +269,7 @@ class CgroupTree:
             ours.append(directory)
         wrote = False
         for directory in reversed(ours) if top_first else ours:
-            memory = Files(os.fsencode(directory), self._filesystem).memory
+            memory = MemoryFiles(directory, self._filesystem)
             if "memory" in self.controllers and memory.has("memory.low"):
                 wrote |= set_and_check(memory, "low", low_bytes, granularity=PAGE_BYTES)
         return wrote
@@ -277,7 +277,7 @@ class CgroupTree:
     def _unprotected(self, low_bytes: int) -> Reason | None:
         """Return the first ancestor with less protection than the containers need: it limits all below it."""
         for directory in (self.root, *self.root.parents):
-            files = Files(os.fsencode(directory), self._filesystem).memory
+            files = MemoryFiles(directory, self._filesystem)
             if not files.has("memory.low"):
                 return None
             low = files.low
