@@ -107,7 +107,7 @@ class Executors:
         forecast = self.forecasts.of(key_of(job, task))
         assert forecast is not None
         wanted = Demand.of(job, task, forecast.profile)
-        cores, _, _, memory = wanted.beside
+        cores, _, _, memory = wanted.outside_profile
         return max(forecast.profile.cpu_cores, default=cores), max(forecast.profile.memory_bytes, default=int(memory))
 
     # ---------------------------------------------------------------- measured use

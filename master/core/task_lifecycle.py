@@ -184,9 +184,10 @@ class TaskLifecycle:
         profile = demand.profile
         self.assign(job, task, node, why, profile=profile)
         held = node.held[job.job, task.name]
-        held.executor, held.profile, held.beside, held.assigned_at = True, profile, demand.beside, now
-        held.cores = max(profile.cpu_cores, default=demand.beside[0])
-        held.memory_bytes = max(profile.memory_bytes, default=int(demand.beside[-1]))
+        held.executor, held.profile, held.assigned_at = True, profile, now
+        held.outside_profile = constant = demand.outside_profile
+        held.cores = max(profile.cpu_cores, default=constant[0])
+        held.memory_bytes = max(profile.memory_bytes, default=int(constant[-1]))
 
     def tell_placed(self, job: Job, task: Task) -> None:
         """Tell the origin the task's node; an origin that is away is told when it is back."""
