@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -184,7 +183,7 @@ class Cluster:
 
     def want_round(self) -> None:
         """Make a round due, because something outside of the events has changed."""
-        self.dues.changed = True
+        self.dues.place()
 
     def untold(self, key: Key) -> bool:
         """Return whether the end of a task has yet to reach the job's origin."""
@@ -233,8 +232,7 @@ class Cluster:
             self.executors.reported(node, message.executors)
         draining.heard(node, message)
         self.table.refresh(node)
-        self.dues.changed = True
-        self.dues.room_changed |= node.external_memory_bytes != external
+        self.dues.heartbeat_came(other_memory_changed=node.external_memory_bytes != external)
 
     def _job_submitted(self, node: Node, message: api.JobState, now: float) -> None:
         job = self.jobs.get(message.job)
@@ -245,7 +243,7 @@ class Cluster:
             job = self._lifecycle.new_job(message.job, node.name, now)
             job.since_birth = True
         self._lifecycle.describe(job, message)
-        self.dues.room_changed = True
+        self.dues.job_described()
 
     def _job_joined(self, node: Node, message: api.JoinJob, now: float) -> None:
         job = self.jobs.get(message.job)
@@ -326,8 +324,6 @@ class Cluster:
                 job.summed_up.clear()
                 for task in job.tasks.values():
                     task.need = None
-        self.dues.place_and_admit()
-        self.dues.order_due = -math.inf
 
     def _to_keep(self) -> Keep:
         """Return the changes to be stored for the next master."""

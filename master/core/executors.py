@@ -93,7 +93,8 @@ class Executors:
             self._news = True
         else:
             forecasts.forget(event.application)
-        self._dues.changed |= bool(self.waiting)
+        if self.waiting:
+            self._dues.place()
 
     def waiting_of(self, job: Job) -> list[Task]:
         """Return the waiting executors of a job that have a forecast."""

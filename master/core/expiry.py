@@ -68,7 +68,7 @@ class Expiry:
     def _lose(self, node: Node, why: str) -> None:
         """Remove a lost node: its tasks are lost or placed again, and the jobs it is the origin of are over."""
         del self._members.nodes[node.name]
-        self._dues.gathers_since = self._clock.now
+        self._dues.node_lost(self._clock.now)
         self._table.remove(node)
         self._executors.usage.gone(node.name)
         self._learning.node_lost(node.name)

@@ -71,11 +71,9 @@ class Registration:
         """
         self._check(message)
         new = message.node not in self._members.nodes
-        if self._members.fresh and (message.jobs or message.placed):
-            # A former master may have assigned work that its origin does not know of, on a node that is not back yet.
-            self._dues.gathers_until = now + self._settings.gather_s
-        if self._dues.gathers_since is None:
-            self._dues.gathers_since = now
+        # A former master may have assigned work that its origin does not know of, on a node that is not back yet.
+        may_have = self._members.fresh and (message.jobs or message.placed)
+        self._dues.node_registered(now, self._settings.gather_s if may_have else 0.0)
         node = self._members.expect(message.node, now)
         before = _fresh_connection(node, message, now)
         for held in before.values():
@@ -174,7 +172,8 @@ class Registration:
             job.served_by(node.name, None if before else job.priority)
         if task.request is not None:
             self._tasks.know(task, task.request, held, task.opportunistic)
-        self._dues.promotable |= placed.opportunistic
+        if placed.opportunistic:
+            self._dues.put_on_slack()
         if job.described:
             self._tasks.tell_placed(job, task)
         return ""

@@ -176,7 +176,8 @@ class TaskLifecycle:
         job.work.told_last.discard(node.name)
         node.job_came_at = max(node.job_came_at, job.came_at)
         node.serves.add(job.job)
-        self._dues.promotable |= on_slack
+        if on_slack:
+            self._dues.put_on_slack()
         self._counts["assigned"] += 1
 
     def assign_executor(self, job: Job, task: Task, node: Node, demand: Demand, why: str, now: float) -> None:
@@ -267,7 +268,7 @@ class TaskLifecycle:
     def rid_of(self, node: Node, held: Held) -> None:
         """Handle that a node released a task and will not report how it ended."""
         self.drop(node, held)
-        self._dues.changed = True
+        self._dues.place()
         job = self._members.jobs.get(held.job)
         task = self._members.task(held.key)
         if job is not None and task is not None and task.node == node.name:
