@@ -28,7 +28,6 @@ class TaskLifecycle:
         settings: MasterSettings,
         dues: Dues,
         counts: Counter[str],
-        memory: MemoryEstimates,
         table: NodeTable,
         members: Membership,
         outbox: Outbox,
@@ -37,7 +36,7 @@ class TaskLifecycle:
         self._settings = settings
         self._dues = dues
         self._counts = counts
-        self._memory = memory
+        self._memory = MemoryEstimates()
         self._table = table
         self._members = members
         self._outbox = outbox
