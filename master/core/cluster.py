@@ -9,26 +9,24 @@ from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from master.core import authorization, draining
+from master.core import draining, message_checks
 from master.core import events as e
 from master.core.admission import Admission
 from master.core.cancelling import Cancelling
-from master.core.checking import check_tasks
 from master.core.clock import Clock
 from master.core.decision_results import DecisionResults
 from master.core.draining import Drain
 from master.core.dues import Dues
 from master.core.executors import Executors
 from master.core.expiry import Expiry
-from master.core.guarantees import Guarantees
 from master.core.instructions import Instruction
 from master.core.job_lifecycle import JobLifecycle
 from master.core.learning import Learning
 from master.core.listing import Listing
 from master.core.membership import Membership
-from master.core.order import Order
+from master.core.order import Order, Places
 from master.core.outbox import Outbox
-from master.core.places import Places
+from master.core.plan import Guarantees
 from master.core.priorities import Priorities
 from master.core.records import Job, Key, Node
 from master.core.registering import Registration
@@ -233,14 +231,14 @@ class Cluster:
         return api.JobJoined(name=known.name, user=known.user, priority=known.priority)
 
     def _tasks_ready(self, node: Node, message: api.ReadyTasks, now: float) -> None:
-        job = authorization.own(self.jobs, node, message.job)
-        check_tasks(message)
+        job = message_checks.job_of_origin(self.jobs, node, message.job)
+        message_checks.check_tasks(message)
         self._tasks.add_tasks(job, message)
         if job.cancelled_by:
             self._cancelling.stop(job)  # the origin did not know of the cancellation yet
 
     def _progress(self, node: Node, message: Progress, now: float) -> None:
-        job = authorization.own(self.jobs, node, message.job)
+        job = message_checks.job_of_origin(self.jobs, node, message.job)
         job.work.tell(message.stages)
         if job.some_executors:
             self.executors.stages(job, message.stages)

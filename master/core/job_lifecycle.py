@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from master.core import authorization
-from master.core.checking import check_job
+from master.core import message_checks
 from master.core.clock import Clock
 from master.core.dues import Dues
 from master.core.executors import Executors
 from master.core.finished_jobs import FinishedJobs
-from master.core.hand_orders import HandOrders
 from master.core.learning import Learning
 from master.core.listing import past_of
 from master.core.membership import Membership
+from master.core.order import HandOrders
 from master.core.outbox import Outbox
 from master.core.priorities import first_priority, priority_of
 from master.core.records import Job, Node
@@ -131,7 +130,7 @@ class JobLifecycle:
         job = self._members.jobs.get(message.job)
         if job is not None and job.origin != node.name:
             raise bad_request(f"job {message.job!r} belongs to node {job.origin!r}", field="job")
-        check_job(message)
+        message_checks.check_job(message)
         if job is None:
             job = self.new_job(message.job, node.name, now)
             job.since_birth = True
@@ -168,7 +167,7 @@ class JobLifecycle:
             if message.use is not None:
                 self._learning.received(node, message.use)
             return
-        authorization.own(self._members.jobs, node, message.job)
+        message_checks.job_of_origin(self._members.jobs, node, message.job)
         if message.use is not None:
             job.work.attained(node.name, message.use)
         why = message.why or "its job ended"
@@ -183,7 +182,7 @@ class JobLifecycle:
             job = self._members.jobs.get(use.job)
             if job is None:
                 self._learning.received(node, use)
-            elif authorization.takes_part(node, job):
+            elif message_checks.takes_part(node, job):
                 job.work.attained(node.name, use)
                 if use.last:
                     if any(key[0] == job.job for key in node.held):  # the node was given more meanwhile

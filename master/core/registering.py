@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from master.core import authorization
+from master.core import message_checks
 from master.core.cancelling import Cancelling
-from master.core.checking import check_job, check_tasks, sound
 from master.core.draining import Drain
 from master.core.dues import Dues
 from master.core.executors import Executors
@@ -109,12 +108,12 @@ class Registration:
         if not (math.isfinite(message.t_alloc) and message.t_alloc >= 0):
             raise bad_request("expected a non-negative number", field="t_alloc")
         for state in message.jobs:
-            check_job(state)
-        authorization.check_registration(self._members.jobs, message)
+            message_checks.check_job(state)
+        message_checks.check_registration(self._members.jobs, message)
         for ready in message.ready:
-            check_tasks(ready)
+            message_checks.check_tasks(ready)
         for index, placed in enumerate(message.placed):
-            if not sound(placed.remaining):
+            if not placed.remaining.is_valid():
                 raise bad_request("expected non-negative numbers", field=f"placed[{index}].remaining")
 
     def _jobs(self, node: Node, message: api.Register, now: float) -> list[Job]:

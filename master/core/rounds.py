@@ -16,10 +16,10 @@ from master.core.drains import Drains
 from master.core.dues import Dues
 from master.core.executor_round import ExecutorRound
 from master.core.executors import Executors
-from master.core.guarantees import Guarantees
 from master.core.membership import Membership
 from master.core.order import Order
 from master.core.outbox import Outbox
+from master.core.plan import Guarantees
 from master.core.plan_follower import PlanFollower
 from master.core.regular import RegularWork
 from master.core.settings import MasterSettings

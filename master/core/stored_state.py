@@ -5,9 +5,9 @@ from __future__ import annotations
 from master.core.drains import Drains
 from master.core.events import Remembered
 from master.core.finished_jobs import FinishedJobs, remember_sizes
-from master.core.hand_orders import HandOrders
 from master.core.history import History
 from master.core.instructions import Keep
+from master.core.order import HandOrders
 from master.ordering import JobSizes
 from master.placement.lengths import TaskLengths
 

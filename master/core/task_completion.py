@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from master.core import authorization, backing_off
+from master.core import backing_off, message_checks
 from master.core.dues import Dues
 from master.core.finished_jobs import FinishedJobs
 from master.core.job_lifecycle import JobLifecycle
@@ -53,7 +53,7 @@ class TaskCompletion:
         job = self._members.jobs.get(message.job)
         if job is None:
             return
-        authorization.check_part(node, job)
+        message_checks.check_part(node, job)
         for name in message.tasks:
             task = job.tasks.get(name)
             if task is None:
@@ -90,7 +90,7 @@ class TaskCompletion:
         """
         if message.job not in self._members.jobs:
             return
-        job = authorization.own(self._members.jobs, node, message.job)
+        job = message_checks.job_of_origin(self._members.jobs, node, message.job)
         for name in message.tasks:
             task = job.tasks.get(name)
             if task is None or task.unwanted:
