@@ -30,8 +30,7 @@ from agent.core.membership import Membership
 from agent.core.node_resources import NodeResources
 from agent.core.placed_work import PlacedWork
 from agent.core.preempting import Preempting
-from agent.core.rank_report import RankReport
-from agent.core.ranking import Ranking
+from agent.core.ranking import Ranking, RankReport
 from agent.core.ranks import Ranks
 from agent.core.records import Job, JobRecord, Session, job_state
 from agent.core.recovery import Recovery
