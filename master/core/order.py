@@ -34,7 +34,7 @@ class HandOrders:
     def __init__(self) -> None:
         self._said: dict[str, HandOrder] = {}
         #: Changes to be stored since :meth:`take_changes`; None: the order is removed.
-        self._changed: dict[str, HandOrder | None] = {}
+        self.changed: dict[str, HandOrder | None] = {}
 
     def asked(self, event: OrderAsked) -> None:
         """Replace the order by a new one; an order without jobs removes it."""
@@ -60,14 +60,14 @@ class HandOrders:
 
     def take_changes(self) -> dict[str, HandOrder | None]:
         """Return the changes to be stored since the last call."""
-        changed, self._changed = self._changed, {}
+        changed, self.changed = self.changed, {}
         return changed
 
     def _store(self, owner: str, order: HandOrder) -> None:
         if order.jobs:
-            self._said[owner] = self._changed[owner] = order
+            self._said[owner] = self.changed[owner] = order
         elif self._said.pop(owner, None) is not None:
-            self._changed[owner] = None
+            self.changed[owner] = None
 
 
 @dataclass(frozen=True, slots=True)

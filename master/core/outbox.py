@@ -50,7 +50,7 @@ class Outbox:
         """Close the connection to a node."""
         self._out.append(Hangup(node, reason))
 
-    def hand_over(self, kept: Keep) -> list[Instruction]:
+    def hand_over(self, kept: Keep | None) -> list[Instruction]:
         """Number the proposed decisions, and return all instructions; ``kept``, the changes to be stored, is last."""
         for name in self._spoken_to:
             node = self._members.nodes.get(name)
@@ -63,7 +63,7 @@ class Outbox:
                 self._out.append(SendDecisions(name, node.number, decisions))
             node.outbox = []
         self._spoken_to.clear()
-        if kept:
+        if kept is not None:
             self._out.append(kept)
         out, self._out = self._out, []
         return out

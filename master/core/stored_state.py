@@ -32,9 +32,13 @@ class StoredState:
         self.history.restore(event.needed)
         self.task_lengths.restore(event.lengths)
 
-    def take_changes(self) -> Keep:
-        """Return the changes to be stored since the last call."""
+    def take_changes(self) -> Keep | None:
+        """Return the changes to be stored since the last call; None: there are none, as after most events."""
+        lengths = self.task_lengths.take_changes()
+        changed = self.drains.changed or self.hand_orders.changed or self.past.changed
+        if not (changed or self.sizes.changed or self.history.changed or lengths):
+            return None
         return Keep(
             self.drains.take_changes(), self.past.take_changes(), self.sizes.take_changes(),
-            self.hand_orders.take_changes(), self.history.take_changes(), self.task_lengths.take_changes(),
+            self.hand_orders.take_changes(), self.history.take_changes(), lengths,
         )  # fmt: skip
