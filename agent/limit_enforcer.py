@@ -65,14 +65,14 @@ class LimitEnforcer:
         self._pids_max = pids_max
         self._containers: dict[str, _Confined] = {}
         self._protected_bytes = 0
-        self._memory_bytes: int | None = None
-        self._cores: float | None = None
-        self._pids: int | None = None
 
     def cap(self, *, memory_bytes: int, cores: float | None, pids: int | None) -> dict[str, str]:
         """Limit all containers together; return what cannot be enforced → why."""
-        self._memory_bytes, self._cores, self._pids = memory_bytes, cores, pids
-        return self._cap(self._tree) if self._tree is not None else {}
+        if self._tree is None:
+            return {}
+        return self._tree.cap(
+            memory_max_bytes=memory_bytes, cpu_cores=cores, memory_low_bytes=self._protected_bytes, pids_max=pids
+        )
 
     # ------------------------------------------------------------ one container
 
@@ -262,13 +262,7 @@ class LimitEnforcer:
         missing = protected - self._protected_bytes
         if self._tree is not None and (missing > 0 or (less and missing)):
             self._protected_bytes = protected
-            self._cap(self._tree)
-
-    def _cap(self, tree: CgroupTree) -> dict[str, str]:
-        return tree.cap(
-            memory_max_bytes=self._memory_bytes, cpu_cores=self._cores, memory_low_bytes=self._protected_bytes,
-            pids_max=self._pids,
-        )  # fmt: skip
+            self._tree.protect(protected)
 
     def _with_pids_max(self, confinement: Confinement) -> Confinement:
         """Limit processes even without a request, so that a fork bomb ends in its own container."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from agent.cgroups.cgroup import Cgroup
@@ -212,7 +213,19 @@ class CgroupTree:
             memory_max_bytes=memory_max_bytes, memory_low_bytes=memory_low_bytes, cpu_cores=cpu_cores, pids_max=pids_max
         )
         before, self._caps = self._capped, caps
-        return self._put_caps(caps, before).failed
+        failed = dict(self._put_caps(caps, before).failed)
+        if memory_low_bytes and (above := self._unprotected(memory_low_bytes)) is not None:
+            failed.setdefault("memory_low_bytes", str(above))
+        return failed
+
+    def protect(self, memory_low_bytes: int) -> None:
+        """Protect this much memory for all containers together; the other limits of :meth:`cap` stay.
+
+        Raises:
+            FileNotFoundError: the tree vanished.
+        """
+        before, self._caps = self._capped, replace(self._caps or Confinement(), memory_low_bytes=memory_low_bytes)
+        self._put_caps(self._caps, before)
 
     def repair(self) -> list[str]:
         """Undo foreign changes to controllers and caps, from the top down; return a description of the drift.
@@ -250,12 +263,9 @@ class CgroupTree:
         applied = ConfinementChange(self._together, caps, since, self.surroundings).apply()
         if lowered:
             wrote = self._protect_above(caps.memory_low_bytes, top_first=False)
-        failed = dict(applied.failed)
-        if not failed:
+        if not applied.failed:
             self._capped = caps
-        if caps.memory_low_bytes and (above := self._unprotected(caps.memory_low_bytes)) is not None:
-            failed.setdefault("memory_low_bytes", str(above))
-        return Applied(failed, (*applied.written, *(("memory.low",) if wrote else ())), applied.shrink_to_bytes)
+        return replace(applied, written=(*applied.written, "memory.low")) if wrote else applied
 
     def _protect_above(self, low_bytes: int, *, top_first: bool) -> bool:
         """Set memory.low of the root, and of the systemd unit and slice named ``penstock…`` above it, which serve the
