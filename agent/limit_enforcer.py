@@ -23,6 +23,7 @@ from penstock.model.units import format_bytes
 log = structlog.get_logger()
 _NO_CGROUPS = "no writable cgroup v2 tree (run `penstock check`)"
 _NO_NETWORK = "network limits are not available here (run `penstock check`)"
+#: The kernel's defaults.
 _PLAIN = Confinement()
 _NETWORK = ("network_rate_bytes_per_s", "network_egress_bytes_per_s", "network_ingress_bytes_per_s")
 _DISK_RATES = ("disk_read_bytes_per_s", "disk_write_bytes_per_s")
@@ -86,7 +87,7 @@ class LimitEnforcer:
             confinement = self._with_pids_max(confinement)
         one = self._containers[container] = _Confined(confinement)
         if self._tree is None:
-            return dict.fromkeys(asked(confinement), _NO_CGROUPS), None
+            return dict.fromkeys(differing(_PLAIN, confinement), _NO_CGROUPS), None
         cgroup = self._tree.create(container)
         reach(Point.START_CGROUP_MADE)
         one.not_enforced = cgroup.confine(confinement, _PLAIN).failed
@@ -196,7 +197,7 @@ class LimitEnforcer:
 
     async def _apply(self, container: str, one: _Confined, wanted: Confinement) -> dict[str, str]:
         if self._tree is None:
-            return dict.fromkeys(asked(wanted), _NO_CGROUPS)
+            return dict.fromkeys(differing(_PLAIN, wanted), _NO_CGROUPS)
         cgroup, before = self._tree.get(container), one.applied
         if before is not None and self._holds_disks and blk_throttle_workaround.falls(before, wanted):
             standing = replace(wanted, **{name: getattr(before, name) for name in _DISK_RATES})
@@ -233,14 +234,14 @@ class LimitEnforcer:
 
     async def _attach(self, cgroup: Cgroup, one: _Confined) -> dict[str, str]:
         if self._network is None:
-            return {name: _NO_NETWORK for name in asked(one.wanted) if name in _NETWORK}
+            return {name: _NO_NETWORK for name in differing(_PLAIN, one.wanted) if name in _NETWORK}
         taken = {other.slot for other in self._containers.values()}
         one.slot = next(slot for slot in range(1, len(taken) + 2) if slot not in taken)
         return await asyncio.wrap_future(self._network.attach(one.slot, cgroup.path, _shape(one.wanted)))
 
     async def _change_network(self, cgroup: Cgroup, one: _Confined, wanted: Confinement) -> dict[str, str]:
         if self._network is None or one.slot is None:
-            return {name: _NO_NETWORK for name in asked(wanted) if name in _NETWORK}
+            return {name: _NO_NETWORK for name in differing(_PLAIN, wanted) if name in _NETWORK}
         return await asyncio.wrap_future(self._network.change(one.slot, _shape(wanted)))
 
     async def _reconcile_network(self) -> list[str]:
@@ -277,11 +278,6 @@ async def _lower_disks(cgroup: Cgroup, wanted: Confinement, standing: Confinemen
         return cgroup.confine(wanted, standing).failed
     finally:
         cgroup.let_go_of_disks(wanted)
-
-
-def asked(confinement: Confinement) -> frozenset[str]:
-    """Return the names of fields that differ from the kernel's defaults."""
-    return differing(_PLAIN, confinement)
 
 
 def _shape(confinement: Confinement) -> Shape:

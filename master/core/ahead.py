@@ -17,7 +17,7 @@ import numpy as np
 from master.core.clock import Clock
 from master.core.dues import Dues
 from master.core.membership import Membership
-from master.core.records import Job, Node, Task
+from master.core.records import Job, Task
 from master.core.snapshot import RoundSnapshot, Snapshots
 from master.core.table import NodeTable, Rows
 from master.core.task_lifecycle import TaskLifecycle
@@ -103,7 +103,8 @@ class Ahead:
         places = {job: place for place, job in enumerate(ranking.order())}
         admitted = [job for job in map(self._members.jobs.__getitem__, places) if job.admitted]
         waiting = [job for job in admitted if self._waiting.has_commands(job)]
-        nodes = _Nodes(self._snapshots.take(), self._table, places)
+        snapshot = self._snapshots.take()
+        nodes = _Nodes(snapshot, self._table, places)
         placed = set()
         for job in waiting:
             if nodes.full:
@@ -113,7 +114,7 @@ class Ahead:
             for task in [task for tasks in stages.values() for task in tasks if is_command(task) and not task.node]:
                 worker = nodes.take(task)
                 if worker is not None:
-                    self._tasks.assign(job, task, nodes.node(worker), f"{nodes.why(worker)}; {ranking.why(job.job)}")
+                    self._tasks.assign(job, task, snapshot.node(worker), f"{nodes.why(worker)}; {ranking.why(job.job)}")
                     placed.add(job.job)
         return placed
 
@@ -168,10 +169,6 @@ class _Nodes:
         self._memory[worker] -= memory_bytes
         self._cores[worker] -= cores
         return worker
-
-    def node(self, worker: int) -> Node:
-        """Return the node of a worker."""
-        return self._snapshot.node(worker)
 
     def why(self, worker: int) -> str:
         """Explain the latest placement on this worker."""
