@@ -113,15 +113,9 @@ class Node:
             self._lifecycle, self.drain, self._placed,
         )  # fmt: skip
         self._reports = Reports(
-            self.queues,
-            self.held,
-            self.attained,
-            self.executors,
-            self.rank_report,
-            self.resources,
-            self.slack,
+            self.queues, self.held, self.attained, self.executors, self.rank_report, self.resources, self.slack,
             self.drain,
-        )
+        )  # fmt: skip
         self._wake: float | None = None
         self._handlers = self._routes()
 
