@@ -88,12 +88,12 @@ class ConfinementChange:
         Raises:
             Gone: the cgroup vanished.
         """
-        changed = differing(self._since, self._wanted)
-        if not changed:
+        if self._since == self._wanted:
             return Applied()
+        changed = differing(self._since, self._wanted)
         if "opportunistic" in changed:
             changed |= {"cpu_weight"}
-        if "cpu_cores" in changed:
+        if "cpu_cores" in changed and self._wanted.cpu_burst_s:  # the burst is at most the quota
             changed |= {"cpu_burst_s"}
         failed: dict[str, str] = {}
         for name, controller, change in self._in_order():
