@@ -61,11 +61,7 @@ class Surroundings:
 
 
 class _Unenforced(Exception):  # noqa: N818 - describes a state
-    """The kernel accepts the value, without effect."""
-
-    def __init__(self, reason: Reason) -> None:
-        super().__init__(str(reason))
-        self.reason = reason
+    """The kernel accepts the value, without effect. The argument is the :class:`Reason`."""
 
 
 class ConfinementChange:
@@ -107,7 +103,7 @@ class ConfinementChange:
             except Gone:
                 raise
             except _Unenforced as unenforced:
-                why = unenforced.reason
+                why = unenforced.args[0]
             except OSError as error:
                 why = refused(error)
                 asked = asked or not isinstance(error, NotSupported)  # a limit that cannot be lifted is reported too

@@ -257,20 +257,22 @@ class CgroupTree:
     def _put_caps(self, caps: Confinement, since: Confinement | None) -> Applied:
         """Apply the caps: parent before child when they grow, child before parent when they shrink."""
         self._capped = None
-        lowered = since is not None and caps.memory_low_bytes < since.memory_low_bytes
-        differs = since is None or caps.memory_low_bytes != since.memory_low_bytes
-        wrote = differs and not lowered and self._protect_above(caps.memory_low_bytes, top_first=True)
+        low_bytes, before = caps.memory_low_bytes, None if since is None else since.memory_low_bytes
+        lowered = before is not None and low_bytes < before
+        wrote = False
+        if low_bytes != before and not lowered:
+            wrote = self._protect_above(low_bytes, top_first=True, read=since is None)
         applied = ConfinementChange(self._together, caps, since, self.surroundings).apply()
         if lowered:
-            wrote = self._protect_above(caps.memory_low_bytes, top_first=False)
+            wrote = self._protect_above(low_bytes, top_first=False, read=False)
         if not applied.failed:
             self._capped = caps
         return replace(applied, written=(*applied.written, "memory.low")) if wrote else applied
 
-    def _protect_above(self, low_bytes: int, *, top_first: bool) -> bool:
+    def _protect_above(self, low_bytes: int, *, top_first: bool, read: bool) -> bool:
         """Set memory.low of the root, and of the systemd unit and slice named ``penstock…`` above it, which serve the
         agent alone. systemd writes their memory.low only on request; :meth:`repair` notices. Returns whether any was
-        written.
+        written; without ``read``, all are.
         """
         ours = [self.root] if self._owns_root else []
         for directory in () if self._owns_root else (self.root, *self.root.parents):
@@ -281,7 +283,7 @@ class CgroupTree:
         for directory in reversed(ours) if top_first else ours:
             memory = MemoryFiles(directory, self._filesystem)
             if "memory" in self.controllers and memory.has("memory.low"):
-                wrote |= set_and_check(memory, "low", low_bytes, granularity=PAGE_BYTES)
+                wrote |= set_and_check(memory, "low", low_bytes, granularity=PAGE_BYTES, read=read)
         return wrote
 
     def _unprotected(self, low_bytes: int) -> Reason | None:
