@@ -38,17 +38,13 @@ class Outbox:
         self._spoken_to[node] = None
         return known.number + len(known.outbox)
 
-    def instruct(self, instruction: Predict | StoreRun | EndHeard) -> None:
-        """Emit an instruction for work in the background, or for an answer."""
+    def instruct(self, instruction: Predict | StoreRun | EndHeard | Hangup) -> None:
+        """Emit an instruction that belongs to no node's next request."""
         self._out.append(instruction)
 
     def explain(self, what: str, **facts: object) -> None:
         """Emit a log entry."""
         self._out.append(Explain(what, facts))
-
-    def hang_up(self, node: str, reason: str) -> None:
-        """Close the connection to a node."""
-        self._out.append(Hangup(node, reason))
 
     def hand_over(self, kept: Keep | None) -> list[Instruction]:
         """Number the proposed decisions, and return all instructions; ``kept``, the changes to be stored, is last."""
