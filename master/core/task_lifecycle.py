@@ -116,7 +116,8 @@ class TaskLifecycle:
             job.ready_count -= 1
             job.ready_input_bytes -= _input(task)
             self._members.ready_tasks -= 1
-            self._executors.unready(task)
+            if job.some_executors:
+                self._executors.unready(task)
             if not stage:
                 del job.ready[task.stage, task.opportunistic]
 
