@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import structlog
 
 from agent.cgroups import Cgroup, CgroupTree, blk_throttle_workaround
-from agent.core.confinement import Confinement
+from agent.core.confinement import Confinement, differing
 from agent.core.snapshot import Snapshot
 from agent.fault_injection import Point, reach
 from agent.network import Counters, NetworkLimiter, Shape
@@ -23,6 +23,7 @@ from penstock.model.units import format_bytes
 log = structlog.get_logger()
 _NO_CGROUPS = "no writable cgroup v2 tree (run `penstock check`)"
 _NO_NETWORK = "network limits are not available here (run `penstock check`)"
+#: The kernel's defaults.
 _PLAIN = Confinement()
 _NETWORK = ("network_rate_bytes_per_s", "network_egress_bytes_per_s", "network_ingress_bytes_per_s")
 _DISK_RATES = ("disk_read_bytes_per_s", "disk_write_bytes_per_s")
@@ -65,14 +66,14 @@ class LimitEnforcer:
         self._pids_max = pids_max
         self._containers: dict[str, _Confined] = {}
         self._protected_bytes = 0
-        self._memory_bytes: int | None = None
-        self._cores: float | None = None
-        self._pids: int | None = None
 
     def cap(self, *, memory_bytes: int, cores: float | None, pids: int | None) -> dict[str, str]:
         """Limit all containers together; return what cannot be enforced → why."""
-        self._memory_bytes, self._cores, self._pids = memory_bytes, cores, pids
-        return self._cap(self._tree) if self._tree is not None else {}
+        if self._tree is None:
+            return {}
+        return self._tree.cap(
+            memory_max_bytes=memory_bytes, cpu_cores=cores, memory_low_bytes=self._protected_bytes, pids_max=pids
+        )
 
     # ------------------------------------------------------------ one container
 
@@ -86,7 +87,7 @@ class LimitEnforcer:
             confinement = self._with_pids_max(confinement)
         one = self._containers[container] = _Confined(confinement)
         if self._tree is None:
-            return dict.fromkeys(asked(confinement), _NO_CGROUPS), None
+            return dict.fromkeys(differing(_PLAIN, confinement), _NO_CGROUPS), None
         cgroup = self._tree.create(container)
         reach(Point.START_CGROUP_MADE)
         one.not_enforced = cgroup.confine(confinement, _PLAIN).failed
@@ -181,7 +182,7 @@ class LimitEnforcer:
     async def _work(self, container: str, one: _Confined) -> None:
         try:
             while one.applied != one.wanted:
-                wanted, changed = one.wanted, _changed(one.applied, one.wanted)
+                wanted, changed = one.wanted, differing(one.applied, one.wanted)
                 failed = await self._apply(container, one, wanted)
                 kept = {name: why for name, why in one.not_enforced.items() if name.split(" ")[0] not in changed}
                 one.applied, one.not_enforced = wanted, kept | failed
@@ -196,13 +197,13 @@ class LimitEnforcer:
 
     async def _apply(self, container: str, one: _Confined, wanted: Confinement) -> dict[str, str]:
         if self._tree is None:
-            return dict.fromkeys(asked(wanted), _NO_CGROUPS)
+            return dict.fromkeys(differing(_PLAIN, wanted), _NO_CGROUPS)
         cgroup, before = self._tree.get(container), one.applied
         if before is not None and self._holds_disks and blk_throttle_workaround.falls(before, wanted):
             standing = replace(wanted, **{name: getattr(before, name) for name in _DISK_RATES})
             at_once = await self._apply(container, one, standing)
             return at_once | await _lower_disks(cgroup, wanted, standing)
-        changed = _changed(before, wanted)
+        changed = differing(before, wanted)
         if not changed.isdisjoint(_MEMORY):
             applied = await asyncio.to_thread(cgroup.confine, wanted, before)
         else:
@@ -233,14 +234,14 @@ class LimitEnforcer:
 
     async def _attach(self, cgroup: Cgroup, one: _Confined) -> dict[str, str]:
         if self._network is None:
-            return {name: _NO_NETWORK for name in asked(one.wanted) if name in _NETWORK}
+            return {name: _NO_NETWORK for name in differing(_PLAIN, one.wanted) if name in _NETWORK}
         taken = {other.slot for other in self._containers.values()}
         one.slot = next(slot for slot in range(1, len(taken) + 2) if slot not in taken)
         return await asyncio.wrap_future(self._network.attach(one.slot, cgroup.path, _shape(one.wanted)))
 
     async def _change_network(self, cgroup: Cgroup, one: _Confined, wanted: Confinement) -> dict[str, str]:
         if self._network is None or one.slot is None:
-            return {name: _NO_NETWORK for name in asked(wanted) if name in _NETWORK}
+            return {name: _NO_NETWORK for name in differing(_PLAIN, wanted) if name in _NETWORK}
         return await asyncio.wrap_future(self._network.change(one.slot, _shape(wanted)))
 
     async def _reconcile_network(self) -> list[str]:
@@ -262,13 +263,7 @@ class LimitEnforcer:
         missing = protected - self._protected_bytes
         if self._tree is not None and (missing > 0 or (less and missing)):
             self._protected_bytes = protected
-            self._cap(self._tree)
-
-    def _cap(self, tree: CgroupTree) -> dict[str, str]:
-        return tree.cap(
-            memory_max_bytes=self._memory_bytes, cpu_cores=self._cores, memory_low_bytes=self._protected_bytes,
-            pids_max=self._pids,
-        )  # fmt: skip
+            self._tree.protect(protected)
 
     def _with_pids_max(self, confinement: Confinement) -> Confinement:
         """Limit processes even without a request, so that a fork bomb ends in its own container."""
@@ -283,17 +278,6 @@ async def _lower_disks(cgroup: Cgroup, wanted: Confinement, standing: Confinemen
         return cgroup.confine(wanted, standing).failed
     finally:
         cgroup.let_go_of_disks(wanted)
-
-
-def asked(confinement: Confinement) -> frozenset[str]:
-    """Return the names of fields that differ from the kernel's defaults."""
-    return _changed(_PLAIN, confinement)
-
-
-def _changed(before: Confinement | None, after: Confinement) -> frozenset[str]:
-    """Return the names of fields that differ; all if nothing is known of the former state."""
-    names = [one.name for one in fields(Confinement)]
-    return frozenset(n for n in names if before is None or getattr(before, n) != getattr(after, n))
 
 
 def _shape(confinement: Confinement) -> Shape:

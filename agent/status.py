@@ -9,8 +9,7 @@ from typing import Any
 import msgspec
 
 from agent.core import Node
-from agent.core.preempting import Preempting
-from agent.core.preemption_latency import BOUNDS_S
+from agent.core.preempting import BOUNDS_S, Preempting
 from agent.core.records import ContainerRecord, Job
 from agent.core.snapshot import ContainerUse
 from agent.history import resources

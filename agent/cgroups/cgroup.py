@@ -11,7 +11,7 @@ from pathlib import Path
 
 from agent.cgroups import blk_throttle_workaround
 from agent.cgroups.filesystem import KERNEL, FdBudget, FdCache, Filesystem, Gone, NotSupported, ReadingOnce
-from agent.cgroups.limits import Applied, Surroundings, apply_confinement
+from agent.cgroups.limits import Applied, ConfinementChange, Surroundings
 from agent.cgroups.sample import COUNTERS, CgroupSample, Counters, Files, Total
 from agent.cgroups.shrink import STEP_BYTES, Shrunk, reclaim, shrink_memory
 from agent.core.confinement import Confinement
@@ -57,7 +57,7 @@ class Cgroup:
         files = self._files
         if since is None:  # several fields are in one file, which is read once
             files = Files(os.fsencode(self.path), ReadingOnce(self._filesystem))
-        return apply_confinement(files, confinement, since, self._surroundings)
+        return ConfinementChange(files, confinement, since, self._surroundings).apply()
 
     def hold_disks(self) -> None:
         """Hold back new I/O until :meth:`let_go_of_disks`; see :mod:`agent.cgroups.blk_throttle_workaround`."""

@@ -31,10 +31,6 @@ class V2Controller(Controller):  # type: ignore[misc] # cgroupspy has no type hi
         self._filesystem = filesystem
         self._prefix = os.fsencode(path) + b"/"
 
-    def filepath(self, filename: bytes) -> bytes:
-        """Return the full path of a file; without os.path.join, 1 µs less for each of thousands of reads."""
-        return self._prefix + filename
-
     def get_property(self, filename: bytes) -> str:
         """Read a file; called by cgroupspy's descriptors.
 
@@ -42,7 +38,7 @@ class V2Controller(Controller):  # type: ignore[misc] # cgroupspy has no type hi
             Gone: the cgroup does not exist (any more).
             NotSupported: the cgroup exists, the file does not.
         """
-        path = self.filepath(filename)
+        path = self._prefix + filename
         try:
             return self._filesystem.read(path).strip()
         except OSError as error:
@@ -55,7 +51,7 @@ class V2Controller(Controller):  # type: ignore[misc] # cgroupspy has no type hi
             Gone, NotSupported: as :meth:`get_property`.
             OSError: the kernel refuses the value (EINVAL, EBUSY, …); names the path.
         """
-        path = self.filepath(filename)
+        path = self._prefix + filename
         try:
             self._filesystem.write(path, str(value))
         except OSError as error:
@@ -68,12 +64,15 @@ class V2Controller(Controller):  # type: ignore[misc] # cgroupspy has no type hi
             Gone, NotSupported, OSError: as :meth:`set_property`.
         """
         declared = self.get_interface(interface)
-        path = self.filepath(declared.filename)
+        path = self._prefix + declared.filename
         try:
             text = self._filesystem.exchange(path, str(declared.sanitize_set(value)))
         except OSError as error:
             raise self._meaning(error, path) from None
-        return _understood(declared, text.strip(), path)
+        try:
+            return declared.sanitize_get(text.strip())
+        except (ValueError, LookupError):
+            raise self.unexpected(declared.filename) from None
 
     def filename(self, interface: str) -> str:
         """Return the kernel's name of an attribute's file."""
@@ -81,7 +80,7 @@ class V2Controller(Controller):  # type: ignore[misc] # cgroupspy has no type hi
 
     def has(self, filename: str) -> bool:
         """Return whether the file exists."""
-        return self._filesystem.exists(self.filepath(filename.encode()))
+        return self._filesystem.exists(self._prefix + filename.encode())
 
     def open(self, filename: str) -> int:
         """Open a file for later writes; return the descriptor.
@@ -89,11 +88,15 @@ class V2Controller(Controller):  # type: ignore[misc] # cgroupspy has no type hi
         Raises:
             Gone, NotSupported: as :meth:`get_property`.
         """
-        path = self.filepath(filename.encode())
+        path = self._prefix + filename.encode()
         try:
             return self._filesystem.open(path)
         except OSError as error:
             raise self._meaning(error, path) from None
+
+    def unexpected(self, filename: bytes) -> OSError:
+        """Return the error of a file with a text that no kernel writes there."""
+        return OSError(errno.EIO, "the file's content has an unexpected format", os.fsdecode(self._prefix + filename))
 
     def _meaning(self, error: OSError, path: bytes) -> OSError:
         name = os.fsdecode(path)
@@ -111,22 +114,14 @@ class Interface(BaseFileInterface):  # type: ignore[misc]
     def __get__(self, instance: V2Controller, owner: type[V2Controller]) -> Any:
         if self.writeonly:
             raise RuntimeError("this file can only be written")
-        return _understood(self, instance.get_property(self.filename), instance.filepath(self.filename))
+        text = instance.get_property(self.filename)
+        try:
+            return self.sanitize_get(text)
+        except (ValueError, LookupError):
+            raise instance.unexpected(self.filename) from None
 
     def __set__(self, instance: V2Controller, value: Any) -> None:
         super().__set__(instance, value)
-
-
-def _understood(interface: BaseFileInterface, text: str, path: bytes) -> Any:
-    """Return what a file's text means.
-
-    Raises:
-        OSError: EIO: nothing that such a file says.
-    """
-    try:
-        return interface.sanitize_get(text)
-    except (ValueError, LookupError):
-        raise OSError(errno.EIO, "the file's content has an unexpected format", os.fsdecode(path)) from None
 
 
 class MaxOrInteger(Interface):

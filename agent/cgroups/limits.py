@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import math
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from agent.cgroups.filesystem import Gone, NotSupported
 from agent.cgroups.memory import PAGE_BYTES
 from agent.cgroups.reason import Reason, refused
 from agent.cgroups.sample import Files
-from agent.core.confinement import Confinement
+from agent.core.confinement import Confinement, differing
 from penstock.model.units import format_bytes
 
 _DEFAULTS = Confinement()
@@ -61,28 +61,16 @@ class Surroundings:
 
 
 class _Unenforced(Exception):  # noqa: N818 - describes a state
-    """The kernel accepts the value, without effect."""
-
-    def __init__(self, reason: Reason) -> None:
-        super().__init__(str(reason))
-        self.reason = reason
+    """The kernel accepts the value, without effect. The argument is the :class:`Reason`."""
 
 
-def apply_confinement(
-    files: Files, wanted: Confinement, since: Confinement | None, surroundings: Surroundings
-) -> Applied:
-    """Apply a confinement; see ``Cgroup.confine``."""
-    if since == wanted:
-        return Applied()
-    return _Application(files, wanted, since, surroundings).carry_out()
-
-
-class _Application:
-    """One confinement being written; its methods enforce a field or raise the obstacle."""
+class ConfinementChange:
+    """A change of one cgroup's confinement; its private methods enforce a field or raise the obstacle."""
 
     def __init__(
         self, files: Files, wanted: Confinement, since: Confinement | None, surroundings: Surroundings
     ) -> None:
+        """``since`` is the confinement known to be in force, if any."""
         self._files = files
         self._wanted = wanted
         self._since = since
@@ -90,9 +78,23 @@ class _Application:
         self._written: list[str] = []
         self._shrink_to_bytes: int | None = None
 
-    def carry_out(self) -> Applied:
+    def apply(self) -> Applied:
+        """Write the fields that differ; see ``Cgroup.confine``.
+
+        Raises:
+            Gone: the cgroup vanished.
+        """
+        if self._since == self._wanted:
+            return Applied()
+        changed = differing(self._since, self._wanted)
+        if "opportunistic" in changed:
+            changed |= {"cpu_weight"}
+        if "cpu_cores" in changed and self._wanted.cpu_burst_s:  # the burst is at most the quota
+            changed |= {"cpu_burst_s"}
         failed: dict[str, str] = {}
-        for name, controller, change in self._changes():
+        for name, controller, change in self._in_order():
+            if name not in changed:
+                continue
             why = self._surroundings.missing.get(controller)
             asked = getattr(self._wanted, name) != getattr(_DEFAULTS, name)
             try:
@@ -101,7 +103,7 @@ class _Application:
             except Gone:
                 raise
             except _Unenforced as unenforced:
-                why = unenforced.reason
+                why = unenforced.args[0]
             except OSError as error:
                 why = refused(error)
                 asked = asked or not isinstance(error, NotSupported)  # a limit that cannot be lifted is reported too
@@ -109,69 +111,63 @@ class _Application:
                 failed[name] = str(why)
         return Applied(failed, tuple(dict.fromkeys(self._written)), self._shrink_to_bytes)
 
-    def _changes(self) -> Iterator[tuple[str, str, Callable[[], None]]]:
-        """Yield field, controller and the function that enforces the field, in the order that the kernel requires.
+    def _in_order(self) -> tuple[tuple[str, str, Callable[[], None]], ...]:
+        """Return field, controller and the function that enforces the field, in the order that the kernel requires.
 
         A quota may not be less than the burst (EINVAL otherwise); ``memory.high`` stays below ``memory.max``.
         """
-        changes: tuple[tuple[str, str, Callable[[], None]], ...] = (
+        wanted = self._wanted
+        return (
             ("opportunistic", "cpu", self._opportunistic),
             ("cpu_weight", "cpu", self._cpu_weight),
             ("cpu_burst_s", "cpu", self._less_burst),
-            ("cpu_cores", "cpu", lambda: self._put(self._files.cpu, "max", enforceable_cores(self._wanted.cpu_cores))),
+            ("cpu_cores", "cpu", partial(self._put, "cpu", "max", enforceable_cores(wanted.cpu_cores))),
             ("cpu_burst_s", "cpu", self._more_burst),
             ("cpus", "cpuset", self._cpus),
-            ("memory_min_bytes", "memory", lambda: self._put_pages("min", self._wanted.memory_min_bytes)),
-            ("memory_low_bytes", "memory", lambda: self._put_pages("low", self._wanted.memory_low_bytes)),
+            ("memory_min_bytes", "memory", partial(self._put_pages, "min", wanted.memory_min_bytes)),
+            ("memory_low_bytes", "memory", partial(self._put_pages, "low", wanted.memory_low_bytes)),
             ("memory_max_bytes", "memory", self._more_memory_max),
-            ("memory_high_bytes", "memory", lambda: self._put_pages("high", self._wanted.memory_high_bytes)),
+            ("memory_high_bytes", "memory", partial(self._put_pages, "high", wanted.memory_high_bytes)),
             ("memory_max_bytes", "memory", self._less_memory_max),
-            ("oom_group", "memory", lambda: self._put(self._files.memory, "oom_group", self._wanted.oom_group)),
+            ("oom_group", "memory", partial(self._put, "memory", "oom_group", wanted.oom_group)),
             ("disk_weight", "io", self._disk_weight),
             *((name, "io", partial(self._disk_limit, name)) for name in DISK_KEYS),
-            ("pids_max", "pids", lambda: self._put(self._files.pids, "max", self._wanted.pids_max)),
+            ("pids_max", "pids", partial(self._put, "pids", "max", wanted.pids_max)),
         )
-        return (change for change in changes if self._differs(change[0]))
 
-    def _differs(self, name: str) -> bool:
-        """Return whether a field, or another that it depends on, is not known to be in force."""
-        since = self._since
-        if since is None:
-            return True
-        names = {"cpu_weight": ("cpu_weight", "opportunistic"), "cpu_burst_s": ("cpu_burst_s", "cpu_cores")}
-        return any(getattr(since, each) != getattr(self._wanted, each) for each in names.get(name, (name,)))
-
-    def _put(self, controller: V2Controller, interface: str, value: Any, granularity: int = 1) -> None:
+    def _put(self, name: str, interface: str, value: Any, granularity: int = 1) -> None:
+        """Set an attribute of the controller of this name."""
+        controller: V2Controller = getattr(self._files, name)
         if set_and_check(controller, interface, value, granularity=granularity, read=self._since is None):
             self._written.append(controller.filename(interface))
 
     def _put_pages(self, interface: str, value: int | None) -> None:
-        self._put(self._files.memory, interface, value, PAGE_BYTES)
+        self._put("memory", interface, value, PAGE_BYTES)
 
     # ------------------------------------------------------------ cpu
 
     def _opportunistic(self) -> None:
         """Set the idle class: opportunistic work runs when no other work needs the processor."""
         with contextlib.suppress(NotSupported):  # before 5.15, weight 1 comes close
-            self._put(self._files.cpu, "idle", self._wanted.opportunistic)
+            self._put("cpu", "idle", self._wanted.opportunistic)
 
     def _cpu_weight(self) -> None:
         """Set the weight. It cannot be written while cpu.idle is 1; leaving the class resets it to the default."""
         if not self._wanted.opportunistic:
-            self._put(self._files.cpu, "weight", self._wanted.cpu_weight)
+            self._put("cpu", "weight", self._wanted.cpu_weight)
         elif not self._files.cpu.has("cpu.idle"):
-            self._put(self._files.cpu, "weight", 1)
+            self._put("cpu", "weight", 1)
 
     def _less_burst(self) -> None:
         with contextlib.suppress(NotSupported):  # reported when the burst is to grow
             if self._burst() < self._present_burst():
-                self._put(self._files.cpu, "burst", self._burst())
+                self._put("cpu", "burst", self._burst())
 
     def _more_burst(self) -> None:
         wanted = self._wanted.cpu_burst_s
         try:
             if self._burst() > self._present_burst():
-                self._put(self._files.cpu, "burst", self._burst())
+                self._put("cpu", "burst", self._burst())
         except NotSupported:
             if wanted is not None:
                 raise
@@ -188,12 +184,12 @@ class _Application:
         return enforceable_burst_s(since.cpu_burst_s, since.cpu_cores)
 
     def _cpus(self) -> None:
-        cpuset, cpus = self._files.cpuset, parse_cpus(self._wanted.cpus or "")
+        cpus = parse_cpus(self._wanted.cpus or "")
         if not cpus:
             self._all_cpus()
             return
-        self._put(cpuset, "cpus", cpus)
-        effective = cpuset.effective
+        self._put("cpuset", "cpus", cpus)
+        effective = self._files.cpuset.effective
         if not effective <= cpus:
             where = ",".join(map(str, sorted(effective)))
             raise _Unenforced(Reason(f"containers may use none of these processors; this one runs on {where}"))
@@ -204,11 +200,11 @@ class _Application:
         if self._since is None and self._files.cpuset.cpus == everything:
             return
         try:
-            self._put(self._files.cpuset, "cpus", frozenset())
+            self._put("cpuset", "cpus", frozenset())
         except OSError as error:
             if error.errno != errno.ENOSPC:
                 raise
-            self._put(self._files.cpuset, "cpus", everything)
+            self._put("cpuset", "cpus", everything)
 
     # ------------------------------------------------------------ memory
 
@@ -237,16 +233,16 @@ class _Application:
     def _swap(self) -> None:
         """Limit swap together with memory: excess is killed, as promised, and not swapped to a disk that others use."""
         with contextlib.suppress(NotSupported):  # kernels without swap accounting
-            self._put(self._files.memory, "swap_max", None if self._wanted.memory_max_bytes is None else 0)
+            self._put("memory", "swap_max", None if self._wanted.memory_max_bytes is None else 0)
 
     # ------------------------------------------------------------ disks
 
     def _disk_weight(self) -> None:
         io, weight = self._files.io, self._wanted.disk_weight
         if io.has("io.weight"):
-            self._put(io, "weight", weight)
+            self._put("io", "weight", weight)
         if io.has("io.bfq.weight"):
-            self._put(io, "bfq_weight", min(weight, _BFQ_MAX_WEIGHT))
+            self._put("io", "bfq_weight", min(weight, _BFQ_MAX_WEIGHT))
         if self._surroundings.no_disk_weight is not None:
             raise _Unenforced(self._surroundings.no_disk_weight)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 from agent.cgroups.core import CoreFiles, PidsFiles
@@ -68,16 +69,19 @@ class SummedUse(NamedTuple):
 
 
 class Files:
-    """Every file of one cgroup, by controller."""
+    """Every file of one cgroup, by controller. A controller is made on its first use, as a short container uses few."""
+
+    core = cached_property(lambda files: CoreFiles(files.path, files.filesystem))
+    pids = cached_property(lambda files: PidsFiles(files.path, files.filesystem))
+    cpu = cached_property(lambda files: CpuFiles(files.path, files.filesystem))
+    cpuset = cached_property(lambda files: CpusetFiles(files.path, files.filesystem))
+    parent_cpuset = cached_property(lambda files: CpusetFiles(files.path.rpartition(b"/")[0], files.filesystem))
+    memory = cached_property(lambda files: MemoryFiles(files.path, files.filesystem))
+    io = cached_property(lambda files: IoFiles(files.path, files.filesystem))
 
     def __init__(self, path: bytes, filesystem: Access) -> None:
-        self.core = CoreFiles(path, filesystem)
-        self.pids = PidsFiles(path, filesystem)
-        self.cpu = CpuFiles(path, filesystem)
-        self.cpuset = CpusetFiles(path, filesystem)
-        self.parent_cpuset = CpusetFiles(path.rpartition(b"/")[0], filesystem)
-        self.memory = MemoryFiles(path, filesystem)
-        self.io = IoFiles(path, filesystem)
+        self.path = path
+        self.filesystem = filesystem
 
 
 class Counters:

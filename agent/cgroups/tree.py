@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from agent.cgroups.cgroup import Cgroup
@@ -16,8 +17,8 @@ from agent.cgroups.core import CoreFiles
 from agent.cgroups.devices import Disk
 from agent.cgroups.files import set_and_check
 from agent.cgroups.filesystem import KERNEL, FdBudget, FdCache, Filesystem, Gone
-from agent.cgroups.limits import Applied, Surroundings, apply_confinement
-from agent.cgroups.memory import PAGE_BYTES
+from agent.cgroups.limits import Applied, ConfinementChange, Surroundings
+from agent.cgroups.memory import PAGE_BYTES, MemoryFiles
 from agent.cgroups.reason import Reason, refused, unavailable
 from agent.cgroups.sample import COUNTERS, Files, SummedUse
 from agent.cgroups.weight import hierarchy_top, io_weight_works
@@ -212,7 +213,19 @@ class CgroupTree:
             memory_max_bytes=memory_max_bytes, memory_low_bytes=memory_low_bytes, cpu_cores=cpu_cores, pids_max=pids_max
         )
         before, self._caps = self._capped, caps
-        return self._put_caps(caps, before).failed
+        failed = dict(self._put_caps(caps, before).failed)
+        if memory_low_bytes and (above := self._unprotected(memory_low_bytes)) is not None:
+            failed.setdefault("memory_low_bytes", str(above))
+        return failed
+
+    def protect(self, memory_low_bytes: int) -> None:
+        """Protect this much memory for all containers together; the other limits of :meth:`cap` stay.
+
+        Raises:
+            FileNotFoundError: the tree vanished.
+        """
+        before, self._caps = self._capped, replace(self._caps or Confinement(), memory_low_bytes=memory_low_bytes)
+        self._put_caps(self._caps, before)
 
     def repair(self) -> list[str]:
         """Undo foreign changes to controllers and caps, from the top down; return a description of the drift.
@@ -244,23 +257,22 @@ class CgroupTree:
     def _put_caps(self, caps: Confinement, since: Confinement | None) -> Applied:
         """Apply the caps: parent before child when they grow, child before parent when they shrink."""
         self._capped = None
-        lowered = since is not None and caps.memory_low_bytes < since.memory_low_bytes
-        differs = since is None or caps.memory_low_bytes != since.memory_low_bytes
-        wrote = differs and not lowered and self._protect_above(caps.memory_low_bytes, top_first=True)
-        applied = apply_confinement(self._together, caps, since, self.surroundings)
+        low_bytes, before = caps.memory_low_bytes, None if since is None else since.memory_low_bytes
+        lowered = before is not None and low_bytes < before
+        wrote = False
+        if low_bytes != before and not lowered:
+            wrote = self._protect_above(low_bytes, top_first=True, read=since is None)
+        applied = ConfinementChange(self._together, caps, since, self.surroundings).apply()
         if lowered:
-            wrote = self._protect_above(caps.memory_low_bytes, top_first=False)
-        failed = dict(applied.failed)
-        if not failed:
+            wrote = self._protect_above(low_bytes, top_first=False, read=False)
+        if not applied.failed:
             self._capped = caps
-        if caps.memory_low_bytes and (above := self._unprotected(caps.memory_low_bytes)) is not None:
-            failed.setdefault("memory_low_bytes", str(above))
-        return Applied(failed, (*applied.written, *(("memory.low",) if wrote else ())), applied.shrink_to_bytes)
+        return replace(applied, written=(*applied.written, "memory.low")) if wrote else applied
 
-    def _protect_above(self, low_bytes: int, *, top_first: bool) -> bool:
+    def _protect_above(self, low_bytes: int, *, top_first: bool, read: bool) -> bool:
         """Set memory.low of the root, and of the systemd unit and slice named ``penstock…`` above it, which serve the
         agent alone. systemd writes their memory.low only on request; :meth:`repair` notices. Returns whether any was
-        written.
+        written; without ``read``, all are.
         """
         ours = [self.root] if self._owns_root else []
         for directory in () if self._owns_root else (self.root, *self.root.parents):
@@ -269,15 +281,15 @@ class CgroupTree:
             ours.append(directory)
         wrote = False
         for directory in reversed(ours) if top_first else ours:
-            memory = Files(os.fsencode(directory), self._filesystem).memory
+            memory = MemoryFiles(directory, self._filesystem)
             if "memory" in self.controllers and memory.has("memory.low"):
-                wrote |= set_and_check(memory, "low", low_bytes, granularity=PAGE_BYTES)
+                wrote |= set_and_check(memory, "low", low_bytes, granularity=PAGE_BYTES, read=read)
         return wrote
 
     def _unprotected(self, low_bytes: int) -> Reason | None:
         """Return the first ancestor with less protection than the containers need: it limits all below it."""
         for directory in (self.root, *self.root.parents):
-            files = Files(os.fsencode(directory), self._filesystem).memory
+            files = MemoryFiles(directory, self._filesystem)
             if not files.has("memory.low"):
                 return None
             low = files.low

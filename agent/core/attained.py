@@ -61,8 +61,10 @@ class Attained:
             self._ended = {}
         served = {job.id: job for job in self._queues.take_served(now)}
         for job in self._queues.jobs():
-            if job.id in cpu_s and self._service_s(job) > self._reported_s.get(job.id, 0.0) + _WORTH_TELLING_S:
-                served[job.id] = job
+            if job.id in cpu_s:
+                gained_s = self._received_s(job.id, self._slots(job)) - self._reported_s.get(job.id, 0.0)
+                if gained_s > _WORTH_TELLING_S:
+                    served[job.id] = job
         uses = [self._use(job.id, self._slots(job), running=job.running) for job in served.values()]
         self._reported_s = {name: reported_s for name, reported_s in self._reported_s.items() if name in cpu_s}
         self._reported_s |= {use.job: use.service_s for use in uses if use.job in cpu_s}
@@ -106,9 +108,6 @@ class Attained:
     def _slots(self, job: JobQueue) -> _Slots:
         before = self._before.get(job.id, _NO_SLOTS)
         return _Slots(before.all_s + job.service_s, before.of_commands_s + job.command_s)
-
-    def _service_s(self, job: JobQueue) -> float:
-        return self._received_s(job.id, self._slots(job))
 
     def _received_s(self, job: str, slots: _Slots) -> float:
         cpu_s = self._ranks.cpu_s.get(job, 0.0)

@@ -21,6 +21,7 @@ from agent.core.settings import NodeSettings
 from agent.core.slack import Slack
 from penstock.model import ContainerSpec, EndedBy, Limits
 from penstock.model.decode_errors import explained
+from penstock.model.floors import limits_too_small, profile_too_small, too_small
 from penstock.wire.agent_api import ContainerEnded, Done, Launched
 from penstock.wire.errors import RpcError, bad_request, refused
 
@@ -112,7 +113,7 @@ class ClientContainers:
         """
         session = self._members.sessions[opened]
         quotas.check_container(session, self._quotas, self._containers.live.values(), spec)
-        floors.check_limits(spec.limits, "container.limits.")
+        floors.check(limits_too_small(spec.limits), "container.limits.")
         ledger, t_alloc = self._resources.ledger(now), self._slack.t_alloc
         if spec.opportunistic:
             why = ledger.refuse_opportunistic(spec.cpu_cores, spec.memory_bytes, t_alloc)
@@ -168,7 +169,7 @@ class ClientContainers:
         except msgspec.ValidationError as error:
             at, wrong = explained(error, Limits)
             raise bad_request(wrong, field=f"limits.{at}" if at else "limits") from None
-        floors.check_changes(event.limits)
+        floors.check(too_small(event.limits), "limits.")
         if limits.pids_max != record.limits.pids_max:
             quotas.check_pids(session, self._quotas, limits)
         instructions = change(record, limits)
@@ -182,7 +183,7 @@ class ClientContainers:
         _must_live(record)
         _must_be_nobodys(record)
         if event.profile is not None:
-            floors.check_profile(event.profile)
+            floors.check(profile_too_small(event.profile), "profile.")
         record.profile, record.profile_at = event.profile, event.at
         if event.profile is None:
             self._elasticity.forget(record.container)

@@ -9,7 +9,7 @@ cgroup: its class is a set of settings, so promotion (UBIS §IV.D) is a change i
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 
 import msgspec
 
@@ -65,6 +65,14 @@ class Confinement:
     pids_max: int | None = None  # pids.max
     rank: int = 0  # its job's rank on the network: HTB's priority
     borrowed: bool = False  # it was started outside, so defaults for all containers do not apply
+
+
+_FIELDS = tuple(field.name for field in fields(Confinement))
+
+
+def differing(before: Confinement | None, after: Confinement) -> frozenset[str]:
+    """Return the names of the fields that differ; all if nothing is known of the former state."""
+    return frozenset(name for name in _FIELDS if before is None or getattr(before, name) != getattr(after, name))
 
 
 def worth_saying(

@@ -12,7 +12,7 @@ container's cores count as these slots only.
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from agent.core import events as e
@@ -59,14 +59,24 @@ class MeasuredUses:
         self._seen = frozenset(snapshot.containers)
 
 
-def balance(
-    containers: Iterable[ContainerRecord],
+def account(
+    live: Mapping[str, ContainerRecord],
+    sessions: Iterable[Session],
+    queues: MonotaskQueues,
     uses: Mapping[str, ContainerUse],
-    in_slots: Container[str] = (),
 ) -> CoreAccount:
-    """Sum the promised and lent cores. The containers ``in_slots`` compute in the slots that they are granted."""
+    """Sum the promised and lent cores of the live containers.
+
+    A container whose process, by one of ``sessions``, asks for CPU slots computes in the slots that it is granted.
+    """
+    in_slots = {
+        record.container
+        for session in sessions
+        if (record := live.get(session.container)) is not None
+        if record.promised_cores and asks_cpu(queues, session.session)
+    }
     promised_cores = lent_cores = 0.0
-    for record in containers:
+    for record in live.values():
         if record.opportunistic or record.state is ContainerState.ENDED or record.container in in_slots:
             continue
         cores = record.promised_cores
@@ -76,19 +86,3 @@ def balance(
             waits = max(0.0, use.cpu_stalled - use.cpu_throttled)  # waits for processors, not for its own cpu.max
             lent_cores += max(0.0, cores * (1.0 - waits) - use.cpu_cores)
     return CoreAccount(promised_cores, lent_cores)
-
-
-def account(
-    live: Mapping[str, ContainerRecord],
-    sessions: Iterable[Session],
-    queues: MonotaskQueues,
-    uses: Mapping[str, ContainerUse],
-) -> CoreAccount:
-    """Return the account of the live containers, given the connections of processes inside them."""
-    in_slots = {
-        record.container
-        for session in sessions
-        if (record := live.get(session.container)) is not None
-        if record.promised_cores and asks_cpu(queues, session.session)
-    }
-    return balance(live.values(), uses, in_slots)

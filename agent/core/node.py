@@ -30,8 +30,7 @@ from agent.core.membership import Membership
 from agent.core.node_resources import NodeResources
 from agent.core.placed_work import PlacedWork
 from agent.core.preempting import Preempting
-from agent.core.rank_report import RankReport
-from agent.core.ranking import Ranking
+from agent.core.ranking import Ranking, RankReport
 from agent.core.ranks import Ranks
 from agent.core.records import Job, JobRecord, Session, job_state
 from agent.core.recovery import Recovery
@@ -114,15 +113,9 @@ class Node:
             self._lifecycle, self.drain, self._placed,
         )  # fmt: skip
         self._reports = Reports(
-            self.queues,
-            self.held,
-            self.attained,
-            self.executors,
-            self.rank_report,
-            self.resources,
-            self.slack,
+            self.queues, self.held, self.attained, self.executors, self.rank_report, self.resources, self.slack,
             self.drain,
-        )
+        )  # fmt: skip
         self._wake: float | None = None
         self._handlers = self._routes()
 

@@ -1,4 +1,7 @@
-"""Ranks the jobs of this node by their present members, containers and measured use."""
+"""The ranks of this node's jobs, by their present members, containers and measured use; and reports of them.
+
+The master reads the reports to explain to users why their jobs wait.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from agent.core.node_resources import NodeResources
 from agent.core.ranks import Ranks
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import Snapshot
+from penstock.wire.ranks_api import MOST_RANKS, NodeRanks
 
 
 class Ranking:
@@ -42,3 +46,28 @@ class Ranking:
     def sampled(self, snapshot: Snapshot, now: float, *, acted: bool) -> list[Instruction]:
         """Rank the jobs after a sample if something ran or an event occurred, or the node has ``acted`` on it."""
         return self.rank(now) if acted or self._ranks.moved_on(snapshot) else []
+
+
+class RankReport:
+    """The last report of this node's order of jobs."""
+
+    def __init__(self, ranks: Ranks) -> None:
+        self._ranks = ranks
+        self._reported = NodeRanks()
+        self.read = True  # whether the master reads ranks; unknown until it answers our registration
+
+    def changed(self) -> NodeRanks | None:
+        """Return the order if it has changed since the last report."""
+        if not self.read:
+            return None
+        standings = self._ranks.standings
+        first = list(standings.values())[:MOST_RANKS]
+        ranks = NodeRanks(jobs=[(each.job, each.weight) for each in first], of=len(standings))
+        if ranks == self._reported:
+            return None
+        self._reported = ranks
+        return ranks
+
+    def link_opens(self) -> None:
+        """Start over on a new connection: the master may be an older one that does not read ranks."""
+        self._reported, self.read = NodeRanks(), False

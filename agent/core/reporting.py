@@ -6,7 +6,7 @@ from agent.core.attained import Attained
 from agent.core.draining import Drain
 from agent.core.executors import Executors
 from agent.core.node_resources import NodeResources
-from agent.core.rank_report import RankReport
+from agent.core.ranking import RankReport
 from agent.core.slack import Slack
 from agent.core.tasks import HeldTasks
 from agent.queues import MonotaskQueues, oversubscription

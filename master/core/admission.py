@@ -48,7 +48,7 @@ class Admission:
 
     def look(self, now: float) -> None:
         """Admit jobs between two rounds, because the reservable memory or the set of waiting jobs has changed."""
-        self._dues.room_changed = False
+        self._dues.admitted()
         waiting = [name for name, job in self._members.jobs.items() if job.described and not job.admitted]
         if len(waiting) == 1:
             self.admit(waiting, now)
@@ -126,7 +126,7 @@ class Admission:
         room.take(job.user, job.memory_bytes)
         job.admitted, job.admitted_at, job.waits_why = True, now, ""
         self._counts["admitted"] += 1
-        self._dues.changed = True
+        self._dues.place()
         why = f"{format_bytes(room.reserved_bytes)} of {format_bytes(room.total_bytes)} reserved with it{passed}"
         self._outbox.propose(job.origin, api.AdmitJob(job=job.job, why=why))
 

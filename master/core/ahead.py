@@ -17,8 +17,7 @@ import numpy as np
 from master.core.clock import Clock
 from master.core.dues import Dues
 from master.core.membership import Membership
-from master.core.records import Job, Node, Task
-from master.core.settings import MasterSettings
+from master.core.records import Job, Task
 from master.core.snapshot import RoundSnapshot, Snapshots
 from master.core.table import NodeTable, Rows
 from master.core.task_lifecycle import TaskLifecycle
@@ -68,7 +67,6 @@ class Ahead:
 
     def __init__(
         self,
-        settings: MasterSettings,
         clock: Clock,
         dues: Dues,
         table: NodeTable,
@@ -77,7 +75,6 @@ class Ahead:
         waiting: WaitingStages,
         tasks: TaskLifecycle,
     ) -> None:
-        self._settings = settings
         self._clock = clock
         self._dues = dues
         self._table = table
@@ -85,10 +82,6 @@ class Ahead:
         self._snapshots = snapshots
         self._waiting = waiting
         self._tasks = tasks
-
-    def reconfigure(self, settings: MasterSettings) -> None:
-        """Apply new settings."""
-        self._settings = settings
 
     def due(self, now: float) -> bool:
         """Return whether to try: a command waits, and a relevant change happened or a heartbeat's time has passed.
@@ -106,11 +99,12 @@ class Ahead:
         ``offered`` limits the jobs in it to these tasks, by stage; None means no limit. Return the jobs with a placed
         task.
         """
-        self._dues.ahead_due = self._clock.now + self._settings.heartbeat_s
+        self._dues.looked_ahead(self._clock.now)
         places = {job: place for place, job in enumerate(ranking.order())}
         admitted = [job for job in map(self._members.jobs.__getitem__, places) if job.admitted]
         waiting = [job for job in admitted if self._waiting.has_commands(job)]
-        nodes = _Nodes(self._snapshots.take(), self._table, places)
+        snapshot = self._snapshots.take()
+        nodes = _Nodes(snapshot, self._table, places)
         placed = set()
         for job in waiting:
             if nodes.full:
@@ -120,7 +114,7 @@ class Ahead:
             for task in [task for tasks in stages.values() for task in tasks if is_command(task) and not task.node]:
                 worker = nodes.take(task)
                 if worker is not None:
-                    self._tasks.assign(job, task, nodes.node(worker), f"{nodes.why(worker)}; {ranking.why(job.job)}")
+                    self._tasks.assign(job, task, snapshot.node(worker), f"{nodes.why(worker)}; {ranking.why(job.job)}")
                     placed.add(job.job)
         return placed
 
@@ -175,10 +169,6 @@ class _Nodes:
         self._memory[worker] -= memory_bytes
         self._cores[worker] -= cores
         return worker
-
-    def node(self, worker: int) -> Node:
-        """Return the node of a worker."""
-        return self._snapshot.node(worker)
 
     def why(self, worker: int) -> str:
         """Explain the latest placement on this worker."""

@@ -5,51 +5,39 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from master.core import (
-    authorization,
-    draining,
-)
+from master.core import draining, message_checks
 from master.core import events as e
 from master.core.admission import Admission
 from master.core.cancelling import Cancelling
-from master.core.checking import check_job, check_tasks
 from master.core.clock import Clock
 from master.core.decision_results import DecisionResults
 from master.core.draining import Drain
-from master.core.drains import Drains
 from master.core.dues import Dues
 from master.core.executors import Executors
 from master.core.expiry import Expiry
-from master.core.finished_jobs import FinishedJobs, remember_sizes
-from master.core.guarantees import Guarantees
-from master.core.hand_orders import HandOrders
-from master.core.history import History
-from master.core.instructions import Instruction, Keep
+from master.core.instructions import Instruction
 from master.core.job_lifecycle import JobLifecycle
 from master.core.learning import Learning
 from master.core.listing import Listing
 from master.core.membership import Membership
-from master.core.memory import MemoryEstimates
-from master.core.order import Order
+from master.core.order import Order, Places
 from master.core.outbox import Outbox
-from master.core.places import Places
+from master.core.plan import Guarantees
 from master.core.priorities import Priorities
 from master.core.records import Job, Key, Node
 from master.core.registering import Registration
 from master.core.rounds import Rounds
 from master.core.settings import MasterSettings
 from master.core.snapshot import Snapshots
+from master.core.stored_state import StoredState
 from master.core.table import NodeTable
 from master.core.task_completion import TaskCompletion
 from master.core.task_lifecycle import TaskLifecycle
 from master.core.user_quotas import UserQuotas
-from master.ordering import JobSizes
-from master.placement.lengths import TaskLengths
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Progress
 from penstock.wire.errors import bad_request, refused
@@ -68,15 +56,12 @@ class Cluster:
         self.clock = Clock()
         self.dues = Dues(settings)
         self.counts: Counter[str] = Counter()
-        self.drains = Drains()
-        self._hand_orders = HandOrders()
-        self.history = History()
-        self._memory = MemoryEstimates()
-        self.past = FinishedJobs()
+        self._stored = StoredState()
+        self.drains, self.past = self._stored.drains, self._stored.past
+        self.sizes, self.history = self._stored.sizes, self._stored.history
+        self._hand_orders = self._stored.hand_orders
         self.places = Places()
-        self.sizes = JobSizes()
-        self._task_lengths = TaskLengths()
-        self.table = NodeTable(settings, self._task_lengths)
+        self.table = NodeTable(settings, self._stored.task_lengths)
         self.members = Membership(self.table, self.drains)
         self.nodes: Mapping[str, Node] = self.members.nodes
         self.jobs: Mapping[str, Job] = self.members.jobs
@@ -93,7 +78,7 @@ class Cluster:
         self.user_quotas = UserQuotas(settings, self.past, self.table, self.members, self.executors)
         self._priorities = Priorities(settings, self.dues, self.members, self.outbox)
         self._tasks = TaskLifecycle(
-            settings, self.dues, self.counts, self._memory, self.table, self.members, self.outbox, self.executors
+            settings, self.dues, self.counts, self.table, self.members, self.outbox, self.executors
         )
         self._lifecycle = JobLifecycle(
             settings, self.clock, self.dues, self._hand_orders, self.past, self.members, self.outbox, self.executors,
@@ -130,11 +115,15 @@ class Cluster:
             self._tasks, self._lifecycle, self._completion, self._registration, self.admission, self._expiry,
             self._rounds,
         )  # fmt: skip
-        self._handlers: dict[type[Any], Callable[[Node, Any, float], None]] = {
+        self._handlers = self._routes()
+
+    def _routes(self) -> dict[type[Any], Callable[[Node, Any, float], None]]:
+        """Return the handler of each message of a registered node."""
+        return {
             api.Heartbeat: self._heartbeat,
-            api.JobState: self._job_submitted,
-            api.JoinJob: self._job_joined,
-            api.JobEnded: self._job_ended,
+            api.JobState: self._lifecycle.submitted,
+            api.JoinJob: self._lifecycle.joined,
+            api.JobEnded: self._lifecycle.ended,
             api.ReadyTasks: self._tasks_ready,
             Progress: self._progress,
             api.TasksDone: self._completion.tasks_done,
@@ -162,7 +151,8 @@ class Cluster:
             case e.Reconfigured(settings):
                 self._reconfigure(settings)
             case e.Remembered():
-                self._remember(event)
+                self._stored.restore(event)
+                self.table.follow_lengths()
             case e.RoundDue(at):
                 self.clock.round_begins(at)
                 self._expiry.expire(now)
@@ -172,7 +162,7 @@ class Cluster:
             self._priorities.spread(self.order.rank(now), now)
         if self.dues.room_changed:
             self.admission.look(now)
-        return self.outbox.hand_over(self._to_keep())
+        return self.outbox.hand_over(self._stored.take_changes())
 
     @property
     def wants_round(self) -> bool:
@@ -184,7 +174,7 @@ class Cluster:
 
     def want_round(self) -> None:
         """Make a round due, because something outside of the events has changed."""
-        self.dues.changed = True
+        self.dues.place()
 
     def untold(self, key: Key) -> bool:
         """Return whether the end of a task has yet to reach the job's origin."""
@@ -233,65 +223,22 @@ class Cluster:
             self.executors.reported(node, message.executors)
         draining.heard(node, message)
         self.table.refresh(node)
-        self.dues.changed = True
-        self.dues.room_changed |= node.external_memory_bytes != external
-
-    def _job_submitted(self, node: Node, message: api.JobState, now: float) -> None:
-        job = self.jobs.get(message.job)
-        if job is not None and job.origin != node.name:
-            raise bad_request(f"job {message.job!r} belongs to node {job.origin!r}", field="job")
-        check_job(message)
-        if job is None:
-            job = self._lifecycle.new_job(message.job, node.name, now)
-            job.since_birth = True
-        self._lifecycle.describe(job, message)
-        self.dues.room_changed = True
-
-    def _job_joined(self, node: Node, message: api.JoinJob, now: float) -> None:
-        job = self.jobs.get(message.job)
-        past = self.past.get(message.job)
-        by = job.cancelled_by if job is not None else past.cancelled_by if past is not None else ""
-        if by:
-            raise refused(f"job {message.job!r} was cancelled by {by}", field="job")
-        # its own origin does not know it any more: it is over
-        if job is None or not job.described or job.origin == node.name:
-            raise bad_request(f"unknown job {message.job[:128]!r}", field="job", remedy="register_job first")
-        if message.user not in {"", job.user}:
-            raise refused(f"job {message.job!r} belongs to {job.user}", field="job")
-        job.served_by(node.name, job.priority)  # the answer carries the priority
-        job.work.told_last.discard(node.name)
-        node.job_came_at = max(node.job_came_at, job.came_at)
-        node.serves.add(job.job)
+        self.dues.heartbeat_came(other_memory_changed=node.external_memory_bytes != external)
 
     def joined(self, job: str) -> api.JobJoined:
         """Return the answer to an accepted :class:`~penstock.wire.master_api.JoinJob`."""
         known = self.jobs[job]
         return api.JobJoined(name=known.name, user=known.user, priority=known.priority)
 
-    def _job_ended(self, node: Node, message: api.JobEnded, now: float) -> None:
-        job = self.jobs.get(message.job)
-        if job is None:  # registration has already shown that it ended
-            if message.use is not None:
-                self.learning.received(node, message.use)
-            return
-        authorization.own(self.jobs, node, message.job)
-        if message.use is not None:
-            job.work.attained(node.name, message.use)
-        why = message.why or "its job ended"
-        job.work.finished = message.done
-        told, listed = message.why, not message.merged_into
-        more = message.use is not None
-        self._lifecycle.end_job(job, why, told=told, released_by=node.name, listed=listed, more_to_tell=more)
-
     def _tasks_ready(self, node: Node, message: api.ReadyTasks, now: float) -> None:
-        job = authorization.own(self.jobs, node, message.job)
-        check_tasks(message)
+        job = message_checks.job_of_origin(self.jobs, node, message.job)
+        message_checks.check_tasks(message)
         self._tasks.add_tasks(job, message)
         if job.cancelled_by:
             self._cancelling.stop(job)  # the origin did not know of the cancellation yet
 
     def _progress(self, node: Node, message: Progress, now: float) -> None:
-        job = authorization.own(self.jobs, node, message.job)
+        job = message_checks.job_of_origin(self.jobs, node, message.job)
         job.work.tell(message.stages)
         if job.some_executors:
             self.executors.stages(job, message.stages)
@@ -305,15 +252,6 @@ class Cluster:
             self.table.refresh(node)
             self.outbox.explain("node away", node=name, waits_s=self.settings.node_timeout_s)
 
-    def _remember(self, event: e.Remembered) -> None:
-        self.drains.remember(event.drains)
-        self._hand_orders.remember(event.orders)
-        self.past.restore(event.jobs)
-        remember_sizes(self.sizes, event.sizes, event.jobs)
-        self.history.restore(event.needed)
-        self._task_lengths.restore(event.lengths)
-        self.table.follow_lengths()
-
     def _reconfigure(self, settings: MasterSettings) -> None:
         """Apply new settings. Placed tasks stay where they are. A changed ordering starts without its earlier state."""
         before = self.settings
@@ -326,12 +264,3 @@ class Cluster:
                 job.summed_up.clear()
                 for task in job.tasks.values():
                     task.need = None
-        self.dues.place_and_admit()
-        self.dues.order_due = -math.inf
-
-    def _to_keep(self) -> Keep:
-        """Return the changes to be stored for the next master."""
-        return Keep(
-            self.drains.take_changes(), self.past.take_changes(), self.sizes.take_changes(),
-            self._hand_orders.take_changes(), self.history.take_changes(), self._task_lengths.take_changes(),
-        )  # fmt: skip

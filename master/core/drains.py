@@ -21,7 +21,7 @@ class Drains:
     def __init__(self) -> None:
         self._said: dict[str, DrainSaid] = {}
         #: Changes to be stored since :meth:`take_changes`; None: the request is removed.
-        self._changed: dict[str, DrainSaid | None] = {}
+        self.changed: dict[str, DrainSaid | None] = {}
 
     def get(self, node: str) -> DrainSaid | None:
         """Return the request for a node; None where there is none."""
@@ -40,14 +40,14 @@ class Drains:
         """Set the request for a node."""
         said = DrainSaid(draining)
         if self._said.get(node) != said:
-            self._said[node] = self._changed[node] = said
+            self._said[node] = self.changed[node] = said
 
     def confirmed(self, node: str) -> None:
         """The node has stored that it takes work."""
         said = self._said.get(node)
         if said is not None and said.draining is None:
             del self._said[node]
-            self._changed[node] = None
+            self.changed[node] = None
 
     def remember(self, said: Mapping[str, DrainSaid]) -> None:
         """Restore the requests stored by the previous master."""
@@ -61,5 +61,5 @@ class Drains:
 
     def take_changes(self) -> dict[str, DrainSaid | None]:
         """Return the changes to be stored since the last call."""
-        changed, self._changed = self._changed, {}
+        changed, self.changed = self.changed, {}
         return changed

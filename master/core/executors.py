@@ -93,7 +93,8 @@ class Executors:
             self._news = True
         else:
             forecasts.forget(event.application)
-        self._dues.changed |= bool(self.waiting)
+        if self.waiting:
+            self._dues.place()
 
     def waiting_of(self, job: Job) -> list[Task]:
         """Return the waiting executors of a job that have a forecast."""
@@ -107,7 +108,7 @@ class Executors:
         forecast = self.forecasts.of(key_of(job, task))
         assert forecast is not None
         wanted = Demand.of(job, task, forecast.profile)
-        cores, _, _, memory = wanted.beside
+        cores, _, _, memory = wanted.outside_profile
         return max(forecast.profile.cpu_cores, default=cores), max(forecast.profile.memory_bytes, default=int(memory))
 
     # ---------------------------------------------------------------- measured use

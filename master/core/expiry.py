@@ -7,6 +7,7 @@ from collections import Counter
 from master.core.clock import Clock
 from master.core.dues import Dues
 from master.core.executors import Executors
+from master.core.instructions import Hangup
 from master.core.job_lifecycle import JobLifecycle
 from master.core.learning import Learning
 from master.core.membership import Membership
@@ -57,7 +58,7 @@ class Expiry:
         timeout_s = self._settings.node_timeout_s
         for node in self._table.silent(now, timeout_s):
             if node.away_since is None:
-                self._outbox.hang_up(node.name, f"silent for more than {timeout_s:g} s")
+                self._outbox.instruct(Hangup(node.name, f"silent for more than {timeout_s:g} s"))
                 self._lose(node, f"node {node.name} was silent for more than {timeout_s:g} s")
                 continue
             empty = node.draining is not None and not node.held
@@ -68,7 +69,7 @@ class Expiry:
     def _lose(self, node: Node, why: str) -> None:
         """Remove a lost node: its tasks are lost or placed again, and the jobs it is the origin of are over."""
         del self._members.nodes[node.name]
-        self._dues.gathers_since = self._clock.now
+        self._dues.node_lost(self._clock.now)
         self._table.remove(node)
         self._executors.usage.gone(node.name)
         self._learning.node_lost(node.name)

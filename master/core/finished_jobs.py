@@ -36,7 +36,7 @@ class FinishedJobs:
         self._most = most
         self._jobs: dict[str, FinishedJob] = {}
         self._of_user: dict[str, dict[str, None]] = {}
-        self._changed: dict[str, FinishedJob | None] = {}
+        self.changed: dict[str, FinishedJob | None] = {}
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -53,8 +53,8 @@ class FinishedJobs:
         """Store a finished job."""
         job, user = past.view.job, past.view.user
         self.forget(job)
-        self._changed.pop(job, None)
-        self._jobs[job] = self._changed[job] = past
+        self.changed.pop(job, None)
+        self._jobs[job] = self.changed[job] = past
         own = self._of_user.setdefault(user, {})
         own[job] = None
         if len(own) > self._most_of_a_user:
@@ -66,7 +66,7 @@ class FinishedJobs:
         """Remove a job: it was the oldest, or its origin reports that it still exists."""
         past = self._jobs.pop(job, None)
         if past is not None:
-            self._changed[job] = None
+            self.changed[job] = None
             own = self._of_user[past.view.user]
             del own[job]
             if not own:
@@ -74,14 +74,14 @@ class FinishedJobs:
 
     def take_changes(self) -> dict[str, FinishedJob | None]:
         """Return the changes since the last call, in their order; None: removed."""
-        changed, self._changed = self._changed, {}
+        changed, self.changed = self.changed, {}
         return changed
 
     def restore(self, jobs: Iterable[FinishedJob]) -> None:
         """Restore the jobs stored by the previous master; report removals of those that exceed the bounds here."""
         for past in jobs:
             self.remember(past)
-        self._changed = {job: past for job, past in self._changed.items() if past is None}
+        self.changed = {job: past for job, past in self.changed.items() if past is None}
 
 
 def remember_sizes(sizes: JobSizes, kept: Iterable[KnownSizes], jobs: Iterable[FinishedJob]) -> None:

@@ -38,10 +38,10 @@ _NAMES = ("cpu_cores", "disk_bytes_per_s", "network_bytes_per_s", "memory_bytes"
 
 @dataclass(frozen=True, slots=True)
 class Demand:
-    """An executor's demand: its profile, and ``beside``, the promises of resources outside the profile (resources)."""
+    """An executor's demand: its profile, and the promised amounts of the resources that the profile leaves out."""
 
     profile: Profile
-    beside: tuple[float, float, float, float]
+    outside_profile: tuple[float, float, float, float]
 
     @classmethod
     def of(cls, job: Job, task: Task, profile: Profile) -> Demand:
@@ -60,11 +60,11 @@ class Demand:
     @property
     def same(self) -> object:
         """Return a key that is equal for equal demands."""
-        return id(self.profile), self.beside
+        return id(self.profile), self.outside_profile
 
     def over(self, grid: Grid) -> Floats:
         """Return resources × slots, from the executor's start on."""
-        wanted: Floats = demand(self.profile, grid.slot_s, grid.slots) + np.array(self.beside)[:, None]
+        wanted: Floats = demand(self.profile, grid.slot_s, grid.slots) + np.array(self.outside_profile)[:, None]
         return wanted
 
     def at_most(self, held: Floats) -> Demand:
@@ -72,10 +72,10 @@ class Demand:
         values = held[:, 0].tolist()
         named = {
             name: (amount if name == "cpu_cores" else round(amount),)
-            for name, amount, beside in zip(_NAMES, values, self.beside, strict=True)
-            if amount > 0 and not beside
+            for name, amount, constant in zip(_NAMES, values, self.outside_profile, strict=True)
+            if amount > 0 and not constant
         }
-        return Demand(Profile(slot_s=self.profile.slot_s, **named), self.beside) if named else self
+        return Demand(Profile(slot_s=self.profile.slot_s, **named), self.outside_profile) if named else self
 
 
 @dataclass(frozen=True, slots=True)
@@ -196,7 +196,7 @@ def _available(node: Node, grid: Grid, now: float) -> Floats:
             continue
         if held.profile is not None:
             left -= rest_of(held.profile, max(0.0, now - held.assigned_at), grid.slot_s, grid.slots)
-            left -= np.array(held.beside)[:, None]
+            left -= np.array(held.outside_profile)[:, None]
         else:
             left -= np.array([held.cores, 0.0, 0.0, float(held.memory_bytes)])[:, None]
     found: Floats = np.maximum(left, 0.0)

@@ -54,7 +54,7 @@ class History:
     def __init__(self, most: int = 1024) -> None:
         self._most = most
         self._known: dict[Name, Needed] = {}
-        self._changed: dict[Name, Needed | None] = {}
+        self.changed: dict[Name, Needed | None] = {}
 
     def of(self, name: Name) -> Needed | None:
         """Return the needs of a job of this name; None where they are unknown."""
@@ -72,13 +72,13 @@ class History:
         elif len(self._known) >= self._most:
             gone = next(iter(self._known))
             del self._known[gone]
-            self._changed[gone] = None
-        self._changed.pop(name, None)  # keep the order of use
-        self._known[name] = self._changed[name] = needed
+            self.changed[gone] = None
+        self.changed.pop(name, None)  # keep the order of use
+        self._known[name] = self.changed[name] = needed
 
     def take_changes(self) -> dict[Name, Needed | None]:
         """Return the changes to be stored since the last call; None: removed."""
-        changed, self._changed = self._changed, {}
+        changed, self.changed = self.changed, {}
         return changed
 
     def restore(self, kept: Iterable[tuple[Name, Needed]]) -> None:

@@ -70,7 +70,7 @@ class StoreRun:
 class Keep:
     """Store state for the next master, by name; None: remove the entry. ``drains``: operators' drain requests; a node
     that takes work again but has not confirmed it is ``drains[node] = DrainSaid(None)``. ``jobs``: how jobs ended.
-    ``sizes``: learnt sizes of jobs, by kind. ``orders``: orders by hand (:class:`~master.core.hand_orders.HandOrders`).
+    ``sizes``: learnt sizes of jobs, by kind. ``orders``: orders by hand (:class:`~master.core.order.HandOrders`).
     ``needed``: needs of recurring jobs. ``lengths``: lengths of the latest tasks, None where unchanged. The next master
     receives all this as the event ``Remembered``.
     """

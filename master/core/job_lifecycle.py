@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from master.core import authorization
+from master.core import message_checks
 from master.core.clock import Clock
 from master.core.dues import Dues
 from master.core.executors import Executors
 from master.core.finished_jobs import FinishedJobs
-from master.core.hand_orders import HandOrders
 from master.core.learning import Learning
 from master.core.listing import past_of
 from master.core.membership import Membership
+from master.core.order import HandOrders
 from master.core.outbox import Outbox
 from master.core.priorities import first_priority, priority_of
 from master.core.records import Job, Node
 from master.core.settings import MasterSettings
 from master.core.task_lifecycle import TaskLifecycle
 from penstock.wire import master_api as api
+from penstock.wire.errors import bad_request, refused
 
 
 class JobLifecycle:
@@ -119,13 +120,69 @@ class JobLifecycle:
         self._dues.order_anew()
         self._dues.place_and_admit()
 
+    # ------------------------------------------------------------ messages of nodes
+
+    def submitted(self, node: Node, message: api.JobState, now: float) -> None:
+        """Add or update a job that its origin describes.
+
+        Raises: RpcError: ``bad_request``: it is another node's job, or has no time of submission.
+        """
+        job = self._members.jobs.get(message.job)
+        if job is not None and job.origin != node.name:
+            raise bad_request(f"job {message.job!r} belongs to node {job.origin!r}", field="job")
+        message_checks.check_job(message)
+        if job is None:
+            job = self.new_job(message.job, node.name, now)
+            job.since_birth = True
+        self.describe(job, message)
+        self._dues.job_described()
+
+    def joined(self, node: Node, message: api.JoinJob, now: float) -> None:
+        """Let a node's connection take part in another node's job.
+
+        Raises: RpcError: ``bad_request``: the job is unknown; ``refused``: it was cancelled, or is another user's.
+        """
+        job = self._members.jobs.get(message.job)
+        past = self._past.get(message.job)
+        by = job.cancelled_by if job is not None else past.cancelled_by if past is not None else ""
+        if by:
+            raise refused(f"job {message.job!r} was cancelled by {by}", field="job")
+        # its own origin does not know it any more: it is over
+        if job is None or not job.described or job.origin == node.name:
+            raise bad_request(f"unknown job {message.job[:128]!r}", field="job", remedy="register_job first")
+        if message.user not in {"", job.user}:
+            raise refused(f"job {message.job!r} belongs to {job.user}", field="job")
+        job.served_by(node.name, job.priority)  # the answer carries the priority
+        job.work.told_last.discard(node.name)
+        node.job_came_at = max(node.job_came_at, job.came_at)
+        node.serves.add(job.job)
+
+    def ended(self, node: Node, message: api.JobEnded, now: float) -> None:
+        """End a job that its origin reports as ended.
+
+        Raises: RpcError: ``refused``: it is another node's job.
+        """
+        job = self._members.jobs.get(message.job)
+        if job is None:  # registration has already shown that it ended
+            if message.use is not None:
+                self._learning.received(node, message.use)
+            return
+        message_checks.job_of_origin(self._members.jobs, node, message.job)
+        if message.use is not None:
+            job.work.attained(node.name, message.use)
+        why = message.why or "its job ended"
+        job.work.finished = message.done
+        told, listed = message.why, not message.merged_into
+        more = message.use is not None
+        self.end_job(job, why, told=told, released_by=node.name, listed=listed, more_to_tell=more)
+
     def attained(self, node: Node, load: api.Load) -> None:
         """Store a node's report of the service that jobs received there, and of what they hold."""
         for use in load.jobs:
             job = self._members.jobs.get(use.job)
             if job is None:
                 self._learning.received(node, use)
-            elif authorization.takes_part(node, job):
+            elif message_checks.takes_part(node, job):
                 job.work.attained(node.name, use)
                 if use.last:
                     if any(key[0] == job.job for key in node.held):  # the node was given more meanwhile

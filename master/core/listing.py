@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import msgspec
 
 from master.core.finished_jobs import FinishedJob, FinishedJobs, outcome
 from master.core.membership import Membership
-from master.core.places import MOST_NODES, NOWHERE, Place, Places, on_nodes
-from master.core.records import Job
+from master.core.order import NOWHERE, Place, Places
+from master.core.records import Job, Node
 from penstock.model import KindAmounts
-from penstock.wire.jobs_api import MOST_JOBS, JobView, ListJobs, StageView
+from penstock.wire.jobs_api import MOST_JOBS, JobView, ListJobs, NodeRank, StageView
 
 #: Largest number of stages in a view of a job.
 MOST_STAGES = 200
+#: Bounds on the named jobs before a job (the nearest), and on its nodes.
+MOST_BEFORE = 10
+MOST_NODES = 100
 
 
 class Listing:
@@ -127,3 +132,25 @@ def _ended(leaving: dict[str, set[str]], past: FinishedJob) -> JobView:
     if holding is None:
         return past.view
     return msgspec.structs.replace(past.view, state="ending", nodes=sorted(holding)[:MOST_NODES])
+
+
+def on_nodes(job: Job, nodes: Iterable[Node]) -> list[NodeRank]:
+    """Return a job's rank on each node where its containers have one, as reported by the agents."""
+    found: list[NodeRank] = []
+    for node in nodes:
+        ranks = node.ranks.jobs if node.ranks is not None else []
+        place = next((place for place, (name, _) in enumerate(ranks) if name == job.job), None)
+        if place is None or node.ranks is None:
+            continue
+        use = job.work.seen.get(node.name)
+        found.append(
+            NodeRank(
+                node=node.name,
+                rank=place + 1,
+                of=node.ranks.of,
+                weight=ranks[place][1],
+                service_container_s=use.service_s if use is not None else 0.0,
+                before=[name for name, _ in ranks[:place]][-MOST_BEFORE:],
+            )
+        )
+    return found[:MOST_NODES]

@@ -2,16 +2,106 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
 from master.core.clock import Clock
-from master.core.guarantees import Guarantees
-from master.core.hand_orders import HandOrders
+from master.core.events import OrderAsked
 from master.core.history import History
 from master.core.membership import Membership
-from master.core.places import Places
+from master.core.plan import Guarantees
 from master.core.settings import MasterSettings
 from master.core.table import NodeTable
 from master.core.views import Totals, cluster_view, job_views, totals
-from master.ordering import JobSizes, JobView, Ranking, guarantees_first, ordering_of
+from master.ordering import (
+    HandOrder,
+    JobSizes,
+    JobView,
+    Ranking,
+    Reason,
+    guarantees_first,
+    ordering_of,
+    placed_by_hand,
+)
+
+#: The key of an operator's order of all jobs, in place of a user. No user has this name.
+OF_ALL = ""
+
+
+class HandOrders:
+    """User → the order of that user's jobs; and the latest operator's order of all jobs."""
+
+    def __init__(self) -> None:
+        self._said: dict[str, HandOrder] = {}
+        #: Changes to be stored since :meth:`take_changes`; None: the order is removed.
+        self.changed: dict[str, HandOrder | None] = {}
+
+    def asked(self, event: OrderAsked) -> None:
+        """Replace the order by a new one; an order without jobs removes it."""
+        self._store(OF_ALL if event.of_all else event.by, HandOrder(event.by, event.jobs))
+
+    def over(self, job: str, user: str) -> None:
+        """Remove a finished job of this user from the orders."""
+        for owner in (user, OF_ALL):
+            said = self._said.get(owner)
+            if said is not None and job in said.jobs:
+                self._store(owner, replace(said, jobs=tuple(each for each in said.jobs if each != job)))
+
+    def arrange(self, ranking: Ranking, jobs: list[JobView]) -> Ranking:
+        """Return the ranking of these jobs with the orders by hand applied."""
+        if not self._said:
+            return ranking
+        own = {user: order for user, order in self._said.items() if user != OF_ALL}
+        return placed_by_hand(ranking, {job.job: job.user for job in jobs}, own, self._said.get(OF_ALL))
+
+    def remember(self, said: Mapping[str, HandOrder]) -> None:
+        """Restore the orders stored by the previous master."""
+        self._said.update(said)
+
+    def take_changes(self) -> dict[str, HandOrder | None]:
+        """Return the changes to be stored since the last call."""
+        changed, self.changed = self.changed, {}
+        return changed
+
+    def _store(self, owner: str, order: HandOrder) -> None:
+        if order.jobs:
+            self._said[owner] = self.changed[owner] = order
+        elif self._said.pop(owner, None) is not None:
+            self.changed[owner] = None
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """A job's position in the order of the jobs: ``rank`` 1 is the first of ``of`` jobs."""
+
+    rank: int
+    of: int
+    reason: Reason
+
+
+#: The position of a finished job, or of one that came after the latest ranking.
+NOWHERE = Place(0, 0, Reason(""))
+
+
+class Places:
+    """The latest ranking, made for any purpose. Reading it affects no decision."""
+
+    def __init__(self) -> None:
+        self._ranking: Ranking | None = None
+        self._ranks: dict[str, int] | None = None  # computed on demand
+
+    def ranked(self, ranking: Ranking) -> None:
+        """Store a new ranking."""
+        self._ranking, self._ranks = ranking, None
+
+    def of(self, job: str) -> Place:
+        """Return a job's position."""
+        if self._ranking is None:
+            return NOWHERE
+        if self._ranks is None:
+            self._ranks = {name: rank for rank, name in enumerate(self._ranking.order(), start=1)}
+        rank = self._ranks.get(job)
+        return Place(rank, len(self._ranks), self._ranking.reason(job)) if rank is not None else NOWHERE
 
 
 class Order:

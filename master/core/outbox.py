@@ -38,19 +38,15 @@ class Outbox:
         self._spoken_to[node] = None
         return known.number + len(known.outbox)
 
-    def instruct(self, instruction: Predict | StoreRun | EndHeard) -> None:
-        """Emit an instruction for work in the background, or for an answer."""
+    def instruct(self, instruction: Predict | StoreRun | EndHeard | Hangup) -> None:
+        """Emit an instruction that belongs to no node's next request."""
         self._out.append(instruction)
 
     def explain(self, what: str, **facts: object) -> None:
         """Emit a log entry."""
         self._out.append(Explain(what, facts))
 
-    def hang_up(self, node: str, reason: str) -> None:
-        """Close the connection to a node."""
-        self._out.append(Hangup(node, reason))
-
-    def hand_over(self, kept: Keep) -> list[Instruction]:
+    def hand_over(self, kept: Keep | None) -> list[Instruction]:
         """Number the proposed decisions, and return all instructions; ``kept``, the changes to be stored, is last."""
         for name in self._spoken_to:
             node = self._members.nodes.get(name)
@@ -63,7 +59,7 @@ class Outbox:
                 self._out.append(SendDecisions(name, node.number, decisions))
             node.outbox = []
         self._spoken_to.clear()
-        if kept:
+        if kept is not None:
             self._out.append(kept)
         out, self._out = self._out, []
         return out

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 
 from master.core.clock import Clock
 from master.core.executors import Executors
-from master.core.guarantees import Guarantees
 from master.core.membership import Membership
 from master.core.outbox import Outbox
+from master.core.plan import Guarantees
 from master.core.records import Held, Node, Task
 from master.core.snapshot import holds
 from master.core.task_lifecycle import TaskLifecycle

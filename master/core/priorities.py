@@ -22,6 +22,8 @@ from penstock.wire import master_api as api
 
 #: Numbers closer than this leave no room in between: then all jobs get new ones.
 _CLOSEST = 1e-5
+#: For so many heartbeats after a job has come, its place is looked at more often than others'.
+_YOUNG = 2
 
 
 def first_priority(submitted_at: float) -> float:
@@ -53,7 +55,7 @@ class Priorities:
         """
         self._dues.ordered(now)
         order = [job for name in ranking.order() if (job := self._members.jobs[name]).hosts]
-        fixed = _fixed(order, now - self._settings.heartbeat_s, now - self._young_s())
+        fixed = _fixed(order, now - self._settings.heartbeat_s, now - _YOUNG * self._settings.heartbeat_s)
         fresh = {job.job for job in order if not job.ranked}
         moved = renumbered([job.job for job in order], {job.job: job.priority for job in order}, fixed, fresh)
         if moved:
@@ -68,17 +70,13 @@ class Priorities:
             if job.hosts_to_tell or job.job in moved:
                 self._tell(job, ranking.why(job.job))
 
-    def _young_s(self) -> float:
-        """Return for how long after a job has come its place is looked at more often than others'."""
-        return 2 * self._settings.heartbeat_s
-
     def served(self, node: Node, now: float) -> None:
         """Make the order due, because a node has told what service its jobs received.
 
         Where a job has come a moment ago, the agent looks at the CPU time of the others several times a second. The
         words of other nodes wait: an order of 1,000 jobs takes more than 5 ms.
         """
-        if now - node.job_came_at <= self._young_s():
+        if now - node.job_came_at <= _YOUNG * self._settings.heartbeat_s:
             self._dues.order_anew()
         self._dues.order_with_service()
 

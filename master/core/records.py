@@ -46,8 +46,8 @@ class Held:
     leaving_in: int | None = None  # the request that withdrew it: its actions no longer matter, its holdings do
     executor: bool = False  # regular, and its limits follow a profile: it neither waits for a slot nor holds one
     profile: Profile | None = None  # as far as it has been sent
-    # promised amounts of resources outside the profile
-    beside: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    # promised amounts of the resources that the profile leaves out
+    outside_profile: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
     assigned_at: float = 0.0  # of an executor, monotonic
     user: str = ""  # the job's user
 

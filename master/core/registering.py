@@ -9,9 +9,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 
-from master.core import authorization
+from master.core import message_checks
 from master.core.cancelling import Cancelling
-from master.core.checking import check_job, check_tasks, sound
 from master.core.draining import Drain
 from master.core.dues import Dues
 from master.core.executors import Executors
@@ -71,11 +70,9 @@ class Registration:
         """
         self._check(message)
         new = message.node not in self._members.nodes
-        if self._members.fresh and (message.jobs or message.placed):
-            # A former master may have assigned work that its origin does not know of, on a node that is not back yet.
-            self._dues.gathers_until = now + self._settings.gather_s
-        if self._dues.gathers_since is None:
-            self._dues.gathers_since = now
+        # A former master may have assigned work that its origin does not know of, on a node that is not back yet.
+        may_have = self._members.fresh and (message.jobs or message.placed)
+        self._dues.node_registered(now, self._settings.gather_s if may_have else 0.0)
         node = self._members.expect(message.node, now)
         before = _fresh_connection(node, message, now)
         for held in before.values():
@@ -111,12 +108,12 @@ class Registration:
         if not (math.isfinite(message.t_alloc) and message.t_alloc >= 0):
             raise bad_request("expected a non-negative number", field="t_alloc")
         for state in message.jobs:
-            check_job(state)
-        authorization.check_registration(self._members.jobs, message)
+            message_checks.check_job(state)
+        message_checks.check_registration(self._members.jobs, message)
         for ready in message.ready:
-            check_tasks(ready)
+            message_checks.check_tasks(ready)
         for index, placed in enumerate(message.placed):
-            if not sound(placed.remaining):
+            if not placed.remaining.is_valid():
                 raise bad_request("expected non-negative numbers", field=f"placed[{index}].remaining")
 
     def _jobs(self, node: Node, message: api.Register, now: float) -> list[Job]:
@@ -174,7 +171,8 @@ class Registration:
             job.served_by(node.name, None if before else job.priority)
         if task.request is not None:
             self._tasks.know(task, task.request, held, task.opportunistic)
-        self._dues.promotable |= placed.opportunistic
+        if placed.opportunistic:
+            self._dues.put_on_slack()
         if job.described:
             self._tasks.tell_placed(job, task)
         return ""

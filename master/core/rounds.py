@@ -16,10 +16,10 @@ from master.core.drains import Drains
 from master.core.dues import Dues
 from master.core.executor_round import ExecutorRound
 from master.core.executors import Executors
-from master.core.guarantees import Guarantees
 from master.core.membership import Membership
 from master.core.order import Order
 from master.core.outbox import Outbox
+from master.core.plan import Guarantees
 from master.core.plan_follower import PlanFollower
 from master.core.regular import RegularWork
 from master.core.settings import MasterSettings
@@ -64,7 +64,7 @@ class Rounds:
         self._admission = admission
         self._waiting = WaitingStages(settings, table, snapshots)
         self._unfit = UnfitTasks(settings, table, members, snapshots, executors, tasks, admission)
-        self._ahead = Ahead(settings, clock, dues, table, members, snapshots, self._waiting, tasks)
+        self._ahead = Ahead(clock, dues, table, members, snapshots, self._waiting, tasks)
         self._regular = RegularWork(drains, members, snapshots, self._waiting, user_quotas, tasks, self._ahead)
         self._plan_follower = PlanFollower(clock, counts, members, outbox, guarantees, executors, user_quotas, tasks)
         self._slack = SlackWork(dues, counts, drains, table, members, outbox, order, snapshots, user_quotas, tasks)
@@ -75,13 +75,13 @@ class Rounds:
     def reconfigure(self, settings: MasterSettings) -> None:
         """Apply new settings to every step."""
         self._settings = settings
-        for step in (self._waiting, self._unfit, self._ahead, self._executor_round):
+        for step in (self._waiting, self._unfit, self._executor_round):
             step.reconfigure(settings)
 
     def run(self, now: float) -> None:
         """Run one round."""
         if now < self._dues.gathers_until:
-            self._dues.changed = True
+            self._dues.place()
             return
         self._table.follow_lengths()
         self._table.settle()
@@ -93,7 +93,7 @@ class Rounds:
         if ranking is None and (hopeful or looks_ahead):
             ranking = self._order.rank(now)
         self._unfit.refuse(now)
-        self._dues.changed = False
+        self._dues.placed()
         limits = self._user_quotas.in_round()
         if self._settings.promotion and self._dues.promotable:
             self._slack.promote(limits)

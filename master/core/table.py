@@ -152,8 +152,14 @@ class NodeTable:
         load, capacity = node.load, node.capacity
         memory = float(capacity.memory_bytes)
         slots = node.slots
-        rates = self._rates(node)
-        said, idle = load.pending, load.idle
+        said, pending, idle = load.rates, load.pending, load.idle
+        numbers = finite_and_positive(
+            said.cpu, said.disk, said.network, pending.cpu, pending.disk, pending.network,
+            idle.cpu, idle.disk, idle.network, load.disk_busy, load.network_busy, load.used_cores,
+        )  # fmt: skip
+        rates = numbers[:3]
+        if not all(rates):  # the node has measured nothing yet of some kind
+            rates = [found or most for found, most in zip(rates, self._settings.default_rates(capacity), strict=True)]
         unsized_s = self.ept_s
         if any(stock.unsized):
             self._unsized.add(node.name)
@@ -162,14 +168,12 @@ class NodeTable:
         self.rates[row] = rates
         self.slots[row] = slots
         self.pending[row] = [
-            sound(reported) + sent + unsized * rate * unsized_s / slot
+            reported + sent + unsized * rate * unsized_s / slot
             for reported, sent, unsized, rate, slot in zip(
-                (said.cpu, said.disk, said.network), stock.pending, stock.unsized, rates, slots, strict=True
+                numbers[3:6], stock.pending, stock.unsized, rates, slots, strict=True
             )
         ]
-        self.idle[row] = [
-            sound(free) - spoken for free, spoken in zip((idle.cpu, idle.disk, idle.network), stock.spoken, strict=True)
-        ]
+        self.idle[row] = [free - spoken for free, spoken in zip(numbers[6:9], stock.spoken, strict=True)]
         self.idle[row, 0] -= stock.coming_cores
         self.memory_capacity[row] = memory
         self.memory_free[row] = memory - node.external_memory_bytes - stock.memory_bytes
@@ -179,8 +183,8 @@ class NodeTable:
         self.t_alloc[row] = node.t_alloc
         disks, links = slots[1], slots[2]
         whole = (capacity.cores, disks, links, memory)
-        shares = (sound(load.disk_busy) * disks, sound(load.network_busy) * links)
-        used = (sound(load.used_cores), *shares, load.used_memory_bytes)
+        disk_busy, network_busy, used_cores = numbers[9:]
+        used = (used_cores, disk_busy * disks, network_busy * links, load.used_memory_bytes)
         self.slack[row] = [
             node.t_alloc * there - taken - launched
             for there, taken, launched in zip(whole, used, stock.launched, strict=True)
@@ -229,15 +233,6 @@ class NodeTable:
 
     # ------------------------------------------------------------ inside
 
-    def _rates(self, node: Node) -> tuple[float, float, float]:
-        """Return bytes/s per kind; a default where the node has measured nothing yet."""
-        said, default = node.load.rates, self._settings.default_rates(node.capacity)
-        return (
-            sound(said.cpu) or default[0],
-            sound(said.disk) or default[1],
-            sound(said.network) or default[2],
-        )
-
     def _grow(self, size: int) -> None:
         for name in (*self._WIDE, *self._PLAIN, "slack", *self._MASKS):
             shape = (size, 3) if name in self._WIDE else (size, 4) if name == "slack" else size
@@ -253,9 +248,9 @@ def usable(t_alloc: float, opportunistic: Opportunistic) -> float:
     return max(0.0 if opportunistic == "only" else 1.0, t_alloc if opportunistic else 0.0)
 
 
-def sound(value: float) -> float:
-    """Return an agent's number made safe for calculations."""
-    return value if math.isfinite(value) and value > 0 else 0.0
+def finite_and_positive(*values: float) -> list[float]:
+    """Return an agent's numbers made safe for calculations: 0 instead of one that is negative or not finite."""
+    return [value if 0 < value < math.inf else 0.0 for value in values]
 
 
 def _take_stock(node: Node) -> _Stock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
-from master.core import authorization, backing_off
+from master.core import backing_off, message_checks
 from master.core.dues import Dues
 from master.core.finished_jobs import FinishedJobs
 from master.core.job_lifecycle import JobLifecycle
@@ -53,7 +53,7 @@ class TaskCompletion:
         job = self._members.jobs.get(message.job)
         if job is None:
             return
-        authorization.check_part(node, job)
+        message_checks.check_part(node, job)
         for name in message.tasks:
             task = job.tasks.get(name)
             if task is None:
@@ -67,7 +67,7 @@ class TaskCompletion:
             if node.name == job.origin:
                 self._tasks.forget(job, task)
                 self._counts["ended_exit"] += 1
-                self._dues.changed = True
+                self._dues.place()
             else:
                 task.node = task.node or node.name  # executed before the master knew of its placement
                 self._tasks.end(job, task, Ended(by=EndedBy.EXIT, exit_status=0, reason=f"done, said at {node.name}"))
@@ -90,7 +90,7 @@ class TaskCompletion:
         """
         if message.job not in self._members.jobs:
             return
-        job = authorization.own(self._members.jobs, node, message.job)
+        job = message_checks.job_of_origin(self._members.jobs, node, message.job)
         for name in message.tasks:
             task = job.tasks.get(name)
             if task is None or task.unwanted:
@@ -113,7 +113,7 @@ class TaskCompletion:
         key = (message.job, message.task)
         job, task, held = self._members.jobs.get(message.job), self._members.task(key), node.held.get(key)
         stopped = message.ended.by in (EndedBy.CANCELLED, EndedBy.PREEMPTED)
-        self._dues.changed = True
+        self._dues.place()
         if task is None and not stopped and self._origin_is_to_come(message):
             job = job or self._lifecycle.new_job(message.job, message.origin, now)
             keep_end(job, message.task, node.name, message.ended)

@@ -28,7 +28,6 @@ class TaskLifecycle:
         settings: MasterSettings,
         dues: Dues,
         counts: Counter[str],
-        memory: MemoryEstimates,
         table: NodeTable,
         members: Membership,
         outbox: Outbox,
@@ -37,7 +36,7 @@ class TaskLifecycle:
         self._settings = settings
         self._dues = dues
         self._counts = counts
-        self._memory = memory
+        self._memory = MemoryEstimates()
         self._table = table
         self._members = members
         self._outbox = outbox
@@ -117,7 +116,8 @@ class TaskLifecycle:
             job.ready_count -= 1
             job.ready_input_bytes -= _input(task)
             self._members.ready_tasks -= 1
-            self._executors.unready(task)
+            if job.some_executors:
+                self._executors.unready(task)
             if not stage:
                 del job.ready[task.stage, task.opportunistic]
 
@@ -176,7 +176,8 @@ class TaskLifecycle:
         job.work.told_last.discard(node.name)
         node.job_came_at = max(node.job_came_at, job.came_at)
         node.serves.add(job.job)
-        self._dues.promotable |= on_slack
+        if on_slack:
+            self._dues.put_on_slack()
         self._counts["assigned"] += 1
 
     def assign_executor(self, job: Job, task: Task, node: Node, demand: Demand, why: str, now: float) -> None:
@@ -184,9 +185,10 @@ class TaskLifecycle:
         profile = demand.profile
         self.assign(job, task, node, why, profile=profile)
         held = node.held[job.job, task.name]
-        held.executor, held.profile, held.beside, held.assigned_at = True, profile, demand.beside, now
-        held.cores = max(profile.cpu_cores, default=demand.beside[0])
-        held.memory_bytes = max(profile.memory_bytes, default=int(demand.beside[-1]))
+        held.executor, held.profile, held.assigned_at = True, profile, now
+        held.outside_profile = constant = demand.outside_profile
+        held.cores = max(profile.cpu_cores, default=constant[0])
+        held.memory_bytes = max(profile.memory_bytes, default=int(constant[-1]))
 
     def tell_placed(self, job: Job, task: Task) -> None:
         """Tell the origin the task's node; an origin that is away is told when it is back."""
@@ -266,7 +268,7 @@ class TaskLifecycle:
     def rid_of(self, node: Node, held: Held) -> None:
         """Handle that a node released a task and will not report how it ended."""
         self.drop(node, held)
-        self._dues.changed = True
+        self._dues.place()
         job = self._members.jobs.get(held.job)
         task = self._members.task(held.key)
         if job is not None and task is not None and task.node == node.name:

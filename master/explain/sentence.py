@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
-from master.core.places import Place
+from master.core.order import Place
 from penstock.model.units import counted
 from penstock.wire.ranks_api import NodeRanks
 

@@ -8,7 +8,8 @@ from typing import Any
 import msgspec
 
 from master.core import Cluster
-from master.core.places import MOST_BEFORE, Place, on_nodes
+from master.core.listing import MOST_BEFORE, on_nodes
+from master.core.order import Place
 from master.core.records import Job, Node
 from master.explain.sentence import sentence
 from master.opportunistic import why_not as no_slack

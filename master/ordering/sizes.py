@@ -94,7 +94,7 @@ class JobSizes:
     def __init__(self, most: int = 4096) -> None:
         self._most = most
         self._known: dict[Kind, KnownSizes] = {}
-        self._changed: dict[Kind, KnownSizes | None] = {}
+        self.changed: dict[Kind, KnownSizes | None] = {}
         self._counts: dict[Kind, tuple[Floats, float, float]] = {}  # cache of `_of`, dropped when a kind changes
         self._blurred_counts: dict[Kind, tuple[Floats, float, float]] = {}  # and of `_blurred`
 
@@ -117,13 +117,13 @@ class JobSizes:
             evidence = math.log((predicted + 1e-9) / (general[near].sum() + 1e-9))
             general = _mix(counts, own, weight, general)
             known = self._known.pop(kind, None) or KnownSizes(kind)
-            self._known[kind] = self._changed[kind] = known.with_one(cell, evidence)
+            self._known[kind] = self.changed[kind] = known.with_one(cell, evidence)
             self._forget(kind)
         while len(self._known) > self._most:
             gone = next(iter(self._known))
             del self._known[gone]
             self._forget(gone)
-            self._changed[gone] = None
+            self.changed[gone] = None
 
     def probabilities(self, jobs: Sequence[tuple[str, str]]) -> Floats:
         """Return the probability of each cell for the sizes of jobs of these users and applications, row by row.
@@ -150,7 +150,7 @@ class JobSizes:
 
     def take_changes(self) -> dict[Kind, KnownSizes | None]:
         """Return the changes to store since the last call; None: the kind was dropped."""
-        changed, self._changed = self._changed, {}
+        changed, self.changed = self.changed, {}
         return changed
 
     def restore(self, kept: Iterable[KnownSizes]) -> None:

@@ -83,7 +83,7 @@ def place(
             line.enter(best, chosen, ranking)
         else:
             del left[best]
-        changed = plan.workers
+        changed = chosen.workers
         for index, other in left.items():
             void = other.plan is not None and not changed.isdisjoint(other.workers)
             if void:

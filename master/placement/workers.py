@@ -316,13 +316,14 @@ class Workers:
 class NeedsTable:
     """Needs of m tasks as arrays.
 
-    ``amounts`` (m × 4), ``asks`` (m × 4): whether Inc is above 0, ``some_ask`` and ``all_ask`` (4): for any, for all
-    tasks, ``cores`` (m), ``unknown``: by kind, the rows of commands of unknown size, ``allowed``: by row, for tasks
-    limited to some workers.
+    ``rows`` is m, ``amounts`` (m × 4), ``asks`` (m × 4): whether Inc is above 0, ``some_ask`` and ``all_ask`` (4): for
+    any, for all tasks, ``cores`` (m), ``unknown``: by kind, the rows of commands of unknown size, ``allowed``: by row,
+    for tasks limited to some workers.
     """
 
-    __slots__ = ("all_ask", "allowed", "amounts", "asks", "cores", "some_ask", "some_cores", "unknown")
+    __slots__ = ("all_ask", "allowed", "amounts", "asks", "cores", "rows", "some_ask", "some_cores", "unknown")
 
+    rows: int
     amounts: Floats
     asks: Mask
     some_ask: list[bool]
@@ -333,6 +334,7 @@ class NeedsTable:
 
     def __init__(self, needs: list[Need]) -> None:
         amounts = chain.from_iterable(need.amounts for need in needs)
+        self.rows = len(needs)
         self.amounts = np.fromiter(amounts, np.float64, 4 * len(needs)).reshape(len(needs), 4)
         self.asks = self.amounts > 0
         self.cores = np.fromiter((need.cores for need in needs), np.float64, len(needs))
@@ -347,16 +349,12 @@ class NeedsTable:
         self.some_ask = [bool(column.any()) for column in self.asks.T]
         self.all_ask: Mask = np.array([bool(column.all()) for column in self.asks.T])
 
-    @property
-    def rows(self) -> int:
-        """Return the number of tasks."""
-        return len(self.amounts)
-
     def part(self, start: int, stop: int) -> NeedsTable:
         """Return the tasks from ``start`` to before ``stop``."""
         if start == 0 and stop >= self.rows:
             return self
         part = NeedsTable.__new__(NeedsTable)
+        part.rows = min(stop, self.rows) - start
         part.amounts, part.asks, part.cores = self.amounts[start:stop], self.asks[start:stop], self.cores[start:stop]
         part.some_cores, part.some_ask = self.some_cores, self.some_ask
         part.all_ask = self.all_ask

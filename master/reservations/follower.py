@@ -31,6 +31,8 @@ class Follower:
 
     def promised(self, at: float) -> Mapping[str, Promised]:
         """See :class:`master.core.plan.Plan`."""
+        if not self._manager.entries:
+            return {}
         learnt = self._learnt(at)
         seen = [(lead_s, self._manager.promised(at + lead_s)) for lead_s in self._leads(learnt)]
         if self._last is None or not self._last.holds(learnt, seen):

@@ -159,7 +159,9 @@ class ReservationManager:
             raise Declined(f"there is a reservation {entry.id!r} already", malformed=True)
         request = self._request(entry.rdl, at)
         with self.without_away():
-            why = self.agenda.create(entry.id, self._tenant(entry.user), request, self.step(at))
+            why = self.agenda.create(
+                entry.id, self.settings.tenants.get(entry.user, entry.user), request, self.step(at)
+            )
         if why:
             raise Declined(f"{why}{self._note(request)}")
         self.entries[entry.id] = entry
@@ -356,9 +358,6 @@ class ReservationManager:
                 shown = ", ".join(nodes[:_NODES_SHOWN]) + (", …" if len(nodes) > _NODES_SHOWN else "")
                 notes.append(f"the rate of {name} is not known of the nodes {shown}; set {key} of their agents")
         return f" ({'; '.join(notes)})" if notes else ""
-
-    def _tenant(self, user: str) -> str:
-        return self.settings.tenants.get(user, user)
 
 
 def _promise(id: str, pieces: Sequence[Piece]) -> Promise:  # noqa: A002 - the field's name

@@ -27,8 +27,7 @@ def least_of(name: str) -> float:
 def too_small(values: Mapping[str, object]) -> Iterator[tuple[str, str, str]]:
     """Yield each limit below its minimum: its name, the error, and the remedy."""
     for name, value in values.items():
-        least = least_of(name)
-        if isinstance(value, int | float) and value < least:
+        if isinstance(value, int | float) and value < (least := least_of(name)):
             yield name, f"{_shown(name, value)} is too little to run with", f"ask for at least {_shown(name, least)}"
 
 

@@ -9,7 +9,7 @@ import msgspec
 from agent.core import Node
 from agent.core import events as e
 from agent.core import instructions as i
-from agent.core.ended_containers import USERS_WORTH
+from agent.core.containers import USERS_WORTH
 from agent.core.records import ContainerRecord, ContainerState, HeldTask
 from agent.core.settings import NodeSettings
 from penstock.model import Capacity, ContainerSpec, EndedBy, KindAmounts, Limits, TaskRequest

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from master.core import cluster
 from master.core import events as e
+from master.core import stored_state
 from master.core.finished_jobs import FinishedJob, FinishedJobs
 from master.core.instructions import Keep
 from penstock.model import Ended, EndedBy
@@ -217,7 +217,7 @@ def test_how_jobs_ended_is_written_down_and_known_to_the_next_master(monkeypatch
         if isinstance(each, Keep):
             written |= each.jobs
     assert list(written) == ["one", "two", "three"]
-    monkeypatch.setattr(cluster, "FinishedJobs", lambda: FinishedJobs(most=2))
+    monkeypatch.setattr(stored_state, "FinishedJobs", lambda: FinishedJobs(most=2))
     fresh = Bed()
     fresh.serve(e.Remembered({}, [past for past in written.values() if past is not None]))
     assert [past.view.job for past in fresh.cluster.past] == ["two", "three"]

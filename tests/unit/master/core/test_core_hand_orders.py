@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from master.core import events as e
-from master.core.hand_orders import OF_ALL
 from master.core.instructions import Keep
+from master.core.order import OF_ALL
 from master.ordering import HandOrder
 from penstock.wire import master_api as api
 from tests.unit.master.cluster_bed import Bed, bed, job_state

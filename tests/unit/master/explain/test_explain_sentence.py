@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from master.core.places import Place
+from master.core.order import Place
 from master.explain.sentence import ordinal, sentence
 from master.ordering import Reason
 from penstock.wire.ranks_api import NodeRanks

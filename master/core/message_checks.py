@@ -1,11 +1,13 @@
-"""Authorization of nodes' messages about jobs: the origin may send all, every participant that tasks are done.
+"""PURE. Checks of agents' messages: the node may send this about the job, and calculations may use its numbers.
 
-A node's reports about itself are trusted: its holdings, the jobs it serves, and the users who asked it to join.
-Messages that a correct agent never sends are refused here, so that one faulty or malicious node affects only itself.
+A job's origin may send all messages about it, every participant that tasks are done. A node's reports about itself are
+trusted: its holdings, the jobs it serves, and the users who asked it to join. Messages that a correct agent never sends
+are refused here, so that one faulty or malicious node affects only itself.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 
 from master.core.records import Job, Node
@@ -13,7 +15,7 @@ from penstock.wire import master_api as api
 from penstock.wire.errors import bad_request, refused
 
 
-def own(jobs: Mapping[str, Job], node: Node, job: str) -> Job:
+def job_of_origin(jobs: Mapping[str, Job], node: Node, job: str) -> Job:
     """Return a job of this origin.
 
     Raises: RpcError: ``bad_request``: the job is unknown; ``refused``: it belongs to another node.
@@ -64,3 +66,16 @@ def maker(job: str) -> str:
     number.
     """
     return job.rsplit("-", 2)[0]
+
+
+def check_job(state: api.JobState) -> None:
+    """Raises: RpcError: ``bad_request``: the time of submission is not finite."""
+    if not math.isfinite(state.submitted_at):
+        raise bad_request("not a time", field="submitted_at")
+
+
+def check_tasks(ready: api.ReadyTasks) -> None:
+    """Raises: RpcError: ``bad_request``: an estimate is negative or not finite."""
+    for index, request in enumerate(ready.tasks):
+        if not request.usage.is_valid():
+            raise bad_request("expected non-negative numbers", field=f"tasks[{index}].usage")

@@ -1,0 +1,44 @@
+"""The state that a master stores for the next one."""
+
+from __future__ import annotations
+
+from master.core.drains import Drains
+from master.core.events import Remembered
+from master.core.finished_jobs import FinishedJobs, remember_sizes
+from master.core.history import History
+from master.core.instructions import Keep
+from master.core.order import HandOrders
+from master.ordering import JobSizes
+from master.placement.lengths import TaskLengths
+
+
+class StoredState:
+    """The requests of operators and users, the finished jobs, and what was learnt from them and from placed tasks."""
+
+    def __init__(self) -> None:
+        self.drains = Drains()
+        self.hand_orders = HandOrders()
+        self.past = FinishedJobs()
+        self.sizes = JobSizes()
+        self.history = History()
+        self.task_lengths = TaskLengths()
+
+    def restore(self, event: Remembered) -> None:
+        """Restore the state stored by the previous master."""
+        self.drains.remember(event.drains)
+        self.hand_orders.remember(event.orders)
+        self.past.restore(event.jobs)
+        remember_sizes(self.sizes, event.sizes, event.jobs)
+        self.history.restore(event.needed)
+        self.task_lengths.restore(event.lengths)
+
+    def take_changes(self) -> Keep | None:
+        """Return the changes to be stored since the last call; None: there are none, as after most events."""
+        lengths = self.task_lengths.take_changes()
+        changed = self.drains.changed or self.hand_orders.changed or self.past.changed
+        if not (changed or self.sizes.changed or self.history.changed or lengths):
+            return None
+        return Keep(
+            self.drains.take_changes(), self.past.take_changes(), self.sizes.take_changes(),
+            self.hand_orders.take_changes(), self.history.take_changes(), lengths,
+        )  # fmt: skip
