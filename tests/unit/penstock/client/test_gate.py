@@ -386,7 +386,7 @@ def test_who_waits_survives_a_short_absence(agent: AgentThread, gate: Gate, warn
 def test_each_outage_is_told_once(
     agent: AgentThread, make: Make, warned: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.client.gating.SETTLED_S", 0.0)
+    monkeypatch.setattr("penstock.client.monotask_session.SETTLED_S", 0.0)
     gate = make(patience_s=0.2)
     for outage in (1, 2, 3):
         assert gate.wait_connected(TIMEOUT_S)

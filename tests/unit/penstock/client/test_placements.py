@@ -1,13 +1,12 @@
-"""What the client keeps about monotasks and placements."""
+"""The tasks that a client has requested from its agent."""
 
 from __future__ import annotations
 
 import pytest
 
-from penstock.client.ledger import MonotaskLedger
 from penstock.client.placements import PlacementLedger
 from penstock.model.container import ContainerSpec, Ended, EndedBy
-from penstock.model.resources import KindAmounts, ResourceKind
+from penstock.model.resources import KindAmounts
 from penstock.model.work import TaskRequest
 
 OK = Ended(by=EndedBy.EXIT, exit_status=0)
@@ -19,33 +18,6 @@ def framework_task(name: str) -> TaskRequest:
 
 def command_task(name: str) -> TaskRequest:
     return TaskRequest(task=name, usage=KindAmounts(cpu=1.0), command=ContainerSpec(argv=("true",)))
-
-
-def test_completing_before_the_grant_is_an_error() -> None:
-    ledger = MonotaskLedger()
-    ledger.link()
-    one = ledger.submit(ResourceKind.CPU, 1)
-    with pytest.raises(ValueError, match="waits for its grant"):
-        ledger.complete(one)
-
-
-def test_what_is_cancelled_before_it_was_sent_is_never_sent() -> None:
-    ledger = MonotaskLedger()
-    ledger.link()
-    ledger.cancel(ledger.submit(ResourceKind.CPU, 1))
-    out = ledger.take()
-    assert (out.submit, out.complete, out.cancel) == ([], [], [])
-
-
-def test_nothing_is_sent_twice() -> None:
-    ledger = MonotaskLedger()
-    ledger.link()
-    one = ledger.submit(ResourceKind.CPU, 1)
-    assert [spec.id for spec in ledger.take().submit] == [one]
-    ledger.grant([one])
-    ledger.complete(one)
-    assert [completion.id for completion in ledger.take().complete] == [one]
-    assert ledger.take().complete == []
 
 
 def test_names_are_unique_within_a_job() -> None:
