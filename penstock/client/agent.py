@@ -12,13 +12,12 @@ from typing import Any, Self
 import msgspec
 
 from penstock import paths
+from penstock.client.cluster import Jobs, Nodes
 from penstock.client.container import Container
 from penstock.client.errors import LOST_WHILE_STARTING, AgentUnavailable
 from penstock.client.job import Job
-from penstock.client.jobs import Jobs
 from penstock.client.link import Link
 from penstock.client.monotask_session import MonotaskSession
-from penstock.client.nodes import Nodes
 from penstock.client.stdio import pass_stdio
 from penstock.model.container import ContainerSpec
 from penstock.model.work import OpportunisticJob

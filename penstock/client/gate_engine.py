@@ -16,9 +16,8 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from typing import Any
 
-from penstock.client.gate_idle import IdleSlots, KeptSlot
 from penstock.client.gate_link import GateArguments, GateLink
-from penstock.client.gate_slot import Slot
+from penstock.client.gate_slot import IdleSlots, KeptSlot, Slot
 from penstock.client.job import Job
 from penstock.client.monotask_session import MonotaskSession
 from penstock.model.resources import ResourceKind

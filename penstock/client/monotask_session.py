@@ -171,7 +171,7 @@ class MonotaskSession(Generic[T]):
                 Completion(id=one.id, failed=failed, then=next_id, execution_s=execution_s, leased=leased)
             )
         if then is not None:
-            self._start(then, TRANSITIONS[then.state, "grant"], now, until, keep=False)
+            self.grant((then.id,), now, until - now)
         return then
 
     def cancel(self, one: T) -> bool:
@@ -189,9 +189,15 @@ class MonotaskSession(Generic[T]):
         fresh: list[T] = []
         until = now + lease_s if lease_s else 0.0
         for one in map(self._live.get, ids):
-            if one is not None and (state := TRANSITIONS.get((one.state, "grant"))) is not None:
-                self._start(one, state, now, until, keep=keep)
-                fresh.append(one)
+            if one is None or (state := TRANSITIONS.get((one.state, "grant"))) is None:
+                continue
+            one.state = state
+            one.began = now
+            self.waiting[one.kind] -= 1
+            if until:
+                one.lease_until, one.keep = until, keep
+                self._leased[one.id] = one
+            fresh.append(one)
         return fresh
 
     def refuse(self, ids: Iterable[MonotaskId]) -> list[T]:
@@ -320,14 +326,6 @@ class MonotaskSession(Generic[T]):
         return min(
             (one.lease_until for one in self._leased.values() if one.keep and one.lease_until > now), default=None
         )
-
-    def _start(self, one: T, state: State, now: float, until: float, *, keep: bool) -> None:
-        one.state = state
-        one.began = now
-        self.waiting[one.kind] -= 1
-        if until:
-            one.lease_until, one.keep = until, keep
-            self._leased[one.id] = one
 
     def _next_queued(self, kind: ResourceKind) -> T | None:
         """Take the monotask that the agent would grant next."""

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from agent.queues import Monotask, MonotaskQueues
-from penstock.client.gate_idle import LARGEST_BYTES, IdleSlots, KeptSlot
+from penstock.client.gate_slot import LARGEST_BYTES, IdleSlots, KeptSlot
 from penstock.client.monotask_session import MonotaskSession, SessionMonotask
 from penstock.model import Capacity, ResourceKind
 

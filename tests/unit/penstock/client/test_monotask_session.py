@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from penstock.client.gate_idle import IdleSlots, KeptSlot
+from penstock.client.gate_slot import IdleSlots, KeptSlot
 from penstock.client.monotask_session import SETTLED_S, TRANSITIONS, MonotaskSession, SessionMonotask
 from penstock.model.resources import ResourceKind
 
