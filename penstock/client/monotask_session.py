@@ -33,22 +33,15 @@ SETTLED_S = 1.0
 State = Literal["new", "unsent", "queued", "granted", "unannounced", "ended"]
 Event = Literal["submit", "send", "grant", "lose", "end"]
 
-#: The life of a monotask. A pair without a row has no effect: the event crossed another one.
-TRANSITIONS: dict[tuple[State, Event], State] = {
-    ("new", "submit"): "unsent",
-    ("ended", "submit"): "unsent",  # a slot that is acquired again
-    ("unsent", "send"): "queued",
-    ("queued", "grant"): "granted",
-    ("queued", "lose"): "unsent",
-    ("unsent", "lose"): "unsent",
-    ("granted", "lose"): "unannounced",
-    ("unannounced", "lose"): "unannounced",
-    ("unannounced", "send"): "granted",
-    ("unsent", "end"): "ended",
-    ("queued", "end"): "ended",
-    ("granted", "end"): "ended",
-    ("unannounced", "end"): "ended",
+#: The life of a monotask: event → state → next state. A state without a row is not changed: the event crossed another.
+TRANSITIONS: dict[Event, dict[State, State]] = {
+    "submit": {"new": "unsent", "ended": "unsent"},  # an ended one: a slot that is acquired again
+    "send": {"unsent": "queued", "unannounced": "granted"},
+    "grant": {"queued": "granted"},
+    "lose": {"queued": "unsent", "unsent": "unsent", "granted": "unannounced", "unannounced": "unannounced"},
+    "end": {"unsent": "ended", "queued": "ended", "granted": "ended", "unannounced": "ended"},
 }
+_SUBMIT, _SEND, _GRANT, _LOSE, _END = TRANSITIONS.values()
 _WAITING: frozenset[State] = frozenset({"unsent", "queued"})
 _GRANTED: frozenset[State] = frozenset({"granted", "unannounced"})
 #: The agent knows monotasks in these states, and is told of their end.
@@ -134,10 +127,10 @@ class MonotaskSession(Generic[T]):
 
     def submit(self, one: T) -> None:
         """Add a monotask, new or ended."""
-        one.state = TRANSITIONS[one.state, "submit"]
+        one.state = _SUBMIT[one.state]
         self._last_id += 1
         one.id = self._last_id
-        one.began = one.lease_until = 0.0
+        one.lease_until = 0.0
         one.keep = False
         self._live[one.id] = one
         self._unsent.append(one)
@@ -163,20 +156,21 @@ class MonotaskSession(Generic[T]):
             raise ValueError(f"monotask {one.id} cannot be completed: it waits for its grant")
         until = one.lease_until
         then = self._next_queued(one.kind) if now < until else None
-        if then is not None and execution_s is None:
-            execution_s = now - one.began
+        next_id = None
+        if then is not None:
+            next_id = then.id
+            if execution_s is None:
+                execution_s = now - one.began
+            self._start(then, now, until, keep=False)
         if self._end(one):
-            next_id = None if then is None else then.id
             self._completed.append(
                 Completion(id=one.id, failed=failed, then=next_id, execution_s=execution_s, leased=leased)
             )
-        if then is not None:
-            self.grant((then.id,), now, until - now)
         return then
 
     def cancel(self, one: T) -> bool:
         """Withdraw a monotask; return False if it had ended already."""
-        if (one.state, "end") not in TRANSITIONS:
+        if one.state not in _END:
             return False
         if self._end(one):
             self._cancelled.append(one.id)
@@ -189,15 +183,9 @@ class MonotaskSession(Generic[T]):
         fresh: list[T] = []
         until = now + lease_s if lease_s else 0.0
         for one in map(self._live.get, ids):
-            if one is None or (state := TRANSITIONS.get((one.state, "grant"))) is None:
-                continue
-            one.state = state
-            one.began = now
-            self.waiting[one.kind] -= 1
-            if until:
-                one.lease_until, one.keep = until, keep
-                self._leased[one.id] = one
-            fresh.append(one)
+            if one is not None and one.state in _GRANT:
+                self._start(one, now, until, keep=keep)
+                fresh.append(one)
         return fresh
 
     def refuse(self, ids: Iterable[MonotaskId]) -> list[T]:
@@ -226,7 +214,7 @@ class MonotaskSession(Generic[T]):
         self._linked = False
         self._completed, self._cancelled = [], []
         for one in self._live.values():
-            one.state = TRANSITIONS[one.state, "lose"]
+            one.state = _LOSE[one.state]
         self._unsent = list(self._live.values())
         for one in self._leased.values():
             one.lease_until, one.keep = 0.0, False
@@ -254,7 +242,7 @@ class MonotaskSession(Generic[T]):
         if not self._linked:
             return Outgoing(submit, [], [])
         for one in self._unsent:
-            if (state := TRANSITIONS.get((one.state, "send"))) is None:
+            if (state := _SEND.get(one.state)) is None:
                 continue
             one.state, running = state, state == "granted"
             if not running:  # the agent's order (Ursa §4.2.3): stages by appearance; larger first on CPUs
@@ -327,13 +315,21 @@ class MonotaskSession(Generic[T]):
             (one.lease_until for one in self._leased.values() if one.keep and one.lease_until > now), default=None
         )
 
+    def _start(self, one: T, now: float, until: float, *, keep: bool) -> None:
+        one.state = _GRANT[one.state]
+        one.began = now
+        self.waiting[one.kind] -= 1
+        if until:
+            one.lease_until, one.keep = until, keep
+            self._leased[one.id] = one
+
     def _next_queued(self, kind: ResourceKind) -> T | None:
         """Take the monotask that the agent would grant next."""
         order = self._order[kind]
         while order:
-            monotask = heappop(order)[2]
-            if self._is_queued(monotask):
-                return self._live[monotask]
+            one = self._live.get(heappop(order)[2])
+            if one is not None and one.state == "queued":
+                return one
         return None
 
     def _is_queued(self, monotask: int) -> bool:
@@ -345,7 +341,7 @@ class MonotaskSession(Generic[T]):
         state = one.state
         if state in _WAITING:
             self.waiting[one.kind] -= 1
-        one.state = TRANSITIONS[state, "end"]
+        one.state = _END[state]
         del self._live[one.id]
         if self._leased.pop(one.id, None) is not None:
             one.lease_until, one.keep = 0.0, False
