@@ -308,11 +308,8 @@ class Job:
         if self._may_place or peer is None:
             return
         self._may_place = True
-        for stage, opportunistic, requests in self._tasks.to_ask_again():
-            names = [request.task for request in requests]
-            asked = api.Place(job=self.id, stage=stage, tasks=requests, opportunistic=opportunistic)
-            answer = peer.start_request("place", asked)
-            answer.add_done_callback(partial(self._asked_again, names))
+        for asked in self._tasks.to_ask_again(self.id):
+            peer.start_request("place", asked).add_done_callback(partial(self._asked_again, asked))
 
     # ------------------------------------------------------------ inside
 
@@ -339,12 +336,10 @@ class Job:
         for one in self._monotasks.refuse(ids):
             one.decided(error)
 
-    def _asked_again(self, names: list[str], answer: asyncio.Future[Any]) -> None:
+    def _asked_again(self, asked: api.Place, answer: asyncio.Future[Any]) -> None:
         if not answer.cancelled() and isinstance(error := answer.exception(), RpcError):
-            ended = Ended(by=EndedBy.REFUSED, reason=f"the restarted agent refused it: {error}")
-            for name in names:
-                if self._tasks.end(name, ended):
-                    self._wake(name)
+            for name, _ in self._tasks.refused_again(asked, error):
+                self._wake(name)
 
     async def _settle(self, method: str, params: Callable[[], api.Params]) -> None:
         """Report the end of something; if a restarted agent does not know it, that is the desired state."""

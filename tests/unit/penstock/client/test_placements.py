@@ -8,6 +8,7 @@ from penstock.client.placements import PlacementLedger
 from penstock.model.container import ContainerSpec, Ended, EndedBy
 from penstock.model.resources import KindAmounts
 from penstock.model.work import TaskRequest
+from penstock.wire.errors import refused
 
 OK = Ended(by=EndedBy.EXIT, exit_status=0)
 
@@ -48,8 +49,24 @@ def test_after_a_reconnection_what_is_owed_is_asked_for_by_stage() -> None:
     for name in ("runs", "over", "ours"):
         ledger.place(name, "n1")
     ledger.end("over", OK)
-    again = [(stage, slack, [r.task for r in requests]) for stage, slack, requests in ledger.to_ask_again()]
-    assert again == [("s", False, ["waits", "runs"]), ("s", True, ["waits-too"])]
+    again = ledger.to_ask_again("j")
+    assert [
+        (asked.job, asked.stage, asked.opportunistic, [request.task for request in asked.tasks]) for asked in again
+    ] == [
+        ("j", "s", False, ["waits", "runs"]),
+        ("j", "s", True, ["waits-too"]),
+    ]
+
+
+def test_tasks_that_a_restarted_agent_refuses_end_once() -> None:
+    ledger = PlacementLedger()
+    ledger.ask("s", [command_task("a"), command_task("b")], opportunistic=False)
+    ledger.confirm(["a", "b"])
+    [asked] = ledger.to_ask_again("j")
+    ledger.end("a", OK)
+    [(name, ended)] = ledger.refused_again(asked, refused("no room"))
+    assert (name, ended.by) == ("b", EndedBy.REFUSED)
+    assert "the restarted agent refused it" in ended.reason and "no room" in ended.reason
 
 
 def test_cancelling_ends_all_but_running_commands() -> None:
