@@ -12,32 +12,17 @@ from typing import Any, Self
 import msgspec
 
 from penstock import paths
+from penstock.client.cluster import Jobs, Nodes
 from penstock.client.container import Container
 from penstock.client.errors import LOST_WHILE_STARTING, AgentUnavailable
 from penstock.client.job import Job
-from penstock.client.jobs import Jobs
 from penstock.client.link import Link
-from penstock.client.nodes import Nodes
+from penstock.client.monotask_session import MonotaskSession
 from penstock.client.stdio import pass_stdio
 from penstock.model.container import ContainerSpec
 from penstock.model.work import OpportunisticJob
 from penstock.transport.peer import RpcPeer
-from penstock.wire.agent_api import (
-    Adopt,
-    ContainerEnded,
-    ContainerRef,
-    Done,
-    Grants,
-    JobRegistered,
-    JobWaiting,
-    Launch,
-    Launched,
-    Nothing,
-    Params,
-    RegisterJob,
-    Status,
-    Welcome,
-)
+from penstock.wire import agent_api as api
 from penstock.wire.agent_methods import NOTIFICATIONS
 from penstock.wire.config_api import ConfigInForce, ConfigSet, Daemon, SetConfig, ShowConfig
 from penstock.wire.connection import read_params
@@ -62,7 +47,7 @@ class AgentClient:
     :class:`AgentUnavailable` only if the client cannot reconnect within ``reconnect_s`` seconds.
     """
 
-    welcome: Welcome
+    welcome: api.Welcome
 
     def __init__(self, socket: Path, client: str, reconnect_s: float) -> None:
         self._loop = asyncio.get_running_loop()
@@ -79,7 +64,7 @@ class AgentClient:
         self._dirty: dict[Job, None] = {}
         self._flush_scheduled = False
         self._expecting = 0  # pending calls whose answer names a new job or container
-        self._early: list[Params] = []  # notifications that arrived before that answer
+        self._early: list[api.Params] = []  # notifications that arrived before that answer
 
     @classmethod
     async def connect(cls, socket: Path | None = None, client: str = "python", reconnect_s: float = 30.0) -> Self:
@@ -113,7 +98,8 @@ class AgentClient:
         job: str = "",
         opportunistic: OpportunisticJob = None,
         reservation: str = "",
-        on_waiting: Callable[[JobWaiting], object] | None = None,
+        on_waiting: Callable[[api.JobWaiting], object] | None = None,
+        monotasks: MonotaskSession[Any] | None = None,
     ) -> Job:
         """Register a job, or join the job with id ``job`` that another process of the same user registered.
 
@@ -121,13 +107,14 @@ class AgentClient:
         ``opportunistic`` selects the tasks that may run on slack: ``False`` none, ``True`` all, ``"only"`` all and only
         on slack, a list the named stages (UBIS §IV.D), ``None`` those of each :meth:`Job.place` that asks for it.
         ``reservation`` runs the job as a production job in a reservation of this user (:meth:`reserve`). ``on_waiting``
-        is called with the reason why the job is not admitted yet, also if that arrives with the answer.
+        is called with the reason why the job is not admitted yet, also if that arrives with the answer. ``monotasks``
+        is a session that outlives the job (:class:`~penstock.client.gate.Gate`).
 
         Raises:
             RpcError: the agent refused the job.
             AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
-        asked = RegisterJob(
+        asked = api.RegisterJob(
             name=name,
             memory_bytes=memory_bytes,
             priority=priority,
@@ -136,8 +123,8 @@ class AgentClient:
             reservation=reservation,
         )
         with self._expect():
-            answer = await self._link.call("register_job", lambda: asked, JobRegistered)
-            made = Job(self._link, asked, answer, self._wants_flush)
+            answer = await self._link.call("register_job", lambda: asked, api.JobRegistered)
+            made = Job(self._link, asked, answer, self._wants_flush, monotasks)
             made.on_waiting = on_waiting or made.on_waiting
             self._jobs = {known.id: known for known in self._jobs.values() if not known.over}
             self._jobs[made.id] = made
@@ -154,13 +141,11 @@ class AgentClient:
             try:
                 if stdio is not None:
                     spec = msgspec.structs.replace(spec, stdio=await pass_stdio(self.socket, stdio))
-                answer = await self._link.call_once("launch", lambda: Launch(container=spec), Launched)
+                answer = await self._link.call_once("launch", lambda: api.Launch(container=spec), api.Launched)
             except ConnectionResetError:
                 # A second request could start the command twice.
                 raise AgentUnavailable(LOST_WHILE_STARTING) from None
-            made = Container(self._link, answer.container, answer.pid, answer.not_enforced)
-            self._containers[made.id] = made
-        return made
+            return self._made(answer)
 
     async def adopt(self, pid: int, spec: ContainerSpec, *, tree: bool = False) -> Container:
         """Move a running process of this user into a container; with ``tree`` its descendants, too.
@@ -172,17 +157,15 @@ class AgentClient:
             RpcError: the process does not exist, belongs to other users, too, or is already in a container.
             AgentUnavailable: the agent was away too long, or the connection was lost during this call.
         """
-        asked = Adopt(pid=pid, container=spec, tree=tree)
+        asked = api.Adopt(pid=pid, container=spec, tree=tree)
         with self._expect():
             try:
-                answer = await self._link.call_once("adopt", lambda: asked, Launched)
+                answer = await self._link.call_once("adopt", lambda: asked, api.Launched)
             except ConnectionResetError:
                 raise AgentUnavailable(
                     "the agent went away while it was adopting the process; `penstock status` tells whether it did"
                 ) from None
-            made = Container(self._link, answer.container, answer.pid, answer.not_enforced)
-            self._containers[made.id] = made
-        return made
+            return self._made(answer)
 
     async def lend(self, job: str, pid: int = 0) -> str:
         """Rank a process of this user (0: this one) and its descendants with a job; return their container.
@@ -193,7 +176,7 @@ class AgentClient:
             RpcError: they have limits of their own or another user, or the agent does not support the call.
             AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
-        return (await self._link.call("lend", lambda: Lend(job=job, pid=pid), Launched)).container
+        return (await self._link.call("lend", lambda: Lend(job=job, pid=pid), api.Launched)).container
 
     async def attach(self, container: str) -> Container:
         """Return an existing container, to wait for its end.
@@ -203,7 +186,7 @@ class AgentClient:
             AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         with self._expect():
-            await self._link.call("attach", lambda: ContainerRef(container=container), Done)
+            await self._link.call("attach", lambda: api.ContainerRef(container=container), api.Done)
             return self._containers.setdefault(container, Container(self._link, container))
 
     async def status(self) -> dict[str, Any]:
@@ -212,7 +195,7 @@ class AgentClient:
         Raises:
             AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
-        return (await self._link.call("status", Nothing, Status)).status
+        return (await self._link.call("status", api.Nothing, api.Status)).status
 
     async def cluster_status(self) -> dict[str, Any]:
         """Return the master's status document with the jobs visible to this user (docs/scheduling.md lists its keys).
@@ -221,7 +204,7 @@ class AgentClient:
             RpcError: the host has no master, or the master is unreachable.
             AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
-        return (await self._link.call("cluster_status", ClusterStatus, Status)).status
+        return (await self._link.call("cluster_status", ClusterStatus, api.Status)).status
 
     async def set_config(self, values: dict[str, str], daemon: Daemon = "agent") -> ConfigSet:
         """Change keys of a running daemon until it next reads its file; values are written as after ``--set``.
@@ -298,6 +281,12 @@ class AgentClient:
         asked = ListReservations(everybody=everybody, at=at)
         return await self._link.call("reservations", lambda: asked, Reservations)
 
+    def descriptor(self) -> int | None:
+        """Return the connection's descriptor while it is open."""
+        peer = self._link.peer()
+        sock = None if peer is None else peer.get_extra_info("socket")
+        return None if sock is None else int(sock.fileno())
+
     async def close(self) -> None:
         """Send pending messages and close the connection; the agent takes back all that this connection held."""
         self._flush()
@@ -315,13 +304,14 @@ class AgentClient:
                     await job.relink(peer)
             self._jobs = {job.id: job for job in self._jobs.values() if not job.over}
         self._loop.call_soon(self._flush)  # sends what was submitted during the outage, once the link is open
-        self._report_link(linked=True)
+        if not peer.closed:
+            self._report_link(linked=True)
 
     def unlinked(self) -> None:
         """Called by the link."""
-        self._report_link(linked=False)
         for job in self._jobs.values():
             job.unlink()
+        self._report_link(linked=False)
 
     def _report_link(self, *, linked: bool) -> None:
         """Call ``on_link`` on a change only: several attempts to reconnect may fail in a row."""
@@ -332,21 +322,26 @@ class AgentClient:
     def failed(self, error: AgentUnavailable) -> None:
         """Called by the link."""
         for job in self._jobs.values():
-            job.fail(error)
+            job.close(error)
         for container in self._containers.values():
             container.fail(error)
 
     def notified(self, peer: RpcPeer, method: str, params: Any) -> None:
         """Called by the link."""
-        if type(params) is Grants and (job := self._jobs.get(params.job)) is not None:  # the hot path
+        if type(params) is api.Grants and (job := self._jobs.get(params.job)) is not None:  # the hot path
             job.grant(params.ids, params.lease_s, params.keep)
         elif (known := NOTIFICATIONS.get(method)) is not None:
             self._deliver(peer, read_params(params, known.params), keep=self._expecting > 0)
 
     # ------------------------------------------------------------ inside
 
-    def _deliver(self, peer: RpcPeer | None, params: Params, *, keep: bool) -> None:
-        if isinstance(params, ContainerEnded):
+    def _made(self, answer: api.Launched) -> Container:
+        made = Container(self._link, answer.container, answer.pid, answer.not_enforced)
+        self._containers[made.id] = made
+        return made
+
+    def _deliver(self, peer: RpcPeer | None, params: api.Params, *, keep: bool) -> None:
+        if isinstance(params, api.ContainerEnded):
             if (container := self._containers.pop(params.container, None)) is not None:
                 container.end(params.ended)
                 return
@@ -391,5 +386,5 @@ class AgentClient:
             return  # everything live is announced when the link is back
         dirty, self._dirty = self._dirty, {}
         for job in dirty:
-            job.flush(peer)
+            job.send(peer)
         peer.flush()

@@ -134,7 +134,7 @@ class Gate:
         loop = asyncio.get_running_loop()
         decided: asyncio.Future[None] = loop.create_future()
         try:
-            slot.ask(partial(_wake, loop, decided))
+            slot.ask(partial(_wake, loop, decided, slot))
             await decided
         except BaseException:
             slot.cancel()
@@ -163,10 +163,10 @@ class Gate:
             RuntimeError: the gate is closed.
         """
         slot = self._slot(kind, input_bytes, stage, task)
-        if slot.takes():
+        if slot.passes(ungated=False):
             granted(slot)
         else:
-            slot.ask(granted)
+            slot.ask(partial(granted, slot))
         return slot
 
     def progress(self, stages: Sequence[StageProgress]) -> None:
@@ -238,7 +238,10 @@ class Gate:
             raise ValueError(f"input_bytes must not be negative: {input_bytes}")
         if self._closed:
             raise RuntimeError(f"the gate {self.name!r} is closed")
-        return Slot(self._running(), self, known, min(int(input_bytes), _MOST_BYTES), _name(stage), _name(task))
+        engine = self._engine or self._running()
+        return Slot(
+            engine, self, known, min(int(input_bytes), _MOST_BYTES), stage and _name(stage), task and _name(task)
+        )
 
 
 #: All live gates, to be notified of a fork.
@@ -257,8 +260,6 @@ os.register_at_fork(after_in_child=_forked)
 
 def _name(text: str) -> str:
     """Return a name as the protocol requires it: valid UTF-8, at most 128 characters."""
-    if not text:
-        return text
     if not text.isascii():
         text = text.encode("utf-8", "replace").decode()
     return text[:_LONGEST_NAME]

@@ -1,5 +1,4 @@
-"""The thread behind a gate: an event loop that keeps the connection and executes the decisions of
-:mod:`…client.gating`.
+"""The thread behind a gate: an event loop that owns the gate's session and keeps its connection.
 
 Other threads put events into an inbox and wake the loop once for all events that arrive until it runs. The gate may
 share a loop that runs already.
@@ -14,17 +13,15 @@ import os
 import threading
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
-from penstock.client.gate_keeper import LeaseKeeper
-from penstock.client.gate_lease import Lease, Leases
 from penstock.client.gate_link import GateArguments, GateLink
-from penstock.client.gate_slot import Slot
-from penstock.client.gating import Complete, Gating, Go, Instruction, Refuse, Submit, Warn, Withdraw
+from penstock.client.gate_slot import IdleSlots, KeptSlot, Slot
 from penstock.client.job import Job
-from penstock.client.monotask import Monotask
-from penstock.wire.agent_api import StageProgress
+from penstock.client.monotask_session import MonotaskSession
+from penstock.model.resources import ResourceKind
+from penstock.wire.agent_api import Leased, StageProgress
 from penstock.wire.errors import RpcError
 
 _LOG = logging.getLogger("penstock.gate")
@@ -44,13 +41,14 @@ class Engine:
         self._arguments = arguments
         self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._woken = False
-        self._gating: Gating[Slot] = Gating(arguments.patience_s, time.monotonic())
+        self._session: MonotaskSession[Slot] = MonotaskSession(arguments.patience_s, time.monotonic())
         self._job: Job | None = None
+        self._unflushed = False  # the session has messages to send
         self._timer: asyncio.TimerHandle | None = None
+        self._expiry: asyncio.TimerHandle | None = None
+        self._expires_at = 0.0
         self._asking: asyncio.TimerHandle | asyncio.Task[None] | None = None
         self._reason = ""
-        self._lock = threading.Lock()
-        self._fast = {"ungated": 0, "released": 0}  # monotasks that bypassed the loop
         self._end: Exception | None = RuntimeError(f"the gate {arguments.name!r} is closed")
         self._pid = os.getpid()
         #: For any thread: the agent is away and patience is over, so that requests continue ungated at once.
@@ -58,12 +56,13 @@ class Engine:
         #: For any thread: the engine has stopped.
         self.over = False
         self.connected, self.finished = threading.Event(), threading.Event()
-        #: For any thread: slots held under leases.
-        self.leases: Leases[Slot] = Leases()
+        #: For any thread: slots that are idle under leases.
+        self.idle = IdleSlots(self._session.waiting)
+        #: Numbers of monotasks that the session has known.
+        self.totals = dict.fromkeys(("granted", "ungated", "released", "cancelled", "refused"), 0)
         self.loop = loop or _new_loop()
-        self._keeper = LeaseKeeper(self.leases, self.loop, self.give_back)
         self._stop = asyncio.Event()
-        self.link = GateLink(arguments, self)
+        self.link = GateLink(arguments, self, self._session)
         self._thread: threading.Thread | None = None
         self._living: asyncio.Task[None] | None = None
         if loop is None:
@@ -94,6 +93,9 @@ class Engine:
         if self._thread is None and not self._inbox and not self.over and self.in_thread:
             event(*arguments)
             self._arm()
+            if self._unflushed and self._job is not None:
+                self._unflushed = False
+                self._job.flush_soon()
             return
         self._inbox.append((event, arguments))
         if self.over:
@@ -105,22 +107,17 @@ class Engine:
             except RuntimeError:  # the loop was closed concurrently
                 self._turn_away()
 
-    def count(self, what: str) -> None:
-        """Count a monotask that bypassed the loop."""
-        with self._lock:
-            self._fast[what] += 1
-
     def counts(self) -> dict[str, int]:
         """Return totals that include all events posted before this call."""
         if not self.in_thread and not self.over:
             settled = threading.Event()
             self.post(settled.set)
             settled.wait(_BARRIER_S)
-        totals = self._gating.counts() | {"leased": 0}
-        with self._lock:
-            for counts in (self._fast, self.leases.counts()):
-                for what, number in counts.items():
-                    totals[what] += number
+        session = self._session
+        now = {"waiting": sum(session.waiting.values()), "held": session.granted, "outages": session.outages}
+        totals = self.totals | now | {"leased": 0}
+        for what, number in self.idle.counts().items():
+            totals[what] += number
         return totals
 
     def stop(self, left: str | None = None) -> None:
@@ -141,8 +138,7 @@ class Engine:
     def abandon(self) -> None:
         """In a child after a fork: detach from everything that belongs to the parent."""
         self.over = True
-        self._lock = threading.Lock()  # another thread of the parent may have held the old one
-        self.leases = Leases()
+        self.idle = IdleSlots(self._session.waiting)  # another thread of the parent may have held its lock
         self._inbox.clear()
         self.link.disown()
 
@@ -150,25 +146,39 @@ class Engine:
 
     def ask(self, slot: Slot) -> None:
         """Handle a request for a slot."""
-        self._keeper.give_way(slot.kind)  # this monotask could not use the idle slots, or would have taken one
-        self._do(self._gating.ask(slot, time.monotonic()))
+        if self.idle.of[slot.kind]:
+            self._recalled(slot.kind)  # this monotask could not use the idle slots, or would have taken one
+        self._session.submit(slot)
+        self._unflushed = True
+        if not self._session.answers:
+            self._give_up()
 
-    def end(self, slot: Slot, failed: bool) -> None:
+    def end(self, slot: Slot, failed: bool, execution_s: float | None = None, leased: Leased | None = None) -> None:
         """Handle the end of a slot's work."""
-        self._do(self._gating.release(slot, failed=failed))
-        slot.monotask = None
+        if slot.is_granted and self._job is not None:
+            self.totals["released"] += 1
+            self._job.complete(slot, failed, execution_s, leased)
+        else:
+            self.withdraw(slot)
 
-    def give_back(self, lease: Lease[Slot]) -> None:
+    def give_back(self, kept: KeptSlot) -> None:
         """Return a slot whose lease and last monotask are over."""
-        slot = lease.slot
-        self._do(self._gating.release(slot, failed=lease.first_failed))
-        slot.monotask = None
-        self.leases.returned(lease)
+        slot = kept.holder
+        assert isinstance(slot, Slot)
+        self.end(slot, kept.first_failed, kept.first_s, kept.leased(time.monotonic()))
+        self.idle.returned(kept)
 
     def withdraw(self, slot: Slot) -> None:
         """Withdraw a slot that is no longer wanted."""
-        self._do(self._gating.cancel(slot))
-        slot.monotask = None
+        if self._session.cancel(slot):
+            self.totals["cancelled"] += 1
+            self._unflushed = True
+
+    def keep(self, slot: Slot) -> KeptSlot:
+        """Keep a granted slot until its lease ends, for any thread of this process."""
+        if self._expiry is None or slot.lease_until < self._expires_at:
+            self._expire_at(slot.lease_until)
+        return KeptSlot(slot)
 
     def progress(self, stages: list[StageProgress]) -> None:
         """Forward the job's progress."""
@@ -178,51 +188,46 @@ class Engine:
     def linked(self, job: Job) -> None:
         """Called by the link: the agent is connected and knows the job."""
         self._job = job
-        job.on_recall = self._keeper.recall
+        job.on_recall = self._recalled
         self._back()
 
     def unlinked(self, reason: str) -> None:
         """Called by the link: the agent is away; ``reason`` is one line for the user."""
         self._reason = reason
         self.connected.clear()
-        self._keeper.recall_all()
-        self._do(self._gating.lost(time.monotonic()))
+        self._session.lost(time.monotonic())
+        self._return(self.idle.reclaim())
         self._arm()
 
     def forgotten(self, reason: str) -> None:
         """Called by the link: the agent no longer has any state of this job."""
-        self._reason = reason
+        self.unlinked(reason)
         self._job = None
-        self.connected.clear()
-        self._keeper.recall_all()
-        self._do(self._gating.forgotten(time.monotonic()))
-        self._arm()
+        self._session.forget()
 
     def cancelled(self, error: Exception) -> None:
         """Called by the link: the job was cancelled; pending and later requests fail with ``error``."""
         self._end = error
         self._stop.set()
 
-    def _granted(self, slot: Slot, monotask: Monotask, granted: asyncio.Future[None]) -> None:
-        if granted.cancelled() or slot.monotask is not monotask:
-            return
-        error = granted.exception()
-        if error is None:
-            if not slot.task and self._job is not None and (until := self._job.kept_until(monotask.id)):
-                slot.lease = self._keeper.lent(slot, until)
-            self._do(self._gating.granted(slot))
-        elif isinstance(error, RpcError) and self._job is not None and not self._job.over:  # else the job was refused
-            self._do(self._gating.refused(slot, error))
+    def _recalled(self, kind: ResourceKind) -> None:
+        self._return(self.idle.reclaim((kind,)))
+
+    def _return(self, idle: Iterable[KeptSlot]) -> None:
+        for kept in idle:
+            self.give_back(kept)
 
     def _back(self) -> None:
-        self.open = False
-        if self._gating.open:
+        if self._session.open:
             _LOG.info("the agent is back: monotasks of %s are gated again", self._arguments.name)
-        self._do(self._gating.back(time.monotonic()))
+        self.open = False
+        self._session.back(time.monotonic())
+        if self._job is not None:
+            self._job.flush()
         self.connected.set()
         self._arm()
 
-    # ------------------------------------------------------------ carrying out
+    # ------------------------------------------------------------ inside
 
     def _drain(self) -> None:
         self._woken = False
@@ -233,41 +238,10 @@ class Engine:
                 event(*arguments)
             except Exception:  # noqa: BLE001 - one failed event must not block the events behind it
                 _LOG.exception("an event of a gate failed")
+        if self._unflushed and self._job is not None:
+            self._unflushed = False
+            self._job.flush()
         self._arm()
-
-    def _do(self, instructions: list[Instruction[Slot]]) -> None:
-        for each in instructions:
-            match each:
-                case Submit(slot):
-                    self._submit(slot)
-                case Go(slot, gated):
-                    self._decide(slot, gated=gated)
-                case Complete(slot, failed):
-                    slot.complete(failed)
-                case Withdraw(slot):
-                    if slot.monotask is not None:
-                        slot.monotask.cancel()
-                        slot.monotask = None
-                case Refuse(slot, error):
-                    self._decide(slot, error=error)
-                case Warn():
-                    self._warn()
-
-    def _submit(self, slot: Slot) -> None:
-        assert self._job is not None
-        try:
-            monotask = self._job.submit(slot.kind, slot.input_bytes, slot.stage, slot.task)
-        except Exception as error:  # noqa: BLE001 - a job that ended concurrently must not stop the user's work
-            self.loop.call_soon(self.link.lost_for_good, f"the agent does not take monotasks: {error}")
-            return
-        slot.monotask = monotask
-        monotask.granted.add_done_callback(lambda granted: self._granted(slot, monotask, granted))
-
-    def _decide(self, slot: Slot, *, gated: bool = False, error: Exception | None = None) -> None:
-        try:
-            slot.decided(gated=gated, error=error)
-        except Exception:  # noqa: BLE001 - the callback is the user's code
-            _LOG.exception("a callback of a gate failed")
 
     def _warn(self) -> None:
         self.open = True
@@ -280,23 +254,49 @@ class Engine:
 
     def _arm(self) -> None:
         """Schedule the end of patience, and the liveness check while monotasks wait for the agent."""
-        deadline = self._gating.deadline
+        session = self._session
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
-        if deadline is not None:
-            self._timer = self.loop.call_later(max(0.0, deadline - time.monotonic()), self._tick)
-        if self._asking is None and self._gating.linked and self._gating.waiting:
+        if not session.answers:
+            if (deadline := session.deadline) is not None:
+                self._timer = self.loop.call_later(max(0.0, deadline - time.monotonic()), self._end_of_patience)
+        elif self._asking is None and any(session.waiting.values()):
             self._asking = self.loop.call_later(_ASK_EVERY_S, self._ask_for_life)
 
-    def _tick(self) -> None:
+    def _end_of_patience(self) -> None:
         self._timer = None
-        self._do(self._gating.tick(time.monotonic()))
+        self._give_up()
         self._arm()
+
+    def _give_up(self) -> None:
+        """Let all waiting slots go on without grants if patience is over; warn once in an outage."""
+        outages = self._session.outages
+        slots = self._session.give_up(time.monotonic())
+        if self._session.outages > outages:
+            self._warn()
+        for slot in slots:
+            self.totals["ungated"] += 1
+            slot.decided(gated=False)
+        if slots and self._job is not None:
+            self._job.flush()
+
+    def _expire_at(self, at: float) -> None:
+        """Return the idle slots whose leases are over at ``at``, and arrange the same for later ones."""
+        if self._expiry is not None:
+            self._expiry.cancel()
+        self._expires_at = at
+        self._expiry = self.loop.call_later(max(0.0, at - time.monotonic()), self._expire)
+
+    def _expire(self) -> None:
+        self._expiry, now = None, time.monotonic()
+        self._return(self.idle.expired(now))
+        if (at := self._session.next_expiry(now)) is not None:
+            self._expire_at(at)
 
     def _ask_for_life(self) -> None:
         self._asking = None
-        if self._job is not None and self._gating.linked and self._gating.waiting:
+        if self._job is not None and self._session.answers and any(self._session.waiting.values()):
             self._asking = self.loop.create_task(self._sign_of_life(self._job))
 
     async def _sign_of_life(self, job: Job) -> None:
@@ -306,7 +306,7 @@ class Engine:
         answer.add_done_callback(lambda done: done.cancelled() or done.exception())  # marks the exception as retrieved
         try:
             await asyncio.wait([answer], timeout=self._arguments.patience_s + _ANSWER_S)
-            if not answer.done() and self._gating.linked:
+            if not answer.done() and self._session.answers:
                 self._silent(began)
                 await asyncio.wait([answer])
                 error = answer.exception()
@@ -321,8 +321,8 @@ class Engine:
         where = self.link.where
         self._reason = f"the agent at {where} does not answer; see its log, or restart it"
         self.connected.clear()
-        self._do(self._gating.lost(since))
-        self._do(self._gating.tick(time.monotonic()))
+        self._session.lost(since)
+        self._give_up()
         self._arm()
 
     # ------------------------------------------------------------ the thread
@@ -347,8 +347,9 @@ class Engine:
             self.open = self._end is None
             self.over = True
             self.connected.clear()
-            self.leases.recall()  # the leases ended with the connection
-            self._do(self._gating.close(self._end))
+            self._return(self.idle.reclaim())  # the leases ended with the connection
+            for slot in self._session.clear():
+                slot.decided(self._end, gated=False)
             self._turn_away()
             self.finished.set()
 
@@ -374,7 +375,7 @@ class Engine:
                 event, arguments = self._inbox.popleft()
                 if event == self.ask:
                     [slot] = arguments
-                    self._decide(slot, error=self._end)
+                    slot.decided(self._end, gated=False)
 
 
 def _new_loop() -> asyncio.AbstractEventLoop:

@@ -15,9 +15,8 @@ from penstock import paths
 from penstock.client.agent import AgentClient
 from penstock.client.errors import AgentUnavailable, JobCancelled
 from penstock.client.job import Job
-from penstock.transport.peer import RpcPeer
+from penstock.client.monotask_session import MonotaskSession
 from penstock.wire.errors import ErrorCode, RpcError
-from penstock.wire.jobs_api import LeaveJob
 
 _BACKOFF_S = (0.02, 1.0)  # first and longest pause between two attempts
 _REGISTER_S = 10.0
@@ -43,48 +42,6 @@ class Watcher(Protocol):
         """The job was cancelled; no call follows."""
 
 
-class _Client(AgentClient):
-    """Forwards the connection's events to the link."""
-
-    link: GateLink | None = None
-
-    async def relink(self, peer: RpcPeer) -> None:
-        """Called by the connection."""
-        await super().relink(peer)
-        if self.link is not None and not peer.closed:
-            self.link.relinked(self)
-
-    def unlinked(self) -> None:
-        """Called by the connection."""
-        super().unlinked()
-        if self.link is not None:
-            self.link.unlinked(self)
-
-    def failed(self, error: AgentUnavailable) -> None:
-        """Called by the connection."""
-        super().failed(error)
-        if self.link is not None:
-            self.link.lost(self, str(error))
-
-    def notified(self, peer: RpcPeer, method: str, params: Any) -> None:
-        """Called by the connection."""
-        super().notified(peer, method, params)
-        if method == "job_cancelled" and self.link is not None:
-            self.link.cancelled()
-
-    def leave(self, job: Job, merged_into: str) -> None:
-        """Tell the agent that this connection is about to close and has finished with a job."""
-        peer = self._link.peer()
-        if peer is not None and not job.over:
-            peer.notify("leave_job", LeaveJob(job=job.id, merged_into=merged_into))
-
-    def descriptor(self) -> int | None:
-        """Return the connection's descriptor while it is up."""
-        peer = self._link.peer()
-        sock = None if peer is None else peer.get_extra_info("socket")
-        return None if sock is None else int(sock.fileno())
-
-
 @dataclass(frozen=True)
 class GateArguments:
     """The arguments of a gate; see :class:`penstock.client.gate.Gate`."""
@@ -100,13 +57,14 @@ class GateArguments:
 
 
 class GateLink:
-    """One job at this host's agent, over one connection at a time."""
+    """One job at this host's agent, over one connection at a time; ``monotasks`` outlive job and connection."""
 
-    def __init__(self, arguments: GateArguments, watcher: Watcher) -> None:
+    def __init__(self, arguments: GateArguments, watcher: Watcher, monotasks: MonotaskSession[Any]) -> None:
         self._arguments = arguments
         self._watcher = watcher
+        self._monotasks = monotasks
         self._lending: asyncio.Task[None] | None = None
-        self._client: _Client | None = None
+        self._client: AgentClient | None = None
         self._job: Job | None = None
         self._lost = asyncio.Event()
         #: Sent when the connection closes: the job that continues this job's work, "" for a job that is done; None:
@@ -146,13 +104,6 @@ class GateLink:
             await asyncio.sleep(pause)
             pause = min(2 * pause, longest)
 
-    def lost_for_good(self, reason: str) -> None:
-        """Give the job up and start again with a new one."""
-        if self._job is not None:
-            self._job = None
-            self._lost.set()
-            self._watcher.forgotten(reason)
-
     def disown(self) -> None:
         """Close a forked child's copy of the connection, so that its end is seen when the parent exits."""
         descriptor = None if self._client is None else self._client.descriptor()
@@ -161,58 +112,57 @@ class GateLink:
             os.dup2(null, descriptor)  # not close(): the socket object would later close a reused number
             os.close(null)
 
-    # ------------------------------------------------------------ called by the client
-
-    def relinked(self, client: _Client) -> None:
-        """Handle a restored connection."""
-        job = self._job
-        if client is not self._client or job is None:
-            return
-        if job.over:
-            self.lost_for_good(f"the agent at {self.where} does not know the job any more")
-        else:
-            self._watcher.linked(job)
-            self._lend(client, job)
-
-    def unlinked(self, client: _Client) -> None:
-        """Handle a broken connection."""
-        if client is self._client and self._job is not None:
-            self._watcher.unlinked(f"the agent at {self.where} is gone; start it again with `penstock up`")
-
-    def cancelled(self) -> None:
-        """Handle the cancellation of a job."""
-        if self._job is not None and isinstance(self._job.failure, JobCancelled):
-            self._watcher.cancelled(self._job.failure)
-
-    def lost(self, client: _Client, reason: str) -> None:
-        """Handle a connection that will not be restored."""
-        if client is self._client:
-            self.lost_for_good(reason)
-
     # ------------------------------------------------------------ inside
 
     async def _connect(self, limit: asyncio.Timeout) -> None:
         arguments = self._arguments
-        client = await _Client.connect(self.where, client=arguments.name, reconnect_s=math.inf)
+        client = await AgentClient.connect(self.where, client=arguments.name, reconnect_s=math.inf)
         self._client = client
-        client.link = self
+        client.on_link = self._link_changed
         limit.reschedule(asyncio.get_running_loop().time() + _REGISTER_S)
         job = await client.register_job(
-            arguments.name, memory_bytes=arguments.memory_bytes, priority=arguments.priority, job=arguments.job
+            arguments.name,
+            memory_bytes=arguments.memory_bytes,
+            priority=arguments.priority,
+            job=arguments.job,
+            monotasks=self._monotasks,
         )
         self._job, self.refused = job, False
-        if self.up:  # otherwise it broke just now, and `relinked` follows
-            self._watcher.linked(job)
-            self._lend(client, job)
+        job.on_over = self._job_is_over
+        if job.over:  # cancelled just now
+            self._job_is_over(job.failure)
+        elif self.up:  # otherwise it broke just now, and `_link_changed` follows
+            self._is_linked(client, job)
 
-    def _lend(self, client: _Client, job: Job) -> None:
-        """Start lending the process; work does not wait for it, as it need not be ranked to run."""
-        if self._arguments.lend is not None:
+    def _link_changed(self, up: bool) -> None:
+        """Called by the client: the connection is lost, or restored with the job registered again."""
+        if self._client is None or self._job is None:
+            return
+        if up:
+            self._is_linked(self._client, self._job)
+        else:
+            self._watcher.unlinked(f"the agent at {self.where} is gone; start it again with `penstock up`")
+
+    def _is_linked(self, client: AgentClient, job: Job) -> None:
+        self._watcher.linked(job)
+        if self._arguments.lend is not None:  # work does not wait for it, as it need not be ranked to run
             self._lending = asyncio.get_running_loop().create_task(
                 self._lend_process(client, job, self._arguments.lend)
             )
 
-    async def _lend_process(self, client: _Client, job: Job, pid: int) -> None:
+    def _job_is_over(self, error: Exception | None) -> None:
+        """Called by the job: it was cancelled, or is given up for a new one."""
+        if self._job is None:  # closed here
+            return
+        if isinstance(error, JobCancelled):
+            self._watcher.cancelled(error)
+            return
+        self._job = None
+        self._lost.set()
+        refused = isinstance(error, RpcError)
+        self._watcher.forgotten(f"the agent at {self.where} does not know the job any more" if refused else str(error))
+
+    async def _lend_process(self, client: AgentClient, job: Job, pid: int) -> None:
         try:
             await client.lend(job.id, pid)
         except (RpcError, AgentUnavailable) as error:
@@ -235,7 +185,7 @@ class GateLink:
         job, self._job = self._job, None
         if client is not None:
             if job is not None and self.left is not None:
-                client.leave(job, self.left)
+                job.leave(self.left)
             with contextlib.suppress(Exception):
                 await client.close()
 

@@ -11,39 +11,18 @@ from typing import Any
 
 import msgspec
 
-from penstock.client.errors import AgentUnavailable, JobCancelled, NotPlaced
-from penstock.client.ledger import MonotaskLedger
+from penstock.client.errors import JobCancelled, NotPlaced
 from penstock.client.link import Link
-from penstock.client.monotask import Granted, Monotask, set_error
+from penstock.client.monotask import Granted, Monotask
+from penstock.client.monotask_session import MonotaskSession, SessionMonotask
 from penstock.client.placements import PlacementLedger
 from penstock.model.container import Ended, EndedBy
 from penstock.model.resources import ResourceKind
 from penstock.model.work import MonotaskId, Opportunistic, TaskRequest
 from penstock.transport.peer import RpcPeer
-from penstock.wire.agent_api import (
-    Cancel,
-    Complete,
-    Done,
-    Grants,
-    JobRef,
-    JobRegistered,
-    JobWaiting,
-    Leased,
-    Params,
-    Place,
-    Progress,
-    Recall,
-    RegisterJob,
-    Rejected,
-    StageProgress,
-    Submit,
-    TaskEnded,
-    TaskPlaced,
-    TaskRefs,
-    TaskStuck,
-)  # fmt: skip
+from penstock.wire import agent_api as api
 from penstock.wire.errors import ErrorCode, RpcError
-from penstock.wire.jobs_api import CancelledBy, SlotTakenBack
+from penstock.wire.jobs_api import CancelledBy, LeaveJob, SlotTakenBack
 
 _LOG = logging.getLogger("penstock.client")
 #: This many monotasks fit into a frame, with any stage and task names (up to 128 characters each).
@@ -51,10 +30,19 @@ MAX_BATCH = 5000
 
 
 class Job:
-    """A job of this process, made by :meth:`AgentClient.register_job`."""
+    """A job of this process, made by :meth:`AgentClient.register_job`.
+
+    Without ``monotasks`` it has a session of its own. A session of the caller outlives the job: the caller ends its
+    monotasks.
+    """
 
     def __init__(
-        self, link: Link, asked: RegisterJob, answer: JobRegistered, wants_flush: Callable[[Job, bool], None]
+        self,
+        link: Link,
+        asked: api.RegisterJob,
+        answer: api.JobRegistered,
+        wants_flush: Callable[[Job, bool], None],
+        monotasks: MonotaskSession[Any] | None = None,
     ) -> None:
         self.id = answer.job
         self.name = asked.name
@@ -62,9 +50,9 @@ class Job:
         self._link = link
         self._wants_flush = wants_flush
         self._loop = asyncio.get_running_loop()
-        self._monotasks = MonotaskLedger()
+        self._has_own_session = monotasks is None
+        self._monotasks: MonotaskSession[Any] = MonotaskSession() if monotasks is None else monotasks
         self._monotasks.link()
-        self._waiting: dict[MonotaskId, asyncio.Future[None]] = {}
         self._report: asyncio.TimerHandle | None = None  # deadline for reporting monotasks that ended under leases
         self._tasks = PlacementLedger()
         self._watched: dict[str, list[asyncio.Future[None]]] = {}
@@ -76,10 +64,13 @@ class Job:
         self.over = False
         self.on_recall: Callable[[ResourceKind], object] | None = None  # idle slots of a kind must be given back
         #: Called when an executor is late on a node without free resources: the tasks to run again, and where.
-        self.on_stuck: Callable[[TaskStuck], object] = lambda stuck: None
-        self.on_waiting: Callable[[JobWaiting], object] = lambda waiting: None  # the reason why it is not admitted yet
+        self.on_stuck: Callable[[api.TaskStuck], object] = lambda stuck: None
+        #: Called with the reason why the job is not admitted yet.
+        self.on_waiting: Callable[[api.JobWaiting], object] = lambda waiting: None
         #: Called when the agent took a slot back that was held too long; its monotask may run on.
         self.on_slot_taken_back: Callable[[SlotTakenBack], object] = lambda taken: _LOG.warning(taken.why)
+        #: Called when the job receives nothing more, with the cause; None: it was ended here.
+        self.on_over: Callable[[Exception | None], object] = lambda error: None
 
     # ------------------------------------------------------------ monotasks
 
@@ -100,51 +91,33 @@ class Job:
             raise ValueError(f"input_bytes must be from 0 to 2⁶³ − 1: {input_bytes}")
         if not isinstance(kind, ResourceKind):
             kind = ResourceKind(kind)
-        one = self._monotasks.submit(kind, input_bytes, stage, task)
-        granted = self._waiting[one] = self._loop.create_future()
+        one = Monotask(self, self._loop.create_future(), kind, input_bytes, stage, task)
+        self._monotasks.submit(one)
         self._wants_flush(self, False)
-        return Monotask(self, one, granted)
-
-    def kept_until(self, one: MonotaskId) -> float:
-        """Return until when (monotonic time) a granted slot may be used for further monotasks of its kind, and be idle.
-
-        0: not at all. :attr:`on_recall` may end this earlier.
-        """
-        return self._monotasks.kept_until(one)
+        return one
 
     def complete(
-        self,
-        one: MonotaskId,
-        *,
-        failed: bool = False,
-        execution_s: float | None = None,
-        leased: Leased | None = None,
+        self, one: SessionMonotask, failed: bool, execution_s: float | None = None, leased: api.Leased | None = None
     ) -> bool:
         """See :meth:`Monotask.complete`."""
+        if one.state == "ended":
+            return False
         now = self._loop.time()
-        while (passed := self._monotasks.pass_on(one, now, failed, execution_s, leased)) is not None:
-            execution_s = leased = None
-            then, report_by = passed
+        while (then := self._monotasks.complete(one, now, failed, execution_s, leased)) is not None:
             if self._report is None:
-                self._report = self._loop.call_at(report_by, self._report_leases)
-            waiting = self._waiting.pop(then)
-            if not waiting.cancelled():
-                waiting.set_result(None)
+                self._report = self._loop.call_at(then.lease_until, self._report_leases)
+            if then.decided():
                 return True
-            one, failed = then, True  # its waiter is gone: pass the slot to the next monotask
-        ended = self._monotasks.complete(one, failed, execution_s, leased)
-        if ended:  # a slot is free: the first completion of an iteration is sent at once, later ones in one message
-            self._wants_flush(self, True)
-        return ended
+            one, failed, execution_s, leased = then, True, None, None  # nothing waits for it: pass the slot on again
+        # A slot is free: the first completion of an iteration is sent at once, later ones in one message.
+        self._wants_flush(self, True)
+        return True
 
-    def cancel(self, one: MonotaskId) -> bool:
+    def cancel(self, one: SessionMonotask) -> bool:
         """See :meth:`Monotask.cancel`."""
         ended = self._monotasks.cancel(one)
         if ended:
-            waiting = self._waiting.pop(one, None)
-            if waiting is not None:
-                waiting.cancel()
-            self._wants_flush(self, False)
+            self.flush_soon()
         return ended
 
     # ------------------------------------------------------------ tasks
@@ -174,7 +147,7 @@ class Job:
         asked, names = list(tasks), [request.task for request in tasks]
         try:
             await self._link.call(
-                "place", lambda: Place(job=self.id, stage=stage, tasks=asked, opportunistic=opportunistic), Done
+                "place", lambda: api.Place(job=self.id, stage=stage, tasks=asked, opportunistic=opportunistic), api.Done
             )
         except BaseException:
             self._tasks.withdraw(names)
@@ -212,46 +185,68 @@ class Job:
         names = list(tasks)
         for name in self._tasks.done(names):
             self._wake(name)
-        await self._settle("tasks_done", lambda: TaskRefs(job=self.id, tasks=names))
+        await self._settle("tasks_done", lambda: api.TaskRefs(job=self.id, tasks=names))
 
-    def progress(self, stages: Sequence[StageProgress]) -> None:
+    def progress(self, stages: Sequence[api.StageProgress]) -> None:
         """Report the job's progress by stages, in their order; the master may order jobs by it. Replaces the last one.
 
         A report during an outage is dropped.
         """
         peer = self._link.peer()
         if peer is not None and not self.over:
-            peer.notify("progress", Progress(job=self.id, stages=list(stages)))
+            peer.notify("progress", api.Progress(job=self.id, stages=list(stages)))
 
     async def cancel_tasks(self, tasks: Iterable[str]) -> None:
         """Cancel tasks. All but running commands have ended when this returns; await :meth:`ended` for those."""
         names = list(tasks)
-        await self._settle("cancel_tasks", lambda: TaskRefs(job=self.id, tasks=names))
+        await self._settle("cancel_tasks", lambda: api.TaskRefs(job=self.id, tasks=names))
         for name in self._tasks.cancel(names):
             self._wake(name)
+
+    def leave(self, merged_into: str) -> None:
+        """Tell the agent that this connection is about to close and has finished with the job.
+
+        ``merged_into`` is the job that continues its work, if any.
+        """
+        peer = self._link.peer()
+        if peer is not None and not self.over:
+            peer.notify("leave_job", LeaveJob(job=self.id, merged_into=merged_into))
 
     async def end(self) -> None:
         """End the job; its queued, granted and placed work is given back."""
         if self.over:
             return
-        self._close(None)
-        await self._settle("end_job", lambda: JobRef(job=self.id))
+        self.close(None)
+        await self._settle("end_job", lambda: api.JobRef(job=self.id))
 
     # ------------------------------------------------------------ the client's side
 
-    def flush(self, peer: RpcPeer) -> None:
-        """Send pending messages."""
+    def flush_soon(self) -> None:
+        """Send pending messages at the end of the loop's iteration."""
+        self._wants_flush(self, False)
+
+    def flush(self) -> None:
+        """Send this job's pending messages now, instead of at the end of the loop's iteration."""
+        peer = self._link.peer()
+        if peer is not None:
+            self.send(peer)
+            peer.flush()
+
+    def send(self, peer: RpcPeer) -> None:
+        """Write pending messages to a connection."""
         out = self._monotasks.take()
         for start in range(0, len(out.submit), MAX_BATCH):
             batch = out.submit[start : start + MAX_BATCH]
             try:
-                peer.notify("submit", Submit(job=self.id, monotasks=batch))  # refused by the notification `rejected`
+                peer.notify(
+                    "submit", api.Submit(job=self.id, monotasks=batch)
+                )  # refused by the notification `rejected`
             except (RpcError, ValueError, OverflowError) as error:  # too large for a frame, or not encodable
                 self._refused([spec.id for spec in batch], error)
         if out.complete:
-            peer.notify("complete", Complete(job=self.id, monotasks=out.complete))
+            peer.notify("complete", api.Complete(job=self.id, monotasks=out.complete))
         if out.cancel:
-            peer.notify("cancel", Cancel(job=self.id, ids=out.cancel))
+            peer.notify("cancel", api.Cancel(job=self.id, ids=out.cancel))
 
     def unlink(self) -> None:
         """Handle the loss of the connection."""
@@ -267,52 +262,45 @@ class Job:
         try:
             answer = await self._register(peer)
         except RpcError as error:
-            self._close(error)
+            self.close(error)
             return
         self.id = answer.job
         self._monotasks.link()
-        self.flush(peer)
+        self.send(peer)
         if answer.admitted:
             self.admit(peer)
-
-    def fail(self, error: AgentUnavailable) -> None:
-        """Close the job: the agent was away for too long."""
-        self._close(error)
 
     def grant(self, ids: list[MonotaskId], lease_s: float, keep: bool = False) -> None:
         """Handle grants."""
         for one in self._monotasks.grant(ids, self._loop.time(), lease_s, keep):
-            waiting = self._waiting.pop(one)
-            if waiting.cancelled():
+            if not one.decided():
                 self.cancel(one)
-            else:
-                waiting.set_result(None)
 
-    def notified(self, peer: RpcPeer | None, params: Params) -> None:
+    def notified(self, peer: RpcPeer | None, params: api.Params) -> None:
         """Handle the agent's notifications about this job."""
         match params:
-            case Grants(ids=ids, lease_s=lease_s, keep=keep):
+            case api.Grants(ids=ids, lease_s=lease_s, keep=keep):
                 self.grant(ids, lease_s, keep)
-            case Recall(kind=kind, idle=idle):
+            case api.Recall(kind=kind, idle=idle):
                 self._monotasks.recall(kind, idle)
-                self._wants_flush(self, False)
+                self.flush_soon()
                 if self.on_recall is not None:
                     self.on_recall(kind)
-            case Rejected(ids=ids, error=error):
+            case api.Rejected(ids=ids, error=error):
                 self._refused(ids, RpcError.of(error))
-            case TaskPlaced(task=task) | TaskEnded(task=task):
+            case api.TaskPlaced(task=task) | api.TaskEnded(task=task):
                 if self._tasks.told(params):
                     self._wake(task)
             case SlotTakenBack():
                 self.on_slot_taken_back(params)
-            case TaskStuck() as stuck:
+            case api.TaskStuck() as stuck:
                 self.on_stuck(stuck)
-            case JobWaiting() as waiting:
+            case api.JobWaiting() as waiting:
                 self.on_waiting(waiting)
-            case JobRef():
+            case api.JobRef():
                 self.admit(peer)
             case CancelledBy(by=by):
-                self._close(JobCancelled(self.name, by))
+                self.close(JobCancelled(self.name, by))
 
     def admit(self, peer: RpcPeer | None) -> None:
         """Handle the job's admission; after a reconnection, request the outstanding placements again."""
@@ -320,11 +308,8 @@ class Job:
         if self._may_place or peer is None:
             return
         self._may_place = True
-        for stage, opportunistic, requests in self._tasks.to_ask_again():
-            names = [request.task for request in requests]
-            asked = Place(job=self.id, stage=stage, tasks=requests, opportunistic=opportunistic)
-            answer = peer.start_request("place", asked)
-            answer.add_done_callback(partial(self._asked_again, names))
+        for asked in self._tasks.to_ask_again(self.id):
+            peer.start_request("place", asked).add_done_callback(partial(self._asked_again, asked))
 
     # ------------------------------------------------------------ inside
 
@@ -334,37 +319,35 @@ class Job:
         if self.over:
             raise RuntimeError(f"job {self.name!r} is over")
 
-    async def _register(self, peer: RpcPeer) -> JobRegistered:
+    async def _register(self, peer: RpcPeer) -> api.JobRegistered:
         again = msgspec.structs.replace(self._asked, job=self.id)
         try:
-            return await peer.request("register_job", again, JobRegistered)
+            return await peer.request("register_job", again, api.JobRegistered)
         except RpcError as error:
             if error.code is ErrorCode.REFUSED:  # it was cancelled in the meantime
                 raise
-        return await peer.request("register_job", msgspec.structs.replace(self._asked, job=""), JobRegistered)
+        return await peer.request("register_job", msgspec.structs.replace(self._asked, job=""), api.JobRegistered)
 
     def _report_leases(self) -> None:
         self._report = None
-        self._wants_flush(self, False)
+        self.flush_soon()
 
     def _refused(self, ids: list[MonotaskId], error: Exception) -> None:
         for one in self._monotasks.refuse(ids):
-            set_error(self._waiting.pop(one, None), error)
+            one.decided(error)
 
-    def _asked_again(self, names: list[str], answer: asyncio.Future[Any]) -> None:
+    def _asked_again(self, asked: api.Place, answer: asyncio.Future[Any]) -> None:
         if not answer.cancelled() and isinstance(error := answer.exception(), RpcError):
-            ended = Ended(by=EndedBy.REFUSED, reason=f"the restarted agent refused it: {error}")
-            for name in names:
-                if self._tasks.end(name, ended):
-                    self._wake(name)
+            for name, _ in self._tasks.refused_again(asked, error):
+                self._wake(name)
 
-    async def _settle(self, method: str, params: Callable[[], Params]) -> None:
+    async def _settle(self, method: str, params: Callable[[], api.Params]) -> None:
         """Report the end of something; if a restarted agent does not know it, that is the desired state."""
         try:
-            await self._link.call_once(method, params, Done)
+            await self._link.call_once(method, params, api.Done)
         except ConnectionResetError:
             with contextlib.suppress(RpcError):
-                await self._link.call(method, params, Done)
+                await self._link.call(method, params, api.Done)
 
     def _change_of(self, task: str) -> asyncio.Future[None]:
         if self.failure is not None:
@@ -378,23 +361,25 @@ class Job:
             if not waiting.done():
                 waiting.set_result(None)
 
-    def _close(self, error: Exception | None) -> None:
-        """Close the job and fail all waiters."""
+    def close(self, error: Exception | None) -> None:
+        """Close the job; what waits fails with ``error``, or is cancelled without one."""
         if self.over:
             return
         self.over = True
         self.failure = error
         if self._report is not None:
             self._report.cancel()
-        self._monotasks.clear()
-        waiting, self._waiting = self._waiting, {}
-        for granted in waiting.values():
-            if error is None:
-                granted.cancel()
-            else:
-                set_error(granted, error)
+        if not self._has_own_session:
+            self._monotasks.unlink()
+        else:
+            for one in self._monotasks.clear():
+                if error is None:
+                    one.granted.cancel()
+                else:
+                    one.decided(error)
         if error is None:
             self._tasks.clear(Ended(by=EndedBy.CANCELLED, reason="the job was ended"))
         for task in list(self._watched):
             self._wake(task)
         self._admitted.set()
+        self.on_over(error)

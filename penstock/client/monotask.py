@@ -6,7 +6,8 @@ import asyncio
 from types import TracebackType
 from typing import Protocol
 
-from penstock.model.work import MonotaskId
+from penstock.client.monotask_session import SessionMonotask
+from penstock.model.resources import ResourceKind
 from penstock.wire.agent_api import Leased
 
 
@@ -14,49 +15,69 @@ class MonotaskOwner(Protocol):
     """What a monotask asks of its job (:class:`penstock.client.job.Job`)."""
 
     def complete(
-        self,
-        one: MonotaskId,
-        *,
-        failed: bool = False,
-        execution_s: float | None = None,
-        leased: Leased | None = None,
+        self, one: SessionMonotask, failed: bool, execution_s: float | None = None, leased: Leased | None = None
     ) -> bool:
         """End the monotask; return False if it had ended already."""
         ...
 
-    def cancel(self, one: MonotaskId) -> bool:
+    def cancel(self, one: SessionMonotask) -> bool:
         """Withdraw the monotask; return False if it had ended already."""
         ...
 
 
-class Monotask:
+class Monotask(SessionMonotask):
     """A submitted monotask. Await ``granted``, do the work, call :meth:`complete`.
 
     ``granted`` is a future; cancelling it (as a cancelled ``await`` does) gives the coming grant back. It raises
     ``RpcError`` if the agent refused the monotask and ``AgentUnavailable`` if the agent was away for too long.
     """
 
-    __slots__ = ("_job", "granted", "id")
+    __slots__ = ("_job", "granted")
 
-    def __init__(self, job: MonotaskOwner, monotask: MonotaskId, granted: asyncio.Future[None]) -> None:
+    def __init__(
+        self, job: MonotaskOwner, granted: asyncio.Future[None], kind: ResourceKind, input_bytes: int,
+        stage: str, task: str,
+    ) -> None:  # fmt: skip
+        super().__init__(kind, input_bytes, stage, task)
         self._job = job
-        self.id = monotask
         self.granted = granted
+
+    @property
+    def kept_until(self) -> float:
+        """Until when (monotonic time) the granted slot may be used for further monotasks of its kind, and be idle.
+
+        0: not at all. :attr:`penstock.client.job.Job.on_recall` may end this earlier.
+        """
+        return self.lease_until if self.keep else 0.0
 
     def complete(self, failed: bool = False, execution_s: float | None = None, leased: Leased | None = None) -> bool:
         """Give the slot back; return False if the monotask had ended already.
 
-        ``leased`` describes the monotasks that ran in the slot afterwards (see
-        :meth:`penstock.client.job.Job.kept_until`); ``execution_s`` is then the run time of this one.
+        ``leased`` describes the monotasks that ran in the slot afterwards (see :attr:`kept_until`); ``execution_s`` is
+        then the run time of this one.
 
         Raises:
             ValueError: it was not granted yet.
         """
-        return self._job.complete(self.id, failed=failed, execution_s=execution_s, leased=leased)
+        return self._job.complete(self, failed, execution_s, leased)
 
     def cancel(self) -> bool:
         """Withdraw the monotask, queued or granted; return False if it had ended already."""
-        return self._job.cancel(self.id)
+        ended = self._job.cancel(self)
+        self.granted.cancel()  # no effect on one that was granted
+        return ended
+
+    def decided(self, error: Exception | None = None) -> bool:
+        """Called by the job: end the wait, by a grant or by an error; return whether anything still waited."""
+        granted = self.granted
+        if granted.cancelled():
+            return False
+        if error is None:
+            granted.set_result(None)
+        elif not granted.done():
+            granted.set_exception(error)
+            granted.exception()  # avoids asyncio's warning where no caller waits
+        return True
 
 
 class Granted:
@@ -79,10 +100,3 @@ class Granted:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._monotask.complete(failed=kind is not None)
-
-
-def set_error(granted: asyncio.Future[None] | None, error: Exception) -> None:
-    """Fail a waiter for a grant, if there is one, and mark the exception as retrieved."""
-    if granted is not None and not granted.done():
-        granted.set_exception(error)
-        granted.exception()

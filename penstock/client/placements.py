@@ -1,6 +1,6 @@
 """PURE. The tasks that a client requested from its agent: the client's state that must survive an agent's restart.
 
-:mod:`penstock.client.ledger` has the monotasks.
+:mod:`penstock.client.monotask_session` has the monotasks.
 """
 
 from __future__ import annotations
@@ -11,7 +11,8 @@ import msgspec
 
 from penstock.model.container import Ended, EndedBy
 from penstock.model.work import Opportunistic, TaskRequest
-from penstock.wire.agent_api import TaskEnded, TaskPlaced
+from penstock.wire.agent_api import Place, TaskEnded, TaskPlaced
+from penstock.wire.errors import RpcError
 
 
 class _Task(msgspec.Struct):
@@ -88,8 +89,8 @@ class PlacementLedger:
         """End all remaining tasks, as the job or the connection is over; return them."""
         return [name for name in self._tasks if self.end(name, ended)]
 
-    def to_ask_again(self) -> list[tuple[str, Opportunistic, list[TaskRequest]]]:
-        """Return (stage, opportunistic, tasks) whose placement or end is outstanding after a reconnection.
+    def to_ask_again(self, job: str) -> list[Place]:
+        """Return the requests for the tasks whose placement or end is outstanding after a reconnection.
 
         Placed framework tasks are not among them: this process itself knows when they end.
         """
@@ -98,7 +99,15 @@ class PlacementLedger:
             owed = task.ended is None and (task.node is None or task.request.command is not None)
             if owed and task.confirmed:
                 groups.setdefault((task.stage, task.opportunistic), []).append(task.request)
-        return [(stage, opportunistic, requests) for (stage, opportunistic), requests in groups.items()]
+        return [
+            Place(job=job, stage=stage, tasks=requests, opportunistic=opportunistic)
+            for (stage, opportunistic), requests in groups.items()
+        ]
+
+    def refused_again(self, asked: Place, error: RpcError) -> list[tuple[str, Ended]]:
+        """End the tasks that a restarted agent refuses; return those that had not ended before."""
+        ended = Ended(by=EndedBy.REFUSED, reason=f"the restarted agent refused it: {error}")
+        return [(request.task, ended) for request in asked.tasks if self.end(request.task, ended)]
 
     def node_of(self, name: str) -> str | None:
         """Return the node of a task.

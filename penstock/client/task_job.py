@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 from collections import deque
 from collections.abc import Callable, Sequence
-from functools import partial
 from typing import Any
 
 import msgspec
@@ -84,10 +83,14 @@ class TaskJob:
         """
         if self._cancelled is not None:
             raise self._cancelled
-        names = [request.task for request in requests]
+        asked, names = list(requests), [request.task for request in requests]
         self._tasks.ask(stage, requests, opportunistic=opportunistic)
         try:
-            self._session.call("place", partial(self._placing, stage, requests, opportunistic), api.Done)
+            self._session.call(
+                "place",
+                lambda: api.Place(job=self.id, stage=stage, tasks=asked, opportunistic=opportunistic),
+                api.Done,
+            )
         except RpcError as error:
             self._tasks.withdraw(names)
             self._news += [TaskEnded(name, Ended(by=EndedBy.REFUSED, reason=str(error))) for name in names]
@@ -197,16 +200,14 @@ class TaskJob:
             ConnectionResetError: the connection was lost again.
         """
         self._owed = False
-        for stage, opportunistic, requests in self._tasks.to_ask_again():
-            asked = partial(self._placing, stage, requests, opportunistic)
-            try:
-                self._session.call_once("place", asked, api.Done)
-            except RpcError as error:
-                ended = Ended(by=EndedBy.REFUSED, reason=f"the restarted agent refused it: {error}")
-                self._news += [TaskEnded(one.task, ended) for one in requests if self._tasks.end(one.task, ended)]
+        for asked in self._tasks.to_ask_again(self.id):
+            self._place_again(asked)
 
-    def _placing(self, stage: str, requests: Sequence[TaskRequest], opportunistic: Opportunistic) -> api.Place:
-        return api.Place(job=self.id, stage=stage, tasks=list(requests), opportunistic=opportunistic)
+    def _place_again(self, asked: api.Place) -> None:
+        try:
+            self._session.call_once("place", lambda: asked, api.Done)
+        except RpcError as error:
+            self._news += [TaskEnded(name, ended) for name, ended in self._tasks.refused_again(asked, error)]
 
     def _settle(self, method: str, params: Callable[[], api.Params]) -> None:
         """Report the end of something; if a restarted agent does not know it, that is the desired state."""

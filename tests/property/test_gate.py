@@ -1,160 +1,178 @@
-"""Whatever happens in whatever order: a gate lets everybody through once, tells the agent the truth, and fails open."""
+"""In every order of events, a gate ends each wait once, tells the agent the truth, and fails open."""
 
 from __future__ import annotations
+
+from collections.abc import Collection
 
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
-from penstock.client.gating import SETTLED_S, Complete, Gating, Go, Instruction, Refuse, Submit, Warn, Withdraw
+from penstock.client.monotask_session import SETTLED_S, MonotaskSession, SessionMonotask
+from penstock.model.resources import ResourceKind
 
 PATIENCE_S = 5.0
 NUMBERS = st.integers(0, 50)
 
 
 class GateMachine(RuleBasedStateMachine):
-    """Beside the gate stand an agent, which believes what it is told, and the people who wait."""
+    """The session of a gate, and an agent that believes what it is told; messages arrive at once."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
-        self.gating: Gating[int] = Gating(PATIENCE_S, self.now)
-        self.last = 0
-        self.waiting: dict[int, float] = {}  # → since when
-        self.gated: set[int] = set()
-        self.ungated: set[int] = set()
-        self.queued: set[int] = set()  # at the agent, or in the client that will announce it
+        self.session: MonotaskSession[SessionMonotask] = MonotaskSession(PATIENCE_S, self.now)
+        self.all: list[SessionMonotask] = []
+        self.waiting: set[SessionMonotask] = set()
+        self.gated: set[SessionMonotask] = set()
+        self.connected = False
+        self.queued: dict[int, SessionMonotask] = {}  # at the agent
         self.running: set[int] = set()
         self.away_since: float | None = self.now
-        self.back_at = self.now
-        self.warnings = 0
+        self.before = self.back_at = self.now
+        self.outages_before = 0
 
-    def carry_out(self, instructions: list[Instruction[int]]) -> None:
-        for each in instructions:
-            match each:
-                case Submit(ticket):
-                    assert self.away_since is None
-                    assert ticket in self.waiting
-                    assert ticket not in self.queued
-                    self.queued.add(ticket)
-                case Go(ticket, True):
-                    assert ticket in self.running
-                    del self.waiting[ticket]
-                    self.gated.add(ticket)
-                case Go(ticket, _):
-                    assert self.away_since is not None
-                    assert self.now >= self.away_since + PATIENCE_S
-                    assert self.warnings == 1
-                    del self.waiting[ticket]
-                    self.ungated.add(ticket)
-                case Refuse(ticket, _):
-                    del self.waiting[ticket]
-                case Complete(ticket, _):
-                    self.running.remove(ticket)
-                case Withdraw(ticket):
-                    assert ticket in self.queued | self.running
-                    self.queued.discard(ticket)
-                    self.running.discard(ticket)
-                case Warn():
-                    self.warnings += 1
+    def flush(self) -> None:
+        out = self.session.take()
+        assert self.connected or not (out.submit or out.complete or out.cancel)
+        for spec in out.submit:
+            assert spec.id not in self.queued and spec.id not in self.running
+            if spec.running:
+                self.running.add(spec.id)
+            else:
+                [self.queued[spec.id]] = [one for one in self.waiting if one.id == spec.id]
+        for completion in out.complete:
+            self.running.remove(completion.id)
+        for one in out.cancel:
+            assert one in self.queued or one in self.running
+            self.queued.pop(one, None)
+            self.running.discard(one)
 
-    def pick(self, among: set[int] | dict[int, float], number: int) -> int:
+    def give_up(self) -> None:
+        for one in self.session.give_up(self.now):
+            assert self.away_since is not None
+            assert self.now >= self.away_since + PATIENCE_S
+            assert self.session.outages == self.outages_before + 1
+            self.waiting.remove(one)
+        self.flush()
+
+    def pick(self, among: Collection[int], number: int) -> int:
         return sorted(among)[number % len(among)]
 
     @rule()
     def ask(self) -> None:
-        self.last += 1
-        self.waiting[self.last] = self.now
-        self.carry_out(self.gating.ask(self.last, self.now))
+        one = SessionMonotask(ResourceKind.CPU, 1)
+        self.all.append(one)
+        self.waiting.add(one)
+        self.session.submit(one)
+        self.give_up()
 
     @precondition(lambda self: self.queued and self.away_since is None)
     @rule(number=NUMBERS)
     def grant(self, number: int) -> None:
-        ticket = self.pick(self.queued, number)
-        self.queued.remove(ticket)
-        self.running.add(ticket)
-        self.carry_out(self.gating.granted(ticket))
-        assert ticket in self.gated
+        one = self.queued.pop(self.pick(self.queued, number))
+        self.running.add(one.id)
+        assert self.session.grant([one.id], self.now) == [one]
+        self.waiting.remove(one)
+        self.gated.add(one)
 
     @precondition(lambda self: self.queued and self.away_since is None)
     @rule(number=NUMBERS)
     def refuse(self, number: int) -> None:
-        ticket = self.pick(self.queued, number)
-        self.queued.remove(ticket)
-        self.carry_out(self.gating.refused(ticket, ValueError()))
-        assert ticket not in self.waiting
+        one = self.queued.pop(self.pick(self.queued, number))
+        assert self.session.refuse([one.id]) == [one]
+        self.waiting.remove(one)
 
-    @precondition(lambda self: self.last > 0)
+    @precondition(lambda self: self.all)
     @rule(number=NUMBERS, failed=st.booleans())
     def release(self, number: int, failed: bool) -> None:
-        """Also of what never was granted or has ended."""
-        ticket = number % self.last + 1
-        self.carry_out(self.gating.release(ticket, failed=failed))
-        self.forget(ticket)
+        """Also of monotasks that never were granted or have ended."""
+        one = self.all[number % len(self.all)]
+        if one.is_granted:
+            self.session.complete(one, self.now, failed)
+        else:
+            self.session.cancel(one)
+        self.ended(one)
 
-    @precondition(lambda self: self.last > 0)
+    @precondition(lambda self: self.all)
     @rule(number=NUMBERS)
     def cancel(self, number: int) -> None:
-        ticket = number % self.last + 1
-        self.carry_out(self.gating.cancel(ticket))
-        self.forget(ticket)
+        one = self.all[number % len(self.all)]
+        self.session.cancel(one)
+        self.ended(one)
 
     @rule()
     def lose(self) -> None:
-        self.carry_out(self.gating.lost(self.now))
+        self.session.unlink()
+        self.disconnected()
+
+    @precondition(lambda self: self.connected)
+    @rule()
+    def silent(self) -> None:
+        self.session.lost(self.now)
         self.away()
+        self.give_up()
 
     @rule()
     def forgotten(self) -> None:
-        self.carry_out(self.gating.forgotten(self.now))
-        self.away()
-        self.queued.clear()
-        self.running.clear()
+        self.session.forget()
         self.gated.clear()
+        self.disconnected()
 
     @rule()
     def back(self) -> None:
         if self.away_since is not None:
             self.before, self.away_since, self.back_at = self.away_since, None, self.now
-        self.carry_out(self.gating.back(self.now))
+        self.connected = True
+        self.session.link()
+        self.session.back(self.now)
+        self.flush()
 
     @rule(seconds=st.sampled_from([0.0, SETTLED_S / 3, SETTLED_S, PATIENCE_S / 2, PATIENCE_S]))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
-        deadline = self.gating.deadline
-        self.carry_out(self.gating.tick(self.now))
+        deadline = self.session.deadline
+        self.give_up()
         if deadline is not None and deadline <= self.now:
             assert not self.waiting
+
+    def disconnected(self) -> None:
+        self.connected = False
+        self.queued.clear()
+        self.running.clear()
+        self.session.lost(self.now)
+        self.away()
 
     def away(self) -> None:
         if self.away_since is None:
             if self.now - self.back_at >= SETTLED_S:
-                self.away_since, self.warnings = self.now, 0
+                self.away_since, self.outages_before = self.now, self.session.outages
             else:
                 self.away_since = self.before
 
-    def forget(self, ticket: int) -> None:
-        self.waiting.pop(ticket, None)
-        self.gated.discard(ticket)
-        self.ungated.discard(ticket)
-        assert ticket not in self.queued | self.running
+    def ended(self, one: SessionMonotask) -> None:
+        self.waiting.discard(one)
+        self.gated.discard(one)
+        self.flush()
+        assert one.id not in self.queued and one.id not in self.running
 
     @invariant()
     def the_agent_counts_what_is_held(self) -> None:
-        assert self.running == self.gated
-        assert self.queued <= set(self.waiting)
+        if self.connected:
+            assert self.running == {one.id for one in self.gated}
+            assert set(self.queued.values()) == self.waiting
 
     @invariant()
-    def with_an_agent_everybody_who_waits_is_queued_there(self) -> None:
-        if self.away_since is None:
-            assert self.queued == set(self.waiting)
-            assert not self.gating.open
+    def an_agent_that_answers_is_waited_for(self) -> None:
+        assert self.session.answers == (self.away_since is None)
+        if self.session.answers:
+            assert not self.session.open
 
     @invariant()
     def the_counts_are_true(self) -> None:
-        counts = self.gating.counts()
-        assert (counts["waiting"], counts["held"]) == (len(self.waiting), len(self.gated))
-        assert self.warnings <= 1
+        assert sum(self.session.waiting.values()) == len(self.waiting)
+        assert self.session.granted == len(self.gated)
+        assert self.session.outages <= self.outages_before + 1
 
 
 GateMachine.TestCase.settings = settings(max_examples=60, stateful_step_count=60, deadline=None)

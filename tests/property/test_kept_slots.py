@@ -2,16 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, cast
-
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from agent.queues import Monotask, MonotaskQueues
-from penstock.client.gate_lease import LARGEST_BYTES, Lease, Leases
-from penstock.client.gate_slot import Slot
-from penstock.client.ledger import MonotaskLedger
+from penstock.client.gate_slot import LARGEST_BYTES, IdleSlots, KeptSlot
+from penstock.client.monotask_session import MonotaskSession, SessionMonotask
 from penstock.model import Capacity, ResourceKind
 
 CPU = ResourceKind.CPU
@@ -22,29 +19,23 @@ GATES = 3
 
 
 class Held:
-    """A slot in use: of a monotask that the agent knows, or not."""
+    """A slot in use: of a monotask that the agent knows (``by_agent``), or not."""
 
-    def __init__(self, slot: Slot, one: int | None, lease: Lease[Slot] | None) -> None:
-        self.slot, self.one, self.lease = slot, one, lease
+    def __init__(self, one: SessionMonotask, by_agent: bool, kept: KeptSlot | None) -> None:
+        self.one, self.by_agent, self.kept = one, by_agent, kept
 
 
 class OneGate:
     """What a gate does, with its messages in our hands."""
 
     def __init__(self, number: int) -> None:
-        self.session = number + 1
+        self.session_number = number + 1
         self.job = f"j{number}"
-        self.ledger = MonotaskLedger()
-        self.ledger.link()
-        self.leases: Leases[Slot] = Leases()
-        self.known: dict[int, Slot] = {}  # submitted, not granted
-        self.ids: dict[Slot, int] = {}
+        self.session: MonotaskSession[SessionMonotask] = MonotaskSession()
+        self.session.link()
+        self.idle = IdleSlots(self.session.waiting)
         self.running: list[Held] = []
         self.inbox: list[tuple[str, list[int], bool]] = []
-        self.idle: list[Lease[Slot]] = []
-
-    def slot(self, input_bytes: int) -> Slot:
-        return Slot(cast(Any, None), None, CPU, input_bytes)
 
 
 class KeptSlots(RuleBasedStateMachine):
@@ -68,15 +59,14 @@ class KeptSlots(RuleBasedStateMachine):
     @rule(which=st.integers(0, GATES - 1), large=st.sampled_from([False, False, False, True]))
     def want(self, which: int, large: bool) -> None:
         gate = self.gates[which]
-        slot = gate.slot(LARGEST_BYTES + 1 if large else 1)
-        lease = gate.leases.take(slot, self.now)
-        if lease is not None:
-            gate.running.append(Held(slot, None, lease))
+        one = SessionMonotask(CPU, LARGEST_BYTES + 1 if large else 1)
+        kept = gate.idle.take(one, self.now)
+        if kept is not None:
+            gate.running.append(Held(one, False, kept))
             return
-        for lease in gate.leases.idle(CPU):
-            self.give_back(gate, lease)
-        one = gate.ledger.submit(CPU, slot.input_bytes)
-        gate.known[one], gate.ids[slot] = slot, one
+        for kept in gate.idle.reclaim((CPU,)):
+            self.give_back(gate, kept)
+        gate.session.submit(one)
         self.flush(gate)
 
     @precondition(lambda self: any(gate.running for gate in self.gates))
@@ -89,12 +79,11 @@ class KeptSlots(RuleBasedStateMachine):
     def end(self, gate: OneGate, held: Held, failed: bool) -> None:
         self.ended += 1
         self.failed += failed
-        if held.lease is None:
-            assert held.one is not None
+        if held.kept is None:
             self.complete(gate, held.one, failed, None)
-        elif not gate.leases.give(held.lease, held.slot, self.now, failed):
-            self.give_back(gate, held.lease)
-        self.leased += held.one is None
+        elif not gate.idle.give(held.kept, held.one, self.now, failed):
+            self.give_back(gate, held.kept)
+        self.leased += not held.by_agent
 
     @rule(which=st.integers(0, GATES - 1))
     def read(self, which: int) -> None:
@@ -102,51 +91,44 @@ class KeptSlots(RuleBasedStateMachine):
         inbox, gate.inbox = gate.inbox, []
         for what, ids, keep in inbox:
             if what == "recall":
-                gate.ledger.recall(CPU, idle=keep)
-                for lease in gate.leases.recall((CPU,)):
-                    self.give_back(gate, lease)
+                gate.session.recall(CPU, idle=keep)
+                for kept in gate.idle.reclaim((CPU,)):
+                    self.give_back(gate, kept)
                 continue
             length_s = 0.0 if what != "lease" else KEPT_S if keep else LEASE_S
-            for one in gate.ledger.grant(ids, self.now, length_s, keep):
-                assert isinstance(one, int)
+            for one in gate.session.grant(ids, self.now, length_s, keep):
                 self.granted(gate, one)
 
     @rule(seconds=st.floats(0.0, 0.9))
     def time_passes(self, seconds: float) -> None:
         self.now += seconds
         for gate in self.gates:
-            for lease in gate.leases.expired(self.now):
-                self.give_back(gate, lease)
+            for kept in gate.idle.expired(self.now):
+                self.give_back(gate, kept)
 
-    def granted(self, gate: OneGate, one: int) -> None:
-        slot = gate.known.pop(one)
-        gate.leases.waits_no_more(slot)
-        until = gate.ledger.kept_until(one)
-        gate.running.append(Held(slot, one, gate.leases.lent(slot, until, self.now) if until else None))
+    def granted(self, gate: OneGate, one: SessionMonotask) -> None:
+        gate.running.append(Held(one, True, KeptSlot(one) if one.keep else None))
 
-    def give_back(self, gate: OneGate, lease: Lease[Slot]) -> None:
-        self.complete(gate, gate.ids[lease.slot], lease.first_failed, lease)
-        gate.leases.returned(lease)
+    def give_back(self, gate: OneGate, kept: KeptSlot) -> None:
+        self.complete(gate, kept.holder, kept.first_failed, kept)
+        gate.idle.returned(kept)
 
-    def complete(self, gate: OneGate, one: int, failed: bool, lease: Lease[Slot] | None) -> None:
-        first_s, leased = (None, None) if lease is None else (lease.first_s, lease.leased(self.now))
-        passed = gate.ledger.pass_on(one, self.now, failed, first_s, leased)
-        if passed is None:
-            assert gate.ledger.complete(one, failed, first_s, leased)
-        else:
-            assert isinstance(passed[0], int)
-            self.granted(gate, passed[0])
+    def complete(self, gate: OneGate, one: SessionMonotask, failed: bool, kept: KeptSlot | None) -> None:
+        first_s, leased = (None, None) if kept is None else (kept.first_s, kept.leased(self.now))
+        then = gate.session.complete(one, self.now, failed, first_s, leased)
+        if then is not None:
+            self.granted(gate, then)
         self.flush(gate)
 
     # ------------------------------------------------------------ the wires
 
     def flush(self, gate: OneGate) -> None:
-        out = gate.ledger.take()
+        out = gate.session.take()
         granted: list[Monotask] = []
         if out.submit:
-            granted += self.queues.submit(gate.session, gate.job, out.submit, self.now)
+            granted += self.queues.submit(gate.session_number, gate.job, out.submit, self.now)
         if out.complete:
-            granted += self.queues.complete(gate.session, gate.job, out.complete, self.now)
+            granted += self.queues.complete(gate.session_number, gate.job, out.complete, self.now)
         for monotask in granted:
             to = self.gates[monotask.session - 1]
             assert isinstance(monotask.id, int)
@@ -159,7 +141,7 @@ class KeptSlots(RuleBasedStateMachine):
     # ------------------------------------------------------------ what always holds
 
     def kept(self) -> int:
-        return sum(len(gate.leases._idle[CPU]) for gate in self.gates)
+        return sum(len(gate.idle.of[CPU]) for gate in self.gates)
 
     @invariant()
     def slots_are_never_more_than_there_are(self) -> None:
@@ -176,13 +158,13 @@ class KeptSlots(RuleBasedStateMachine):
     def who_was_told_keeps_nothing(self) -> None:
         if hasattr(self, "gates") and self.waits_since is not None:
             for gate in self.gates:
-                assert gate.inbox or not gate.leases._idle[CPU], "a gate that has read all keeps a slot from who waits"
+                assert gate.inbox or not gate.idle.of[CPU], "a gate that has read all keeps a slot from who waits"
 
     def teardown(self) -> None:
         """Everybody reads, finishes and gives back: each that ran is counted once, nothing leaks."""
         if not hasattr(self, "gates"):
             return
-        while any(len(gate.ledger) for gate in self.gates):
+        while any(len(gate.session) for gate in self.gates):
             for number, gate in enumerate(self.gates):
                 self.read(number)
                 while gate.running:
@@ -191,8 +173,8 @@ class KeptSlots(RuleBasedStateMachine):
         counts = [self.queues.job_counts(gate.job) for gate in self.gates]
         assert sum(each["done"] + each["failed"] for each in counts) == self.ended
         assert sum(each["failed"] for each in counts) == self.failed
-        assert sum(gate.leases.counts()["granted"] for gate in self.gates) == self.leased
-        assert all(gate.leases.counts()["held"] == 0 for gate in self.gates)
+        assert sum(gate.idle.counts()["granted"] for gate in self.gates) == self.leased
+        assert all(gate.idle.counts()["held"] == 0 for gate in self.gates)
         assert self.queues.idle().cpu == SLOTS
         assert self.queues.counts(CPU, self.now)["pending_bytes"] == 0
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from agent.queues import Monotask, MonotaskQueues
-from penstock.client.ledger import MonotaskLedger
+from penstock.client.monotask_session import MonotaskSession, SessionMonotask
 from penstock.model import KINDS, Capacity, MonotaskSpec, ResourceKind
 from penstock.wire.agent_api import Completion
 
@@ -17,17 +19,17 @@ SLOTS = 2
 
 
 class LeaseMachine(RuleBasedStateMachine):
-    """Two jobs and more, a client's ledger for each, messages with delay; every client passes on as often as it may."""
+    """Two jobs and more, a client's session for each, delayed messages; each client passes slots on whenever it may."""
 
     def __init__(self) -> None:
         super().__init__()
         capacity = Capacity(cores=SLOTS, memory_bytes=1)
         self.queues = MonotaskQueues(capacity, network_bypass_bytes=0, rate_window_s=5, lease_s=LEASE_S)
         self.now = 100.0
-        self.ledgers: dict[str, MonotaskLedger] = {}
+        self.sessions: dict[str, MonotaskSession[SessionMonotask]] = {}
         self.priority: dict[str, float] = {}
         self.to_client: dict[str, list[tuple[str, list[int]]]] = {}
-        self.running: dict[str, set[int]] = {}  # as the clients know it
+        self.running: dict[str, dict[int, SessionMonotask]] = {}  # as the clients know it
         self.waits_since: dict[str, float] = {}  # at the agent
         self.ended = 0
         self.passed_on = 0
@@ -39,30 +41,30 @@ class LeaseMachine(RuleBasedStateMachine):
 
     @rule(priority=st.sampled_from([0.0, 1.0, 2.0]))
     def add_job(self, priority: float) -> None:
-        job = f"j{len(self.ledgers)}"
-        self.ledgers[job] = MonotaskLedger()
-        self.ledgers[job].link()
+        job = f"j{len(self.sessions)}"
+        self.sessions[job] = MonotaskSession()
+        self.sessions[job].link()
         self.priority[job] = priority
         self.to_client[job] = []
-        self.running[job] = set()
+        self.running[job] = {}
         self.queues.add_job(job, priority)
 
     @rule(data=st.data(), count=st.integers(1, 4))
     def submit(self, data: st.DataObject, count: int) -> None:
-        job = data.draw(st.sampled_from(sorted(self.ledgers)))
+        job = data.draw(st.sampled_from(sorted(self.sessions)))
         for _ in range(count):
-            self.ledgers[job].submit(CPU, 1)
+            self.sessions[job].submit(SessionMonotask(CPU, 1))
         self.flush(job)
 
     @rule(data=st.data())
     def client_reads(self, data: st.DataObject) -> None:
-        job = data.draw(st.sampled_from(sorted(self.ledgers)))
+        job = data.draw(st.sampled_from(sorted(self.sessions)))
         for what, ids in self.to_client[job]:
             if what == "recall":
-                self.ledgers[job].recall(CPU)
+                self.sessions[job].recall(CPU)
                 continue
             lease_s = LEASE_S if what == "lease" else 0.0
-            self.running[job] |= {int(one) for one in self.ledgers[job].grant(ids, self.now, lease_s)}
+            self.running[job] |= {one.id: one for one in self.sessions[job].grant(ids, self.now, lease_s)}
         self.to_client[job].clear()
 
     @precondition(lambda self: any(self.running.values()))
@@ -71,22 +73,18 @@ class LeaseMachine(RuleBasedStateMachine):
         job = data.draw(st.sampled_from(sorted(job for job, running in self.running.items() if running)))
         one = data.draw(st.sampled_from(sorted(self.running[job])))
         self.now += seconds
-        self.running[job].remove(one)
         self.ended += 1
-        passed = self.ledgers[job].pass_on(one, self.now)
-        if passed is None:
-            assert self.ledgers[job].complete(one)
-        else:
+        passed = self.sessions[job].complete(self.running[job].pop(one), self.now)
+        if passed is not None:
             self.passed_on += 1
-            assert isinstance(passed[0], int)
-            self.running[job].add(passed[0])
+            self.running[job][passed.id] = passed
             self.nobody_waits_longer_than_a_lease(job)
         if passed is None or data.draw(st.booleans()):
             self.flush(job)
 
     @rule(data=st.data(), priority=st.sampled_from([0.0, 1.0, 2.0]))
     def set_priority(self, data: st.DataObject, priority: float) -> None:
-        job = data.draw(st.sampled_from(sorted(self.ledgers)))
+        job = data.draw(st.sampled_from(sorted(self.sessions)))
         if self.priority[job] != priority:
             self.priority[job] = priority
             if job in self.waits_since:
@@ -100,7 +98,7 @@ class LeaseMachine(RuleBasedStateMachine):
     # ------------------------------------------------------------ the wires
 
     def flush(self, job: str) -> None:
-        out = self.ledgers[job].take()
+        out = self.sessions[job].take()
         granted: list[Monotask] = []
         if out.submit:
             granted += self.queues.submit(1, job, out.submit, self.now)
@@ -117,7 +115,7 @@ class LeaseMachine(RuleBasedStateMachine):
             assert kind is CPU
             if idle is None:  # these clients keep nothing idle
                 self.to_client[job].append(("recall", []))
-        for job in self.ledgers:
+        for job in self.sessions:
             if self.queues.job_counts(job)["queued"]:
                 self.waits_since.setdefault(job, self.now)
             else:
@@ -146,18 +144,18 @@ class LeaseMachine(RuleBasedStateMachine):
 
     def teardown(self) -> None:
         """Everybody reads, finishes and reports: nothing is lost, nothing leaks."""
-        while any(len(ledger) for ledger in self.ledgers.values()):
-            for job, ledger in self.ledgers.items():
+        while any(len(session) for session in self.sessions.values()):
+            for job, session in self.sessions.items():
                 self.flush(job)
                 for what, ids in self.to_client[job]:
                     if what != "recall":
-                        self.running[job] |= {int(one) for one in ledger.grant(ids)}
+                        self.running[job] |= {one.id: one for one in session.grant(ids)}
                 self.to_client[job].clear()
-                for one in sorted(self.running[job]):
-                    ledger.complete(one)
+                for one in self.running[job].values():
+                    session.complete(one, math.inf)  # all leases are over
                 self.running[job].clear()
                 self.flush(job)
-        assert all(self.queues.job_counts(job)["running"] == 0 for job in self.ledgers)
+        assert all(self.queues.job_counts(job)["running"] == 0 for job in self.sessions)
         assert self.queues.idle().cpu == SLOTS
 
 

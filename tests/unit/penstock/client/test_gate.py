@@ -283,6 +283,15 @@ def test_without_its_slot_another_can_run(gate: Gate) -> None:
     assert gate.counts() | {"granted": 3, "released": 2, "cancelled": 1, "held": 0} == gate.counts()
 
 
+def test_a_slot_of_a_task_that_was_given_back_is_acquired_again(agent: AgentThread, gate: Gate) -> None:
+    with gate.acquire("cpu", 1, task="t") as slot:
+        with slot.released():
+            other = gate.acquire("cpu", 1)
+            in_thread(lambda: (agent.until(lambda fake: len(fake.queued) == 1), other.release()))
+        assert slot.gated
+        assert gate.counts() | {"granted": 3, "held": 1} == gate.counts()
+
+
 # ---------------------------------------------------------------- coroutines
 
 
@@ -386,7 +395,7 @@ def test_who_waits_survives_a_short_absence(agent: AgentThread, gate: Gate, warn
 def test_each_outage_is_told_once(
     agent: AgentThread, make: Make, warned: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("penstock.client.gating.SETTLED_S", 0.0)
+    monkeypatch.setattr("penstock.client.monotask_session.SETTLED_S", 0.0)
     gate = make(patience_s=0.2)
     for outage in (1, 2, 3):
         assert gate.wait_connected(TIMEOUT_S)

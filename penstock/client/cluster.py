@@ -1,16 +1,17 @@
-"""The jobs of this user in the whole cluster, from any process, as the master knows them."""
+"""What a client asks of the whole cluster: the jobs of its user, from any process, and the draining of nodes."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from penstock.client.link import Link
 from penstock.wire import jobs_api as api
+from penstock.wire.cluster_api import AskDrains, DrainNodes, Drains, UndrainNodes
 
 
 class Jobs:
-    """``agent.jobs`` of an :class:`~penstock.client.AgentClient`.
+    """``agent.jobs`` of an :class:`~penstock.client.AgentClient`: the jobs as the master knows them.
 
     Every method also raises RpcError (``unavailable``) if the host has no master or the master is unreachable, and
     AgentUnavailable."""
@@ -59,3 +60,28 @@ class Jobs:
         """
         asked = api.ExplainJob(job=job)
         return (await self._link.call("explain_job", lambda: asked, api.Explained)).explained
+
+
+class Nodes:
+    """``agent.nodes`` of an :class:`~penstock.client.AgentClient`. An empty list of names means this host's own node.
+
+    Every method raises RpcError (``bad_request`` for ``nodes``: unknown node; ``refused``: operators only;
+    ``unavailable``: no master, or it is unreachable) and AgentUnavailable."""
+
+    def __init__(self, link: Link) -> None:
+        self._link = link
+
+    async def drain(self, nodes: Iterable[str] = (), *, stop: bool = False) -> Drains:
+        """Stop placing work on the nodes; with ``stop``, end the work that the master placed there and rerun it."""
+        asked = DrainNodes(nodes=list(nodes), stop=stop)
+        return await self._link.call("drain", lambda: asked, Drains)
+
+    async def undrain(self, nodes: Iterable[str] = ()) -> Drains:
+        """Allow new work on the nodes again."""
+        asked = UndrainNodes(nodes=list(nodes))
+        return await self._link.call("undrain", lambda: asked, Drains)
+
+    async def drains(self, nodes: Iterable[str] = ()) -> Drains:
+        """Return the progress of drains; any user may ask."""
+        asked = AskDrains(nodes=list(nodes))
+        return await self._link.call("drains", lambda: asked, Drains)

@@ -1,4 +1,4 @@
-"""What the client keeps about its monotasks, against a model of the agent that may die at any moment."""
+"""The client's session of monotasks, against a model of the agent that may die at any moment."""
 
 from __future__ import annotations
 
@@ -6,16 +6,17 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from penstock.client.ledger import MonotaskLedger
+from penstock.client.monotask_session import MonotaskSession, SessionMonotask
 from penstock.model.resources import ResourceKind
 
 
-class LedgerMachine(RuleBasedStateMachine):
+class SessionMachine(RuleBasedStateMachine):
     """``agent_queued`` and ``agent_running`` are what the agent believes; messages travel in order, with delay."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.ledger = MonotaskLedger()
+        self.session: MonotaskSession[SessionMonotask] = MonotaskSession()
+        self.monotasks: dict[int, SessionMonotask] = {}
         self.linked = False
         self.to_agent: list[tuple[str, object]] = []
         self.to_client: list[int] = []
@@ -38,29 +39,30 @@ class LedgerMachine(RuleBasedStateMachine):
 
     @rule(kind=st.sampled_from(ResourceKind), size=st.integers(0, 100))
     def submit(self, kind: ResourceKind, size: int) -> None:
-        one = self.ledger.submit(kind, size)
-        assert one not in self.submitted
-        self.submitted.add(one)
+        one = SessionMonotask(kind, size)
+        self.session.submit(one)
+        assert one.id not in self.submitted
+        self.submitted.add(one.id)
+        self.monotasks[one.id] = one
 
     @precondition(lambda self: self.granted - set(self.ended))
     @rule(data=st.data(), failed=st.booleans())
     def complete(self, data: st.DataObject, failed: bool) -> None:
         one = data.draw(st.sampled_from(sorted(self.granted - set(self.ended))))
-        assert self.ledger.complete(one, failed=failed)
+        assert self.session.complete(self.monotasks[one], failed=failed) is None
         self.finish(one, "done")
-        assert not self.ledger.complete(one)
-        assert not self.ledger.cancel(one)
+        assert not self.session.cancel(self.monotasks[one])
 
     @precondition(lambda self: self.live())
     @rule(data=st.data())
     def cancel(self, data: st.DataObject) -> None:
         one = data.draw(st.sampled_from(self.live()))
-        assert self.ledger.cancel(one)
+        assert self.session.cancel(self.monotasks[one])
         self.finish(one, "cancelled")
 
     @rule()
     def flush(self) -> None:
-        out = self.ledger.take()
+        out = self.session.take()
         assert self.linked or not (out.submit or out.complete or out.cancel)
         for spec in out.submit:
             assert spec.running == (spec.id in self.granted)
@@ -80,8 +82,8 @@ class LedgerMachine(RuleBasedStateMachine):
             ids = [spec.id for spec in body]
             assert not known & set(ids), "submitted twice on one connection"
             if refuse and not any(spec.running for spec in body):
-                for one in self.ledger.refuse(ids):
-                    self.finish(one, "refused")
+                for refused in self.session.refuse(ids):
+                    self.finish(refused.id, "refused")
                 return
             self.agent_running |= {spec.id for spec in body if spec.running}
             self.agent_queued += [spec.id for spec in body if not spec.running]
@@ -105,10 +107,10 @@ class LedgerMachine(RuleBasedStateMachine):
     @rule()
     def client_reads(self) -> None:
         one = self.to_client.pop(0)
-        for granted in self.ledger.grant([one]):
-            assert granted not in self.granted, "granted twice"
-            assert granted not in self.ended, "granted after its end"
-            self.granted.add(granted)
+        for granted in self.session.grant([one]):
+            assert granted.id not in self.granted, "granted twice"
+            assert granted.id not in self.ended, "granted after its end"
+            self.granted.add(granted.id)
 
     @precondition(lambda self: self.linked)
     @rule()
@@ -130,17 +132,17 @@ class LedgerMachine(RuleBasedStateMachine):
         self.to_client.clear()
         self.agent_queued.clear()
         self.agent_running.clear()
-        self.ledger.unlink()
+        self.session.unlink()
 
     @precondition(lambda self: not self.linked)
     @rule()
     def connect(self) -> None:
         self.linked = True
-        self.ledger.link()
+        self.session.link()
 
     @invariant()
     def exactly_those_live_that_have_not_ended(self) -> None:
-        assert len(self.ledger) == len(self.live())
+        assert len(self.session) == len(self.live())
 
     def teardown(self) -> None:
         """When all messages have arrived, client and agent agree on everything."""
@@ -154,9 +156,9 @@ class LedgerMachine(RuleBasedStateMachine):
                 self.client_reads()
         assert sorted([*self.agent_queued, *self.agent_running]) == self.live()
         assert self.agent_running == self.granted - set(self.ended)
-        assert set(self.ledger.clear()) == set(self.live())
-        assert len(self.ledger) == 0
+        assert {one.id for one in self.session.clear()} == set(self.live()) - self.granted
+        assert len(self.session) == 0
 
 
-LedgerMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
-TestLedger = LedgerMachine.TestCase
+SessionMachine.TestCase.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+TestSession = SessionMachine.TestCase

@@ -1,14 +1,14 @@
-"""What the client keeps about monotasks and placements."""
+"""The tasks that a client has requested from its agent."""
 
 from __future__ import annotations
 
 import pytest
 
-from penstock.client.ledger import MonotaskLedger
 from penstock.client.placements import PlacementLedger
 from penstock.model.container import ContainerSpec, Ended, EndedBy
-from penstock.model.resources import KindAmounts, ResourceKind
+from penstock.model.resources import KindAmounts
 from penstock.model.work import TaskRequest
+from penstock.wire.errors import refused
 
 OK = Ended(by=EndedBy.EXIT, exit_status=0)
 
@@ -19,33 +19,6 @@ def framework_task(name: str) -> TaskRequest:
 
 def command_task(name: str) -> TaskRequest:
     return TaskRequest(task=name, usage=KindAmounts(cpu=1.0), command=ContainerSpec(argv=("true",)))
-
-
-def test_completing_before_the_grant_is_an_error() -> None:
-    ledger = MonotaskLedger()
-    ledger.link()
-    one = ledger.submit(ResourceKind.CPU, 1)
-    with pytest.raises(ValueError, match="waits for its grant"):
-        ledger.complete(one)
-
-
-def test_what_is_cancelled_before_it_was_sent_is_never_sent() -> None:
-    ledger = MonotaskLedger()
-    ledger.link()
-    ledger.cancel(ledger.submit(ResourceKind.CPU, 1))
-    out = ledger.take()
-    assert (out.submit, out.complete, out.cancel) == ([], [], [])
-
-
-def test_nothing_is_sent_twice() -> None:
-    ledger = MonotaskLedger()
-    ledger.link()
-    one = ledger.submit(ResourceKind.CPU, 1)
-    assert [spec.id for spec in ledger.take().submit] == [one]
-    ledger.grant([one])
-    ledger.complete(one)
-    assert [completion.id for completion in ledger.take().complete] == [one]
-    assert ledger.take().complete == []
 
 
 def test_names_are_unique_within_a_job() -> None:
@@ -76,8 +49,24 @@ def test_after_a_reconnection_what_is_owed_is_asked_for_by_stage() -> None:
     for name in ("runs", "over", "ours"):
         ledger.place(name, "n1")
     ledger.end("over", OK)
-    again = [(stage, slack, [r.task for r in requests]) for stage, slack, requests in ledger.to_ask_again()]
-    assert again == [("s", False, ["waits", "runs"]), ("s", True, ["waits-too"])]
+    again = ledger.to_ask_again("j")
+    assert [
+        (asked.job, asked.stage, asked.opportunistic, [request.task for request in asked.tasks]) for asked in again
+    ] == [
+        ("j", "s", False, ["waits", "runs"]),
+        ("j", "s", True, ["waits-too"]),
+    ]
+
+
+def test_tasks_that_a_restarted_agent_refuses_end_once() -> None:
+    ledger = PlacementLedger()
+    ledger.ask("s", [command_task("a"), command_task("b")], opportunistic=False)
+    ledger.confirm(["a", "b"])
+    [asked] = ledger.to_ask_again("j")
+    ledger.end("a", OK)
+    [(name, ended)] = ledger.refused_again(asked, refused("no room"))
+    assert (name, ended.by) == ("b", EndedBy.REFUSED)
+    assert "the restarted agent refused it" in ended.reason and "no room" in ended.reason
 
 
 def test_cancelling_ends_all_but_running_commands() -> None:
