@@ -11,7 +11,7 @@ SPARK := .venv-spark/penstock-stamp
 # Tests start thousands of Python processes: each would compile what it imports.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help venv venv-dask-old venv-spark wheel image demo test test-host test-pure test-not-pure test-dask-old test-spark test-vm test-native test-native-measured test-native-unmeasured test-emulated test-measured test-cluster check bench bench-enforcement bench-victims bench-spark-vm bench-mix docs man clean
+.PHONY: help venv venv-dask-old venv-spark wheel image demo test test-host test-pure test-not-pure test-dask test-dask-old test-spark test-vm test-native test-native-measured test-native-unmeasured test-emulated test-measured test-cluster check bench bench-enforcement bench-victims bench-spark-vm bench-mix docs man clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):[^#]*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 20
@@ -34,10 +34,11 @@ demo: $(VENV)  ## real jobs share this host, split statically and through Pensto
 
 # Tests that compute and measure no time, of code that starts no daemon.
 PURE := tests/property tests/unit/bench tests/unit/docs tests/unit/master tests/unit/research tests/unit/simulator
+DASK := $(wildcard tests/integration/test_dask*.py) tests/integration/test_dataset_on_dask.py tests/integration/test_tpch_compare.py
 on = @$(RUN) -m pytest -q --dist loadfile --no-loadscope-reorder -n
 
 # On the host most tests wait: three workers, beside the machine, and then beside the tests that compute.
-test: $(VENV)  ## test-host, and the kernel tests in user mode that measure nothing; not test-measured, test-dask-old, test-spark and test-cluster
+test: $(VENV)  ## this host's tests, and the kernel tests in user mode that measure nothing; not test-measured, test-dask, test-dask-old, test-spark and test-cluster
 	@$(RUN) -m tests.beside 0 '$(MAKE) --keep-going test-native-unmeasured test-pure' '$(MAKE) test-not-pure'
 
 # Files with long tests first: in xdist's order, by the number of tests, these were last, and one worker had nothing.
@@ -48,7 +49,10 @@ test-pure: $(VENV)
 	$(on) 2 $(PURE)
 
 test-not-pure: $(VENV)
-	$(on) 3 tests/integration tests/contract tests/unit $(addprefix --ignore=,$(PURE))
+	$(on) 3 tests/integration tests/contract tests/unit $(addprefix --ignore=,$(PURE) $(DASK))
+
+test-dask: $(VENV)  ## the Dask engine with real clusters, on the installed distributed
+	$(on) 2 $(DASK)
 
 test-dask-old: $(DASK_OLD)  ## the tests of the Dask engine on the distributed of two years ago (the oldest supported)
 	$(DASK_OLD_RUN) -m pytest tests/unit/penstock/engines/dask tests/integration/test_dask*.py
