@@ -66,7 +66,7 @@ class Database:
         try:
             with self._engine.begin() as connection:
                 yield connection
-        except sa.exc.SQLAlchemyError as error:
+        except (sa.exc.SQLAlchemyError, OSError) as error:  # OSError: its libraries load modules at their first use
             raise StoreError(f"store: {self.shown}: {_line(error)}") from error
 
     def close(self) -> None:

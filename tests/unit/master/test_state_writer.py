@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
 from pathlib import Path
 
 import pytest
+import sqlalchemy as sa
 from structlog.testing import capture_logs
 
 from master import state_writer
@@ -142,6 +145,26 @@ async def test_what_could_not_be_written_down_is_tried_again(tmp_path: Path, mon
     assert tries == [({"a": ROOT, "b": ROOT}, ["j-1", "j-2"]), ({"a": None, "b": ROOT}, ["j-2", "j-1", "j-3"])]
     one, drains, jobs = await started(tmp_path)
     assert (drains, jobs) == ({"b": ROOT}, [past("j-2"), past("j-3")])
+    await one.close()
+
+
+async def test_a_transaction_without_descriptors_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """SQLAlchemy loads modules when it first needs them, which fails without a descriptor."""
+    one, _, _ = await started(tmp_path)
+    begin = sa.Engine.begin
+
+    def without(_: sa.Engine) -> None:
+        monkeypatch.setattr(sa.Engine, "begin", begin)
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+    monkeypatch.setattr(sa.Engine, "begin", without)
+    one.keep(Keep({"a": ROOT}, {}))
+    await one.written()
+    await one.close()
+    one, drains, _ = await started(tmp_path)
+    assert drains == {"a": ROOT}
     await one.close()
 
 
