@@ -277,8 +277,9 @@ async def test_where_a_job_stands_and_why_is_said_everywhere(
         assert ranks[burns]["why"] == "in the master's order" and ranks[two]["weight"] > ranks[three]["weight"]
         [alone] = [each["rank"] for each in status["containers"] if each["container"] == beside]
         assert (alone["rank"], alone["why"]) == (3, "not a job of the master: among its jobs by CPU time")
-        top = " ".join((await penstock.run(alpha, "top", "--once"))[0].split())  # remarks wrap, beside a short name alone
-        assert "rank 1 of 4 (in the master's order): " in top
+        top = (await penstock.run(alpha, "top", "--once"))[0]
+        # A remark wraps; beside a short name nothing else does.
+        assert "rank 1 of 4 (in the master's order): " in " ".join(top.split())
         assert said["reason"] in (await penstock.run(alpha, "status", "--cluster"))[0]
         assert "penstock_ranked_jobs 4.0" in await asyncio.to_thread(metrics_of, alpha.addresses["http"])
         metrics = await asyncio.to_thread(metrics_of, master.http)

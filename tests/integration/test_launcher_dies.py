@@ -15,6 +15,7 @@ import pytest
 
 from agent.cgroup_root import cgroup2_mount, own_cgroup
 from agent.network import bpf, probe
+from tests.cgroup_paths import container_cgroup
 from tests.escapes import wait_until_empty
 from tests.integration.conftest import Daemon
 from tests.network_bed import FAR, UPLINK, Bed
@@ -68,7 +69,7 @@ def tc(*arguments: str) -> str:
 def cgroup(container: str) -> Path | None:
     mount = cgroup2_mount()
     assert mount is not None
-    return next(mount.glob(f"**/containers/{container}"), None)
+    return container_cgroup(mount, container)
 
 
 async def launch(client: Any, *argv: str, **spec: object) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from typing import Any, Self
 
 from penstock.client.blocking import BlockingAgent, BlockingContainer
 from penstock.model import ContainerSpec
+from tests.cgroup_paths import container_cgroup
 from tests.kernel.host_bed import python
 from tests.kernel.warm_bed import Bed
 
@@ -49,7 +50,8 @@ class Process:
     @property
     def cgroup(self) -> Path:
         """Where the kernel counts what it uses."""
-        (path,) = Path("/sys/fs/cgroup").glob(f"**/containers/{self.container.id}")
+        path = container_cgroup(Path("/sys/fs/cgroup"), self.container.id)
+        assert path is not None, f"{self.container.id} has no cgroup"
         return path
 
     def cpu_s(self) -> float:

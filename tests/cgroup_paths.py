@@ -1,0 +1,17 @@
+"""The cgroup of a container, found beside cgroups of other tests, which come and go meanwhile."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+
+def container_cgroup(mount: Path, container: str) -> Path | None:
+    """Return the directory of a container below a mount of cgroup2; None where there is none.
+
+    ``Path.glob`` raises an error where a directory goes while it is looked into; ``os.walk`` passes over it.
+    """
+    for directory, children, _ in os.walk(mount):
+        if Path(directory).name == "containers" and container in children:
+            return Path(directory) / container
+    return None
