@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+import os
+import sys
 
 
 class Status(enum.IntEnum):
@@ -99,6 +101,15 @@ OF_COMMAND: dict[str, dict[str, str]] = {
         "1": "something is left, or nothing was done because something runs",
     },
 }
+
+
+def reader_gone() -> Status:
+    """Return the status of a command whose output has no reader any more (BrokenPipeError).
+
+    Standard output is redirected, as Python would report the error again when it closes it.
+    """
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    return Status.FAILED
 
 
 def of(command: str) -> dict[str, str]:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
 
 from penstock import __version__
 from penstock.cli.errors import CommandError
-from penstock.cli.exit_statuses import Status
+from penstock.cli.exit_statuses import Status, reader_gone
 
 #: The commands of the light client: name → summary. Each is a module of this package with main(argv) -> int.
 OWN = {
@@ -85,9 +84,7 @@ def main(argv: list[str] | None = None) -> int:
         print(f"penstock {name}: {_not_installed(name, str(error))}", file=sys.stderr)
         return Status.FAILED
     except BrokenPipeError:
-        # The reader of our output has closed it. Python would report that again when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Status.FAILED
+        return reader_gone()
     except KeyboardInterrupt:
         return Status.INTERRUPTED
     return status

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import os
 import sys
 from pathlib import Path
 
@@ -13,7 +12,7 @@ import msgspec
 from penstock import paths
 from penstock.cli import arguments as read
 from penstock.cli.errors import CommandError, usage_error
-from penstock.cli.exit_statuses import Status
+from penstock.cli.exit_statuses import Status, reader_gone
 from research.papers.catalogue import chosen
 from research.papers.claims import TRACES, Claim, Inputs
 from research.papers.page import page
@@ -55,9 +54,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.stderr.write(f"{_PROG}: {error}\n")
         return error.status
     except BrokenPipeError:
-        # The reader of the output has closed it. Python would report that again when it closes stdout.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return Status.FAILED
+        return reader_gone()
     except KeyboardInterrupt:
         return Status.INTERRUPTED
     return status
