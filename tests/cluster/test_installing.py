@@ -16,7 +16,7 @@ def test_it_can_be_asked_what_would_be_done(cluster: Cluster, bare: dict[str, li
 
 
 def test_one_command_makes_a_cluster_of_bare_machines(cluster: Cluster) -> None:
-    cluster.play("site.yml", "-e", "penstock_serial=100%", persistent=False)  # as an operator with Ansible alone
+    cluster.play("site.yml", "-e", "penstock_serial=100%")
     assert {name: node["state"] for name, node in cluster.nodes().items()} == dict.fromkeys(NAMES, "connected")
     for said in cluster.everywhere("penstock status --json").values():
         assert json.loads(said)["master"] == {"address": f"{MASTER}:7420", "linked": True}
