@@ -9,8 +9,18 @@ of disk and network ask the agent (:class:`demo.ranked.RankedGate`).
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+
+class StageLeft(NamedTuple):
+    """A stage: its tasks, the finished ones, and the input bytes of the rest (0 while that is unknown)."""
+
+    stage: str
+    tasks: int
+    done: int = 0
+    left_bytes: int = 0
 
 
 class SlotGate:
@@ -31,6 +41,9 @@ class SlotGate:
     def done(self) -> None:
         """Give the task slot back."""
         self._slots.release()
+
+    def progress(self, stages: Sequence[StageLeft]) -> None:
+        """Say how far the job is: nobody asks."""
 
     async def end(self) -> None:
         """The job is over."""

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from demo.corpus import Corpus
-from demo.gates import SlotGate
+from demo.gates import SlotGate, StageLeft
 from demo.records import JobResult, JobSpec, Work
 from demo.worker import LANES, Spawned, Worker, spawn
 
@@ -93,6 +93,8 @@ class AnalyticsJob:
         self._executors = executors
         self._gate = gate
         self._sizes = [0] * (len(corpus.ends) + 1)
+        #: Both stages; how much the reduce tasks read is known when all maps are done.
+        self._left = {"map": StageLeft("map", len(corpus.partitions)), "reduce": StageLeft("reduce", len(self._sizes))}
         self.works: list[Work] = []
 
     async def run(self) -> None:
@@ -106,11 +108,12 @@ class AnalyticsJob:
 
     async def _stage(self, stage: str, sizes: Sequence[int]) -> None:
         execute = self._map if stage == "map" else self._reduce
-        done = 0
+        done, left_bytes = 0, sum(sizes)
+        self._progress(StageLeft(stage, len(sizes), done, left_bytes))
         async with asyncio.TaskGroup() as group:
 
             async def one(index: int) -> None:
-                nonlocal done
+                nonlocal done, left_bytes
                 task = Task(stage, index)
                 await self._gate.begin()
                 await execute(task, sizes[index])
@@ -118,10 +121,16 @@ class AnalyticsJob:
                 assert task.executor is not None
                 task.executor.tasks -= 1
                 done += 1
+                left_bytes -= sizes[index]
+                self._progress(StageLeft(stage, len(sizes), done, left_bytes))
                 report(stage=stage, done=done, of=len(sizes))
 
             for index in range(len(sizes)):
                 group.create_task(one(index))
+
+    def _progress(self, left: StageLeft) -> None:
+        self._left[left.stage] = left
+        self._gate.progress(list(self._left.values()))
 
     async def _map(self, task: Task, size: int) -> None:
         await self._monotask(task, "read", size)

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 
-from demo.gates import SlotGate
+from demo.gates import SlotGate, StageLeft
 from penstock.client import AgentClient, Job
+from penstock.model import KindAmounts
 from penstock.model.resources import ResourceKind
+from penstock.model.work import StageProgress
 
 
 class RankedGate(SlotGate):
@@ -33,6 +35,20 @@ class RankedGate(SlotGate):
             return
         async with self._job.monotask(ResourceKind(kind), input_bytes, stage=stage):
             yield
+
+    def progress(self, stages: Sequence[StageLeft]) -> None:
+        """Report it, so that the master knows what is left of a job that it has never seen. Each stage reads its input
+        from a disk or the network, and computes on it.
+        """
+        names = [each.stage for each in stages]
+        read = ("disk", "network")
+        self._job.progress([
+            StageProgress(
+                stage=each.stage, tasks=each.tasks, done=each.done, after=names[:place],
+                usage=KindAmounts(**{"cpu": float(each.left_bytes), read[place]: float(each.left_bytes)}),
+            )
+            for place, each in enumerate(stages)
+        ])  # fmt: skip
 
     async def end(self) -> None:
         """End the job and leave."""

@@ -2,13 +2,14 @@
 
 Gittins (1979); Aalto, Ayesta and Righter, "On the Gittins index in the M/G/1 queue" (2009). Tiresias (NSDI'19) orders
 GPU jobs by it. With exactly known sizes it is SRPT, with a decreasing hazard rate LAS, with an increasing one first
-come, first served. The distributions are those of ended jobs, by user and application.
+come, first served. The distributions are those of ended jobs, by user and application. A job of which no run is known,
+but which has announced its tasks, is ranked by the work that these leave (R of Ursa §4.2.2).
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
@@ -72,6 +73,20 @@ def medians_left(probabilities: Floats, attained: Floats) -> Floats:
     return np.where((done[:, -1] >= half) & (part > 0), left, np.inf)
 
 
+def announced(job: JobView, cluster: ClusterView) -> float:
+    """Return the container-seconds that a job still needs by the tasks that it has announced; 0 if that is unknown.
+
+    R is in seconds of the whole cluster, so it is multiplied by the slots of each kind. It is at least the service of
+    the queue below the job's own: frameworks may announce only their next stages, and a job that was given much is not
+    believed to need little.
+    """
+    left = sum(own * slots for own, slots in zip(job.remaining, cluster.capacity, strict=False))
+    if not left:
+        return 0.0  # nothing is announced, or tasks of unknown length of which none has ended
+    queue = UNKNOWN.queue_of(job.service)
+    return max(left, UNKNOWN.upper(queue - 1) if queue else 0.0)
+
+
 class Gittins:
     """Ranks jobs by their index, the largest first; jobs beyond all known sizes by queues of the service received."""
 
@@ -86,31 +101,63 @@ class Gittins:
 
         Ordered by service alone, equal jobs would alternate until they all end late, as under plain Linux.
         """
-        del cluster
         kinds = [(job.user, job.application) for job in jobs]
         known = self._sizes.probabilities(kinds) if kinds else np.zeros((0, CELLS))
         index = indices(known, np.array([job.service for job in jobs])).tolist()
+        left_s = {job.job: left for job in jobs if (left := self._left_of_new(job, cluster))}
+        if left_s:
+            index = [self._index(*one, left_s) for one in zip(jobs, index, strict=True)]
         ranked = sorted(
             zip(jobs, index, strict=True), key=lambda one: (-one[1], UNKNOWN.queue_of(one[0].service), *one[0].earliest)
         )
-        return _ByIndex(ranked, jobs, known, self._sizes)
+        return _ByIndex(ranked, jobs, known, self._sizes, left_s)
+
+    def _left_of_new(self, job: JobView, cluster: ClusterView) -> float:
+        """Return what is left of a job by its announced tasks, in container-seconds; 0 if that does not rank it."""
+        left = announced(job, cluster) if math.isfinite(job.needs) else 0.0
+        # Its earlier runs tell more: they include what is not announced yet.
+        return left if left and self._sizes.count(job.user, job.application)[0] < 0.5 else 0.0
+
+    def _index(self, job: JobView, index: float, left_s: Mapping[str, float]) -> float:
+        """Return the index by announced work, if there is any.
+
+        Where no sizes are known at all, a job that has announced nothing is expected to need as much again as it has
+        received. Else it would go behind all others.
+        """
+        left = left_s.get(job.job)
+        if left is None and not index and self._sizes.count(job.user, job.application)[2] < 0.5:
+            left = UNKNOWN.upper(UNKNOWN.queue_of(job.service))
+        return index if left is None else 1.0 / left
 
 
 class _ByIndex(Strict):
     def __init__(
-        self, ranked: list[tuple[JobView, float]], jobs: Sequence[JobView], known: Floats, sizes: JobSizes
+        self,
+        ranked: list[tuple[JobView, float]],
+        jobs: Sequence[JobView],
+        known: Floats,
+        sizes: JobSizes,
+        announced_s: Mapping[str, float],
     ) -> None:
-        """``known`` has a row of probabilities for each of ``jobs``."""
+        """``known`` has a row of probabilities for each of ``jobs``; ``announced_s`` has the jobs ranked by their
+        tasks, and what is left of these.
+        """
         super().__init__([job.job for job, _ in ranked], {}, self._explained)
         self._ranked = {job.job: (job, index) for job, index in ranked}
         self._jobs = jobs
         self._known = known
         self._sizes = sizes
+        self._announced_s = announced_s
 
     def why(self, job: str) -> str:
         """Return the index, and the numbers of known jobs behind it, as text."""
         view, index = self._ranked[job]
         application, user, everybody = self._sizes.count(view.user, view.application)
+        if job in self._announced_s:
+            return (
+                f"gittins: index {index:.3g}, as its announced tasks leave {self._announced_s[job]:.4g} of "
+                f"container-seconds, after {view.service:.4g}; no job of {view.application} is known"
+            )
         return (
             f"gittins: index {index:.3g} after {view.service:.4g} container-seconds; known are "
             f"{application:.0f} jobs of {view.application}, {user:.0f} of {view.user}, {everybody:.0f} of all"
@@ -126,6 +173,10 @@ class _ByIndex(Strict):
         view, index = self._ranked[job]
         left_s, known_jobs = self._left_s[job], round(self._sizes.count(view.user, view.application)[0])
         so_far, known = f"{format_duration(view.service)} of service so far", self._said_of_known(view)
+        if job in self._announced_s:
+            left_s = self._announced_s[job]
+            said = f"{so_far}; the tasks that it has announced need about {format_duration(left_s)} more"
+            return Reason(said, left_s=left_s, known_jobs=0)
         if math.isfinite(left_s):
             like = f"half of the jobs like it that received as much ended within {format_duration(left_s)} more"
             return Reason(f"{so_far}; {like} ({known})", left_s=left_s, known_jobs=known_jobs)

@@ -83,6 +83,53 @@ def test_a_kind_that_predicts_better_than_all_jobs_is_believed_and_one_that_does
     assert by_kind["bob", "x"] < 0.5 < by_kind[()]
 
 
+def announcing(name: str, cpu_s: float, service: float = 0.0, tasks: int = 4, application: str = "") -> JobView:
+    return JobView(name, user="eve", application=application, service=service, needs=tasks, remaining=(cpu_s, 0.0, 0.0))
+
+
+def test_a_job_of_which_no_run_is_known_is_ordered_by_the_tasks_that_it_has_announced() -> None:
+    assert order(JobSizes(), announcing("large", 30.0), announcing("small", 3.0)) == ["small", "large"]
+    assert order(JobSizes(), announcing("old", 30.0), announcing("nearly done", 2.0, service=28.0)) == [
+        "nearly done", "old",
+    ]  # fmt: skip
+
+
+def test_what_is_announced_counts_in_container_seconds() -> None:
+    ranking = ordering_of(OrderingSettings("gittins"), learnt(("eve", "steady", 30.0), times=20)).rank(
+        [announcing("new", 10.0), job("known", "steady")], ClusterView(capacity=(8.0, 8.0, 8.0, 1.0), containers=8.0)
+    )
+    assert ranking.order() == ["known", "new"], "10 s of eight cores are 80 container-seconds"
+
+
+def test_earlier_runs_tell_more_than_what_is_announced() -> None:
+    sizes = learnt(("eve", "long", 1000.0), ("eve", "short", 10.0), times=10)
+    jobs = announcing("a", 1.0, application="long"), announcing("b", 100.0, application="short")
+    assert order(sizes, *jobs) == ["b", "a"]
+
+
+def test_a_job_that_announces_little_and_takes_much_goes_behind() -> None:
+    """As one does that announces only its next stage."""
+    assert order(JobSizes(), announcing("liar", 0.1, service=100.0), announcing("honest", 20.0)) == ["honest", "liar"]
+
+
+def test_a_job_that_announces_nothing_is_expected_to_need_as_much_again() -> None:
+    assert order(JobSizes(), announcing("announced", 5.0), job("new")) == ["new", "announced"]
+    assert order(JobSizes(), announcing("announced", 5.0), job("begun", service=6.0)) == ["announced", "begun"]
+
+
+def test_tasks_of_unknown_length_are_no_announcement() -> None:
+    first, second = announcing("b", 0.0), job("a", at=1.0)
+    assert order(JobSizes(), second, first) == ["b", "a"], "they are equal, and it came first"
+
+
+def test_the_reason_says_what_its_announced_tasks_need() -> None:
+    ranking = ordering_of(OrderingSettings("gittins"), JobSizes()).rank([announcing("j", 12.0, 3.0)], ClusterView())
+    reason = ranking.reason("j")
+    assert reason.said == "3.0 s of service so far; the tasks that it has announced need about 12 s more"
+    assert (reason.left_s, reason.known_jobs) == (12.0, 0)
+    assert "its announced tasks leave 12" in ranking.why("j")
+
+
 @pytest.mark.parametrize("size", [0.0, -1.0, float("inf"), float("nan")])
 def test_what_no_node_has_served_teaches_nothing(size: float) -> None:
     sizes = learnt(("eve", "a", size))
