@@ -5,6 +5,8 @@ Placed commands wait in the queues like any monotask, in the session COMMANDS.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from agent.core import cores, tasks
 from agent.core.containers import Containers
 from agent.core.ids import Ids
@@ -19,33 +21,19 @@ from penstock.model import Ended, MonotaskSpec, ResourceKind
 from penstock.wire.agent_api import Completion, Recall
 
 
+@dataclass(eq=False, slots=True)
 class Granting:
     """Starts the placed commands and withholds the CPU slots whose cores are promised to containers."""
 
-    def __init__(
-        self,
-        settings: NodeSettings,
-        members: Membership,
-        queues: MonotaskQueues,
-        held: tasks.HeldTasks,
-        containers: Containers,
-        ranks: Ranks,
-        ids: Ids,
-    ) -> None:
-        self.uses = cores.MeasuredUses()
-        self.withheld_slots = 0
-        self._lease_s, self._lease_kept_s = settings.lease_s, settings.lease_kept_s
-        self._capacity = settings.capacity
-        self._members = members
-        self._queues = queues
-        self._held = held
-        self._containers = containers
-        self._ranks = ranks
-        self._ids = ids
-
-    def reconfigure(self, settings: NodeSettings) -> None:
-        """Replace the lengths of leases."""
-        self._lease_s, self._lease_kept_s = settings.lease_s, settings.lease_kept_s
+    settings: NodeSettings
+    _members: Membership
+    _queues: MonotaskQueues
+    _held: tasks.HeldTasks
+    _containers: Containers
+    _ranks: Ranks
+    _ids: Ids
+    uses: cores.MeasuredUses = field(default_factory=cores.MeasuredUses)
+    withheld_slots: int = 0
 
     # ------------------------------------------------------------ slots
 
@@ -65,9 +53,9 @@ class Granting:
             if owner != before:  # usually all grants made at once belong to one job
                 before = owner
                 if owner not in by_owner:
-                    lease_s = self._lease_s if monotask.lease_until else 0.0
+                    lease_s = self.settings.lease_s if monotask.lease_until else 0.0
                     if monotask.keep:
-                        lease_s = self._lease_kept_s
+                        lease_s = self.settings.lease_kept_s
                     by_owner[owner] = Grant(monotask.session, monotask.job, [], lease_s, monotask.keep)
                     instructions.append(by_owner[owner])
                 ids = by_owner[owner].ids
@@ -92,7 +80,7 @@ class Granting:
     def withhold(self, now: float) -> list[Instruction]:
         """Withhold the slots whose cores are promised and used; grant those that are free again."""
         kept_cores = self.account().kept_cores
-        self.withheld_slots = self._capacity.cpu_slots - self._capacity.cpu_slots_beside(kept_cores)
+        self.withheld_slots = self.settings.capacity.cpu_slots - self.settings.capacity.cpu_slots_beside(kept_cores)
         return self.granted(withhold(self._queues, self.withheld_slots, now), now)
 
     # ------------------------------------------------------------ placed commands

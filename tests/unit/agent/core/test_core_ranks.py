@@ -17,7 +17,8 @@ from agent.core.records import confinement_of
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse, Snapshot
 from penstock.model import Capacity, ContainerSpec, Limits
-from penstock.wire.agent_api import RegisterJob
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import Launch, RegisterJob
 from penstock.wire.master_api import Decided, SetPriority
 
 EVE = 1
@@ -61,7 +62,7 @@ class Bed:
         return session
 
     def launch(self, **spec: Any) -> str:
-        container = str(self.send(e.LaunchRequested(self.eve, ContainerSpec(argv=("x",), **spec))))
+        container = str(self.send(e.Asked(m.LAUNCH, self.eve, Launch(container=ContainerSpec(argv=("x",), **spec)))))
         self.now += 0.01
         self.send(e.ContainerStarted(container, next(self.pids), {}, self.now))
         self.used_s[container] = 0.0
