@@ -18,10 +18,6 @@ class Command(Interface):
 
     writeonly = True
 
-    def sanitize_set(self, value: int) -> str:
-        """Format a value for the kernel."""
-        return str(int(value))
-
 
 class MemoryFiles(V2Controller):
     """The memory controller. Protection (min, low) takes effect only as far as every ancestor has it too."""
