@@ -31,7 +31,7 @@ from penstock.wire.connection import read_params, to_wire
 from penstock.wire.errors import RpcError, bad_request, unavailable
 from penstock.wire.jobs_api import Lend
 from penstock.wire.master_api import JOIN_JOB, JoinJob
-from penstock.wire.method import USERS, Method, P, R, Served, handlers
+from penstock.wire.method import USERS, Method, R, Served, handlers
 from penstock.wire.rejections import rejection, rejection_of_raw
 from penstock.wire.reservation_api import OnBehalf, UseReservation
 
@@ -94,7 +94,13 @@ class Frameworks:
         return SharedPeer(FrameworkSession(self, self._sessions), self.max_frame_bytes, m.TYPED, unparsed=True)
 
 
-def _asked(method: Method[P, Any]) -> Served:
+#: The calls that are passed to the node as they come.
+_OF_THE_NODE: tuple[Method[Any, Any], ...] = (
+    m.END_JOB, m.LEAVE_JOB, m.SUBMIT, m.COMPLETE, m.CANCEL, m.TASKS_DONE, m.CANCEL_TASKS, m.PROGRESS, m.ATTACH, m.KILL,
+)  # fmt: skip
+
+
+def _asked(method: Method[Any, Any]) -> Served:
     """Return the handler of a method that the node serves."""
     return method.served_by(lambda self, params: self._shell.dispatch(e.Asked(method, self._session, params)))
 
@@ -172,7 +178,7 @@ class FrameworkSession:
         self._frameworks.connections.gone(self._uid, greeted=self._greeted)
         if self._silence is not None:
             self._silence.cancel()
-        self._frameworks.executor.drop_stdio(self._session)
+        self._frameworks.executor.stdio.drop(self._session)
         if self._greeted:
             stopping = self._frameworks.stopping
             if not (stopping and self._frameworks.containers_go_on):
@@ -281,7 +287,7 @@ class FrameworkSession:
                 )
         done = self._shell.dispatch(e.Asked(m.PLACE, self._session, params))
         for _, _, token in passed:
-            self._frameworks.executor.keep_stdio(token, self._user, self._session)
+            self._frameworks.executor.stdio.keep(token, self._user, self._session)
         return done
 
     def _launch(self, params: api.Launch) -> object:
@@ -318,8 +324,7 @@ class FrameworkSession:
         (
             m.STATUS.served_by(lambda self, _: api.Status(status=self._frameworks.status())),
             m.REGISTER_JOB.served_by(_register_job),
-            *map(_asked, (m.END_JOB, m.LEAVE_JOB, m.SUBMIT, m.COMPLETE, m.CANCEL)),
-            *map(_asked, (m.TASKS_DONE, m.CANCEL_TASKS, m.PROGRESS, m.ATTACH, m.KILL)),
+            *map(_asked, _OF_THE_NODE),
             m.LEND.served_by(_lend),
             m.PLACE.served_by(_place),
             m.LAUNCH.served_by(_launch),

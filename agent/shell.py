@@ -15,9 +15,8 @@ from agent.core import Node
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.containers import ROOM as CONTAINERS
-from agent.core.cpu_time_reads import ReadCpuTimes
-from agent.core.end_events import EndUnread
-from agent.core.instructions import Grant, Reply
+from agent.core.events import EndUnread
+from agent.core.instructions import Grant, ReadCpuTimes, Reply
 from agent.core.profile_follower import limits_named
 from agent.executor import Executor
 from agent.journal import Journal

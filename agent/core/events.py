@@ -10,8 +10,6 @@ from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from agent.core.cpu_time_reads import CpuTimesRead
-from agent.core.end_events import EndAcknowledged, EndUnread
 from agent.core.records import ContainerRecord, HeldTask, JobRecord, TaskEnd, Waits
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import Snapshot
@@ -200,6 +198,29 @@ class Decided:
 
     number: int
     decisions: list[AnyDecision]
+
+
+@dataclass(frozen=True, slots=True)
+class EndAcknowledged:
+    """The master has acknowledged the end of a command, which is kept until then."""
+
+    job: str
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndUnread:
+    """A framework was sent a task's end but does not read: messages to it are in the agent's memory only."""
+
+    job: str
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTimesRead:
+    """ReadCpuTimes was carried out; in ``snapshot`` nothing but ``cpu_seconds`` is newer than the last sample."""
+
+    snapshot: Snapshot
 
 
 @dataclass(frozen=True, slots=True)

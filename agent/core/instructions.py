@@ -7,7 +7,6 @@ from dataclasses import dataclass
 import msgspec
 
 from agent.core.confinement import Confinement
-from agent.core.cpu_time_reads import ReadCpuTimes
 from penstock.model import ContainerSpec
 from penstock.model.work import MonotaskId
 from penstock.wire.agent_api import Params
@@ -158,6 +157,11 @@ class Wake:
     """Send Woken at this time (monotonic seconds, as ``now``); the latest Wake replaces earlier ones."""
 
     at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCpuTimes:
+    """Read the CPU time of the containers; answer CpuTimesRead."""
 
 
 @dataclass(frozen=True, slots=True)

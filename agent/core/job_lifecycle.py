@@ -96,7 +96,8 @@ class JobLifecycle:
         """End a job: its queues and tasks here at once, those on other nodes through the master."""
         name = job.record.job
         self._members.remove(job)
-        instructions: list[Instruction] = [Record(ROOM, name, None), *tasks.forget_ends(job)]
+        instructions: list[Instruction] = [Record(ROOM, name, None)]
+        instructions += [Record(tasks.ENDS, tasks.journal_key(name, task), None) for task in sorted(job.kept_ends)]
         live = self._containers.live.values()
         use = self._attained.over(name, now, live)
         if job.record.here and self._has_master:

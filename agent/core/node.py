@@ -5,38 +5,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from agent.core import cores, floors, quotas, starvation, tasks
 from agent.core import events as e
-from agent.core.attained import Attained
 from agent.core.borrowing import Borrowing
 from agent.core.client_containers import ClientContainers
 from agent.core.container_events import ContainerEvents
-from agent.core.containers import Containers
-from agent.core.cpu_time_reads import CpuTimesRead
 from agent.core.draining import Drain
-from agent.core.elasticity import Elasticity
-from agent.core.end_events import EndAcknowledged, EndUnread
-from agent.core.executors import Executors
+from agent.core.events import CpuTimesRead, EndAcknowledged, EndUnread
 from agent.core.granting import Granting
 from agent.core.ids import Ids
 from agent.core.instructions import Instruction, Reply, TellMaster, Wake
 from agent.core.job_lifecycle import JobLifecycle
-from agent.core.ledger import Ledger
 from agent.core.master_decisions import MasterDecisions
-from agent.core.membership import Membership
-from agent.core.node_resources import NodeResources
+from agent.core.node_state import NodeState
 from agent.core.placed_work import PlacedWork
 from agent.core.preempting import Preempting
-from agent.core.ranking import Ranking, RankReport
-from agent.core.ranks import Ranks
-from agent.core.records import Job, JobRecord, Session, job_state
+from agent.core.ranking import Ranking
+from agent.core.records import JobRecord, Session, job_state
 from agent.core.recovery import Recovery
 from agent.core.reporting import Reports
 from agent.core.settings import NodeSettings
-from agent.core.slack import Slack
 from agent.queues import MonotaskQueues
 from penstock.model import EndedBy, KindAmounts
 from penstock.wire import agent_methods as m
@@ -66,41 +57,25 @@ _MAY_MOVE_THE_ALARM: frozenset[object] = frozenset({
 _MAY_FREE_SLACK: frozenset[object] = frozenset({e.ContainerExited, e.ContainerNotStarted, e.Reconfigured})
 
 
-class Node:
-    """The owners of a node's state, and the way of each event through them.
+class Node(NodeState):
+    """The way of each event through the owners of the node's state, and the owners that follow such a way.
 
     The owners are built from the lower to the higher ones: each gets those that it changes or reads, and none gets the
-    node. The public ones are for other modules to read.
+    node.
     """
 
     def __init__(self, settings: NodeSettings, queues: MonotaskQueues | None = None) -> None:
         """``queues``: others than those of the settings."""
-        self.settings = settings
-        self.queues = queues or _queues_of(settings)
+        super().__init__(settings, queues)
         self._ids = Ids(settings.instance)
-        self._members = Membership()
-        self.sessions: Mapping[int, Session] = self._members.sessions
-        self.jobs: Mapping[str, Job] = self._members.jobs
-        self.containers = Containers(settings.keep_ended)
-        self.held = tasks.HeldTasks()
-        self.ranks = Ranks(settings.capacity.cores, has_master=settings.has_master)
         self.granting = Granting(
             settings, self._members, self.queues, self.held, self.containers, self.ranks, self._ids
         )
-        self.rank_report = RankReport(self.ranks)
-        self.attained = Attained(self.queues, self.ranks)
         self._borrowing = Borrowing(self._members, self.containers, self.ranks, self.attained, self._ids)
         self._lifecycle = JobLifecycle(
             settings.has_master, self._members, self.queues, self.held, self.containers, self.ranks, self.attained,
             self.granting, self._borrowing,
         )  # fmt: skip
-        self._waits = starvation.WaitsJournal()
-        self.decided = 0
-        self.now = 0.0  # time of the latest event
-        self.elasticity = Elasticity(settings)
-        self.executors = Executors(settings, self.elasticity)
-        self.resources = NodeResources(settings.capacity, self.containers, self.held, self.elasticity, self.executors)
-        self.slack = Slack(settings, self.queues, self.containers, self.held, self.resources)
         self.preempting = Preempting(settings, self.containers, self.resources, self.slack)
         self.drain = Drain(settings.node, self._members, self.queues, self.held, self.containers, self._lifecycle)
         self._placed = PlacedWork(
@@ -128,7 +103,9 @@ class Node:
             self.queues, self.held, self.attained, self.executors, self.rank_report, self.resources, self.slack,
             self.drain,
         )  # fmt: skip
+        self._waits = starvation.WaitsJournal()
         self._wake: float | None = None
+        self.decided = 0
         self._handlers = self._routes()
 
     def _routes(self) -> dict[object, Callable[[Any, float], list[Instruction]]]:
@@ -191,10 +168,6 @@ class Node:
         return instructions
 
     # ------------------------------------------------------------ for other modules to read
-
-    def ledger(self) -> Ledger:
-        """Return the sums of promised, requested and used resources now."""
-        return self.resources.ledger(self.now)
 
     def load(self, now: float) -> Load:
         """Return the present load for the master, with the jobs that changed since the last one."""
@@ -383,16 +356,3 @@ class Node:
         self._recovery.jobs(event, now)
         self._waits.recovered(self.queues, event.waits, event.at, now)
         return self._recovery.work(event, now)
-
-
-def _queues_of(settings: NodeSettings) -> MonotaskQueues:
-    return MonotaskQueues(
-        settings.capacity,
-        network_bypass_bytes=settings.network_bypass_bytes,
-        rate_window_s=settings.rate_window_s,
-        disk_small_bytes=settings.disk_small_bytes,
-        lease_s=settings.lease_s,
-        lease_kept_s=settings.lease_kept_s,
-        job_wait_max_s=settings.job_wait_max_s,
-        ranked=settings.ranked,
-    )

@@ -17,13 +17,13 @@ from agent.core.elasticity import Elasticity, change
 from agent.core.events import Recovered
 from agent.core.executors import Executors
 from agent.core.granting import Granting
-from agent.core.instructions import Confine, Explain, Instruction, Record
+from agent.core.instructions import Explain, Instruction, Record
 from agent.core.job_lifecycle import JobLifecycle
 from agent.core.membership import Membership
 from agent.core.node_resources import NodeResources
 from agent.core.preempting import Preempting
 from agent.core.ranks import Ranks
-from agent.core.records import ContainerState, HeldTask, confinement_of
+from agent.core.records import HeldTask
 from agent.core.settings import NodeSettings
 from agent.core.slack import Slack
 from agent.queues import MonotaskQueues
@@ -125,24 +125,21 @@ class PlacedWork:
         return ""
 
     def _promote_container(self, held: HeldTask, now: float) -> list[Instruction]:
-        """Give a command the same limits in the regular class, in place, and a slot."""
+        """Move a command that runs to the regular class, and give it a slot."""
         container = held.container
         record = self._containers.live.get(container)
         if record is None:
             return []
-        record.opportunistic = False
         if held.slot is not None:
-            record.kind = held.slot
             self._granting.give_slot(held, now)
-        if record.state is ContainerState.WARNED:
-            record.state = ContainerState.RUNNING
         self._preempting.forget(container)
-        instructions = self._containers.resume(container)
-        if record.state is ContainerState.RUNNING:
-            instructions.append(Confine(container, confinement_of(record)))
-        instructions.append(self._ranks.reclassed(record))
-        promoted = Explain("promoted", {"container": container})
-        return [*instructions, Record(ROOM, container, record), promoted, *self._containers.watch()]
+        return [
+            *self._containers.promote(record, held.slot),
+            self._ranks.reclassed(record),
+            Record(ROOM, container, record),
+            Explain("promoted", {"container": container}),
+            *self._containers.watch(),
+        ]
 
     # ------------------------------------------------------------ commands that wait for slack
 

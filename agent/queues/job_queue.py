@@ -65,7 +65,7 @@ class JobQueue:
         """Count one more running monotask."""
         running = self.running
         if running:
-            self._count(now)
+            self.count(now)
         else:
             self.served[self] = None
             self.since = now
@@ -73,15 +73,11 @@ class JobQueue:
 
     def ends(self, now: float) -> None:
         """Count one running monotask less."""
-        self._count(now)
+        self.count(now)
         self.running -= 1
 
-    def count(self, now: float) -> float:
-        """Add the service of the slots held until now; return the job's service in container-seconds."""
-        self._count(now)
-        return self.service_s
-
-    def _count(self, now: float) -> None:
+    def count(self, now: float) -> None:
+        """Add the service, in container-seconds, of the slots held until now."""
         passed_s = now - self.since
         self.service_s += (self.running - self.by_cpu) * passed_s
         if self.commands:

@@ -11,7 +11,7 @@ import pytest
 from agent.core import Node, tasks
 from agent.core import events as e
 from agent.core import instructions as i
-from agent.core.end_events import EndUnread
+from agent.core.events import EndUnread
 from agent.core.records import JobRecord, TaskEnd
 from agent.core.settings import NodeSettings
 from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, KindAmounts, TaskRequest

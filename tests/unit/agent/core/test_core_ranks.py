@@ -10,8 +10,17 @@ import pytest
 from agent.core import Node
 from agent.core import events as e
 from agent.core.confinement import WEIGHT_PER_CORE
-from agent.core.cpu_time_reads import CpuTimesRead, ReadCpuTimes
-from agent.core.instructions import AdoptProcess, Confine, Instruction, Renice, Reply, StartContainer, Wake
+from agent.core.events import CpuTimesRead
+from agent.core.instructions import (
+    AdoptProcess,
+    Confine,
+    Instruction,
+    ReadCpuTimes,
+    Renice,
+    Reply,
+    StartContainer,
+    Wake,
+)
 from agent.core.ranks import BY_PRIORITY, FIRST_QUEUE_S, STEP, divide, nice_of, queue_of
 from agent.core.records import confinement_of
 from agent.core.settings import NodeSettings
