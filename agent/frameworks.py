@@ -139,7 +139,6 @@ class FrameworkSession:
         peer.share(connections.made(who.uid))
         why = connections.why_not(who, connection.fileno())
         if why is not None:
-            connections.turned_away += 1
             peer.refuse(why)
         else:
             self._silence = asyncio.get_running_loop().call_later(HELLO_S, self._refuse_silent, peer)
@@ -190,7 +189,6 @@ class FrameworkSession:
         log.error("a request failed", method=method, user=self._user, exc_info=error)
 
     def _refuse_silent(self, peer: SharedPeer) -> None:
-        self._frameworks.connections.turned_away += 1
         peer.refuse(bad_request(f"no hello within {HELLO_S:g} s", field="method"))
 
     # ------------------------------------------------------------ methods
@@ -290,17 +288,11 @@ class FrameworkSession:
             self._frameworks.executor.stdio.keep(token, self._user, self._session)
         return done
 
-    def _launch(self, params: api.Launch) -> object:
-        return self._shell.launch(e.Asked(m.LAUNCH, self._session, params))
-
     def _adopt(self, params: api.Adopt) -> object:
         return self._shell.launch(lending.adopting(self._shell.node, self._session, self._peer, params))
 
     def _lend(self, params: Lend) -> object:
         return self._shell.launch(lending.lending(self._shell.node, self._session, self._peer, params))
-
-    def _resize(self, params: api.Resize) -> object:
-        return self._shell.resize(e.Asked(m.RESIZE, self._session, params))
 
     def _follow(self, params: api.Follow) -> object:
         now = time.time()
@@ -327,9 +319,9 @@ class FrameworkSession:
             *map(_asked, _OF_THE_NODE),
             m.LEND.served_by(_lend),
             m.PLACE.served_by(_place),
-            m.LAUNCH.served_by(_launch),
+            m.LAUNCH.served_by(lambda self, asked: self._shell.launch(e.Asked(m.LAUNCH, self._session, asked))),
             m.ADOPT.served_by(_adopt),
-            m.RESIZE.served_by(_resize),
+            m.RESIZE.served_by(lambda self, asked: self._shell.resize(e.Asked(m.RESIZE, self._session, asked))),
             m.FOLLOW.served_by(_follow),
             m.SIGNAL.served_by(_signal),
             m.OUTPUT.served_by(_output),

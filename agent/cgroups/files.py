@@ -185,6 +185,16 @@ class OneKey(Interface):
         return int(f"\n{value}".partition(self._key)[2].partition("\n")[0] or 0)
 
 
+class StalledTime(Interface):
+    """Of a pressure file (Documentation/accounting/psi.rst), the total of ``some`` in µs: more is not needed."""
+
+    readonly = True  # triggers have a descriptor each: agent.cgroups.pressure
+
+    def sanitize_get(self, value: str) -> int:
+        """Parse the kernel's text."""
+        return int(value.partition("total=")[2].partition("\n")[0])
+
+
 class NestedKeyed(Interface):
     """``device key=value key=value …`` lines (nested keyed); written one line at a time."""
 

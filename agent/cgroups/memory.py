@@ -6,8 +6,7 @@ import resource
 
 from cgroupspy.interfaces import FlagFile
 
-from agent.cgroups.files import FlatKeyed, Interface, MaxOrInteger, Number, OneKey, V2Controller
-from agent.cgroups.stalls import PressureFile, StalledTime
+from agent.cgroups.files import FlatKeyed, Interface, MaxOrInteger, Number, OneKey, StalledTime, V2Controller
 
 #: The kernel rounds limits down to pages.
 PAGE_BYTES = resource.getpagesize()
@@ -35,6 +34,4 @@ class MemoryFiles(V2Controller):
     stat = FlatKeyed("memory.stat")
     inactive_file = OneKey("memory.stat", "inactive_file")
     events = FlatKeyed("memory.events")
-    events_local = FlatKeyed("memory.events.local")  # 5.2
-    pressure = PressureFile("memory.pressure")  # 4.20
-    stalled_us = StalledTime("memory.pressure")
+    stalled_us = StalledTime("memory.pressure")  # 4.20

@@ -73,11 +73,6 @@ class Elasticity:
         one = self._following.get(container)
         return (0.0, False) if one is None else (one.behind, one.stuck)
 
-    def reprovisioned(self, container: str) -> int:
-        """Return how often an executor's plan was rescaled by observation."""
-        one = self._following.get(container)
-        return 0 if one is None else one.course.count
-
     def due(self, now: float) -> float | None:
         """Return the time of the next change: a slot, an overdue stage, or the end of an observation."""
         times: list[float] = []
