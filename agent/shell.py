@@ -23,7 +23,7 @@ from agent.journal import Journal
 from penstock.model import Limits, Profile
 from penstock.transport import RpcPeer
 from penstock.wire import agent_methods as m
-from penstock.wire.agent_api import Grants, Launch, Launched, Params, Resize, Resized, TaskEnded
+from penstock.wire.agent_api import Launch, Launched, Params, Resize, Resized, TaskEnded
 from penstock.wire.errors import RpcError, refused, unavailable
 
 log = structlog.get_logger()
@@ -76,10 +76,7 @@ class Shell:
             if isinstance(instruction, Grant):
                 peer = self.peers.get(instruction.session)
                 if peer is not None:
-                    grants = Grants(
-                        job=instruction.job, ids=instruction.ids, lease_s=instruction.lease_s, keep=instruction.keep
-                    )
-                    peer.notify("grant", grants)
+                    peer.notify("grant", instruction.grants)
             elif isinstance(instruction, Reply):
                 reply = instruction.result
             else:

@@ -18,7 +18,7 @@ from agent.core.settings import NodeSettings
 from agent.queues import COMMANDS, Monotask, MonotaskQueues, slotless
 from agent.queues.withheld import withhold
 from penstock.model import Ended, MonotaskSpec, ResourceKind
-from penstock.wire.agent_api import Completion, Recall
+from penstock.wire.agent_api import Completion, Grants, Recall
 
 
 @dataclass(eq=False, slots=True)
@@ -41,7 +41,7 @@ class Granting:
         """Return one message per session and job; a command's grant starts the command."""
         if not granted:
             return []
-        by_owner: dict[tuple[int, str, float, bool], Grant] = {}
+        by_owner: dict[tuple[int, str, float, bool], Grants] = {}
         instructions: list[Instruction] = []
         before: tuple[int, str, float, bool] | None = None
         for monotask in granted:
@@ -56,8 +56,9 @@ class Granting:
                     lease_s = self.settings.lease_s if monotask.lease_until else 0.0
                     if monotask.keep:
                         lease_s = self.settings.lease_kept_s
-                    by_owner[owner] = Grant(monotask.session, monotask.job, [], lease_s, monotask.keep)
-                    instructions.append(by_owner[owner])
+                    grants = Grants(job=monotask.job, ids=[], lease_s=lease_s, keep=monotask.keep)
+                    by_owner[owner] = grants
+                    instructions.append(Grant(monotask.session, grants))
                 ids = by_owner[owner].ids
             ids.append(monotask.id)
         return instructions

@@ -8,18 +8,14 @@ import msgspec
 
 from agent.core.confinement import Confinement
 from penstock.model import ContainerSpec
-from penstock.model.work import MonotaskId
-from penstock.wire.agent_api import Params
+from penstock.wire.agent_api import Grants, Params
 
 
 class Grant(msgspec.Struct, frozen=True):  # one per grant, a quarter of a dataclass's cost
     """Tell a session that monotasks of a job may run: the notification ``grant``."""
 
     session: int
-    job: str
-    ids: list[MonotaskId]
-    lease_s: float = 0.0
-    keep: bool = False
+    grants: Grants
 
 
 @dataclass(frozen=True, slots=True)

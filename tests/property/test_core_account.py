@@ -62,8 +62,8 @@ class CoreAccount(RuleBasedStateMachine):
             match instruction:
                 case i.Reply(result):
                     reply = result
-                case i.Grant(_, _, ids):
-                    self.held += [number for number in ids if isinstance(number, int)]
+                case i.Grant(_, grants):
+                    self.held += [number for number in grants.ids if isinstance(number, int)]
                     self.check_room()
                 case i.StartContainer(container, _, spec):
                     started.append(container)

@@ -106,8 +106,9 @@ class NodeMachine(RuleBasedStateMachine):
         reply: object = None
         for instruction in self.node.handle(event, self.now):
             match instruction:
-                case i.Grant(session, job, ids):
-                    for monotask in ids:
+                case i.Grant(session, grants):
+                    job = grants.job
+                    for monotask in grants.ids:
                         assert (session, job, monotask) not in self.granted, "granted twice"
                         assert (session, job, monotask) in self.submitted
                         self.granted.add((session, job, monotask))

@@ -70,7 +70,7 @@ def test_all_of_it_ends_and_its_clients_hear_who_did_it(node: Node) -> None:
     use = api.JobUse(job=name, service_s=2.0)
     ended = [each.params for each in instructions if isinstance(each, TellMaster)]
     assert api.JobEnded(job=name, why="cancelled by ann", use=use) in ended
-    assert [each.ids for each in instructions if isinstance(each, Grant)] == [[1]], "who waited has the slot"
+    assert [each.grants.ids for each in instructions if isinstance(each, Grant)] == [[1]], "who waited has the slot"
     assert name not in node.jobs
     assert [held.task for held in node.held.of_job(name)] == ["runs"], "until it is dead"
     assert (record.stopping_by, record.stopping_reason) == (EndedBy.CANCELLED, "cancelled by ann")

@@ -35,8 +35,8 @@ class Bed:
             match instruction:
                 case i.Reply(result):
                     reply = result
-                case i.Grant(_, _, ids):
-                    self.granted += ids
+                case i.Grant(_, grants):
+                    self.granted += grants.ids
                 case i.StartContainer(container):
                     task = self.node.containers.live[container].task
                     self.containers[str(task)] = container

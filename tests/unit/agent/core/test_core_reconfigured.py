@@ -163,7 +163,7 @@ def test_leases_are_as_long_as_they_are_said_to_be_now() -> None:
     bed.send(
         e.Asked(m.SUBMIT, 1, Submit(job=job, monotasks=[MonotaskSpec(id=2, kind=ResourceKind.CPU, input_bytes=10)]))
     )
-    grants = [one for one in bed.done if isinstance(one, i.Grant)]
+    grants = [one.grants for one in bed.done if isinstance(one, i.Grant)]
     assert [(one.ids, one.lease_s) for one in grants] == [([1], 0.005), ([2], 0.0)]
 
 

@@ -48,8 +48,8 @@ class Bed:
     def send(self, event: e.Event) -> None:
         for instruction in self.node.handle(event, self.now - self.monotonic_from):
             match instruction:
-                case Grant(job=job, ids=ids):
-                    self.granted += [(job, one) for one in ids]
+                case Grant(grants=grants):
+                    self.granted += [(grants.job, one) for one in grants.ids]
                 case Notify(params=SlotTakenBack() as params):
                     self.told.append(params)
                 case Explain(facts=facts):
