@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 from pathlib import Path
 
 #: The prefix of roots that launchers create; the instance of the agent follows, 8 digits.
@@ -14,7 +15,7 @@ def cgroup2_mount(mounts: Path = Path("/proc/self/mounts")) -> Path | None:
     for line in mounts.read_text(encoding="utf-8", errors="replace").splitlines():
         fields = line.split()
         if len(fields) > 2 and fields[2] == "cgroup2":
-            return Path(fields[1])
+            return Path(re.sub(r"\\(\d{3})", lambda octal: chr(int(octal[1], 8)), fields[1]))
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import socket
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -26,6 +27,12 @@ from penstock.security.doors import Doors, HttpAddress
 from penstock.wire.connection import MAX_FRAME_BYTES
 
 Meta = msgspec.Meta
+#: The node's settings that are keys of the configuration by the same name and with the same value.
+_AS_CONFIGURED = (
+    "network_bypass_bytes", "disk_small_bytes", "lease_s", "lease_kept_s", "job_wait_max_s", "slot_held_max_s",
+    "disk_bytes_per_s", "executor_slot_s", "sample_interval_s", "elastic_lead_s", "elastic_lag_s", "reprovision_rho",
+    "rate_window_s", "opportunistic_queue", "opportunistic_wait_s", "rejoin_s", "keep_ended",
+)  # fmt: skip
 Fraction = Annotated[float, Meta(ge=0.0, le=1.0)]
 
 
@@ -276,11 +283,6 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
         """Return the path of the framework socket."""
         return Path(self.socket) if self.socket else self.runtime() / "agent.sock"
 
-    def _tuning(self) -> TuningSettings | None:
-        if not (self.t_alloc_tuned and self.opportunistic):
-            return None
-        return TuningSettings(least=self.t_alloc_least, most=min(self.t_preempt_cpu, self.t_preempt_memory))
-
     def node_settings(
         self, *, instance: str, disks: int, link_bytes_per_s: int = 0, ranked: bool = False
     ) -> NodeSettings:
@@ -291,30 +293,18 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
             disk_slots=self.disk_concurrency or max(1, disks),
             network_slots=self.network_concurrency,
         )
+        tuning = None
+        if self.t_alloc_tuned and self.opportunistic:
+            tuning = TuningSettings(least=self.t_alloc_least, most=min(self.t_preempt_cpu, self.t_preempt_memory))
         return NodeSettings(
             node=self.node or socket.gethostname(),
             instance=instance,
             capacity=capacity,
             has_master=bool(self.master),
             ranked=ranked,
-            network_bypass_bytes=self.network_bypass_bytes,
-            disk_small_bytes=self.disk_small_bytes,
-            lease_s=self.lease_s,
-            lease_kept_s=self.lease_kept_s,
-            job_wait_max_s=self.job_wait_max_s,
-            slot_held_max_s=self.slot_held_max_s,
             link_bytes_per_s=link_bytes_per_s,
-            disk_bytes_per_s=self.disk_bytes_per_s,
-            executor_slot_s=self.executor_slot_s,
-            sample_interval_s=self.sample_interval_s,
-            elastic_lead_s=self.elastic_lead_s,
-            elastic_lag_s=self.elastic_lag_s,
-            reprovision_rho=self.reprovision_rho,
-            rate_window_s=self.rate_window_s,
             t_alloc=self.t_alloc if self.opportunistic else 0.0,
-            t_alloc_tuning=self._tuning(),
-            opportunistic_queue=self.opportunistic_queue,
-            opportunistic_wait_s=self.opportunistic_wait_s,
+            t_alloc_tuning=tuning,
             preemption=PreemptionSettings(
                 thresholds=Thresholds(
                     self.t_preempt_cpu, self.t_preempt_memory, self.t_preempt_disk, self.t_preempt_network
@@ -330,15 +320,6 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 grace_max_s=self.grace_max_s,
                 dry_run=self.preempt_dry_run,
             ),
-            rejoin_s=self.rejoin_s,
-            keep_ended=self.keep_ended,
-            quotas=UserQuotas(
-                jobs=self.user_max_jobs,
-                queued=self.user_max_queued,
-                tasks=self.user_max_tasks,
-                containers=self.user_max_containers,
-                cores=self.user_max_cores,
-                memory_bytes=self.user_max_memory_bytes,
-                pids=self.user_max_pids,
-            ),
+            quotas=UserQuotas(**{each.name: getattr(self, f"user_max_{each.name}") for each in fields(UserQuotas)}),
+            **{name: getattr(self, name) for name in _AS_CONFIGURED},
         )

@@ -25,7 +25,6 @@ class Connections:
         self._open: Counter[int] = Counter()  # by uid
         self._silent: Counter[int] = Counter()  # those that have not sent hello, by uid
         self._budgets: dict[int, UserBudget] = {}
-        self.turned_away = 0
 
     def made(self, uid: int) -> UserBudget:
         """Count a new connection without hello; return the budget shared by the user's connections."""

@@ -9,6 +9,7 @@ import os
 import secrets
 import signal
 import time
+from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 import structlog
 import uvloop
 
-from agent import cgroup_root, previous_agent, process
+from agent import cgroup_root, disk_scheduler, previous_agent, process
 from agent.cgroups import CgroupTree, blk_throttle_workaround, limited_disks, whole_disks
 from agent.check.facts import Host as CheckedHost
 from agent.check.facts import enforcement
@@ -132,7 +133,9 @@ class Agent:
         self._outputs.mkdir(mode=0o700, exist_ok=True)
         instance = secrets.token_hex(4)
         disks = whole_disks()
-        process.choose_disk_scheduler(config.disk_scheduler, [disk.name for disk in disks], config.state())
+        kept = disk_scheduler.kept(config.state())
+        for disk, why in disk_scheduler.choose(config.disk_scheduler, [disk.name for disk in disks], kept).items():
+            log.warning("disk scheduler not changed", disk=disk, why=why)
         journal = self._open_journal(config)
         self._launcher_supervisor = LauncherSupervisor(
             config, journal, instance, self._troubles, self._launcher_exited, self._launcher_lost
@@ -141,15 +144,18 @@ class Agent:
         self._closers.append(self._launcher_supervisor.close)
         self._tree = self._prepare_tree(launcher.cgroup_root)
         seen = CheckedHost(links=partial(links_out, config.network_link_bytes_per_s))
-        self._enforcement = {name: _fact(fact) for name, fact in enforcement(self._tree, seen).items()}
+        self._enforcement = {name: asdict(fact) for name, fact in enforcement(self._tree, seen).items()}
         network = self._limit_network()
         link = await _slowest(network) if network is not None else 0
         node = self._new_node(config, instance, len(disks), link)
         self._stdio = Stdio(config.socket_path().with_name("stdio.sock"))
         self._closers.append(self._stdio.close)
-        held = blk_throttle_workaround.needed(os.uname().release)
         self._limit_enforcer = LimitEnforcer(
-            self._tree, network, self._confined, holds_disks=held, pids_max=lambda: self._config.container_pids_max
+            self._tree,
+            network,
+            lambda *confined: self._shell.dispatch(e.Confined(*confined)),
+            holds_disks=blk_throttle_workaround.needed(os.uname().release),
+            pids_max=lambda: self._config.container_pids_max,
         )
         self._executor = Executor(launcher, self._tree, self._limit_enforcer, self._stdio, self._outputs)
         self._shell = Shell(node, journal, self._executor)
@@ -226,9 +232,6 @@ class Agent:
         limiter = NetworkLimiter(link_bytes_per_s=self._config.network_link_bytes_per_s)
         self._closers.append(limiter.close)
         return limiter
-
-    def _confined(self, container: str, not_enforced: dict[str, str]) -> None:
-        self._shell.dispatch(e.Confined(container, not_enforced))
 
     def _look(self, pressed: tuple[str, ...]) -> bool:
         """Check memory between two samples; return whether anything was done about it."""
@@ -358,7 +361,7 @@ class Agent:
     async def close(self) -> None:
         """Close everything; containers continue under the launcher. An unused launcher of the agent's ends too."""
         self._stopping = True
-        if self._frameworks_up():
+        if hasattr(self, "_frameworks"):
             await self._launcher_supervisor.stop_replacing()
             self._frameworks.close()
             if self._launcher_supervisor.launcher is None:
@@ -386,14 +389,7 @@ class Agent:
             await asyncio.sleep(0.01)
             self._executor.look_at_orphans()
 
-    def _frameworks_up(self) -> bool:
-        return hasattr(self, "_frameworks")
-
 
 async def _slowest(network: NetworkLimiter) -> int:
     """Return the lowest rate of all links; 0: one of them is unknown."""
     return min((link.rate_bytes_per_s for link in await asyncio.wrap_future(network.links())), default=0)
-
-
-def _fact(fact: Any) -> dict[str, Any]:
-    return {"ok": fact.ok, "why": fact.why, "remedy": fact.remedy}

@@ -9,8 +9,9 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from functools import wraps
 from pathlib import Path
-from typing import TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 import structlog
 
@@ -27,6 +28,7 @@ from agent.stdio import Stdio
 from penstock.model import ContainerSpec
 
 log = structlog.get_logger()
+P = ParamSpec("P")
 T = TypeVar("T")
 #: oom_score_adj of opportunistic work: if the host itself runs out of memory, it is killed first.
 _FIRST_TO_GO = 1000
@@ -34,6 +36,18 @@ _FIRST_TO_GO = 1000
 _EXIT_AGAIN_S = 0.5
 #: A killed cgroup is removable once its processes are reaped: within milliseconds, unless the disk hangs.
 _REMOVE_WAITS_S = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
+
+
+def _in_a_task(
+    work: Callable[Concatenate[Executor, P], Coroutine[object, object, None]],
+) -> Callable[Concatenate[Executor, P], None]:
+    """Let a method run in a task of the executor's: its caller, which carries out instructions, does not wait."""
+
+    @wraps(work)
+    def begin(self: Executor, /, *args: P.args, **kwargs: P.kwargs) -> None:
+        self.run(work(self, *args, **kwargs))
+
+    return begin
 
 
 class Executor:
@@ -48,19 +62,11 @@ class Executor:
         self._orphans: set[str] = set()
         self._tree = tree
         self._limit_enforcer = limit_enforcer
-        self._stdio = stdio
+        self.stdio = stdio
         self._outputs = outputs
         self._tasks: set[asyncio.Task[None]] = set()
 
     # ------------------------------------------------------------ instructions
-
-    def start(self, instruction: i.StartContainer) -> None:
-        """Carry out StartContainer."""
-        self._spawn(self._start(instruction))
-
-    def adopt(self, instruction: i.AdoptProcess) -> None:
-        """Carry out AdoptProcess."""
-        self._spawn(self._adopt(instruction))
 
     def kill(self, container: str) -> None:
         """Kill every process; the exit returns as ContainerExited."""
@@ -68,7 +74,7 @@ class Executor:
         if self._tree is not None:
             self._tree.get(container).kill()
         else:
-            self._spawn(self._kill_session(container))
+            self._kill_session(container)
         reach(Point.KILL_DONE)
 
     def freeze(self, container: str, *, frozen: bool) -> None:
@@ -77,16 +83,12 @@ class Executor:
         if self._tree is not None:
             self._tree.get(container).freeze(frozen)
         else:
-            self._spawn(self._send_signal(container, signal.SIGSTOP if frozen else signal.SIGCONT))
+            self.signal(container, signal.SIGSTOP if frozen else signal.SIGCONT)
         reach(Point.FREEZE_DONE if frozen else Point.THAW_DONE)
-
-    def reclaim(self, container: str, size_bytes: int) -> None:
-        """Reclaim page cache; returns as Reclaimed."""
-        self._spawn(self._reclaim(container, size_bytes))
 
     def warn(self, container: str, signum: int) -> None:
         """Send the notice of a container's end."""
-        self._spawn(self._send_signal(container, signum))
+        self.signal(container, signum)
         reach(Point.WARN_DONE)
 
     def confine(self, container: str, confinement: Confinement) -> None:
@@ -102,15 +104,6 @@ class Executor:
             return
         if why := carry_out(rank):
             log.debug("a job's rank has no effect", container=rank.container, why=why)
-
-    def give_back(self, instruction: i.GiveBack) -> None:
-        """Carry out GiveBack."""
-        self._spawn(self._give_back(instruction))
-
-    def remove(self, container: str) -> None:
-        """Remove a container: its cgroup, its network class, the launcher's record."""
-        self._orphans.discard(container)
-        self._spawn(self._remove(container))
 
     def exited(self, ended: Exited) -> None:
         """Handle the exit of a container's first process: kill the rest."""
@@ -129,7 +122,7 @@ class Executor:
                 asyncio.get_running_loop().call_later(_EXIT_AGAIN_S, self.exited, ended)
                 return
         else:
-            self._spawn(self._kill_session(ended.container))
+            self._kill_session(ended.container)
         self.on_event(
             e.ContainerExited(
                 container=ended.container,
@@ -143,11 +136,8 @@ class Executor:
         )
         reach(Point.EXIT_TOLD)
 
-    def signal(self, container: str, signum: int) -> None:
-        """Send a signal to the first process of a container and to its process group."""
-        self._spawn(self._send_signal(container, signum))
-
-    async def _send_signal(self, container: str, signum: int) -> None:
+    @_in_a_task
+    async def signal(self, container: str, signum: int) -> None:
         """Signal the first process and its process group; ignore it if they are gone. If the launcher died, signal
         every process of the cgroup: without a parent, the first one's pid may be reused.
         """
@@ -195,36 +185,31 @@ class Executor:
             if not lives:
                 self.exited(Exited(container, None, None, 0.0, 0, time.time()))
 
-    def keep_stdio(self, token: str, user: str, session: int) -> None:
-        """Keep a task's passed descriptors until it starts or its connection closes."""
-        self._stdio.keep(token, user, session)
-
-    def drop_stdio(self, session: int) -> None:
-        """Drop the descriptors kept for a closed connection."""
-        self._stdio.drop(session)
-
     async def settled(self, container: str) -> None:
         """Wait until the kernel has the container's latest limits."""
         await self._limit_enforcer.settled(container)
+
+    def run(self, work: Coroutine[object, object, None]) -> None:
+        """Run a task that :meth:`settle` waits for."""
+        task = asyncio.get_running_loop().create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._done)
 
     async def settle(self) -> None:
         """Wait until all tasks begun are done."""
         while self._tasks:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
-    # ------------------------------------------------------------ inside
-
-    def _spawn(self, work: Coroutine[object, object, None]) -> None:
-        task = asyncio.get_running_loop().create_task(work)
-        self._tasks.add(task)
-        task.add_done_callback(self._done)
+    # ------------------------------------------------------------ in tasks
 
     def _done(self, task: asyncio.Task[None]) -> None:
         self._tasks.discard(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             log.error("a container's task failed", exc_info=error)
 
-    async def _start(self, instruction: i.StartContainer) -> None:
+    @_in_a_task
+    async def start(self, instruction: i.StartContainer) -> None:
+        """Carry out StartContainer."""
         container, spec = instruction.container, instruction.spec
         reach(Point.START_ASKED)
         with contextlib.ExitStack() as opened:
@@ -250,7 +235,9 @@ class Executor:
         self.on_event(e.ContainerStarted(container, pid, not_enforced, time.time()))
         reach(Point.START_TOLD)
 
-    async def _adopt(self, instruction: i.AdoptProcess) -> None:
+    @_in_a_task
+    async def adopt(self, instruction: i.AdoptProcess) -> None:
+        """Carry out AdoptProcess."""
         container = instruction.container
         reach(Point.START_ASKED)
         with contextlib.ExitStack() as opened:
@@ -278,7 +265,9 @@ class Executor:
         self.on_event(e.ContainerStarted(container, instruction.pid, not_enforced, time.time()))
         reach(Point.START_TOLD)
 
-    async def _give_back(self, instruction: i.GiveBack) -> None:
+    @_in_a_task
+    async def give_back(self, instruction: i.GiveBack) -> None:
+        """Carry out GiveBack."""
         container, why_not, total = instruction.container, "", None
         try:
             await self._ask(lambda launcher: launcher.give_back(container))
@@ -319,12 +308,13 @@ class Executor:
 
         The next launcher may know its exit. Otherwise its cgroup shows whether it runs; if not, it is lost.
         """
-        pids = self._tree.get(container).pids() if self._tree is not None and self._populated(container) else ()
+        pids = self._tree.get(container).pids() if self._tree is not None else ()
         return e.ContainerStarted(container, next(iter(pids), 0), not_enforced, time.time(), orphaned=True)
 
     def _populated(self, container: str) -> bool:
         return self._tree is not None and self._tree.get(container).populated()
 
+    @_in_a_task
     async def _kill_session(self, container: str) -> None:
         if self._launcher is not None:
             with contextlib.suppress(LauncherGone):
@@ -353,7 +343,9 @@ class Executor:
         opened.callback(os.close, procs)
         return not_enforced, procs
 
-    async def _reclaim(self, container: str, size_bytes: int) -> None:
+    @_in_a_task
+    async def reclaim(self, container: str, size_bytes: int) -> None:
+        """Reclaim page cache; returns as Reclaimed."""
         reach(Point.RECLAIM_ASKED)
         freed = 0
         if self._tree is not None:
@@ -367,7 +359,7 @@ class Executor:
     def _open_stdio(self, instruction: i.StartContainer, opened: contextlib.ExitStack) -> tuple[int, int, int]:
         """Return the descriptors passed for the container, or files of the agent's own."""
         if instruction.spec.stdio:
-            passed = self._stdio.take(instruction.spec.stdio, instruction.user)
+            passed = self.stdio.take(instruction.spec.stdio, instruction.user)
             for descriptor in passed:
                 opened.callback(os.close, descriptor)
             return passed
@@ -380,6 +372,11 @@ class Executor:
         for descriptor in files:
             opened.callback(os.close, descriptor)
         return nothing, files[0], files[1]
+
+    def remove(self, container: str) -> None:
+        """Remove a container: its cgroup, its network class, the launcher's record."""
+        self._orphans.discard(container)
+        self.run(self._remove(container))
 
     async def _remove(self, container: str) -> None:
         reach(Point.REMOVE_ASKED)

@@ -31,7 +31,7 @@ from penstock.wire.connection import read_params, to_wire
 from penstock.wire.errors import RpcError, bad_request, unavailable
 from penstock.wire.jobs_api import Lend
 from penstock.wire.master_api import JOIN_JOB, JoinJob
-from penstock.wire.method import USERS, Method, P, R, Served, handlers
+from penstock.wire.method import USERS, Method, R, Served, handlers
 from penstock.wire.rejections import rejection, rejection_of_raw
 from penstock.wire.reservation_api import OnBehalf, UseReservation
 
@@ -94,9 +94,15 @@ class Frameworks:
         return SharedPeer(FrameworkSession(self, self._sessions), self.max_frame_bytes, m.TYPED, unparsed=True)
 
 
-def _event(method: Method[P, Any], event: Callable[[int, P], e.Event]) -> Served:
-    """Return the handler of a method that is an event of the node; ``event`` makes it for a session's number."""
-    return method.served_by(lambda self, asked: self._shell.dispatch(event(self._session, asked)))
+#: The calls that are passed to the node as they come.
+_OF_THE_NODE: tuple[Method[Any, Any], ...] = (
+    m.END_JOB, m.LEAVE_JOB, m.SUBMIT, m.COMPLETE, m.CANCEL, m.TASKS_DONE, m.CANCEL_TASKS, m.PROGRESS, m.ATTACH, m.KILL,
+)  # fmt: skip
+
+
+def _asked(method: Method[Any, Any]) -> Served:
+    """Return the handler of a method that the node serves."""
+    return method.served_by(lambda self, params: self._shell.dispatch(e.Asked(method, self._session, params)))
 
 
 def _relayed(relay: relays.Relay, call: Method[Any, Any]) -> Served:
@@ -133,7 +139,6 @@ class FrameworkSession:
         peer.share(connections.made(who.uid))
         why = connections.why_not(who, connection.fileno())
         if why is not None:
-            connections.turned_away += 1
             peer.refuse(why)
         else:
             self._silence = asyncio.get_running_loop().call_later(HELLO_S, self._refuse_silent, peer)
@@ -172,7 +177,7 @@ class FrameworkSession:
         self._frameworks.connections.gone(self._uid, greeted=self._greeted)
         if self._silence is not None:
             self._silence.cancel()
-        self._frameworks.executor.drop_stdio(self._session)
+        self._frameworks.executor.stdio.drop(self._session)
         if self._greeted:
             stopping = self._frameworks.stopping
             if not (stopping and self._frameworks.containers_go_on):
@@ -184,7 +189,6 @@ class FrameworkSession:
         log.error("a request failed", method=method, user=self._user, exc_info=error)
 
     def _refuse_silent(self, peer: SharedPeer) -> None:
-        self._frameworks.connections.turned_away += 1
         peer.refuse(bad_request(f"no hello within {HELLO_S:g} s", field="method"))
 
     # ------------------------------------------------------------ methods
@@ -217,11 +221,11 @@ class FrameworkSession:
         )
 
     def _completed(self, peer: RpcPeer, params: api.Complete) -> None:
-        self._shell.dispatch(e.Completed(self._session, params.job, params.monotasks))
+        self._shell.dispatch(e.Asked(m.COMPLETE, self._session, params))
 
     def _submitted(self, peer: RpcPeer, params: api.Submit) -> None:
         try:
-            self._shell.dispatch(e.Submitted(self._session, params.job, params.monotasks))
+            self._shell.dispatch(e.Asked(m.SUBMIT, self._session, params))
         except RpcError as error:
             peer.notify(m.REJECTED.name, rejection(params, error))
 
@@ -279,24 +283,16 @@ class FrameworkSession:
                     field=f"tasks[{number}].command.stdio",
                     remedy=f"pin it with `nodes`: [{here!r}]",
                 )
-        done = self._shell.dispatch(
-            e.PlacementRequested(self._session, params.job, params.stage, params.tasks, params.opportunistic)
-        )
+        done = self._shell.dispatch(e.Asked(m.PLACE, self._session, params))
         for _, _, token in passed:
-            self._frameworks.executor.keep_stdio(token, self._user, self._session)
+            self._frameworks.executor.stdio.keep(token, self._user, self._session)
         return done
-
-    def _launch(self, params: api.Launch) -> object:
-        return self._shell.launch(e.LaunchRequested(self._session, params.container))
 
     def _adopt(self, params: api.Adopt) -> object:
         return self._shell.launch(lending.adopting(self._shell.node, self._session, self._peer, params))
 
     def _lend(self, params: Lend) -> object:
         return self._shell.launch(lending.lending(self._shell.node, self._session, self._peer, params))
-
-    def _resize(self, params: api.Resize) -> object:
-        return self._shell.resize(e.ResizeRequested(self._session, params.container, params.limits, params.strict))
 
     def _follow(self, params: api.Follow) -> object:
         now = time.time()
@@ -320,23 +316,14 @@ class FrameworkSession:
         (
             m.STATUS.served_by(lambda self, _: api.Status(status=self._frameworks.status())),
             m.REGISTER_JOB.served_by(_register_job),
-            _event(m.END_JOB, lambda session, asked: e.JobEndRequested(session, asked.job)),
-            _event(m.LEAVE_JOB, lambda session, asked: e.JobLeft(session, asked.job, asked.merged_into)),
+            *map(_asked, _OF_THE_NODE),
             m.LEND.served_by(_lend),
-            _event(m.SUBMIT, lambda session, asked: e.Submitted(session, asked.job, asked.monotasks)),
-            _event(m.COMPLETE, lambda session, asked: e.Completed(session, asked.job, asked.monotasks)),
-            _event(m.CANCEL, lambda session, asked: e.Cancelled(session, asked.job, asked.ids)),
             m.PLACE.served_by(_place),
-            _event(m.TASKS_DONE, lambda session, asked: e.TasksReportedDone(session, asked.job, asked.tasks)),
-            _event(m.CANCEL_TASKS, lambda session, asked: e.TaskCancelRequested(session, asked.job, asked.tasks)),
-            _event(m.PROGRESS, e.ProgressReported),
-            m.LAUNCH.served_by(_launch),
+            m.LAUNCH.served_by(lambda self, asked: self._shell.launch(e.Asked(m.LAUNCH, self._session, asked))),
             m.ADOPT.served_by(_adopt),
-            m.RESIZE.served_by(_resize),
+            m.RESIZE.served_by(lambda self, asked: self._shell.resize(e.Asked(m.RESIZE, self._session, asked))),
             m.FOLLOW.served_by(_follow),
-            _event(m.ATTACH, lambda session, asked: e.AttachRequested(session, asked.container)),
             m.SIGNAL.served_by(_signal),
-            _event(m.KILL, lambda session, asked: e.KillRequested(session, asked.container)),
             m.OUTPUT.served_by(_output),
             *(_relayed(relay, call) for relay in relays.RELAYS for call in relay.calls if call.caller in USERS),
         ),

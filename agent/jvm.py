@@ -201,7 +201,8 @@ class JvmHeaps:
             account = look_up(user)
             is_jvm = _is_jvm(pid, account)
             if not is_jvm:
-                return is_jvm is False and not _may_become_java(program), None, ""
+                starts = Path(program).name == "java"  # it may not have mapped the library of a JVM yet
+                return is_jvm is False and not starts, None, ""
             jcmd = _jcmd(program, account)
             if jcmd is None:
                 return True, None, "no jcmd on this host that belongs to root; install a JDK (openjdk-17-jdk-headless)"
@@ -305,11 +306,6 @@ def _is_jvm(pid: int, account: Account) -> bool | None:
     if process.stat().st_uid != account.uid or b"libjvm.so" not in (process / "maps").read_bytes():
         return False
     return _catches_quit((process / "status").read_bytes()) or None
-
-
-def _may_become_java(program: str) -> bool:
-    """Return whether the process may be a JVM that has not mapped its library yet."""
-    return Path(program).name == "java"
 
 
 def _catches_quit(status: bytes) -> bool:

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import structlog
 
-from agent import cgroup_root, process
+from agent import cgroup_root
 from agent.config import AgentConfig
 from agent.journal import LAUNCHER, Journal, LastLauncher
 from agent.launcher import Exited, Launcher, LaunchFailed
@@ -88,7 +88,9 @@ class LauncherSupervisor:
     async def release_idle(self) -> None:
         """End an idle launcher, because the start of the agent failed after starting it."""
         if self.launcher is not None and self._config.spawn_launcher:
-            await process.end_idle_launcher(self.launcher)
+            with contextlib.suppress(LaunchFailed):
+                if not await self.launcher.running():
+                    await self.launcher.shutdown()
 
     async def close(self) -> None:
         """Disconnect; the launcher continues."""

@@ -51,7 +51,7 @@ class LimitEnforcer:
         self,
         tree: CgroupTree | None,
         network: NetworkLimiter | None,
-        on_confined: Callable[[str, dict[str, str]], None],
+        on_confined: Callable[[str, dict[str, str]], object],
         *,
         holds_disks: bool = False,
         pids_max: Callable[[], int] = lambda: 0,
@@ -216,7 +216,11 @@ class LimitEnforcer:
             not_enforced.pop("memory_max_bytes", None)
             not_enforced |= await self._shrink(cgroup, one, applied.shrink_to_bytes)
         if before is None or _shape(before) != _shape(wanted):  # a promotion also changes the network class
-            not_enforced |= await self._change_network(cgroup, one, wanted)
+            if self._network is None or one.slot is None:
+                not_enforced |= _without_network(wanted)
+            else:
+                unmet = await asyncio.wrap_future(self._network.change(one.slot, _shape(wanted)))
+                not_enforced |= unmet
             reach(Point.CONFINE_NETWORK_DONE)
         return not_enforced
 
@@ -234,15 +238,10 @@ class LimitEnforcer:
 
     async def _attach(self, cgroup: Cgroup, one: _Confined) -> dict[str, str]:
         if self._network is None:
-            return {name: _NO_NETWORK for name in differing(_PLAIN, one.wanted) if name in _NETWORK}
+            return _without_network(one.wanted)
         taken = {other.slot for other in self._containers.values()}
         one.slot = next(slot for slot in range(1, len(taken) + 2) if slot not in taken)
         return await asyncio.wrap_future(self._network.attach(one.slot, cgroup.path, _shape(one.wanted)))
-
-    async def _change_network(self, cgroup: Cgroup, one: _Confined, wanted: Confinement) -> dict[str, str]:
-        if self._network is None or one.slot is None:
-            return {name: _NO_NETWORK for name in differing(_PLAIN, wanted) if name in _NETWORK}
-        return await asyncio.wrap_future(self._network.change(one.slot, _shape(wanted)))
 
     async def _reconcile_network(self) -> list[str]:
         if self._network is None or self._tree is None:
@@ -278,6 +277,10 @@ async def _lower_disks(cgroup: Cgroup, wanted: Confinement, standing: Confinemen
         return cgroup.confine(wanted, standing).failed
     finally:
         cgroup.let_go_of_disks(wanted)
+
+
+def _without_network(wanted: Confinement) -> dict[str, str]:
+    return {name: _NO_NETWORK for name in differing(_PLAIN, wanted) if name in _NETWORK}
 
 
 def _shape(confinement: Confinement) -> Shape:

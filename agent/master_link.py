@@ -18,7 +18,7 @@ import msgspec
 import structlog
 
 from agent.core import events as e
-from agent.core.end_events import EndAcknowledged
+from agent.core.events import EndAcknowledged
 from agent.core.tasks import awaited, unplaced
 from agent.shell import Shell
 from penstock import __version__

@@ -46,7 +46,9 @@ def read_output(path: Path, offset: int) -> Output:
 def trim_output(path: Path, max_bytes: int) -> bool:
     """Keep the newer half of a file that holds more than ``max_bytes``; return whether anything was dropped."""
     try:
-        if not _too_long(path.stat(), max_bytes):  # one call instead of three, as containers are checked often
+        if (
+            path.stat().st_blocks * 512 <= max_bytes + _BLOCK
+        ):  # one call instead of three, as containers are checked often
             return False
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
@@ -58,10 +60,6 @@ def trim_output(path: Path, max_bytes: int) -> bool:
         return bool(punched == 0)
     finally:
         os.close(descriptor)
-
-
-def _too_long(status: os.stat_result, max_bytes: int) -> bool:
-    return status.st_blocks * 512 > max_bytes + _BLOCK
 
 
 def forget_outputs(outputs: Path, known: Container[str]) -> None:

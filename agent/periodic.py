@@ -10,7 +10,7 @@ from pathlib import Path
 
 from agent.config import AgentConfig
 from agent.core import events as e
-from agent.core.cpu_time_reads import CpuTimesRead
+from agent.core.events import CpuTimesRead
 from agent.core.snapshot import Snapshot
 from agent.executor import Executor
 from agent.jvm import JvmHeaps

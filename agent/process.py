@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import resource
 from pathlib import Path
 
-import structlog
-
-from agent import disk_scheduler
-from agent.launcher import Launcher, LaunchFailed
 from penstock import sdnotify
 from penstock.locking import claim
-
-log = structlog.get_logger()
 
 
 def lock(state: Path, runtime: Path, socket_path: Path) -> None:
@@ -36,19 +29,6 @@ def lock(state: Path, runtime: Path, socket_path: Path) -> None:
             f"an agent is running already at {place} (`{key}`); stop it, or set `state_dir` and `runtime_dir`, and "
             "`socket` where it is set, to places of this agent's own",
         )
-
-
-def choose_disk_scheduler(chosen: str, disks: list[str], state: Path) -> None:
-    """Select the configured scheduler on each disk, as far as the host offers it."""
-    for disk, why in disk_scheduler.choose(chosen, disks, disk_scheduler.kept(state)).items():
-        log.warning("disk scheduler not changed", disk=disk, why=why)
-
-
-async def end_idle_launcher(launcher: Launcher) -> None:
-    """End a launcher that runs nothing, because the start of the agent failed after starting it."""
-    with contextlib.suppress(LaunchFailed):
-        if not await launcher.running():
-            await launcher.shutdown()
 
 
 def pids_for_containers() -> int:

@@ -15,15 +15,15 @@ from agent.core import Node
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.containers import ROOM as CONTAINERS
-from agent.core.cpu_time_reads import ReadCpuTimes
-from agent.core.end_events import EndUnread
-from agent.core.instructions import Grant, Reply
+from agent.core.events import EndUnread
+from agent.core.instructions import Grant, ReadCpuTimes, Reply
 from agent.core.profile_follower import limits_named
 from agent.executor import Executor
 from agent.journal import Journal
 from penstock.model import Limits, Profile
 from penstock.transport import RpcPeer
-from penstock.wire.agent_api import Grants, Launched, Params, Resized, TaskEnded
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import Launch, Launched, Params, Resize, Resized, TaskEnded
 from penstock.wire.errors import RpcError, refused, unavailable
 
 log = structlog.get_logger()
@@ -76,10 +76,7 @@ class Shell:
             if isinstance(instruction, Grant):
                 peer = self.peers.get(instruction.session)
                 if peer is not None:
-                    grants = Grants(
-                        job=instruction.job, ids=instruction.ids, lease_s=instruction.lease_s, keep=instruction.keep
-                    )
-                    peer.notify("grant", grants)
+                    peer.notify("grant", instruction.grants)
             elif isinstance(instruction, Reply):
                 reply = instruction.result
             else:
@@ -187,7 +184,7 @@ class Shell:
         delay_s = max(0.0, at - time.monotonic())
         self._alarm = asyncio.get_running_loop().call_later(delay_s, lambda: self.dispatch(e.Woken(time.time())))
 
-    async def launch(self, event: e.LaunchRequested | e.AdoptRequested | e.LendRequested) -> Launched:
+    async def launch(self, event: e.Asked[Launch] | e.AdoptRequested | e.LendRequested) -> Launched:
         """Start a command, or take in a process, and wait until it runs in its container.
 
         Raises:
@@ -202,24 +199,25 @@ class Shell:
         self._launching[container] = future
         return await future
 
-    async def resize(self, event: e.ResizeRequested) -> Resized:
+    async def resize(self, event: e.Asked[Resize]) -> Resized:
         """Change limits and wait until the kernel has them.
 
         Raises:
             RpcError: refused by the node.
         """
-        record = self.node.containers.find(event.container)
+        asked = event.params
+        record = self.node.containers.find(asked.container)
         before = record.limits if record is not None else None
         container = self.dispatch(event)
         assert isinstance(container, str)
         await self._executor.settled(container)
         record = self.node.containers.find(container)
         assert record is not None
-        unmet = [name for name in record.not_enforced if event.limits.get(name) is not None]
-        if event.strict and unmet:
+        unmet = [name for name in record.not_enforced if asked.limits.get(name) is not None]
+        if asked.strict and unmet:
             why = record.not_enforced[unmet[0]]
-            undone = {name: getattr(before, name) for name in event.limits}
-            self.dispatch(e.ResizeRequested(event.session, container, undone))
+            undone = {name: getattr(before, name) for name in asked.limits}
+            self.dispatch(e.Asked(m.RESIZE, event.session, Resize(container=container, limits=undone)))
             await self._executor.settled(container)
             raise _unmet(unmet[0], why)
         return Resized(limits=record.limits, not_enforced=record.not_enforced)
@@ -253,7 +251,7 @@ class Shell:
         undone = {name: getattr(limits, name) for name in limits.__struct_fields__}
         undone = {name: value for name, value in undone.items() if value != getattr(now.limits, name)}
         self.dispatch(e.FollowRequested(event.session, event.container, None, event.at))
-        self.dispatch(e.ResizeRequested(event.session, event.container, undone))
+        self.dispatch(e.Asked(m.RESIZE, event.session, Resize(container=event.container, limits=undone)))
         if profile is not None:
             since_s = max(0.0, time.time() - at)
             self.dispatch(e.FollowRequested(event.session, event.container, profile, at, since_s=since_s))

@@ -79,13 +79,9 @@ def _rooms(node: Node, now: float) -> dict[str, Any]:
 def _jobs(node: Node) -> list[dict[str, Any]]:
     return [
         {
-            "job": job.record.job,
-            "name": job.record.name,
-            "user": job.record.user,
-            "admitted": job.record.admitted,
+            **_fields(job.record, "job", "name", "user", "admitted", "priority"),
             "state": _standing(node, job).value,
             "waits": job.waits,
-            "priority": job.record.priority,
             "connections": len(job.sessions),
             "stages": [stage.row() for stage in job.stages],
             "cpu_s": round(node.ranks.cpu_s.get(job.record.job, 0.0), 3),
@@ -94,6 +90,10 @@ def _jobs(node: Node) -> list[dict[str, Any]]:
         }
         for job in node.jobs.values()
     ]
+
+
+def _fields(record: object, *names: str) -> dict[str, Any]:
+    return {name: getattr(record, name) for name in names}
 
 
 def _standing(node: Node, job: Job) -> JobStanding:
@@ -126,23 +126,17 @@ def _preemption(preempting: Preempting) -> dict[str, Any]:
 
 def _container(node: Node, record: ContainerRecord, use: ContainerUse | None, now: float) -> dict[str, Any]:
     return {
-        "container": record.container,
+        **_fields(
+            record, "container", "user", "job", "task", "pid", "started_at", "adopted", "orphaned", "not_enforced"
+        ),
         "name": record.spec.name or record.spec.argv[0],
-        "user": record.user,
-        "job": record.job,
-        "task": record.task,
         "class": "opportunistic" if record.opportunistic else "regular",
         "state": record.state.value,
-        "pid": record.pid,
-        "started_at": record.started_at,
         "rank": node.ranks.described(record),
         "limits": msgspec.to_builtins(record.limits),
         "follows": record.profile is not None,
         "profile": _profile(node, record, now),
         "executor": _executor(node, record, now),
-        "adopted": record.adopted,
-        "orphaned": record.orphaned,
-        "not_enforced": record.not_enforced,
         "sample": msgspec.to_builtins(use) if use is not None else {},
         "ended": msgspec.to_builtins(record.ended) if record.ended is not None else None,
         "note": _note(record, use),

@@ -1,7 +1,7 @@
 """cgroup v2 files, typed by cgroupspy's interfaces: one small module per group of kernel files, the root injected."""
 
 from agent.cgroups.cgroup import Cgroup
-from agent.cgroups.devices import Disk, Placement, disk_of, disks_of, limited_disks, whole_disks
+from agent.cgroups.devices import Disk, Placement, disks_of, limited_disks, whole_disks
 from agent.cgroups.limits import Applied
 from agent.cgroups.reason import Reason
 from agent.cgroups.sample import CgroupSample, SummedUse
@@ -19,7 +19,6 @@ __all__ = [
     "Reason",
     "Shrunk",
     "SummedUse",
-    "disk_of",
     "disks_of",
     "io_weight_works",
     "limited_disks",

@@ -4,15 +4,12 @@ from __future__ import annotations
 
 from cgroupspy.interfaces import FlagFile
 
-from agent.cgroups.files import FlatKeyed, Interface, Number, V2Controller
-from agent.cgroups.stalls import PressureFile, StalledTime
+from agent.cgroups.files import FlatKeyed, Interface, Number, StalledTime, V2Controller
 
 #: 100 ms is the kernel's default; after a cut it throttles for the first time within 21–50 ms (docs/kernel.md).
 PERIOD_US = 100_000
 #: The kernel refuses lower quotas with EINVAL (kernel/sched/core.c, min_cfs_quota_period).
 MIN_QUOTA_US = 1_000
-#: The kernel's default for cpu.weight.
-DEFAULT_WEIGHT = 100
 
 
 class CpuMax(Interface):
@@ -61,5 +58,4 @@ class CpuFiles(V2Controller):
     weight = Number("cpu.weight")  # 4.15
     idle = FlagFile("cpu.idle")  # 5.15; while it is 1, cpu.weight reads 0 and cannot be written
     stat = FlatKeyed("cpu.stat")
-    pressure = PressureFile("cpu.pressure")  # 4.20; time throttled by cpu.max counts as pressure, too
-    stalled_us = StalledTime("cpu.pressure")
+    stalled_us = StalledTime("cpu.pressure")  # 4.20; time throttled by cpu.max counts as pressure, too

@@ -109,7 +109,7 @@ class V2Controller(Controller):  # type: ignore[misc] # cgroupspy has no type hi
 
 
 class Interface(BaseFileInterface):  # type: ignore[misc]
-    """cgroupspy's descriptor, with type annotations."""
+    """cgroupspy's descriptor, with type annotations: a whole number, unless a subclass reads and writes another."""
 
     def __get__(self, instance: V2Controller, owner: type[V2Controller]) -> Any:
         if self.writeonly:
@@ -122,6 +122,14 @@ class Interface(BaseFileInterface):  # type: ignore[misc]
 
     def __set__(self, instance: V2Controller, value: Any) -> None:
         super().__set__(instance, value)
+
+    def sanitize_get(self, value: str) -> Any:
+        """Parse the kernel's text."""
+        return int(value)
+
+    def sanitize_set(self, value: Any) -> str:
+        """Format a value for the kernel."""
+        return str(int(value))
 
 
 class MaxOrInteger(Interface):
@@ -138,14 +146,6 @@ class MaxOrInteger(Interface):
 
 class Number(Interface):
     """A plain number. (cgroupspy's IntegerFile reads -1 as None, version 1's notation for unlimited.)"""
-
-    def sanitize_get(self, value: str) -> int:
-        """Parse the kernel's text."""
-        return int(value)
-
-    def sanitize_set(self, value: int) -> str:
-        """Format a value for the kernel."""
-        return str(int(value))
 
 
 class Words(Interface):
@@ -167,11 +167,6 @@ class FlatKeyed(Interface):
 
     def sanitize_get(self, value: str) -> dict[str, int]:
         """Parse the kernel's text."""
-        return self.parse(value)
-
-    @staticmethod
-    def parse(value: str) -> dict[str, int]:
-        """Parse the text of a flat keyed file."""
         fields = value.split()
         return dict(zip(fields[::2], map(int, fields[1::2]), strict=True))
 
@@ -188,6 +183,16 @@ class OneKey(Interface):
     def sanitize_get(self, value: str) -> int:
         """Parse the kernel's text; 0 if the key is missing."""
         return int(f"\n{value}".partition(self._key)[2].partition("\n")[0] or 0)
+
+
+class StalledTime(Interface):
+    """Of a pressure file (Documentation/accounting/psi.rst), the total of ``some`` in µs: more is not needed."""
+
+    readonly = True  # triggers have a descriptor each: agent.cgroups.pressure
+
+    def sanitize_get(self, value: str) -> int:
+        """Parse the kernel's text."""
+        return int(value.partition("total=")[2].partition("\n")[0])
 
 
 class NestedKeyed(Interface):

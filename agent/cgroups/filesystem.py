@@ -166,31 +166,15 @@ class FdBudget:
         self.left = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 if descriptors is None else descriptors
 
 
-class FdCache:
-    """Reads counters through descriptors that stay open (3 µs instead of 12); all else goes to the file system.
+class _Through:
+    """Passes each operation on to a file system."""
 
-    Beyond the budget, files are opened for each read. Not thread-safe: one thread could close a descriptor that
-    another still reads.
-    """
-
-    def __init__(self, filesystem: Filesystem, names: frozenset[bytes], fd_budget: FdBudget) -> None:
+    def __init__(self, filesystem: Access) -> None:
         self._filesystem = filesystem
-        self._names = names
-        self._fd_budget = fd_budget
-        self._kept: dict[bytes, OpenFile] = {}
 
     def read(self, path: bytes) -> str:
         """Implement Access."""
-        kept = self._kept.get(path) or self._keep(path)
-        if kept is None:
-            return self._filesystem.read(path)
-        try:
-            return kept.read()
-        except OSError as error:
-            self._let_go(path)
-            if error.errno != errno.ENODEV:
-                raise
-            return self._filesystem.read(path)  # removed, and perhaps created again since
+        return self._filesystem.read(path)
 
     def exists(self, path: bytes) -> bool:
         """Implement Access."""
@@ -208,6 +192,34 @@ class FdCache:
         """Implement Access."""
         return self._filesystem.open(path)
 
+
+class FdCache(_Through):
+    """Reads counters through descriptors that stay open (3 µs instead of 12); all else goes to the file system.
+
+    Beyond the budget, files are opened for each read. Not thread-safe: one thread could close a descriptor that
+    another still reads.
+    """
+
+    def __init__(self, filesystem: Filesystem, names: frozenset[bytes], fd_budget: FdBudget) -> None:
+        super().__init__(filesystem)
+        self._keep_open = filesystem.keep
+        self._names = names
+        self._fd_budget = fd_budget
+        self._kept: dict[bytes, OpenFile] = {}
+
+    def read(self, path: bytes) -> str:
+        """Implement Access."""
+        kept = self._kept.get(path) or self._keep(path)
+        if kept is None:
+            return self._filesystem.read(path)
+        try:
+            return kept.read()
+        except OSError as error:
+            self._let_go(path)
+            if error.errno != errno.ENODEV:
+                raise
+            return self._filesystem.read(path)  # removed, and perhaps created again since
+
     def close(self) -> None:
         """Close all descriptors; the next read opens them again."""
         for path in list(self._kept):
@@ -216,7 +228,7 @@ class FdCache:
     def _keep(self, path: bytes) -> OpenFile | None:
         if self._fd_budget.left <= 0 or path[path.rfind(b"/") + 1 :] not in self._names:
             return None
-        kept = self._kept[path] = self._filesystem.keep(path)
+        kept = self._kept[path] = self._keep_open(path)
         self._fd_budget.left -= 1
         return kept
 
@@ -225,34 +237,30 @@ class FdCache:
         self._fd_budget.left += 1
 
 
-class ReadingOnce:
+class ReadingOnce(_Through):
     """Reads each file once until it is written: for a check of everything that stands there. Not to be kept."""
 
     def __init__(self, filesystem: Access) -> None:
-        self._filesystem = filesystem
+        super().__init__(filesystem)
         self._texts: dict[bytes, str] = {}
 
     def read(self, path: bytes) -> str:
         """Implement Access."""
         if path not in self._texts:
-            self._texts[path] = self._filesystem.read(path)
+            self._texts[path] = super().read(path)
         return self._texts[path]
 
     def write(self, path: bytes, text: str) -> None:
         """Implement Access."""
         self._texts.pop(path, None)
-        self._filesystem.write(path, text)
+        super().write(path, text)
 
     def exchange(self, path: bytes, text: str) -> str:
         """Implement Access."""
         self._texts.pop(path, None)
-        answer = self._texts[path] = self._filesystem.exchange(path, text)
+        answer = self._texts[path] = super().exchange(path, text)
         return answer
-
-    def open(self, path: bytes) -> int:
-        """Implement Access."""
-        return self._filesystem.open(path)
 
     def exists(self, path: bytes) -> bool:
         """Implement Access."""
-        return path in self._texts or self._filesystem.exists(path)
+        return path in self._texts or super().exists(path)

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-from agent.cgroups.files import Interface, NestedKeyed, V2Controller
-from agent.cgroups.stalls import PressureFile, StalledTime
-
-DEFAULT_WEIGHT = 100
+from agent.cgroups.files import Interface, NestedKeyed, StalledTime, V2Controller
 
 
 class Weight(Interface):
@@ -42,5 +39,4 @@ class IoFiles(V2Controller):
     weight = Weight("io.weight")  # io.cost's, 5.4 (CONFIG_BLK_CGROUP_IOCOST)
     bfq_weight = Weight("io.bfq.weight")  # 5.0, with the module bfq
     cost_enabled = CostEnabled("io.cost.qos")  # 5.4, only at the root of the hierarchy
-    pressure = PressureFile("io.pressure")  # 4.20
-    stalled_us = StalledTime("io.pressure")
+    stalled_us = StalledTime("io.pressure")  # 4.20

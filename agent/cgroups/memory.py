@@ -6,8 +6,7 @@ import resource
 
 from cgroupspy.interfaces import FlagFile
 
-from agent.cgroups.files import FlatKeyed, Interface, MaxOrInteger, Number, OneKey, V2Controller
-from agent.cgroups.stalls import PressureFile, StalledTime
+from agent.cgroups.files import FlatKeyed, Interface, MaxOrInteger, Number, OneKey, StalledTime, V2Controller
 
 #: The kernel rounds limits down to pages.
 PAGE_BYTES = resource.getpagesize()
@@ -17,10 +16,6 @@ class Command(Interface):
     """A file that triggers an action and keeps no value."""
 
     writeonly = True
-
-    def sanitize_set(self, value: int) -> str:
-        """Format a value for the kernel."""
-        return str(int(value))
 
 
 class MemoryFiles(V2Controller):
@@ -39,6 +34,4 @@ class MemoryFiles(V2Controller):
     stat = FlatKeyed("memory.stat")
     inactive_file = OneKey("memory.stat", "inactive_file")
     events = FlatKeyed("memory.events")
-    events_local = FlatKeyed("memory.events.local")  # 5.2
-    pressure = PressureFile("memory.pressure")  # 4.20
-    stalled_us = StalledTime("memory.pressure")
+    stalled_us = StalledTime("memory.pressure")  # 4.20

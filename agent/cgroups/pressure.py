@@ -1,6 +1,6 @@
-"""Notification of stalls and of events in a cgroup, through a descriptor that any event loop can watch.
+"""Notification of stalls in a cgroup, through a descriptor that any event loop can watch.
 
-The kernel signals both by POLLPRI, which asyncio cannot watch. An epoll descriptor that watches for POLLPRI becomes
+The kernel signals them by POLLPRI, which asyncio cannot watch. An epoll descriptor that watches for POLLPRI becomes
 *readable* at that moment.
 """
 
@@ -13,27 +13,38 @@ from pathlib import Path
 from types import TracebackType
 from typing import Self
 
-from agent.cgroups.files import FlatKeyed
 from agent.cgroups.reason import Reason
 
 #: Without CAP_SYS_RESOURCE the kernel only takes windows in multiples of this (kernel/sched/psi.c, 6.4).
 _UNPRIVILEGED_WINDOW_US = 2_000_000
 _LEAST_WINDOW_US = 500_000
-#: The maximum size of a watched file.
-_READ_BYTES = 4096
 
 
-class _Watch:
-    """A file whose POLLPRI makes :meth:`fileno` readable."""
+class PressureTrigger:
+    """Fires when tasks stalled for ``stall_us`` within ``window_us``, at most once per window (PSI, 4.20; 5.2).
 
-    def __init__(self, path: Path, flags: int) -> None:
-        self.path = path
-        self._file = os.open(path, flags | os.O_NONBLOCK | os.O_CLOEXEC)
+    Without CAP_SYS_RESOURCE the kernel takes windows of 2 s only: then ``stall_us`` is scaled to that window, and
+    ``compromise`` reports it (None: the trigger is as asked).
+
+    Args:
+        path: a pressure file: a cgroup's ``memory.pressure``, or one in ``/proc/pressure``.
+        window_us: 500,000 to 10,000,000.
+
+    Raises:
+        OSError: the file does not exist, may not be written to, or the kernel does not take the numbers.
+    """
+
+    def __init__(self, path: Path, stall_us: int, window_us: int) -> None:
+        self._file = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
         self._epoll = select.epoll()
-
-    def _watch(self) -> None:
-        """Start watching. A trigger must be armed before: until then the kernel has no queue for the watcher."""
-        self._epoll.register(self._file, select.EPOLLPRI)
+        self.stall_us, self.window_us = stall_us, window_us
+        self.compromise: Reason | None = None
+        try:
+            self._arm()  # first: until then the kernel has no queue for the watcher
+            self._epoll.register(self._file, select.EPOLLPRI)
+        except BaseException:
+            self.close()
+            raise
 
     def fileno(self) -> int:
         """Return the descriptor to watch for reading."""
@@ -49,32 +60,6 @@ class _Watch:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
-
-
-class PressureTrigger(_Watch):
-    """Fires when tasks stalled for ``stall_us`` within ``window_us``, at most once per window (PSI, 4.20; 5.2).
-
-    Without CAP_SYS_RESOURCE the kernel takes windows of 2 s only: then ``stall_us`` is scaled to that window, and
-    ``compromise`` reports it (None: the trigger is as asked).
-
-    Args:
-        path: a pressure file: a cgroup's ``memory.pressure``, or one in ``/proc/pressure``.
-        window_us: 500,000 to 10,000,000.
-
-    Raises:
-        OSError: the file does not exist, may not be written to, or the kernel does not take the numbers.
-    """
-
-    def __init__(self, path: Path, stall_us: int, window_us: int) -> None:
-        super().__init__(path, os.O_RDWR)
-        self.stall_us, self.window_us = stall_us, window_us
-        self.compromise: Reason | None = None
-        try:
-            self._arm()
-            self._watch()
-        except BaseException:
-            self.close()
-            raise
 
     def _arm(self) -> None:
         try:
@@ -101,26 +86,3 @@ class PressureTrigger(_Watch):
         """
         seen = self._epoll.poll(0)
         return None if any(mask & select.EPOLLERR for _, mask in seen) else True
-
-
-class EventsWatch(_Watch):
-    """Reports changes of ``memory.events``, ``cgroup.events`` or ``pids.events``.
-
-    Raises:
-        OSError: the file does not exist.
-    """
-
-    def __init__(self, path: Path) -> None:
-        super().__init__(path, os.O_RDONLY)
-        self._watch()
-        self.changed()
-
-    def changed(self) -> dict[str, int] | None:
-        """Read the file and arm the watch again; None: the cgroup is gone."""
-        try:
-            text = os.pread(self._file, _READ_BYTES, 0)
-        except OSError as error:
-            if error.errno == errno.ENODEV:
-                return None
-            raise
-        return FlatKeyed.parse(text.decode())

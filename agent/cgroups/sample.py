@@ -39,13 +39,10 @@ class CgroupSample:
     memory_working_set_bytes: int = 0
     memory_cache_bytes: int = 0
     memory_anon_bytes: int = 0
-    memory_shmem_bytes: int = 0
-    memory_unevictable_bytes: int = 0
     memory_peak_bytes: int = 0
     memory_stalled_s: float = 0.0
     oom_kills: int = 0
     memory_high_events: int = 0
-    memory_max_events: int = 0
     io_read_bytes: int = 0
     io_write_bytes: int = 0
     io_stalled_s: float = 0.0
@@ -141,8 +138,6 @@ class Counters:
             memory_working_set_bytes=max(0, current - inactive),
             memory_cache_bytes=max(0, memory.get("active_file", 0) + inactive - busy),
             memory_anon_bytes=memory.get("anon", 0),
-            memory_shmem_bytes=memory.get("shmem", 0),
-            memory_unevictable_bytes=memory.get("unevictable", 0),
             io_read_bytes=sum(fields.get("rbytes") or 0 for fields in io.values()),
             io_write_bytes=sum(fields.get("wbytes") or 0 for fields in io.values()),
             pids=pids,
@@ -159,7 +154,6 @@ class Counters:
             memory_peak_bytes=self._count(files.memory, "peak") if "memory" in self._controllers else 0,
             oom_kills=events.get("oom_kill", 0),
             memory_high_events=events.get("high", 0),
-            memory_max_events=events.get("max", 0),
         )
 
     def _count(self, controller: V2Controller, name: str) -> int:

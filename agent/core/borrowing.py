@@ -7,6 +7,8 @@ unless another job was named for them meanwhile, for example when a framework's 
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from agent.core import events as e
 from agent.core.attained import Attained
 from agent.core.containers import ROOM, Containers
@@ -18,15 +20,15 @@ from agent.core.records import ContainerRecord, ContainerState, Session, confine
 from penstock.model import Ended, EndedBy
 
 
+@dataclass(eq=False, slots=True)
 class Borrowing:
     """The containers of lent processes. Which connection lent one for which job is in ``Session.lent``."""
 
-    def __init__(self, members: Membership, containers: Containers, ranks: Ranks, attained: Attained, ids: Ids) -> None:
-        self._members = members
-        self._containers = containers
-        self._ranks = ranks
-        self._attained = attained
-        self._ids = ids
+    _members: Membership
+    _containers: Containers
+    _ranks: Ranks
+    _attained: Attained
+    _ids: Ids
 
     # ------------------------------------------------------------ lending
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 import msgspec
 
 from agent.core import events as e
@@ -22,46 +24,30 @@ from agent.core.slack import Slack
 from penstock.model import ContainerSpec, EndedBy, Limits
 from penstock.model.decode_errors import explained
 from penstock.model.floors import limits_too_small, profile_too_small, too_small
-from penstock.wire.agent_api import ContainerEnded, Done, Launched
+from penstock.wire.agent_api import ContainerEnded, ContainerRef, Done, Launch, Launched, Resize
 from penstock.wire.errors import RpcError, bad_request, refused
 
 
+@dataclass(eq=False, slots=True)
 class ClientContainers:
     """Admits containers that a connection asks for, if the node can promise their resources."""
 
-    def __init__(
-        self,
-        settings: NodeSettings,
-        members: Membership,
-        containers: Containers,
-        elasticity: Elasticity,
-        ranks: Ranks,
-        resources: NodeResources,
-        slack: Slack,
-        ranking: Ranking,
-        borrowing: Borrowing,
-        ids: Ids,
-    ) -> None:
-        self._quotas, self._link_bytes_per_s = settings.quotas, settings.link_bytes_per_s
-        self._members = members
-        self._containers = containers
-        self._elasticity = elasticity
-        self._ranks = ranks
-        self._resources = resources
-        self._slack = slack
-        self._ranking = ranking
-        self._borrowing = borrowing
-        self._ids = ids
-
-    def reconfigure(self, settings: NodeSettings) -> None:
-        """Replace the users' quotas."""
-        self._quotas = settings.quotas
+    settings: NodeSettings
+    _members: Membership
+    _containers: Containers
+    _elasticity: Elasticity
+    _ranks: Ranks
+    _resources: NodeResources
+    _slack: Slack
+    _ranking: Ranking
+    _borrowing: Borrowing
+    _ids: Ids
 
     # ------------------------------------------------------------ new containers
 
-    def launch(self, event: e.LaunchRequested, now: float) -> list[Instruction]:
+    def launch(self, event: e.Asked[Launch], now: float) -> list[Instruction]:
         """Start a command if the node can keep its promise, or, for an opportunistic one, if the slack has room."""
-        record = self._admit(event.session, event.spec, now)
+        record = self._admit(event.session, event.params.container, now)
         return [Reply(record.container), *self._containers.add(record)]
 
     def adopt(self, event: e.AdoptRequested, now: float) -> list[Instruction]:
@@ -112,14 +98,14 @@ class ClientContainers:
             RpcError: ``refused``: it cannot.
         """
         session = self._members.sessions[opened]
-        quotas.check_container(session, self._quotas, self._containers.live.values(), spec)
+        quotas.check_container(session, self.settings.quotas, self._containers.live.values(), spec)
         floors.check(limits_too_small(spec.limits), "container.limits.")
         ledger, t_alloc = self._resources.ledger(now), self._slack.t_alloc
         if spec.opportunistic:
             why = ledger.refuse_opportunistic(spec.cpu_cores, spec.memory_bytes, t_alloc)
         else:
             why = ledger.refuse_regular(spec.cpu_cores, spec.memory_bytes)
-            why = why or ledger.refuse_network(spec.network_bytes_per_s, self._link_bytes_per_s)
+            why = why or ledger.refuse_network(spec.network_bytes_per_s, self.settings.link_bytes_per_s)
         if why:
             raise _refusal(spec, why, ledger, t_alloc)
         record = ContainerRecord(
@@ -135,43 +121,44 @@ class ClientContainers:
 
     # ------------------------------------------------------------ known containers
 
-    def attach(self, event: e.AttachRequested, now: float) -> list[Instruction]:
+    def attach(self, event: e.Asked[ContainerRef], now: float) -> list[Instruction]:
         """Notify this connection of the container's end; a container without a connection becomes this one's."""
         session = self._members.sessions[event.session]
-        record = self._containers.accessible(event.container, session)
-        session.attached.add(event.container)
+        container = event.params.container
+        record = self._containers.accessible(container, session)
+        session.attached.add(container)
         if record.ended is not None:
-            over = ContainerEnded(container=event.container, ended=record.ended)
+            over = ContainerEnded(container=container, ended=record.ended)
             return [Reply(Done()), Notify(event.session, "container_ended", over)]
-        if not any(event.container in other.launched for other in self._members.sessions.values()):
-            session.launched.add(event.container)
+        if not any(container in other.launched for other in self._members.sessions.values()):
+            session.launched.add(container)
         return [Reply(Done())]
 
-    def kill(self, event: e.KillRequested, now: float) -> list[Instruction]:
+    def kill(self, event: e.Asked[ContainerRef], now: float) -> list[Instruction]:
         """End a container at a user's request."""
         session = self._members.sessions[event.session]
-        record = self._containers.accessible(event.container, session)
+        record = self._containers.accessible(event.params.container, session)
         why = f"cancelled by {session.user}"
         return [Reply(Done()), *self._containers.stop(record.container, EndedBy.CANCELLED, why)]
 
-    def resize(self, event: e.ResizeRequested, now: float) -> list[Instruction]:
+    def resize(self, event: e.Asked[Resize], now: float) -> list[Instruction]:
         """Set other limits. A container that follows a profile must stop that first, so that only one source sets
         limits.
         """
         session = self._members.sessions[event.session]
-        record = self._containers.accessible(event.container, session)
+        record = self._containers.accessible(event.params.container, session)
         _must_live(record)
         if record.profile is not None:
             _must_be_nobodys(record)
             raise refused(f"{record.container} follows a profile", field="container", remedy="follow with null first")
         try:
-            limits = record.limits.changed(event.limits)
+            limits = record.limits.changed(event.params.limits)
         except msgspec.ValidationError as error:
             at, wrong = explained(error, Limits)
             raise bad_request(wrong, field=f"limits.{at}" if at else "limits") from None
-        floors.check(too_small(event.limits), "limits.")
+        floors.check(too_small(event.params.limits), "limits.")
         if limits.pids_max != record.limits.pids_max:
-            quotas.check_pids(session, self._quotas, limits)
+            quotas.check_pids(session, self.settings.quotas, limits)
         instructions = change(record, limits)
         if instructions:
             instructions.insert(0, Record(ROOM, record.container, record))

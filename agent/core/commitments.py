@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from agent.core.amounts import Amounts, as_amounts
 from agent.core.plans import Plan
-from agent.core.profiling import Amounts
 
 Floats = npt.NDArray[np.float64]
 #: Slot boundaries closer than this are the same; they differ by rounding only.
@@ -28,12 +28,12 @@ class Steps:
 
     def at(self, now: float) -> Amounts:
         """Return the amounts held now."""
-        return _four(self.values(np.array([now]))[0])
+        return as_amounts(self.values(np.array([now]))[0].tolist())
 
     def peak(self, now: float) -> Amounts:
         """Return the maximum of each resource at any time from now on."""
         first = self._index(np.array([now]))[0]
-        return _four(self.held[first:].max(axis=0))
+        return as_amounts(self.held[first:].max(axis=0).tolist())
 
     def slots(self, now: float, slot_s: float, most: int) -> Floats:
         """Return the maximum of each resource per slot of ``slot_s`` from now on; the last slot holds for ever."""
@@ -76,8 +76,3 @@ def total(plans: Iterable[Steps], now: float) -> Steps:
     for plan in known:
         held += plan.values(times)
     return Steps(times, held)
-
-
-def _four(values: Floats) -> Amounts:
-    cores, disk, network, memory = values.tolist()
-    return (cores, disk, network, memory)

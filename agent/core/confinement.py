@@ -68,6 +68,8 @@ class Confinement:
 
 
 _FIELDS = tuple(field.name for field in fields(Confinement))
+#: The limits that are kernel settings as they are; the weight depends on class, promise and rank, too.
+_LIMITS = tuple(name for name in Limits.__struct_fields__ if name != "cpu_weight")
 
 
 def differing(before: Confinement | None, after: Confinement) -> frozenset[str]:
@@ -112,24 +114,13 @@ def confine(
         weight = min(10_000, max(1, round(WEIGHT_PER_CORE * protected.cpu_cores)))
     ranked = rank if promised and not protected.cpu_cores else 0
     return Confinement(
+        **{name: getattr(limits, name) for name in _LIMITS},
         opportunistic=opportunistic,
-        cpu_cores=limits.cpu_cores,
-        cpu_burst_s=limits.cpu_burst_s,
         cpu_weight=weight,
-        cpus=limits.cpus,
         memory_low_bytes=protected.memory_bytes if promised else 0,
-        memory_high_bytes=limits.memory_high_bytes,
-        memory_max_bytes=limits.memory_max_bytes,
         oom_group=spec.oom_group,
         disk_weight=RANKED_DISK_WEIGHTS[ranked] if promised else OPPORTUNISTIC_DISK_WEIGHT,
-        disk_read_bytes_per_s=limits.disk_read_bytes_per_s,
-        disk_write_bytes_per_s=limits.disk_write_bytes_per_s,
-        disk_read_ops_per_s=limits.disk_read_ops_per_s,
-        disk_write_ops_per_s=limits.disk_write_ops_per_s,
         network_rate_bytes_per_s=protected.network_bytes_per_s if promised else 0,
-        network_egress_bytes_per_s=limits.network_egress_bytes_per_s,
-        network_ingress_bytes_per_s=limits.network_ingress_bytes_per_s,
-        pids_max=limits.pids_max,
         rank=ranked,
         borrowed=borrowed,
     )

@@ -5,6 +5,8 @@ The end of a container frees what it holds in every other part of the node; :met
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from agent.core import events as e
 from agent.core.attained import Attained
 from agent.core.borrowing import Borrowing
@@ -25,36 +27,22 @@ from penstock.model import Ended, EndedBy
 from penstock.wire.agent_api import ContainerEnded
 
 
+@dataclass(eq=False, slots=True)
 class ContainerEvents:
     """Applies each report to the owners of what it changes."""
 
-    def __init__(
-        self,
-        members: Membership,
-        held: HeldTasks,
-        containers: Containers,
-        ranks: Ranks,
-        attained: Attained,
-        elasticity: Elasticity,
-        executors: Executors,
-        preempting: Preempting,
-        ranking: Ranking,
-        granting: Granting,
-        borrowing: Borrowing,
-        lifecycle: JobLifecycle,
-    ) -> None:
-        self._members = members
-        self._held = held
-        self._containers = containers
-        self._ranks = ranks
-        self._attained = attained
-        self._elasticity = elasticity
-        self._executors = executors
-        self._preempting = preempting
-        self._ranking = ranking
-        self._granting = granting
-        self._borrowing = borrowing
-        self._lifecycle = lifecycle
+    _members: Membership
+    _held: HeldTasks
+    _containers: Containers
+    _ranks: Ranks
+    _attained: Attained
+    _elasticity: Elasticity
+    _executors: Executors
+    _preempting: Preempting
+    _ranking: Ranking
+    _granting: Granting
+    _borrowing: Borrowing
+    _lifecycle: JobLifecycle
 
     def started(self, event: e.ContainerStarted, now: float) -> list[Instruction]:
         """Record that a container runs, and apply changes made while it was starting."""

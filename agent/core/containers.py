@@ -10,6 +10,7 @@ from agent.core.confinement import worth_saying
 from agent.core.events import ContainerExited
 from agent.core.instructions import (
     AdoptProcess,
+    Confine,
     Freeze,
     Instruction,
     KillContainer,
@@ -20,12 +21,29 @@ from agent.core.instructions import (
     WatchMemory,
     WatchOrphan,
 )
-from agent.core.records import ContainerRecord, ContainerState, Session
-from penstock.model import Ended, EndedBy
+from agent.core.records import ContainerRecord, ContainerState, Session, confinement_of
+from penstock.model import Ended, EndedBy, ResourceKind
 from penstock.model.units import format_bytes
 from penstock.wire.errors import bad_request, refused
 
 ROOM = "containers"
+_STARTING, _RUNNING, _PAUSED = ContainerState.STARTING, ContainerState.RUNNING, ContainerState.PAUSED
+_WARNED, _STOPPING = ContainerState.WARNED, ContainerState.STOPPING
+#: The life of a container: its state and a step → its next state. A step without a row is an error of the program.
+_LIFE = {
+    (_STARTING, "started"): _RUNNING,
+    (_WARNED, "started"): _WARNED,  # it was given notice, or to be stopped, before it had started
+    (_STOPPING, "started"): _STOPPING,
+    (_RUNNING, "paused"): _PAUSED,
+    (_PAUSED, "resumed"): _RUNNING,
+    (_STARTING, "warned"): _WARNED,
+    (_RUNNING, "warned"): _WARNED,
+    (_WARNED, "promoted"): _RUNNING,
+    **{(state, "stopped"): _STOPPING for state in (_STARTING, _RUNNING, _PAUSED, _WARNED)},
+    **{(state, "taken back"): _RUNNING for state in (_STARTING, _RUNNING, _PAUSED, _WARNED)},
+    (_STOPPING, "taken back"): _STOPPING,
+    **{(state, "ended"): ContainerState.ENDED for state in (_STARTING, _RUNNING, _PAUSED, _WARNED, _STOPPING)},
+}
 #: The bound on all users together, as a multiple of the bound per user.
 USERS_WORTH = 20
 
@@ -106,7 +124,7 @@ class Containers:
         return [
             record.container
             for record in self.live.values()
-            if record.state is ContainerState.RUNNING and not record.opportunistic and record.spec.memory_bytes
+            if record.state is _RUNNING and not record.opportunistic and record.spec.memory_bytes
         ]
 
     def add(self, record: ContainerRecord, adopt: AdoptProcess | None = None) -> list[Instruction]:
@@ -130,8 +148,7 @@ class Containers:
         """Take over a container that outlived an agent; the connection that launched it is gone."""
         self._order = max(self._order, record.order)
         record.pid = pid
-        if record.state is not ContainerState.STOPPING:
-            record.state = ContainerState.RUNNING
+        _step(record, "taken back")
         self.live[record.container] = record
 
     def started(self, container: str, pid: int, not_enforced: dict[str, str], at: float) -> list[Instruction]:
@@ -140,10 +157,9 @@ class Containers:
         record.pid = pid
         record.started_at = at
         self.confined(container, not_enforced)
-        if record.state is ContainerState.STARTING:
-            record.state = ContainerState.RUNNING
+        if _step(record, "started") is _RUNNING:
             return [Record(ROOM, container, record)]
-        return [KillContainer(container, record.stopping_reason)]  # it was to be stopped before it had started
+        return [KillContainer(container, record.stopping_reason)]
 
     def orphan(self, container: str) -> list[Instruction]:
         """Mark a container whose launcher died. It runs on; only its exit status will not be known."""
@@ -162,32 +178,42 @@ class Containers:
     def pause(self, container: str) -> list[Instruction]:
         """Freeze a container. This is journaled before, so that the next agent thaws it."""
         record = self.live[container]
-        if record.state is not ContainerState.RUNNING:
+        if record.state is not _RUNNING:
             return []
-        record.state = ContainerState.PAUSED
+        _step(record, "paused")
         return [Record(ROOM, container, record), Freeze(container, frozen=True)]
 
     def resume(self, container: str) -> list[Instruction]:
         """Thaw a container."""
         record = self.live[container]
-        if record.state is not ContainerState.PAUSED:
+        if record.state is not _PAUSED:
             return []
-        record.state = ContainerState.RUNNING
+        _step(record, "resumed")
         return [Freeze(container, frozen=False), Record(ROOM, container, record)]
 
     def warn(self, container: str, signal: int) -> list[Instruction]:
         """Give a container notice of its end, after thawing it: a frozen process could not react."""
         thaw = self.resume(container)
-        self.live[container].state = ContainerState.WARNED
+        _step(self.live[container], "warned")
         return [*thaw, Signal(container, signal)]
+
+    def promote(self, record: ContainerRecord, slot: ResourceKind | None) -> list[Instruction]:
+        """Give a container the same limits in the regular class, in place (UBIS §IV.D), and the ``slot`` it needs."""
+        record.opportunistic, record.kind = False, slot
+        if record.state is _WARNED:
+            _step(record, "promoted")
+        instructions = self.resume(record.container)
+        if record.state is _RUNNING:
+            instructions.append(Confine(record.container, confinement_of(record)))
+        return instructions
 
     def stop(self, container: str, by: EndedBy, reason: str) -> list[Instruction]:
         """Kill a container for a recorded reason; the first reason is kept."""
         record = self.live.get(container)
-        if record is None or record.state is ContainerState.STOPPING:
+        if record is None or record.state is _STOPPING:
             return []
-        starting = record.state is ContainerState.STARTING
-        record.state = ContainerState.STOPPING
+        starting = record.state is _STARTING
+        _step(record, "stopped")
         record.stopping_by = by
         record.stopping_reason = reason
         instructions: list[Instruction] = [Record(ROOM, container, record)]
@@ -203,7 +229,7 @@ class Containers:
         record = self.live.pop(container)
         self._order += 1
         record.order = self._order
-        record.state = ContainerState.ENDED
+        _step(record, "ended")
         record.ended = ended
         record.spec = msgspec.structs.replace(record.spec, env={})
         kept = Record(ROOM, container, record)
@@ -221,6 +247,11 @@ class Containers:
     def keep(self, keep_ended: int) -> list[Instruction]:
         """Keep the latest ``keep_ended`` containers of each user."""
         return _forget(self.ended.keep(keep_ended))
+
+
+def _step(record: ContainerRecord, step: str) -> ContainerState:
+    record.state = _LIFE[record.state, step]
+    return record.state
 
 
 def _forget(containers: list[str]) -> list[Instruction]:

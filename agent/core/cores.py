@@ -20,11 +20,12 @@ from agent.core.records import ContainerRecord, ContainerState, Session
 from agent.core.snapshot import ContainerUse, Snapshot
 from agent.queues import MonotaskQueues
 from agent.queues.withheld import asks_cpu
+from penstock.wire import agent_methods as m
 
-#: Events after which other cores may be promised or lent.
-MAY_MOVE_CORES = frozenset(
+#: Events and calls after which other cores may be promised or lent.
+MAY_MOVE_CORES: frozenset[object] = frozenset(
     {
-        e.LaunchRequested, e.AdoptRequested, e.Decided, e.ContainerExited, e.ContainerNotStarted, e.Sampled, e.Woken,
+        m.LAUNCH, e.AdoptRequested, e.Decided, e.ContainerExited, e.ContainerNotStarted, e.Sampled, e.Woken,
         e.FollowRequested, e.SessionClosed, e.Recovered,
     }
 )  # fmt: skip

@@ -1,4 +1,4 @@
-"""The read of the containers' CPU time between two samples: the instruction, and the event that answers it.
+"""When to read the containers' CPU time between two samples.
 
 A node asks for it when a job comes. By the numbers of the last sample, a second old, jobs that have just begun would go
 before the new one, though they have run for long by now.
@@ -7,26 +7,13 @@ before the new one, though they have run for long by now.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
-from agent.core.snapshot import Snapshot
+from agent.core.instructions import ReadCpuTimes
 
 #: The minimum time between two reads of the CPU time of containers that coming jobs cause.
 _READ_AGAIN_S = 0.1
 #: After a job has come, the gaps between reads double up to this; then samples are enough.
 _READ_GAP_MAX_S = 0.4
-
-
-@dataclass(frozen=True, slots=True)
-class ReadCpuTimes:
-    """Read the CPU time of the containers, and send CpuTimesRead."""
-
-
-@dataclass(frozen=True, slots=True)
-class CpuTimesRead:
-    """The CPU time was read; in ``snapshot`` nothing but ``cpu_seconds`` is newer than the last sample."""
-
-    snapshot: Snapshot
 
 
 class CpuReadSchedule:

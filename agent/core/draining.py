@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -27,25 +28,17 @@ _KEY = "draining"
 REFUSAL = "this node is drained: it takes no work until `penstock undrain`"
 
 
+@dataclass(eq=False, slots=True)
 class Drain:
     """Whether the node is drained, and the work that remains on it."""
 
-    def __init__(
-        self,
-        node: str,
-        members: Membership,
-        queues: MonotaskQueues,
-        held: tasks.HeldTasks,
-        containers: Containers,
-        lifecycle: JobLifecycle,
-    ) -> None:
-        self.draining: Draining | None = None  # set while the node accepts no work from the master
-        self._node = node
-        self._members = members
-        self._queues = queues
-        self._held = held
-        self._containers = containers
-        self._lifecycle = lifecycle
+    _node: str
+    _members: Membership
+    _queues: MonotaskQueues
+    _held: tasks.HeldTasks
+    _containers: Containers
+    _lifecycle: JobLifecycle
+    draining: Draining | None = None  # set while the node accepts no work from the master
 
     def decided(self, draining: Draining | None, now: float) -> list[Instruction]:
         """Set or clear the drain. It is journaled first, so that the next agent takes no work either."""

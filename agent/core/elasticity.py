@@ -13,13 +13,13 @@ from collections.abc import Container, Iterator
 
 import msgspec
 
+from agent.core.amounts import NOTHING, RESOURCES, Amounts, as_amounts, minus
 from agent.core.confinement import Promise
 from agent.core.containers import ROOM
 from agent.core.instructions import Confine, Explain, Instruction, Record
 from agent.core.memory_levels import Memory, levels, raised_bytes
-from agent.core.plans import NOTHING, RESOURCES, Course, Plan, Room, ahead, minus
+from agent.core.plans import Course, Plan, Room, ahead
 from agent.core.profile_follower import EPSILON_S, ProfileFollower, begin, limits_by_the_clock, limits_of, promise_of
-from agent.core.profiling import Amounts
 from agent.core.records import ContainerRecord, ContainerState, confinement_of
 from agent.core.reprovisioning import BOUNDED, Hindrance, Observation, corrected, held_back, lateness
 from agent.core.settings import NodeSettings
@@ -72,11 +72,6 @@ class Elasticity:
         """Return stage time ÷ prediction (0 unless above 1), and whether the executor is stuck (§III.D)."""
         one = self._following.get(container)
         return (0.0, False) if one is None else (one.behind, one.stuck)
-
-    def reprovisioned(self, container: str) -> int:
-        """Return how often an executor's plan was rescaled by observation."""
-        one = self._following.get(container)
-        return 0 if one is None else one.course.count
 
     def due(self, now: float) -> float | None:
         """Return the time of the next change: a slot, an overdue stage, or the end of an observation."""
@@ -218,8 +213,7 @@ class Elasticity:
         """
         had, period_s = one.planned(now).amounts[0], self._settings.executor_slot_s
         free = minus(self._room(promised, one, now).free(0.0, period_s), had)
-        cores, disk, network, memory = (has if room == math.inf else room for room, has in zip(free, had, strict=True))
-        extra = one.named((cores, disk, network, memory))
+        extra = one.named(has if room == math.inf else room for room, has in zip(free, had, strict=True))
         rho, hindrance = self._settings.reprovision_rho, one.hindrance
         lacks = () if one.is_overdue(rho, now) else hindrance.lacks
         if all(extra[index] <= (1 - BOUNDED) * had[index] for index in lacks or range(len(extra))):
@@ -280,8 +274,7 @@ class Elasticity:
 
     def _whole(self, promised: Amounts) -> Amounts:
         """Return the resources available to plans, without other promises; infinite if the capacity is unknown."""
-        cores, disk, network, memory = (amount or math.inf for amount in self._settings.amounts)
-        whole = (cores, disk, network, memory)
+        whole = as_amounts(amount or math.inf for amount in self._settings.amounts)
         for taken in (promised, *(each.unnamed() for each in self._executors())):
             whole = minus(whole, taken)
         return whole

@@ -1,26 +1,25 @@
 """The events of a node. Each is handled by :meth:`agent.core.node.Node.handle`.
 
-The argument ``at`` is Unix time, where a record keeps it. Events of the hot path are msgspec structs, which take a
-quarter of the time to create.
+The argument ``at`` is Unix time, where a record keeps it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
-from agent.core.cpu_time_reads import CpuTimesRead
-from agent.core.end_events import EndAcknowledged, EndUnread
 from agent.core.records import ContainerRecord, HeldTask, JobRecord, TaskEnd, Waits
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import Snapshot
-from penstock.model import ContainerSpec, MonotaskSpec, Profile, TaskRequest
-from penstock.model.container import LimitsChange
-from penstock.model.work import MonotaskId, Opportunistic
-from penstock.wire.agent_api import Completion, Progress, RegisterJob
+from penstock.model import ContainerSpec, Profile
+from penstock.wire.agent_api import RegisterJob
 from penstock.wire.cluster_api import Draining
 from penstock.wire.master_api import AnyDecision
+from penstock.wire.method import Method
+
+P = TypeVar("P", bound=msgspec.Struct)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +44,14 @@ class SessionClosed:
     stopping: bool = False
 
 
+class Asked(msgspec.Struct, Generic[P], frozen=True):  # of the hot path: a quarter of a dataclass's cost
+    """A call of a session, as it came; calls with further facts about the host have events of their own."""
+
+    method: Method[P, Any]
+    session: int
+    params: P
+
+
 @dataclass(frozen=True, slots=True)
 class JobRegistered:
     """``register_job``."""
@@ -62,92 +69,6 @@ class JobIntroduced:
     name: str
     user: str
     priority: float
-
-
-@dataclass(frozen=True, slots=True)
-class JobEndRequested:
-    """``end_job``."""
-
-    session: int
-    job: str
-
-
-@dataclass(frozen=True, slots=True)
-class JobLeft:
-    """``leave_job``."""
-
-    session: int
-    job: str
-    merged_into: str = ""
-
-
-class Submitted(msgspec.Struct, frozen=True):
-    """``submit``."""
-
-    session: int
-    job: str
-    monotasks: list[MonotaskSpec]
-
-
-class Completed(msgspec.Struct, frozen=True):
-    """``complete``."""
-
-    session: int
-    job: str
-    monotasks: list[Completion]
-
-
-class Cancelled(msgspec.Struct, frozen=True):
-    """``cancel``."""
-
-    session: int
-    job: str
-    ids: list[MonotaskId]
-
-
-@dataclass(frozen=True, slots=True)
-class PlacementRequested:
-    """``place``."""
-
-    session: int
-    job: str
-    stage: str
-    tasks: list[TaskRequest]
-    opportunistic: Opportunistic
-
-
-@dataclass(frozen=True, slots=True)
-class TasksReportedDone:
-    """``tasks_done``: the framework finished tasks that it runs itself."""
-
-    session: int
-    job: str
-    tasks: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class ProgressReported:
-    """``progress``."""
-
-    session: int
-    request: Progress
-
-
-@dataclass(frozen=True, slots=True)
-class TaskCancelRequested:
-    """``cancel_tasks``."""
-
-    session: int
-    job: str
-    tasks: list[str]
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchRequested:
-    """``launch``: start a command now."""
-
-    session: int
-    spec: ContainerSpec
 
 
 @dataclass(frozen=True, slots=True)
@@ -180,16 +101,6 @@ class LendRequested:
 
 
 @dataclass(frozen=True, slots=True)
-class ResizeRequested:
-    """``resize``: other limits for a running container."""
-
-    session: int
-    container: str
-    limits: LimitsChange
-    strict: bool = False
-
-
-@dataclass(frozen=True, slots=True)
 class FollowRequested:
     """``follow``: limits follow a profile from now on; None: no longer.
 
@@ -202,22 +113,6 @@ class FollowRequested:
     at: float
     strict: bool = False
     since_s: float = 0.0
-
-
-@dataclass(frozen=True, slots=True)
-class AttachRequested:
-    """``attach``: be notified of a container's end."""
-
-    session: int
-    container: str
-
-
-@dataclass(frozen=True, slots=True)
-class KillRequested:
-    """``kill``."""
-
-    session: int
-    container: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -306,6 +201,29 @@ class Decided:
 
 
 @dataclass(frozen=True, slots=True)
+class EndAcknowledged:
+    """The master has acknowledged the end of a command, which is kept until then."""
+
+    job: str
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class EndUnread:
+    """A framework was sent a task's end but does not read: messages to it are in the agent's memory only."""
+
+    job: str
+    task: str
+
+
+@dataclass(frozen=True, slots=True)
+class CpuTimesRead:
+    """ReadCpuTimes was carried out; in ``snapshot`` nothing but ``cpu_seconds`` is newer than the last sample."""
+
+    snapshot: Snapshot
+
+
+@dataclass(frozen=True, slots=True)
 class Sampled:
     """The monitor took a sample; every decision of this tick uses it."""
 
@@ -358,26 +276,14 @@ class Recovered:
 
 
 Event = (
-    SessionOpened
+    Asked[Any]
+    | SessionOpened
     | SessionClosed
     | JobRegistered
     | JobIntroduced
-    | JobEndRequested
-    | JobLeft
-    | Submitted
-    | Completed
-    | Cancelled
-    | PlacementRequested
-    | TasksReportedDone
-    | TaskCancelRequested
-    | ProgressReported
-    | LaunchRequested
     | AdoptRequested
     | LendRequested
-    | ResizeRequested
     | FollowRequested
-    | AttachRequested
-    | KillRequested
     | ContainerStarted
     | ContainerNotStarted
     | ContainerExited

@@ -11,13 +11,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from agent.core.amounts import NOTHING, RESOURCES, Amounts, as_amounts
 from agent.core.commitments import Steps, steps, total
 from agent.core.containers import ROOM
 from agent.core.elasticity import Elasticity
 from agent.core.instructions import Instruction, Record
 from agent.core.ledger import CORES_EPSILON, Ledger
-from agent.core.plans import NOTHING, RESOURCES, Course, ahead
-from agent.core.profiling import Amounts
+from agent.core.plans import Course, ahead
 from agent.core.records import ContainerRecord, HeldTask
 from agent.core.settings import NodeSettings
 from agent.core.surrogate import UNITS, MonitorSurrogate
@@ -172,10 +172,7 @@ def promised_without_profile(request: TaskRequest, profile: Profile) -> Amounts:
     assert command is not None
     promise = (command.cpu_cores, 0.0, command.network_bytes_per_s, max(request.memory_bytes, command.memory_bytes))
     named = profile.demand(0)
-    cores, disk, network, memory = (
-        0.0 if name in named else float(amount) for name, amount in zip(RESOURCES, promise, strict=True)
-    )
-    return (cores, disk, network, memory)
+    return as_amounts(0.0 if name in named else float(amount) for name, amount in zip(RESOURCES, promise, strict=True))
 
 
 def _text(resource: int, amount: float) -> str:

@@ -5,6 +5,8 @@ Placed commands wait in the queues like any monotask, in the session COMMANDS.
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from agent.core import cores, tasks
 from agent.core.containers import Containers
 from agent.core.ids import Ids
@@ -16,36 +18,22 @@ from agent.core.settings import NodeSettings
 from agent.queues import COMMANDS, Monotask, MonotaskQueues, slotless
 from agent.queues.withheld import withhold
 from penstock.model import Ended, MonotaskSpec, ResourceKind
-from penstock.wire.agent_api import Completion, Recall
+from penstock.wire.agent_api import Completion, Grants, Recall
 
 
+@dataclass(eq=False, slots=True)
 class Granting:
     """Starts the placed commands and withholds the CPU slots whose cores are promised to containers."""
 
-    def __init__(
-        self,
-        settings: NodeSettings,
-        members: Membership,
-        queues: MonotaskQueues,
-        held: tasks.HeldTasks,
-        containers: Containers,
-        ranks: Ranks,
-        ids: Ids,
-    ) -> None:
-        self.uses = cores.MeasuredUses()
-        self.withheld_slots = 0
-        self._lease_s, self._lease_kept_s = settings.lease_s, settings.lease_kept_s
-        self._capacity = settings.capacity
-        self._members = members
-        self._queues = queues
-        self._held = held
-        self._containers = containers
-        self._ranks = ranks
-        self._ids = ids
-
-    def reconfigure(self, settings: NodeSettings) -> None:
-        """Replace the lengths of leases."""
-        self._lease_s, self._lease_kept_s = settings.lease_s, settings.lease_kept_s
+    settings: NodeSettings
+    _members: Membership
+    _queues: MonotaskQueues
+    _held: tasks.HeldTasks
+    _containers: Containers
+    _ranks: Ranks
+    _ids: Ids
+    uses: cores.MeasuredUses = field(default_factory=cores.MeasuredUses)
+    withheld_slots: int = 0
 
     # ------------------------------------------------------------ slots
 
@@ -53,7 +41,7 @@ class Granting:
         """Return one message per session and job; a command's grant starts the command."""
         if not granted:
             return []
-        by_owner: dict[tuple[int, str, float, bool], Grant] = {}
+        by_owner: dict[tuple[int, str, float, bool], Grants] = {}
         instructions: list[Instruction] = []
         before: tuple[int, str, float, bool] | None = None
         for monotask in granted:
@@ -65,11 +53,12 @@ class Granting:
             if owner != before:  # usually all grants made at once belong to one job
                 before = owner
                 if owner not in by_owner:
-                    lease_s = self._lease_s if monotask.lease_until else 0.0
+                    lease_s = self.settings.lease_s if monotask.lease_until else 0.0
                     if monotask.keep:
-                        lease_s = self._lease_kept_s
-                    by_owner[owner] = Grant(monotask.session, monotask.job, [], lease_s, monotask.keep)
-                    instructions.append(by_owner[owner])
+                        lease_s = self.settings.lease_kept_s
+                    grants = Grants(job=monotask.job, ids=[], lease_s=lease_s, keep=monotask.keep)
+                    by_owner[owner] = grants
+                    instructions.append(Grant(monotask.session, grants))
                 ids = by_owner[owner].ids
             ids.append(monotask.id)
         return instructions
@@ -92,7 +81,7 @@ class Granting:
     def withhold(self, now: float) -> list[Instruction]:
         """Withhold the slots whose cores are promised and used; grant those that are free again."""
         kept_cores = self.account().kept_cores
-        self.withheld_slots = self._capacity.cpu_slots - self._capacity.cpu_slots_beside(kept_cores)
+        self.withheld_slots = self.settings.capacity.cpu_slots - self.settings.capacity.cpu_slots_beside(kept_cores)
         return self.granted(withhold(self._queues, self.withheld_slots, now), now)
 
     # ------------------------------------------------------------ placed commands

@@ -7,20 +7,15 @@ from dataclasses import dataclass
 import msgspec
 
 from agent.core.confinement import Confinement
-from agent.core.cpu_time_reads import ReadCpuTimes
 from penstock.model import ContainerSpec
-from penstock.model.work import MonotaskId
-from penstock.wire.agent_api import Params
+from penstock.wire.agent_api import Grants, Params
 
 
 class Grant(msgspec.Struct, frozen=True):  # one per grant, a quarter of a dataclass's cost
     """Tell a session that monotasks of a job may run: the notification ``grant``."""
 
     session: int
-    job: str
-    ids: list[MonotaskId]
-    lease_s: float = 0.0
-    keep: bool = False
+    grants: Grants
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,6 +153,11 @@ class Wake:
     """Send Woken at this time (monotonic seconds, as ``now``); the latest Wake replaces earlier ones."""
 
     at: float
+
+
+@dataclass(frozen=True, slots=True)
+class ReadCpuTimes:
+    """Read the CPU time of the containers; answer CpuTimesRead."""
 
 
 @dataclass(frozen=True, slots=True)

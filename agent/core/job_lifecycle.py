@@ -6,49 +6,41 @@ ends when its framework says so, or when the last connection that joined it clos
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from agent.core import tasks
 from agent.core.attained import Attained
 from agent.core.borrowing import Borrowing
 from agent.core.containers import Containers
-from agent.core.events import JobLeft
+from agent.core.events import Asked
 from agent.core.granting import Granting
-from agent.core.instructions import Instruction, Notify, Record, TellMaster
+from agent.core.instructions import Instruction, Notify, Record, Reply, TellMaster
 from agent.core.membership import Membership
 from agent.core.ranks import Ranks
 from agent.core.records import HeldTask, Job, JobRecord, Session
 from agent.queues import MonotaskQueues
 from penstock.model import Ended, EndedBy
+from penstock.wire.agent_api import Done
 from penstock.wire.errors import bad_request
-from penstock.wire.jobs_api import CancelledBy
+from penstock.wire.jobs_api import CancelledBy, LeaveJob
 from penstock.wire.master_api import CancelJob, JobEnded
 
 ROOM = "jobs"  # the journal's room
 
 
+@dataclass(eq=False, slots=True)
 class JobLifecycle:
     """Adds jobs and ends them; withdraws their tasks."""
 
-    def __init__(
-        self,
-        has_master: bool,
-        members: Membership,
-        queues: MonotaskQueues,
-        held: tasks.HeldTasks,
-        containers: Containers,
-        ranks: Ranks,
-        attained: Attained,
-        granting: Granting,
-        borrowing: Borrowing,
-    ) -> None:
-        self._has_master = has_master
-        self._members = members
-        self._queues = queues
-        self._held = held
-        self._containers = containers
-        self._ranks = ranks
-        self._attained = attained
-        self._granting = granting
-        self._borrowing = borrowing
+    _has_master: bool
+    _members: Membership
+    _queues: MonotaskQueues
+    _held: tasks.HeldTasks
+    _containers: Containers
+    _ranks: Ranks
+    _attained: Attained
+    _granting: Granting
+    _borrowing: Borrowing
 
     def add(self, record: JobRecord, now: float) -> tuple[Job, list[Instruction]]:
         """Add a job and its queue."""
@@ -104,7 +96,8 @@ class JobLifecycle:
         """End a job: its queues and tasks here at once, those on other nodes through the master."""
         name = job.record.job
         self._members.remove(job)
-        instructions: list[Instruction] = [Record(ROOM, name, None), *tasks.forget_ends(job)]
+        instructions: list[Instruction] = [Record(ROOM, name, None)]
+        instructions += [Record(tasks.ENDS, tasks.journal_key(name, task), None) for task in sorted(job.kept_ends)]
         live = self._containers.live.values()
         use = self._attained.over(name, now, live)
         if job.record.here and self._has_master:
@@ -127,12 +120,14 @@ class JobLifecycle:
 
     # ------------------------------------------------------------ connections that end
 
-    def left(self, event: JobLeft) -> None:
+    def left(self, event: Asked[LeaveJob], now: float) -> list[Instruction]:
         """Record that a connection, once it closes, leaves a job in order."""
-        self._members.job_of(event.session, event.job)
-        if event.merged_into == event.job:
+        job, merged_into = event.params.job, event.params.merged_into
+        self._members.job_of(event.session, job)
+        if merged_into == job:
             raise bad_request("a job cannot be merged into itself", field="merged_into")
-        self._members.sessions[event.session].left[event.job] = event.merged_into
+        self._members.sessions[event.session].left[job] = merged_into
+        return [Reply(Done())]
 
     def closed(self, session: Session, now: float) -> list[Instruction]:
         """Free the slots of a closed connection; end the jobs that no other connection has joined."""

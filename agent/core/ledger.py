@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
-from agent.core.plans import NOTHING
-from agent.core.profiling import Amounts
+from agent.core.amounts import NOTHING, Amounts
 from agent.core.records import ContainerRecord, ContainerState, HeldTask
 from agent.core.snapshot import Snapshot
 from penstock.model import Capacity

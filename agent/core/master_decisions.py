@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from agent.core import events as e
 from agent.core import tasks
 from agent.core.draining import Drain
@@ -36,32 +38,20 @@ from penstock.wire.master_api import (
 )
 
 
+@dataclass(eq=False, slots=True)
 class MasterDecisions:
     """Passes each decision to the owner of what it changes."""
 
-    def __init__(
-        self,
-        members: Membership,
-        queues: MonotaskQueues,
-        held: tasks.HeldTasks,
-        elasticity: Elasticity,
-        executors: Executors,
-        ranking: Ranking,
-        granting: Granting,
-        lifecycle: JobLifecycle,
-        drain: Drain,
-        placed: PlacedWork,
-    ) -> None:
-        self._members = members
-        self._queues = queues
-        self._held = held
-        self._elasticity = elasticity
-        self._executors = executors
-        self._ranking = ranking
-        self._granting = granting
-        self._lifecycle = lifecycle
-        self._drain = drain
-        self._placed = placed
+    _members: Membership
+    _queues: MonotaskQueues
+    _held: tasks.HeldTasks
+    _elasticity: Elasticity
+    _executors: Executors
+    _ranking: Ranking
+    _granting: Granting
+    _lifecycle: JobLifecycle
+    _drain: Drain
+    _placed: PlacedWork
 
     def decided(self, event: e.Decided, now: float) -> list[Instruction]:
         """Carry out the decisions that are possible; the reply lists those refused, and why."""

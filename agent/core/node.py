@@ -5,90 +5,77 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
 from agent.core import cores, floors, quotas, starvation, tasks
 from agent.core import events as e
-from agent.core.attained import Attained
 from agent.core.borrowing import Borrowing
 from agent.core.client_containers import ClientContainers
 from agent.core.container_events import ContainerEvents
-from agent.core.containers import Containers
-from agent.core.cpu_time_reads import CpuTimesRead
 from agent.core.draining import Drain
-from agent.core.elasticity import Elasticity
-from agent.core.end_events import EndAcknowledged, EndUnread
-from agent.core.executors import Executors
+from agent.core.events import CpuTimesRead, EndAcknowledged, EndUnread
 from agent.core.granting import Granting
 from agent.core.ids import Ids
 from agent.core.instructions import Instruction, Reply, TellMaster, Wake
 from agent.core.job_lifecycle import JobLifecycle
-from agent.core.ledger import Ledger
 from agent.core.master_decisions import MasterDecisions
-from agent.core.membership import Membership
-from agent.core.node_resources import NodeResources
+from agent.core.node_state import NodeState
 from agent.core.placed_work import PlacedWork
 from agent.core.preempting import Preempting
-from agent.core.ranking import Ranking, RankReport
-from agent.core.ranks import Ranks
-from agent.core.records import Job, JobRecord, Session, job_state
+from agent.core.ranking import Ranking
+from agent.core.records import JobRecord, Session, job_state
 from agent.core.recovery import Recovery
 from agent.core.reporting import Reports
 from agent.core.settings import NodeSettings
-from agent.core.slack import Slack
 from agent.queues import MonotaskQueues
 from penstock.model import EndedBy, KindAmounts
-from penstock.wire.agent_api import Done, JobRegistered, Submitted
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import (
+    Cancel,
+    Complete,
+    Done,
+    JobRef,
+    JobRegistered,
+    Place,
+    Progress,
+    Submit,
+    Submitted,
+    TaskRefs,
+)
 from penstock.wire.errors import bad_request, unavailable
 from penstock.wire.master_api import Heartbeat, JobState, Load
 
 _DONE = Reply(Done())
 #: Events after which the next profile slot, end of a grace period or look at the CPU time may differ. Monotasks' events
 #: are not among them.
-_MAY_MOVE_THE_ALARM = frozenset({
+_MAY_MOVE_THE_ALARM: frozenset[object] = frozenset({
     e.FollowRequested, e.Sampled, e.MemoryChecked, e.Woken, e.Decided, e.Recovered, e.JobRegistered, e.JobIntroduced,
     e.ContainerStarted,
 })  # fmt: skip
 #: Events after which waiting opportunistic work may find slack at once; samples reveal all other changes.
-_MAY_FREE_SLACK = frozenset({e.ContainerExited, e.ContainerNotStarted, e.Reconfigured})
+_MAY_FREE_SLACK: frozenset[object] = frozenset({e.ContainerExited, e.ContainerNotStarted, e.Reconfigured})
 
 
-class Node:
-    """The owners of a node's state, and the way of each event through them.
+class Node(NodeState):
+    """The way of each event through the owners of the node's state, and the owners that follow such a way.
 
     The owners are built from the lower to the higher ones: each gets those that it changes or reads, and none gets the
-    node. The public ones are for other modules to read.
+    node.
     """
 
     def __init__(self, settings: NodeSettings, queues: MonotaskQueues | None = None) -> None:
         """``queues``: others than those of the settings."""
-        self.settings = settings
-        self.queues = queues or _queues_of(settings)
+        super().__init__(settings, queues)
         self._ids = Ids(settings.instance)
-        self._members = Membership()
-        self.sessions: Mapping[int, Session] = self._members.sessions
-        self.jobs: Mapping[str, Job] = self._members.jobs
-        self.containers = Containers(settings.keep_ended)
-        self.held = tasks.HeldTasks()
-        self.ranks = Ranks(settings.capacity.cores, has_master=settings.has_master)
         self.granting = Granting(
             settings, self._members, self.queues, self.held, self.containers, self.ranks, self._ids
         )
-        self.rank_report = RankReport(self.ranks)
-        self.attained = Attained(self.queues, self.ranks)
         self._borrowing = Borrowing(self._members, self.containers, self.ranks, self.attained, self._ids)
         self._lifecycle = JobLifecycle(
             settings.has_master, self._members, self.queues, self.held, self.containers, self.ranks, self.attained,
             self.granting, self._borrowing,
         )  # fmt: skip
-        self._waits = starvation.WaitsJournal()
-        self.decided = 0
-        self.now = 0.0  # time of the latest event
-        self.elasticity = Elasticity(settings)
-        self.executors = Executors(settings, self.elasticity)
-        self.resources = NodeResources(settings.capacity, self.containers, self.held, self.elasticity, self.executors)
-        self.slack = Slack(settings, self.queues, self.containers, self.held, self.resources)
         self.preempting = Preempting(settings, self.containers, self.resources, self.slack)
         self.drain = Drain(settings.node, self._members, self.queues, self.held, self.containers, self._lifecycle)
         self._placed = PlacedWork(
@@ -116,33 +103,35 @@ class Node:
             self.queues, self.held, self.attained, self.executors, self.rank_report, self.resources, self.slack,
             self.drain,
         )  # fmt: skip
+        self._waits = starvation.WaitsJournal()
         self._wake: float | None = None
+        self.decided = 0
         self._handlers = self._routes()
 
-    def _routes(self) -> dict[type[Any], Callable[[Any, float], list[Instruction]]]:
-        """Return the handler of each event."""
+    def _routes(self) -> dict[object, Callable[[Any, float], list[Instruction]]]:
+        """Return the handler of each event, and of each method that a session calls."""
         return {
-            e.Completed: self._completed,
-            e.Submitted: self._submitted,
-            e.Cancelled: self._cancelled,
+            m.COMPLETE: self._completed,
+            m.SUBMIT: self._submitted,
+            m.CANCEL: self._cancelled,
             e.SessionOpened: self._session_opened,
             e.SessionClosed: self._session_closed,
             e.JobRegistered: self._job_registered,
             e.JobIntroduced: self._job_introduced,
-            e.JobEndRequested: self._job_end_requested,
-            e.JobLeft: self._job_left,
-            e.PlacementRequested: self._placement_requested,
-            e.TasksReportedDone: self._tasks_done,
-            e.TaskCancelRequested: self._tasks_cancelled,
-            e.ProgressReported: self._progress,
-            e.LaunchRequested: self._client_containers.launch,
+            m.END_JOB: self._job_end_requested,
+            m.LEAVE_JOB: self._lifecycle.left,
+            m.PLACE: self._placement_requested,
+            m.TASKS_DONE: self._tasks_done,
+            m.CANCEL_TASKS: self._tasks_cancelled,
+            m.PROGRESS: self._progress,
+            m.LAUNCH: self._client_containers.launch,
             e.AdoptRequested: self._client_containers.adopt,
             e.LendRequested: self._client_containers.lend,
             e.GivenBack: self._container_events.given_back,
-            e.ResizeRequested: self._client_containers.resize,
+            m.RESIZE: self._client_containers.resize,
             e.FollowRequested: self._client_containers.follow,
-            e.AttachRequested: self._client_containers.attach,
-            e.KillRequested: self._client_containers.kill,
+            m.ATTACH: self._client_containers.attach,
+            m.KILL: self._client_containers.kill,
             e.ContainerStarted: self._container_events.started,
             e.ContainerNotStarted: self._container_events.not_started,
             e.ContainerExited: self._container_events.exited,
@@ -167,21 +156,18 @@ class Node:
             RpcError: the request is invalid or refused; nothing has changed.
         """
         self.now = now
-        instructions = self._handlers[type(event)](event, now)
-        self.ranks.due |= not isinstance(event, e.Sampled)
-        if self.held.waiting and type(event) in _MAY_FREE_SLACK:
+        what = event.method if type(event) is e.Asked else type(event)
+        instructions = self._handlers[what](event, now)
+        self.ranks.due |= what is not e.Sampled
+        if self.held.waiting and what in _MAY_FREE_SLACK:
             instructions += self._placed.start_waiting(now)
-        if type(event) in cores.MAY_MOVE_CORES:
+        if what in cores.MAY_MOVE_CORES:
             instructions += self.granting.withhold(now)
-        if type(event) in _MAY_MOVE_THE_ALARM:
+        if what in _MAY_MOVE_THE_ALARM:
             instructions += self._alarm(now)
         return instructions
 
     # ------------------------------------------------------------ for other modules to read
-
-    def ledger(self) -> Ledger:
-        """Return the sums of promised, requested and used resources now."""
-        return self.resources.ledger(self.now)
 
     def load(self, now: float) -> Load:
         """Return the present load for the master, with the jobs that changed since the last one."""
@@ -247,65 +233,66 @@ class Node:
     def _job_introduced(self, event: e.JobIntroduced, now: float) -> list[Instruction]:
         return self._lifecycle.welcome(event.job, event.name, event.user, event.priority, now)
 
-    def _job_end_requested(self, event: e.JobEndRequested, now: float) -> list[Instruction]:
-        job = self._members.job_of(event.session, event.job)
+    def _job_end_requested(self, event: e.Asked[JobRef], now: float) -> list[Instruction]:
+        job = self._members.job_of(event.session, event.params.job)
         return [_DONE, *self._lifecycle.end(job, now)]
-
-    def _job_left(self, event: e.JobLeft, now: float) -> list[Instruction]:
-        self._lifecycle.left(event)
-        return [_DONE]
 
     # ------------------------------------------------------------ monotasks: the hot path
 
-    def _submitted(self, event: e.Submitted, now: float) -> list[Instruction]:
-        self._members.job_of(event.session, event.job)
-        quotas.check_queue(
-            self.sessions[event.session], self.settings.quotas, self.jobs, self.queues, len(event.monotasks)
-        )
-        granted = self.queues.submit(event.session, event.job, event.monotasks, now)
-        for spec in event.monotasks:
+    def _submitted(self, event: e.Asked[Submit], now: float) -> list[Instruction]:
+        job, monotasks = event.params.job, event.params.monotasks
+        self._members.job_of(event.session, job)
+        quotas.check_queue(self.sessions[event.session], self.settings.quotas, self.jobs, self.queues, len(monotasks))
+        granted = self.queues.submit(event.session, job, monotasks, now)
+        for spec in monotasks:
             if spec.task:  # from now on the queue counts this work, not the task
                 work = KindAmounts.single(spec.kind, float(spec.input_bytes))
-                self.held.submitted(event.job, spec.task, work)
+                self.held.submitted(job, spec.task, work)
         grants = self.granting.granted(granted, now)
         if self.granting.withheld_slots and self.sessions[event.session].container:
             grants += self.granting.withhold(now)  # connections of a promised container have its cores as slots
-        return [Reply(Submitted(accepted=len(event.monotasks))), *grants, *self.granting.recalls()]
+        return [Reply(Submitted(accepted=len(monotasks))), *grants, *self.granting.recalls()]
 
-    def _completed(self, event: e.Completed, now: float) -> list[Instruction]:
-        self._members.job_of(event.session, event.job)
-        granted = self.queues.complete(event.session, event.job, event.monotasks, now)
+    def _completed(self, event: e.Asked[Complete], now: float) -> list[Instruction]:
+        done = event.params
+        self._members.job_of(event.session, done.job)
+        granted = self.queues.complete(event.session, done.job, done.monotasks, now)
         return [_DONE, *self.granting.granted(granted, now)]
 
-    def _cancelled(self, event: e.Cancelled, now: float) -> list[Instruction]:
-        self._members.job_of(event.session, event.job)
-        return [_DONE, *self.granting.granted(self.queues.cancel(event.session, event.job, event.ids, now), now)]
+    def _cancelled(self, event: e.Asked[Cancel], now: float) -> list[Instruction]:
+        unwanted = event.params
+        self._members.job_of(event.session, unwanted.job)
+        granted = self.queues.cancel(event.session, unwanted.job, unwanted.ids, now)
+        return [_DONE, *self.granting.granted(granted, now)]
 
     # ------------------------------------------------------------ placement
 
-    def _placement_requested(self, event: e.PlacementRequested, now: float) -> list[Instruction]:
-        job = self._members.job_of(event.session, event.job)
+    def _placement_requested(self, event: e.Asked[Place], now: float) -> list[Instruction]:
+        wanted = event.params
+        job = self._members.job_of(event.session, wanted.job)
         if not self.settings.has_master:
             raise unavailable("this agent has no master to place tasks", remedy="set `master` in its configuration")
         opened, bounds = self.sessions[event.session], self.settings.quotas
-        quotas.check_tasks(opened, bounds, self.jobs.values(), len(event.tasks))
-        floors.check_tasks(event.tasks)
-        for command in filter(None, (task.command for task in event.tasks)):
+        quotas.check_tasks(opened, bounds, self.jobs.values(), len(wanted.tasks))
+        floors.check_tasks(wanted.tasks)
+        for command in filter(None, (task.command for task in wanted.tasks)):
             quotas.check_pids(opened, bounds, command.limits)
-        return [Reply(Done()), *tasks.place(job, event.stage, event.tasks, event.opportunistic)]
+        return [_DONE, *tasks.place(job, wanted.stage, wanted.tasks, wanted.opportunistic)]
 
-    def _tasks_done(self, event: e.TasksReportedDone, now: float) -> list[Instruction]:
-        return [Reply(Done()), *tasks.done(self._members.job_of(event.session, event.job), event.tasks, self.held)]
+    def _tasks_done(self, event: e.Asked[TaskRefs], now: float) -> list[Instruction]:
+        job = self._members.job_of(event.session, event.params.job)
+        return [_DONE, *tasks.done(job, event.params.tasks, self.held)]
 
-    def _tasks_cancelled(self, event: e.TaskCancelRequested, now: float) -> list[Instruction]:
-        return [Reply(Done()), *tasks.cancel(self._members.job_of(event.session, event.job), event.tasks)]
+    def _tasks_cancelled(self, event: e.Asked[TaskRefs], now: float) -> list[Instruction]:
+        job = self._members.job_of(event.session, event.params.job)
+        return [_DONE, *tasks.cancel(job, event.params.tasks)]
 
-    def _progress(self, event: e.ProgressReported, now: float) -> list[Instruction]:
+    def _progress(self, event: e.Asked[Progress], now: float) -> list[Instruction]:
         """Store the progress: the master orders jobs by it, and is told again if it rebuilds its state."""
-        job = self._members.job_of(event.session, event.request.job)
-        job.stages = event.request.stages
-        tell = [TellMaster("progress", event.request)] if job.record.here and self.settings.has_master else []
-        return [Reply(Done()), *tell]
+        job = self._members.job_of(event.session, event.params.job)
+        job.stages = event.params.stages
+        tell = [TellMaster("progress", event.params)] if job.record.here and self.settings.has_master else []
+        return [_DONE, *tell]
 
     def _sampled(self, event: e.Sampled, now: float) -> list[Instruction]:
         """Apply a sample: preemption uses it, and so does every admission until the next one."""
@@ -322,7 +309,7 @@ class Node:
             event.snapshot, self.containers.live, self.resources.promised_without_profile(), now
         )
         instructions += self.preempting.sampled(event.snapshot, event.at, now)
-        instructions += self._placed.sampled(self.settings.opportunistic_wait_s, now)
+        instructions += self._placed.sampled(now)
         return instructions + self._ranking.sampled(event.snapshot, now, acted=bool(instructions))
 
     def _cpu_times_read(self, event: CpuTimesRead, now: float) -> list[Instruction]:
@@ -359,27 +346,13 @@ class Node:
         """Give every part that keeps settings its new ones. Grants remain."""
         self.settings = after = self.settings.changed(event.settings)
         self.queues.reconfigure(after.disk_small_bytes, after.lease_s, after.lease_kept_s, after.job_wait_max_s)
-        self.granting.reconfigure(after)
+        for owner in (self.granting, self._placed, self._ranking, self._client_containers):
+            owner.settings = after
         self.elasticity.reconfigure(after)
         self.slack.reconfigure(after)
-        self._ranking.reconfigure(after)
-        self._client_containers.reconfigure(after)
         return self.containers.keep(after.keep_ended) + self.preempting.reconfigure(after, event.at, now)
 
     def _recovered(self, event: e.Recovered, now: float) -> list[Instruction]:
         self._recovery.jobs(event, now)
         self._waits.recovered(self.queues, event.waits, event.at, now)
         return self._recovery.work(event, now)
-
-
-def _queues_of(settings: NodeSettings) -> MonotaskQueues:
-    return MonotaskQueues(
-        settings.capacity,
-        network_bypass_bytes=settings.network_bypass_bytes,
-        rate_window_s=settings.rate_window_s,
-        disk_small_bytes=settings.disk_small_bytes,
-        lease_s=settings.lease_s,
-        lease_kept_s=settings.lease_kept_s,
-        job_wait_max_s=settings.job_wait_max_s,
-        ranked=settings.ranked,
-    )

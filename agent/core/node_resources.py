@@ -2,29 +2,28 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
+from agent.core.amounts import NOTHING, Amounts
 from agent.core.containers import Containers
 from agent.core.elasticity import Elasticity
 from agent.core.executors import Executors
 from agent.core.ledger import Ledger, compute_ledger
-from agent.core.plans import NOTHING
-from agent.core.profiling import Amounts
 from agent.core.snapshot import Snapshot
 from agent.core.tasks import HeldTasks
 from penstock.model import Capacity
 
 
+@dataclass(eq=False, slots=True)
 class NodeResources:
     """Keeps the latest sample; the sums are made anew for each decision."""
 
-    def __init__(
-        self, capacity: Capacity, containers: Containers, held: HeldTasks, elasticity: Elasticity, executors: Executors
-    ) -> None:
-        self.snapshot: Snapshot | None = None
-        self._capacity = capacity
-        self._containers = containers
-        self._held = held
-        self._elasticity = elasticity
-        self._executors = executors
+    _capacity: Capacity
+    _containers: Containers
+    _held: HeldTasks
+    _elasticity: Elasticity
+    _executors: Executors
+    snapshot: Snapshot | None = None
 
     def ledger(self, now: float) -> Ledger:
         """Return the sums of promised, requested and used resources now."""

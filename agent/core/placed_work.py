@@ -8,6 +8,8 @@ assigns it: it neither waits for a CPU slot nor holds one, because its limits fo
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from agent.core import draining, tasks
 from agent.core.containers import ROOM, Containers
 from agent.core.draining import Drain
@@ -15,53 +17,37 @@ from agent.core.elasticity import Elasticity, change
 from agent.core.events import Recovered
 from agent.core.executors import Executors
 from agent.core.granting import Granting
-from agent.core.instructions import Confine, Explain, Instruction, Record
+from agent.core.instructions import Explain, Instruction, Record
 from agent.core.job_lifecycle import JobLifecycle
 from agent.core.membership import Membership
 from agent.core.node_resources import NodeResources
 from agent.core.preempting import Preempting
 from agent.core.ranks import Ranks
-from agent.core.records import ContainerState, HeldTask, confinement_of
+from agent.core.records import HeldTask
 from agent.core.settings import NodeSettings
 from agent.core.slack import Slack
 from agent.queues import MonotaskQueues
 from penstock.wire.master_api import Assign
 
 
+@dataclass(eq=False, slots=True)
 class PlacedWork:
     """Holds, starts, promotes and restores the tasks that the master placed here."""
 
-    def __init__(
-        self,
-        settings: NodeSettings,
-        members: Membership,
-        queues: MonotaskQueues,
-        held: tasks.HeldTasks,
-        containers: Containers,
-        ranks: Ranks,
-        elasticity: Elasticity,
-        executors: Executors,
-        resources: NodeResources,
-        slack: Slack,
-        preempting: Preempting,
-        granting: Granting,
-        lifecycle: JobLifecycle,
-        drain: Drain,
-    ) -> None:
-        self._node, self._link_bytes_per_s = settings.node, settings.link_bytes_per_s
-        self._members = members
-        self._queues = queues
-        self._held = held
-        self._containers = containers
-        self._ranks = ranks
-        self._elasticity = elasticity
-        self._executors = executors
-        self._resources = resources
-        self._slack = slack
-        self._preempting = preempting
-        self._granting = granting
-        self._lifecycle = lifecycle
-        self._drain = drain
+    settings: NodeSettings
+    _members: Membership
+    _queues: MonotaskQueues
+    _held: tasks.HeldTasks
+    _containers: Containers
+    _ranks: Ranks
+    _elasticity: Elasticity
+    _executors: Executors
+    _resources: NodeResources
+    _slack: Slack
+    _preempting: Preempting
+    _granting: Granting
+    _lifecycle: JobLifecycle
+    _drain: Drain
 
     # ------------------------------------------------------------ placement
 
@@ -77,7 +63,7 @@ class PlacedWork:
         waits = bool(why) and may_wait and self._slack.queue_free() > 0
         if why and not waits:
             return why
-        if decision.job not in self._members.jobs and decision.origin == self._node:
+        if decision.job not in self._members.jobs and decision.origin == self.settings.node:
             return f"job {decision.job!r} has ended"
         out += self._lifecycle.welcome(decision.job, decision.job, decision.user, decision.priority, now)
         self._queues.set_priority(decision.job, decision.priority, now)
@@ -101,7 +87,7 @@ class PlacedWork:
         if decision.opportunistic:
             return ledger.refuse_opportunistic(cores, request.memory_bytes, self._slack.t_alloc)
         why = ledger.refuse_regular(cores, request.memory_bytes)
-        return why or ledger.refuse_network(network, self._link_bytes_per_s)
+        return why or ledger.refuse_network(network, self.settings.link_bytes_per_s)
 
     def _start_executor(self, held: HeldTask, now: float) -> list[Instruction]:
         """Start an executor at once; its limits follow its profile, if it has one."""
@@ -139,24 +125,21 @@ class PlacedWork:
         return ""
 
     def _promote_container(self, held: HeldTask, now: float) -> list[Instruction]:
-        """Give a command the same limits in the regular class, in place, and a slot."""
+        """Move a command that runs to the regular class, and give it a slot."""
         container = held.container
         record = self._containers.live.get(container)
         if record is None:
             return []
-        record.opportunistic = False
         if held.slot is not None:
-            record.kind = held.slot
             self._granting.give_slot(held, now)
-        if record.state is ContainerState.WARNED:
-            record.state = ContainerState.RUNNING
         self._preempting.forget(container)
-        instructions = self._containers.resume(container)
-        if record.state is ContainerState.RUNNING:
-            instructions.append(Confine(container, confinement_of(record)))
-        instructions.append(self._ranks.reclassed(record))
-        promoted = Explain("promoted", {"container": container})
-        return [*instructions, Record(ROOM, container, record), promoted, *self._containers.watch()]
+        return [
+            *self._containers.promote(record, held.slot),
+            self._ranks.reclassed(record),
+            Record(ROOM, container, record),
+            Explain("promoted", {"container": container}),
+            *self._containers.watch(),
+        ]
 
     # ------------------------------------------------------------ commands that wait for slack
 
@@ -171,8 +154,9 @@ class PlacedWork:
             instructions += self._granting.start(held, now)
         return instructions
 
-    def sampled(self, wait_s: float, now: float) -> list[Instruction]:
-        """Start the commands that fit now; hand back to the master those that have waited for ``wait_s``."""
+    def sampled(self, now: float) -> list[Instruction]:
+        """Start the commands that fit now; hand back to the master those that have waited too long."""
+        wait_s = self.settings.opportunistic_wait_s
         instructions = self.start_waiting(now)
         for key, since in list(self._held.waiting.items()):
             if now - since >= wait_s:

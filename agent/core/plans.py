@@ -13,14 +13,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from agent.core.profiling import Amounts
+from agent.core.amounts import NOTHING, RESOURCES, Amounts, as_amounts, most, plus
 from penstock.model import Profile
 
 Floats = npt.NDArray[np.float64]
-NOTHING: Amounts = (0.0, 0.0, 0.0, 0.0)
 _UNSCALED: Amounts = (1.0, 1.0, 1.0, 1.0)
-#: The resources of an amount, by their names in a profile.
-RESOURCES = ("cpu_cores", "disk_bytes_per_s", "network_bytes_per_s", "memory_bytes")
 #: Boundaries closer than this part of a slot are the same; they differ by rounding only.
 _SAME = 1e-6
 
@@ -103,7 +100,7 @@ class Room:
 
     def free(self, begin_s: float, end_s: float) -> Amounts:
         """Return the amounts free throughout this time."""
-        return _four(self._free(np.array([begin_s]), np.array([end_s]))[0])
+        return as_amounts(self._free(np.array([begin_s]), np.array([end_s]))[0].tolist())
 
     def allows(self, plan: Plan) -> Plan:
         """Return the part of a plan that there is room for, slot by slot and resource by resource."""
@@ -113,7 +110,7 @@ class Room:
         free = self._free(np.maximum(0.0, begins_s), ends_s)
         if (wanted <= free).all():
             return plan
-        amounts = tuple(_four(row) for row in np.minimum(wanted, free))
+        amounts = tuple(map(as_amounts, np.minimum(wanted, free).tolist()))
         return Plan(plan.slot_s, plan.elapsed_s, amounts)
 
     def _free(self, begins_s: Floats, ends_s: Floats) -> Floats:
@@ -122,11 +119,6 @@ class Room:
             free -= held.highest(begins_s, ends_s)
         least: Floats = np.maximum(free, 0.0)
         return least
-
-
-def _four(row: Floats) -> Amounts:
-    cores, disk, network, memory = row.tolist()
-    return (cores, disk, network, memory)
 
 
 class Course(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -158,8 +150,7 @@ class Course(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 def demand(profile: Profile, slot: int) -> Amounts:
     """Return the demand in one slot; after a resource's last value, that value holds."""
     named = profile.demand(slot)
-    cores, disk, network, memory = (float(named.get(name, 0)) for name in RESOURCES)
-    return (cores, disk, network, memory)
+    return as_amounts(float(named.get(name, 0)) for name in RESOURCES)
 
 
 @lru_cache(maxsize=256)
@@ -192,8 +183,7 @@ def predicted(profile: Profile, stage: int) -> Amounts:
     ends = ends_of(profile)
     slots = range(_begin(ends, stage), ends[stage])
     sums = [sum(column) for column in zip(*(demand(profile, slot) for slot in slots), strict=True)]
-    cores, disk, network, memory = (total / len(slots) for total in sums)
-    return (cores, disk, network, memory)
+    return as_amounts(total / len(slots) for total in sums)
 
 
 def highest_soon(profile: Profile, stage: int) -> Amounts:
@@ -250,25 +240,4 @@ def _begin(ends: tuple[int, ...], stage: int) -> int:
 
 
 def _scaled(course: Course, amounts: Amounts) -> Amounts:
-    cores, disk, network, memory = (amount * scale for amount, scale in zip(amounts, course.scale, strict=True))
-    return (cores, disk, network, memory)
-
-
-# ---------------------------------------------------------------- amounts
-
-
-def plus(one: Amounts, other: Amounts) -> Amounts:
-    """Return the sum."""
-    return (one[0] + other[0], one[1] + other[1], one[2] + other[2], one[3] + other[3])
-
-
-def minus(one: Amounts, other: Amounts) -> Amounts:
-    """Return the difference, at least 0."""
-    cores, disk, network, memory = (max(0.0, a - b) for a, b in zip(one, other, strict=True))
-    return (cores, disk, network, memory)
-
-
-def most(several: tuple[Amounts, ...] | list[Amounts]) -> Amounts:
-    """Return the maximum of each resource."""
-    cores, disk, network, memory = map(max, zip(*several, strict=True))
-    return (cores, disk, network, memory)
+    return as_amounts(amount * scale for amount, scale in zip(amounts, course.scale, strict=True))

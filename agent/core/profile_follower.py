@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from agent.core.amounts import RESOURCES, Amounts, as_amounts, plus
 from agent.core.confinement import Promise
-from agent.core.plans import RESOURCES, Course, Held, Plan, ahead, demand, extend_at_s, plus, predicted_s
-from agent.core.profiling import Amounts
+from agent.core.plans import Course, Held, Plan, ahead, demand, extend_at_s, predicted_s
 from agent.core.records import ContainerRecord
 from agent.core.reprovisioning import Hindrance, overdue_s
 from agent.core.settings import NodeSettings
@@ -71,10 +72,10 @@ class ProfileFollower:
         """The executor's progress on its profile."""
         return self.record.course or Course()
 
-    def named(self, amounts: Amounts) -> Amounts:
+    def named(self, amounts: Iterable[float]) -> Amounts:
         """Return the amounts with 0 for the resources that the profile does not name."""
-        kept = [amount if getattr(self.profile, name) else 0.0 for name, amount in zip(RESOURCES, amounts, strict=True)]
-        return (kept[0], kept[1], kept[2], kept[3])
+        each = zip(RESOURCES, amounts, strict=True)
+        return as_amounts(amount if getattr(self.profile, name) else 0.0 for name, amount in each)
 
     def unnamed(self) -> Amounts:
         """Return the promise for the resources that the profile does not name."""

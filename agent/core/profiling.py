@@ -9,11 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from agent.core.amounts import NOTHING, Amounts, as_amounts, most
 from agent.core.snapshot import ContainerUse
 
-#: Cores, disk bytes/s, bytes/s sent, bytes of memory: the resources by which a container is limited.
-Amounts = tuple[float, float, float, float]
-NOTHING: Amounts = (0.0, 0.0, 0.0, 0.0)
 #: A slot measured for less than this part of its time is dropped: it is a run's last moment.
 _LEAST_PART = 0.05
 #: The minimum of a reported part of a slot.
@@ -31,7 +29,7 @@ class SlotUse:
     peak: Amounts
 
 
-def amounts(use: ContainerUse) -> Amounts:
+def used_of(use: ContainerUse) -> Amounts:
     """Return the resources of a sample that a profile has."""
     return (use.cpu_cores, use.disk_bytes_per_s, use.network_send_bytes_per_s, float(use.memory_bytes))
 
@@ -76,7 +74,7 @@ class Recording:
         do not show at which times the container used how much, and its memory is the present one. ``peak`` False: the
         interval is too short for its rates to be a peak.
         """
-        used = amounts(use)
+        used = used_of(use)
         self._sampled_at = at
         late = interval_s > _LATE * max(self.slot_s, usual_s)
         time = max(self.began, at - interval_s)
@@ -115,9 +113,8 @@ class Recording:
 
     def _close(self) -> None:
         if self._seen_s:
-            cores, disk, network, memory = (total / self._seen_s for total in self._sums)
-            mean = (cores, disk, network, memory)
-            self.slots.append(SlotUse(mean, _most(mean, _four(self._peak))))
+            mean = as_amounts(total / self._seen_s for total in self._sums)
+            self.slots.append(SlotUse(mean, most([mean, as_amounts(self._peak)])))
         else:
             self.slots.append(None)
         self.cpu_seconds += self._sums[0]
@@ -137,17 +134,5 @@ def _both(one: SlotUse | None, other: SlotUse | None) -> SlotUse | None:
     """Merge two slots: a gap counts in neither mean nor peak."""
     if one is None or other is None:
         return one or other
-    return SlotUse(_mean(one.mean, other.mean), _most(one.peak, other.peak))
-
-
-def _four(values: list[float]) -> Amounts:
-    cores, disk, network, memory = values
-    return (cores, disk, network, memory)
-
-
-def _mean(one: Amounts, other: Amounts) -> Amounts:
-    return _four([(a + b) / 2 for a, b in zip(one, other, strict=True)])
-
-
-def _most(one: Amounts, other: Amounts) -> Amounts:
-    return _four([max(a, b) for a, b in zip(one, other, strict=True)])
+    mean = as_amounts((a + b) / 2 for a, b in zip(one.mean, other.mean, strict=True))
+    return SlotUse(mean, most([one.peak, other.peak]))

@@ -5,6 +5,8 @@ The master reads the reports to explain to users why their jobs wait.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from agent.core.containers import Containers
 from agent.core.instructions import Instruction
 from agent.core.membership import Membership
@@ -15,32 +17,21 @@ from agent.core.snapshot import Snapshot
 from penstock.wire.ranks_api import MOST_RANKS, NodeRanks
 
 
+@dataclass(eq=False, slots=True)
 class Ranking:
     """Feeds :class:`Ranks`; called whenever the order may have changed."""
 
-    def __init__(
-        self,
-        settings: NodeSettings,
-        members: Membership,
-        containers: Containers,
-        ranks: Ranks,
-        resources: NodeResources,
-    ) -> None:
-        self._wait_max_s = settings.job_wait_max_s
-        self._members = members
-        self._containers = containers
-        self._ranks = ranks
-        self._resources = resources
-
-    def reconfigure(self, settings: NodeSettings) -> None:
-        """Replace the time after which a job starves."""
-        self._wait_max_s = settings.job_wait_max_s
+    settings: NodeSettings
+    _members: Membership
+    _containers: Containers
+    _ranks: Ranks
+    _resources: NodeResources
 
     def rank(self, now: float) -> list[Instruction]:
         """Rank the jobs, and update the containers whose weight has changed."""
         live, members = self._containers.live.values(), self._members
         return self._ranks.rank(
-            live, members.jobs, members.sessions.values(), self._resources.snapshot, now, self._wait_max_s
+            live, members.jobs, members.sessions.values(), self._resources.snapshot, now, self.settings.job_wait_max_s
         )
 
     def sampled(self, snapshot: Snapshot, now: float, *, acted: bool) -> list[Instruction]:

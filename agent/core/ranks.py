@@ -366,7 +366,9 @@ class Ranks:
             name = self.job_of(record.container)
             each = ranked.get(name)
             if each is None:
-                each = ranked[name] = self._new(name, jobs.get(name), record)
+                job, used_s = jobs.get(name), self._used_s.get(name, 0.0)
+                priority, place = (job.record.priority, job.record.place) if job is not None else (0.0, record.order)
+                each = ranked[name] = _Ranked(name, job is not None, priority, place, used_s, [])
             use = uses.get(record.container)
             used_s = use.cpu_seconds if use is not None else self._counted_s.get(record.container, 0.0)
             counted_s[record.container] = used_s
@@ -392,9 +394,3 @@ class Ranks:
                 self._weighted.add(record.container)
                 changed.append(record)
         return changed
-
-    def _new(self, name: str, job: Job | None, record: ContainerRecord) -> _Ranked:
-        used_s = self._used_s.get(name, 0.0)
-        if job is not None:
-            return _Ranked(name, True, job.record.priority, job.record.place, used_s, [])
-        return _Ranked(name, False, 0.0, record.order, used_s, [])

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from agent.core import events as e
 from agent.core import tasks
 from agent.core.borrowing import Borrowing
@@ -18,30 +20,19 @@ from agent.core.records import ContainerRecord, ContainerState, command_record, 
 from penstock.model import ContainerSpec
 
 
+@dataclass(eq=False, slots=True)
 class Recovery:
     """Gives the records of an earlier agent to their owners."""
 
-    def __init__(
-        self,
-        members: Membership,
-        containers: Containers,
-        elasticity: Elasticity,
-        executors: Executors,
-        borrowing: Borrowing,
-        lifecycle: JobLifecycle,
-        drain: Drain,
-        placed: PlacedWork,
-        container_events: ContainerEvents,
-    ) -> None:
-        self._members = members
-        self._containers = containers
-        self._elasticity = elasticity
-        self._executors = executors
-        self._borrowing = borrowing
-        self._lifecycle = lifecycle
-        self._drain = drain
-        self._placed = placed
-        self._container_events = container_events
+    _members: Membership
+    _containers: Containers
+    _elasticity: Elasticity
+    _executors: Executors
+    _borrowing: Borrowing
+    _lifecycle: JobLifecycle
+    _drain: Drain
+    _placed: PlacedWork
+    _container_events: ContainerEvents
 
     def jobs(self, event: e.Recovered, now: float) -> None:
         """Restore the jobs in their order: frameworks have ``rejoin_s`` to return to them."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from agent.core.attained import Attained
 from agent.core.draining import Drain
 from agent.core.executors import Executors
@@ -14,28 +16,18 @@ from penstock.model import KindAmounts
 from penstock.wire.master_api import Heartbeat, Load
 
 
+@dataclass(eq=False, slots=True)
 class Reports:
     """Makes heartbeats. Attained service, executors and ranks keep what they have reported."""
 
-    def __init__(
-        self,
-        queues: MonotaskQueues,
-        held: HeldTasks,
-        attained: Attained,
-        executors: Executors,
-        rank_report: RankReport,
-        resources: NodeResources,
-        slack: Slack,
-        drain: Drain,
-    ) -> None:
-        self._queues = queues
-        self._held = held
-        self._attained = attained
-        self._executors = executors
-        self._rank_report = rank_report
-        self._resources = resources
-        self._slack = slack
-        self._drain = drain
+    _queues: MonotaskQueues
+    _held: HeldTasks
+    _attained: Attained
+    _executors: Executors
+    _rank_report: RankReport
+    _resources: NodeResources
+    _slack: Slack
+    _drain: Drain
 
     def load(self, now: float) -> Load:
         """Return the heartbeat's load (Ursa §4.2.2, UBIS §IV.A), with the jobs that changed since the last one."""

@@ -12,9 +12,9 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from agent.core.plans import NOTHING, Course, highest_soon, last_of_stage, most, predicted, predicted_s
-from agent.core.profiling import Amounts
-from agent.core.profiling import amounts as used_of
+from agent.core.amounts import NOTHING, Amounts, as_amounts, most
+from agent.core.plans import Course, highest_soon, last_of_stage, predicted, predicted_s
+from agent.core.profiling import used_of
 from agent.core.snapshot import ContainerUse
 from penstock.model import Profile
 
@@ -47,16 +47,14 @@ def overdue_s(profile: Profile, course: Course, rho: float) -> float | None:
     return None if length_s is None or course.observed else course.since_s + rho * length_s
 
 
-def rescaled(
-    before: Sequence[float], used: Sequence[float], predicted: Sequence[float], *, bounded: bool
-) -> tuple[float, ...]:
+def rescaled(before: Sequence[float], used: Sequence[float], predicted: Sequence[float], *, bounded: bool) -> Amounts:
     """Return plan ÷ prediction for the remaining stages, per resource: u(i, *) ÷ p(i, *) (§III.C).
 
     Without a prediction the scale stays. A ``bounded`` executor was held back in all resources, and is only scaled up:
     scaled down by such a measurement, it would starve for good.
     """
     scales = (use / want if want > 0 else old for old, use, want in zip(before, used, predicted, strict=True))
-    return tuple(max(old, scale) if bounded else scale for old, scale in zip(before, scales, strict=True))
+    return as_amounts(max(old, scale) if bounded else scale for old, scale in zip(before, scales, strict=True))
 
 
 def bounds(use: ContainerUse, had: Amounts) -> list[int]:
@@ -203,12 +201,10 @@ def corrected(profile: Profile, course: Course, observed: Observation) -> Course
     if observed.lacks:
         return _corrected_early(profile, course, observed)
     used, wanted = observed.used, predicted(profile, course.stage)
-    cores, disk, network, memory = rescaled(course.scale, used, _worth(wanted), bounded=observed.bounded)
-    cpu, disks, sent, held_bytes = (use if want > 0 else 0.0 for use, want in zip(used, wanted, strict=True))
-    held = (cpu, disks, sent, held_bytes)
+    scale = rescaled(course.scale, used, _worth(wanted), bounded=observed.bounded)
+    held = as_amounts(use if want > 0 else 0.0 for use, want in zip(used, wanted, strict=True))
     if observed.bounded:
         held = most([held, last_of_stage(profile, course)])
-    scale = (cores, disk, network, memory)
     return msgspec.structs.replace(course, scale=scale, held=held, least=NOTHING, observed=True, count=course.count + 1)
 
 
@@ -224,15 +220,12 @@ def _corrected_early(profile: Profile, course: Course, observed: Observation) ->
     if all(used[index] * BOUNDED <= had[index] - observed.extra[index] for index in observed.lacks):
         return msgspec.structs.replace(course, sated=True)
     highest = highest_soon(profile, course.stage)
-    cores, disk, network, memory = rescaled(course.scale, used, _worth(highest), bounded=True)
-    cpu, disks, sent, held_bytes = (use if want > 0 else 0.0 for use, want in zip(used, highest, strict=True))
-    least = most([course.least, (cpu, disks, sent, held_bytes)])
-    return msgspec.structs.replace(course, scale=(cores, disk, network, memory), least=least, count=course.count + 1)
+    scale = rescaled(course.scale, used, _worth(highest), bounded=True)
+    seen = as_amounts(use if want > 0 else 0.0 for use, want in zip(used, highest, strict=True))
+    least = most([course.least, seen])
+    return msgspec.structs.replace(course, scale=scale, least=least, count=course.count + 1)
 
 
 def _worth(predicted: Amounts) -> Amounts:
     """Return the predictions, with 0 for negligible ones."""
-    cores, disk, network, memory = (
-        want if want > little else 0.0 for want, little in zip(predicted, _NEGLIGIBLE, strict=True)
-    )
-    return (cores, disk, network, memory)
+    return as_amounts(want if want > little else 0.0 for want, little in zip(predicted, _NEGLIGIBLE, strict=True))

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 
 import msgspec
 
-from agent.core.profiling import NOTHING, Amounts, Recording, SlotUse, amounts
+from agent.core.amounts import NOTHING, Amounts, as_amounts
+from agent.core.profiling import Recording, SlotUse, used_of
 from agent.core.snapshot import ContainerUse, Snapshot
 from penstock.wire.master_api import ExecutorUse, SlotAmounts
 
@@ -240,7 +241,7 @@ def _first(tracked: _Tracked, use: ContainerUse, snapshot: Snapshot) -> tuple[Co
     if not tracked.resumed:
         return replace(use, cpu_cores=max(use.cpu_cores, cores)), snapshot.interval_s
     tracked.unseen_s += seconds
-    _, disk, network, _ = recording.latest.mean if recording.latest is not None else amounts(use)
+    _, disk, network, _ = recording.latest.mean if recording.latest is not None else used_of(use)
     return replace(use, cpu_cores=cores, disk_bytes_per_s=disk, network_send_bytes_per_s=network), seconds
 
 
@@ -285,5 +286,4 @@ def _wire(amounts: Amounts) -> SlotAmounts:
 
 
 def _amounts(wire: SlotAmounts) -> Amounts:
-    cores, disk, network, memory = (amount * unit for amount, unit in zip(wire, UNITS, strict=True))
-    return (cores, disk, network, memory)
+    return as_amounts(amount * unit for amount, unit in zip(wire, UNITS, strict=True))

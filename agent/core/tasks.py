@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 
 import msgspec
 
-from agent.core.end_events import EndAcknowledged, EndUnread
+from agent.core.events import EndAcknowledged, EndUnread
 from agent.core.instructions import Instruction, Notify, Record, TellMaster
 from agent.core.records import HeldTask, Job, TaskEnd, TaskHere
 from penstock.model import Ended, EndedBy, KindAmounts, TaskRequest
@@ -258,11 +258,6 @@ def take_back_ends(jobs: Mapping[str, Job], ends: Iterable[TaskEnd]) -> list[Ins
         job.tasks[end.task] = TaskHere("", request, False, end.node, end.ended)
         job.kept_ends.add(end.task)
     return instructions
-
-
-def forget_ends(job: Job) -> list[Instruction]:
-    """Remove the journaled ends of a job that is over."""
-    return [Record(ENDS, journal_key(job.record.job, task), None) for task in sorted(job.kept_ends)]
 
 
 def _known(job: Job, task: str) -> TaskHere | None:

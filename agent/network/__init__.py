@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from agent.network.bpf_map import Counters
-from agent.network.enforcement import LinkReport
 from agent.network.htb_parameters import Shape
-from agent.network.limiter import NetworkLimiter
+from agent.network.limiter import LinkReport, NetworkLimiter
 from agent.network.probe import probe
 
 __all__ = ["NetworkLimiter", "Shape", "Counters", "LinkReport", "probe"]

@@ -9,10 +9,11 @@ from __future__ import annotations
 import contextlib
 import errno
 import socket
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
@@ -21,6 +22,7 @@ from agent.network.htb_classes import ClassReader, KernelClass
 from agent.network.htb_parameters import HtbClass
 from agent.network.links import Link
 
+T = TypeVar("T")
 #: 7a11:0, the root qdisc; a class id is this plus the class's minor number.
 HANDLE = 0x7A11_0000
 _ROOT = 0xFFFF_FFFF  # TC_H_ROOT
@@ -144,6 +146,17 @@ class Htb:
         except NetlinkError as error:
             if error.code not in (errno.ENOENT, errno.ENODEV, errno.EINVAL):
                 raise
+
+
+def with_htb(do: Callable[[Htb], T]) -> T:
+    """Call a function in a thread of its own: pyroute2 cannot be used in one that runs an event loop."""
+
+    def work() -> T:
+        with Htb() as htb:
+            return do(htb)
+
+    with ThreadPoolExecutor(1) as worker:
+        return worker.submit(work).result()
 
 
 def reason(link: str, error: NetlinkError) -> str:

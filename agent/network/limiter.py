@@ -1,17 +1,68 @@
 """Network limits of containers: HTB classes on the links that lead out, and a token bucket for ingress.
 
-See docs/kernel-network.md. One agent per network namespace: two would remove each other's classes.
+See docs/kernel-network.md. One agent per network namespace: two would remove each other's classes. All state is in the
+kernel and outlives the agent: a crash of the agent has no effect on limits, and ``reconcile`` repairs changes made
+meanwhile.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import errno
+import os
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from functools import wraps
 from pathlib import Path
+from typing import Concatenate, ParamSpec, TypeVar
 
-from agent.network.bpf_map import Counters
-from agent.network.enforcement import Enforcement, LinkReport
-from agent.network.htb_parameters import Shape
+import structlog
+
+from agent.network import bpf, htb_parameters
+from agent.network.bpf_map import BpfMap, Counters
+from agent.network.htb import HANDLE, Htb, default_routes, interfaces, named
+from agent.network.htb_parameters import MIN_RATE_BYTES_PER_S, Shape
+from agent.network.htb_tree import HtbTree
+from agent.network.links import Link, leading_out, link_rate, transmit_queues
+from agent.network.programs import MAX_SLOT
+
+log = structlog.get_logger()
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+@dataclass(frozen=True, slots=True)
+class LinkReport:
+    """One link that leads out, for status and check."""
+
+    name: str
+    rate_bytes_per_s: int
+    """0: unknown, so nothing can be promised here, and opportunistic containers do not yield."""
+    promised_bytes_per_s: int
+    transmit_queues: int
+    """Above 1: while limits exist, our single root qdisc replaces the queues per processor."""
+    why_not: str | None
+    """Why containers that need it are not limited here, with the remedy."""
+
+
+@dataclass(slots=True)
+class _Container:
+    cgroup: Path
+    shape: Shape
+    programs: dict[bpf.Direction, int]
+    """Ids of its two programs; empty if they could not be attached."""
+
+
+def _in_worker(
+    work: Callable[Concatenate[NetworkLimiter, P], R],
+) -> Callable[Concatenate[NetworkLimiter, P], Future[R]]:
+    """Let a method run in the limiter's thread, and return a future of its result."""
+
+    @wraps(work)
+    def submit(self: NetworkLimiter, /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
+        return self._worker.submit(work, self, *args, **kwargs)
+
+    return submit
 
 
 class NetworkLimiter:
@@ -30,9 +81,17 @@ class NetworkLimiter:
 
     def __init__(self, links: Sequence[str] | None = None, link_bytes_per_s: int = 0) -> None:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="network")
-        self._work = self._worker.submit(Enforcement, links, link_bytes_per_s).result()
+        self._names = links
+        self._link_bytes_per_s = link_bytes_per_s
+        self._htb = self._worker.submit(Htb).result()
+        self._table: BpfMap | None = None
+        self._containers: dict[int, _Container] = {}
+        self._seen: frozenset[tuple[int, str]] = frozenset()
+        self._trees: list[HtbTree] = []
+        self._missing: dict[str, str] = {}
 
-    def attach(self, slot: int, cgroup: Path, shape: Shape) -> Future[dict[str, str]]:
+    @_in_worker
+    def attach(self, slot: int, cgroup: Path, shape: Shape) -> dict[str, str]:
         """Limit and count all traffic of the cgroup and those below it, from now on. Idempotent.
 
         Call it before anything runs in the cgroup, so that every socket of the container is included.
@@ -44,9 +103,13 @@ class NetworkLimiter:
         Raises:
             ValueError: the slot is not within 1 … 8191.
         """
-        return self._worker.submit(self._work.attach, slot, cgroup, shape)
+        if not 1 <= slot <= MAX_SLOT:
+            raise ValueError(f"slot {slot} is not within 1 … {MAX_SLOT}")
+        self._look(again=False)
+        return self._take(slot, cgroup, shape)
 
-    def change(self, slot: int, shape: Shape) -> Future[dict[str, str]]:
+    @_in_worker
+    def change(self, slot: int, shape: Shape) -> dict[str, str]:
         """Change limits, promise or class (promotion) at once, for open connections too.
 
         Returns:
@@ -55,17 +118,36 @@ class NetworkLimiter:
         Raises:
             KeyError: nothing is attached in this slot.
         """
-        return self._worker.submit(self._work.change, slot, shape)
+        container = self._containers[slot]
+        if container.shape == shape and container.programs:
+            return {}
+        container.shape = shape
+        return self._carry_out(slot)
 
-    def detach(self, slot: int, cgroup: Path | None) -> Future[None]:
+    @_in_worker
+    def detach(self, slot: int, cgroup: Path | None) -> None:
         """Free the slot. ``cgroup`` None: it was removed, and its programs with it. Idempotent."""
-        return self._worker.submit(self._work.detach, slot, cgroup)
+        self._detach(slot, cgroup)
 
-    def counters(self) -> Future[dict[int, Counters]]:
+    def _detach(self, slot: int, cgroup: Path | None) -> None:
+        self._containers.pop(slot, None)
+        if cgroup is not None:
+            _unmark(cgroup)
+        for tree in self._trees:
+            tree.settle(slot, None)
+
+    @_in_worker
+    def counters(self) -> dict[int, Counters]:
         """Return slot → traffic counted since it was attached, by this agent or an earlier one."""
-        return self._worker.submit(self._work.counters)
+        for tree in self._trees:
+            tree.sweep()
+        table = self._table
+        return (
+            {} if table is None else {slot: table.counters(slot) for slot, c in self._containers.items() if c.programs}
+        )
 
-    def reconcile(self, known: Mapping[int, tuple[Path, Shape]], under: Path | None = None) -> Future[list[str]]:
+    @_in_worker
+    def reconcile(self, known: Mapping[int, tuple[Path, Shape]], under: Path | None = None) -> list[str]:
         """Make the kernel agree with slot → (cgroup, shape): after a restart, and periodically.
 
         Classes and trees of ours without an owner are removed; missing or changed ones are restored. Slots may differ
@@ -77,21 +159,230 @@ class NetworkLimiter:
         Returns:
             The repairs, one sentence each.
         """
-        return self._worker.submit(self._work.reconcile, dict(known), under)
+        for slot in self._containers.keys() - known.keys():
+            self._detach(slot, self._containers[slot].cgroup)
+        self._look(again=True)
+        repaired: list[str] = []
+        for slot, (cgroup, shape) in known.items():
+            if (container := self._containers.get(slot)) is not None and container.cgroup == cgroup:
+                lost = _lost(container)
+                repaired += [f"the {each.name.lower()} program of {cgroup} was missing" for each in lost]
+                container.shape = shape
+                failed = self._carry_out(slot, programs=bool(lost))
+            else:
+                failed = self._take(slot, cgroup, shape)
+            for what, why in failed.items():
+                log.warning("not enforced", what=what, slot=slot, why=why)
+        for tree in self._trees:
+            repaired += tree.repair(needed=self._needed(tree))
+        repaired += self._stray_roots()
+        if under is not None:
+            repaired += _stray_programs(under, {container.cgroup for container in self._containers.values()})
+        return repaired
 
-    def links(self) -> Future[list[LinkReport]]:
+    @_in_worker
+    def links(self) -> list[LinkReport]:
         """Return the links that lead out, with rates, promises, and why containers are not limited there."""
-        return self._worker.submit(self._work.links)
+        self._look(again=True)
+        return [
+            LinkReport(
+                tree.link.name,
+                tree.link_bytes_per_s,
+                tree.promised_bytes_per_s,
+                transmit_queues(tree.link.name),
+                tree.why or self._htb.refuses(tree.link),
+            )
+            for tree in self._trees
+        ]
 
-    def uninstall(self, under: Path | None = None) -> Future[None]:
+    @_in_worker
+    def uninstall(self, under: Path | None = None) -> None:
         """Remove all that is ours: nothing is limited any more, and the kernel's default qdisc is restored.
 
         Args:
             under: programs that an earlier agent left on cgroups below this directory are removed too.
         """
-        return self._worker.submit(self._work.uninstall, under)
+        for container in self._containers.values():
+            _unmark(container.cgroup)
+        if under is not None:
+            _stray_programs(under, set())
+        self._containers.clear()
+        self._trees.clear()
+        self._seen = frozenset()
+        self._stray_roots()
 
     def close(self) -> None:
         """Close the sockets. Limits stay in force; only roots that are not needed are removed."""
-        self._worker.submit(self._work.close).result()
+        self._close().result()
         self._worker.shutdown()
+
+    @_in_worker
+    def _close(self) -> None:
+        for tree in self._trees:
+            tree.sweep()
+            if tree.installed and not self._needed(tree):
+                tree.remove()
+        self._htb.close()
+        if self._table is not None:
+            self._table.close()
+
+    # ------------------------------------------------------------ inside
+
+    def _take(self, slot: int, cgroup: Path, shape: Shape) -> dict[str, str]:
+        """Add a container, with the counts of an earlier agent if there are any."""
+        former = self._containers.get(slot)
+        if former is not None and former.cgroup != cgroup:
+            _unmark(former.cgroup)
+            former = None
+        if former is None:
+            for tree in self._trees:
+                tree.forget(slot)
+        if self._table is not None or self._open_table() is None:
+            assert self._table is not None
+            if former is None:
+                self._table.fill(slot, _carried(cgroup))
+        self._containers[slot] = _Container(cgroup, shape, {})
+        return self._carry_out(slot)
+
+    def _carry_out(self, slot: int, *, programs: bool = False) -> dict[str, str]:
+        """Create the class, then mark packets for it, then attach the marking program; remove the old class last."""
+        container = self._containers[slot]
+        failed, shape = _enforceable(container.shape)
+        if shape.ceil_bytes_per_s is not None:
+            failed |= {f"network_egress_bytes_per_s on {name}": why for name, why in self._missing.items()}
+        for tree in self._trees:
+            failed |= tree.limit(slot, shape)
+        why = self._mark(slot, container, shape, again=programs)
+        if why is not None:
+            container.programs = {}
+            for tree in self._trees:
+                tree.settle(slot, None)
+            return failed | self._nothing(container.shape, why)
+        for tree in self._trees:
+            tree.settle(slot, shape)
+        return failed
+
+    def _mark(self, slot: int, container: _Container, shape: Shape, *, again: bool) -> str | None:
+        """Set the container's mark and limit; attach its programs if needed. Returns why that fails, or None."""
+        if self._table is None:
+            return self._open_table()
+        sharing = any(tree.link_bytes_per_s for tree in self._trees)
+        minor = htb_parameters.minor(slot, shape, sharing=sharing)
+        self._table.mark(slot, HANDLE | minor if minor else 0)
+        self._table.limit(slot, shape.ingress_bytes_per_s or 0)
+        if container.programs and not again:
+            return None
+        try:
+            container.programs = bpf.attach(container.cgroup, self._table.descriptor, slot)
+        except OSError as error:
+            return _why_not_marked(container.cgroup, error)
+        return None
+
+    def _open_table(self) -> str | None:
+        try:
+            self._table = BpfMap()
+        except OSError as error:
+            return _why_not_marked(Path("/"), error)
+        return None
+
+    def _nothing(self, shape: Shape, why: str) -> dict[str, str]:
+        """Return every requested setting as not enforced."""
+        asked = ["network_ingress_bytes_per_s"] if shape.ingress_bytes_per_s is not None else []
+        for tree in self._trees:
+            if shape.ceil_bytes_per_s is not None:
+                asked.append(f"network_egress_bytes_per_s on {tree.link.name}")
+            if htb_parameters.promise(shape):
+                asked.append(f"network_rate_bytes_per_s on {tree.link.name}")
+        return dict.fromkeys(asked, why)
+
+    def _needed(self, tree: HtbTree) -> bool:
+        return any(htb_parameters.needs_tree(c.shape, tree.link_bytes_per_s) for c in self._containers.values())
+
+    def _look(self, *, again: bool) -> None:
+        """Read the links and their rates, and apply the limits of all containers on new links."""
+        there = interfaces()
+        if there == self._seen and not again:
+            return
+        links = self._htb.links()
+        if self._names is None:
+            chosen = leading_out(links, default_routes())
+        else:
+            chosen, self._missing = named(links, self._names)
+        former = {tree.link.index: tree for tree in self._trees}
+        trees = [self._tree(link, links, former.get(link.index)) for link in chosen]
+        added = [tree for tree in trees if tree not in self._trees]
+        self._seen, self._trees = there, trees
+        for slot in list(self._containers) if added else ():
+            for what, why in self._carry_out(slot).items():
+                log.warning("not enforced", what=what, slot=slot, why=why)
+
+    def _tree(self, link: Link, links: Sequence[Link], former: HtbTree | None) -> HtbTree:
+        link_bytes_per_s = self._link_bytes_per_s or link_rate(link, links)
+        if former is not None and (former.link.name, former.link_bytes_per_s) == (link.name, link_bytes_per_s):
+            return former
+        if former is not None and former.installed:  # its classes belong to a tree for another rate
+            former.remove()
+        return HtbTree(self._htb, link, link_bytes_per_s)
+
+    def _stray_roots(self) -> list[str]:
+        """Remove our roots from links that are no longer to be limited."""
+        strays = self._htb.roots() - {tree.link.index for tree in self._trees}
+        for index in strays:
+            self._htb.uninstall(index)
+        return [f"a tree on link {index}, which is no longer limited, was removed" for index in sorted(strays)]
+
+
+def _enforceable(shape: Shape) -> tuple[dict[str, str], Shape]:
+    """Return the settings that no link can enforce, and a shape with the rest."""
+    failed: dict[str, str] = {}
+    ceil, ingress = shape.ceil_bytes_per_s, shape.ingress_bytes_per_s
+    if ceil is not None and ceil < MIN_RATE_BYTES_PER_S:
+        failed["network_egress_bytes_per_s"] = _too_slow(ceil)
+        ceil = None
+    if ingress is not None and ingress < MIN_RATE_BYTES_PER_S:
+        failed["network_ingress_bytes_per_s"] = _too_slow(ingress)
+        ingress = None
+    return failed, replace(shape, ceil_bytes_per_s=ceil, ingress_bytes_per_s=ingress)
+
+
+def _too_slow(bytes_per_s: int) -> str:
+    return f"{bytes_per_s} bytes/s cannot be enforced; remedy: ask for at least {MIN_RATE_BYTES_PER_S} (10 kbit/s)"
+
+
+def _unmark(cgroup: Path) -> int:
+    try:
+        return bpf.detach(cgroup)
+    except FileNotFoundError:  # they were removed with their cgroup
+        return 0
+
+
+def _carried(cgroup: Path) -> bytes | None:
+    try:
+        return bpf.former_slot(cgroup)
+    except OSError:  # attaching reports it
+        return None
+
+
+def _lost(container: _Container) -> list[bpf.Direction]:
+    """Return the directions of its programs that another program has detached."""
+    try:
+        there = bpf.attached(container.cgroup)
+    except OSError:  # the cgroup is gone; attaching reports it
+        return list(container.programs)
+    return [each for each, program in container.programs.items() if program not in there[each]]
+
+
+def _stray_programs(under: Path, known: set[Path]) -> list[str]:
+    """Detach our programs from all cgroups below a directory that have no container any more."""
+    cgroups = (Path(directory) for directory, _, _ in os.walk(under))
+    return [f"programs of {each} were removed" for each in cgroups if each not in known and _unmark(each)]
+
+
+def _why_not_marked(cgroup: Path, error: OSError) -> str:
+    if error.errno == errno.ENOENT:
+        return f"the cgroup {cgroup} is gone"
+    if error.errno == errno.EPERM:
+        return "no CAP_BPF and CAP_NET_ADMIN, or a BPF program further up forbids it; remedy: run `penstock check`"
+    if error.errno in (errno.EBADF, errno.EINVAL):
+        return f"{cgroup} is not in a cgroup2 mount, or the kernel lacks CONFIG_CGROUP_BPF ({error})"
+    return str(error)

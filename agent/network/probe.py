@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import errno
-import re
-from concurrent.futures import ThreadPoolExecutor
-from pathlib import Path
 
+from agent.cgroup_root import cgroup2_mount
 from agent.network import bpf
 from agent.network.bpf_map import BpfMap
-from agent.network.htb import Htb
+from agent.network.htb import Htb, with_htb
 
 
 def probe() -> str | None:
@@ -34,19 +32,4 @@ def probe() -> str | None:
                 "AmbientCapabilities=CAP_NET_ADMIN CAP_BPF"
             )
         return f"the kernel cannot mark a cgroup's packets ({error}); remedy: a kernel with CONFIG_CGROUP_BPF"
-    with ThreadPoolExecutor(1) as worker:  # pyroute2 cannot be used in a thread that runs an event loop
-        return worker.submit(_htb_refused).result()
-
-
-def cgroup2_mount(mounts: Path = Path("/proc/self/mounts")) -> Path | None:
-    """Return the mount point of the first cgroup2 file system."""
-    for line in mounts.read_text().splitlines():
-        _, where, kind, *_ = line.split()
-        if kind == "cgroup2":
-            return Path(re.sub(r"\\(\d{3})", lambda octal: chr(int(octal[1], 8)), where))
-    return None
-
-
-def _htb_refused() -> str | None:
-    with Htb() as htb:
-        return htb.refused()
+    return with_htb(Htb.refused)

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
 from agent.queues.monotask import Monotask
 from penstock.model import KINDS
 from penstock.model.stages import StageRanks
 from penstock.model.work import MonotaskId
 
 
+@dataclass(eq=False, slots=True)
 class JobQueue:
     """A job's waiting monotasks per resource, and its service so far.
 
@@ -19,53 +22,33 @@ class JobQueue:
     the part of ``service_s`` during which ``commands`` held slots of disks or of the network.
     """
 
-    __slots__ = (
-        "by_cpu",
-        "command_s",
-        "commands",
-        "done",
-        "failed",
-        "id",
-        "kept_waits",
-        "last_grant",
-        "live",
-        "priority",
-        "rank",
-        "running",
-        "served",
-        "service_s",
-        "since",
-        "stages",
-        "user",
-        "waiting",
-    )
+    id: str
+    priority: float
+    rank: int
+    served: dict[JobQueue, None]
+    user: str = ""
+    kept_waits: dict[int, float] = field(default_factory=dict)  # index of KINDS → waiting since, from before a restart
+    stages: StageRanks = field(default_factory=StageRanks)
+    waiting: list[list[tuple[int, int, int, Monotask]]] = field(default_factory=lambda: [[] for _ in KINDS])
+    last_grant: list[float] = field(default_factory=lambda: [0.0] * len(KINDS))
+    live: dict[int, dict[MonotaskId, Monotask]] = field(default_factory=dict)  # by session
+    running: int = 0
+    by_cpu: int = 0
+    commands: int = 0
+    command_s: float = 0.0
+    done: int = 0
+    failed: int = 0
+    service_s: float = 0.0
+    since: float = 0.0  # time of the last change of `running`
 
-    def __init__(self, job: str, priority: float, rank: int, served: dict[JobQueue, None], user: str = "") -> None:
-        self.id = job
-        self.user = user
-        self.kept_waits: dict[int, float] = {}  # index of KINDS → waiting since, from before a restart
-        self.priority = priority
-        self.rank = rank
-        self.stages = StageRanks()
-        self.waiting: list[list[tuple[int, int, int, Monotask]]] = [[] for _ in KINDS]
-        self.last_grant = [0.0] * len(KINDS)
-        self.live: dict[int, dict[MonotaskId, Monotask]] = {}  # by session
-        self.running = 0
-        self.by_cpu = 0
-        self.commands = 0
-        self.command_s = 0.0
-        self.done = 0
-        self.failed = 0
-        self.service_s = 0.0
-        self.since = 0.0  # time of the last change of `running`
-        self.served = served
-        served[self] = None
+    def __post_init__(self) -> None:
+        self.served[self] = None
 
     def begins(self, now: float) -> None:
         """Count one more running monotask."""
         running = self.running
         if running:
-            self._count(now)
+            self.count(now)
         else:
             self.served[self] = None
             self.since = now
@@ -73,15 +56,11 @@ class JobQueue:
 
     def ends(self, now: float) -> None:
         """Count one running monotask less."""
-        self._count(now)
+        self.count(now)
         self.running -= 1
 
-    def count(self, now: float) -> float:
-        """Add the service of the slots held until now; return the job's service in container-seconds."""
-        self._count(now)
-        return self.service_s
-
-    def _count(self, now: float) -> None:
+    def count(self, now: float) -> None:
+        """Add the service, in container-seconds, of the slots held until now."""
         passed_s = now - self.since
         self.service_s += (self.running - self.by_cpu) * passed_s
         if self.commands:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import InitVar, dataclass, field
 from heapq import heapify, heappop, heappush
 from typing import Any
 
@@ -19,6 +20,7 @@ MOST_AHEAD_IO = 2
 _MOST_SHOWN = 2**63 - 1  # the largest integer on the wire
 
 
+@dataclass(eq=False, slots=True)
 class Resource:
     """A heap of waiting jobs; each job has a heap of its own monotasks. Both delete lazily.
 
@@ -41,58 +43,42 @@ class Resource:
     slots held by jobs behind, while fewer than :data:`MOST_AHEAD_IO` times the slots are in use.
     """
 
-    __slots__ = (
-        "aside",
-        "bypassing",
-        "commands",
-        "debts",
-        "free",
-        "held",
-        "index",
-        "jobs",
-        "keepers",
-        "kind",
-        "leases",
-        "overdue",
-        "pending_bytes",
-        "queued",
-        "rate",
-        "slot_seconds",
-        "slots",
-        "small",
-        "starving",
-        "taken_back",
-        "waits",
-        "withheld",
-    )  # fmt: skip
+    kind: ResourceKind
+    slots: int
+    rate_window_s: InitVar[float]
+    ranked: InitVar[bool] = False  # whether the kernel schedules by job rank
+    index: int = field(init=False)
+    rate: ProcessingRate = field(init=False)
+    free: int = field(init=False)
+    withheld: int = 0
+    commands: dict[JobQueue, int] | None = None  # slots held by each job's commands
+    held: dict[JobQueue, int] | None = None  # slots held by each job
+    small: int = 0
+    bypassing: int = 0
+    overdue: int = 0  # monotasks that run on after their slots were taken back
+    taken_back: int = 0  # total number of slots taken back
+    debts: Debts = field(init=False)
+    # jobs of users who owe too much; not in `jobs`
+    aside: dict[JobQueue, tuple[float, int, int, JobQueue]] = field(default_factory=dict)
+    queued: int = 0
+    pending_bytes: int = 0
+    slot_seconds: float = 0.0  # slot-time of the monotasks that ended: X of the scheduling efficiency (Ursa §5)
+    jobs: list[tuple[float, int, int, JobQueue]] = field(default_factory=list)
+    starving: list[JobQueue] = field(default_factory=list)
+    leases: dict[JobQueue, float] = field(default_factory=dict)  # job → end of its lease
+    waits: WaitHistogram = field(default_factory=WaitHistogram)
+    # sessions that may keep leased slots idle, in order
+    keepers: dict[tuple[int, JobQueue], None] = field(default_factory=dict)
 
-    def __init__(self, kind: ResourceKind, slots: int, rate_window_s: float, *, ranked: bool = False) -> None:
-        """Set up an empty queue. ``ranked``: the kernel schedules by job rank."""
-        of_cpu = kind is ResourceKind.CPU
-        self.kind = kind
-        self.index = KINDS.index(kind)
-        self.slots = slots
-        self.rate = ProcessingRate(rate_window_s, slots)
-        self.free = slots
-        self.withheld = 0
-        # slots held by each job's commands
-        self.commands: dict[JobQueue, int] | None = {} if ranked and of_cpu else None
-        self.held: dict[JobQueue, int] | None = {} if ranked and not of_cpu else None  # slots held by each job
-        self.small = 0
-        self.bypassing = 0
-        self.overdue = 0  # monotasks that run on after their slots were taken back
-        self.taken_back = 0  # total number of slots taken back
-        self.debts = Debts(slots)
-        # jobs of users who owe too much; not in `jobs`
-        self.aside: dict[JobQueue, tuple[float, int, int, JobQueue]] = {}
-        self.queued = 0
-        self.pending_bytes = 0
-        self.slot_seconds = 0.0  # slot-time of the monotasks that ended: X of the scheduling efficiency (Ursa §5)
-        self.jobs: list[tuple[float, int, int, JobQueue]] = []
-        self.starving: list[JobQueue] = []
-        self.leases: dict[JobQueue, float] = {}  # job → end of its lease
-        self.waits = WaitHistogram()
-        self.keepers: dict[tuple[int, JobQueue], None] = {}  # sessions that may keep leased slots idle, in order
+    def __post_init__(self, rate_window_s: float, ranked: bool) -> None:
+        self.index = KINDS.index(self.kind)
+        self.rate = ProcessingRate(rate_window_s, self.slots)
+        self.free = self.slots
+        self.debts = Debts(self.slots)
+        if ranked and self.kind is ResourceKind.CPU:
+            self.commands = {}
+        elif ranked:
+            self.held = {}
 
     @property
     def running(self) -> int:

@@ -46,7 +46,9 @@ def check_completions(live: Mapping[MonotaskId, Monotask], completions: Sequence
         monotask = live.get(completion.id)
         begun = completion.id in leased
         if monotask is None or completion.id in seen or (monotask.state is QUEUED and not begun):
-            raise _not_granted(completion, index)
+            raise bad_request(
+                f"{completion.id!r} is not a granted monotask of this job", field=f"monotasks[{index}].id"
+            )
         seen.add(completion.id)
         if completion.leased is not None:
             _check_leased(completion.leased, monotask, index)
@@ -67,7 +69,3 @@ def _check_leased(leased: Leased, monotask: Monotask, index: int) -> None:
         raise bad_request(f"{monotask.id!r} was granted without `keep`", field=f"monotasks[{index}].leased")
     if leased.failed > leased.monotasks:
         raise bad_request("`failed` exceeds `monotasks`", field=f"monotasks[{index}].leased.failed")
-
-
-def _not_granted(completion: Completion, index: int) -> Exception:
-    return bad_request(f"{completion.id!r} is not a granted monotask of this job", field=f"monotasks[{index}].id")

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import select
 import signal
 from pathlib import Path
+
+from agent.cgroups import Cgroup
+from agent.cgroups.limits import Surroundings
 
 #: The directories that an agent and its launcher create in a tree's root.
 _PARTS = frozenset({"containers", "holder", "daemons"})
@@ -58,11 +60,7 @@ def kill(cgroup: Path) -> None:
     Raises:
         TimeoutError: they do not end: one hangs in the kernel.
     """
-    try:
-        _write(cgroup / "cgroup.kill", b"1")  # 5.14
-    except FileNotFoundError:
-        if cgroup.is_dir():
-            _kill_each(cgroup)
+    Cgroup(cgroup, frozenset(), Surroundings({}, ())).kill()
     if not cgroup.is_dir():
         return
     with (cgroup / "cgroup.events").open("rb", buffering=0) as events:
@@ -105,25 +103,6 @@ def end(pid: int) -> None:
         return
     finally:
         os.close(pidfd)
-
-
-def _kill_each(cgroup: Path) -> None:
-    """Kill each process: while frozen, none can fork between reading and killing, and SIGKILL still works."""
-    _write(cgroup / "cgroup.freeze", b"1")  # 5.2
-    for each in (cgroup, *(path for path in cgroup.rglob("*") if path.is_dir())):
-        for pid in _pids(each):
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(pid, signal.SIGKILL)
-    _write(cgroup / "cgroup.freeze", b"0")
-
-
-def _write(file: Path, text: bytes) -> None:
-    """Write without creating the file, unlike Path.write_bytes: that would raise EACCES instead of ENOENT."""
-    descriptor = os.open(file, os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(descriptor, text)
-    finally:
-        os.close(descriptor)
 
 
 def _pids(cgroup: Path) -> list[int]:

@@ -2,13 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
-
-from agent.network.htb import Htb
-
-T = TypeVar("T")
+from agent.network.htb import Htb, with_htb
 
 
 def roots() -> list[tuple[str, int]]:
@@ -18,7 +12,7 @@ def roots() -> list[tuple[str, int]]:
         ours = htb.roots()
         return sorted((link.name, link.index) for link in htb.links() if link.index in ours)
 
-    return _with_htb(look)
+    return with_htb(look)
 
 
 def remove(index: int) -> None:
@@ -27,17 +21,6 @@ def remove(index: int) -> None:
     Raises:
         PermissionError: CAP_NET_ADMIN is missing.
     """
-    _with_htb(lambda htb: htb.uninstall(index))
+    with_htb(lambda htb: htb.uninstall(index))
     if index in (left for _, left in roots()):
         raise PermissionError(f"link {index}: Penstock's qdisc could not be removed; run as root")
-
-
-def _with_htb(do: Callable[[Htb], T]) -> T:
-    """Run in a thread of its own: pyroute2 cannot be used where an event loop runs."""
-
-    def work() -> T:
-        with Htb() as htb:
-            return do(htb)
-
-    with ThreadPoolExecutor(1) as worker:
-        return worker.submit(work).result()

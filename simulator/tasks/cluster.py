@@ -18,7 +18,7 @@ from master.core import events as m
 from master.core.instructions import SendDecisions
 from penstock.model import Capacity
 from penstock.wire import master_api as api
-from penstock.wire.agent_api import Grants, Params
+from penstock.wire.agent_api import Params
 from simulator.tasks.clock import Clock
 from simulator.tasks.commands import Commands, Tally
 from simulator.tasks.first_come import FirstComeQueues
@@ -152,8 +152,8 @@ class SimulatedCluster:
             match instruction:
                 case i.Reply(result):
                     reply = result
-                case i.Grant(session, job, ids):
-                    self._notify(node, session, "grant", Grants(job=job, ids=ids))
+                case i.Grant(session, grants):
+                    self._notify(node, session, "grant", grants)
                 case i.Notify(session, method, params):
                     self._notify(node, session, method, params)
                 case i.TellMaster(_, params):

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.confinement import Confinement, confine
-from agent.core.cpu_time_reads import CpuTimesRead, ReadCpuTimes
+from agent.core.events import CpuTimesRead
+from agent.core.instructions import ReadCpuTimes
 from agent.core.snapshot import ContainerUse, HostUse, Snapshot
 from simulator.tasks.clock import Clock
 from simulator.tasks.machine import Machine, RunningCommand

@@ -12,7 +12,7 @@ from agent.cgroup_root import cgroup2_mount
 from agent.cgroups import Cgroup, CgroupTree, Disk, whole_disks
 from agent.cgroups.filesystem import KERNEL, Filesystem
 from agent.cgroups.limits import Surroundings
-from agent.cgroups.pressure import EventsWatch
+from tests.contract.events_watch import EventsWatch
 from tests.fakes.fake_cgroups import FakeCgroups
 
 

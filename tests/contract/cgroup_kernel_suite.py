@@ -11,8 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from agent.cgroups.pressure import EventsWatch, PressureTrigger
+from agent.cgroups.pressure import PressureTrigger
 from tests.contract.cgroup_beds import Bed, wait_for
+from tests.contract.events_watch import EventsWatch
 
 SPIN = "import os; os.sched_setaffinity(0, [0])\nwhile True: pass"
 #: Leaves its parent, its session and its process group, and says its number.

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from agent.core import Node
-from agent.core.end_events import EndAcknowledged
+from agent.core.events import EndAcknowledged
 from agent.core.settings import NodeSettings
 from agent.master_link import MasterLink
 from agent.shell import Shell

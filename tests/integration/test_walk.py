@@ -22,12 +22,12 @@ WAYPOINTS = {
     ],
     "run": [
         "main", "Session.connect", "Node._session_opened", "Session.pass_stdio", "Session._send", "Shell.launch",
-        "ClientContainers.launch", "Journal.write", "Executor._start", "LimitEnforcer.create", "Cgroup.confine",
+        "ClientContainers.launch", "Journal.write", "Executor.start", "LimitEnforcer.create", "Cgroup.confine",
         "CpuMax.sanitize_set", "FakeCgroups.exchange",
     ],
     "heartbeat": [
         "AgentConnection.notification", "Cluster._heartbeat", "MasterService._run_round", "AlgorithmOne.place",
-        "AgentConnection.send", "MasterLink.request", "Node._decided", "PlacedWork.assign", "Executor._start",
+        "AgentConnection.send", "MasterLink.request", "Node._decided", "PlacedWork.assign", "Executor.start",
         "Launcher.start", "Launcher._ask",
     ],
 }  # fmt: skip

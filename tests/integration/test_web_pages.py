@@ -23,6 +23,8 @@ from master.config import MasterConfig
 from master.daemon import Master
 from penstock.model import Capacity, ContainerSpec, Limits, Profile
 from penstock.trouble import Troubles
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import Launch
 from tests.web_browser import NARROW, WIDE, Browser, browser
 
 Start = Callable[..., Any]
@@ -108,7 +110,7 @@ class Busy:
         self.node.handle(e.ContainerExited(over, 3, None, 0.2, 5 * MB, 0, time.time()), self.now)
 
     def run(self, **spec: Any) -> str:
-        asked = e.LaunchRequested(1, ContainerSpec(argv=("x",), cwd="/", **spec))
+        asked = e.Asked(m.LAUNCH, 1, Launch(container=ContainerSpec(argv=("x",), cwd="/", **spec)))
         (started,) = [one for one in self.node.handle(asked, self.now) if isinstance(one, i.StartContainer)]
         self.node.handle(e.ContainerStarted(started.container, 42, {}, time.time()), self.now)
         return started.container

@@ -12,9 +12,10 @@ from pathlib import Path
 import pytest
 
 from agent.cgroups import Cgroup
-from agent.cgroups.pressure import EventsWatch, PressureTrigger
+from agent.cgroups.pressure import PressureTrigger
 from agent.core.confinement import Confinement
 from tests.contract.cgroup_beds import Bed, real_bed, wait_for
+from tests.contract.events_watch import EventsWatch
 
 MIB = 1 << 20
 ON = "print('on', flush=True)\n"

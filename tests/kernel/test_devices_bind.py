@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from agent.cgroup_root import cgroup2_mount
-from agent.cgroups import Cgroup, CgroupTree, Disk, disk_of, disks_of, limited_disks, whole_disks
+from agent.cgroups import Cgroup, CgroupTree, disks_of, limited_disks, whole_disks
 
 pytestmark = pytest.mark.measured
 RATE = 5_000_000
@@ -285,8 +285,7 @@ def test_buffered_writes_are_charged_at_the_limit_and_not_felt(tree: CgroupTree,
     In a file of its own: one that somebody else wrote to last is written back at somebody else's expense.
     """
     directory = build(undo)
-    disk = disk_of(directory)
-    assert isinstance(disk, Disk)
+    (disk,) = disks_of(directory).disks
     cgroup = limited(tree)
     started, before = time.monotonic(), charged(cgroup, disk.number)
     (seen,) = work(cgroup, directory / "own", ["buffered"], 1, 24)
@@ -314,8 +313,8 @@ def test_the_ways_of_multipath_do_not_bind(tree: CgroupTree, undo: ExitStack) ->
     below = tree.create(f"c-{secrets.token_hex(4)}")
     write_limit(below, Path(f"/sys/block/{VIRTIO.name}/dev").read_text().strip())
     (past,) = unbounded(below, file, ["write"])
-    disk = disk_of(file)
-    assert isinstance(disk, Disk) and disk.name.startswith("dm-") and disk in limited_disks()
+    (disk,) = disks_of(file).disks
+    assert disk.name.startswith("dm-") and disk in limited_disks()
     (rate,) = bounded(limited(tree), file, ["write"])
     report("multipath write", f"{rate / 1e6:.2f} of 5 MB/s; {past / 1e6:.0f} with a limit on its way alone")
     assert rate > 0.95 * RATE

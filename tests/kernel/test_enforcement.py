@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from agent.cgroup_root import cgroup2_mount
-from agent.cgroups import Cgroup, CgroupTree, Disk, disk_of, whole_disks
+from agent.cgroups import Cgroup, CgroupTree, Disk, disks_of, whole_disks
 from agent.core.confinement import Confinement
 
 SPIN = "while True: pass"
@@ -186,7 +186,7 @@ def wait_for_high(cgroup: Cgroup) -> None:
 @pytest.mark.measured
 def test_disk_limits_bound_direct_reads(inside: Inside) -> None:
     scratch = Path("/scratch") / f"data-{secrets.token_hex(4)}"
-    disk = disk_of(Path("/scratch"))
+    (disk,) = disks_of(Path("/scratch")).disks
     assert disk in whole_disks()
     mebibytes = 24
     scratch.write_bytes(os.urandom(1 << 20) * mebibytes)

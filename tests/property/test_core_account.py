@@ -20,7 +20,8 @@ from penstock.model import (
     ResourceKind,
     TaskRequest,
 )
-from penstock.wire.agent_api import Completion, JobRegistered, RegisterJob
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import Complete, Completion, JobRegistered, Launch, RegisterJob, Submit
 from penstock.wire.errors import RpcError
 from penstock.wire.master_api import Assign
 
@@ -61,8 +62,8 @@ class CoreAccount(RuleBasedStateMachine):
             match instruction:
                 case i.Reply(result):
                     reply = result
-                case i.Grant(_, _, ids):
-                    self.held += [number for number in ids if isinstance(number, int)]
+                case i.Grant(_, grants):
+                    self.held += [number for number in grants.ids if isinstance(number, int)]
                     self.check_room()
                 case i.StartContainer(container, _, spec):
                     started.append(container)
@@ -92,22 +93,22 @@ class CoreAccount(RuleBasedStateMachine):
         first = self.number + 1
         self.number += count
         specs = [MonotaskSpec(id=first + n, kind=CPU, input_bytes=100, stage="s") for n in range(count)]
-        self.send(e.Submitted(FRAMEWORK, self.job, specs))
+        self.send(e.Asked(m.SUBMIT, FRAMEWORK, Submit(job=self.job, monotasks=specs)))
 
     @precondition(lambda self: self.held)
     @rule(at=st.integers(0, 63))
     def complete(self, at: int) -> None:
         number = self.held.pop(at % len(self.held))
-        self.send(e.Completed(FRAMEWORK, self.job, [Completion(id=number)]))
+        self.send(e.Asked(m.COMPLETE, FRAMEWORK, Complete(job=self.job, monotasks=[Completion(id=number)])))
 
     @rule(cpu_cores=st.sampled_from((0.25, 0.5, 1.0, 2.0, 3.5, 4.0)))
     def launch(self, cpu_cores: float) -> None:
         spec = ContainerSpec(argv=("x",), cpu_cores=cpu_cores)
         if sum(self.promised.values()) + cpu_cores <= CORES:
-            self.send(e.LaunchRequested(LAUNCHING, spec))
+            self.send(e.Asked(m.LAUNCH, LAUNCHING, Launch(container=spec)))
             return
         try:
-            self.send(e.LaunchRequested(LAUNCHING, spec))
+            self.send(e.Asked(m.LAUNCH, LAUNCHING, Launch(container=spec)))
         except RpcError:
             return
         raise AssertionError("more cores are promised than there are")

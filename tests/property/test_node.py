@@ -31,8 +31,20 @@ from penstock.model import (
     ResourceKind,
     TaskRequest,
 )
+from penstock.wire import agent_methods as m
 from penstock.wire import master_api
-from penstock.wire.agent_api import Completion, ContainerEnded, RegisterJob, TaskEnded
+from penstock.wire.agent_api import (
+    Complete,
+    Completion,
+    ContainerEnded,
+    ContainerRef,
+    Launch,
+    Place,
+    RegisterJob,
+    Resize,
+    Submit,
+    TaskEnded,
+)
 from penstock.wire.cluster_api import Draining
 from penstock.wire.errors import RpcError
 
@@ -94,8 +106,9 @@ class NodeMachine(RuleBasedStateMachine):
         reply: object = None
         for instruction in self.node.handle(event, self.now):
             match instruction:
-                case i.Grant(session, job, ids):
-                    for monotask in ids:
+                case i.Grant(session, grants):
+                    job = grants.job
+                    for monotask in grants.ids:
                         assert (session, job, monotask) not in self.granted, "granted twice"
                         assert (session, job, monotask) in self.submitted
                         self.granted.add((session, job, monotask))
@@ -184,7 +197,7 @@ class NodeMachine(RuleBasedStateMachine):
             ContainerSpec(argv=("x",), opportunistic=True, preempt=choice, notice=NOTICE if notice else None)
             for choice in choices
         ] + [promised] * bool(choices):
-            self.send(e.LaunchRequested(1, spec))
+            self.send(e.Asked(m.LAUNCH, 1, Launch(container=spec)))
         for container in sorted(self.starting):
             self.starting.discard(container)
             self.processes.add(container)
@@ -225,7 +238,7 @@ class NodeMachine(RuleBasedStateMachine):
         session = self.jobs[job]
         specs = [MonotaskSpec(id=self.fresh(), kind=kind, input_bytes=20000) for kind in kinds]
         self.submitted.update({(session, job, spec.id): spec for spec in specs})
-        self.send(e.Submitted(session, job, specs))
+        self.send(e.Asked(m.SUBMIT, session, Submit(job=job, monotasks=specs)))
 
     @precondition(lambda self: self.granted)
     @rule(data=st.data())
@@ -233,7 +246,7 @@ class NodeMachine(RuleBasedStateMachine):
         key = data.draw(st.sampled_from(sorted(self.granted, key=repr)))
         self.granted.discard(key)
         del self.submitted[key]
-        self.send(e.Completed(key[0], key[1], [Completion(id=key[2])]))  # type: ignore[arg-type]
+        self.send(e.Asked(m.COMPLETE, key[0], Complete(job=key[1], monotasks=[Completion(id=key[2])])))  # type: ignore[arg-type]
 
     @precondition(lambda self: self.sessions)
     @rule(
@@ -254,7 +267,7 @@ class NodeMachine(RuleBasedStateMachine):
             if adopt:
                 self.send(e.AdoptRequested(session, spec, 4711, False))
             else:
-                self.send(e.LaunchRequested(session, spec))
+                self.send(e.Asked(m.LAUNCH, session, Launch(container=spec)))
         except RpcError:
             if not opportunistic:
                 assert before.promised_memory_bytes + memory > MEMORY_BYTES, "refused what fits"
@@ -284,7 +297,7 @@ class NodeMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def kill(self, data: st.DataObject) -> None:
         session = data.draw(st.sampled_from(sorted(self.sessions)))
-        self.send(e.KillRequested(session, data.draw(st.sampled_from(sorted(self.launched)))))
+        self.send(e.Asked(m.KILL, session, ContainerRef(container=data.draw(st.sampled_from(sorted(self.launched))))))
 
     @precondition(lambda self: self.sessions and self.launched)
     @rule(data=st.data(), cores=st.sampled_from([None, 0.5, 1.0]))
@@ -292,7 +305,7 @@ class NodeMachine(RuleBasedStateMachine):
         session = data.draw(st.sampled_from(sorted(self.sessions)))
         container = data.draw(st.sampled_from(sorted(self.launched)))
         try:
-            self.send(e.ResizeRequested(session, container, {"cpu_cores": cores}))
+            self.send(e.Asked(m.RESIZE, session, Resize(container=container, limits={"cpu_cores": cores})))
         except RpcError:
             record = self.node.containers.find(container)
             assert record is not None
@@ -323,8 +336,10 @@ class NodeMachine(RuleBasedStateMachine):
     def ask_for_a_place(self, data: st.DataObject) -> None:
         job = data.draw(st.sampled_from(sorted(self.jobs)))
         request = TaskRequest(task=f"t{self.fresh()}", usage=KindAmounts(cpu=5.0))
-        self.send(e.PlacementRequested(self.jobs[job], job, "s", [request], False))
-        self.send(e.PlacementRequested(self.jobs[job], job, "s", [request], False))  # said again: answered, not doubled
+        self.send(e.Asked(m.PLACE, self.jobs[job], Place(job=job, stage="s", tasks=[request], opportunistic=False)))
+        self.send(
+            e.Asked(m.PLACE, self.jobs[job], Place(job=job, stage="s", tasks=[request], opportunistic=False))
+        )  # said again: answered, not doubled
 
     # ------------------------------------------------------------ master
 

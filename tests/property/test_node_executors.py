@@ -17,6 +17,8 @@ from agent.core.commitments import steps, total
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse, Snapshot
 from penstock.model import Capacity, ContainerSpec, Executor, KindAmounts, Profile, TaskRequest
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import Launch
 from penstock.wire.errors import RpcError
 from penstock.wire.master_api import Assign, Availability, Decided, ExecutorUse, TellStages, Withdraw
 
@@ -140,7 +142,7 @@ class ExecutorsMachine(RuleBasedStateMachine):
             argv=("y",), cpu_cores=float(cores), memory_bytes=memory_mib * MIB, network_bytes_per_s=network_mib * MIB
         )
         try:
-            self.send(e.LaunchRequested(1, spec))
+            self.send(e.Asked(m.LAUNCH, 1, Launch(container=spec)))
         except RpcError as error:
             assert "cannot promise" in str(error)
 

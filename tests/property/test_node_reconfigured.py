@@ -15,6 +15,8 @@ from agent.core.records import ContainerState
 from agent.core.settings import PreemptionSettings, Thresholds, TuningSettings, VictimOrder
 from agent.core.snapshot import ContainerUse, HostUse, Snapshot
 from penstock.model import Capacity, ContainerSpec
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import Launch
 from penstock.wire.errors import RpcError
 from tests.property.test_node import NodeMachine
 
@@ -66,7 +68,7 @@ class ReconfiguredMachine(NodeMachine):
             ContainerSpec(argv=("x",), cpu_cores=2.0 if promised else 0.5, detach=True),
         ):
             with contextlib.suppress(RpcError):
-                self.send(e.LaunchRequested(max(self.sessions), spec))
+                self.send(e.Asked(m.LAUNCH, max(self.sessions), Launch(container=spec)))
         for container in sorted(self.starting):
             self.starting.discard(container)
             self.processes.add(container)

@@ -6,8 +6,8 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from agent.core.amounts import Amounts
 from agent.core.plans import Plan, Room
-from agent.core.profiling import Amounts
 
 WHOLE: Amounts = (10.0, 10.0, 10.0, 10.0)
 amounts = st.tuples(*[st.integers(0, 8).map(float)] * 4)

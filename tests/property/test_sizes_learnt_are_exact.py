@@ -23,8 +23,10 @@ from master.core import events as m
 from master.core.instructions import SendDecisions
 from master.ordering.sizes import LEAST
 from penstock.model import Capacity, ContainerSpec, KindAmounts, TaskRequest
+from penstock.wire import agent_methods
 from penstock.wire import master_api as api
-from penstock.wire.agent_api import JobRegistered, RegisterJob
+from penstock.wire.agent_api import JobRegistered, Place, RegisterJob
+from penstock.wire.jobs_api import LeaveJob
 
 NODES = ("a", "b", "c")
 nodes = st.sampled_from(NODES)
@@ -135,7 +137,9 @@ class Measured(RuleBasedStateMachine):
         request = TaskRequest(
             task=f"t{self.tasks}", usage=KindAmounts(cpu=1.0), nodes=(where,), command=ContainerSpec(argv=("x",))
         )
-        self.agent("a", e.PlacementRequested(1, self.job, "s", [request], False))
+        self.agent(
+            "a", e.Asked(agent_methods.PLACE, 1, Place(job=self.job, stage="s", tasks=[request], opportunistic=False))
+        )
         self.deliver()
         self.now += 0.001
         self.master(m.RoundDue(self.now))
@@ -182,7 +186,7 @@ class Measured(RuleBasedStateMachine):
         self.deliver()
         for name in [*(name for name in NODES if name != last), last]:
             if self.agents[name].sessions[1].jobs:
-                self.agent(name, e.JobLeft(1, self.job))
+                self.agent(name, e.Asked(agent_methods.LEAVE_JOB, 1, LeaveJob(job=self.job)))
                 self.agent(name, e.SessionClosed(1))
                 self.agent(name, e.SessionOpened(1, "u", 1000, "c"))
                 if told:

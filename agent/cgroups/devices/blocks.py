@@ -43,7 +43,7 @@ class Loop:
 
 def whole_disks(sys_block: Path = SYS_BLOCK) -> list[Disk]:
     """Return disks with a device behind them, without loop, ram, zram, device mapper and md, which lie on others."""
-    return [disk for device in _devices(sys_block) if _is_hardware(device) and (disk := read_disk(device))]
+    return [disk for device in _devices(sys_block) if (device / "device").exists() and (disk := read_disk(device))]
 
 
 def limited_disks(sys_block: Path = SYS_BLOCK) -> list[Disk]:
@@ -107,10 +107,6 @@ def read_disk(device: Path) -> Disk | None:
 
 def _devices(sys_block: Path) -> list[Path]:
     return [entry.resolve() for entry in sorted(sys_block.iterdir())] if sys_block.is_dir() else []
-
-
-def _is_hardware(device: Path) -> bool:
-    return (device / "device").exists()
 
 
 def _is_limited(device: Path) -> bool:

@@ -74,20 +74,6 @@ def disks_of(path: Path, sources: Sources = HOST) -> Placement:
     return Placement((), kind, _diskless(path, kind))
 
 
-def disk_of(path: Path, sources: Sources = HOST) -> Disk | Reason:
-    """Return the one disk whose ``io.max`` limits reads and writes at a path, or why there is not exactly one.
-
-    Raises:
-        OSError: the file does not exist.
-    """
-    placement = disks_of(path, sources)
-    if len(placement.disks) == 1:
-        return placement.disks[0]
-    if not placement.disks and placement.caveat is not None:
-        return placement.caveat
-    return Reason(f"{path} does not lie on one disk: {', '.join(disk.name for disk in placement.disks)}")
-
-
 def _on_number(kind: str, number: str, sources: Sources) -> Placement:
     try:
         device = (sources.dev_block / number).resolve(strict=True)

@@ -11,7 +11,7 @@ from agent.check.facts.base import HOST, Fact, Host
 from agent.check.facts.disks import paths
 from agent.check.facts.host import clock, delegation, pressure, swap, users
 from agent.check.facts.libraries import libraries
-from agent.check.facts.network import ingress, network, promises
+from agent.check.facts.network import of_network
 from agent.check.facts.tree import of_tree, probe_tree, without_tree
 
 __all__ = ["Fact", "Host", "HOST", "enforcement", "libraries", "paths", "probe_tree"]
@@ -24,9 +24,7 @@ def enforcement(tree: CgroupTree | None, host: Host = HOST) -> dict[str, Fact]:
         why_not: str | None = f"network traffic is limited by cgroup; remedy: {facts['containers'].remedy}"
     else:
         why_not = host.network_why_not()
-    facts["network"] = network(why_not)
-    facts["network_promise"] = promises(why_not, host)
-    facts["ingress"] = ingress(why_not)
+    facts |= of_network(why_not, host)
     facts["pressure"] = pressure(host)
     facts["users"] = users(host)
     facts["delegation"] = delegation(tree, host)

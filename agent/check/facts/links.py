@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 
-from agent.network.htb import Htb, default_routes
+from agent.network.htb import Htb, default_routes, with_htb
 from agent.network.links import leading_out, link_rate
 
 
@@ -24,14 +23,12 @@ def links_out(link_bytes_per_s: int = 0) -> list[LinkOut]:
     Args:
         link_bytes_per_s: the configured capacity of each; 0: the rate that the link reports.
     """
-    with ThreadPoolExecutor(1) as worker:  # pyroute2 cannot be used in a thread that runs an event loop
-        return worker.submit(_links_out, link_bytes_per_s).result()
 
-
-def _links_out(link_bytes_per_s: int) -> list[LinkOut]:
-    with Htb() as htb:
+    def look(htb: Htb) -> list[LinkOut]:
         links = htb.links()
         return [
             LinkOut(link.name, link_bytes_per_s or link_rate(link, links), htb.refuses(link))
             for link in leading_out(links, default_routes())
         ]
+
+    return with_htb(look)

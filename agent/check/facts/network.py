@@ -5,17 +5,21 @@ from __future__ import annotations
 from agent.check.facts.base import Fact, Host
 
 
-def network(why_not: str | None) -> Fact:
-    """Return whether egress can be limited. ``why_not`` is the result of the probe."""
+def of_network(why_not: str | None, host: Host) -> dict[str, Fact]:
+    """Return whether egress and ingress can be limited, and shares promised. ``why_not`` is the probe's result."""
     if why_not is not None:
-        return Fact.unavailable(why_not)
-    return Fact(True, "egress by HTB and a BPF program per container")
+        return dict.fromkeys(("network", "network_promise", "ingress"), Fact.unavailable(why_not))
+    return {
+        "network": Fact(True, "egress by HTB and a BPF program per container"),
+        "network_promise": _promises(host),
+        "ingress": Fact(
+            True, "a token bucket in BPF per container; excess packets are dropped on arrival (docs/kernel-network.md)"
+        ),
+    }
 
 
-def promises(why_not: str | None, host: Host) -> Fact:
+def _promises(host: Host) -> Fact:
     """Return whether shares can be promised: that needs links with known rates that Penstock may shape."""
-    if why_not is not None:
-        return Fact.unavailable(why_not)
     links = host.links()
     if not links:
         return Fact(False, "no link leads out of this host", "ip link; ip route")
@@ -31,12 +35,3 @@ def promises(why_not: str | None, host: Host) -> Fact:
         )
     rates = ", ".join(f"{link.name} ({link.rate_bytes_per_s // 125_000} Mbit/s)" for link in links)
     return Fact(True, f"promised shares, and opportunistic work last, on {rates}")
-
-
-def ingress(why_not: str | None) -> Fact:
-    """Return whether ingress can be limited, by the same program."""
-    if why_not is not None:
-        return Fact.unavailable(why_not)
-    return Fact(
-        True, "a token bucket in BPF per container; excess packets are dropped on arrival (docs/kernel-network.md)"
-    )

@@ -16,6 +16,7 @@ _NAMES = (
     "containers", "cpu", "cpuset", "memory", "memory_promise", "reclaim", "peak", "disk", "disk_weight", "pids",
     "freeze", "kill", "opportunistic",
 )  # fmt: skip
+_PEAK_REMEDY = "use Linux 5.19 or later; without it, the peak is only the first process's"
 
 
 def without_tree(host: Host) -> dict[str, Fact]:
@@ -30,6 +31,7 @@ def without_tree(host: Host) -> dict[str, Fact]:
 
 def of_tree(tree: CgroupTree, host: Host) -> dict[str, Fact]:
     """Return name → fact."""
+    no_memory = Fact.no(tree.missing["memory"]) if "memory" in tree.missing else None
     with probe_leaf(tree) as leaf:
         facts = {
             "containers": Fact(True, f"cgroups under {tree.root}"),
@@ -37,8 +39,8 @@ def of_tree(tree: CgroupTree, host: Host) -> dict[str, Fact]:
             "cpuset": _controller(tree, leaf, "cpuset", "cpuset.cpus"),
             "memory": _controller(tree, leaf, "memory", "memory.high", "memory.max"),
             "memory_promise": _memory_promise(tree, leaf, host),
-            "reclaim": _reclaim(tree, leaf),
-            "peak": _peak(tree, leaf),
+            "reclaim": no_memory or _reclaim(leaf),
+            "peak": no_memory or _file(leaf, "memory.peak", _PEAK_REMEDY),
             "disk": disk(tree, leaf, host),
             "disk_weight": disk_weight(tree, host),
             "pids": _controller(tree, leaf, "pids", "pids.max"),
@@ -88,18 +90,10 @@ def _memory_promise(tree: CgroupTree, leaf: Cgroup, host: Host) -> Fact:
     return fact
 
 
-def _reclaim(tree: CgroupTree, leaf: Cgroup) -> Fact:
-    if (reason := tree.missing.get("memory")) is not None:
-        return Fact.no(reason)
+def _reclaim(leaf: Cgroup) -> Fact:
     if leaf.has("memory.reclaim"):
         return Fact(True, "memory.reclaim")
     return Fact(True, "memory.high for a moment (memory.reclaim came with Linux 5.19)")
-
-
-def _peak(tree: CgroupTree, leaf: Cgroup) -> Fact:
-    if (reason := tree.missing.get("memory")) is not None:
-        return Fact.no(reason)
-    return _file(leaf, "memory.peak", "use Linux 5.19 or later; without it, the peak is only the first process's")
 
 
 def _file(leaf: Cgroup, name: str, remedy: str) -> Fact:

@@ -11,7 +11,8 @@ from agent.core.snapshot import ContainerUse, HostUse, Snapshot
 from agent.history import resources
 from agent.http import shown
 from penstock.model import Capacity, ContainerSpec, MonotaskSpec, ResourceKind
-from penstock.wire.agent_api import RegisterJob
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import Launch, RegisterJob, Submit
 
 MB = 1 << 20
 
@@ -26,7 +27,7 @@ def node(link_bytes_per_s: int = 0) -> Node:
 def test_slack_is_t_alloc_less_what_is_used_and_never_negative() -> None:
     one = node(link_bytes_per_s=1000)
     spec = ContainerSpec(argv=("x",), cpu_cores=1.5, memory_bytes=200 * MB, network_bytes_per_s=250)
-    one.handle(e.LaunchRequested(1, spec), 0.0)
+    one.handle(e.Asked(m.LAUNCH, 1, Launch(container=spec)), 0.0)
     uses = {"c-x-1": ContainerUse(cpu_cores=0.5, memory_bytes=950 * MB)}
     one.handle(e.Sampled(Snapshot(1.0, 1.0, HostUse(disk_busy=0.4, network_busy=0.1), uses), 0.0), 1.0)
     found = resources(one)
@@ -43,7 +44,9 @@ def test_slots_that_frameworks_hold_are_in_use() -> None:
     one = node()
     one.handle(e.JobRegistered(1, RegisterJob(name="j"), 0.0), 0.0)
     job = next(iter(one.jobs))
-    one.handle(e.Submitted(1, job, [MonotaskSpec(id=1, kind=ResourceKind.CPU, input_bytes=1)]), 0.0)
+    one.handle(
+        e.Asked(m.SUBMIT, 1, Submit(job=job, monotasks=[MonotaskSpec(id=1, kind=ResourceKind.CPU, input_bytes=1)])), 0.0
+    )
     assert resources(one)["cpu"]["used"] == 1.0
     assert resources(one)["network"]["promised"] is None  # the link's rate is unknown
 

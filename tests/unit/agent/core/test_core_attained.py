@@ -10,8 +10,9 @@ from agent.core import instructions as i
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse, Snapshot
 from penstock.model import Capacity, ContainerSpec, KindAmounts, MonotaskSpec, ResourceKind, TaskRequest
+from penstock.wire import agent_methods as m
 from penstock.wire import master_api as api
-from penstock.wire.agent_api import Completion, JobRegistered, RegisterJob
+from penstock.wire.agent_api import Complete, Completion, JobRef, JobRegistered, Launch, RegisterJob, Submit
 
 
 def node_with_a_job(*, ranked: bool = False) -> tuple[Node, str]:
@@ -32,17 +33,19 @@ def test_slots_times_time_and_only_what_changed() -> None:
     assert [(use.service_s, use.running) for use in node.load(0.0).jobs] == [(0.0, 0)]
     assert node.load(1.0).jobs == [], "nothing changed"
     specs = [MonotaskSpec(id=number, kind=ResourceKind.CPU, input_bytes=1) for number in range(3)]
-    node.handle(e.Submitted(1, job, specs), 1.0)
+    node.handle(e.Asked(m.SUBMIT, 1, Submit(job=job, monotasks=specs)), 1.0)
     assert [(use.service_s, use.running) for use in node.load(3.0).jobs] == [(pytest.approx(4.0), 2)]
-    node.handle(e.Completed(1, job, [Completion(id=0), Completion(id=1)]), 3.0)
+    node.handle(e.Asked(m.COMPLETE, 1, Complete(job=job, monotasks=[Completion(id=0), Completion(id=1)])), 3.0)
     assert [(use.service_s, use.running) for use in node.load(4.0).jobs] == [(pytest.approx(5.0), 1)]
 
 
 def test_what_comes_and_goes_between_two_heartbeats_counts() -> None:
     node, job = node_with_a_job()
     node.load(0.0)
-    node.handle(e.Submitted(1, job, [MonotaskSpec(id=1, kind=ResourceKind.CPU, input_bytes=1)]), 1.0)
-    node.handle(e.Completed(1, job, [Completion(id=1)]), 1.25)
+    node.handle(
+        e.Asked(m.SUBMIT, 1, Submit(job=job, monotasks=[MonotaskSpec(id=1, kind=ResourceKind.CPU, input_bytes=1)])), 1.0
+    )
+    node.handle(e.Asked(m.COMPLETE, 1, Complete(job=job, monotasks=[Completion(id=1)])), 1.25)
     assert [(use.service_s, use.running) for use in node.load(2.0).jobs] == [(0.25, 0)]
     assert node.load(3.0).jobs == []
 
@@ -55,7 +58,7 @@ def test_a_new_connection_is_told_of_all_jobs_and_what_ended_is_forgotten() -> N
     node.link_opens()
     assert [use.job for use in node.load(2.0).jobs] == [job]
     assert node.decided == 0
-    node.handle(e.JobEndRequested(1, job), 3.0)
+    node.handle(e.Asked(m.END_JOB, 1, JobRef(job=job)), 3.0)
     node.link_opens()
     assert node.load(4.0).jobs == []
 
@@ -65,7 +68,7 @@ def test_the_processor_time_of_its_containers_counts_where_it_is_more_than_slot_
     node.handle(e.SessionOpened(2, "u", 1000, "c"), 0.0)
     [started] = [
         each.container
-        for each in node.handle(e.LaunchRequested(2, ContainerSpec(argv=("x",))), 0.0)
+        for each in node.handle(e.Asked(m.LAUNCH, 2, Launch(container=ContainerSpec(argv=("x",)))), 0.0)
         if isinstance(each, i.StartContainer)
     ]
     node.handle(e.ContainerStarted(started, 7, {}, 0.0), 0.0)
@@ -81,7 +84,9 @@ def test_the_processor_time_of_its_containers_counts_where_it_is_more_than_slot_
     assert told(1.0, 1.5) == [1.5]
     assert told(2.0, 1.51) == [], "too little to be told"
     assert told(3.0, 3.0) == [3.0]
-    node.handle(e.Submitted(1, job, [MonotaskSpec(id=1, kind=ResourceKind.CPU, input_bytes=1)]), 3.0)
+    node.handle(
+        e.Asked(m.SUBMIT, 1, Submit(job=job, monotasks=[MonotaskSpec(id=1, kind=ResourceKind.CPU, input_bytes=1)])), 3.0
+    )
     assert told(5.0, 4.0) == [4.0]
     assert told(20.0, 4.0) == [pytest.approx(17.0)], "by now the slot-time is more"
     node.handle(e.ContainerExited(started, 0, None, 30.0, 0, 0, 21.0), 21.0)
@@ -107,14 +112,19 @@ def test_where_jobs_are_ranked_a_slot_that_is_held_counts_only_while_nothing_mea
     """The last of them all holds a disk's slot for long, as its process gets little of the processors."""
     node, job = node_with_a_job(ranked=ranked)
     lent = lend(node, job)
-    node.handle(e.Submitted(1, job, [MonotaskSpec(id=1, kind=ResourceKind.DISK, input_bytes=1 << 20)]), 0.0)
+    node.handle(
+        e.Asked(
+            m.SUBMIT, 1, Submit(job=job, monotasks=[MonotaskSpec(id=1, kind=ResourceKind.DISK, input_bytes=1 << 20)])
+        ),
+        0.0,
+    )
     use = {lent: ContainerUse(cpu_seconds=1.5)}
     node.handle(e.Sampled(Snapshot(9.0, 1.0, containers=use), 9.0), 9.0)
     told = [use.service_s for use in node.load(9.0).jobs]
-    node.handle(e.Completed(1, job, [Completion(id=1)]), 9.0)
+    node.handle(e.Asked(m.COMPLETE, 1, Complete(job=job, monotasks=[Completion(id=1)])), 9.0)
     told += [use.service_s for use in node.load(9.0).jobs]
     node.handle(e.GivenBack(lent, 2.5, 0, 9.5, ""), 9.5)
-    told.append(ended(node.handle(e.JobEndRequested(1, job), 9.5)).service_s)
+    told.append(ended(node.handle(e.Asked(m.END_JOB, 1, JobRef(job=job)), 9.5)).service_s)
     assert told == told_s
 
 
@@ -146,15 +156,19 @@ def test_the_end_of_a_job_carries_what_ended_since_the_last_sample() -> None:
     node.handle(e.ContainerExited(first, 0, None, 1.75, 0, 0, 0.9), 0.9)
     assert [use.service_s for use in node.load(0.9).jobs] == [2.0], "the end of a container counts at once"
     node.handle(e.ContainerExited(second, 0, None, 2.5, 0, 0, 1.0), 1.0)
-    told = ended(node.handle(e.JobEndRequested(1, job), 1.0))
+    told = ended(node.handle(e.Asked(m.END_JOB, 1, JobRef(job=job)), 1.0))
     assert told == api.JobUse(job=job, service_s=4.25, last=True)
     assert node.load(1.1).jobs == [], "it is told once"
 
 
 def test_the_end_of_a_job_carries_slot_time_until_then_where_that_is_more() -> None:
     node, job = node_with_a_job()
-    node.handle(e.Submitted(1, job, [MonotaskSpec(id=1, kind=ResourceKind.CPU, input_bytes=1)]), 1.0)
-    assert ended(node.handle(e.JobEndRequested(1, job), 1.75)) == api.JobUse(job=job, service_s=0.75, last=True)
+    node.handle(
+        e.Asked(m.SUBMIT, 1, Submit(job=job, monotasks=[MonotaskSpec(id=1, kind=ResourceKind.CPU, input_bytes=1)])), 1.0
+    )
+    assert ended(node.handle(e.Asked(m.END_JOB, 1, JobRef(job=job)), 1.75)) == api.JobUse(
+        job=job, service_s=0.75, last=True
+    )
 
 
 def test_a_container_that_ends_after_its_job_is_told_of_when_it_has_ended() -> None:
@@ -162,7 +176,7 @@ def test_a_container_that_ends_after_its_job_is_told_of_when_it_has_ended() -> N
     first, second = assigned(node, job, "t1", 1, 0.0), assigned(node, job, "t2", 2, 0.0)
     use = {first: ContainerUse(cpu_seconds=3.0), second: ContainerUse(cpu_seconds=3.0)}
     node.handle(e.Sampled(Snapshot(3.0, 1.0, containers=use), 3.0), 3.0)
-    assert ended(node.handle(e.JobEndRequested(1, job), 3.0)) == api.JobUse(job=job, service_s=6.0)
+    assert ended(node.handle(e.Asked(m.END_JOB, 1, JobRef(job=job)), 3.0)) == api.JobUse(job=job, service_s=6.0)
     assert node.load(3.0).jobs == []
     node.handle(e.ContainerExited(first, None, 9, 3.5, 0, 0, 3.1), 3.1)
     node.handle(e.Sampled(Snapshot(4.0, 1.0, containers={second: ContainerUse(cpu_seconds=4.0)}), 4.0), 4.0)
@@ -177,7 +191,7 @@ def test_lent_processes_count_until_they_are_given_back(why_not: str) -> None:
     node, job = node_with_a_job()
     lent = lend(node, job)
     node.handle(e.Sampled(Snapshot(1.0, 1.0, containers={lent: ContainerUse(cpu_seconds=1.0)}), 1.0), 1.0)
-    assert ended(node.handle(e.JobEndRequested(1, job), 1.9)) == api.JobUse(job=job, service_s=1.0)
+    assert ended(node.handle(e.Asked(m.END_JOB, 1, JobRef(job=job)), 1.9)) == api.JobUse(job=job, service_s=1.0)
     node.handle(e.GivenBack(lent, 1.875, 0, 1.9, why_not), 1.9)
     assert node.load(2.0).jobs == [api.JobUse(job=job, service_s=1.875, last=True)]
 

@@ -9,10 +9,11 @@ from agent.core import events as e
 from agent.core.instructions import Grant, Instruction, Notify, Reply, TellMaster
 from agent.core.settings import NodeSettings
 from penstock.model import Capacity, ContainerSpec, EndedBy, KindAmounts, MonotaskSpec, ResourceKind, TaskRequest
+from penstock.wire import agent_methods as m
 from penstock.wire import master_api as api
-from penstock.wire.agent_api import RegisterJob
+from penstock.wire.agent_api import RegisterJob, Submit
 from penstock.wire.errors import RpcError
-from penstock.wire.jobs_api import CancelledBy
+from penstock.wire.jobs_api import CancelledBy, LeaveJob
 
 OWNER, OTHER = 1, 2
 
@@ -35,7 +36,7 @@ def registered(node: Node, session: int) -> str:
 
 def submit(node: Node, session: int, name: str, *ids: int) -> list[Instruction]:
     specs = [MonotaskSpec(id=one, kind=ResourceKind.DISK, input_bytes=10**6) for one in ids]
-    return node.handle(e.Submitted(session, name, specs), 0.0)
+    return node.handle(e.Asked(m.SUBMIT, session, Submit(job=name, monotasks=specs)), 0.0)
 
 
 def assign(node: Node, name: str, task: str, origin: str = "n") -> None:
@@ -69,7 +70,7 @@ def test_all_of_it_ends_and_its_clients_hear_who_did_it(node: Node) -> None:
     use = api.JobUse(job=name, service_s=2.0)
     ended = [each.params for each in instructions if isinstance(each, TellMaster)]
     assert api.JobEnded(job=name, why="cancelled by ann", use=use) in ended
-    assert [each.ids for each in instructions if isinstance(each, Grant)] == [[1]], "who waited has the slot"
+    assert [each.grants.ids for each in instructions if isinstance(each, Grant)] == [[1]], "who waited has the slot"
     assert name not in node.jobs
     assert [held.task for held in node.held.of_job(name)] == ["runs"], "until it is dead"
     assert (record.stopping_by, record.stopping_reason) == (EndedBy.CANCELLED, "cancelled by ann")
@@ -113,10 +114,10 @@ def ends(node: Node, session: int) -> list[object]:
 def test_a_job_is_done_once_its_last_connection_left_it_in_order(node: Node) -> None:
     name = registered(node, OWNER)
     node.handle(e.JobRegistered(OTHER, RegisterJob(name="x", job=name), 0.0), 0.0)
-    node.handle(e.JobLeft(OWNER, name), 0.0)
+    node.handle(e.Asked(m.LEAVE_JOB, OWNER, LeaveJob(job=name)), 0.0)
     assert name in node.jobs, "it is left when the connection closes"
     assert ends(node, OWNER) == []
-    node.handle(e.JobLeft(OTHER, name, merged_into="n-9"), 0.0)
+    node.handle(e.Asked(m.LEAVE_JOB, OTHER, LeaveJob(job=name, merged_into="n-9")), 0.0)
     use = api.JobUse(job=name, service_s=0.0, last=True)
     assert ends(node, OTHER) == [api.JobEnded(job=name, done=True, merged_into="n-9", use=use)]
 
@@ -124,7 +125,7 @@ def test_a_job_is_done_once_its_last_connection_left_it_in_order(node: Node) -> 
 def test_a_job_whose_last_connection_broke_is_not_done_though_others_left_in_order(node: Node) -> None:
     name = registered(node, OWNER)
     node.handle(e.JobRegistered(OTHER, RegisterJob(name="x", job=name), 0.0), 0.0)
-    node.handle(e.JobLeft(OWNER, name), 0.0)
+    node.handle(e.Asked(m.LEAVE_JOB, OWNER, LeaveJob(job=name)), 0.0)
     assert ends(node, OWNER) == []
     use = api.JobUse(job=name, service_s=0.0, last=True)
     assert ends(node, OTHER) == [api.JobEnded(job=name, why="its client without a name disconnected", use=use)]
@@ -134,7 +135,7 @@ def test_only_a_job_of_the_connection_can_be_left_and_not_for_itself(node: Node)
     name = registered(node, OWNER)
     for session, job, merged_into in ((OTHER, name, ""), (OWNER, "n-9", ""), (OWNER, name, name)):
         with pytest.raises(RpcError):
-            node.handle(e.JobLeft(session, job, merged_into), 0.0)
+            node.handle(e.Asked(m.LEAVE_JOB, session, LeaveJob(job=job, merged_into=merged_into)), 0.0)
     assert not node.sessions[OWNER].left
 
 

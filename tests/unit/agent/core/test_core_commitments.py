@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.core.amounts import NOTHING, Amounts
 from agent.core.commitments import Steps, steps, total
-from agent.core.plans import NOTHING, Plan
-from agent.core.profiling import Amounts
+from agent.core.plans import Plan
 
 
 def cores(*values: float) -> tuple[Amounts, ...]:

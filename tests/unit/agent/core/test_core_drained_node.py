@@ -8,7 +8,8 @@ from agent.core import Node, draining
 from agent.core import events as e
 from agent.core import instructions as i
 from penstock.model import ContainerSpec, EndedBy, KindAmounts, MonotaskSpec, TaskRequest
-from penstock.wire.agent_api import RegisterJob
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import Launch, RegisterJob, Submit
 from penstock.wire.cluster_api import Draining, Remaining
 from penstock.wire.master_api import Assign, CommandEnded, Drain
 from tests.unit.agent.core.test_core_slack import CPU, JOB, Bed
@@ -66,10 +67,10 @@ def test_it_refuses_work_until_it_is_undrained(opportunistic: bool) -> None:
 
 def test_what_its_own_users_run_goes_on_and_is_named() -> None:
     bed = Bed()
-    bed.send(e.LaunchRequested(1, ContainerSpec(argv=("sleep", "9"))))
+    bed.send(e.Asked(m.LAUNCH, 1, Launch(container=ContainerSpec(argv=("sleep", "9")))))
     registered = bed.send(e.JobRegistered(1, RegisterJob(name="gates"), 0.0))
     specs = [MonotaskSpec(id=n, kind=CPU, input_bytes=1) for n in range(5)]
-    bed.send(e.Submitted(1, registered.job, specs))
+    bed.send(e.Asked(m.SUBMIT, 1, Submit(job=registered.job, monotasks=specs)))
     bed.assign("regular", opportunistic=False)
     assert bed.node.heartbeat(0.0).own == [], "nobody asks before it is drained"
     bed.decide(Drain(draining=ROOT))
@@ -78,7 +79,7 @@ def test_what_its_own_users_run_goes_on_and_is_named() -> None:
         Remaining("container", container, "sleep", "eve"),
         Remaining("slots", registered.job, "gates (2)", "eve"),
     ]
-    later = bed.send(e.LaunchRequested(1, ContainerSpec(argv=("true",))))
+    later = bed.send(e.Asked(m.LAUNCH, 1, Launch(container=ContainerSpec(argv=("true",)))))
     assert {each.id for each in bed.node.heartbeat(0.0).own} >= {container, later}
 
 

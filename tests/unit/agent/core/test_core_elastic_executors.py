@@ -10,13 +10,16 @@ import pytest
 from agent.core import Node
 from agent.core import events as e
 from agent.core import instructions as i
+from agent.core.amounts import NOTHING
 from agent.core.confinement import Confinement
 from agent.core.memory_levels import with_margin
-from agent.core.plans import NOTHING, Course
+from agent.core.plans import Course
 from agent.core.records import ContainerRecord, HeldTask
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse, Snapshot
 from penstock.model import Capacity, ContainerSpec, Executor, KindAmounts, Limits, Profile, Sizing, TaskRequest
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import Resize
 from penstock.wire.errors import RpcError
 from penstock.wire.master_api import Assign, TellStages
 
@@ -276,7 +279,7 @@ def test_its_limits_are_nobody_elses_to_change() -> None:
     bed = Bed(FOUR)
     bed.send(e.SessionOpened(1, "u", 1000, "f"))
     with pytest.raises(RpcError, match="is an executor"):
-        bed.send(e.ResizeRequested(1, bed.container, {"cpu_cores": 1.0}))
+        bed.send(e.Asked(m.RESIZE, 1, Resize(container=bed.container, limits={"cpu_cores": 1.0})))
     with pytest.raises(RpcError, match="is an executor"):
         bed.send(e.FollowRequested(1, bed.container, None, 0.0))
 

@@ -13,7 +13,9 @@ from agent.core.containers import USERS_WORTH
 from agent.core.records import ContainerRecord, ContainerState, HeldTask
 from agent.core.settings import NodeSettings
 from penstock.model import Capacity, ContainerSpec, EndedBy, KindAmounts, Limits, TaskRequest
+from penstock.wire import agent_methods as m
 from penstock.wire import master_api as api
+from penstock.wire.agent_api import ContainerRef, Launch
 
 SETTINGS = NodeSettings(
     node="n", instance="x", capacity=Capacity(cores=4, memory_bytes=1 << 30), has_master=True, keep_ended=3
@@ -46,7 +48,7 @@ class Bed:
         if user not in self.node.sessions:
             self.send(e.SessionOpened(user, f"u{user}", user, ""))
         spec = ContainerSpec(argv=("x",), **fields)  # type: ignore[arg-type]
-        container = str(self.send(e.LaunchRequested(user, spec)))
+        container = str(self.send(e.Asked(m.LAUNCH, user, Launch(container=spec))))
         self.send(e.ContainerStarted(container, 7, {}, 1e9))
         return container
 
@@ -148,7 +150,7 @@ def test_a_container_whose_record_is_lost_runs_on_and_its_owner_can_end_it() -> 
     assert (record.user, record.state, record.unrecorded) == ("u1", ContainerState.RUNNING, True)
     assert not [one for one in bed.done if isinstance(one, i.KillContainer | i.RemoveContainer | i.Confine)]
     bed.send(e.SessionOpened(1, "u1", 1, ""))
-    bed.send(e.KillRequested(1, container))
+    bed.send(e.Asked(m.KILL, 1, ContainerRef(container=container)))
     assert [one.container for one in bed.done if isinstance(one, i.KillContainer)] == [container]
     bed.exits(container, 137)
     ended = bed.node.containers.ended.by_id[container].ended

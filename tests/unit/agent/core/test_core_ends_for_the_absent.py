@@ -11,12 +11,13 @@ import pytest
 from agent.core import Node, tasks
 from agent.core import events as e
 from agent.core import instructions as i
-from agent.core.end_events import EndUnread
+from agent.core.events import EndUnread
 from agent.core.records import JobRecord, TaskEnd
 from agent.core.settings import NodeSettings
 from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, KindAmounts, TaskRequest
+from penstock.wire import agent_methods as m
 from penstock.wire import master_api as api
-from penstock.wire.agent_api import RegisterJob, TaskEnded, TaskPlaced
+from penstock.wire.agent_api import JobRef, Place, RegisterJob, TaskEnded, TaskPlaced
 
 SETTINGS = NodeSettings(node="n", instance="x", capacity=Capacity(cores=4, memory_bytes=1 << 30), has_master=True)
 REQUEST = TaskRequest(task="t", usage=KindAmounts(cpu=1.0), command=ContainerSpec(argv=("x",)))
@@ -63,7 +64,7 @@ class Bed:
         return next(iter(self.node.jobs))
 
     def asks(self, job: str) -> list[i.Instruction]:
-        return self.send(e.PlacementRequested(1, job, "s", [REQUEST], opportunistic=False))
+        return self.send(e.Asked(m.PLACE, 1, Place(job=job, stage="s", tasks=[REQUEST], opportunistic=False)))
 
     def master_tells(self, job: str) -> list[i.Instruction]:
         return self.send(e.Decided(1, [api.TellEnded(job=job, task="t", node="other", ended=EXIT)]))
@@ -118,7 +119,7 @@ def test_one_that_is_there_and_does_not_read_is_told_by_the_next_agent(bed: Bed)
     again = bed.asks(job)
     assert TaskEnded(job=job, task="t", node="other", ended=EXIT) in told(again)
     assert to_master(again) == [], "it would be run again"
-    bed.send(e.JobEndRequested(1, job))
+    bed.send(e.Asked(m.END_JOB, 1, JobRef(job=job)))
     assert bed.journal == {}
     assert bed.send(EndUnread(job, "t")) == [], "nothing is left of it"
 
@@ -131,7 +132,7 @@ def test_it_is_forgotten_with_the_job(bed: Bed) -> None:
     bed.dies()
     bed.joins(job)
     assert bed.of(tasks.ENDS, TaskEnd)
-    bed.send(e.JobEndRequested(1, job))
+    bed.send(e.Asked(m.END_JOB, 1, JobRef(job=job)))
     assert bed.journal == {}
 
 

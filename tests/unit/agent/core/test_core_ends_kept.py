@@ -15,7 +15,9 @@ from agent.core.settings import NodeSettings
 from master.core import Cluster, MasterSettings
 from master.core import events as m
 from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, KindAmounts, TaskRequest
+from penstock.wire import agent_methods
 from penstock.wire import master_api as api
+from penstock.wire.agent_api import Launch
 
 JOB = "other-1"
 SETTINGS = NodeSettings(node="n", instance="x", capacity=Capacity(cores=4, memory_bytes=1 << 30), has_master=True)
@@ -114,7 +116,9 @@ def test_memory_that_others_hold_is_others_though_the_end_of_a_command_has_not_b
     """A registration names the command as if it ran: so its load counts what the command was promised."""
     node = Node(SETTINGS)
     node.handle(e.SessionOpened(1, "u", 1000, "c"), 0.0)
-    node.handle(e.LaunchRequested(1, ContainerSpec(argv=("x",), memory_bytes=3 << 20)), 0.0)
+    node.handle(
+        e.Asked(agent_methods.LAUNCH, 1, Launch(container=ContainerSpec(argv=("x",), memory_bytes=3 << 20))), 0.0
+    )
     request = TaskRequest(
         task="t", usage=KindAmounts(cpu=1.0), memory_bytes=1 << 20, command=ContainerSpec(argv=("x",))
     )

@@ -16,7 +16,8 @@ from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse, Snapshot
 from agent.status import status_document
 from penstock.model import Capacity, ContainerSpec, Executor, KindAmounts, Profile, TaskRequest
-from penstock.wire.agent_api import TaskStuck
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import Launch, TaskStuck
 from penstock.wire.master_api import (
     Assign,
     Availability,
@@ -78,7 +79,7 @@ class Bed:
         )  # fmt: skip
 
     def launch(self, **spec: Any) -> str:
-        container = self.send(e.LaunchRequested(1, ContainerSpec(argv=("y",), **spec)))
+        container = self.send(e.Asked(m.LAUNCH, 1, Launch(container=ContainerSpec(argv=("y",), **spec))))
         assert isinstance(container, str)
         return container
 

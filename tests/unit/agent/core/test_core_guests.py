@@ -9,7 +9,8 @@ from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.settings import NodeSettings
 from penstock.model import Capacity, KindAmounts, TaskRequest
-from penstock.wire.agent_api import RegisterJob
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import Place, RegisterJob, TaskRefs
 from penstock.wire.errors import RpcError
 from penstock.wire.master_api import Assign
 
@@ -56,7 +57,10 @@ def test_tasks_that_the_master_placed_stay_when_the_last_connection_goes(node: N
 def test_only_its_origin_asks_for_its_tasks(node: Node) -> None:
     join(node, 1)
     request = TaskRequest(task="t", usage=KindAmounts(cpu=1.0), memory_bytes=1 << 20)
-    for asked in (e.PlacementRequested(1, JOB, "s", [request], "no"), e.TaskCancelRequested(1, JOB, ["t"])):
+    for asked in (
+        e.Asked(m.PLACE, 1, Place(job=JOB, stage="s", tasks=[request], opportunistic="no")),
+        e.Asked(m.CANCEL_TASKS, 1, TaskRefs(job=JOB, tasks=["t"])),
+    ):
         with pytest.raises(RpcError, match="registered on another node") as refusal:
             node.handle(asked, 0.0)
         assert refusal.value.code == "refused"

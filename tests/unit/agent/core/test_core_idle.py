@@ -7,7 +7,8 @@ from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.settings import NodeSettings
 from penstock.model import Capacity, ContainerSpec, KindAmounts, MonotaskSpec, ResourceKind, TaskRequest
-from penstock.wire.agent_api import Completion, JobRegistered, RegisterJob
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import Complete, Completion, JobRegistered, RegisterJob, Submit
 from penstock.wire.master_api import Assign
 
 CPU, DISK = ResourceKind.CPU, ResourceKind.DISK
@@ -31,7 +32,12 @@ def placed(node: Node, job: str, request: TaskRequest) -> None:
 
 
 def submitted(node: Node, job: str, number: int, kind: ResourceKind, size: int) -> None:
-    node.handle(e.Submitted(1, job, [MonotaskSpec(id=number, kind=kind, input_bytes=size, task="t")]), 0.0)
+    node.handle(
+        e.Asked(
+            m.SUBMIT, 1, Submit(job=job, monotasks=[MonotaskSpec(id=number, kind=kind, input_bytes=size, task="t")])
+        ),
+        0.0,
+    )
 
 
 def test_a_placed_task_takes_its_core_until_something_of_it_is_queued() -> None:
@@ -42,7 +48,7 @@ def test_a_placed_task_takes_its_core_until_something_of_it_is_queued() -> None:
     assert load.pending == KindAmounts(cpu=50.0, disk=10.0)
     submitted(node, job, 1, DISK, 10)
     assert node.load(0.0).idle == KindAmounts(cpu=4.0, disk=0.0, network=2.0), "it reads: its core is idle"
-    node.handle(e.Completed(1, job, [Completion(id=1)]), 1.0)
+    node.handle(e.Asked(m.COMPLETE, 1, Complete(job=job, monotasks=[Completion(id=1)])), 1.0)
     submitted(node, job, 2, CPU, 50)
     assert node.load(1.0).idle.cpu == 3.0, "taken once, and not a second time for its being placed lately"
 

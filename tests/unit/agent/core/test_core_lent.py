@@ -11,7 +11,8 @@ from agent.core.instructions import AdoptProcess, GiveBack, Instruction, Renice
 from agent.core.ranks import nice_of
 from agent.core.records import ContainerRecord
 from penstock.model import ContainerSpec
-from penstock.wire.agent_api import Launched
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import JobRef, Launched
 from penstock.wire.errors import RpcError
 from penstock.wire.jobs_api import LeaveJob
 from tests.unit.agent.core.test_core_ranks import Bed
@@ -58,7 +59,7 @@ class Lending(Bed):
         if merged_into is not None:
             for job in list(self.node.sessions[session].jobs):
                 left = LeaveJob(job=job, merged_into=merged_into)
-                self.send(e.JobLeft(session, left.job, left.merged_into))
+                self.send(e.Asked(m.LEAVE_JOB, session, LeaveJob(job=left.job, merged_into=left.merged_into)))
         self.send(e.SessionClosed(session))
 
     def given_back(self) -> list[str]:
@@ -250,7 +251,7 @@ def test_a_process_that_was_lowered_gets_no_better_nice_value_and_none_that_of_a
     other = bed.lend(second, bed.register(second, priority=1.0), OTHER_PID, nice=15)
     bed.sample()
     assert bed.nice == {lent: nice_of(1, 2), other: 15}
-    bed.send(e.JobEndRequested(second, bed.record(other).job))
+    bed.send(e.Asked(m.END_JOB, second, JobRef(job=bed.record(other).job)))
     bed.send(e.GivenBack(other, 0.0, 0, bed.now))
     bed.sample()
     (one,) = (one for one in bed.last if isinstance(one, Renice))

@@ -13,7 +13,9 @@ from agent.core import instructions as i
 from agent.core.records import ContainerRecord, HeldTask
 from agent.core.settings import NodeSettings
 from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, Executor, KindAmounts, TaskRequest
+from penstock.wire import agent_methods as m
 from penstock.wire import master_api as api
+from penstock.wire.agent_api import Launch
 
 JOB = "other-1"
 SETTINGS = NodeSettings(node="n", instance="x", capacity=Capacity(cores=4, memory_bytes=1 << 30), has_master=True)
@@ -128,7 +130,7 @@ def test_what_was_being_stopped_ends_as_that(bed: Bed) -> None:
 def test_a_launch_whose_client_was_not_answered_is_not_repeated(bed: Bed) -> None:
     """The client may have asked again meanwhile, and it never learnt this container's id."""
     bed.send(e.SessionOpened(1, "u", 1000, "test"))
-    bed.send(e.LaunchRequested(1, ContainerSpec(argv=("x",), detach=True)))
+    bed.send(e.Asked(m.LAUNCH, 1, Launch(container=ContainerSpec(argv=("x",), detach=True))))
     (container,) = bed.started
     fresh = bed.restarted(container)
     assert not fresh.started and not fresh.node.containers.live

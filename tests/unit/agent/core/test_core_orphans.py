@@ -12,6 +12,8 @@ from agent.core import instructions as i
 from agent.core.records import ContainerRecord, ContainerState
 from agent.core.settings import NodeSettings
 from penstock.model import Capacity, ContainerSpec, Ended, EndedBy
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import ContainerRef, Launch
 
 SETTINGS = NodeSettings(node="n", instance="x", capacity=Capacity(cores=4, memory_bytes=1 << 30))
 SPEC = ContainerSpec(argv=("x",), cpu_cores=1.0, memory_bytes=1 << 20, detach=True)
@@ -26,7 +28,7 @@ def node() -> Node:
 
 
 def started(node: Node, *, adopted: bool = False) -> str:
-    asked = e.AdoptRequested(1, SPEC, 7, False) if adopted else e.LaunchRequested(1, SPEC)
+    asked = e.AdoptRequested(1, SPEC, 7, False) if adopted else e.Asked(m.LAUNCH, 1, Launch(container=SPEC))
     (container,) = [one.result for one in node.handle(asked, 0.0) if isinstance(one, i.Reply)]
     assert isinstance(container, str)
     node.handle(e.ContainerStarted(container, 7, {}, 1e9), 0.0)
@@ -71,7 +73,9 @@ def test_an_adopted_process_that_ends_under_a_living_launcher_is_not_lost(node: 
 
 def test_the_end_may_be_told_before_the_start(node: Node) -> None:
     """A launcher that dies has told both, and they are read at once."""
-    (container,) = [one.result for one in node.handle(e.LaunchRequested(1, SPEC), 0.0) if isinstance(one, i.Reply)]
+    (container,) = [
+        one.result for one in node.handle(e.Asked(m.LAUNCH, 1, Launch(container=SPEC)), 0.0) if isinstance(one, i.Reply)
+    ]
     assert isinstance(container, str)
     node.handle(e.ContainerExited(container, 3, None, 0.1, 0, 0, 1e9), 1.0)
     assert node.handle(e.ContainerStarted(container, 7, {}, 1e9), 1.0) == []
@@ -82,12 +86,18 @@ def test_the_end_may_be_told_before_the_start(node: Node) -> None:
 def test_they_can_be_killed(node: Node) -> None:
     container = started(node)
     lost(node)
-    assert [one for one in node.handle(e.KillRequested(1, container), 2.0) if isinstance(one, i.KillContainer)]
+    assert [
+        one
+        for one in node.handle(e.Asked(m.KILL, 1, ContainerRef(container=container)), 2.0)
+        if isinstance(one, i.KillContainer)
+    ]
     assert ended(node, container).by is EndedBy.CANCELLED
 
 
 def test_what_is_being_started_is_answered_for_by_its_start(node: Node) -> None:
-    (container,) = [one.result for one in node.handle(e.LaunchRequested(1, SPEC), 0.0) if isinstance(one, i.Reply)]
+    (container,) = [
+        one.result for one in node.handle(e.Asked(m.LAUNCH, 1, Launch(container=SPEC)), 0.0) if isinstance(one, i.Reply)
+    ]
     assert lost(node) == []
     done = node.handle(e.ContainerStarted(str(container), 7, {}, 1e9, orphaned=True), 1.0)
     assert i.WatchOrphan(str(container)) in done

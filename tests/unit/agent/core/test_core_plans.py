@@ -6,8 +6,8 @@ import math
 
 import pytest
 
+from agent.core.amounts import NOTHING, Amounts
 from agent.core.plans import (
-    NOTHING,
     Course,
     Plan,
     Room,
@@ -18,7 +18,6 @@ from agent.core.plans import (
     predicted_s,
     timeless,
 )
-from agent.core.profiling import Amounts
 from penstock.model import Profile
 
 #: Stages of two, one and two slots.

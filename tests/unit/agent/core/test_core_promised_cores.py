@@ -8,7 +8,8 @@ from agent.core import instructions as i
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse, Snapshot
 from penstock.model import Capacity, ContainerSpec, KindAmounts, MonotaskSpec, ResourceKind, TaskRequest
-from penstock.wire.agent_api import Completion, JobRegistered, RegisterJob
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import Complete, Completion, JobRegistered, RegisterJob, Submit
 from penstock.wire.master_api import Assign, Promote
 
 CORES = 4
@@ -34,8 +35,8 @@ class Bed:
             match instruction:
                 case i.Reply(result):
                     reply = result
-                case i.Grant(_, _, ids):
-                    self.granted += ids
+                case i.Grant(_, grants):
+                    self.granted += grants.ids
                 case i.StartContainer(container):
                     task = self.node.containers.live[container].task
                     self.containers[str(task)] = container
@@ -54,7 +55,7 @@ class Bed:
         """What is granted because of it."""
         self.granted.clear()
         specs = [MonotaskSpec(id=number, kind=CPU, input_bytes=1, stage="s") for number in numbers]
-        self.send(e.Submitted(session, job, specs))
+        self.send(e.Asked(m.SUBMIT, session, Submit(job=job, monotasks=specs)))
         return list(self.granted)
 
     def place(self, task: str, cores: float, *, opportunistic: bool = False) -> None:
@@ -89,9 +90,9 @@ def test_a_promised_command_starts_at_once_though_every_slot_is_held_and_holds_n
     assert bed.running == 4
     bed.granted.clear()
     for number in (1, 2, 3):
-        bed.send(e.Completed(1, job, [Completion(id=number)]))
+        bed.send(e.Asked(m.COMPLETE, 1, Complete(job=job, monotasks=[Completion(id=number)])))
     assert bed.granted == [], "of three cores there are no slots"
-    bed.send(e.Completed(1, job, [Completion(id=4)]))
+    bed.send(e.Asked(m.COMPLETE, 1, Complete(job=job, monotasks=[Completion(id=4)])))
     assert bed.granted == [5]
     assert bed.node.load(bed.now).idle.cpu == 0
 
@@ -106,7 +107,7 @@ def test_idle_cores_of_a_promise_are_lent_from_the_second_sample_on_until_they_a
     assert bed.sample(t=3.95) == [], "a tenth of a core is the least that a slot is granted for"
     bed.granted.clear()
     for number in (1, 2, 3):
-        bed.send(e.Completed(1, job, [Completion(id=number)]))
+        bed.send(e.Asked(m.COMPLETE, 1, Complete(job=job, monotasks=[Completion(id=number)])))
     assert bed.granted == [], "the loan is over"
 
 
@@ -146,7 +147,7 @@ def test_a_framework_in_a_promised_container_computes_with_its_promise() -> None
         "its cores count as slots while it asks for some"
     )
     for number in (2, 3):
-        bed.send(e.Completed(2, inside, [Completion(id=number)]))
+        bed.send(e.Asked(m.COMPLETE, 2, Complete(job=inside, monotasks=[Completion(id=number)])))
     bed.sample(t=4.0)
     assert bed.submit(1, outside, 4) == [], "it asks for none any more"
 
@@ -160,7 +161,7 @@ def test_a_promised_command_that_is_promoted_needs_no_idle_slot() -> None:
     bed.send(e.Decided(bed.number, [Promote(job="placed", task="t")]))
     assert not bed.node.held.by_key["placed", "t"].opportunistic
     assert bed.running == 4
-    bed.send(e.Completed(1, job, [Completion(id=1), Completion(id=2)]))
+    bed.send(e.Asked(m.COMPLETE, 1, Complete(job=job, monotasks=[Completion(id=1), Completion(id=2)])))
     assert bed.submit(1, job, 5) == []
 
 

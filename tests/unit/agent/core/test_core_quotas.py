@@ -11,7 +11,8 @@ from agent.core import Node
 from agent.core import events as e
 from agent.core.settings import NodeSettings, UserQuotas
 from penstock.model import Capacity, ContainerSpec, KindAmounts, Limits, MonotaskSpec, ResourceKind, TaskRequest
-from penstock.wire.agent_api import RegisterJob
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import Cancel, JobRef, Launch, Place, RegisterJob, Resize, Submit, TaskRefs
 from penstock.wire.errors import ErrorCode, RpcError
 
 EVE, MAX, ROOT = 1, 2, 3
@@ -34,21 +35,23 @@ def job(node: Node, session: int) -> str:
 
 def submit(node: Node, session: int, name: str, *ids: int) -> None:
     specs = [MonotaskSpec(id=one, kind=ResourceKind.DISK, input_bytes=10**6) for one in ids]
-    node.handle(e.Submitted(session, name, specs), 0.0)
+    node.handle(e.Asked(m.SUBMIT, session, Submit(job=name, monotasks=specs)), 0.0)
 
 
 def place(node: Node, session: int, name: str, *tasks: str) -> None:
     requests = [TaskRequest(task=task, usage=KindAmounts(cpu=1.0)) for task in tasks]
-    node.handle(e.PlacementRequested(session, name, "s", requests, False), 0.0)
+    node.handle(e.Asked(m.PLACE, session, Place(job=name, stage="s", tasks=requests, opportunistic=False)), 0.0)
 
 
 def launch(node: Node, session: int, *, cores: float = 0.0, memory_bytes: int = 0, opportunistic: bool = False) -> None:
     spec = ContainerSpec(argv=("x",), cpu_cores=cores, memory_bytes=memory_bytes, opportunistic=opportunistic)
-    node.handle(e.LaunchRequested(session, spec), 0.0)
+    node.handle(e.Asked(m.LAUNCH, session, Launch(container=spec)), 0.0)
 
 
 def launch_with_pids(node: Node, session: int, pids: int | None) -> None:
-    node.handle(e.LaunchRequested(session, ContainerSpec(argv=("x",), limits=Limits(pids_max=pids))), 0.0)
+    node.handle(
+        e.Asked(m.LAUNCH, session, Launch(container=ContainerSpec(argv=("x",), limits=Limits(pids_max=pids)))), 0.0
+    )
 
 
 def refused(what: Callable[[], None], *parts: str) -> None:
@@ -65,7 +68,7 @@ def test_jobs(node: Node) -> None:
     job(node, MAX)
     for _ in range(3):
         job(node, ROOT)
-    node.handle(e.JobEndRequested(EVE, first), 0.0)
+    node.handle(e.Asked(m.END_JOB, EVE, JobRef(job=first)), 0.0)
     job(node, EVE)
 
 
@@ -83,7 +86,7 @@ def test_queued_monotasks_of_all_jobs_together(node: Node) -> None:
     refused(lambda: submit(node, EVE, other, 2), "eve has 3 monotasks queued, and 1 more asked; user_max_queued is 3")
     assert node.queues.job_counts(other)["queued"] == 1, "all of a request, or none"
     submit(node, MAX, theirs, 1, 2, 3)
-    node.handle(e.Cancelled(EVE, one, [3]), 0.0)
+    node.handle(e.Asked(m.CANCEL, EVE, Cancel(job=one, ids=[3])), 0.0)
     submit(node, EVE, other, 2)
 
 
@@ -94,7 +97,7 @@ def test_tasks_that_wait_or_run(node: Node) -> None:
         lambda: place(node, EVE, one, "c"), "eve has 2 tasks that wait or run, and 1 more asked; user_max_tasks is 2"
     )
     place(node, MAX, theirs, "a")
-    node.handle(e.TasksReportedDone(EVE, one, ["a"]), 0.0)
+    node.handle(e.Asked(m.TASKS_DONE, EVE, TaskRefs(job=one, tasks=["a"])), 0.0)
     place(node, EVE, one, "c")
 
 
@@ -144,9 +147,15 @@ def test_processes_of_a_container(node: Node) -> None:
     refused(lambda: launch_with_pids(node, MAX, 101), "max has asked for pids_max 101", *more)
     launch_with_pids(node, ROOT, 10**6)
     container = next(iter(node.containers.live))
-    resize = e.ResizeRequested(EVE, container, {"pids_max": 101})
+    resize = e.Asked(m.RESIZE, EVE, Resize(container=container, limits={"pids_max": 101}))
     refused(lambda: node.handle(resize, 0.0) and None, "eve has asked for pids_max 101", *more)
     name = job(node, EVE)
     command = ContainerSpec(argv=("x",), limits=Limits(pids_max=101))
     asked = [TaskRequest(task="t", usage=KindAmounts(cpu=1.0), command=command)]
-    refused(lambda: node.handle(e.PlacementRequested(EVE, name, "s", asked, False), 0.0) and None, *more)
+    refused(
+        lambda: (
+            node.handle(e.Asked(m.PLACE, EVE, Place(job=name, stage="s", tasks=asked, opportunistic=False)), 0.0)
+            and None
+        ),
+        *more,
+    )

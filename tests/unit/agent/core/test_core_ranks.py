@@ -10,14 +10,24 @@ import pytest
 from agent.core import Node
 from agent.core import events as e
 from agent.core.confinement import WEIGHT_PER_CORE
-from agent.core.cpu_time_reads import CpuTimesRead, ReadCpuTimes
-from agent.core.instructions import AdoptProcess, Confine, Instruction, Renice, Reply, StartContainer, Wake
+from agent.core.events import CpuTimesRead
+from agent.core.instructions import (
+    AdoptProcess,
+    Confine,
+    Instruction,
+    ReadCpuTimes,
+    Renice,
+    Reply,
+    StartContainer,
+    Wake,
+)
 from agent.core.ranks import BY_PRIORITY, FIRST_QUEUE_S, STEP, divide, nice_of, queue_of
 from agent.core.records import confinement_of
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse, Snapshot
 from penstock.model import Capacity, ContainerSpec, Limits
-from penstock.wire.agent_api import RegisterJob
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import Launch, RegisterJob
 from penstock.wire.master_api import Decided, SetPriority
 
 EVE = 1
@@ -61,7 +71,7 @@ class Bed:
         return session
 
     def launch(self, **spec: Any) -> str:
-        container = str(self.send(e.LaunchRequested(self.eve, ContainerSpec(argv=("x",), **spec))))
+        container = str(self.send(e.Asked(m.LAUNCH, self.eve, Launch(container=ContainerSpec(argv=("x",), **spec)))))
         self.now += 0.01
         self.send(e.ContainerStarted(container, next(self.pids), {}, self.now))
         self.used_s[container] = 0.0

@@ -14,7 +14,8 @@ from agent.core.records import ContainerState
 from agent.core.settings import NodeSettings, PreemptionSettings, Thresholds
 from agent.core.snapshot import ContainerUse, HostUse, Snapshot
 from penstock.model import Capacity, ContainerSpec, KindAmounts, MonotaskSpec, Notice, ResourceKind, TaskRequest
-from penstock.wire.agent_api import RegisterJob
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import Launch, RegisterJob, Submit
 from penstock.wire.errors import RpcError
 from penstock.wire.master_api import Assign
 
@@ -52,7 +53,7 @@ class Bed:
         spec = ContainerSpec(
             argv=("x",), opportunistic=opportunistic, notice=notice, detach=True, cpu_cores=cores, memory_bytes=memory
         )
-        container: str = self.send(e.LaunchRequested(1, spec))
+        container: str = self.send(e.Asked(m.LAUNCH, 1, Launch(container=spec)))
         self.send(e.ContainerStarted(container, 7, {}, self.now))
         return container
 
@@ -155,10 +156,14 @@ def test_who_was_given_notice_is_ended_though_it_is_a_dry_run_by_then() -> None:
 def test_leases_are_as_long_as_they_are_said_to_be_now() -> None:
     bed = Bed(replace(SETTINGS, lease_s=0.005))
     job = bed.send(e.JobRegistered(1, RegisterJob(name="j"), 0.0)).job
-    bed.send(e.Submitted(1, job, [MonotaskSpec(id=1, kind=ResourceKind.CPU, input_bytes=10)]))
+    bed.send(
+        e.Asked(m.SUBMIT, 1, Submit(job=job, monotasks=[MonotaskSpec(id=1, kind=ResourceKind.CPU, input_bytes=10)]))
+    )
     bed.change(lease_s=0.0)
-    bed.send(e.Submitted(1, job, [MonotaskSpec(id=2, kind=ResourceKind.CPU, input_bytes=10)]))
-    grants = [one for one in bed.done if isinstance(one, i.Grant)]
+    bed.send(
+        e.Asked(m.SUBMIT, 1, Submit(job=job, monotasks=[MonotaskSpec(id=2, kind=ResourceKind.CPU, input_bytes=10)]))
+    )
+    grants = [one.grants for one in bed.done if isinstance(one, i.Grant)]
     assert [(one.ids, one.lease_s) for one in grants] == [([1], 0.005), ([2], 0.0)]
 
 

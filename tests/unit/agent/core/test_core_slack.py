@@ -13,7 +13,8 @@ from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse, HostUse, Snapshot
 from penstock.model import Capacity, ContainerSpec, EndedBy, KindAmounts, MonotaskSpec, ResourceKind, TaskRequest
 from penstock.model.work import Opportunistic, OpportunisticJob
-from penstock.wire.agent_api import JobRegistered, RegisterJob
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import JobRegistered, Place, RegisterJob, Submit
 from penstock.wire.master_api import Assign, CommandEnded, Decided, Promote, ReadyTasks, Withdraw
 
 JOB = "other-1"
@@ -132,8 +133,12 @@ def test_the_load_says_how_much_of_disk_and_network_is_in_use() -> None:
     bed = Bed()
     bed.sample(disk_busy=0.3, network_busy=0.1)
     job = bed.send(e.JobRegistered(1, RegisterJob(name="j"), 0.0)).job
-    bed.send(e.Submitted(1, job, [MonotaskSpec(id=1, kind=ResourceKind.NETWORK, input_bytes=10**9)]))
-    bed.send(e.Submitted(1, job, [MonotaskSpec(id=2, kind=CPU, input_bytes=5)]))
+    bed.send(
+        e.Asked(
+            m.SUBMIT, 1, Submit(job=job, monotasks=[MonotaskSpec(id=1, kind=ResourceKind.NETWORK, input_bytes=10**9)])
+        )
+    )
+    bed.send(e.Asked(m.SUBMIT, 1, Submit(job=job, monotasks=[MonotaskSpec(id=2, kind=CPU, input_bytes=5)])))
     load = bed.node.load(0.0)
     assert (load.used_cores, load.disk_busy, load.network_busy) == (1, 0.3, 0.5), "slots that frameworks hold count"
     bed.assign("d", ResourceKind.DISK)
@@ -218,7 +223,7 @@ def test_a_job_opts_out_or_names_its_stages(job: OpportunisticJob, asked: Opport
     assert isinstance(registered, JobRegistered)
     bed.done.clear()
     request = TaskRequest(task="t", usage=KindAmounts())
-    bed.send(e.PlacementRequested(1, registered.job, "s", [request], asked))
+    bed.send(e.Asked(m.PLACE, 1, Place(job=registered.job, stage="s", tasks=[request], opportunistic=asked)))
     (ready,) = [one.params for one in bed.done if isinstance(one, i.TellMaster)]
     assert isinstance(ready, ReadyTasks)
     assert ready.opportunistic == said

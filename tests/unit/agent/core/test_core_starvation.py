@@ -15,7 +15,8 @@ from agent.core.settings import NodeSettings
 from agent.core.snapshot import HostUse, Snapshot
 from agent.core.starvation import ROOM
 from penstock.model import Capacity, MonotaskSpec, ResourceKind
-from penstock.wire.agent_api import Completion, RegisterJob
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import Complete, Completion, RegisterJob, Submit
 from penstock.wire.errors import RpcError
 from penstock.wire.jobs_api import SlotTakenBack
 
@@ -47,8 +48,8 @@ class Bed:
     def send(self, event: e.Event) -> None:
         for instruction in self.node.handle(event, self.now - self.monotonic_from):
             match instruction:
-                case Grant(job=job, ids=ids):
-                    self.granted += [(job, one) for one in ids]
+                case Grant(grants=grants):
+                    self.granted += [(grants.job, one) for one in grants.ids]
                 case Notify(params=SlotTakenBack() as params):
                     self.told.append(params)
                 case Explain(facts=facts):
@@ -75,10 +76,10 @@ class Bed:
 
     def submit(self, session: int, job: str, *ids: int, running: bool = False) -> None:
         specs = [MonotaskSpec(id=one, kind=CPU, input_bytes=1, running=running) for one in ids]
-        self.send(e.Submitted(session, job, specs))
+        self.send(e.Asked(m.SUBMIT, session, Submit(job=job, monotasks=specs)))
 
     def complete(self, session: int, job: str, *ids: int) -> None:
-        self.send(e.Completed(session, job, [Completion(id=one) for one in ids]))
+        self.send(e.Asked(m.COMPLETE, session, Complete(job=job, monotasks=[Completion(id=one) for one in ids])))
 
     def ticks(self, seconds: int) -> None:
         for _ in range(seconds):
@@ -129,7 +130,13 @@ def test_a_job_that_starves_starts_beyond_the_slots_of_the_disk_without_another_
     bed = Bed(ranked=True, job_wait_max_s=30.0)
     ahead, behind = bed.job(EVE), bed.job(EVE)  # of one user, whose slots are not taken back
     for job in (ahead, behind):
-        bed.send(e.Submitted(EVE, job, [MonotaskSpec(id=1, kind=ResourceKind.DISK, input_bytes=2**30)]))
+        bed.send(
+            e.Asked(
+                m.SUBMIT,
+                EVE,
+                Submit(job=job, monotasks=[MonotaskSpec(id=1, kind=ResourceKind.DISK, input_bytes=2**30)]),
+            )
+        )
     bed.ticks(30)
     assert bed.granted == [(ahead, 1)]
     bed.ticks(1)  # the first may hold the disk for hours, and nothing else asks for it
@@ -175,7 +182,7 @@ def test_a_slot_that_was_taken_back_cannot_be_passed_on() -> None:
     bed.ticks(20)
     assert bed.granted[-1] == (his, 1)
     with pytest.raises(RpcError, match="without a lease"):
-        bed.send(e.Completed(EVE, hers, [Completion(id=1, then=2)]))
+        bed.send(e.Asked(m.COMPLETE, EVE, Complete(job=hers, monotasks=[Completion(id=1, then=2)])))
     assert (bed.counts["running"], bed.counts["overdue"]) == (1, 1)
 
 

@@ -11,6 +11,8 @@ from agent.core import instructions as i
 from agent.core.confinement import Confinement
 from agent.core.settings import NodeSettings
 from penstock.model import Capacity, ContainerSpec, Limits, Profile
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import Launch, Resize
 from penstock.wire.errors import RpcError
 
 MB = 1 << 20
@@ -30,7 +32,7 @@ class Bed:
         self.node.handle(e.SessionOpened(2, "bob", 1001, "test"), self.now)
         self.container = ""
         for instruction in self.node.handle(
-            e.LaunchRequested(1, ContainerSpec(argv=("x",), **spec)), self.now  # type: ignore[arg-type]
+            e.Asked(m.LAUNCH, 1, Launch(container=ContainerSpec(argv=("x",), **spec))), self.now  # type: ignore[arg-type]
         ):  # fmt: skip
             if isinstance(instruction, i.StartContainer):
                 self.container = instruction.container
@@ -43,7 +45,7 @@ class Bed:
         return [one.confinement for one in self.send(event) if isinstance(one, i.Confine)]
 
     def resize(self, session: int = 1, **limits: float | str | None) -> list[Confinement]:
-        return self.confinements(e.ResizeRequested(session, self.container, limits))
+        return self.confinements(e.Asked(m.RESIZE, session, Resize(container=self.container, limits=limits)))
 
     def follow(self, profile: Profile | None) -> list[i.Instruction]:
         return self.send(e.FollowRequested(1, self.container, profile, 0.0))
@@ -185,7 +187,7 @@ def test_a_limit_that_nothing_runs_under_is_refused_at_every_door(limit: str, va
     assert bed.node.containers.live[bed.container].limits == Limits(cpu_cores=1.0)
     limits = msgspec.convert({limit: value}, Limits)
     with pytest.raises(RpcError, match="too little"):
-        bed.send(e.LaunchRequested(1, ContainerSpec(argv=("x",), limits=limits)))
+        bed.send(e.Asked(m.LAUNCH, 1, Launch(container=ContainerSpec(argv=("x",), limits=limits))))
     with pytest.raises(RpcError, match="too little"):
         bed.send(e.AdoptRequested(1, ContainerSpec(argv=("x",), limits=limits), 77, True))
 

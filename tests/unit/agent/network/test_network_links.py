@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from agent.cgroup_root import cgroup2_mount
 from agent.network.htb import default_routes
 from agent.network.links import Link, leading_out, link_rate, transmit_queues
-from agent.network.probe import cgroup2_mount
 
 LOOPBACK = Link(1, "lo", loopback=True)
 ETH0 = Link(2, "eth0")

@@ -23,7 +23,9 @@ from agent.journal import Journal
 from agent.shell import Shell
 from penstock.durable import replace_file
 from penstock.model import Capacity, ContainerSpec, EndedBy, KindAmounts, TaskRequest
+from penstock.wire import agent_methods as m
 from penstock.wire import master_api as api
+from penstock.wire.agent_api import Launch
 from penstock.wire.errors import ErrorCode, RpcError
 
 SETTINGS = NodeSettings(node="n", instance="x", capacity=Capacity(cores=4, memory_bytes=1 << 30), has_master=True)
@@ -78,7 +80,7 @@ class Bed:
         self.shell.dispatch(e.Decided(1, [placed]))
 
     def running(self) -> str:
-        container = self.shell.dispatch(e.LaunchRequested(1, ContainerSpec(argv=("x",), detach=True)))
+        container = self.shell.dispatch(e.Asked(m.LAUNCH, 1, Launch(container=ContainerSpec(argv=("x",), detach=True))))
         assert isinstance(container, str)
         self.shell.dispatch(e.ContainerStarted(container, 7, {}, 1e9))
         return container
@@ -132,7 +134,7 @@ def test_a_file_that_cannot_be_replaced_is_named(tmp_path: Path) -> None:
 
 async def test_a_launch_is_refused_with_the_remedy_and_starts_nothing(bed: Bed) -> None:
     with full(), pytest.raises(RpcError) as refusal:
-        await bed.shell.launch(e.LaunchRequested(1, ContainerSpec(argv=("x",))))
+        await bed.shell.launch(e.Asked(m.LAUNCH, 1, Launch(container=ContainerSpec(argv=("x",)))))
     assert refusal.value.code is ErrorCode.UNAVAILABLE
     assert str(bed.directory) in refusal.value.body.message and "free space" in refusal.value.body.remedy
     assert not bed.executor.started and not bed.node.containers.live

@@ -15,8 +15,9 @@ from agent.journal import Journal
 from agent.shell import Shell
 from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, KindAmounts, TaskRequest
 from penstock.transport import RpcPeer
+from penstock.wire import agent_methods as m
 from penstock.wire import master_api as api
-from penstock.wire.agent_api import RegisterJob
+from penstock.wire.agent_api import JobRef, Place, RegisterJob
 
 SETTINGS = NodeSettings(node="n", instance="x", capacity=Capacity(cores=4, memory_bytes=1 << 30), has_master=True)
 #: As long as the agent makes a reason; the kernel keeps a few dozen of these for who does not read.
@@ -43,7 +44,7 @@ class Bed:
         self.job = next(iter(self.shell.node.jobs))
         command = ContainerSpec(argv=("x",))
         wanted = [TaskRequest(task=f"t{n}", usage=KindAmounts(cpu=1.0), command=command) for n in range(MANY)]
-        self.shell.dispatch(e.PlacementRequested(1, self.job, "s", wanted, opportunistic=False))
+        self.shell.dispatch(e.Asked(m.PLACE, 1, Place(job=self.job, stage="s", tasks=wanted, opportunistic=False)))
 
     def ends(self, number: int) -> bool:
         """The master says that a task has ended; return whether the kernel took all that was sent so far."""
@@ -64,6 +65,6 @@ async def test_what_the_kernel_did_not_take_is_kept(tmp_path: Path) -> None:
         assert bed.kept() == {f"t{taken}"}, "those before are in the kernel's hands, whatever becomes of the agent"
         assert not bed.ends(taken + 1)
         assert bed.kept() == {f"t{taken}", f"t{taken + 1}"}
-        bed.shell.dispatch(e.JobEndRequested(1, bed.job))
+        bed.shell.dispatch(e.Asked(m.END_JOB, 1, JobRef(job=bed.job)))
         assert bed.kept() == set()
         peer.close()

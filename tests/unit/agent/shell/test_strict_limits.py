@@ -15,6 +15,8 @@ from agent.core.settings import NodeSettings
 from agent.journal import Journal
 from agent.shell import Shell
 from penstock.model import Capacity, ContainerSpec, Limits, Profile
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import Launch
 from penstock.wire.errors import RpcError
 
 MIB = 1 << 20
@@ -53,7 +55,7 @@ class Bed:
         self.executor.on_event = self.shell.dispatch
         self.shell.dispatch(e.SessionOpened(1, "u", 1, "test"))
         spec = ContainerSpec(argv=("x",), limits=Limits(cpu_cores=1.5))
-        self.container = str(self.shell.dispatch(e.LaunchRequested(1, spec)))
+        self.container = str(self.shell.dispatch(e.Asked(m.LAUNCH, 1, Launch(container=spec))))
         self.shell.dispatch(e.ContainerStarted(self.container, 7, {}, 1e9))
 
     async def follow(self, profile: Profile, *, strict: bool) -> None:
