@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.cli.exit_statuses import Status
-from penstock.cli.jobs import ended
 from penstock.cli.session import print_json, with_agent
 from penstock.wire.errors import ErrorCode, RpcError
 
@@ -37,6 +36,8 @@ def main(argv: list[str]) -> int:
 
 async def _cancel(agent: AgentClient, jobs: Sequence[str], *, wait: bool) -> tuple[dict[str, dict[str, str]], Status]:
     """Return the result for each job, and the exit status."""
+    from penstock.cli.jobs import ended  # imports asyncio, which --help does not need
+
     results: dict[str, dict[str, str]] = {}
     waited: list[str] = []
     status = Status.DONE

@@ -181,6 +181,13 @@ def resources(of: Mapping[str, Any], extra: Sequence[Column] = ()) -> Fitted | N
     return Fitted(columns, rows) if rows else None
 
 
+def preemptions(status: Mapping[str, Any], *columns: Column) -> Fitted | None:
+    """Return a table of preemptions, the latest first; ``columns`` stand between the time and the reason."""
+    rows = list(reversed(listing(status, "preemptions")))
+    time_of = Column("preempted", lambda row: clock(row.get("at")))
+    return Fitted([time_of, *columns, Column("reason", field("reason"), wraps=True)], rows) if rows else None
+
+
 # ---------------------------------------------------------------- documents of any version
 
 

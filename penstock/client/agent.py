@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import msgspec
@@ -28,6 +27,7 @@ from penstock.wire import relayed_methods as relayed
 from penstock.wire.config_api import ConfigInForce, ConfigSet, Daemon, SetConfig, ShowConfig
 from penstock.wire.connection import read_params
 from penstock.wire.jobs_api import Lend
+from penstock.wire.method import Method, P, R
 from penstock.wire.overview_api import ClusterStatus
 from penstock.wire.reservation_api import (
     DeleteReservation,
@@ -81,9 +81,7 @@ class AgentClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     @property
@@ -139,14 +137,9 @@ class AgentClient:
             AgentUnavailable: the agent was away too long, or the connection was lost during this call.
         """
         with self._expect():
-            try:
-                if stdio is not None:
-                    spec = msgspec.structs.replace(spec, stdio=await asyncio.to_thread(pass_stdio, self.socket, stdio))
-                answer = await self._link.call_once("launch", lambda: api.Launch(container=spec), api.Launched)
-            except ConnectionResetError:
-                # A second request could start the command twice.
-                raise AgentUnavailable(LOST_WHILE_STARTING) from None
-            return self._made(answer)
+            if stdio is not None:
+                spec = msgspec.structs.replace(spec, stdio=await asyncio.to_thread(pass_stdio, self.socket, stdio))
+            return self._made(await self._ask_once(m.LAUNCH, api.Launch(container=spec), LOST_WHILE_STARTING))
 
     async def adopt(self, pid: int, spec: ContainerSpec, *, tree: bool = False) -> Container:
         """Move a running process of this user into a container; with ``tree`` its descendants, too.
@@ -158,15 +151,9 @@ class AgentClient:
             RpcError: the process does not exist, belongs to other users, too, or is already in a container.
             AgentUnavailable: the agent was away too long, or the connection was lost during this call.
         """
-        asked = api.Adopt(pid=pid, container=spec, tree=tree)
+        lost = "the agent went away while it was adopting the process; `penstock status` tells whether it did"
         with self._expect():
-            try:
-                answer = await self._link.call_once("adopt", lambda: asked, api.Launched)
-            except ConnectionResetError:
-                raise AgentUnavailable(
-                    "the agent went away while it was adopting the process; `penstock status` tells whether it did"
-                ) from None
-            return self._made(answer)
+            return self._made(await self._ask_once(m.ADOPT, api.Adopt(pid=pid, container=spec, tree=tree), lost))
 
     async def lend(self, job: str, pid: int = 0) -> str:
         """Rank a process of this user (0: this one) and its descendants with a job; return their container.
@@ -232,13 +219,8 @@ class AgentClient:
             RpcError: ``bad_request``: invalid RDL; ``refused``: the request does not fit, with the reason.
             AgentUnavailable: the connection was lost during this call.
         """
-        asked = Reserve(rdl=rdl, name=name)
-        try:
-            return await self._link.call_once("reserve", lambda: asked, Reserved)
-        except ConnectionResetError:  # a second request could reserve twice
-            raise AgentUnavailable(
-                "the agent went away while it was asked; `penstock reservations` tells what was promised"
-            ) from None
+        lost = "the agent went away while it was asked; `penstock reservations` tells what was promised"
+        return await self._ask_once(relayed.RESERVE, Reserve(rdl=rdl, name=name), lost)
 
     async def update_reservation(self, reservation: str, rdl: Rdl) -> Reserved:
         """Replace a reservation's request.
@@ -330,6 +312,13 @@ class AgentClient:
             self._deliver(peer, read_params(params, known.params), keep=self._expecting > 0)
 
     # ------------------------------------------------------------ inside
+
+    async def _ask_once(self, method: Method[P, R], params: P, lost: str) -> R:
+        """Call once, as a repeated request could be executed twice; ``lost``: the message if the connection is lost."""
+        try:
+            return await self._link.call_once(method.name, lambda: params, method.result)
+        except ConnectionResetError:
+            raise AgentUnavailable(lost) from None
 
     def _made(self, answer: api.Launched) -> Container:
         made = Container(self._link, answer.container, answer.pid, answer.not_enforced)

@@ -12,7 +12,6 @@ import functools
 import threading
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Concatenate, Generic, ParamSpec, Self, TypeVar
 
 from penstock.client.agent import AgentClient
@@ -169,9 +168,7 @@ class BlockingAgent(_Face[AgentClient]):
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     @property

@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-import msgspec
-
 from penstock.client.errors import AgentUnavailable
 from penstock.client.greeting import HELLO_S, Greeting, pauses_s, unavailable
 from penstock.peer_credentials import check_server
@@ -17,10 +15,8 @@ from penstock.transport.peer import RpcPeer, connect_unix, unknown_method
 from penstock.wire.agent_api import Welcome
 from penstock.wire.agent_methods import TYPED
 from penstock.wire.errors import RpcError
-from penstock.wire.method import Method
+from penstock.wire.method import Method, P, R
 
-P = TypeVar("P", bound=msgspec.Struct)
-R = TypeVar("R", bound=msgspec.Struct)
 T = TypeVar("T")
 
 
