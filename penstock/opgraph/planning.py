@@ -83,6 +83,10 @@ class Plan:
         """Return the monotask of an operation on a partition."""
         return self.monotasks[self.first[op] + partition]
 
+    def partitions(self, version: int) -> range:
+        """Return the partitions of a version of a dataset."""
+        return range(self.versions[version].data.partitions)
+
     def describe(self) -> str:
         """Return a readable form of the plan: each stage with the number of its tasks and its operations."""
         lines = []
