@@ -27,7 +27,7 @@ from penstock.transport.shared_peer import SharedPeer
 from penstock.wire import agent_api as api
 from penstock.wire import agent_methods as m
 from penstock.wire import relayed_methods as relays
-from penstock.wire.connection import read_params, to_wire
+from penstock.wire.connection import RpcConnection, read_params, to_wire
 from penstock.wire.errors import RpcError, bad_request, unavailable
 from penstock.wire.jobs_api import Lend
 from penstock.wire.master_api import JOIN_JOB, JoinJob
@@ -91,7 +91,8 @@ class Frameworks:
 
     def _connection(self) -> RpcPeer:
         self._sessions += 1
-        return SharedPeer(FrameworkSession(self, self._sessions), self.max_frame_bytes, m.TYPED, unparsed=True)
+        wire = RpcConnection(self.max_frame_bytes, m.TYPED, unparsed=True)
+        return SharedPeer(FrameworkSession(self, self._sessions), wire)
 
 
 #: The calls that are passed to the node as they come.

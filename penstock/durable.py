@@ -6,8 +6,8 @@ import os
 from pathlib import Path
 
 
-def replace_file(path: Path, data: bytes) -> None:
-    """Write all bytes to a temporary file beside ``path``, and rename it. The mode is 0600.
+def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:
+    """Write all bytes to a new temporary file beside ``path``, which has its mode from the start, and rename it.
 
     Nothing is synced: a crash of the host may undo it, or leave an empty file.
 
@@ -16,22 +16,18 @@ def replace_file(path: Path, data: bytes) -> None:
     """
     fresh = path.with_name(path.name + ".new")
     try:
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC, 0o600)
+        fresh.unlink(missing_ok=True)
+        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         try:
-            _write_all(descriptor, data)
+            rest = memoryview(data)
+            while rest:  # a disk that gets full takes a part before it refuses
+                rest = rest[os.write(descriptor, rest) :]
         finally:
             os.close(descriptor)
         fresh.replace(path)
     except OSError as error:
         _discard(fresh)
         raise OSError(error.errno, error.strerror, str(path)) from None
-
-
-def _write_all(descriptor: int, data: bytes) -> None:
-    """Write on after a short count, which a disk that gets full gives before it refuses."""
-    rest = memoryview(data)
-    while rest:
-        rest = rest[os.write(descriptor, rest) :]
 
 
 def _discard(fresh: Path) -> None:

@@ -10,16 +10,16 @@ from penstock.cli import arguments
 from penstock.cli.errors import CommandError
 from penstock.cli.exit_statuses import Status
 from penstock.cli.limits import add_class, add_limits, specification, tell
-from penstock.model.container import ContainerSpec
+from penstock.cli.session import with_agent
 
 
 def main(argv: list[str]) -> int:
     """Run the command."""
     options = _parse(argv)
     spec = specification(options, _command_of(options.pid), detach=True)
-    from penstock.cli.session import converse  # imports asyncio, which --help does not need
-
-    return converse(_adopt(options.pid, spec, tree=options.tree, as_json=options.json))
+    container = with_agent("adopt", lambda agent: agent.adopt(options.pid, spec, tree=options.tree))
+    tell("adopt", container.id, container.not_enforced, as_json=options.json)
+    return 0
 
 
 def _parse(argv: list[str]) -> argparse.Namespace:
@@ -49,12 +49,3 @@ def _command_of(pid: int) -> tuple[str, ...]:
     except OSError:
         raise CommandError(f"there is no process {pid}", status=Status.UNKNOWN) from None
     return tuple(map(os.fsdecode, command.split(b"\0")))
-
-
-async def _adopt(pid: int, spec: ContainerSpec, *, tree: bool, as_json: bool) -> int:
-    from penstock.client import AgentClient
-
-    async with await AgentClient.connect(client="penstock adopt") as agent:
-        container = await agent.adopt(pid, spec, tree=tree)
-    tell("adopt", container.id, container.not_enforced, as_json=as_json)
-    return 0

@@ -4,9 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.cli.exit_statuses import Status
+from penstock.cli.session import print_json, with_agent
+from penstock.wire.errors import ErrorCode, RpcError
+
+if TYPE_CHECKING:
+    from penstock.client import AgentClient
 
 #: The longest wait for stopped work (seconds); work that ignores its termination is killed long before.
 _PATIENCE_S = 60.0
@@ -21,45 +27,41 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--no-wait", action="store_true", help="return as soon as no new task of them can start")
     parser.add_argument("--json", action="store_true", help="print the result for each job as JSON")
     options = parser.parse_args(argv)
-    from penstock.cli.session import converse  # imports asyncio, which --help does not need
+    jobs = list(dict.fromkeys(options.jobs))
+    results, status = with_agent("cancel", lambda agent: _cancel(agent, jobs, wait=not options.no_wait))
+    if options.json:
+        print_json([{"job": job, **result} for job, result in results.items()])
+    return status
 
-    return converse(_cancel(list(dict.fromkeys(options.jobs)), wait=not options.no_wait, as_json=options.json))
 
-
-async def _cancel(jobs: Sequence[str], *, wait: bool, as_json: bool) -> int:
-    import msgspec
-
-    from penstock.cli.jobs import ended
-    from penstock.client import AgentClient
-    from penstock.wire.errors import ErrorCode, RpcError
+async def _cancel(agent: AgentClient, jobs: Sequence[str], *, wait: bool) -> tuple[dict[str, dict[str, str]], Status]:
+    """Return the result for each job, and the exit status."""
+    from penstock.cli.jobs import ended  # imports asyncio, which --help does not need
 
     results: dict[str, dict[str, str]] = {}
     waited: list[str] = []
     status = Status.DONE
-    async with await AgentClient.connect(client="penstock cancel") as agent:
-        for job in jobs:
-            try:
-                answer = await agent.jobs.cancel(job)
-            except RpcError as error:
-                if error.code not in {ErrorCode.BAD_REQUEST, ErrorCode.REFUSED} or error.body.field != "job":
-                    raise
-                unknown = error.code is ErrorCode.BAD_REQUEST
-                results[job] = {"state": "unknown" if unknown else "refused", "why": error.body.message}
-                status = Status.UNKNOWN if unknown else status or Status.FAILED
-                _say(f"{error.body.message}{' (see `penstock jobs`)' if unknown else ''}")
-                continue
-            results[job] = {"state": "cancelled", "why": ""}
-            if answer.away:
-                results[job] = {"state": "away", "why": f"its host {answer.away} is away"}
-                _say(f"{job}: its host {answer.away} is away, and stops the job's own work there when it is back")
-            else:
-                waited.append(job)
-        if wait and waited:
-            _, over = await ended(agent, waited, _PATIENCE_S, _say)
-            status = status or (over if over is Status.TIME_OVER else Status.DONE)
-    if as_json:
-        print(msgspec.json.encode([{"job": job, **result} for job, result in results.items()]).decode())
-    return status
+    for job in jobs:
+        try:
+            answer = await agent.jobs.cancel(job)
+        except RpcError as error:
+            if error.code not in {ErrorCode.BAD_REQUEST, ErrorCode.REFUSED} or error.body.field != "job":
+                raise
+            unknown = error.code is ErrorCode.BAD_REQUEST
+            results[job] = {"state": "unknown" if unknown else "refused", "why": error.body.message}
+            status = Status.UNKNOWN if unknown else status or Status.FAILED
+            _say(f"{error.body.message}{' (see `penstock jobs`)' if unknown else ''}")
+            continue
+        results[job] = {"state": "cancelled", "why": ""}
+        if answer.away:
+            results[job] = {"state": "away", "why": f"its host {answer.away} is away"}
+            _say(f"{job}: its host {answer.away} is away, and stops the job's own work there when it is back")
+        else:
+            waited.append(job)
+    if wait and waited:
+        _, over = await ended(agent, waited, _PATIENCE_S, _say)
+        status = status or (over if over is Status.TIME_OVER else Status.DONE)
+    return results, status
 
 
 def _say(text: str) -> None:

@@ -100,16 +100,9 @@ def _teach(action: argparse.Action) -> None:
 
 
 def _names(what: str) -> list[str]:
-    from penstock.cli.session import converse
+    from penstock.cli.session import with_agent
 
-    return sorted(name for name in converse(_ask(what)) if name.isprintable() and " " not in name)
-
-
-async def _ask(what: str) -> list[str]:
-    from penstock.client import AgentClient
-
-    async with await AgentClient.connect(client="penstock completion") as agent:
-        return list(await _KNOWN[what](agent))
+    return sorted(name for name in with_agent("completion", _KNOWN[what]) if name.isprintable() and " " not in name)
 
 
 async def _containers(agent: Any) -> list[str]:

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from penstock import extras
 from penstock.cli import arguments
 from penstock.cli.errors import CommandError, usage_error
+from penstock.cli.session import with_agent
 
 if TYPE_CHECKING:
     from penstock.wire.config_api import ConfigSet
@@ -78,18 +79,11 @@ def _show(options: argparse.Namespace) -> int:
         return _read("--show-config", options, *(["--json"] if options.json else []))
     if options.file or options.config or options.set:
         raise usage_error("--running asks the daemon; leave FILE and --set out")
-    from penstock.cli.session import converse
     from penstock.config import rendering
     from penstock.wire.connection import to_wire
 
-    async def ask() -> dict[str, dict[str, object]]:
-        from penstock.client import AgentClient
-
-        async with await AgentClient.connect(client="penstock config") as agent:
-            found = await agent.show_config(options.daemon)
-        return {key: to_wire(facts) for key, facts in found.keys.items()}
-
-    keys = converse(ask())
+    found = with_agent("config", lambda agent: agent.show_config(options.daemon))
+    keys = {key: to_wire(facts) for key, facts in found.keys.items()}
     if options.json:
         print(json.dumps(keys, indent=2, ensure_ascii=False))
     else:
@@ -142,22 +136,13 @@ def _parse_set() -> arguments.Parser:
 
 
 def _set(options: argparse.Namespace) -> int:
-    from penstock.cli.session import converse
-
     values: dict[str, str] = {}
     for key, text in options.values:
         if key in values:
             raise usage_error(f"{key} is given twice")
         values[key] = text
-
-    async def ask() -> ConfigSet:
-        from penstock.client import AgentClient
-
-        async with await AgentClient.connect(client="penstock config") as agent:
-            return await agent.set_config(values, options.daemon)
-
     write = _writer(options.daemon) if options.persist else None
-    answer = converse(ask())
+    answer = with_agent("config", lambda agent: agent.set_config(values, options.daemon))
     if write is not None:
         write(answer, values)
     if options.json:

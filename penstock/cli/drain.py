@@ -6,11 +6,15 @@ import argparse
 import asyncio
 import math
 import time
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.cli.errors import CommandError, usage_error
 from penstock.cli.exit_statuses import Status
+from penstock.cli.plain_text import printable
+from penstock.cli.session import print_json, with_agent
+from penstock.wire.errors import ErrorCode, RpcError
 
 if TYPE_CHECKING:
     from penstock.client import AgentClient
@@ -32,7 +36,7 @@ def main(argv: list[str]) -> int:
     parser = arguments.Parser("drain", "Stop placing work on nodes, and wait until nothing runs there.", _EPILOG)
     parser.add_argument("nodes", metavar="NODE", nargs="*", help="the master's name of a node; default: this host")
     parser.add_argument(
-        "--timeout", metavar="DURATION", type=_duration, help="the longest wait (default: until all is done)"
+        "--timeout", metavar="DURATION", type=arguments.duration, help="the longest wait (default: until all is done)"
     )
     parser.add_argument(
         "--stop", action="store_true", help="then stop the work placed by the cluster, to run again elsewhere"
@@ -44,9 +48,7 @@ def main(argv: list[str]) -> int:
         raise usage_error("--no-wait does not wait; leave out --timeout")
     if options.stop and options.timeout is None and not options.no_wait:
         raise usage_error("--stop: add --timeout DURATION, or --no-wait to stop at once")
-    from penstock.cli.session import converse  # imports asyncio, which --help does not need
-
-    found = converse(_drain(options), named="nodes")
+    found = with_agent("drain", partial(_drain, options), named="nodes")
     show(found, as_json=options.json)
     left = [node for node in found.nodes if node.state != "drained"]
     if left and not options.no_wait:
@@ -54,33 +56,19 @@ def main(argv: list[str]) -> int:
     return Status.DONE
 
 
-def _duration(text: str) -> float:
-    from penstock.model.units import parse_duration_s
-
-    try:
-        return parse_duration_s(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-async def _drain(options: argparse.Namespace) -> Drains:
-    from penstock.client import AgentClient
-
-    async with await AgentClient.connect(client="penstock drain") as agent:
-        found = await agent.nodes.drain(options.nodes, stop=options.stop and options.no_wait)
-        if options.no_wait:
-            return found
-        names = [node.node for node in found.nodes]
-        found = await _wait(agent, names, math.inf if options.timeout is None else options.timeout, stop=False)
-        if options.stop and not _done(found):
-            found = await _wait(agent, names, _STOPPED_S, stop=True)
+async def _drain(options: argparse.Namespace, agent: AgentClient) -> Drains:
+    found = await agent.nodes.drain(options.nodes, stop=options.stop and options.no_wait)
+    if options.no_wait:
         return found
+    names = [node.node for node in found.nodes]
+    found = await _wait(agent, names, math.inf if options.timeout is None else options.timeout, stop=False)
+    if options.stop and not _done(found):
+        found = await _wait(agent, names, _STOPPED_S, stop=True)
+    return found
 
 
 async def _wait(agent: AgentClient, names: list[str], for_s: float, *, stop: bool) -> Drains:
     """Wait until all nodes are drained, or for ``for_s`` seconds, also while the master is away."""
-    from penstock.wire.errors import ErrorCode, RpcError
-
     until = time.monotonic() + for_s
     while True:
         try:
@@ -92,7 +80,11 @@ async def _wait(agent: AgentClient, names: list[str], for_s: float, *, stop: boo
             undrained = [node.node for node in found.nodes if node.draining is None]
             if undrained:
                 raise CommandError(f"{', '.join(undrained)}: undrained by a user meanwhile")
-            if _done(found) or time.monotonic() >= until or (stop and not any(map(_of_cluster, found.nodes))):
+            # With `stop`: until no work is left that can be stopped. Before a node's first report that is unknown.
+            stoppable = any(
+                not node.count or any(each.kind in _PLACED for each in node.remaining) for node in found.nodes
+            )
+            if _done(found) or time.monotonic() >= until or (stop and not stoppable):
                 return found
         await asyncio.sleep(max(0.0, min(_LOOK_S, until - time.monotonic())))
 
@@ -101,20 +93,11 @@ def _done(found: Drains) -> bool:
     return all(node.state == "drained" for node in found.nodes)
 
 
-def _of_cluster(node: NodeDrain) -> bool:
-    """Whether work is left that can be stopped, or its amount is unknown."""
-    return not node.count or any(each.kind in _PLACED for each in node.remaining)
-
-
 def show(found: Drains, *, as_json: bool) -> None:
     """Print JSON, or a line for each node."""
     if as_json:
-        import msgspec
-
-        print(msgspec.json.encode(found).decode())
+        print_json(found)
         return
-    from penstock.cli.plain_text import printable
-
     for node in found.nodes:
         state = "accepts work" if node.state == "connected" else node.state
         print(printable(f"{node.node}: {state}"))
@@ -135,7 +118,5 @@ def _still(node: NodeDrain) -> str:
 
 
 def _named(left: Remaining) -> str:
-    from penstock.cli.plain_text import printable
-
     named = f" ({left.name})" if left.name else ""
     return printable(f"{left.kind} {left.id} of {left.user or 'an unknown user'}{named}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from penstock.cli import arguments
 from penstock.cli.exit_statuses import Status
+from penstock.cli.session import print_json, with_agent
 
 
 def main(argv: list[str]) -> int:
@@ -15,20 +16,9 @@ def main(argv: list[str]) -> int:
     parser.add_argument("job", metavar="JOB", help="its id, as `penstock jobs` shows it")
     parser.add_argument("--json", action="store_true", help="print all of it as JSON")
     options = parser.parse_args(argv)
-    from penstock.cli.session import converse  # imports asyncio, which --help does not need
-
-    return converse(_explain(options.job, as_json=options.json), named="job")
-
-
-async def _explain(job: str, *, as_json: bool) -> int:
-    import msgspec
-
-    from penstock.client import AgentClient
-
-    async with await AgentClient.connect(client="penstock explain") as agent:
-        document = await agent.jobs.explain(job)
-    if as_json:
-        print(msgspec.json.encode(document).decode())
+    document = with_agent("explain", lambda agent: agent.jobs.explain(options.job), named="job")
+    if options.json:
+        print_json(document)
         return Status.DONE
     from penstock.cli.render import console
     from penstock.cli.render_jobs import explanation

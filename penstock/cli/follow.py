@@ -3,15 +3,20 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from penstock.cli import arguments
 from penstock.cli.errors import usage_error
 from penstock.cli.limits import add_strict
+from penstock.cli.session import with_agent
 from penstock.model.decode_errors import told
 from penstock.model.floors import profile_too_small
 from penstock.model.profile import Profile
+
+if TYPE_CHECKING:
+    from penstock.client import AgentClient
 
 _EXAMPLE = """FILE.json has a value for each slot of slot_s seconds; resources without values keep their limits:
   {"slot_s": 3, "cpu_cores": [0.5, 2, 1], "memory_bytes": [67108864, 268435456],
@@ -27,9 +32,12 @@ def main(argv: list[str]) -> int:
     add_strict(parser)
     options = parser.parse_args(argv)
     profile = None if options.profile == "none" else _read(Path(options.profile))
-    from penstock.cli.session import converse  # imports asyncio, which --help does not need
 
-    return converse(_follow(options.container, profile, strict=options.strict), named="container")
+    async def follow(agent: AgentClient) -> None:
+        await (await agent.attach(options.container)).follow(profile, strict=options.strict)
+
+    with_agent("follow", follow, named="container")
+    return 0
 
 
 def _read(path: Path) -> Profile:
@@ -47,12 +55,3 @@ def _read(path: Path) -> Profile:
     for resource, wrong, remedy in profile_too_small(profile):
         raise usage_error(f"{path}: {resource}: {wrong}; {remedy}")
     return profile
-
-
-async def _follow(container: str, profile: Profile | None, *, strict: bool) -> int:
-    from penstock.client import AgentClient
-
-    async with await AgentClient.connect(client="penstock follow") as agent:
-        running = await agent.attach(container)
-        await running.follow(profile, strict=strict)
-    return 0

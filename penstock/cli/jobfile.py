@@ -33,7 +33,6 @@ under which it is learnt), ``input_bytes`` (of the whole run), ``run`` (jobs wit
 
 from __future__ import annotations
 
-import tomllib
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -42,13 +41,14 @@ import msgspec
 from penstock.cli.errors import usage_error
 from penstock.cli.executors import executor_limits
 from penstock.model.container import ContainerSpec, Limits
-from penstock.model.decode_errors import explained, told_toml
+from penstock.model.decode_errors import explained
 from penstock.model.executor import Executor, Sizing
 from penstock.model.floors import limits_too_small
 from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.model.units import QuantityError, parse_bytes
 from penstock.model.work import Name, Opportunistic, OpportunisticJob, TaskRequest
 from penstock.opgraph import GraphError, TaskGraph, TaskNode
+from penstock.toml_files import TomlFileError, read_toml
 
 Quantity = str | Annotated[int, msgspec.Meta(ge=0)]
 
@@ -221,14 +221,9 @@ class JobFile:
 
 def _read(path: Path) -> JobTable:
     try:
-        text = path.read_text(encoding="utf-8")
-        document = tomllib.loads(text)
-    except OSError as error:
-        raise usage_error(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise usage_error(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise usage_error(told_toml(path, text, error)) from None
+        _, document = read_toml(path)
+    except TomlFileError as error:
+        raise usage_error(str(error)) from None
     tables = document.get("task")
     _known_keys(path, document, JobTable, "")
     for index, table in enumerate(tables if isinstance(tables, list) else []):

@@ -11,10 +11,12 @@ from typing import TYPE_CHECKING
 from penstock.cli import arguments
 from penstock.cli.errors import usage_error
 from penstock.cli.exit_statuses import Status
+from penstock.cli.session import print_json, with_agent
+from penstock.wire.errors import ErrorCode, RpcError
 
 if TYPE_CHECKING:
     from penstock.client import AgentClient
-    from penstock.wire.jobs_api import Jobs, JobView
+    from penstock.wire.jobs_api import Jobs, JobsOrdered, JobView
 
 #: The first and longest pause between two queries while waiting for jobs (seconds).
 _LOOK_S = (0.1, 2.0)
@@ -49,14 +51,19 @@ def main(argv: list[str]) -> int:
         raise usage_error("--order: name jobs, without --wait and --all")
     if options.timeout is not None and not options.wait:
         raise usage_error("--timeout: only with --wait")
-    from penstock.cli.session import converse  # imports asyncio, which --help does not need
-
     if options.order:
-        return converse(_order(options.jobs, as_json=options.json), named="job")
-    if options.jobs:
-        timeout_s = options.timeout if options.wait else 0.0
-        return converse(_named(options.jobs, wait=options.wait, timeout_s=timeout_s, as_json=options.json))
-    return converse(_list(everybody=options.all, as_json=options.json))
+        _show_order(with_agent("jobs", lambda agent: agent.jobs.order(options.jobs), named="job"), as_json=options.json)
+        return Status.DONE
+    if not options.jobs:
+        found = with_agent("jobs", lambda agent: agent.jobs.list(everybody=options.all))
+        _show_list(found, everybody=options.all, as_json=options.json)
+        return Status.DONE
+    found, status = with_agent(
+        "jobs",
+        lambda agent: ended(agent, options.jobs, options.timeout) if options.wait else _look(agent, options.jobs),
+    )
+    _show_named(found, as_json=options.json)
+    return status
 
 
 def say(text: str) -> None:
@@ -64,44 +71,28 @@ def say(text: str) -> None:
     print(f"penstock jobs: {text}", file=sys.stderr)
 
 
-async def _list(*, everybody: bool, as_json: bool) -> int:
-    from penstock.client import AgentClient
-
-    async with await AgentClient.connect(client="penstock jobs") as agent:
-        found = await agent.jobs.list(everybody=everybody)
+def _show_list(found: Sequence[JobView], *, everybody: bool, as_json: bool) -> None:
     if as_json:
-        _print_json(found)
+        print_json(found)
     else:
         from penstock.cli.render import console
         from penstock.cli.render_jobs import table
 
         console().print(table(found, time.time(), users=everybody)) if found else print("no jobs")
-    return Status.DONE
 
 
-async def _order(jobs: Sequence[str], *, as_json: bool) -> int:
-    import msgspec
-
-    from penstock.client import AgentClient
-
-    async with await AgentClient.connect(client="penstock jobs") as agent:
-        ordered = await agent.jobs.order(jobs)
+def _show_order(ordered: JobsOrdered, *, as_json: bool) -> None:
     if as_json:
-        print(msgspec.json.encode(ordered).decode())
+        print_json(ordered)
     elif ordered.jobs:
         print(f"first of {'all' if ordered.of_all else 'your'} jobs, until they are over: {', '.join(ordered.jobs)}")
     else:
         print(f"no job is put first by {'an operator' if ordered.of_all else 'you'} any more")
-    return Status.DONE
 
 
-async def _named(jobs: Sequence[str], *, wait: bool, timeout_s: float | None, as_json: bool) -> int:
-    from penstock.client import AgentClient
-
-    async with await AgentClient.connect(client="penstock jobs") as agent:
-        found, status = await ended(agent, jobs, timeout_s) if wait else await _look(agent, jobs)
+def _show_named(found: Sequence[JobView], *, as_json: bool) -> None:
     if as_json:
-        _print_json(found)
+        print_json(found)
     elif found:
         from rich.text import Text
 
@@ -111,7 +102,6 @@ async def _named(jobs: Sequence[str], *, wait: bool, timeout_s: float | None, as
         for one in found:
             for part in details(one, time.time()):
                 console().print(part, soft_wrap=isinstance(part, Text))
-    return status
 
 
 async def _look(
@@ -165,8 +155,6 @@ async def _update(agent: AgentClient, latest: dict[str, JobView], left: Sequence
 
 async def _find(agent: AgentClient, jobs: Sequence[str], patience: float) -> Jobs:
     """Find jobs; until ``patience`` (monotonic), retry while the master is away, as it is for an agent that starts."""
-    from penstock.wire.errors import ErrorCode, RpcError
-
     while True:
         try:
             return await agent.jobs.find(jobs)
@@ -174,9 +162,3 @@ async def _find(agent: AgentClient, jobs: Sequence[str], patience: float) -> Job
             if error.code is not ErrorCode.UNAVAILABLE or time.monotonic() >= patience:
                 raise
         await asyncio.sleep(_AGAIN_S)
-
-
-def _print_json(found: Sequence[JobView]) -> None:
-    import msgspec
-
-    print(msgspec.json.encode(found).decode())

@@ -2,7 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING
+
 from penstock.cli import arguments
+from penstock.cli.session import print_json, with_agent
+
+if TYPE_CHECKING:
+    from penstock.client import AgentClient
+    from penstock.model.container import Ended
 
 
 def main(argv: list[str]) -> int:
@@ -11,21 +19,15 @@ def main(argv: list[str]) -> int:
     parser.add_argument("containers", nargs="+", metavar="CONTAINER", help="ids, as `penstock status` shows them")
     parser.add_argument("--json", action="store_true", help="print how each ended, as JSON")
     options = parser.parse_args(argv)
-    from penstock.cli.session import converse  # imports asyncio, which --help does not need
-
-    return converse(_kill(options.containers, as_json=options.json), named="container")
-
-
-async def _kill(containers: list[str], *, as_json: bool) -> int:
-    from penstock.client import AgentClient
-
-    async with await AgentClient.connect(client="penstock kill") as agent:
-        ended = []
-        for running in [await agent.attach(container) for container in containers]:
-            await running.kill()
-            ended.append({"container": running.id, "ended": await running.wait()})
-    if as_json:
-        import msgspec
-
-        print(msgspec.json.encode(ended).decode())
+    ended = with_agent("kill", partial(_kill, options.containers), named="container")
+    if options.json:
+        print_json([{"container": container, "ended": how} for container, how in ended])
     return 0
+
+
+async def _kill(containers: list[str], agent: AgentClient) -> list[tuple[str, Ended]]:
+    ended = []
+    for running in [await agent.attach(container) for container in containers]:
+        await running.kill()
+        ended.append((running.id, await running.wait()))
+    return ended

@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.session import with_agent
 
 if TYPE_CHECKING:
     from penstock.client import AgentClient, Container
@@ -29,22 +30,16 @@ def main(argv: list[str]) -> int:
     parser.add_argument("-f", "--follow", action="store_true", help="continue until the container has ended")
     parser.add_argument("--stderr", action="store_true", help="print standard error instead of standard output")
     options = parser.parse_args(argv)
-    from penstock.cli.session import converse  # imports asyncio, which --help does not need
 
-    work = _print(options.container, "stderr" if options.stderr else "stdout", follow=options.follow)
-    return converse(work, named="container")
-
-
-async def _print(container: str, stream: str, *, follow: bool) -> int:
-    from penstock.client import AgentClient
-
-    async with await AgentClient.connect(client="penstock logs") as agent:
-        running = await agent.attach(await _container_of(agent, container))
+    async def copy(agent: AgentClient) -> None:
+        running = await agent.attach(await _container_of(agent, options.container))
         ended = asyncio.ensure_future(running.wait())
         try:
-            await _copy(running, stream, ended if follow else None)
+            await _copy(running, "stderr" if options.stderr else "stdout", ended if options.follow else None)
         finally:
             ended.cancel()
+
+    with_agent("logs", copy, named="container")
     return 0
 
 

@@ -55,6 +55,8 @@ GROUPS = {
     "frameworks": ("dask-worker", "spark-config"),
     "trying": ("simulate", "plan", "place"),
 }
+#: Former commands, and what took their place.
+_MOVED = {"paper": "the papers' claims are tried by `python -m research`, in a checkout of Penstock's repository"}
 _EXTRAS = {"check": "agent", "agent": "agent", "master": "master", "uninstall": "agent", "dask-worker": "dask"}
 _EXTRAS |= {"ca": "ca", "place": "master", "plan": "master", "simulate": "simulate"}
 
@@ -140,20 +142,16 @@ def _unknown(name: str) -> str:
 
     known = list(names())
     near = difflib.get_close_matches(name, known, 1)
-    hint = f"did you mean {near[0]!r}?" if near else f"one of {', '.join(known)}"
+    hint = _MOVED.get(name) or (f"did you mean {near[0]!r}?" if near else f"one of {', '.join(known)}")
     kind = "option" if name.startswith("-") else "command"
     return f"unknown {kind} {name!r}; {hint}"
 
 
-def _installed() -> list[str]:
-    from importlib.metadata import entry_points
-
-    return sorted(entry_points(group="penstock.commands").names)
-
-
 def names() -> dict[str, str]:
     """Return every installed command with its summary."""
-    return OWN | {name: _INSTALLED.get(name, "") for name in _installed()}
+    from importlib.metadata import entry_points
+
+    return OWN | {name: _INSTALLED.get(name, "") for name in sorted(entry_points(group="penstock.commands").names)}
 
 
 def _help() -> str:

@@ -67,25 +67,11 @@ def print_application(application: Application) -> None:
     columns = [f"{label(name)} mean / peak" for name in application.resources]
     runs = _table("run", "ended", "input", "bounds", "stages", "time", *columns)
     for run in application.latest():
-        runs.add_row(
-            render.plain(run.run),
-            _at(run.ended_at),
-            *_settings(run.settings),
-            str(max(1, len(run.stages))),
-            duration(run.duration_slots * application.slot_s),
-            *_means_and_peaks(application, run),
-        )
+        runs.add_row(render.plain(run.run), _at(run.ended_at), *_use(application, run))
     _print(console, runs)
     expected = _table("expected by", "off by", "input", "bounds", "stages", "time", *columns)
     for one in application.forecasts:
-        expected.add_row(
-            render.plain(one.by),
-            _percent(one.error),
-            *_settings(one.settings),
-            str(max(1, len(one.stages))),
-            duration(one.duration_slots * application.slot_s),
-            *_means_and_peaks(application, one),
-        )
+        expected.add_row(render.plain(one.by), _percent(one.error), *_use(application, one))
     _print(console, expected)
 
 
@@ -111,8 +97,13 @@ def print_compared(application: Application, compared: Sequence[Compared], *, to
     )
 
 
-def _means_and_peaks(application: Application, used: Run | Forecast) -> list[str]:
-    cells = []
+def _use(application: Application, used: Run | Forecast) -> list[Text | str]:
+    """Return the cells from ``input`` on."""
+    cells: list[Text | str] = [
+        *_settings(used.settings),
+        str(max(1, len(used.stages))),
+        duration(used.duration_slots * application.slot_s),
+    ]
     for name, means, peaks in zip(application.resources, used.mean, used.peak, strict=True):
         mean, highest = average(means, used.last_part), max(measured(peaks), default=math.nan)
         cells.append(" / ".join("–" if math.isnan(value) else amount(name, value) for value in (mean, highest)))

@@ -80,21 +80,23 @@ class Fitted:
 
     def __init__(self, columns: Sequence[Column], rows: Sequence[Mapping[str, Any]], shown: int = SHOWN) -> None:
         self._columns = list(columns)
-        self._rows = [[_cell(column.of(row)) for column in columns] for row in rows[:shown]]
+        cells = ([column.of(row) for column in columns] for row in rows[:shown])
+        self._rows = [[cell if isinstance(cell, Text) else plain(cell) for cell in row] for row in cells]
         self._more = max(0, len(rows) - shown)
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         """Called by rich."""
         chosen = self._chosen(options.max_width)
+        # If all columns fit, only texts that may wrap yield space. rich would shorten long names, too.
+        whole = console.is_terminal or self._total(chosen) <= options.max_width
         table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
         for index in chosen:
             column = self._columns[index]
-            cut = console.is_terminal and not column.wraps
             table.add_column(
                 column.header,
                 justify="right" if column.right else "left",
-                overflow="ellipsis" if cut else "fold",
-                no_wrap=cut,
+                overflow="ellipsis" if console.is_terminal and not column.wraps else "fold",
+                no_wrap=whole and not column.wraps,
             )
         for row in self._rows:
             table.add_row(*(row[index] for index in chosen))
@@ -103,27 +105,26 @@ class Fitted:
             yield Text(f"… {self._more} more", style="dim")
 
     def _chosen(self, width: int) -> list[int]:
-        chosen = [index for index in range(len(self._columns)) if self._says(index)]
-        while sum(map(self._width, chosen)) - _GAP > width:
+        chosen = [  # a column that may be dropped is, if all its cells are empty
+            index
+            for index, column in enumerate(self._columns)
+            if not column.rank or any(row[index].plain for row in self._rows)
+        ]
+        while self._total(chosen) > width:
             gone = max(chosen, key=lambda index: self._columns[index].rank)
             if not self._columns[gone].rank:
                 break
             chosen.remove(gone)
         return chosen
 
-    def _says(self, index: int) -> bool:
-        """Whether a column is worth showing: one that may be dropped is not if all its cells are empty."""
-        return not self._columns[index].rank or any(row[index].plain for row in self._rows)
+    def _total(self, chosen: Sequence[int]) -> int:
+        return sum(map(self._width, chosen)) - _GAP
 
     def _width(self, index: int) -> int:
         widest = max((row[index].cell_len for row in self._rows), default=0)
         if self._columns[index].wraps:
             widest = min(widest, _WRAPPED)
         return max(widest, len(self._columns[index].header)) + _GAP
-
-
-def _cell(value: Text | str) -> Text:
-    return value if isinstance(value, Text) else plain(value)
 
 
 # ---------------------------------------------------------------- small parts
@@ -178,6 +179,13 @@ def resources(of: Mapping[str, Any], extra: Sequence[Column] = ()) -> Fitted | N
         *extra,
     ]
     return Fitted(columns, rows) if rows else None
+
+
+def preemptions(status: Mapping[str, Any], *columns: Column) -> Fitted | None:
+    """Return a table of preemptions, the latest first; ``columns`` stand between the time and the reason."""
+    rows = list(reversed(listing(status, "preemptions")))
+    time_of = Column("preempted", lambda row: clock(row.get("at")))
+    return Fitted([time_of, *columns, Column("reason", field("reason"), wraps=True)], rows) if rows else None
 
 
 # ---------------------------------------------------------------- documents of any version

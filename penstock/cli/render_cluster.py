@@ -17,7 +17,6 @@ from penstock.cli.render import (
     Fitted,
     amount,
     bar,
-    clock,
     count,
     counted,
     field,
@@ -28,6 +27,7 @@ from penstock.cli.render import (
     page,
     percent,
     plain,
+    preemptions,
     resources,
     stages,
     styled,
@@ -54,7 +54,12 @@ def cluster_view(
         _jobs(status),
         _others(status),
         _reservations(reservations, at),
-        _preemptions(status),
+        preemptions(
+            status,
+            Column("node", field("node")),
+            Column("task", field("task")),
+            Column("job", field("job"), rank=1),
+        ),
     )
 
 
@@ -168,7 +173,7 @@ def _others(status: Mapping[str, Any]) -> Text | None:
     return Text(f"… and {', '.join(parts)}", style="dim") if parts else None
 
 
-# ---------------------------------------------------------------- reservations, preemptions
+# ---------------------------------------------------------------- reservations
 
 
 def _reservations(reservations: Sequence[Reserved], now: float) -> Fitted | None:
@@ -196,17 +201,5 @@ def _reservations(reservations: Sequence[Reserved], now: float) -> Fitted | None
         Column("user", field("user"), rank=2),
         Column("due", field("due")),
         Column("promised", field("promised"), wraps=True),
-    ]
-    return Fitted(columns, rows) if rows else None
-
-
-def _preemptions(status: Mapping[str, Any]) -> Fitted | None:
-    rows = list(reversed(listing(status, "preemptions")))
-    columns = [
-        Column("preempted", lambda row: clock(row.get("at"))),
-        Column("node", field("node")),
-        Column("task", field("task")),
-        Column("job", field("job"), rank=1),
-        Column("reason", field("reason"), wraps=True),
     ]
     return Fitted(columns, rows) if rows else None

@@ -16,7 +16,6 @@ from penstock.cli.render import (
     Fitted,
     amount,
     bar,
-    clock,
     count,
     counted,
     field,
@@ -27,6 +26,7 @@ from penstock.cli.render import (
     page,
     percent,
     plain,
+    preemptions,
     rate,
     resources,
     stages,
@@ -52,7 +52,12 @@ def host_view(status: Mapping[str, Any]) -> RenderableType:
         _queues(status),
         _containers(status),
         _jobs(status),
-        _preemptions(status),
+        preemptions(
+            status,
+            Column("container", field("container")),
+            Column("what", field("action"), rank=1),
+            Column("for", field("resource")),
+        ),
     )
 
 
@@ -241,7 +246,7 @@ def _executor(of: Mapping[str, Any]) -> str:
     return ", ".join(parts)
 
 
-# ---------------------------------------------------------------- jobs, preemptions, unenforced features
+# ---------------------------------------------------------------- jobs, unenforced features
 
 
 def _jobs(status: Mapping[str, Any]) -> Fitted | None:
@@ -258,18 +263,6 @@ def _jobs(status: Mapping[str, Any]) -> Fitted | None:
         *(Column(key, counted(key), right=True) for key in ("running", "done", "failed")),
         Column("stages", stages, rank=3),
         Column("reason of waiting", field("waits"), rank=2, wraps=True),
-    ]
-    return Fitted(columns, rows) if rows else None
-
-
-def _preemptions(status: Mapping[str, Any]) -> Fitted | None:
-    rows = list(reversed(listing(status, "preemptions")))
-    columns = [
-        Column("preempted", lambda row: clock(row.get("at"))),
-        Column("container", field("container")),
-        Column("what", field("action"), rank=1),
-        Column("for", field("resource")),
-        Column("reason", field("reason"), wraps=True),
     ]
     return Fitted(columns, rows) if rows else None
 

@@ -7,12 +7,17 @@ from collections.abc import Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from penstock.cli import arguments
 from penstock.cli.errors import usage_error
 from penstock.cli.local_times import moment, with_local_times
+from penstock.cli.session import print_json, with_agent
+from penstock.model.units import format_bytes, parse_duration_s
+from penstock.wire.reservation_api import FreeRun, PromisedPiece, Reservations, Reserved
 
 if TYPE_CHECKING:
-    from penstock.wire.reservation_api import FreeRun, PromisedPiece, Reservations, Reserved
+    from penstock.client import AgentClient
 
 #: The number of pieces shown of each reservation; ``--json`` has all.
 _SHOWN = 5
@@ -29,10 +34,20 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print them as JSON")
     options = parser.parse_args(argv)
     at = None if options.at is None else _time(options.at)
-    from penstock.cli.session import converse  # imports asyncio, which --help does not need
 
-    work = _reservations(options.delete, at, everybody=options.all, as_json=options.json)
-    return converse(work, named="reservation")
+    async def reservations(agent: AgentClient) -> Reservations:
+        for one in options.delete:
+            await agent.delete_reservation(one)
+        if at is None:
+            return Reservations(reservations=await agent.reservations(everybody=options.all))
+        return await agent.reservations_at(at, everybody=options.all)
+
+    found = with_agent("reservations", reservations, named="reservation")
+    if at is None:
+        show(found.reservations, as_json=options.json)
+    else:
+        show_then(found, at, as_json=options.json)
+    return 0
 
 
 def _time(said: str) -> float:
@@ -41,8 +56,6 @@ def _time(said: str) -> float:
     Raises:
         CommandError: it is not a time.
     """
-    from penstock.model.units import parse_duration_s
-
     try:
         if said == "now":
             return time.time()
@@ -56,25 +69,10 @@ def _time(said: str) -> float:
         raise usage_error(f"--at: {said[:80]!r} is no time; {remedy}") from None
 
 
-async def _reservations(delete: Sequence[str], at: float | None, *, everybody: bool, as_json: bool) -> int:
-    from penstock.client import AgentClient
-
-    async with await AgentClient.connect(client="penstock reservations") as agent:
-        for one in delete:
-            await agent.delete_reservation(one)
-        if at is None:
-            show(await agent.reservations(everybody=everybody), as_json=as_json)
-        else:
-            show_then(await agent.reservations_at(at, everybody=everybody), at, as_json=as_json)
-    return 0
-
-
 def show_then(found: Reservations, at: float, *, as_json: bool) -> None:
     """Print the allocations at a time, and the free capacity from then on."""
-    import msgspec
-
     if as_json:
-        print(msgspec.json.encode(found).decode())
+        print_json(found)
         return
     if found.reservations:
         now = [[piece for piece in one.promised if piece.start <= at < piece.finish] for one in found.reservations]
@@ -97,9 +95,7 @@ def show_then(found: Reservations, at: float, *, as_json: bool) -> None:
 def show(reservations: Sequence[Reserved], *, as_json: bool) -> None:
     """Print reservations as JSON, or as a table for people."""
     if as_json:
-        import msgspec
-
-        print(msgspec.json.encode(reservations).decode())
+        print_json(reservations)
         return
     from rich.table import Table
     from rich.text import Text
@@ -113,7 +109,10 @@ def show(reservations: Sequence[Reserved], *, as_json: bool) -> None:
     for column in ("reservation", "name", "user", "promised"):
         table.add_column(column)
     for one in reservations:
-        lines = [_piece(piece) for piece in one.promised[:_SHOWN]]
+        lines = [
+            f"{moment(piece.start)} to {moment(piece.finish)}  {piece.bundles} × {_amounts(piece)}"
+            for piece in one.promised[:_SHOWN]
+        ]
         if len(one.promised) > _SHOWN:
             lines.append(f"… {len(one.promised) - _SHOWN} more")
         promised = Text("\n".join(lines)) if not one.dropped else plain(f"dropped: {with_local_times(one.dropped)}")
@@ -125,13 +124,7 @@ def show(reservations: Sequence[Reserved], *, as_json: bool) -> None:
     console().print(table)
 
 
-def _piece(piece: PromisedPiece) -> str:
-    return f"{moment(piece.start)} to {moment(piece.finish)}  {piece.bundles} × {_amounts(piece)}"
-
-
 def _amounts(of: PromisedPiece | FreeRun) -> str:
-    from penstock.model.units import format_bytes
-
     amounts = [f"{of.cpu_cores:g} cores"] if of.cpu_cores else []
     amounts += [format_bytes(int(of.memory_bytes))] if of.memory_bytes else []
     for kind, rate in (("disk", of.disk_bytes_per_s), ("network", of.network_bytes_per_s)):

@@ -8,6 +8,8 @@ from typing import Any
 
 from penstock.cli import arguments
 from penstock.cli.errors import usage_error
+from penstock.cli.reservations import show
+from penstock.cli.session import with_agent
 
 _EXAMPLE = """EXPRESSION is RDL, as text or (from a file) JSON; docs/reservations.md describes all of it:
   atom(<2GB,1core>, 1, 10, 5min, 2h)    at each moment none or 1 to 10 bundles, each for at least 5 min,
@@ -29,9 +31,15 @@ def main(argv: list[str]) -> int:
     if options.update and options.name:
         raise usage_error("--name cannot be changed; leave it out with --update")
     rdl = _read(options.expression)
-    from penstock.cli.session import converse  # imports asyncio, which --help does not need
-
-    return converse(_reserve(rdl, options.name, options.update, as_json=options.json), named="reservation")
+    made = with_agent(
+        "reserve",
+        lambda agent: (
+            agent.update_reservation(options.update, rdl) if options.update else agent.reserve(rdl, options.name)
+        ),
+        named="reservation",
+    )
+    show([made], as_json=options.json)
+    return 0
 
 
 def _read(said: str) -> str | dict[str, Any]:
@@ -54,13 +62,3 @@ def _read(said: str) -> str | dict[str, Any]:
         return dict(json.loads(text))
     except ValueError as error:
         raise usage_error(f"{path}: {error}") from None
-
-
-async def _reserve(rdl: str | dict[str, Any], name: str, update: str, *, as_json: bool) -> int:
-    from penstock.cli.reservations import show
-    from penstock.client import AgentClient
-
-    async with await AgentClient.connect(client="penstock reserve") as agent:
-        made = await (agent.update_reservation(update, rdl) if update else agent.reserve(rdl, name))
-    show([made], as_json=as_json)
-    return 0

@@ -2,9 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from penstock.cli import arguments
 from penstock.cli.errors import usage_error
-from penstock.cli.limits import Value, add_limits, changes, warn
+from penstock.cli.limits import add_limits, changes, warn
+from penstock.cli.session import print_json, with_agent
+from penstock.model.container import Limits
+
+if TYPE_CHECKING:
+    from penstock.client import AgentClient
 
 
 def main(argv: list[str]) -> int:
@@ -21,22 +28,14 @@ def main(argv: list[str]) -> int:
     limits = changes(options)
     if not limits:
         raise usage_error("no limit given; write for example `penstock resize CONTAINER --cpu 2 --memory none`")
-    from penstock.cli.session import converse  # imports asyncio, which --help does not need
 
-    return converse(_resize(options.container, limits, strict=options.strict, as_json=options.json), named="container")
+    async def resize(agent: AgentClient) -> tuple[Limits, dict[str, str]]:
+        running = await agent.attach(options.container)
+        return await running.resize(strict=options.strict, **limits), running.not_enforced
 
-
-async def _resize(container: str, limits: dict[str, Value], *, strict: bool, as_json: bool) -> int:
-    from penstock.client import AgentClient
-
-    async with await AgentClient.connect(client="penstock resize") as agent:
-        running = await agent.attach(container)
-        now = await running.resize(strict=strict, **limits)
-    if as_json:
-        import msgspec
-
-        said = {"container": container, "limits": now, "not_enforced": running.not_enforced}
-        print(msgspec.json.encode(said).decode())
+    now, not_enforced = with_agent("resize", resize, named="container")
+    if options.json:
+        print_json({"container": options.container, "limits": now, "not_enforced": not_enforced})
     else:
-        warn("resize", running.not_enforced)
+        warn("resize", not_enforced)
     return 0

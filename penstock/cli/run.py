@@ -124,8 +124,10 @@ class _Command:
         """
         spec, session = self._spec, self._session
         if stdio is not None:
+            from penstock.client.stdio import pass_stdio
+
             session.signals = self.signals
-            spec = msgspec.structs.replace(spec, stdio=session.pass_stdio(stdio))
+            spec = msgspec.structs.replace(spec, stdio=pass_stdio(session.socket_path, stdio))
         try:
             launched = session.call_once("launch", lambda: Launch(container=spec), Launched, self._patience_s)
         except ConnectionResetError:

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Coroutine, Iterator
-from typing import Any, TypeVar
+from collections.abc import Awaitable, Callable, Coroutine, Iterator
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import msgspec
 
 from penstock.cli.errors import CommandError
 from penstock.cli.exit_statuses import Status
 from penstock.client.errors import AgentUnavailable
 from penstock.wire.errors import ErrorCode, RpcError
+
+if TYPE_CHECKING:
+    from penstock.client import AgentClient
 
 T = TypeVar("T")
 
@@ -49,6 +54,27 @@ def converse(work: Coroutine[Any, Any, T], *, named: str = "") -> T:
             return asyncio.run(work)
         except asyncio.CancelledError:  # by a signal that the command handles itself
             raise KeyboardInterrupt from None
+
+
+def with_agent(command: str, work: Callable[[AgentClient], Awaitable[T]], *, named: str = "") -> T:
+    """Connect to this host's agent, and run a command's work with that connection; see :func:`converse`.
+
+    Raises:
+        CommandError: there is no agent, or it answered with an error.
+        KeyboardInterrupt: the user interrupted it.
+    """
+    from penstock.client import AgentClient
+
+    async def connected() -> T:
+        async with await AgentClient.connect(client=f"penstock {command}") as agent:
+            return await work(agent)
+
+    return converse(connected(), named=named)
+
+
+def print_json(document: object) -> None:
+    """Print a document as one line of JSON."""
+    print(msgspec.json.encode(document).decode())
 
 
 def _text(error: RpcError) -> str:

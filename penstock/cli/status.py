@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import Any
 
 from penstock.cli import arguments
-from penstock.cli.session import converse
-from penstock.client import AgentClient
+from penstock.cli.session import with_agent
 
 
 def main(argv: list[str]) -> int:
@@ -16,7 +14,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--cluster", action="store_true", help="the cluster, as known to this agent's master")
     parser.add_argument("--json", action="store_true", help="the whole document, as GET /status returns it")
     options = parser.parse_args(argv)
-    document = converse(_fetch(cluster=options.cluster))
+    document = with_agent("status", lambda agent: agent.cluster_status() if options.cluster else agent.status())
     if options.json:
         print(json.dumps(document, indent=2))
         return 0
@@ -26,8 +24,3 @@ def main(argv: list[str]) -> int:
 
     render.console().print((cluster_view if options.cluster else host_view)(document))
     return 0
-
-
-async def _fetch(*, cluster: bool) -> dict[str, Any]:
-    async with await AgentClient.connect(client="penstock status") as agent:
-        return await (agent.cluster_status() if cluster else agent.status())

@@ -141,7 +141,7 @@ class Submission:
         self._progress, self._progressed = [], True  # the next agent has no report yet
 
     def _until_over(self, job: TaskJob) -> None:
-        self._waits_since = None if job.admitted else time.monotonic()
+        self._waits_since = None if job.is_admitted else time.monotonic()
         while not self._manager.over:
             self._tell_progress(job)
             news = self._requested.popleft() if self._requested else job.next(self._timeout_s())

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from penstock.cli import arguments
 from penstock.cli.exit_statuses import Status
-
-if TYPE_CHECKING:
-    from penstock.wire.cluster_api import Drains
+from penstock.cli.session import with_agent
 
 
 def main(argv: list[str]) -> int:
@@ -17,15 +13,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("nodes", metavar="NODE", nargs="*", help="the master's name of a node; default: this host")
     parser.add_argument("--json", action="store_true", help="print the nodes as JSON")
     options = parser.parse_args(argv)
-    from penstock.cli.drain import show
-    from penstock.cli.session import converse  # imports asyncio, which --help does not need
+    from penstock.cli.drain import show  # imports asyncio, which --help does not need
 
-    show(converse(_undrain(options.nodes), named="nodes"), as_json=options.json)
+    show(with_agent("undrain", lambda agent: agent.nodes.undrain(options.nodes), named="nodes"), as_json=options.json)
     return Status.DONE
-
-
-async def _undrain(nodes: list[str]) -> Drains:
-    from penstock.client import AgentClient
-
-    async with await AgentClient.connect(client="penstock undrain") as agent:
-        return await agent.nodes.undrain(nodes)

@@ -6,7 +6,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import Any, Self
 
 import msgspec
@@ -23,10 +22,12 @@ from penstock.model.container import ContainerSpec
 from penstock.model.work import OpportunisticJob
 from penstock.transport.peer import RpcPeer
 from penstock.wire import agent_api as api
-from penstock.wire.agent_methods import NOTIFICATIONS
+from penstock.wire import agent_methods as m
+from penstock.wire import relayed_methods as relayed
 from penstock.wire.config_api import ConfigInForce, ConfigSet, Daemon, SetConfig, ShowConfig
 from penstock.wire.connection import read_params
 from penstock.wire.jobs_api import Lend
+from penstock.wire.method import Method, P, R
 from penstock.wire.overview_api import ClusterStatus
 from penstock.wire.reservation_api import (
     DeleteReservation,
@@ -80,9 +81,7 @@ class AgentClient:
     async def __aenter__(self) -> Self:
         return self
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, *_: object) -> None:
         await self.close()
 
     @property
@@ -122,10 +121,10 @@ class AgentClient:
             opportunistic=opportunistic,
             reservation=reservation,
         )
+        made = Job(self._link, asked, self._wants_flush, monotasks)
+        made.on_waiting = on_waiting or made.on_waiting
         with self._expect():
-            answer = await self._link.call("register_job", lambda: asked, api.JobRegistered)
-            made = Job(self._link, asked, answer, self._wants_flush, monotasks)
-            made.on_waiting = on_waiting or made.on_waiting
+            made.registered(await self._link.call("register_job", made.registration, api.JobRegistered))
             self._jobs = {known.id: known for known in self._jobs.values() if not known.over}
             self._jobs[made.id] = made
         return made
@@ -138,14 +137,9 @@ class AgentClient:
             AgentUnavailable: the agent was away too long, or the connection was lost during this call.
         """
         with self._expect():
-            try:
-                if stdio is not None:
-                    spec = msgspec.structs.replace(spec, stdio=await pass_stdio(self.socket, stdio))
-                answer = await self._link.call_once("launch", lambda: api.Launch(container=spec), api.Launched)
-            except ConnectionResetError:
-                # A second request could start the command twice.
-                raise AgentUnavailable(LOST_WHILE_STARTING) from None
-            return self._made(answer)
+            if stdio is not None:
+                spec = msgspec.structs.replace(spec, stdio=await asyncio.to_thread(pass_stdio, self.socket, stdio))
+            return self._made(await self._ask_once(m.LAUNCH, api.Launch(container=spec), LOST_WHILE_STARTING))
 
     async def adopt(self, pid: int, spec: ContainerSpec, *, tree: bool = False) -> Container:
         """Move a running process of this user into a container; with ``tree`` its descendants, too.
@@ -157,15 +151,9 @@ class AgentClient:
             RpcError: the process does not exist, belongs to other users, too, or is already in a container.
             AgentUnavailable: the agent was away too long, or the connection was lost during this call.
         """
-        asked = api.Adopt(pid=pid, container=spec, tree=tree)
+        lost = "the agent went away while it was adopting the process; `penstock status` tells whether it did"
         with self._expect():
-            try:
-                answer = await self._link.call_once("adopt", lambda: asked, api.Launched)
-            except ConnectionResetError:
-                raise AgentUnavailable(
-                    "the agent went away while it was adopting the process; `penstock status` tells whether it did"
-                ) from None
-            return self._made(answer)
+            return self._made(await self._ask_once(m.ADOPT, api.Adopt(pid=pid, container=spec, tree=tree), lost))
 
     async def lend(self, job: str, pid: int = 0) -> str:
         """Rank a process of this user (0: this one) and its descendants with a job; return their container.
@@ -176,7 +164,7 @@ class AgentClient:
             RpcError: they have limits of their own or another user, or the agent does not support the call.
             AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
-        return (await self._link.call("lend", lambda: Lend(job=job, pid=pid), api.Launched)).container
+        return (await self._link.ask(m.LEND, Lend(job=job, pid=pid))).container
 
     async def attach(self, container: str) -> Container:
         """Return an existing container, to wait for its end.
@@ -186,7 +174,7 @@ class AgentClient:
             AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         with self._expect():
-            await self._link.call("attach", lambda: api.ContainerRef(container=container), api.Done)
+            await self._link.ask(m.ATTACH, api.ContainerRef(container=container))
             return self._containers.setdefault(container, Container(self._link, container))
 
     async def status(self) -> dict[str, Any]:
@@ -195,7 +183,7 @@ class AgentClient:
         Raises:
             AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
-        return (await self._link.call("status", api.Nothing, api.Status)).status
+        return (await self._link.ask(m.STATUS, api.Nothing())).status
 
     async def cluster_status(self) -> dict[str, Any]:
         """Return the master's status document with the jobs visible to this user (docs/scheduling.md lists its keys).
@@ -204,7 +192,7 @@ class AgentClient:
             RpcError: the host has no master, or the master is unreachable.
             AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
-        return (await self._link.call("cluster_status", ClusterStatus, api.Status)).status
+        return (await self._link.ask(relayed.CLUSTER_STATUS, ClusterStatus())).status
 
     async def set_config(self, values: dict[str, str], daemon: Daemon = "agent") -> ConfigSet:
         """Change keys of a running daemon until it next reads its file; values are written as after ``--set``.
@@ -213,8 +201,7 @@ class AgentClient:
             RpcError: ``bad_request`` lists every error; ``refused``: the user is not an operator.
             AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
-        asked = SetConfig(values=values, daemon=daemon)
-        return await self._link.call("set_config", lambda: asked, ConfigSet)
+        return await self._link.ask(relayed.SET_CONFIG, SetConfig(values=values, daemon=daemon))
 
     async def show_config(self, daemon: Daemon = "agent") -> ConfigInForce:
         """Return the configuration in force in a running daemon, with the source of each value.
@@ -223,7 +210,7 @@ class AgentClient:
             RpcError: ``refused``: the user is not an operator.
             AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
-        return await self._link.call("show_config", lambda: ShowConfig(daemon=daemon), ConfigInForce)
+        return await self._link.ask(relayed.SHOW_CONFIG, ShowConfig(daemon=daemon))
 
     async def reserve(self, rdl: Rdl, name: str = "") -> Reserved:
         """Reserve resources of the cluster ahead of time; the answer contains the allocation over time (Rayon §5.1).
@@ -232,13 +219,8 @@ class AgentClient:
             RpcError: ``bad_request``: invalid RDL; ``refused``: the request does not fit, with the reason.
             AgentUnavailable: the connection was lost during this call.
         """
-        asked = Reserve(rdl=rdl, name=name)
-        try:
-            return await self._link.call_once("reserve", lambda: asked, Reserved)
-        except ConnectionResetError:  # a second request could reserve twice
-            raise AgentUnavailable(
-                "the agent went away while it was asked; `penstock reservations` tells what was promised"
-            ) from None
+        lost = "the agent went away while it was asked; `penstock reservations` tells what was promised"
+        return await self._ask_once(relayed.RESERVE, Reserve(rdl=rdl, name=name), lost)
 
     async def update_reservation(self, reservation: str, rdl: Rdl) -> Reserved:
         """Replace a reservation's request.
@@ -247,9 +229,7 @@ class AgentClient:
             RpcError: as :meth:`reserve`, or the reservation is another user's; the old allocation is kept.
             AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
-        return await self._link.call(
-            "update_reservation", lambda: UpdateReservation(reservation=reservation, rdl=rdl), Reserved
-        )
+        return await self._link.ask(relayed.UPDATE_RESERVATION, UpdateReservation(reservation=reservation, rdl=rdl))
 
     async def delete_reservation(self, reservation: str) -> list[Reserved]:
         """Delete a reservation and return this user's remaining ones.
@@ -259,7 +239,7 @@ class AgentClient:
             AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         asked = DeleteReservation(reservation=reservation)
-        return (await self._link.call("delete_reservation", lambda: asked, Reservations)).reservations
+        return (await self._link.ask(relayed.DELETE_RESERVATION, asked)).reservations
 
     async def reservations(self, *, everybody: bool = False) -> list[Reserved]:
         """Return this user's reservations; with ``everybody`` (operators only) those of all users.
@@ -268,8 +248,7 @@ class AgentClient:
             RpcError: the user is not an operator, or there is no master.
             AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
-        asked = ListReservations(everybody=everybody)
-        return (await self._link.call("reservations", lambda: asked, Reservations)).reservations
+        return (await self._link.ask(relayed.RESERVATIONS, ListReservations(everybody=everybody))).reservations
 
     async def reservations_at(self, at: float, *, everybody: bool = False) -> Reservations:
         """Return the reservations with an allocation at Unix time ``at``, and the free capacity from then on.
@@ -278,8 +257,7 @@ class AgentClient:
             RpcError: the user is not an operator, or there is no master.
             AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
-        asked = ListReservations(everybody=everybody, at=at)
-        return await self._link.call("reservations", lambda: asked, Reservations)
+        return await self._link.ask(relayed.RESERVATIONS, ListReservations(everybody=everybody, at=at))
 
     def descriptor(self) -> int | None:
         """Return the connection's descriptor while it is open."""
@@ -330,10 +308,17 @@ class AgentClient:
         """Called by the link."""
         if type(params) is api.Grants and (job := self._jobs.get(params.job)) is not None:  # the hot path
             job.grant(params.ids, params.lease_s, params.keep)
-        elif (known := NOTIFICATIONS.get(method)) is not None:
+        elif (known := m.NOTIFICATIONS.get(method)) is not None:
             self._deliver(peer, read_params(params, known.params), keep=self._expecting > 0)
 
     # ------------------------------------------------------------ inside
+
+    async def _ask_once(self, method: Method[P, R], params: P, lost: str) -> R:
+        """Call once, as a repeated request could be executed twice; ``lost``: the message if the connection is lost."""
+        try:
+            return await self._link.call_once(method.name, lambda: params, method.result)
+        except ConnectionResetError:
+            raise AgentUnavailable(lost) from None
 
     def _made(self, answer: api.Launched) -> Container:
         made = Container(self._link, answer.container, answer.pid, answer.not_enforced)

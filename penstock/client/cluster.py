@@ -7,6 +7,7 @@ from typing import Any
 
 from penstock.client.link import Link
 from penstock.wire import jobs_api as api
+from penstock.wire import relayed_methods as m
 from penstock.wire.cluster_api import AskDrains, DrainNodes, Drains, UndrainNodes
 
 
@@ -25,13 +26,11 @@ class Jobs:
         Raises:
             RpcError: ``refused``: ``everybody`` without being an operator.
         """
-        asked = api.ListJobs(everybody=everybody, ended=ended)
-        return (await self._link.call("jobs", lambda: asked, api.Jobs)).jobs
+        return (await self._link.ask(m.JOBS, api.ListJobs(everybody=everybody, ended=ended))).jobs
 
     async def find(self, jobs: Sequence[str]) -> api.Jobs:
         """Return these jobs with their stages and failures; also the ids that are unknown or another user's."""
-        asked = api.ListJobs(jobs=list(dict.fromkeys(jobs)))
-        return await self._link.call("jobs", lambda: asked, api.Jobs)
+        return await self._link.ask(m.JOBS, api.ListJobs(jobs=list(dict.fromkeys(jobs))))
 
     async def cancel(self, job: str) -> api.Cancelling:
         """Stop a job with all its running tasks; its clients get :class:`~penstock.client.JobCancelled`.
@@ -39,8 +38,7 @@ class Jobs:
         Raises:
             RpcError: ``bad_request``: unknown job; ``refused``: it is another user's, or has ended.
         """
-        asked = api.CancelJob(job=job)
-        return await self._link.call("cancel_job", lambda: asked, api.Cancelling)
+        return await self._link.ask(m.CANCEL_JOB, api.CancelJob(job=job))
 
     async def order(self, jobs: Sequence[str]) -> api.JobsOrdered:
         """Put jobs first, in this order, among this user's jobs (an operator's call: among all); [] resets that.
@@ -49,8 +47,7 @@ class Jobs:
             RpcError: ``bad_request``: an id is unknown; ``refused``: a job is another user's, or has ended. Nothing is
                 changed then.
         """
-        asked = api.OrderJobs(jobs=list(dict.fromkeys(jobs)))
-        return await self._link.call("order_jobs", lambda: asked, api.JobsOrdered)
+        return await self._link.ask(m.ORDER_JOBS, api.OrderJobs(jobs=list(dict.fromkeys(jobs))))
 
     async def explain(self, job: str) -> dict[str, Any]:
         """Return why a job waits, and where and why its tasks were placed (docs/jobs.md lists the keys).
@@ -58,8 +55,7 @@ class Jobs:
         Raises:
             RpcError: ``bad_request``: unknown job; ``refused``: it is another user's.
         """
-        asked = api.ExplainJob(job=job)
-        return (await self._link.call("explain_job", lambda: asked, api.Explained)).explained
+        return (await self._link.ask(m.EXPLAIN_JOB, api.ExplainJob(job=job))).explained
 
 
 class Nodes:
@@ -73,15 +69,12 @@ class Nodes:
 
     async def drain(self, nodes: Iterable[str] = (), *, stop: bool = False) -> Drains:
         """Stop placing work on the nodes; with ``stop``, end the work that the master placed there and rerun it."""
-        asked = DrainNodes(nodes=list(nodes), stop=stop)
-        return await self._link.call("drain", lambda: asked, Drains)
+        return await self._link.ask(m.DRAIN, DrainNodes(nodes=list(nodes), stop=stop))
 
     async def undrain(self, nodes: Iterable[str] = ()) -> Drains:
         """Allow new work on the nodes again."""
-        asked = UndrainNodes(nodes=list(nodes))
-        return await self._link.call("undrain", lambda: asked, Drains)
+        return await self._link.ask(m.UNDRAIN, UndrainNodes(nodes=list(nodes)))
 
     async def drains(self, nodes: Iterable[str] = ()) -> Drains:
         """Return the progress of drains; any user may ask."""
-        asked = AskDrains(nodes=list(nodes))
-        return await self._link.call("drains", lambda: asked, Drains)
+        return await self._link.ask(m.DRAINS, AskDrains(nodes=list(nodes)))

@@ -9,16 +9,8 @@ from penstock.client.link import Link
 from penstock.model.container import Ended, EndedBy, Limits
 from penstock.model.profile import Profile
 from penstock.transport.peer import RpcPeer
-from penstock.wire.agent_api import (
-    ContainerRef,
-    Done,
-    Follow,
-    Output,
-    ReadOutput,
-    Resize,
-    Resized,
-    SignalContainer,
-)
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import ContainerRef, Done, Follow, Output, ReadOutput, Resize, SignalContainer
 from penstock.wire.errors import RpcError
 
 
@@ -46,13 +38,13 @@ class Container:
 
     async def signal(self, number: int) -> None:
         """Send a signal to the container's first process and its process group."""
-        await self._link.call("signal", lambda: SignalContainer(container=self.id, signal=number), Done)
+        await self._link.ask(m.SIGNAL, SignalContainer(container=self.id, signal=number))
 
     async def kill(self) -> None:
         """Kill all processes in the container; :meth:`wait` then returns ``cancelled``."""
-        await self._link.call("kill", lambda: ContainerRef(container=self.id), Done)
+        await self._link.ask(m.KILL, ContainerRef(container=self.id))
 
-    async def resize(self, *, strict: bool = False, **limits: float | str | None) -> Limits:
+    async def resize(self, /, *, strict: bool = False, **limits: float | str | None) -> Limits:
         """Change limits by name (:class:`Limits`). None removes a limit; limits that are not named stay.
 
         Returns when the kernel has the new limits; ``not_enforced`` then lists those that the host cannot enforce. With
@@ -61,8 +53,7 @@ class Container:
         Raises:
             RpcError: unknown limit, invalid value, or the container has ended.
         """
-        asked = Resize(container=self.id, limits=dict(limits), strict=strict)
-        answer = await self._link.call("resize", lambda: asked, Resized)
+        answer = await self._link.ask(m.RESIZE, Resize(container=self.id, limits=dict(limits), strict=strict))
         self.not_enforced = answer.not_enforced
         return answer.limits
 
@@ -74,8 +65,7 @@ class Container:
         Raises:
             RpcError: the container has ended.
         """
-        asked = Follow(container=self.id, profile=profile, strict=strict)
-        await self._link.call("follow", lambda: asked, Done)
+        await self._link.ask(m.FOLLOW, Follow(container=self.id, profile=profile, strict=strict))
 
     async def output(self, stream: str = "stdout") -> bytes:
         """Return the output (``stdout`` or ``stderr``) that the agent still stores; empty for passed descriptors."""
@@ -93,8 +83,7 @@ class Container:
 
         The answer's ``offset`` is larger than the requested one where the agent has dropped the bytes between them.
         """
-        asked = ReadOutput(container=self.id, stream=stream, offset=offset)
-        return await self._link.call("output", lambda: asked, Output)
+        return await self._link.ask(m.OUTPUT, ReadOutput(container=self.id, stream=stream, offset=offset))
 
     # ------------------------------------------------------------ the client's side
 

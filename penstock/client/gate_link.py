@@ -14,11 +14,11 @@ from typing import Any, Protocol
 from penstock import paths
 from penstock.client.agent import AgentClient
 from penstock.client.errors import AgentUnavailable, JobCancelled
+from penstock.client.greeting import pauses_s
 from penstock.client.job import Job
 from penstock.client.monotask_session import MonotaskSession
 from penstock.wire.errors import ErrorCode, RpcError
 
-_BACKOFF_S = (0.02, 1.0)  # first and longest pause between two attempts
 _REGISTER_S = 10.0
 #: Error codes that a retry would not change.
 _REFUSALS = frozenset({ErrorCode.BAD_REQUEST, ErrorCode.REFUSED})
@@ -85,14 +85,13 @@ class GateLink:
 
     async def keep(self) -> None:
         """Connect and register, again after each final loss; runs until cancelled."""
-        first, longest = _BACKOFF_S
-        pause = first
+        pauses = pauses_s()
         while True:
             self._lost.clear()
             try:
                 async with asyncio.timeout(None) as limit:
                     await self._connect(limit)
-                pause = first
+                pauses = pauses_s()
                 await self._lost.wait()
             except (AgentUnavailable, RpcError, TimeoutError) as error:
                 self.refused = isinstance(error, RpcError) and error.code in _REFUSALS
@@ -101,8 +100,7 @@ class GateLink:
                 self._watcher.unlinked(f"no use of the agent at {self.where}: {type(error).__name__}: {error}")
             finally:
                 await self._close()
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, longest)
+            await asyncio.sleep(next(pauses))
 
     def disown(self) -> None:
         """Close a forked child's copy of the connection, so that its end is seen when the parent exits."""

@@ -9,19 +9,17 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
-import msgspec
-
 from penstock.client.errors import JobCancelled, NotPlaced
+from penstock.client.job_session import JobSession
 from penstock.client.link import Link
 from penstock.client.monotask import Granted, Monotask
 from penstock.client.monotask_session import MonotaskSession, SessionMonotask
-from penstock.client.placements import PlacementLedger
 from penstock.model.container import Ended, EndedBy
 from penstock.model.resources import ResourceKind
 from penstock.model.work import MonotaskId, Opportunistic, TaskRequest
 from penstock.transport.peer import RpcPeer
 from penstock.wire import agent_api as api
-from penstock.wire.errors import ErrorCode, RpcError
+from penstock.wire.errors import RpcError
 from penstock.wire.jobs_api import CancelledBy, LeaveJob, SlotTakenBack
 
 _LOG = logging.getLogger("penstock.client")
@@ -29,7 +27,7 @@ _LOG = logging.getLogger("penstock.client")
 MAX_BATCH = 5000
 
 
-class Job:
+class Job(JobSession):
     """A job of this process, made by :meth:`AgentClient.register_job`.
 
     Without ``monotasks`` it has a session of its own. A session of the caller outlives the job: the caller ends its
@@ -40,28 +38,18 @@ class Job:
         self,
         link: Link,
         asked: api.RegisterJob,
-        answer: api.JobRegistered,
         wants_flush: Callable[[Job, bool], None],
         monotasks: MonotaskSession[Any] | None = None,
     ) -> None:
-        self.id = answer.job
-        self.name = asked.name
-        self._asked = asked
+        super().__init__(asked)
         self._link = link
         self._wants_flush = wants_flush
         self._loop = asyncio.get_running_loop()
         self._has_own_session = monotasks is None
         self._monotasks: MonotaskSession[Any] = MonotaskSession() if monotasks is None else monotasks
-        self._monotasks.link()
         self._report: asyncio.TimerHandle | None = None  # deadline for reporting monotasks that ended under leases
-        self._tasks = PlacementLedger()
         self._watched: dict[str, list[asyncio.Future[None]]] = {}
-        self._may_place = answer.admitted
         self._admitted = asyncio.Event()
-        if answer.admitted:
-            self._admitted.set()
-        self.failure: Exception | None = None  # why the job receives nothing more
-        self.over = False
         self.on_recall: Callable[[ResourceKind], object] | None = None  # idle slots of a kind must be given back
         #: Called when an executor is late on a node without free resources: the tasks to run again, and where.
         self.on_stuck: Callable[[api.TaskStuck], object] = lambda stuck: None
@@ -143,12 +131,9 @@ class Job:
             AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         self._check()
-        self._tasks.ask(stage, tasks, opportunistic=opportunistic)
-        asked, names = list(tasks), [request.task for request in tasks]
+        names, request = self._request(stage, tasks, opportunistic)
         try:
-            await self._link.call(
-                "place", lambda: api.Place(job=self.id, stage=stage, tasks=asked, opportunistic=opportunistic), api.Done
-            )
+            await self._link.call("place", request, api.Done)
         except BaseException:
             self._tasks.withdraw(names)
             raise
@@ -251,7 +236,6 @@ class Job:
     def unlink(self) -> None:
         """Handle the loss of the connection."""
         self._monotasks.unlink()
-        self._may_place = False
 
     async def relink(self, peer: RpcPeer) -> None:
         """Join the job at a restarted agent, or register it anew if it is unknown there; announce all live monotasks.
@@ -260,15 +244,23 @@ class Job:
             ConnectionResetError: the connection was lost again.
         """
         try:
-            answer = await self._register(peer)
+            try:
+                answer = await peer.request("register_job", self.registration(), api.JobRegistered)
+            except RpcError as error:
+                answer = await peer.request("register_job", self.registration_after(error), api.JobRegistered)
         except RpcError as error:
             self.close(error)
             return
-        self.id = answer.job
-        self._monotasks.link()
+        self.registered(answer)
         self.send(peer)
+        self._repeat_requests(peer)
+
+    def registered(self, answer: api.JobRegistered) -> None:
+        """See :meth:`JobSession.registered`."""
+        super().registered(answer)
+        self._monotasks.link()
         if answer.admitted:
-            self.admit(peer)
+            self._admitted.set()
 
     def grant(self, ids: list[MonotaskId], lease_s: float, keep: bool = False) -> None:
         """Handle grants."""
@@ -289,7 +281,7 @@ class Job:
             case api.Rejected(ids=ids, error=error):
                 self._refused(ids, RpcError.of(error))
             case api.TaskPlaced(task=task) | api.TaskEnded(task=task):
-                if self._tasks.told(params):
+                if self._record(params):
                     self._wake(task)
             case SlotTakenBack():
                 self.on_slot_taken_back(params)
@@ -298,18 +290,11 @@ class Job:
             case api.JobWaiting() as waiting:
                 self.on_waiting(waiting)
             case api.JobRef():
-                self.admit(peer)
+                self._record(params)
+                self._admitted.set()
+                self._repeat_requests(peer)
             case CancelledBy(by=by):
                 self.close(JobCancelled(self.name, by))
-
-    def admit(self, peer: RpcPeer | None) -> None:
-        """Handle the job's admission; after a reconnection, request the outstanding placements again."""
-        self._admitted.set()
-        if self._may_place or peer is None:
-            return
-        self._may_place = True
-        for asked in self._tasks.to_ask_again(self.id):
-            peer.start_request("place", asked).add_done_callback(partial(self._asked_again, asked))
 
     # ------------------------------------------------------------ inside
 
@@ -319,14 +304,10 @@ class Job:
         if self.over:
             raise RuntimeError(f"job {self.name!r} is over")
 
-    async def _register(self, peer: RpcPeer) -> api.JobRegistered:
-        again = msgspec.structs.replace(self._asked, job=self.id)
-        try:
-            return await peer.request("register_job", again, api.JobRegistered)
-        except RpcError as error:
-            if error.code is ErrorCode.REFUSED:  # it was cancelled in the meantime
-                raise
-        return await peer.request("register_job", msgspec.structs.replace(self._asked, job=""), api.JobRegistered)
+    def _repeat_requests(self, peer: RpcPeer | None) -> None:
+        if peer is not None:
+            for asked in self.requests_to_repeat():
+                peer.start_request("place", asked).add_done_callback(partial(self._asked_again, asked))
 
     def _report_leases(self) -> None:
         self._report = None
@@ -363,10 +344,8 @@ class Job:
 
     def close(self, error: Exception | None) -> None:
         """Close the job; what waits fails with ``error``, or is cancelled without one."""
-        if self.over:
+        if not self._finish(error):
             return
-        self.over = True
-        self.failure = error
         if self._report is not None:
             self._report.cancel()
         if not self._has_own_session:

@@ -8,17 +8,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
-from penstock.client.errors import AgentUnavailable, cannot_connect, closed, does_not_answer, refuses
-from penstock.peer_credentials import UntrustedServerError, check_server
+from penstock.client.errors import AgentUnavailable
+from penstock.client.greeting import HELLO_S, Greeting, pauses_s, unavailable
+from penstock.peer_credentials import check_server
 from penstock.transport.peer import RpcPeer, connect_unix, unknown_method
-from penstock.wire.agent_api import PROTOCOL, Hello, Welcome
+from penstock.wire.agent_api import Welcome
 from penstock.wire.agent_methods import TYPED
-from penstock.wire.connection import read_params
-from penstock.wire.errors import ErrorBody, RpcError
-
-#: A healthy agent answers within milliseconds.
-HELLO_TIMEOUT_S = 10.0
-_BACKOFF_S = (0.02, 1.0)  # first and longest pause between two attempts
+from penstock.wire.errors import RpcError
+from penstock.wire.method import Method, P, R
 
 T = TypeVar("T")
 
@@ -44,7 +41,6 @@ class Link:
 
     def __init__(self, socket: Path, client: str, owner: Owner, *, reconnect_s: float) -> None:
         self.socket = socket
-        self._client = client
         self._owner = owner
         self._reconnect_s = reconnect_s
         self._peer: RpcPeer | None = None
@@ -52,8 +48,7 @@ class Link:
         self._failure: AgentUnavailable | None = None
         self._reconnecting: asyncio.Task[None] | None = None
         self._gone = asyncio.Event()
-        self._greeting: RpcPeer | None = None
-        self._refusal: RpcError | None = None  # the agent's error on the last greeting
+        self._greeting = Greeting(str(socket), client)
 
     async def start(self) -> Welcome:
         """Connect for the first time.
@@ -98,6 +93,10 @@ class Link:
             with contextlib.suppress(ConnectionResetError):
                 return await self.call_once(method, params, result)
 
+    async def ask(self, method: Method[P, R], params: P) -> R:
+        """Call a declared method, with the same parameters for each attempt; see :meth:`call`."""
+        return await self.call(method.name, lambda: params, method.result)
+
     async def call_once(self, method: str, params: Callable[[], object], result: type[T]) -> T:
         """Wait for the link, then call once.
 
@@ -125,8 +124,8 @@ class Link:
 
     def notification(self, peer: RpcPeer, method: str, params: Any) -> None:
         """Called by the peer."""
-        if peer is self._greeting and method == "error":
-            self._refusal = RpcError.of(read_params(params, ErrorBody))
+        if method == "error":
+            self._greeting.refused(params)
         self._owner.notified(peer, method, params)
 
     def internal_error(self, peer: RpcPeer, method: str, error: Exception) -> None:
@@ -148,31 +147,21 @@ class Link:
     # ------------------------------------------------------------ inside
 
     async def _greet(self) -> tuple[RpcPeer, Welcome]:
+        hello = self._greeting.begin()
+        peer = None
         try:
             peer = await connect_unix(str(self.socket), self, TYPED)
             server = peer.get_extra_info("socket")
             if server is not None:  # otherwise it closed at once, and the next call fails
                 check_server(server, self.socket)
-        except UntrustedServerError as error:
-            peer.close()
-            raise cannot_connect(self.socket, error) from None
-        except OSError as error:
-            raise cannot_connect(self.socket, error) from None
-        self._greeting, self._refusal = peer, None
-        try:
-            async with asyncio.timeout(HELLO_TIMEOUT_S):
-                return peer, await peer.request("hello", Hello(protocol=PROTOCOL, client=self._client), Welcome)
-        except RpcError as error:
-            problem = refuses(self.socket, error)
-        except TimeoutError:
-            problem = does_not_answer(self.socket)
-        except ConnectionResetError:
-            problem = closed(self.socket) if self._refusal is None else refuses(self.socket, self._refusal)
-        except asyncio.CancelledError:
-            peer.close()
+            async with asyncio.timeout(HELLO_S):
+                return peer, await peer.request("hello", hello, Welcome)
+        except BaseException as error:
+            if peer is not None:
+                peer.close()
+            if isinstance(error, RpcError | OSError):
+                raise self._greeting.failure(error) from None
             raise
-        peer.close()
-        raise problem
 
     async def _reconnect(self) -> None:
         try:
@@ -184,7 +173,7 @@ class Link:
     async def _try_until_open(self) -> None:
         loop = asyncio.get_running_loop()
         deadline = loop.time() + self._reconnect_s
-        pause, longest = _BACKOFF_S
+        pauses = pauses_s()
         while True:
             try:
                 self._peer = await self._greet_and_relink()
@@ -196,8 +185,7 @@ class Link:
                 self._gone.clear()
                 self._open.set()
                 return
-            await asyncio.sleep(pause)
-            pause = min(2 * pause, longest)
+            await asyncio.sleep(next(pauses))
 
     async def _greet_and_relink(self) -> RpcPeer:
         peer, _ = await self._greet()
@@ -209,7 +197,7 @@ class Link:
             peer.close()
             raise
         if peer.closed:
-            raise closed(self.socket)
+            raise unavailable(str(self.socket), ConnectionResetError())
         return peer
 
     def _fail(self, error: AgentUnavailable) -> None:

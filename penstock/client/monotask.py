@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from types import TracebackType
 from typing import Protocol
 
 from penstock.client.monotask_session import SessionMonotask
@@ -96,7 +95,5 @@ class Granted:
             raise
         return self._monotask
 
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._monotask.complete(failed=kind is not None)

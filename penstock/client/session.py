@@ -6,7 +6,6 @@ the signals. Frameworks use :class:`penstock.client.AgentClient`.
 
 from __future__ import annotations
 
-import os
 import select
 import socket
 import time
@@ -14,17 +13,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Protocol, Self, TypeVar
 
-from penstock.client.errors import AgentUnavailable, cannot_connect, closed, does_not_answer, refuses
-from penstock.peer_credentials import check_server
-from penstock.wire.agent_api import PROTOCOL, Hello, Welcome
-from penstock.wire.connection import Closed, Malformed, RpcConnection, read, read_params
-from penstock.wire.errors import ErrorBody, RpcError
+from penstock.client.errors import AgentUnavailable
+from penstock.client.greeting import HELLO_S, Greeting, pauses_s, unavailable
+from penstock.client.stdio import connected
+from penstock.wire.agent_api import Welcome
+from penstock.wire.connection import Closed, Malformed, RpcConnection, read
+from penstock.wire.errors import RpcError
 from penstock.wire.rpc import Notification, Response
 
-#: Longest waits for the agent's answer to ``hello``, and for room in its queue of connections (seconds).
-_HELLO_S, _QUEUE_S = 10.0, 10.0
-_QUEUE_PAUSE_S = 0.01
-_BACKOFF_S = (0.02, 1.0)  # first and longest pause between two attempts to connect again
 _READ_BYTES = 65536
 
 T = TypeVar("T")
@@ -67,13 +63,12 @@ class Session:
         self.socket_path = path
         self.owner: Owner | None = None
         self.signals: Signals | None = None
-        self._client = client
         self._patience_s = patience_s
         self._told_after_s = told_after_s
         self._socket: socket.socket | None = None
         self._wire = RpcConnection()
         self._answers: dict[int, Response] = {}
-        self._refusal: RpcError | None = None  # the agent's error during the greeting
+        self._greeting = Greeting(str(path), client)
 
     @classmethod
     def connect(
@@ -160,52 +155,19 @@ class Session:
                 pass
         self._mend()
 
-    def pass_stdio(self, stdio: tuple[int, int, int]) -> str:
-        """Pass copies of three descriptors to the agent; return the token that names them in ``ContainerSpec.stdio``,
-        once.
-
-        Raises:
-            AgentUnavailable: the agent did not accept them.
-        """
-        token = os.urandom(16).hex()
-        path = self.socket_path.with_name("stdio.sock")
-        try:
-            with _connected(path, socket.SOCK_SEQPACKET) as sock:
-                sock.settimeout(_HELLO_S)
-                socket.send_fds(sock, [token.encode()], stdio)
-                reply = sock.recv(1)
-        except TimeoutError:
-            raise does_not_answer(path) from None
-        except OSError as error:
-            raise cannot_connect(path, error) from None
-        if reply != b"+":
-            raise AgentUnavailable(f"the agent at {path} did not take the standard streams; see its log")
-        return token
-
     # ------------------------------------------------------------ inside
 
     def _greet(self) -> None:
-        try:
-            self._socket = _connected(self.socket_path, socket.SOCK_STREAM)
-        except OSError as error:
-            raise cannot_connect(self.socket_path, error) from None
+        hello = self._greeting.begin()
         self._wire = RpcConnection()
         self._answers.clear()
-        self._refusal = None
-        hello = Hello(protocol=PROTOCOL, client=self._client)
-        give_up = time.monotonic() + _HELLO_S
+        give_up = time.monotonic() + HELLO_S
         try:
+            self._socket = connected(self.socket_path, socket.SOCK_STREAM)
             self.welcome = self.call_once("hello", lambda: hello, Welcome, lambda: max(0.0, give_up - time.monotonic()))
-        except RpcError as error:
-            problem = refuses(self.socket_path, error)
-        except TimeoutError:
-            problem = does_not_answer(self.socket_path)
-        except ConnectionResetError:
-            problem = closed(self.socket_path) if self._refusal is None else refuses(self.socket_path, self._refusal)
-        else:
-            return
-        self._hang_up()
-        raise problem
+        except (RpcError, OSError) as error:
+            self._hang_up()
+            raise self._greeting.failure(error) from None
 
     def _mend(self) -> None:
         """Reconnect with back-off.
@@ -215,7 +177,7 @@ class Session:
         """
         began = time.monotonic()
         notified = False
-        pause, longest = _BACKOFF_S
+        pauses = pauses_s()
         while True:
             away_s = time.monotonic() - began
             if not notified and away_s >= self._told_after_s and self.owner is not None:
@@ -226,14 +188,13 @@ class Session:
                 if self.owner is not None:
                     self.owner.relink()
                 break
-            except ConnectionResetError:
-                error = closed(self.socket_path)
+            except ConnectionResetError as lost:
+                error = unavailable(str(self.socket_path), lost)
             except AgentUnavailable as problem:
                 error = problem
             if time.monotonic() - began >= self._patience_s:
                 raise AgentUnavailable(f"{error} (tried for {self._patience_s:g} s)") from None
-            self._poll(pause)
-            pause = min(2 * pause, longest)
+            self._poll(next(pauses))
         if notified and self.owner is not None:
             self.owner.linked(True)
 
@@ -271,15 +232,12 @@ class Session:
             if isinstance(message, Response):
                 self._answers[message.id] = message
             elif isinstance(message, Notification):
-                self._heard(message)
+                if message.method == "error":
+                    self._greeting.refused(message.params)
+                elif self.owner is not None:
+                    self.owner.heard(message.method, message.params)
             elif isinstance(message, Closed | Malformed):  # agents do not send these
                 self._lose()
-
-    def _heard(self, message: Notification) -> None:
-        if message.method == "error":
-            self._refusal = RpcError.of(read_params(message.params, ErrorBody))
-        elif self.owner is not None:
-            self.owner.heard(message.method, message.params)
 
     def _lose(self) -> None:
         self._hang_up()
@@ -289,29 +247,3 @@ class Session:
         if self._socket is not None:
             self._socket.close()
             self._socket = None
-
-
-def _connected(path: Path, kind: int) -> socket.socket:
-    """Return a blocking socket to a server of root or of this user; wait while the server's queue is full.
-
-    Raises:
-        OSError: no server listens there, access is denied, the queue stays full, or another user runs the server.
-    """
-    sock = socket.socket(socket.AF_UNIX, kind)
-    try:
-        sock.setblocking(False)  # a signal during a blocking connect() would leave the socket unconnected
-        give_up = time.monotonic() + _QUEUE_S
-        while True:
-            try:
-                sock.connect(str(path))
-                break
-            except BlockingIOError:
-                if time.monotonic() >= give_up:
-                    raise BlockingIOError(f"too many connect to {path} at once; try later") from None
-            time.sleep(_QUEUE_PAUSE_S)
-        check_server(sock, path)
-        sock.setblocking(True)
-    except BaseException:
-        sock.close()
-        raise
-    return sock

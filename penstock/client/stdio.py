@@ -1,40 +1,62 @@
-"""Pass standard input, output and error to the agent: a token and three descriptors over ``stdio.sock``."""
+"""Blocking connections to the agent's sockets; one of them passes standard input, output and error."""
 
 from __future__ import annotations
 
-import asyncio
-import secrets
+import os
 import socket
+import time
 from pathlib import Path
 
-from penstock.client.errors import AgentUnavailable, cannot_connect
+from penstock.client.errors import AgentUnavailable
+from penstock.client.greeting import unavailable
 from penstock.peer_credentials import check_server
-from penstock.transport.unix_connect import connect_queued
 
-_TIMEOUT_S = 10.0
+#: Longest waits for the agent's reply, and for room in its queue of connections (seconds).
+_REPLY_S, _QUEUE_S = 10.0, 10.0
+_QUEUE_PAUSE_S = 0.01
 
 
-async def pass_stdio(agent_socket: Path, stdio: tuple[int, int, int]) -> str:
+def pass_stdio(agent_socket: Path, stdio: tuple[int, int, int]) -> str:
     """Pass copies of the descriptors to the agent; return the token that names them in ``ContainerSpec.stdio``, once.
 
     Raises:
         AgentUnavailable: there is no agent, or it did not accept them.
     """
+    token = os.urandom(16).hex()
     path = agent_socket.with_name("stdio.sock")
-    token = secrets.token_hex(16)
-    loop = asyncio.get_running_loop()
-    with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as sock:
-        sock.setblocking(False)
-        try:
-            async with asyncio.timeout(_TIMEOUT_S):
-                await connect_queued(sock, str(path))
-                check_server(sock, path)
-                socket.send_fds(sock, [token.encode()], stdio)  # one small message on a fresh socket never blocks
-                reply = await loop.sock_recv(sock, 1)
-        except TimeoutError:
-            raise AgentUnavailable(f"the agent does not answer at {path}; see its log, or restart it") from None
-        except OSError as error:
-            raise cannot_connect(path, error) from None
+    try:
+        with connected(path, socket.SOCK_SEQPACKET) as sock:
+            sock.settimeout(_REPLY_S)
+            socket.send_fds(sock, [token.encode()], stdio)
+            reply = sock.recv(1)
+    except OSError as error:
+        raise unavailable(str(path), error) from None
     if reply != b"+":
         raise AgentUnavailable(f"the agent at {path} did not take the standard streams; see its log")
     return token
+
+
+def connected(path: Path, kind: int) -> socket.socket:
+    """Return a blocking socket to a server of root or of this user; wait while the server's queue is full.
+
+    Raises:
+        OSError: no server listens there, access is denied, the queue stays full, or another user runs the server.
+    """
+    sock = socket.socket(socket.AF_UNIX, kind)
+    try:
+        sock.setblocking(False)  # a signal during a blocking connect() would leave the socket unconnected
+        give_up = time.monotonic() + _QUEUE_S
+        while True:
+            try:
+                sock.connect(str(path))
+                break
+            except BlockingIOError:
+                if time.monotonic() >= give_up:
+                    raise BlockingIOError(f"too many connect to {path} at once; try later") from None
+            time.sleep(_QUEUE_PAUSE_S)
+        check_server(sock, path)
+        sock.setblocking(True)
+    except BaseException:
+        sock.close()
+        raise
+    return sock

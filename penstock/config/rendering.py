@@ -4,29 +4,26 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from penstock.config import declaration
 from penstock.config.settings import Loaded, Origin
 
-if TYPE_CHECKING:
-    from rich.console import Console
-
 T = TypeVar("T", bound=msgspec.Struct)
 _DEFAULT = Origin("default", "default")
 
 
-def show(loaded: Loaded[T], *, as_json: bool, console: Console | None = None) -> None:
+def show(loaded: Loaded[T], *, as_json: bool) -> None:
     """Print a table, or JSON: key → the facts of :func:`document`."""
     if as_json:
         print(json.dumps(document(loaded), indent=2, ensure_ascii=False))  # noqa: T201
     else:
-        show_table(document(loaded), console=console)
+        show_table(document(loaded))
 
 
-def show_table(keys: Mapping[str, Mapping[str, Any]], *, console: Console | None = None) -> None:
+def show_table(keys: Mapping[str, Mapping[str, Any]]) -> None:
     """Print the result of :func:`document`; a key's ``after_restart``, if present, follows its value."""
     import sys
 
@@ -45,7 +42,7 @@ def show_table(keys: Mapping[str, Mapping[str, Any]], *, console: Console | None
             *(Text(each, style=style) for each in (key, f"{said['written']}{later}", said["where"])), Text(what)
         )
     width = None if sys.stdout.isatty() else 1000  # do not wrap lines for grep and other programs
-    (console or Console(highlight=False, width=width, force_terminal=sys.stdout.isatty())).print(table)
+    Console(highlight=False, width=width, force_terminal=sys.stdout.isatty()).print(table)
 
 
 def document(loaded: Loaded[T]) -> dict[str, dict[str, Any]]:

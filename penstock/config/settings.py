@@ -19,8 +19,9 @@ from typing import Any, Generic, TypeVar
 import msgspec
 import msgspec.inspect
 
-from penstock.model.decode_errors import told, told_toml
+from penstock.model.decode_errors import told
 from penstock.model.units import QuantityError, parse_bytes, parse_duration_s, parse_rate
+from penstock.toml_files import TomlFileError, read_toml
 
 T = TypeVar("T", bound=msgspec.Struct)
 #: Marks a key that a running daemon takes from its file on SIGHUP.
@@ -137,14 +138,9 @@ def _of_file(path: Path | None) -> Iterator[_Entry]:
     if path is None:
         return
     try:
-        text = path.read_text(encoding="utf-8")
-        table = tomllib.loads(text)
-    except OSError as error:
-        raise SettingsError(f"{path}: {error.strerror}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise SettingsError(told_toml(path, text, error)) from None
-    except UnicodeDecodeError as error:
-        raise SettingsError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from None
+        text, table = read_toml(path)
+    except TomlFileError as error:
+        raise SettingsError(str(error)) from None
     for key, value in table.items():
         yield key, value, Origin("file", f"{path}{_line(text, key)}")
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
@@ -125,15 +126,16 @@ class Dataset(Generic[T]):
 
     def map(self, function: Callable[..., U], *broadcasts: Broadcast[Any]) -> Dataset[U]:
         """Apply ``function(item, *broadcast values)`` → item."""
-        return self._one_to_one(_named("map", function), functions.MapItems(function), broadcasts)
+        return self._one_to_one(_named("map", function), partial(functions.map_items, function), broadcasts)
 
     def filter(self, function: Callable[..., object], *broadcasts: Broadcast[Any]) -> Dataset[T]:
         """Keep the items for which ``function(item, *broadcast values)`` is true."""
-        return self._one_to_one(_named("filter", function), functions.FilterItems(function), broadcasts)
+        keep = partial(functions.filter_items, function)
+        return self._one_to_one(_named("filter", function), keep, broadcasts, memory_to_input=2.0)  # §4.2.1
 
     def flat_map(self, function: Callable[..., Iterable[U]], *broadcasts: Broadcast[Any]) -> Dataset[U]:
         """Apply ``function(item, *broadcast values)`` → any number of items."""
-        return self._one_to_one(_named("flat_map", function), functions.FlatMapItems(function), broadcasts)
+        return self._one_to_one(_named("flat_map", function), partial(functions.flat_map_items, function), broadcasts)
 
     def broadcast(self) -> Broadcast[T]:
         """Return all items as one list, an argument for the function of another dataset's transformation."""
@@ -150,7 +152,7 @@ class Dataset(Generic[T]):
         count = self.partitions if partitions is None else partitions
 
         def build(graph: OpGraph, parents: tuple[Built, ...]) -> Built:
-            sent = _shuffle(graph, "group_by_key", functions.Send(count), parents[0], count)
+            sent = _shuffle(graph, "group_by_key", partial(functions.send, count), parents[0], count)
             return _cpu(graph, "group_by_key", functions.grouped, [sent])
 
         return Dataset(count, build, (self,))
@@ -166,9 +168,9 @@ class Dataset(Generic[T]):
         count = self.partitions if partitions is None else partitions
 
         def build(graph: OpGraph, parents: tuple[Built, ...]) -> Built:
-            send = functions.CombineAndSend(combine, count)
+            send = partial(functions.combine_and_send, combine, count)
             sent = _shuffle(graph, "reduce_by_key", send, parents[0], count)
-            return _cpu(graph, "reduce_by_key", functions.Combine(combine), [sent])
+            return _cpu(graph, "reduce_by_key", partial(functions.combine_parts, combine), [sent])
 
         return Dataset(count, build, (self,))
 
@@ -190,7 +192,7 @@ class Dataset(Generic[T]):
 
         def build(graph: OpGraph, parents: tuple[Built, ...]) -> Built:
             sides = [
-                _shuffle(graph, f"join.{side}", functions.Send(count), parent, count)
+                _shuffle(graph, f"join.{side}", partial(functions.send, count), parent, count)
                 for side, parent in zip(("left", "right"), parents, strict=True)
             ]
             found = _cpu(graph, "join", functions.joined, sides)
@@ -235,13 +237,17 @@ class Dataset(Generic[T]):
         return plan(graph, [data])
 
     def _one_to_one(
-        self, name: str, function: Callable[..., Iterable[U]], broadcasts: tuple[Broadcast[Any], ...]
+        self,
+        name: str,
+        function: Callable[..., Iterable[U]],
+        broadcasts: tuple[Broadcast[Any], ...],
+        memory_to_input: float | None = None,
     ) -> Dataset[U]:
         def build(graph: OpGraph, parents: tuple[Built, ...]) -> Built:
             pulled = [_broadcast(graph, name, small, self.partitions) for small in parents[1:]]
-            found = _cpu(graph, name, functions.ByPartition(function), [parents[0], *pulled])
-            if isinstance(function, functions.FilterItems):
-                found.creator.estimate(memory_to_input=2.0)  # §4.2.1
+            found = _cpu(graph, name, partial(functions.by_partition, function), [parents[0], *pulled])
+            if memory_to_input is not None:
+                found.creator.estimate(memory_to_input=memory_to_input)
             return found
 
         return Dataset(self.partitions, build, (self, *(small.dataset for small in broadcasts)))

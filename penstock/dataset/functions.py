@@ -1,4 +1,4 @@
-"""The functions of datasets' CPU operations. They are objects, not closures, so that any engine can pickle them.
+"""The functions of datasets' CPU operations. Arguments are bound by ``functools.partial``, which any engine can pickle.
 
 A partition is a list of items. A network operation's result is a list of parts (a shuffle) or of partitions (a
 broadcast).
@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from penstock.dataset.keys import partition_of
@@ -22,48 +21,24 @@ def items(content: Iterable[Any]) -> Items:
     return list(content)
 
 
-@dataclass(frozen=True)
-class ByPartition:
-    """``map_partitions``: ``function(items, *broadcasts)`` → the items of the new partition."""
-
-    function: Callable[..., Iterable[Any]]
-
-    def __call__(self, part: Items, *broadcasts: list[Items]) -> Items:
-        """Return the new partition; ``broadcasts`` are the pulled partitions of each broadcast dataset."""
-        return list(self.function(part, *map(concatenate, broadcasts)))
+def by_partition(function: Callable[..., Iterable[Any]], part: Items, *broadcasts: list[Items]) -> Items:
+    """``map_partitions``: return the new partition; ``broadcasts`` are the pulled partitions of each broadcast."""
+    return list(function(part, *map(concatenate, broadcasts)))
 
 
-@dataclass(frozen=True)
-class MapItems:
-    """``map``."""
-
-    function: Callable[..., Any]
-
-    def __call__(self, part: Items, *values: Items) -> Items:
-        """Return the new partition; ``values`` are the broadcast values."""
-        return [self.function(item, *values) for item in part]
+def map_items(function: Callable[..., Any], part: Items, *values: Items) -> Items:
+    """``map``: return the new partition; ``values`` are the broadcast values, here and below."""
+    return [function(item, *values) for item in part]
 
 
-@dataclass(frozen=True)
-class FilterItems:
-    """``filter``."""
-
-    function: Callable[..., object]
-
-    def __call__(self, part: Items, *values: Items) -> Items:
-        """Return the new partition; ``values`` are the broadcast values."""
-        return [item for item in part if self.function(item, *values)]
+def filter_items(function: Callable[..., object], part: Items, *values: Items) -> Items:
+    """``filter``: return the new partition."""
+    return [item for item in part if function(item, *values)]
 
 
-@dataclass(frozen=True)
-class FlatMapItems:
-    """``flat_map``."""
-
-    function: Callable[..., Iterable[Any]]
-
-    def __call__(self, part: Items, *values: Items) -> Items:
-        """Return the new partition; ``values`` are the broadcast values."""
-        return [one for item in part for one in self.function(item, *values)]
+def flat_map_items(function: Callable[..., Iterable[Any]], part: Items, *values: Items) -> Items:
+    """``flat_map``: return the new partition."""
+    return [one for item in part for one in function(item, *values)]
 
 
 def concatenate(parts: Iterable[Items]) -> Items:
@@ -74,41 +49,22 @@ def concatenate(parts: Iterable[Items]) -> Items:
 # ---------------------------------------------------------------- by key
 
 
-@dataclass(frozen=True)
-class Send:
-    """Divides pairs by key into one part for each new partition."""
-
-    partitions: int
-
-    def __call__(self, pairs: Iterable[Pair]) -> list[list[Pair]]:
-        """Return the parts of a partition of pairs."""
-        parts: list[list[Pair]] = [[] for _ in range(self.partitions)]
-        for key, value in pairs:
-            parts[partition_of(key, self.partitions)].append((key, value))
-        return parts
+def send(partitions: int, pairs: Iterable[Pair]) -> list[list[Pair]]:
+    """Divide pairs by key into one part for each new partition."""
+    parts: list[list[Pair]] = [[] for _ in range(partitions)]
+    for key, value in pairs:
+        parts[partition_of(key, partitions)].append((key, value))
+    return parts
 
 
-@dataclass(frozen=True)
-class CombineAndSend:
-    """Combines the values of each key before sending: "apply combiner locally and serialize" (Ursa §4.1.2)."""
-
-    combine: Callable[[Any, Any], Any]
-    partitions: int
-
-    def __call__(self, pairs: Iterable[Pair]) -> list[list[Pair]]:
-        """Return the combined parts of a partition of pairs."""
-        return Send(self.partitions)(combined(self.combine, pairs))
+def combine_and_send(combine: Callable[[Any, Any], Any], partitions: int, pairs: Iterable[Pair]) -> list[list[Pair]]:
+    """Combine the values of each key before sending: "apply combiner locally and serialize" (Ursa §4.1.2)."""
+    return send(partitions, combined(combine, pairs))
 
 
-@dataclass(frozen=True)
-class Combine:
-    """Combines the values of each key over all parts."""
-
-    combine: Callable[[Any, Any], Any]
-
-    def __call__(self, parts: list[list[Pair]]) -> list[Pair]:
-        """Return the combined pairs of the pulled parts."""
-        return combined(self.combine, itertools.chain.from_iterable(parts))
+def combine_parts(combine: Callable[[Any, Any], Any], parts: list[list[Pair]]) -> list[Pair]:
+    """Combine the values of each key over all pulled parts."""
+    return combined(combine, itertools.chain.from_iterable(parts))
 
 
 def combined(combine: Callable[[Any, Any], Any], pairs: Iterable[Pair]) -> list[Pair]:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 import math
-import threading
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from penstock.client import AgentClient, AgentUnavailable, Job, JobCancelled, NotPlaced
+from penstock.client.blocking import LoopThread
 from penstock.engines.dask.progress import AGAIN_S, EVERY_S
 from penstock.model.work import TaskRequest
 from penstock.opgraph.dataflow import PlaceTasks, TaskDemand
@@ -37,11 +37,10 @@ class MasterPlacement:
     has none.
     """
 
-    def __init__(self, agent: AgentClient, job: Job, loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
+    def __init__(self, agent: AgentClient, job: Job, loop: LoopThread) -> None:
         self._agent = agent
         self._job = job
         self._loop = loop
-        self._thread = thread
         self._asking: set[asyncio.Task[None]] = set()
         self._said: list[StageProgress] = []
         self._looked_at = self._said_at = -math.inf
@@ -54,9 +53,7 @@ class MasterPlacement:
 
         A later outage of the agent is tolerated for ``patience_s`` seconds.
         """
-        loop = asyncio.new_event_loop()
-        thread = threading.Thread(target=loop.run_forever, name="penstock-placement", daemon=True)
-        thread.start()
+        loop = LoopThread("penstock-placement")
 
         async def register() -> tuple[AgentClient, Job] | None:
             agent = await AgentClient.connect(socket, "dask-dataset", patience_s)
@@ -66,13 +63,13 @@ class MasterPlacement:
             return agent, await agent.register_job(name, memory_bytes, priority)
 
         try:
-            registered = asyncio.run_coroutine_threadsafe(register(), loop).result()
+            registered = loop.run(register())
         except (AgentUnavailable, RpcError):
             registered = None
         if registered is None:
-            _end(loop, thread)
+            loop.stop()
             return None
-        return cls(*registered, loop, thread)
+        return cls(*registered, loop)
 
     @property
     def job(self) -> str:
@@ -81,11 +78,11 @@ class MasterPlacement:
 
     def ask(self, asked: PlaceTasks, nodes: Sequence[str], placed: Callable[[int, str], object]) -> None:
         """Request nodes for ready tasks, among ``nodes``: those with a worker."""
-        self._loop.call_soon_threadsafe(self._start, self._place(asked, nodes, placed))
+        self._loop.post(self._start, self._place(asked, nodes, placed))
 
     def complete(self, task: str) -> None:
         """Report an executed task, so that its node releases its resources."""
-        self._loop.call_soon_threadsafe(self._start, self._done(task))
+        self._loop.post(self._start, self._done(task))
 
     def progress(self, stages: Callable[[], list[StageProgress]], *, last: bool = False) -> None:
         """Report the job's progress to the master from time to time: call it after any change, and with ``last`` before
@@ -96,7 +93,7 @@ class MasterPlacement:
         self._looked_at, found = now, stages()
         if found != self._said or now - self._said_at > AGAIN_S:
             self._said, self._said_at = found, now
-            self._loop.call_soon_threadsafe(self._job.progress, found)
+            self._loop.post(self._job.progress, found)
 
     def check(self) -> None:
         """Raises: JobCancelled: a user cancelled the job; outstanding requests get no answer."""
@@ -105,13 +102,13 @@ class MasterPlacement:
 
     def close(self) -> None:
         """End the job; outstanding requests get no answer."""
-        asyncio.run_coroutine_threadsafe(self._close(), self._loop).result()
-        _end(self._loop, self._thread)
+        self._loop.run(self._close())
+        self._loop.stop()
 
     # ------------------------------------------------------------ in the loop
 
     def _start(self, work: Coroutine[Any, Any, None]) -> None:
-        task = self._loop.create_task(work)
+        task = asyncio.create_task(work)
         self._asking.add(task)
         task.add_done_callback(self._asking.discard)
 
@@ -160,12 +157,6 @@ def _request(demand: TaskDemand, nodes: Sequence[str]) -> TaskRequest:
     return TaskRequest(
         task=demand.name, usage=demand.usage, memory_bytes=demand.memory_bytes, nodes=wanted or tuple(nodes)
     )
-
-
-def _end(loop: asyncio.AbstractEventLoop, thread: threading.Thread) -> None:
-    loop.call_soon_threadsafe(loop.stop)
-    thread.join()
-    loop.close()
 
 
 class Workers:

@@ -171,7 +171,7 @@ class Keys:
             if read.take is Take.OWN:
                 found.append(self._one(read.version, partition))
                 continue
-            theirs = range(self._plan.versions[read.version].data.partitions)
+            theirs = self._plan.partitions(read.version)
             if read.take is Take.PART:
                 found.append([self.part(read.version, other, partition) for other in theirs])
             else:
@@ -192,11 +192,7 @@ def _plain(name: str) -> str:
 
 def results(plan: Plan, keys: Keys) -> list[list[Key]]:
     """Return the keys of each result's partitions."""
-    return [[keys.whole(version, part) for part in range(_partitions(plan, version))] for version in plan.results]
-
-
-def _partitions(plan: Plan, version: int) -> int:
-    return plan.versions[version].data.partitions
+    return [[keys.whole(version, part) for part in plan.partitions(version)] for version in plan.results]
 
 
 def note(kind: ResourceKind | None, stage: str, input_bytes: int | None = None, **more: str) -> dict[str, Any]:

@@ -49,8 +49,3 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
             "network_bytes_per_s": self.network_bytes_per_s,
         }
         return {name: values[min(slot, len(values) - 1)] for name, values in series.items() if values}
-
-    def next_change_s(self, elapsed_s: float) -> float | None:
-        """Return the seconds from the start to the first slot boundary after ``elapsed_s``; None after the last."""
-        following = self.slot(elapsed_s) + 1
-        return following * self.slot_s if following < self.slots else None

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 from penstock.model.resources import ResourceKind
 from penstock.opgraph.ops import Data, Dependency, Op, OpGraph, OpGraphError, Take
+from penstock.opgraph.order import CircleError, in_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,41 +69,17 @@ def check(graph: OpGraph) -> CheckedGraph:
     """
     if not graph.ops:
         raise OpGraphError("there is no operation to carry out")
-    order = _ordered(graph.ops)
+    try:
+        order = in_order({op: op.before for op in graph.ops})
+    except CircleError as error:
+        circle = " → ".join(op.name for op in reversed(error.path) if isinstance(op, Op))
+        raise OpGraphError(f"operations depend on each other in a circle: {circle}") from None
     before = _ancestors(order)
     for op in order:
         _check_shape(op)
     versions = _versions(graph, order, before)
     checked = tuple(_settle(op, versions, before) for op in order)
     return CheckedGraph(checked, tuple(versions), _parts(checked, versions))
-
-
-def _ordered(ops: list[Op]) -> list[Op]:
-    """Return the operations by dependencies, else in the order of creation (Kahn's algorithm)."""
-    after: dict[Op, list[Op]] = {op: [] for op in ops}
-    for op in ops:
-        for other in op.before:
-            after[other].append(op)
-    missing = {op: len(op.before) for op in ops}
-    ready = [op for op in ops if not missing[op]]
-    for op in ready:  # grows while it is walked
-        for dependent in after[op]:
-            missing[dependent] -= 1
-            if not missing[dependent]:
-                ready.append(dependent)
-    if len(ready) < len(ops):
-        raise OpGraphError(f"operations depend on each other in a circle: {' → '.join(_circle(missing))}")
-    return ready
-
-
-def _circle(missing: dict[Op, int]) -> list[str]:
-    """Return one circle among the operations that never became ready, in the direction of the data."""
-    path = [next(op for op, count in missing.items() if count)]
-    while True:
-        step = next(op for op in path[-1].before if missing[op])
-        if step in path:
-            return [op.name for op in reversed([*path[path.index(step) :], step])]
-        path.append(step)
 
 
 def _ancestors(order: Iterable[Op]) -> dict[Op, int]:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from penstock.model.resources import ResourceKind
 from penstock.opgraph.checking import CheckedGraph, CheckedOp, Input
 from penstock.opgraph.ops import Dependency, Op
+from penstock.opgraph.order import first_possible
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,14 +117,7 @@ def _ordered(graph: CheckedGraph, group: dict[Op, int]) -> list[list[Op]]:
         one: {group[before] for op in ops for before in op.before if group[before] != one}
         for one, ops in members.items()
     }
-    order: list[list[Op]] = []
-    while missing:
-        ready = next(one for one, waits in missing.items() if not waits)
-        del missing[ready]
-        order.append(members[ready])
-        for waits in missing.values():
-            waits.discard(ready)
-    return order
+    return [members[one] for one in first_possible(missing)]
 
 
 def _planned(graph: CheckedGraph, place: int, group: list[Op], index: dict[Op, int], wanted: set[int]) -> PlannedOp:

@@ -162,7 +162,6 @@ class DataflowManager:
         self._ready: dict[int, TaskEstimate] = {}  # ready tasks without a node
         self._left_of_task = [len(task.monotasks) for task in plan.tasks]
         self._left_of_op = [op.partitions for op in plan.ops]
-        self._left_of_stage = [len(stage.tasks) for stage in plan.stages]
         self._links_from: dict[int, list[int]] = {}
         for index, link in enumerate(plan.links):
             self._links_from.setdefault(link.before, []).append(index)
@@ -279,17 +278,16 @@ class DataflowManager:
 
     def _complete_task(self, task: int) -> list[FlowInstruction]:
         self._states[task] = _TaskState.COMPLETE
-        self._progress.complete(task)
         stage = self.plan.tasks[task].stage
-        self._left_of_stage[stage] -= 1
+        left_of_stage = self._progress.complete(task)
         freed = list(self._tasks_after.get(task, ()))
-        if not self._left_of_stage[stage]:
+        if not left_of_stage:
             freed += [other for after in self._stages_after.get(stage, ()) for other in self.plan.stages[after].tasks]
         for other in freed:
             self._task_waits[other] -= 1
         ready = sorted({other for other in freed if not self._task_waits[other]})
         out = [TaskComplete(task), *self._ask(ready)]
-        if not any(self._left_of_stage):
+        if self._progress.over:
             self.over = True
             out.append(FlowOver(succeeded=True))
         return out
@@ -336,7 +334,7 @@ class DataflowManager:
         """Return the number of readers of each created partition: monotasks, plus one for a result."""
         counts: dict[tuple[int, int], int] = {}
         for version in self.plan.writers:
-            for partition in range(self.plan.versions[version].data.partitions):
+            for partition in self.plan.partitions(version):
                 counts[version, partition] = int(version in self.plan.results)
         for op in self.plan.ops:
             for read in op.inputs:
@@ -347,7 +345,7 @@ class DataflowManager:
         return counts
 
     def _partitions_read(self, take: Take, version: int, partition: int) -> Iterable[int]:
-        return (partition,) if take is Take.OWN else range(self.plan.versions[version].data.partitions)
+        return (partition,) if take is Take.OWN else self.plan.partitions(version)
 
     def _read_by(self, op: int, partition: int) -> list[FlowInstruction]:
         """Return a Drop for each partition that this monotask was the last to read."""

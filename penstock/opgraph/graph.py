@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 
 from penstock.model.work import Opportunistic
+from penstock.opgraph.order import CircleError, in_order
 
 
 class TaskNode(msgspec.Struct, frozen=True):
@@ -69,28 +70,15 @@ class TaskGraph:
         return max(levels.values(), default=0)
 
     def _depths(self) -> dict[str, int]:
-        """Return each task's depth: the longest path from a task without dependencies (Kahn's algorithm)."""
-        missing = {name: len(set(task.after)) for name, task in self.tasks.items()}
-        depth = {name: 0 for name, count in missing.items() if not count}
-        ready = list(depth)
-        for name in ready:  # grows while it is walked
-            for dependent in self.dependents[name]:
-                missing[dependent] -= 1
-                depth[dependent] = max(depth.get(dependent, 0), depth[name] + 1)
-                if not missing[dependent]:
-                    ready.append(dependent)
-        if len(ready) < len(self.tasks):
-            raise GraphError(f"tasks wait for each other in a circle: {' → '.join(self._cycle(missing))}")
+        """Return each task's depth: the longest path from a task without dependencies."""
+        try:
+            order = in_order({name: task.after for name, task in self.tasks.items()})
+        except CircleError as error:
+            raise GraphError(f"tasks wait for each other in a circle: {error}") from None
+        depth: dict[str, int] = {}
+        for name in order:
+            depth[name] = 1 + max((depth[before] for before in self.tasks[name].after), default=-1)
         return depth
-
-    def _cycle(self, missing: dict[str, int]) -> list[str]:
-        """Return one cycle among the tasks that never became ready; each of these waits for another of them."""
-        path = [next(name for name, count in missing.items() if count)]
-        while True:
-            step = next(name for name in self.tasks[path[-1]].after if missing[name])
-            if step in path:
-                return [*path[path.index(step) :], step]
-            path.append(step)
 
 
 def _unknown(task: TaskNode, dependency: str, known: Iterable[str]) -> str:

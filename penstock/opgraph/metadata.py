@@ -62,16 +62,16 @@ class Metadata:
         """Return the bytes that the monotask of a partition reads of one dataset, all of which must exist."""
         if read.take is Take.OWN:
             return self._made[read.version, partition].size_bytes
-        theirs = range(self._plan.versions[read.version].data.partitions)
+        theirs = self._plan.partitions(read.version)
         if read.take is Take.WHOLE:
             return sum(self._made[read.version, other].size_bytes for other in theirs)
         return sum(self._made[read.version, other].part_bytes[partition] for other in theirs)
 
     def expected_bytes(self, version: int) -> float:
         """Return the expected size of a whole dataset from the mean size of its existing partitions; 0 without any."""
-        partitions = self._plan.versions[version].data.partitions
-        made = [self._made[version, one].size_bytes for one in range(partitions) if (version, one) in self._made]
-        return sum(made) * partitions / len(made) if made else 0.0
+        partitions = self._plan.partitions(version)
+        made = [self._made[version, one].size_bytes for one in partitions if (version, one) in self._made]
+        return sum(made) * len(partitions) / len(made) if made else 0.0
 
 
 @dataclass(frozen=True, slots=True)

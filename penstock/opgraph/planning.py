@@ -18,6 +18,7 @@ from penstock.model.resources import ResourceKind
 from penstock.opgraph.checking import Version, check
 from penstock.opgraph.collapsing import PlannedOp, collapse
 from penstock.opgraph.ops import Data, Dependency, OpGraph
+from penstock.opgraph.order import first_possible
 
 #: Names of stages are also names at the agent, which allows 128 characters; tasks add their number.
 _STAGE_NAME_CHARACTERS = 100
@@ -81,6 +82,10 @@ class Plan:
     def monotask(self, op: int, partition: int) -> PlannedMonotask:
         """Return the monotask of an operation on a partition."""
         return self.monotasks[self.first[op] + partition]
+
+    def partitions(self, version: int) -> range:
+        """Return the partitions of a version of a dataset."""
+        return range(self.versions[version].data.partitions)
 
     def describe(self) -> str:
         """Return a readable form of the plan: each stage with the number of its tasks and its operations."""
@@ -255,11 +260,4 @@ def _stage_order(stage_ops: dict[int, list[int]], links: Sequence[Link]) -> list
     for link in links:
         if stage_of[link.before] != stage_of[link.after]:
             missing[stage_of[link.after]].add(stage_of[link.before])
-    order = []
-    while missing:
-        ready = next(stage for stage, waits in missing.items() if not waits)
-        del missing[ready]
-        order.append(stage_ops[ready])
-        for waits in missing.values():
-            waits.discard(ready)
-    return order
+    return [stage_ops[stage] for stage in first_possible(missing)]

@@ -31,9 +31,16 @@ class FlowProgress:
         self._ready[stage] += 1
         self._usage[stage] += known.usage
 
-    def complete(self, task: int) -> None:
-        """Record that a task is complete."""
-        self._left[self._plan.tasks[task].stage] -= 1
+    def complete(self, task: int) -> int:
+        """Record that a task is complete; return the number of tasks that are left of its stage."""
+        stage = self._plan.tasks[task].stage
+        self._left[stage] -= 1
+        return self._left[stage]
+
+    @property
+    def over(self) -> bool:
+        """Whether every task is complete."""
+        return not any(self._left)
 
     def stages(self) -> list[StageProgress]:
         """Return the progress of the stages, in the order of the plan.

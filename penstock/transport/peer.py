@@ -13,13 +13,15 @@ import ssl
 from collections.abc import Coroutine, Iterable, Mapping
 from typing import Any, Protocol, TypeVar, cast
 
-from penstock.transport.unix_connect import connect_queued
-from penstock.wire.connection import MAX_FRAME_BYTES, NO_TYPES, Closed, Malformed, RpcConnection, read
+from penstock.wire.connection import NO_TYPES, Closed, Malformed, RpcConnection, read
 from penstock.wire.errors import ErrorBody, ErrorCode, RpcError, bad_request
 from penstock.wire.rpc import Message, Notification, Request, Response
 
 #: The limit of a TLS handshake, which takes milliseconds; a slower peer is not one of ours.
 HANDSHAKE_TIMEOUT_S = 10.0
+#: The longest wait for room in a server's queue of connections; a working daemon empties it within milliseconds.
+_QUEUE_S = 10.0
+_QUEUE_PAUSE_S = 0.01
 #: A peer that leaves this much unread is cut off, as the unread bytes take our memory.
 MAX_UNSENT_BYTES = 64 * 1024 * 1024
 
@@ -48,17 +50,10 @@ class Handler(Protocol):
 class RpcPeer(asyncio.Protocol):
     """One end of a connection; see the module's docstring."""
 
-    def __init__(
-        self,
-        handler: Handler,
-        max_frame_bytes: int = MAX_FRAME_BYTES,
-        typed: Mapping[str, type[Any]] = NO_TYPES,
-        *,
-        unparsed: bool = False,
-    ) -> None:
-        """``typed``, ``unparsed``: see :class:`penstock.wire.RpcConnection`."""
+    def __init__(self, handler: Handler, wire: RpcConnection | None = None) -> None:
+        """``wire`` is the state of the protocol; the default has the usual limit and no typed methods."""
         self._handler = handler
-        self._wire = RpcConnection(max_frame_bytes, typed, unparsed=unparsed)
+        self._wire = wire or RpcConnection()
         self._transport: asyncio.Transport | None = None
         self._loop = asyncio.get_running_loop()
         self._waiting: dict[int, asyncio.Future[Any]] = {}
@@ -275,19 +270,30 @@ def unknown_method(method: str, known: object) -> RpcError:
 async def connect_unix(path: str, handler: Handler, typed: Mapping[str, type[Any]] = NO_TYPES) -> RpcPeer:
     """Connect to a Unix socket; ``typed``: see :class:`penstock.wire.RpcConnection`.
 
+    Wait while the server's queue is full. The kernel then returns EAGAIN, which asyncio mistakes for a pending
+    connection, as with TCP: it goes on with an unconnected socket, whose other end seems to run as uid 4294967295.
+
     Raises:
-        OSError: no process listens there, or we may not connect.
+        OSError: no process listens there, we may not connect, or the queue stays full.
     """
+    loop = asyncio.get_running_loop()
+    give_up = loop.time() + _QUEUE_S
     connection = socket.socket(socket.AF_UNIX)
     try:
         connection.setblocking(False)
-        await connect_queued(connection, path)
+        while True:
+            try:
+                connection.connect(path)
+                break
+            except BlockingIOError:
+                if loop.time() >= give_up:
+                    raise BlockingIOError(f"too many connect to {path} at once; try later") from None
+            await asyncio.sleep(_QUEUE_PAUSE_S)
     except BaseException:
         connection.close()
         raise
-    _, peer = await asyncio.get_running_loop().create_unix_connection(
-        lambda: RpcPeer(handler, typed=typed), sock=connection
-    )
+    wire = RpcConnection(typed=typed)
+    _, peer = await loop.create_unix_connection(lambda: RpcPeer(handler, wire), sock=connection)
     return peer
 
 

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from time import monotonic
-from typing import Any
 
 from penstock.transport.peer import Handler, RpcPeer
 from penstock.transport.user_budget import UserBudget
-from penstock.wire.connection import MAX_FRAME_BYTES, NO_TYPES, Closed, Malformed
+from penstock.wire.connection import Closed, Malformed, RpcConnection
 from penstock.wire.errors import RpcError, refused
 from penstock.wire.rpc import Message
 
@@ -28,15 +27,8 @@ _MAX_AT_ONCE = 64
 class SharedPeer(RpcPeer):
     """An RpcPeer that shares its budget's turns and limits once :meth:`share` was called."""
 
-    def __init__(
-        self,
-        handler: Handler,
-        max_frame_bytes: int = MAX_FRAME_BYTES,
-        typed: Mapping[str, type[Any]] = NO_TYPES,
-        *,
-        unparsed: bool = False,
-    ) -> None:
-        super().__init__(handler, max_frame_bytes, typed, unparsed=unparsed)
+    def __init__(self, handler: Handler, wire: RpcConnection | None = None) -> None:
+        super().__init__(handler, wire)
         self._budget: UserBudget | None = None
         self._coming: Iterator[Message | Malformed | Closed] | None = None  # arrived messages, not handled yet
         self._arrived: deque[bytes] = deque()  # bytes that arrived after those

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import tomllib
 from collections.abc import Mapping
 from itertools import product
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from penstock.model.decode_errors import told_toml
+from penstock.toml_files import TomlFileError, read_toml
 from simulator.scenario.errors import ScenarioError
 from simulator.scenario.keys import assign, convert
 from simulator.scenario.models import MODELS
@@ -102,11 +101,6 @@ def _check(head: _Head) -> None:
 
 def _read(path: Path) -> dict[str, Any]:
     try:
-        text = path.read_text(encoding="utf-8")
-        return tomllib.loads(text)
-    except OSError as error:
-        raise ScenarioError(f"{path}: {error.strerror}") from None
-    except UnicodeDecodeError as error:
-        raise ScenarioError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from None
-    except tomllib.TOMLDecodeError as error:
-        raise ScenarioError(told_toml(path, text, error)) from None
+        return read_toml(path)[1]
+    except TomlFileError as error:
+        raise ScenarioError(str(error)) from None

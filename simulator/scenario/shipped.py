@@ -21,5 +21,6 @@ def shipped(name: str) -> Path:
     if name not in names:
         near = difflib.get_close_matches(name, names, 1)
         hint = f"did you mean {near[0]!r}?" if near else "`penstock simulate --list` shows those that are shipped"
-        raise ScenarioError(f"{name}: no such file, and no shipped scenario of that name; {hint}")
+        moved = "scenarios that only reproduce a paper's figure are in research/scenarios of a checkout"
+        raise ScenarioError(f"{name}: no such file, and no shipped scenario of that name; {hint} ({moved})")
     return _FOLDER / f"{name}.toml"

@@ -39,7 +39,7 @@ from penstock.wire.agent_api import (
     Welcome,
 )
 from penstock.wire.agent_methods import REQUESTS
-from penstock.wire.connection import read_params
+from penstock.wire.connection import RpcConnection, read_params
 from penstock.wire.errors import RpcError, bad_request, refused
 from penstock.wire.jobs_api import CancelledBy
 from penstock.wire.rejections import rejection_of_raw
@@ -97,7 +97,11 @@ class FakeAgent:
     async def start(self) -> None:
         """Start to listen."""
         loop = asyncio.get_running_loop()
-        self._servers = [await loop.create_unix_server(lambda: RpcPeer(self, unparsed=True), str(self.socket))]
+
+        def connection() -> RpcPeer:
+            return RpcPeer(self, RpcConnection(unparsed=True))
+
+        self._servers = [await loop.create_unix_server(connection, str(self.socket))]
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         listener.setblocking(False)
         listener.bind(str(self.socket.with_name("stdio.sock")))

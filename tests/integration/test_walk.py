@@ -21,7 +21,7 @@ WAYPOINTS = {
         "Slot.decided",
     ],
     "run": [
-        "main", "Session.connect", "Node._session_opened", "Session.pass_stdio", "Session._send", "Shell.launch",
+        "main", "Session.connect", "Node._session_opened", "pass_stdio", "Session._send", "Shell.launch",
         "ClientContainers.launch", "Journal.write", "Executor.start", "LimitEnforcer.create", "Cgroup.confine",
         "CpuMax.sanitize_set", "FakeCgroups.exchange",
     ],

@@ -130,7 +130,8 @@ async def _run(java: str, command: ExecutorCommand, settings: Settings) -> int:
         try:
             job = await agent.register_job(application)
             await job.admitted()
-            request = stand.request(agent.welcome.node, await pass_stdio(agent.socket, (0, 1, 2)))
+            stdio = await asyncio.to_thread(pass_stdio, agent.socket, (0, 1, 2))
+            request = stand.request(agent.welcome.node, stdio)
         except RpcError as error:
             raise Ungated(str(error)) from None
         try:

@@ -75,7 +75,7 @@ async def test_the_asyncio_client_sends_nothing_to_another_user(trap: Trap) -> N
     with pytest.raises(AgentUnavailable, match=r"runs as nobody, neither as root nor as you; remove that file"):
         await AgentClient.connect(trap.path)
     with pytest.raises(AgentUnavailable, match="runs as nobody"):
-        await pass_stdio(trap.path, (0, 1, 2))
+        await asyncio.to_thread(pass_stdio, trap.path, (0, 1, 2))
     assert await asyncio.to_thread(trap.received) == b""
 
 
@@ -85,7 +85,7 @@ def test_the_blocking_client_and_the_command_send_nothing_to_another_user(trap: 
     with pytest.raises(AgentUnavailable, match="runs as nobody"):
         Session.connect(trap.path, "test")
     with pytest.raises(AgentUnavailable, match="runs as nobody"):
-        Session(trap.path, "test", 0.0, 0.0).pass_stdio((0, 1, 2))
+        pass_stdio(trap.path, (0, 1, 2))
     assert trap.received() == b""
 
 
@@ -184,7 +184,7 @@ async def test_who_finds_the_queue_full_waits_for_it(tmp_path: Path, kind: socke
         if kind is socket.SOCK_STREAM:
             late = asyncio.create_task(AgentClient.connect(path))
         else:
-            late = asyncio.create_task(pass_stdio(path, (0, 1, 2)))
+            late = asyncio.create_task(asyncio.to_thread(pass_stdio, path, (0, 1, 2)))
         await asyncio.sleep(0.05)
         assert not late.done(), "it waits"
         taken = []

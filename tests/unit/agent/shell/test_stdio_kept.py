@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import pwd
 import socket
@@ -26,7 +27,7 @@ async def passed(tmp_path: Path) -> tuple[str, socket.socket]:
     theirs, ours = socket.socketpair()
     with theirs:
         number = theirs.fileno()
-        token = await pass_stdio(tmp_path / "agent.sock", (number, number, number))
+        token = await asyncio.to_thread(pass_stdio, tmp_path / "agent.sock", (number, number, number))
     ours.setblocking(False)
     return token, ours
 

@@ -1,4 +1,4 @@
-"""The light client has the daemons' commands, but not what they need: one line says how to get it."""
+"""A command that is not installed, or that is no longer a command: one line says how to get what it did."""
 
 from __future__ import annotations
 
@@ -27,3 +27,9 @@ def test_a_daemon_without_its_extra_says_what_to_install(
     monkeypatch.setattr(builtins, "__import__", without)
     assert main([command, "--help"]) == 1
     assert f"pip install 'penstock[{extra}]'" in capsys.readouterr().err
+
+
+def test_a_former_command_is_named_with_its_successor(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["paper"]) == 2
+    said = capsys.readouterr().err
+    assert "python -m research" in said and "did you mean" not in said

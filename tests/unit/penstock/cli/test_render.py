@@ -321,6 +321,21 @@ def test_under_pressure_the_remarks_stay() -> None:
     assert "(in the master's" in text and "cpu 90 %" not in text
 
 
+@pytest.mark.parametrize("terminal", [True, False])
+@pytest.mark.parametrize(("width", "letters"), [(100, 20), (120, 36), (160, 46)])
+@pytest.mark.parametrize("pressure", [{}, {"cpu_throttled": 0.4, "memory_stalled": 0.1, "disk_stalled": 0.2}])
+def test_a_long_name_is_on_one_line_although_remarks_wrap(
+    pressure: dict[str, float], width: int, letters: int, terminal: bool
+) -> None:
+    name = "nightly-report-of-the-warehouse-in-two-languages"[:letters]
+    container = {"container": "c-1", "name": name, "class": "regular", "state": "running"}
+    limits = [f"disk_{which}_{unit}_per_s" for which in ("read", "write") for unit in ("bytes", "operations")]
+    sample = {"cpu_cores": 12.25, "memory_bytes": 32 << 20, **pressure}
+    row = {**container, "sample": sample, "not_enforced": dict.fromkeys(limits, "no io controller")}
+    text = printed(host_view({"containers": [row]}), width, terminal=terminal)
+    assert name in text and "not enforced: " in text
+
+
 def test_on_a_terminal_one_row_is_one_line_and_elsewhere_nothing_is_lost() -> None:
     table = Fitted([Column("name", field("name"))], [{"name": "x" * 60}])
     assert len(printed(table, 40, terminal=True).splitlines()) == 2

@@ -26,7 +26,7 @@ def test_a_job_that_the_agent_forgot_is_placed_again_once_it_is_admitted(agent: 
     with Session.connect(agent.socket, "test", patience_s=60) as session:
         agent.agent.admits_by_message = by_message
         job = TaskJob(session, RegisterJob(name="j"), lambda linked: None)
-        while not job.admitted:
+        while not job.is_admitted:
             job.next(60)
         assert isinstance(job.next(60), Started)
         command = ContainerSpec(argv=("true",))

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from penstock.dataset import Dataset
-from penstock.dataset.functions import CombineAndSend, Send, combined, grouped, joined
+from penstock.dataset.functions import combine_and_send, combined, grouped, joined, send
 from penstock.model.resources import ResourceKind
 from penstock.opgraph.dataflow import Dependency, Plan, Take, plan
 
@@ -124,10 +124,10 @@ def test_functions_by_key() -> None:
         ("b", (3, "x")),
         ("b", (3, "y")),
     ]
-    parts = Send(3)(pairs)
+    parts = send(3, pairs)
     assert sorted(pair for part in parts for pair in part) == sorted(pairs)
     assert [part for part in parts if ("b", 1) in part] == [part for part in parts if ("b", 3) in part]
-    combined_parts = CombineAndSend(max, 3)(pairs)
+    combined_parts = combine_and_send(max, 3, pairs)
     assert sorted(pair for part in combined_parts for pair in part) == [("a", 2), ("b", 3)]
 
 

@@ -13,7 +13,7 @@ import pytest
 from penstock.transport import RpcPeer
 from penstock.wire import ErrorCode, RpcError
 from penstock.wire.agent_api import Done, JobRef, JobRegistered
-from penstock.wire.connection import read_params
+from penstock.wire.connection import RpcConnection, read_params
 
 
 class Side:
@@ -83,7 +83,7 @@ class Pair:
 async def end_of(sock: socket.socket) -> tuple[Side, RpcPeer]:
     side = Side()
     loop = asyncio.get_running_loop()
-    _, peer = await loop.create_connection(lambda: RpcPeer(side, max_frame_bytes=100_000), sock=sock)
+    _, peer = await loop.create_connection(lambda: RpcPeer(side, RpcConnection(max_frame_bytes=100_000)), sock=sock)
     return side, peer
 
 

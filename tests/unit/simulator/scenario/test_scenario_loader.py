@@ -136,3 +136,5 @@ def test_a_shipped_scenario_that_is_not_there_names_the_nearest() -> None:
         shipped("las_mq/fig1")
     with pytest.raises(ScenarioError, match=r"penstock simulate --list"):
         shipped("nothing-like-it.toml")
+    with pytest.raises(ScenarioError, match=r"ursa/setting1: .* in research/scenarios of a checkout"):
+        shipped("ursa/setting1")

@@ -1,0 +1,61 @@
+"""The session of a job without I/O: its registration at one agent after the other, and what is requested again."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.client.job_session import JobSession
+from penstock.model import ContainerSpec, KindAmounts, TaskRequest
+from penstock.model.container import Ended, EndedBy
+from penstock.wire.agent_api import JobRef, JobRegistered, RegisterJob, TaskEnded, TaskPlaced
+from penstock.wire.errors import RpcError, bad_request, refused
+
+
+@pytest.fixture
+def job() -> JobSession:
+    return JobSession(RegisterJob(name="j"))
+
+
+def request_tasks(job: JobSession, *tasks: str) -> None:
+    usage, command = KindAmounts(cpu=1.0), ContainerSpec(argv=("true",))
+    names, _ = job._request("s", [TaskRequest(task=task, usage=usage, command=command) for task in tasks], False)
+    job._tasks.confirm(names)
+
+
+def test_a_refused_first_registration_is_final(job: JobSession) -> None:
+    assert job.registration().job == ""
+    with pytest.raises(RpcError, match="no such reservation"):
+        job.registration_after(bad_request("no such reservation"))
+
+
+def test_a_registered_job_is_joined_and_registered_anew_where_it_is_unknown(job: JobSession) -> None:
+    job.registered(JobRegistered(job="j-1", admitted=True))
+    assert job.registration() == RegisterJob(name="j", job="j-1")
+    assert job.registration_after(bad_request("unknown job")) == RegisterJob(name="j")
+    with pytest.raises(RpcError, match="was cancelled"):
+        job.registration_after(refused("was cancelled"))
+
+
+@pytest.mark.parametrize("by_message", [False, True])
+def test_outstanding_tasks_are_requested_once_when_a_restarted_agent_has_admitted_the_job(
+    job: JobSession, by_message: bool
+) -> None:
+    job.registered(JobRegistered(job="j-1", admitted=True))
+    request_tasks(job, "waits", "ended")
+    assert job._record(TaskPlaced(job="j-1", task="ended", node="n"))
+    assert job._record(TaskEnded(job="j-1", task="ended", node="n", ended=Ended(by=EndedBy.EXIT, exit_status=0)))
+    assert job.requests_to_repeat() == []
+    job.registered(JobRegistered(job="j-2", admitted=not by_message))
+    if by_message:
+        assert job.requests_to_repeat() == []
+        assert job._record(JobRef(job="j-2"))
+    [repeated] = job.requests_to_repeat()
+    assert (repeated.job, [each.task for each in repeated.tasks]) == ("j-2", ["waits"])
+    assert job.requests_to_repeat() == []
+    assert not job._record(JobRef(job="j-2")), "it is known"
+
+
+def test_a_job_ends_once(job: JobSession) -> None:
+    assert job._finish(None)
+    assert not job._finish(RuntimeError("late"))
+    assert job.over and job.failure is None
