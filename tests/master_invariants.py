@@ -38,7 +38,7 @@ def _holdings(cluster: Cluster) -> list[str]:
     """Check that a node holds only tasks placed there or being withdrawn; so no task is wanted on two nodes."""
     wrong: list[str] = []
     for node in cluster.nodes.values():
-        if not node.connected and node.outbox:
+        if not node.connected and node.requests.gathered:
             wrong.append(f"{node.name} is away and has decisions waiting")
         late = [held.key for held in node.held.values() if held.assigned_in > node.draining_in > 0]
         if node.draining is not None and late:
@@ -46,9 +46,9 @@ def _holdings(cluster: Cluster) -> list[str]:
         for held in node.held.values():
             task = cluster.members.task(held.key)
             at_home = task is not None and task.node == node.name
-            if held.leaving_in is None and not at_home:
+            if not held.leaving and not at_home:
                 wrong.append(f"{held.key} stays on {node.name}, where it is not wanted")
-            if held.leaving_in is not None and at_home and task is not None and not task.unwanted:
+            if held.leaving and at_home and task is not None and not task.unwanted:
                 wrong.append(f"{held.key} is withdrawn from {node.name}, where it is wanted")
     return wrong
 
@@ -60,7 +60,7 @@ def _rows(cluster: Cluster) -> list[str]:
     if {node.name for node in table.nodes} != cluster.nodes.keys():
         wrong.append("the table has other nodes than the cluster")
     marked = {(key, node) for key, nodes in cluster.members.leaving.items() for node in nodes}
-    leaving = {(k, n.name) for n in cluster.nodes.values() for k, held in n.held.items() if held.leaving_in is not None}
+    leaving = {(k, n.name) for n in cluster.nodes.values() for k, held in n.held.items() if held.leaving}
     if marked != leaving:
         wrong.append(f"leaving: {marked ^ leaving} is marked or is not")
     for row, node in enumerate(table.nodes):

@@ -14,9 +14,10 @@ from master.core.dues import Dues
 from master.core.forecasts import Forecasts, key_of
 from master.core.free_capacity import Demand
 from master.core.instructions import StoreRun
+from master.core.job import Job, Key, Task
 from master.core.membership import Membership
+from master.core.node import Node
 from master.core.outbox import Outbox
-from master.core.records import Job, Key, Node, Task
 from master.core.usage import UsageReports
 from master.placement import executor_policy
 from master.placement.availability import lasting
@@ -159,7 +160,7 @@ class Executors:
     def registered(self, node: Node) -> None:
         """Tell a node that is back of the stages that ended while it was away."""
         self._news = True
-        for name in dict.fromkeys(held.job for held in node.held.values() if held.executor and held.leaving_in is None):
+        for name in dict.fromkeys(held.job for held in node.held.values() if held.executor and not held.leaving):
             job = self._members.jobs.get(name)
             if job is not None:
                 self.tell_stages(job, node.name)

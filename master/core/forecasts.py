@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from master.core import events as e
 from master.core.instructions import Predict
-from master.core.records import Job, Task
+from master.core.job import Job, Task
 from master.prediction.runs import Settings
 from penstock.model.executor import Sizing
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from master.core.records import Job
+from master.core.job import Job
 from penstock.model import KindAmounts, TaskRequest
 
 _DEFAULT_M2I = 2.0

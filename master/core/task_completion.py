@@ -3,43 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 from master.core import backing_off, message_checks
 from master.core.dues import Dues
 from master.core.finished_jobs import FinishedJobs
 from master.core.job_lifecycle import JobLifecycle
 from master.core.membership import Membership
-from master.core.records import Node
-from master.core.settings import MasterSettings
+from master.core.node import Node
+from master.core.settings import CurrentSettings
 from master.core.task_lifecycle import TaskLifecycle, keep_end
 from penstock.model import Ended, EndedBy
 from penstock.wire import master_api as api
 
 
+@dataclass(eq=False, repr=False)
 class TaskCompletion:
     """Handles the agents' messages about ends."""
 
-    def __init__(
-        self,
-        settings: MasterSettings,
-        dues: Dues,
-        counts: Counter[str],
-        past: FinishedJobs,
-        members: Membership,
-        tasks: TaskLifecycle,
-        lifecycle: JobLifecycle,
-    ) -> None:
-        self._settings = settings
-        self._dues = dues
-        self._counts = counts
-        self._past = past
-        self._members = members
-        self._tasks = tasks
-        self._lifecycle = lifecycle
-
-    def reconfigure(self, settings: MasterSettings) -> None:
-        """Apply new settings."""
-        self._settings = settings
+    _settings: CurrentSettings
+    _dues: Dues
+    _counts: Counter[str]
+    _past: FinishedJobs
+    _members: Membership
+    _tasks: TaskLifecycle
+    _lifecycle: JobLifecycle
 
     def tasks_done(self, node: Node, message: api.TasksDone, now: float) -> None:
         """Handle tasks that a framework executes itself and has finished. The message may come through any node that
@@ -69,7 +57,7 @@ class TaskCompletion:
                 self._counts["ended_exit"] += 1
                 self._dues.place()
             else:
-                task.node = task.node or node.name  # executed before the master knew of its placement
+                task.found(task.node or node.name, on_slack=task.on_slack)  # executed before its placement was known
                 self._tasks.end(job, task, Ended(by=EndedBy.EXIT, exit_status=0, reason=f"done, said at {node.name}"))
 
     def _let_go(self, node: Node, key: tuple[str, str]) -> None:
@@ -79,7 +67,7 @@ class TaskCompletion:
         as this task's. A copy that the node has not accepted yet is later than the reported one, so it stays.
         """
         held = node.held.get(key)
-        if held is not None and held.leaving_in is not None and held.accepted and not held.command:
+        if held is not None and held.leaving and held.accepted and not held.command:
             self._tasks.drop(node, held)
 
     def tasks_cancelled(self, node: Node, message: api.TasksCancelled, now: float) -> None:
@@ -126,7 +114,7 @@ class TaskCompletion:
                     self._tasks.end(job, task, message.ended)
                 # preempted through no fault of its own: back to its job's queue (UBIS §IV.C)
                 elif task.request is not None:
-                    backing_off.preempted(self._settings, node, task, message.ended, now)
+                    backing_off.preempted(self._settings.current, node, task, message.ended, now)
                     self._tasks.requeue(job, task)
                 else:  # only its origin knows the task, and reports it at registration
                     self._tasks.forget(job, task)
@@ -135,7 +123,7 @@ class TaskCompletion:
         if job is not None and task is not None and was_here and not stopped:
             if held is not None:
                 self._tasks.withdraw(node, held, "an earlier copy of it has ended")
-            task.node = node.name
+            task.found(node.name, on_slack=task.on_slack)
             self._tasks.end(job, task, message.ended)
 
     def _origin_is_to_come(self, message: api.CommandEnded) -> bool:

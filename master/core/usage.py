@@ -13,7 +13,7 @@ import numpy as np
 
 from master.core.forecasts import key_of
 from master.core.instructions import StoreRun
-from master.core.records import Job, Key, Task
+from master.core.job import Job, Key, Task
 from master.placement.availability import amounts
 from master.prediction.runs import LEAST_PART, Run, Settings
 from penstock.model import Ended, EndedBy

@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from master.core import Cluster, MasterSettings
 from master.core import events as e
 from master.core.instructions import SendDecisions
-from master.core.records import Held, Job
+from master.core.job import Job
+from master.core.node import Held
 from master.core.rounds import Rounds
 from master.core.waiting import WaitingStages
 from master.ordering import NAMES
