@@ -16,7 +16,6 @@ from master.core.job import Job
 from master.core.membership import Membership
 from master.core.outbox import Outbox
 from master.core.task_lifecycle import TaskLifecycle
-from penstock.model import Ended, EndedBy
 from penstock.wire import master_api as api
 
 
@@ -49,13 +48,7 @@ class Cancelling:
         """Withdraw the job's waiting and running tasks."""
         why = f"cancelled by {job.cancelled_by}"
         for task in list(job.tasks.values()):
-            holder, held = self._members.nodes.get(task.node), self._members.held_of(task)
-            if holder is not None and held is not None:
-                self._tasks.withdraw(holder, held, why)
-                if held.command:
-                    task.unwanted = True  # it ends when its node reports how
-                    continue
-            self._tasks.end(job, task, Ended(by=EndedBy.CANCELLED, reason=why))
+            self._tasks.cancel(job, task, why)
 
     def _tell(self, node: str, job: str, by: str) -> None:
         """Tell a node to end its part of a job, and to tell the job's clients who cancelled it."""

@@ -294,7 +294,4 @@ class Cluster:
         self.order.reconfigured()
         if before.network_aware != after.network_aware:
             for job in self.jobs.values():
-                job.waiting = None
-                job.summed_up.clear()
-                for task in job.tasks.values():
-                    task.need = None
+                job.demands_changed()

@@ -62,10 +62,6 @@ class Executors:
         news, self._news = self._news, False
         return news
 
-    def runs_again(self, task: Task) -> None:
-        """Drop the use of an executor that did not end on its node."""
-        self.usage.forget((task.job, task.name))
-
     def over(self, job: str) -> None:
         """Remove the state of a job that is over."""
         self.waits.pop(job, None)

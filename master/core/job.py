@@ -10,7 +10,7 @@ from master.core import life_cycles
 from master.core.work import Work
 from master.opportunistic import Pause
 from master.placement import Need
-from penstock.model import TaskRequest
+from penstock.model import KindAmounts, TaskRequest
 from penstock.model.job_state import JobStanding, standing
 from penstock.model.work import Name, Opportunistic
 from penstock.wire.jobs_api import TaskFailure
@@ -20,6 +20,11 @@ from penstock.wire.master_api import JobState, TellEnded
 Key = tuple[str, str]
 #: The kinds (columns) of which a task wants spare rate, the promised cores, and the nodes it names (none: any).
 Asks = tuple[tuple[int, ...], float, tuple[str, ...]]
+
+
+def input_bytes(usage: KindAmounts) -> float:
+    """Return I(t), the bytes a task reads. Its CPU monotask reads what its other monotasks fetched (Ursa §4.1.3)."""
+    return usage.cpu or usage.disk + usage.network
 
 
 @dataclass(slots=True)
@@ -48,6 +53,11 @@ class Task:
     in_vain: bool = False  # its user's limit admitted it, but no node had room
     need: Need | None = None  # computed on demand, without the nodes it may go to
     pauses: dict[str, Pause] = field(default_factory=dict)  # node → its pause since a preemption there
+
+    @property
+    def input_bytes(self) -> float:
+        """Return I(t), the bytes that it reads; 0 where its origin's request is not known."""
+        return input_bytes(self.request.usage) if self.request is not None else 0.0
 
     @property
     def elastic(self) -> bool:
@@ -113,6 +123,8 @@ class Job:
     submitted_at: float = 0.0
     came_at: float = -math.inf  # when it was described here, monotonic
     state: life_cycles.JobState = "expected"
+    described: bool = False  # by its origin; otherwise only nodes that hold its tasks have reported it
+    admitted: bool = False  # its memory is reserved, and its tasks may be placed
     admitted_at: float | None = None  # monotonic; None: not admitted, or by a former master
     complete: bool = True  # all tasks that its origin still awaits are known
     tasks: dict[str, Task] = field(default_factory=dict)
@@ -144,16 +156,6 @@ class Job:
     cancelled_tasks: int = 0
     failures: list[TaskFailure] = field(default_factory=list)  # the first failures
 
-    @property
-    def described(self) -> bool:
-        """Return whether its origin has described it; otherwise only nodes that hold its tasks have reported it."""
-        return self.state != "expected"
-
-    @property
-    def admitted(self) -> bool:
-        """Return whether its memory is reserved and its tasks may be placed."""
-        return self.state == "admitted"
-
     def describe(self, message: JobState, now: float) -> None:
         """Store its origin's description."""
         self.name, self.user = message.name, message.user
@@ -163,25 +165,28 @@ class Job:
             # A job admitted by a former master keeps the priority that all agents know from that master. Others are
             # first ordered by submission, which is final under `ejf` and `fifo`.
             self.priority = message.priority if message.admitted else -message.submitted_at
-            self.came_at = now
+            self.came_at, self.described = now, True
         self.work.tell(message.stages)
-        event: life_cycles.JobEvent = "described as admitted" if message.admitted else "described"
-        self.state = life_cycles.step(life_cycles.JOB, self.state, event)
+        self._step("described as admitted" if message.admitted else "described")
 
     def admit(self, now: float) -> None:
         """Record its admission."""
-        self.state = life_cycles.step(life_cycles.JOB, self.state, "admitted")
+        self._step("admitted")
         self.admitted_at, self.waits_why = now, ""
 
     def cancel(self, by: str) -> None:
         """Record its cancellation; the first requester is kept."""
-        self.state = life_cycles.step(life_cycles.JOB, self.state, "cancelled")
+        self._step("cancelled")
         self.cancelled_by = self.cancelled_by or by
         self.admitted_at, self.waits_why = None, ""
 
     def end(self) -> None:
         """Record its end."""
-        self.state = life_cycles.step(life_cycles.JOB, self.state, "over")
+        self._step("over")
+
+    def _step(self, event: life_cycles.JobEvent) -> None:
+        self.state = life_cycles.step(life_cycles.JOB, self.state, event)
+        self.admitted = self.state == "admitted"
 
     def add(self, task: Task) -> None:
         """Add a task."""
@@ -214,6 +219,33 @@ class Job:
     def slack_only(self) -> bool:
         """Return whether all its tasks use only slack, for which no admission is needed."""
         return bool(self.tasks) and all(task.opportunistic == "only" for task in self.tasks.values())
+
+    def make_ready(self, task: Task) -> None:
+        """Let a task wait for a node."""
+        self.ready.setdefault((task.stage, task.opportunistic), {})[task.name] = task
+        self.stage_changed(task.stage)
+        self.fits_in = -1
+        self.ready_count += 1
+        self.ready_input_bytes += task.input_bytes
+
+    def unready(self, task: Task) -> bool:
+        """Stop a task from waiting for a node; return whether it waited."""
+        stage = self.ready.get((task.stage, task.opportunistic))
+        if stage is None or stage.pop(task.name, None) is None:
+            return False
+        self.stage_changed(task.stage)
+        self.ready_count -= 1
+        self.ready_input_bytes -= task.input_bytes
+        if not stage:
+            del self.ready[task.stage, task.opportunistic]
+        return True
+
+    def demands_changed(self) -> None:
+        """Drop all that was derived from the tasks' demands, because new settings change it."""
+        self.waiting = None
+        self.summed_up.clear()
+        for task in self.tasks.values():
+            task.need = None
 
     def stage_changed(self, stage: str) -> None:
         """Drop the summary of a stage's ready tasks."""

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, field
 
 from master.core import life_cycles
-from master.core.job import Key
+from master.core.job import Key, Task
 from master.core.requests import Requests
 from master.opportunistic import SlackLimit
 from penstock.model import Capacity, KindAmounts, Profile, ResourceKind, TaskRequest
@@ -32,6 +32,7 @@ class Held:
     cores: float = 0.0
     assigned_in: int = 0
     state: life_cycles.CopyState = "accepted"
+    leaving: bool = False  # its node was told to release it: its actions no longer matter, its holdings do
     promoted_in: int | None = None
     promotion_refused_at: int = -1  # the heartbeat count of the node when it refused
     queued: bool = False  # sent to wait for slack on the node
@@ -42,6 +43,20 @@ class Held:
     assigned_at: float = 0.0  # of an executor, monotonic
     user: str = ""  # the job's user
 
+    @classmethod
+    def of(cls, task: Task, request: TaskRequest, user: str) -> Held:
+        """Return the holdings of a placed task as its origin's request states them; ``user`` is its job's user."""
+        held = cls(
+            job=task.job,
+            task=task.name,
+            usage=request.usage,
+            memory_bytes=request.memory_bytes,
+            opportunistic=task.on_slack,
+            command=request.command is not None,
+        )
+        held.know(request, user, executor=task.elastic and not task.on_slack)
+        return held
+
     @property
     def key(self) -> Key:
         """Return the task's key in the cluster."""
@@ -51,11 +66,6 @@ class Held:
     def accepted(self) -> bool:
         """Return whether the node has accepted it, before or after it was withdrawn."""
         return self.state in {"accepted", "leaving"}
-
-    @property
-    def leaving(self) -> bool:
-        """Return whether the node was told to release it: its actions no longer matter, its holdings do."""
-        return self.state in {"recalled", "leaving"}
 
     @property
     def regular(self) -> bool:
@@ -103,9 +113,14 @@ class Held:
             return False
         return not self.opportunistic or (self.promoted_in is not None and self.promoted_in <= decided)
 
+    def propose(self, number: int, *, queued: bool) -> None:
+        """Record the request that proposes it; ``queued``: it is to wait there for slack."""
+        self.state, self.assigned_in, self.queued = "proposed", number, queued
+
     def step(self, event: life_cycles.CopyEvent) -> None:
         """Take the next step of its life on the node. Raises: TransitionError."""
         self.state = life_cycles.step(life_cycles.COPY, self.state, event)
+        self.leaving = self.state in {"recalled", "leaving"}
 
     def promoted(self) -> None:
         """Record that the node has promised it its resources."""

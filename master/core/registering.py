@@ -24,7 +24,6 @@ from master.core.outbox import Outbox
 from master.core.settings import CurrentSettings
 from master.core.table import NodeTable
 from master.core.task_lifecycle import TaskLifecycle
-from penstock.model import TaskRequest
 from penstock.wire import master_api as api
 from penstock.wire.errors import bad_request
 
@@ -219,34 +218,20 @@ class Registration:
             if task.node in ("", awaited.node) or held is None or not (is_there or request.command is None):
                 task.told = task.node == awaited.node
                 return
-            self._tasks.withdraw(self._members.nodes[task.node], held, f"its origin knows it on {awaited.node}")
+            self._tasks.recall(task, f"its origin knows it on {awaited.node}")
             task.found(awaited.node, on_slack=task.on_slack, told=True)
         if is_there:
             self._tasks.know(task, request, there, awaited.opportunistic)
             return
         if holder.connected:
             self._missing(holder, task, never_there=False)
-        else:
-            self._expect_there(holder, task, request)
-
-    def _expect_there(self, holder: Node, task: Task, request: TaskRequest) -> None:
-        """Record the task as held by an absent node, until the node reports."""
-        held = Held(
-            job=task.job,
-            task=task.name,
-            usage=request.usage,
-            memory_bytes=request.memory_bytes,
-            opportunistic=task.on_slack,
-            command=request.command is not None,
-        )
-        holder.held[held.key] = held
-        self._tasks.know(task, request, held, task.opportunistic)
+        else:  # it counts as held there until the node reports
+            held = holder.held[job.job, task.name] = Held.of(task, request, job.user)
+            self._tasks.know(task, request, held, task.opportunistic)
 
     def _given_up(self, job: Job, task: Task) -> None:
         """Release a task that its framework completed or cancelled, where the message was lost."""
-        holder, held = self._members.nodes.get(task.node), self._members.held_of(task)
-        if holder is not None and held is not None:
-            self._tasks.withdraw(holder, held, "its origin no longer waits for it")
+        self._tasks.recall(task, "its origin no longer waits for it")
         self._tasks.forget(job, task)
         self._counts["ended_cancelled"] += 1
 

@@ -46,12 +46,12 @@ class TaskCompletion:
             task = job.tasks.get(name)
             if task is None:
                 continue
-            holder, held = self._members.nodes.get(task.node), self._members.held_of(task)
-            if holder is node and held is not None and not held.command:
+            held = self._members.held_of(task)
+            if task.node == node.name and held is not None and not held.command:
                 self._tasks.drop(node, held)  # that agent released the task before it sent the message
                 backing_off.done(node, held)
-            elif holder is not None and held is not None:
-                self._tasks.withdraw(holder, held, "its framework says that it is done")
+            else:
+                self._tasks.recall(task, "its framework says that it is done")
             if node.name == job.origin:
                 self._tasks.forget(job, task)
                 self._counts["ended_exit"] += 1
@@ -81,15 +81,8 @@ class TaskCompletion:
         job = message_checks.job_of_origin(self._members.jobs, node, message.job)
         for name in message.tasks:
             task = job.tasks.get(name)
-            if task is None or task.unwanted:
-                continue
-            holder, held = self._members.nodes.get(task.node), self._members.held_of(task)
-            if holder is not None and held is not None:
-                self._tasks.withdraw(holder, held, "cancelled")
-                if held.command:
-                    task.unwanted = True
-                    continue
-            self._tasks.end(job, task, Ended(by=EndedBy.CANCELLED, reason="cancelled"))
+            if task is not None and not task.unwanted:
+                self._tasks.cancel(job, task, "cancelled")
 
     def command_ended(self, node: Node, message: api.CommandEnded, now: float) -> None:
         """Handle the end of a command on its node. A withdrawn copy that has been placed elsewhere since ends silently.

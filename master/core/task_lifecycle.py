@@ -12,7 +12,7 @@ from master.core.free_capacity import Demand
 from master.core.instructions import EndHeard
 from master.core.job import Job, Task
 from master.core.membership import Membership
-from master.core.memory import MemoryEstimates, input_bytes
+from master.core.memory import MemoryEstimates
 from master.core.node import Held, Node
 from master.core.outbox import Outbox
 from master.core.settings import CurrentSettings
@@ -83,11 +83,7 @@ class TaskLifecycle:
 
     def _make_ready(self, job: Job, task: Task) -> None:
         """Make a task wait for a node."""
-        job.ready.setdefault((task.stage, task.opportunistic), {})[task.name] = task
-        job.stage_changed(task.stage)
-        job.fits_in = -1
-        job.ready_count += 1
-        job.ready_input_bytes += _input(task)
+        job.make_ready(task)
         self._members.ready_tasks += 1
         self._dues.place_anew()
         if task.elastic:
@@ -97,16 +93,10 @@ class TaskLifecycle:
 
     def unready(self, job: Job, task: Task) -> None:
         """Stop a task from waiting for a node."""
-        stage = job.ready.get((task.stage, task.opportunistic))
-        if stage is not None and stage.pop(task.name, None) is not None:
-            job.stage_changed(task.stage)
-            job.ready_count -= 1
-            job.ready_input_bytes -= _input(task)
+        if job.unready(task):
             self._members.ready_tasks -= 1
             if job.some_executors:
                 self._executors.unready(task)
-            if not stage:
-                del job.ready[task.stage, task.opportunistic]
 
     def assign(
         self,
@@ -125,7 +115,6 @@ class TaskLifecycle:
         request = task.request
         assert request is not None
         self.unready(job, task)
-        command = request.command
         number = self._outbox.propose(
             node.name,
             api.Assign(
@@ -140,24 +129,11 @@ class TaskLifecycle:
                 why=why,
             ),
         )
-        held = Held(
-            job=job.job,
-            task=task.name,
-            usage=request.usage,
-            memory_bytes=request.memory_bytes,
-            opportunistic=on_slack,
-            command=command is not None,
-            kind=request.command_kind,
-            cores=command.cpu_cores if command is not None else 0.0,
-            assigned_in=number,
-            state="proposed",
-            queued=queued,
-            user=job.user,
-        )
-        node.held[held.key] = held
+        task.place(node.name, why, on_slack=on_slack)
+        held = node.held[job.job, task.name] = Held.of(task, request, job.user)
+        held.propose(number, queued=queued)
         self._table.see_length(node, request.usage)
         self._table.touch(node)
-        task.place(node.name, why, on_slack=on_slack)
         self._members.serve(node, job)
         if on_slack:
             self._dues.put_on_slack()
@@ -211,7 +187,7 @@ class TaskLifecycle:
 
     def requeue(self, job: Job, task: Task) -> None:
         """Make a task wait for a node again: it is not on its node, and did not end there."""
-        self._executors.runs_again(task)
+        self._executors.usage.forget((job.job, task.name))  # an executor did not end there
         task.requeue()
         if task.unwanted:
             self.end(job, task, Ended(by=EndedBy.CANCELLED, reason="cancelled before it ran"))
@@ -240,6 +216,21 @@ class TaskLifecycle:
         self._table.touch(node)
         self._counts["withdrawn"] += 1
 
+    def recall(self, task: Task, why: str) -> Held | None:
+        """Withdraw a task from its node; return what it holds there, None where it is on none."""
+        node, held = self._members.nodes.get(task.node), self._members.held_of(task)
+        if node is not None and held is not None:
+            self.withdraw(node, held, why)
+        return held
+
+    def cancel(self, job: Job, task: Task, why: str) -> None:
+        """Cancel a task. A placed command ends when its node reports how; others end now."""
+        held = self.recall(task, why)
+        if held is not None and held.command:
+            task.unwanted = True
+        else:
+            self.end(job, task, Ended(by=EndedBy.CANCELLED, reason=why))
+
     def drop(self, node: Node, held: Held) -> None:
         """Remove a held task from a node."""
         held.step("released")
@@ -261,10 +252,6 @@ def _see_executor(job: Job, task: Task) -> None:
     if task.request is not None and task.request.executor is not None:
         job.executors_of = task.request.executor.application
         job.some_executors |= task.elastic
-
-
-def _input(task: Task) -> float:
-    return input_bytes(task.request.usage) if task.request is not None else 0.0
 
 
 def keep_end(job: Job, task: str, node: str, ended: Ended) -> api.TellEnded:

@@ -106,7 +106,7 @@ class Pair:
         name = rng.choice("abcd")
         match rng.choice(["heartbeat", "heartbeat", "heartbeat", "nothing", "room", "job", "tasks", "tasks", "end"]):
             case "heartbeat":
-                number = self.quick.nodes[name].number
+                number = self.quick.nodes[name].requests.number
                 self.serve(e.Said(name, api.Heartbeat(load=self.load(name), decided=number)))
             case "room":
                 self.promised[name] = rng.choice([4096, 4000, 3900, 3000])
