@@ -201,6 +201,7 @@ class TaskLifecycle:
         task.losses += 1
         again = task.request is not None and task.request.command is not None
         if task.unwanted or (again and task.losses < self._settings.current.max_losses):
+            self._counts["placed_again"] += not task.unwanted
             self.requeue(job, task)
         else:
             times = f" ({task.losses} times)" if task.losses > 1 else ""
