@@ -26,6 +26,8 @@ def _tasks(cluster: Cluster) -> list[str]:
                 wrong.append(f"{job.job}/{task.name} lives after its end")
             if (task.name in waiting) == bool(task.node):
                 wrong.append(f"{job.job}/{task.name}: ready is {task.name in waiting}, node is {task.node!r}")
+            if task.state != ("placed" if task.node else "ready"):
+                wrong.append(f"{job.job}/{task.name} is {task.state}, node is {task.node!r}")
             node = cluster.nodes.get(task.node)
             if task.node and (node is None or (job.job, task.name) not in node.held):
                 wrong.append(f"{job.job}/{task.name} is not held by its node {task.node}")
@@ -38,6 +40,8 @@ def _holdings(cluster: Cluster) -> list[str]:
     """Check that a node holds only tasks placed there or being withdrawn; so no task is wanted on two nodes."""
     wrong: list[str] = []
     for node in cluster.nodes.values():
+        if node.connected is not (node.state == "connected"):
+            wrong.append(f"{node.name} is {node.state}, and away since {node.away_since}")
         if not node.connected and node.requests.gathered:
             wrong.append(f"{node.name} is away and has decisions waiting")
         late = [held.key for held in node.held.values() if held.assigned_in > node.draining_in > 0]
@@ -64,7 +68,7 @@ def _rows(cluster: Cluster) -> list[str]:
     if marked != leaving:
         wrong.append(f"leaving: {marked ^ leaving} is marked or is not")
     for row, node in enumerate(table.nodes):
-        if table.stale(node):
+        if node.name in table._touched:
             continue
         if bool(table.connected[row]) != node.connected:
             wrong.append(f"{node.name}: the table does not know whether it is connected")

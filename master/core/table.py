@@ -201,10 +201,6 @@ class NodeTable:
 
     # ------------------------------------------------------------ queries
 
-    def stale(self, node: Node) -> bool:
-        """Return whether a node's row is stale."""
-        return node.name in self._touched
-
     def here(self) -> Rows:
         """Return the rows of the connected nodes, in the order in which they were added."""
         return np.flatnonzero(self.connected[: len(self.nodes)])
