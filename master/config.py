@@ -20,7 +20,6 @@ from penstock.security import doors
 from penstock.security.doors import Doors, HttpAddress
 
 Meta = msgspec.Meta
-Seconds = Annotated[float, Meta(gt=0)]
 
 
 class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):

@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry
 
 from master.config import MasterConfig
 from master.core import Cluster
+from master.core import events as e
 from master.core.status import document
 from master.explain import why
 from master.explain.recording import Recording, record
@@ -97,7 +98,7 @@ class Master:
         self._started_at = time.time()
         registry = CollectorRegistry()
         self.service = MasterService(Cluster(config.cluster_settings(), random.random), registry)
-        self.forecasting = Forecasting(config.database(), config.forecast_settings(), self.service.heard)
+        self.forecasting = Forecasting(config.database(), config.forecast_settings(), self.service.dispatch)
         self.service.forecasting = self.forecasting
         self.service.state_writer = self.state_writer = StateWriter(config.database())
         self.service.configuring = Configuring(self._reloading)
@@ -129,7 +130,7 @@ class Master:
         except (SettingsError, tls.TlsError) as error:
             raise StartError(str(error)) from None
         await self._take_reservations()
-        self.service.heard(await self.state_writer.start())
+        self.service.dispatch(await self.state_writer.start())
         try:
             await self.service.listen(place)
         except OSError as error:
@@ -200,7 +201,7 @@ class Master:
     def reconfigure(self, config: MasterConfig) -> None:
         """Apply new settings, as far as a running master can change them."""
         self._config = config
-        self.service.reconfigure(config.cluster_settings())
+        self.service.dispatch(e.Reconfigured(config.cluster_settings()))
         if self.reservation_service is not None:
             manager, now = self.reservation_service.manager, config.reservation_settings()
             manager.settings = replace(manager.settings, bundles=now.bundles, tenants=now.tenants)

@@ -17,7 +17,7 @@ import structlog
 
 from master.core import events as e
 from master.core.instructions import Predict, StoreRun
-from master.prediction import Forecast, Run, Settings, profile_of, reservation
+from master.prediction import Forecast, Settings, profile_of, reservation
 from master.prediction.application import Application, ForecastSettings, History
 from master.store import Database, Depository, Recorded, StoreError
 from master.training import Train, TrainingError, in_a_process
@@ -108,9 +108,6 @@ class Forecasting:
         except Exception as error:
             log.error("a forecast failed", application=asked.application, exc_info=error)
             forecast = reservation(asked.settings, [], why="its forecast failed")
-        self._answer(asked, forecast, slot_s)
-
-    def _answer(self, asked: Predict, forecast: Forecast, slot_s: float) -> None:
         profile = profile_of(forecast, asked.settings, slot_s, self._settings.promises, asked.sizing)
         self._say(e.Forecasted(asked.application, asked.settings, profile, forecast.by, forecast.error, asked.sizing))
 
@@ -209,10 +206,3 @@ class Forecasting:
     def _say(self, event: e.Forecasted | e.Learnt) -> None:
         if not self._stopping.is_set():
             self._loop.call_soon_threadsafe(self._tell, event)
-
-
-def unforeseen(asked: Predict, settings: ForecastSettings) -> e.Forecasted:
-    """Return the forecast of a master without a store: bounds are reserved."""
-    forecast = reservation(asked.settings, list[Run](), why="no runs are kept")
-    profile = profile_of(forecast, asked.settings, settings.slot_s, settings.promises, asked.sizing)
-    return e.Forecasted(asked.application, asked.settings, profile, forecast.by, forecast.error, asked.sizing)

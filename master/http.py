@@ -13,6 +13,7 @@ from master import http_documents as documents
 from master.explain.recording import Recording
 from master.explain.why import UnknownJobError
 from master.metrics import MasterCollector, Status
+from master.overview import MOST_JOBS, MOST_NODES, waiting_first
 from penstock import openapi
 from penstock.openapi import Operation, Refused
 from penstock.web.history import Resources
@@ -22,9 +23,6 @@ from penstock.web.site import Site
 #: Returns the explanation of a job; raises UnknownJobError.
 Explain = Callable[[str], dict[str, Any]]
 _ABOUT = "What the master knows of the cluster, and why it decides as it does. Reservations can be changed."
-#: Largest numbers shown on the page, oldest first; ``/status`` has all.
-_MOST_NODES = 500
-_MOST_JOBS = 200
 
 
 def status_site(
@@ -93,15 +91,11 @@ def _operations(status: Status, explain: Explain, snapshot: Callable[[], Recordi
 
 def shown(status: dict[str, Any]) -> dict[str, Any]:
     """Return the part of the status that the page shows: the same keys, with limited nodes and jobs, and the numbers of
-    the rest in ``more``. Waiting jobs come first, because users ask about those. The page requests the reasons of ranks
-    separately, as they change with time.
+    the rest in ``more``. The page requests the reasons of ranks separately, as they change with time.
     """
     nodes, jobs = status["nodes"], status["jobs"]
-    waiting_first = sorted(jobs, key=lambda job: jobs[job]["state"] != "waiting")
     return status | {
-        "nodes": {name: nodes[name] for name in list(nodes)[:_MOST_NODES]},
-        "jobs": {
-            job: {key: said for key, said in jobs[job].items() if key != "reason"} for job in waiting_first[:_MOST_JOBS]
-        },
-        "more": {"nodes": max(0, len(nodes) - _MOST_NODES), "jobs": max(0, len(jobs) - _MOST_JOBS)},
+        "nodes": {name: nodes[name] for name in list(nodes)[:MOST_NODES]},
+        "jobs": {job: {key: said for key, said in jobs[job].items() if key != "reason"} for job in waiting_first(jobs)},
+        "more": {"nodes": max(0, len(nodes) - MOST_NODES), "jobs": max(0, len(jobs) - MOST_JOBS)},
     }

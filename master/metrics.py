@@ -29,7 +29,7 @@ _COUNTERS = {
     "refused": ("tasks_refused", "Assignments that a node refused."),
     "promoted": ("tasks_promoted", "Opportunistic tasks that became regular (UBIS)."),
     "withdrawn": ("tasks_withdrawn", "Tasks that were taken back from a node."),
-    "placed_again": ("tasks_placed_again", "Tasks that were placed again, because their node was lost."),
+    "placed_again": ("tasks_placed_again", "Tasks that were lost with their node and placed again."),
     "nodes_lost": ("nodes_lost", "Nodes that did not come back in time."),
     "decisions": ("decisions", "Decisions that were sent to agents."),
     "stopped_for_drains": ("tasks_stopped_for_drains", "Tasks that were stopped because their node is drained."),

@@ -48,12 +48,11 @@ class Overview:
         nodes, jobs = whole["nodes"], whole["jobs"]
         rest = whole if asked.operator else {key: said for key, said in whole.items() if key in _FOR_ALL}
         seen = {job: row for job, row in jobs.items() if asked.operator or row["user"] == asked.user}
-        waiting_first = sorted(seen, key=lambda job: seen[job]["state"] != "waiting")
         return Status(
             status={
                 **rest,
                 "nodes": {name: _node(nodes[name]) for name in list(nodes)[:MOST_NODES]},
-                "jobs": {job: seen[job] for job in waiting_first[:MOST_JOBS]},
+                "jobs": {job: seen[job] for job in waiting_first(seen)},
                 "preemptions": [one for one in self._preempted if asked.operator or one["job"] in seen],
                 "more": {
                     "nodes": max(0, len(nodes) - MOST_NODES),
@@ -68,6 +67,11 @@ class Overview:
         if now - self._made_at >= _FRESH_S:
             self._made, self._made_at = self._status(), now
         return self._made
+
+
+def waiting_first(jobs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+    """Return at most :data:`MOST_JOBS` jobs, waiting ones first, because users ask about those."""
+    return sorted(jobs, key=lambda job: jobs[job]["state"] != "waiting")[:MOST_JOBS]
 
 
 def _node(row: Mapping[str, Any]) -> dict[str, Any]:

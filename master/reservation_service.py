@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import structlog
 
 from master.core import Cluster
-from master.core.records import Node
+from master.core.node import Node
 from master.reservations.agenda import Dropped, Reservation, Returned
 from master.reservations.calls import Answered, answer
 from master.reservations.follower import Follower

@@ -11,12 +11,11 @@ from prometheus_client import CollectorRegistry, Gauge, Histogram
 
 from master import drains, jobs
 from master.connection import AgentConnection, Relayed
-from master.core import Cluster, MasterSettings
+from master.core import Cluster
 from master.core import events as e
 from master.core.instructions import EndHeard, Explain, Hangup, Instruction, Keep, Predict, SendDecisions, StoreRun
-from master.forecasting import Forecasting, unforeseen
+from master.forecasting import Forecasting
 from master.overview import Overview
-from master.prediction.application import ForecastSettings
 from master.state_writer import StateWriter
 from penstock.config.calls import Configuring
 from penstock.config.endpoint import Endpoint, UnixEndpoint
@@ -36,7 +35,23 @@ _TAKEN_NAMES_MAX = 1000
 
 
 class MasterService:
-    """Feeds the cluster's core and carries out its instructions; runs rounds when there is work to place."""
+    """Feeds the cluster's core and carries out its instructions; runs rounds when there is work to place.
+
+    The daemon sets the public attributes before :meth:`listen`.
+    """
+
+    #: Answers forecasts, and stores executors' runs.
+    forecasting: Forecasting
+    #: Stores the state for the next master.
+    state_writer: StateWriter
+    #: Shows the cluster to users who ask through their host's agent.
+    overview: Overview
+    #: Answers operators about the master's configuration.
+    configuring: Configuring
+    #: TLS contexts of the port.
+    contexts: tls.Contexts | None = None
+    #: Answers calls about reservations; none are accepted until it is set.
+    reservations: Callable[[OnBehalf], Awaitable[Result]] | None = None
 
     def __init__(self, cluster: Cluster, registry: CollectorRegistry) -> None:
         self.cluster = cluster
@@ -50,12 +65,6 @@ class MasterService:
         self._watch: asyncio.TimerHandle | None = None
         self._last_round = -cluster.settings.interval_s
         self._port: Listener | None = None
-        #: TLS contexts of the port; set before :meth:`listen`.
-        self.contexts: tls.Contexts | None = None
-        #: Answers forecasts; without it, bounds are reserved, and no run is stored.
-        self.forecasting: Forecasting | None = None
-        #: Stores the state for the next master; without it, that state is lost.
-        self.state_writer: StateWriter | None = None
         silence = Gauge(
             "penstock_master_heartbeat_age_max_seconds",
             "How long ago the connected node that has been silent longest said something.",
@@ -69,12 +78,6 @@ class MasterService:
             buckets=(0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0),
         )
         self.address = ""
-        #: Shows the cluster to users who ask through their host's agent.
-        self.overview: Overview | None = None
-        #: Answers operators about the master's configuration.
-        self.configuring: Configuring | None = None
-        #: Answers calls about reservations; none are accepted until it is set.
-        self.reservations: Callable[[OnBehalf], Awaitable[Result]] | None = None
 
     async def on_behalf(self, asked: OnBehalf) -> Result:
         """Answer a call about reservations.
@@ -87,28 +90,23 @@ class MasterService:
 
     async def of_cluster(self, asked: OnBehalf) -> Result:
         """Return the part of the cluster's state visible to this user."""
-        if self.overview is None:
-            raise unavailable("this master does not show its cluster")
         return self.overview.answer(asked)
 
     async def of_nodes(self, asked: OnBehalf) -> Result:
         """Answer a call about drained nodes; a coroutine, so that it is answered in order."""
-        said = drains.answer(self.cluster, asked, self._dispatch, time.time())
-        if self.state_writer is not None:
-            await self.state_writer.written()
+        said = drains.answer(self.cluster, asked, self.dispatch, time.time())
+        await self.state_writer.written()
         return said
 
     async def of_jobs(self, asked: OnBehalf) -> Result:
         """Answer a call about jobs, also in order. An order by hand is stored before it is confirmed."""
-        said = jobs.answer(self.cluster, self._dispatch, asked, time.monotonic())
-        if isinstance(said, JobsOrdered) and self.state_writer is not None:
+        said = jobs.answer(self.cluster, self.dispatch, asked, time.monotonic())
+        if isinstance(said, JobsOrdered):
             await self.state_writer.written()
         return said
 
     async def of_configuration(self, asked: OnBehalf, node: str) -> Result:
         """Answer a call about the master's configuration, by an operator on ``node``."""
-        if self.configuring is None:
-            raise unavailable("this master has no configuration that it could show or change")
         return self.configuring.answer(asked, node)
 
     def wake(self) -> None:
@@ -205,16 +203,15 @@ class MasterService:
         Raises: RpcError: the message is invalid.
         """
         if self._by_node.get(connection.node) is connection:
-            if self.overview is not None:
-                self.overview.heard(event, time.time())
-            self._dispatch(event)
+            self.overview.heard(event, time.time())
+            self.dispatch(event)
 
     def gone(self, connection: AgentConnection) -> None:
         """Handle the end of a connection."""
         self._connections.discard(connection)
         if self._by_node.get(connection.node) is connection:
             del self._by_node[connection.node]
-            self._dispatch(e.NodeAway(connection.node))
+            self.dispatch(e.NodeAway(connection.node))
 
     async def end_heard(self, said: api.CommandEnded) -> None:
         """Wait until the origin has confirmed a command's end; otherwise the node repeats it to the next master."""
@@ -226,17 +223,13 @@ class MasterService:
         """Return the answer to an accepted request to join a job."""
         return self.cluster.joined(job)
 
-    def heard(self, event: e.Forecasted | e.Learnt | e.Remembered) -> None:
-        """Handle the result of work in the background."""
-        self._dispatch(event)
-
-    def reconfigure(self, settings: MasterSettings) -> None:
-        """Apply new settings."""
-        self._dispatch(e.Reconfigured(settings))
-
     # ------------------------------------------------------------ decisions
 
-    def _dispatch(self, event: e.Event) -> None:
+    def dispatch(self, event: e.Event) -> None:
+        """Handle an event, and carry out the decisions that follow from it.
+
+        Raises: RpcError: the message is invalid.
+        """
         self._carry_out(self.cluster.handle(event, time.monotonic()))
 
     def _carry_out(self, instructions: list[Instruction]) -> None:
@@ -251,8 +244,8 @@ class MasterService:
                     if connection is not None:
                         connection.hang_up(reason)
                 case Predict() | StoreRun():
-                    self._in_background(instruction)
-                case Keep() if self.state_writer is not None:
+                    self.forecasting.ask(instruction)
+                case Keep():
                     self.state_writer.keep(instruction)
                 case EndHeard(job, task):
                     waiting = self._unheard.pop((job, task), None)
@@ -261,13 +254,6 @@ class MasterService:
                 case Explain(what, facts):
                     log.info(what, **facts)
         self._plan_round()
-
-    def _in_background(self, instruction: Predict | StoreRun) -> None:
-        if self.forecasting is not None:
-            self.forecasting.ask(instruction)
-        elif isinstance(instruction, Predict):
-            slot_s = self.cluster.settings.executor_slot_s
-            self._loop.call_soon(self.heard, unforeseen(instruction, ForecastSettings(slot_s)))
 
     def _plan_round(self) -> None:
         if self._round is None and self.cluster.wants_round:
@@ -279,7 +265,7 @@ class MasterService:
         self._last_round = time.monotonic()
         rounds = self.cluster.counts["rounds"]
         try:
-            self._dispatch(e.RoundDue(time.time()))
+            self.dispatch(e.RoundDue(time.time()))
         except Exception as error:  # the root of a round: no error may stop the service of agents
             log.error("a round failed", exc_info=error)
         if self.cluster.counts["rounds"] > rounds:  # there was work to place

@@ -26,6 +26,8 @@ def _tasks(cluster: Cluster) -> list[str]:
                 wrong.append(f"{job.job}/{task.name} lives after its end")
             if (task.name in waiting) == bool(task.node):
                 wrong.append(f"{job.job}/{task.name}: ready is {task.name in waiting}, node is {task.node!r}")
+            if task.state != ("placed" if task.node else "ready"):
+                wrong.append(f"{job.job}/{task.name} is {task.state}, node is {task.node!r}")
             node = cluster.nodes.get(task.node)
             if task.node and (node is None or (job.job, task.name) not in node.held):
                 wrong.append(f"{job.job}/{task.name} is not held by its node {task.node}")
@@ -38,7 +40,9 @@ def _holdings(cluster: Cluster) -> list[str]:
     """Check that a node holds only tasks placed there or being withdrawn; so no task is wanted on two nodes."""
     wrong: list[str] = []
     for node in cluster.nodes.values():
-        if not node.connected and node.outbox:
+        if node.connected is not (node.state == "connected"):
+            wrong.append(f"{node.name} is {node.state}, and away since {node.away_since}")
+        if not node.connected and node.requests.gathered:
             wrong.append(f"{node.name} is away and has decisions waiting")
         late = [held.key for held in node.held.values() if held.assigned_in > node.draining_in > 0]
         if node.draining is not None and late:
@@ -46,9 +50,9 @@ def _holdings(cluster: Cluster) -> list[str]:
         for held in node.held.values():
             task = cluster.members.task(held.key)
             at_home = task is not None and task.node == node.name
-            if held.leaving_in is None and not at_home:
+            if not held.leaving and not at_home:
                 wrong.append(f"{held.key} stays on {node.name}, where it is not wanted")
-            if held.leaving_in is not None and at_home and task is not None and not task.unwanted:
+            if held.leaving and at_home and task is not None and not task.unwanted:
                 wrong.append(f"{held.key} is withdrawn from {node.name}, where it is wanted")
     return wrong
 
@@ -60,11 +64,11 @@ def _rows(cluster: Cluster) -> list[str]:
     if {node.name for node in table.nodes} != cluster.nodes.keys():
         wrong.append("the table has other nodes than the cluster")
     marked = {(key, node) for key, nodes in cluster.members.leaving.items() for node in nodes}
-    leaving = {(k, n.name) for n in cluster.nodes.values() for k, held in n.held.items() if held.leaving_in is not None}
+    leaving = {(k, n.name) for n in cluster.nodes.values() for k, held in n.held.items() if held.leaving}
     if marked != leaving:
         wrong.append(f"leaving: {marked ^ leaving} is marked or is not")
     for row, node in enumerate(table.nodes):
-        if table.stale(node):
+        if node.name in table._touched:
             continue
         if bool(table.connected[row]) != node.connected:
             wrong.append(f"{node.name}: the table does not know whether it is connected")

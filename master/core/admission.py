@@ -5,46 +5,33 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 
 from master.core.backfill import Backfill, Running
 from master.core.dues import Dues
 from master.core.history import History
+from master.core.job import Job
 from master.core.membership import Membership
 from master.core.order import Order
 from master.core.outbox import Outbox
-from master.core.records import Job
-from master.core.settings import MasterSettings
+from master.core.settings import CurrentSettings, MasterSettings
 from master.core.table import NodeTable
 from penstock.model.units import counted, format_bytes
 from penstock.wire import master_api as api
 
 
+@dataclass(eq=False, repr=False)
 class Admission:
     """Admits the jobs that fit, and records why the others wait."""
 
-    def __init__(
-        self,
-        settings: MasterSettings,
-        dues: Dues,
-        counts: Counter[str],
-        history: History,
-        table: NodeTable,
-        members: Membership,
-        outbox: Outbox,
-        order: Order,
-    ) -> None:
-        self._settings = settings
-        self._dues = dues
-        self._counts = counts
-        self._history = history
-        self._table = table
-        self._members = members
-        self._outbox = outbox
-        self._order = order
-
-    def reconfigure(self, settings: MasterSettings) -> None:
-        """Apply new settings."""
-        self._settings = settings
+    _settings: CurrentSettings
+    _dues: Dues
+    _counts: Counter[str]
+    _history: History
+    _table: NodeTable
+    _members: Membership
+    _outbox: Outbox
+    _order: Order
 
     def look(self, now: float) -> None:
         """Admit jobs between two rounds, because the reservable memory or the set of waiting jobs has changed."""
@@ -79,7 +66,7 @@ class Admission:
         connected.
         """
         first = self._dues.gathers_since
-        gathered = first is not None and now - first > self._settings.node_timeout_s
+        gathered = first is not None and now - first > self._settings.current.node_timeout_s
         return gathered and all(node.connected for node in self._members.nodes.values())
 
     def admit(self, order: Sequence[str], now: float) -> None:
@@ -94,7 +81,7 @@ class Admission:
         of admitted jobs (LAS_MQ §4), ``user_max_jobs`` the number per user; a job that waits for the latter delays no
         other. Opportunistic tasks need no admission.
         """
-        room = _Room(self._settings, self._members.jobs, self.reservable_bytes())
+        room = _Room(self._settings.current, self._members.jobs, self.reservable_bytes())
         first: _First | None = None
         for job in self._in_line(order, now):
             wanted = job.memory_bytes
@@ -103,11 +90,11 @@ class Admission:
                 kind = "never" if never else "too large"
                 self._waits(job, kind, self._too_large(job, room.total_bytes, never=never))
             elif not room.for_user(job.user):
-                limit = self._settings.user_max_jobs
+                limit = self._settings.current.user_max_jobs
                 job.waits_since = None  # a limit of the user delays the job, not the cluster
                 self._waits(job, "user jobs", f"{job.user} runs {counted(limit, 'job')}, which is user_max_jobs")
             elif not room.jobs:
-                limit = self._settings.max_running_jobs
+                limit = self._settings.current.max_running_jobs
                 self._waits(job, "jobs", f"the cluster runs {counted(limit, 'job')}, which is max_running_jobs")
             elif not wanted or (first is None and wanted <= room.free_bytes):
                 self._admit(job, room, now)
@@ -124,7 +111,7 @@ class Admission:
 
     def _admit(self, job: Job, room: _Room, now: float, passed: str = "") -> None:
         room.take(job.user, job.memory_bytes)
-        job.admitted, job.admitted_at, job.waits_why = True, now, ""
+        job.admit(now)
         self._counts["admitted"] += 1
         self._dues.place()
         why = f"{format_bytes(room.reserved_bytes)} of {format_bytes(room.total_bytes)} reserved with it{passed}"
@@ -151,7 +138,7 @@ class Admission:
         return late + [job for job in waiting if job.job not in names]
 
     def _late(self, job: Job, now: float) -> bool:
-        return now - (job.waits_since or 0.0) > self._settings.admission_wait_max_s
+        return now - (job.waits_since or 0.0) > self._settings.current.admission_wait_max_s
 
     def _waits(self, job: Job, kind: str, why: str) -> None:
         """Record why a job waits; tell its origin when the kind of reason changes. The status shows the current

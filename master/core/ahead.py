@@ -16,8 +16,8 @@ import numpy as np
 
 from master.core.clock import Clock
 from master.core.dues import Dues
+from master.core.job import Job, Task
 from master.core.membership import Membership
-from master.core.records import Job, Task
 from master.core.snapshot import RoundSnapshot, Snapshots
 from master.core.table import NodeTable, Rows
 from master.core.task_lifecycle import TaskLifecycle
@@ -62,26 +62,17 @@ class _Commands:
         return counted
 
 
+@dataclass(eq=False, repr=False)
 class Ahead:
     """Places commands that Algorithm 1 could not place."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        dues: Dues,
-        table: NodeTable,
-        members: Membership,
-        snapshots: Snapshots,
-        waiting: WaitingStages,
-        tasks: TaskLifecycle,
-    ) -> None:
-        self._clock = clock
-        self._dues = dues
-        self._table = table
-        self._members = members
-        self._snapshots = snapshots
-        self._waiting = waiting
-        self._tasks = tasks
+    _clock: Clock
+    _dues: Dues
+    _table: NodeTable
+    _members: Membership
+    _snapshots: Snapshots
+    _waiting: WaitingStages
+    _tasks: TaskLifecycle
 
     def due(self, now: float) -> bool:
         """Return whether to try: a command waits, and a relevant change happened or a heartbeat's time has passed.

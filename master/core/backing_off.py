@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from master.core.records import Held, Node, Task
+from master.core.job import Task
+from master.core.node import Held, Node
 from master.core.settings import MasterSettings
 from master.core.table import NodeTable, Rows
 from master.opportunistic import SlackLimit, pause_after
@@ -22,7 +23,7 @@ def preempted(settings: MasterSettings, node: Node, task: Task, ended: Ended, no
     if not first_s or ended.exit_status is None or node.draining is not None:
         return
     task.pauses[node.name] = pause_after(task.pauses.get(node.name), now, first_s, most_s)
-    left = sum(not held.regular and held.leaving_in is None for held in node.held.values())
+    left = sum(not held.regular and not held.leaving for held in node.held.values())
     node.slack_limit = SlackLimit.after_preemption(left, now, most_s)
 
 

@@ -7,39 +7,37 @@ nodes that were away.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from master.core.dues import Dues
 from master.core.events import CancelAsked
 from master.core.finished_jobs import FinishedJobs
+from master.core.job import Job
 from master.core.membership import Membership
 from master.core.outbox import Outbox
-from master.core.records import Job
 from master.core.task_lifecycle import TaskLifecycle
-from penstock.model import Ended, EndedBy
 from penstock.wire import master_api as api
 
 
+@dataclass(eq=False, repr=False)
 class Cancelling:
     """Stops cancelled jobs on all their nodes."""
 
-    def __init__(
-        self, dues: Dues, past: FinishedJobs, members: Membership, outbox: Outbox, tasks: TaskLifecycle
-    ) -> None:
-        self._dues = dues
-        self._past = past
-        self._members = members
-        self._outbox = outbox
-        self._tasks = tasks
+    _dues: Dues
+    _past: FinishedJobs
+    _members: Membership
+    _outbox: Outbox
+    _tasks: TaskLifecycle
 
     def asked(self, event: CancelAsked) -> None:
         """Cancel a current job; ignore a request for a finished or unknown one."""
         job = self._members.jobs.get(event.job)
-        if job is not None:
+        if job is not None and job.described:
             self._cancel(job, event.by)
 
     def _cancel(self, job: Job, by: str) -> None:
         """Stop the job everywhere. ``by`` names the requester; the first requester is kept."""
-        job.cancelled_by = job.cancelled_by or by
-        job.admitted, job.admitted_at, job.waits_why = False, None, ""
+        job.cancel(by)
         for node in dict.fromkeys([job.origin, *job.hosts]):
             self._tell(node, job.job, job.cancelled_by)  # sent before the reports that its tasks ended
         self.stop(job)
@@ -50,13 +48,7 @@ class Cancelling:
         """Withdraw the job's waiting and running tasks."""
         why = f"cancelled by {job.cancelled_by}"
         for task in list(job.tasks.values()):
-            holder, held = self._members.nodes.get(task.node), self._members.held_of(task)
-            if holder is not None and held is not None:
-                self._tasks.withdraw(holder, held, why)
-                if held.command:
-                    task.unwanted = True  # it ends when its node reports how
-                    continue
-            self._tasks.end(job, task, Ended(by=EndedBy.CANCELLED, reason=why))
+            self._tasks.cancel(job, task, why)
 
     def _tell(self, node: str, job: str, by: str) -> None:
         """Tell a node to end its part of a job, and to tell the job's clients who cancelled it."""

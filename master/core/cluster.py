@@ -12,32 +12,40 @@ from typing import Any
 from master.core import draining, message_checks
 from master.core import events as e
 from master.core.admission import Admission
+from master.core.ahead import Ahead
 from master.core.cancelling import Cancelling
 from master.core.clock import Clock
 from master.core.decision_results import DecisionResults
 from master.core.draining import Drain
 from master.core.dues import Dues
+from master.core.executor_round import ExecutorRound
 from master.core.executors import Executors
 from master.core.expiry import Expiry
 from master.core.instructions import Instruction
+from master.core.job import Job, Key
 from master.core.job_lifecycle import JobLifecycle
 from master.core.learning import Learning
 from master.core.listing import Listing
 from master.core.membership import Membership
+from master.core.node import Node
 from master.core.order import Order, Places
 from master.core.outbox import Outbox
 from master.core.plan import Guarantees
+from master.core.plan_follower import PlanFollower
 from master.core.priorities import Priorities
-from master.core.records import Job, Key, Node
 from master.core.registering import Registration
+from master.core.regular import RegularWork
 from master.core.rounds import Rounds
-from master.core.settings import MasterSettings
+from master.core.settings import CurrentSettings, MasterSettings
+from master.core.slack import SlackWork
 from master.core.snapshot import Snapshots
 from master.core.stored_state import StoredState
 from master.core.table import NodeTable
 from master.core.task_completion import TaskCompletion
 from master.core.task_lifecycle import TaskLifecycle
+from master.core.unfit import UnfitTasks
 from master.core.user_quotas import UserQuotas
+from master.core.waiting import WaitingStages
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Progress
 from penstock.wire.errors import bad_request, refused
@@ -52,16 +60,16 @@ class Cluster:
 
     def __init__(self, settings: MasterSettings, draw: Callable[[], float] = lambda: 0.0) -> None:
         """``draw`` returns random numbers in [0, 1) for policies that need them."""
-        self.settings = settings
+        self._settings = shared = CurrentSettings(settings)
         self.clock = Clock()
-        self.dues = Dues(settings)
+        self.dues = Dues(shared)
         self.counts: Counter[str] = Counter()
         self._stored = StoredState()
         self.drains, self.past = self._stored.drains, self._stored.past
         self.sizes, self.history = self._stored.sizes, self._stored.history
         self._hand_orders = self._stored.hand_orders
         self.places = Places()
-        self.table = NodeTable(settings, self._stored.task_lengths)
+        self.table = NodeTable(shared, self._stored.task_lengths)
         self.members = Membership(self.table, self.drains)
         self.nodes: Mapping[str, Node] = self.members.nodes
         self.jobs: Mapping[str, Job] = self.members.jobs
@@ -69,19 +77,19 @@ class Cluster:
         self.listing = Listing(self.members, self.past, self.places)
         self.guarantees = Guarantees(self.members)
         self.order = Order(
-            settings, self.members, self.table, self.history, self.sizes, self._hand_orders, self.guarantees,
+            shared, self.members, self.table, self.history, self.sizes, self._hand_orders, self.guarantees,
             self.places, self.clock,
         )  # fmt: skip
-        self.snapshots = Snapshots(settings, self.members, self.table, self.clock)
+        self.snapshots = Snapshots(shared, self.members, self.table, self.clock)
         self.executors = Executors(settings.executor_placement, draw, self.dues, self.members, self.outbox)
-        self.learning = Learning(settings, self.clock, self.dues, self.history, self.past, self.sizes, self.members)
-        self.user_quotas = UserQuotas(settings, self.past, self.table, self.members, self.executors)
-        self._priorities = Priorities(settings, self.dues, self.members, self.outbox)
+        self.learning = Learning(shared, self.clock, self.dues, self.history, self.past, self.sizes, self.members)
+        self.user_quotas = UserQuotas(shared, self.past, self.table, self.members, self.executors)
+        self._priorities = Priorities(shared, self.dues, self.members, self.outbox)
         self._tasks = TaskLifecycle(
-            settings, self.dues, self.counts, self.table, self.members, self.outbox, self.executors
+            shared, self.dues, self.counts, self.table, self.members, self.outbox, self.executors
         )
         self._lifecycle = JobLifecycle(
-            settings, self.clock, self.dues, self._hand_orders, self.past, self.members, self.outbox, self.executors,
+            shared, self.clock, self.dues, self._hand_orders, self.past, self.members, self.outbox, self.executors,
             self.learning, self._tasks,
         )  # fmt: skip
         self._cancelling = Cancelling(self.dues, self.past, self.members, self.outbox, self._tasks)
@@ -90,32 +98,52 @@ class Cluster:
             self._tasks,
         )  # fmt: skip
         self._completion = TaskCompletion(
-            settings, self.dues, self.counts, self.past, self.members, self._tasks, self._lifecycle
+            shared, self.dues, self.counts, self.past, self.members, self._tasks, self._lifecycle
         )
         self._decision_results = DecisionResults(
             self.counts, self.table, self.members, self.outbox, self._tasks, self.drain
         )
         self._registration = Registration(
-            settings, self.dues, self.counts, self.past, self.table, self.members, self.outbox, self.executors,
+            shared, self.dues, self.counts, self.past, self.table, self.members, self.outbox, self.executors,
             self._tasks, self._lifecycle, self.drain, self._cancelling,
         )  # fmt: skip
         self.admission = Admission(
-            settings, self.dues, self.counts, self.history, self.table, self.members, self.outbox, self.order
+            shared, self.dues, self.counts, self.history, self.table, self.members, self.outbox, self.order
         )
         self._expiry = Expiry(
-            settings, self.clock, self.dues, self.counts, self.table, self.members, self.outbox, self.executors,
+            shared, self.clock, self.dues, self.counts, self.table, self.members, self.outbox, self.executors,
             self.learning, self._tasks, self._lifecycle,
         )  # fmt: skip
-        self._rounds = Rounds(
-            settings, self.clock, self.dues, self.counts, self.drains, self.table, self.members, self.outbox,
-            self.guarantees, self.order, self.snapshots, self.executors, self.user_quotas, self._tasks, self.admission,
-        )  # fmt: skip
-        self._with_settings = (
-            self.table, self.dues, self.order, self.snapshots, self.learning, self.user_quotas, self._priorities,
-            self._tasks, self._lifecycle, self._completion, self._registration, self.admission, self._expiry,
-            self._rounds,
-        )  # fmt: skip
+        self._rounds = self._steps()
         self._handlers = self._routes()
+
+    def _steps(self) -> Rounds:
+        """Return the rounds, with the owner of each step."""
+        waiting = WaitingStages(self._settings, self.table, self.snapshots)
+        ahead = Ahead(self.clock, self.dues, self.table, self.members, self.snapshots, waiting, self._tasks)
+        return Rounds(
+            self._settings, self.dues, self.counts, self.table, self.members, self.order, self.executors,
+            self.user_quotas, self.admission, waiting,
+            UnfitTasks(
+                self._settings, self.table, self.members, self.snapshots, self.executors, self._tasks, self.admission
+            ),
+            ahead,
+            RegularWork(
+                self.drains, self.members, self.snapshots, waiting, self.user_quotas, self._tasks, ahead
+            ),
+            PlanFollower(
+                self.clock, self.counts, self.members, self.outbox, self.guarantees, self.executors,
+                self.user_quotas, self._tasks,
+            ),
+            SlackWork(
+                self.dues, self.counts, self.drains, self.table, self.members, self.outbox, self.order,
+                self.snapshots, self.user_quotas, self._tasks,
+            ),
+            ExecutorRound(
+                self._settings, self.drains, self.members, self.outbox, self.snapshots, self.executors,
+                self.user_quotas, self._tasks,
+            ),
+        )  # fmt: skip
 
     def _routes(self) -> dict[type[Any], Callable[[Node, Any, float], None]]:
         """Return the handler of each message of a registered node."""
@@ -165,6 +193,11 @@ class Cluster:
         return self.outbox.hand_over(self._stored.take_changes())
 
     @property
+    def settings(self) -> MasterSettings:
+        """Return the settings in force."""
+        return self._settings.current
+
+    @property
     def wants_round(self) -> bool:
         """Return whether a round could place or promote something that the last one could not, or a new order is
         due.
@@ -211,7 +244,7 @@ class Cluster:
         self._handlers[type(message)](node, message, now)
 
     def _heartbeat(self, node: Node, message: api.Heartbeat, now: float) -> None:
-        if message.decided > node.number:
+        if message.decided > node.requests.number:
             raise bad_request(f"there is no request {message.decided} yet", field="decided")
         node.heartbeats += 1
         external = node.external_memory_bytes
@@ -248,19 +281,17 @@ class Cluster:
     def _node_away(self, name: str, now: float) -> None:
         node = self.nodes.get(name)
         if node is not None and node.connected:
-            node.away_since = now
+            node.connection_lost(now)
             self.table.refresh(node)
             self.outbox.explain("node away", node=name, waits_s=self.settings.node_timeout_s)
 
     def _reconfigure(self, settings: MasterSettings) -> None:
         """Apply new settings. Placed tasks stay where they are. A changed ordering starts without its earlier state."""
         before = self.settings
-        self.settings = after = before.changed(settings)
-        for owner in self._with_settings:
-            owner.reconfigure(after)
+        self._settings.current = after = before.changed(settings)
+        self.table.reconfigured()
+        self.dues.reconfigured()
+        self.order.reconfigured()
         if before.network_aware != after.network_aware:
             for job in self.jobs.values():
-                job.waiting = None
-                job.summed_up.clear()
-                for task in job.tasks.values():
-                    task.need = None
+                job.demands_changed()

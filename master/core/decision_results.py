@@ -3,43 +3,36 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 from master.core.draining import Drain
 from master.core.membership import Membership
+from master.core.node import Node
 from master.core.outbox import Outbox
-from master.core.records import Node
 from master.core.table import NodeTable
 from master.core.task_lifecycle import TaskLifecycle
 from penstock.wire import master_api as api
 
 
+@dataclass(eq=False, repr=False)
 class DecisionResults:
     """Applies the results of decisions."""
 
-    def __init__(
-        self,
-        counts: Counter[str],
-        table: NodeTable,
-        members: Membership,
-        outbox: Outbox,
-        tasks: TaskLifecycle,
-        drain: Drain,
-    ) -> None:
-        self._counts = counts
-        self._table = table
-        self._members = members
-        self._outbox = outbox
-        self._tasks = tasks
-        self._drain = drain
+    _counts: Counter[str]
+    _table: NodeTable
+    _members: Membership
+    _outbox: Outbox
+    _tasks: TaskLifecycle
+    _drain: Drain
 
     def answered(self, name: str, number: int, refusals: list[api.Refusal]) -> None:
         """Record that the agent carried out every decision of the request except the refused ones."""
         node = self._members.nodes.get(name)
-        decisions = node.unanswered.pop(number, None) if node is not None else None
-        if node is None or decisions is None:
-            return  # sent on a connection that was lost since: the registration reported the true state
+        if node is None:
+            return
         reasons = {refusal.index: refusal.reason for refusal in refusals}
-        for index, decision in enumerate(decisions):
+        # none: sent on a connection that was lost since; the registration reported the true state
+        for index, decision in enumerate(node.requests.answered(number)):
             reason = reasons.get(index)
             match decision:
                 case api.Assign():
@@ -48,7 +41,7 @@ class DecisionResults:
                     held = node.held.get((decision.job, decision.task))
                     # A framework's task is released at once, a command when it has ended; a refusal means that the node
                     # did not have it.
-                    if held is not None and held.leaving_in is not None and (reason is not None or not held.command):
+                    if held is not None and held.leaving and (reason is not None or not held.command):
                         self._tasks.rid_of(node, held)
                 case api.Promote():
                     self._promoted(node, number, decision, reason)
@@ -69,7 +62,7 @@ class DecisionResults:
             return  # the task has ended already: the node's report of that arrived first
         job, task = self._members.jobs.get(key[0]), self._members.task(key)
         if reason is None:
-            held.accepted = True
+            held.step("accepted")
             self._table.touch(node)
             if job is not None and task is not None and task.node == node.name:
                 self._tasks.tell_placed(job, task)
@@ -85,12 +78,11 @@ class DecisionResults:
         if held is None or held.promoted_in != number:
             return
         if reason is None:
-            held.opportunistic = False
+            held.promoted()
             self._table.touch(node)
             task = self._members.task(held.key)
             if task is not None and task.node == node.name:
                 task.on_slack = False
             return
-        held.promoted_in = None
+        held.promotion_refused(node.heartbeats)
         self._table.touch(node)
-        held.promotion_refused_at = node.heartbeats

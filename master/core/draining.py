@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 from master.core import events as e
 from master.core.clock import Clock
@@ -16,8 +17,8 @@ from master.core.drains import Drains
 from master.core.dues import Dues
 from master.core.executors import Executors
 from master.core.membership import Membership
+from master.core.node import Held, Node
 from master.core.outbox import Outbox
-from master.core.records import Held, Node
 from master.core.table import NodeTable
 from master.core.task_lifecycle import TaskLifecycle
 from penstock.model import Ended, EndedBy
@@ -26,30 +27,19 @@ from penstock.wire.cluster_api import MOST_NAMED, Draining, NodeDrain, Remaining
 from penstock.wire.errors import bad_request
 
 
+@dataclass(eq=False, repr=False)
 class Drain:
     """Sets, clears and repeats the drains of nodes."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        dues: Dues,
-        counts: Counter[str],
-        drains: Drains,
-        table: NodeTable,
-        members: Membership,
-        outbox: Outbox,
-        executors: Executors,
-        tasks: TaskLifecycle,
-    ) -> None:
-        self._clock = clock
-        self._dues = dues
-        self._counts = counts
-        self._drains = drains
-        self._table = table
-        self._members = members
-        self._outbox = outbox
-        self._executors = executors
-        self._tasks = tasks
+    _clock: Clock
+    _dues: Dues
+    _counts: Counter[str]
+    _drains: Drains
+    _table: NodeTable
+    _members: Membership
+    _outbox: Outbox
+    _executors: Executors
+    _tasks: TaskLifecycle
 
     def asked(self, event: e.DrainAsked | e.UndrainAsked) -> None:
         """Handle an operator's request.
@@ -146,7 +136,7 @@ class Drain:
         """
         for held in list(node.held.values()):
             job, task = self._members.jobs.get(held.job), self._members.task(held.key)
-            if held.leaving_in is not None or job is None or task is None or task.request is None:
+            if held.leaving or job is None or task is None or task.request is None:
                 continue
             self._tasks.withdraw(node, held, why)
             if held.command:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 
-from master.core.settings import MasterSettings
+from master.core.settings import CurrentSettings
 
 
 class Dues:
     """Flags and times, each set by the method of an event and read by the owner of the work. Times are monotonic."""
 
-    def __init__(self, settings: MasterSettings) -> None:
+    def __init__(self, settings: CurrentSettings) -> None:
         self.changed = False  # something changed since the last round that may let a task be placed
         self.room_changed = False  # the reservable memory or the set of waiting jobs changed
         self.promotable = False  # opportunistic work may be on some node
@@ -20,11 +20,10 @@ class Dues:
         self.gathers_since: float | None = None  # the first registration, or the latest loss of a node
         self.gathers_until = -math.inf  # nothing is placed earlier
         self.ordered_at = -math.inf  # when the order of jobs was last computed for the agents
-        self._interval_s, self._heartbeat_s = settings.interval_s, settings.heartbeat_s
+        self._settings = settings
 
-    def reconfigure(self, settings: MasterSettings) -> None:
-        """Apply new intervals; make a round, an admission and an order due, whose results may differ now."""
-        self._interval_s, self._heartbeat_s = settings.interval_s, settings.heartbeat_s
+    def reconfigured(self) -> None:
+        """Make a round, an admission and an order due, because new settings may change their results."""
         self.place_and_admit()
         self.order_due = -math.inf
 
@@ -70,17 +69,17 @@ class Dues:
 
     def order_anew(self) -> None:
         """Make the order of jobs due at once, or ``interval_s`` after the last time."""
-        self.order_due, self.order_owed = min(self.order_due, self.ordered_at + self._interval_s), True
+        self.order_due, self.order_owed = min(self.order_due, self.ordered_at + self._settings.current.interval_s), True
 
     def order_with_service(self) -> None:
         """Make the order of jobs due half a heartbeat after the last time: jobs have received service."""
-        self.order_due = min(self.order_due, self.ordered_at + self._heartbeat_s / 2)
+        self.order_due = min(self.order_due, self.ordered_at + self._settings.current.heartbeat_s / 2)
 
     # ------------------------------------------------------------ the work is done
 
     def ordered(self, now: float) -> None:
         """Record that the order of jobs is computed now; it is due again after a heartbeat."""
-        self.ordered_at, self.order_due, self.order_owed = now, now + self._heartbeat_s, False
+        self.ordered_at, self.order_due, self.order_owed = now, now + self._settings.current.heartbeat_s, False
 
     def placed(self) -> None:
         """Record that a round places what it can now."""
@@ -96,4 +95,4 @@ class Dues:
 
     def looked_ahead(self, now: float) -> None:
         """Record that commands that may start ahead of others are looked for now; it is due again after a heartbeat."""
-        self.ahead_due = now + self._heartbeat_s
+        self.ahead_due = now + self._settings.current.heartbeat_s

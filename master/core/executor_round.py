@@ -5,7 +5,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import numpy as np
 
@@ -14,10 +14,11 @@ from master.core.drains import Drains
 from master.core.executors import Executors
 from master.core.forecasts import key_of
 from master.core.free_capacity import Demand, FreeCapacity, Grid, capacities, free_capacity, within
+from master.core.job import Job, Key, Task
 from master.core.membership import Membership
+from master.core.node import Node
 from master.core.outbox import Outbox
-from master.core.records import Job, Key, Node, Task
-from master.core.settings import MasterSettings
+from master.core.settings import CurrentSettings
 from master.core.snapshot import RoundSnapshot, Snapshots
 from master.core.task_lifecycle import TaskLifecycle
 from master.core.user_quotas import RoundQuotas, UserQuotas
@@ -46,34 +47,22 @@ class _Asking:
     number: int = 0
 
 
+@dataclass(eq=False, repr=False)
 class ExecutorRound:
     """Places the waiting executors on nodes that have reported."""
 
-    def __init__(
-        self,
-        settings: MasterSettings,
-        drains: Drains,
-        members: Membership,
-        outbox: Outbox,
-        snapshots: Snapshots,
-        executors: Executors,
-        user_quotas: UserQuotas,
-        tasks: TaskLifecycle,
-    ) -> None:
-        self._settings = settings
-        self._drains = drains
-        self._members = members
-        self._outbox = outbox
-        self._snapshots = snapshots
-        self._executors = executors
-        self._user_quotas = user_quotas
-        self._tasks = tasks
-        self._looked_at = -math.inf  # when all nodes were examined, monotonic
-        self._lacks: dict[str, str] = {}  # job → resources that all nodes lacked for its executors at that time
-
-    def reconfigure(self, settings: MasterSettings) -> None:
-        """Apply new settings."""
-        self._settings = settings
+    _settings: CurrentSettings
+    _drains: Drains
+    _members: Membership
+    _outbox: Outbox
+    _snapshots: Snapshots
+    _executors: Executors
+    _user_quotas: UserQuotas
+    _tasks: TaskLifecycle
+    _looked_at: float = field(init=False, default=-math.inf)  # when all nodes were examined, monotonic
+    _lacks: dict[str, str] = field(
+        init=False, default_factory=dict
+    )  # job → resources that all nodes lacked for its executors at that time
 
     def place(self, ranking: Ranking, now: float, limits: RoundQuotas | None) -> None:
         """Place executors with a forecast on the nodes that have reported since they were last examined.
@@ -87,7 +76,7 @@ class ExecutorRound:
             known, over = self._within(snapshot, known, limits)
             not_offered |= over
         nodes = [snapshot.node(worker) for worker in range(len(snapshot.rows))]
-        everywhere = now - self._looked_at >= self._settings.heartbeat_s
+        everywhere = now - self._looked_at >= self._settings.current.heartbeat_s
         everywhere |= self._executors.take_news()
         if everywhere:
             self._looked_at = now
@@ -101,7 +90,9 @@ class ExecutorRound:
                 limits.settle(tried=False)
             return
         asking = _asking(snapshot, nodes, known)
-        grid = Grid.of(self._settings, [one.demand.profile for one in asking], elastic=self._executors.policy.elastic)
+        grid = Grid.of(
+            self._settings.current, [one.demand.profile for one in asking], elastic=self._executors.policy.elastic
+        )
         placing = _Placing(self._executors, self._tasks, self._outbox, grid, asking, now)
         room = free_capacity(grid, nodes, looked_at, placing.wanted, now)
         left = placing.on(room)

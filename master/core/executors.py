@@ -14,9 +14,10 @@ from master.core.dues import Dues
 from master.core.forecasts import Forecasts, key_of
 from master.core.free_capacity import Demand
 from master.core.instructions import StoreRun
+from master.core.job import Job, Key, Task
 from master.core.membership import Membership
+from master.core.node import Node
 from master.core.outbox import Outbox
-from master.core.records import Job, Key, Node, Task
 from master.core.usage import UsageReports
 from master.placement import executor_policy
 from master.placement.availability import lasting
@@ -60,10 +61,6 @@ class Executors:
         """Return whether the waiting executors, forecasts or nodes have changed since the last call."""
         news, self._news = self._news, False
         return news
-
-    def runs_again(self, task: Task) -> None:
-        """Drop the use of an executor that did not end on its node."""
-        self.usage.forget((task.job, task.name))
 
     def over(self, job: str) -> None:
         """Remove the state of a job that is over."""
@@ -159,7 +156,7 @@ class Executors:
     def registered(self, node: Node) -> None:
         """Tell a node that is back of the stages that ended while it was away."""
         self._news = True
-        for name in dict.fromkeys(held.job for held in node.held.values() if held.executor and held.leaving_in is None):
+        for name in dict.fromkeys(held.job for held in node.held.values() if held.executor and not held.leaving):
             job = self._members.jobs.get(name)
             if job is not None:
                 self.tell_stages(job, node.name)

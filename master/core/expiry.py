@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 from master.core.clock import Clock
 from master.core.dues import Dues
@@ -11,63 +12,47 @@ from master.core.instructions import Hangup
 from master.core.job_lifecycle import JobLifecycle
 from master.core.learning import Learning
 from master.core.membership import Membership
+from master.core.node import Node
 from master.core.outbox import Outbox
-from master.core.records import Node
-from master.core.settings import MasterSettings
+from master.core.settings import CurrentSettings
 from master.core.table import NodeTable
 from master.core.task_lifecycle import TaskLifecycle
 
 
+@dataclass(eq=False, repr=False)
 class Expiry:
     """Removes lost nodes with their work."""
 
-    def __init__(
-        self,
-        settings: MasterSettings,
-        clock: Clock,
-        dues: Dues,
-        counts: Counter[str],
-        table: NodeTable,
-        members: Membership,
-        outbox: Outbox,
-        executors: Executors,
-        learning: Learning,
-        tasks: TaskLifecycle,
-        lifecycle: JobLifecycle,
-    ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._dues = dues
-        self._counts = counts
-        self._table = table
-        self._members = members
-        self._outbox = outbox
-        self._executors = executors
-        self._learning = learning
-        self._tasks = tasks
-        self._lifecycle = lifecycle
-
-    def reconfigure(self, settings: MasterSettings) -> None:
-        """Apply new settings."""
-        self._settings = settings
+    _settings: CurrentSettings
+    _clock: Clock
+    _dues: Dues
+    _counts: Counter[str]
+    _table: NodeTable
+    _members: Membership
+    _outbox: Outbox
+    _executors: Executors
+    _learning: Learning
+    _tasks: TaskLifecycle
+    _lifecycle: JobLifecycle
 
     def expire(self, now: float) -> None:
         """Remove nodes that were away or silent for too long. An empty node drained before it left gets longer: nothing
         waits for its work, but the jobs submitted there would end with it.
         """
-        timeout_s = self._settings.node_timeout_s
+        timeout_s = self._settings.current.node_timeout_s
         for node in self._table.silent(now, timeout_s):
             if node.away_since is None:
                 self._outbox.instruct(Hangup(node.name, f"silent for more than {timeout_s:g} s"))
                 self._lose(node, f"node {node.name} was silent for more than {timeout_s:g} s")
                 continue
             empty = node.draining is not None and not node.held
-            longest_s = self._settings.drained_timeout_s if empty else timeout_s
+            longest_s = self._settings.current.drained_timeout_s if empty else timeout_s
             if now - node.away_since > longest_s:
                 self._lose(node, f"node {node.name} was away for more than {longest_s:g} s")
 
     def _lose(self, node: Node, why: str) -> None:
         """Remove a lost node: its tasks are lost or placed again, and the jobs it is the origin of are over."""
+        node.expired()
         del self._members.nodes[node.name]
         self._dues.node_lost(self._clock.now)
         self._table.remove(node)

@@ -12,7 +12,7 @@ from penstock.model.units import counted
 from penstock.wire.jobs_api import JobView, TaskFailure
 
 if TYPE_CHECKING:
-    from master.core.records import Job, Task
+    from master.core.job import Job, Task
 
 #: Bounds on the finished jobs of one user, on all finished jobs, and on the failed tasks listed for a job.
 MOST_OF_A_USER = 100

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from master.core import events as e
 from master.core.instructions import Predict
-from master.core.records import Job, Task
+from master.core.job import Job, Task
 from master.prediction.runs import Settings
 from penstock.model.executor import Sizing
 
+#: Largest number of stored forecasts.
+_MOST = 1024
 #: (application with its user, settings, sizing)
 _Key = tuple[str, Settings, Sizing]
 
@@ -29,8 +31,7 @@ def key_of(job: Job, task: Task) -> _Key:
 class Forecasts:
     """A bounded store; the least recently used forecast is removed first, and requested again when needed."""
 
-    def __init__(self, most: int = 1024) -> None:
-        self._most = most
+    def __init__(self) -> None:
         self._known: dict[_Key, e.Forecasted] = {}
         self._asked: set[_Key] = set()
 
@@ -53,7 +54,7 @@ class Forecasts:
         key = answer.application, answer.settings, answer.sizing
         self._asked.discard(key)
         self._known[key] = answer
-        while len(self._known) > self._most:
+        while len(self._known) > _MOST:
             del self._known[next(iter(self._known))]
 
     def forget(self, application: str) -> None:

@@ -13,7 +13,8 @@ import msgspec
 import numpy as np
 
 from master.core.forecasts import key_of
-from master.core.records import Job, Node, Task
+from master.core.job import Job, Task
+from master.core.node import Node
 from master.core.settings import MasterSettings
 from master.placement import Machines
 from master.placement.availability import (

@@ -2,54 +2,41 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from master.core import message_checks
 from master.core.clock import Clock
 from master.core.dues import Dues
 from master.core.executors import Executors
 from master.core.finished_jobs import FinishedJobs
+from master.core.job import Job
 from master.core.learning import Learning
 from master.core.listing import past_of
 from master.core.membership import Membership
+from master.core.node import Node
 from master.core.order import HandOrders
 from master.core.outbox import Outbox
-from master.core.priorities import first_priority, priority_of
-from master.core.records import Job, Node
-from master.core.settings import MasterSettings
+from master.core.priorities import priority_of
+from master.core.settings import CurrentSettings
 from master.core.task_lifecycle import TaskLifecycle
 from penstock.wire import master_api as api
 from penstock.wire.errors import bad_request, refused
 
 
+@dataclass(eq=False, repr=False)
 class JobLifecycle:
     """Adds, describes and ends jobs."""
 
-    def __init__(
-        self,
-        settings: MasterSettings,
-        clock: Clock,
-        dues: Dues,
-        hand_orders: HandOrders,
-        past: FinishedJobs,
-        members: Membership,
-        outbox: Outbox,
-        executors: Executors,
-        learning: Learning,
-        tasks: TaskLifecycle,
-    ) -> None:
-        self._settings = settings
-        self._clock = clock
-        self._dues = dues
-        self._hand_orders = hand_orders
-        self._past = past
-        self._members = members
-        self._outbox = outbox
-        self._executors = executors
-        self._learning = learning
-        self._tasks = tasks
-
-    def reconfigure(self, settings: MasterSettings) -> None:
-        """Apply new settings."""
-        self._settings = settings
+    _settings: CurrentSettings
+    _clock: Clock
+    _dues: Dues
+    _hand_orders: HandOrders
+    _past: FinishedJobs
+    _members: Membership
+    _outbox: Outbox
+    _executors: Executors
+    _learning: Learning
+    _tasks: TaskLifecycle
 
     def new_job(self, job: str, origin: str, now: float) -> Job:
         """Add a job that the master does not know yet."""
@@ -58,22 +45,19 @@ class JobLifecycle:
 
     def describe(self, job: Job, state: api.JobState) -> None:
         """Store the origin's description of a job."""
-        job.name, job.user = state.name, state.user
-        job.memory_bytes, job.submitted_at, job.reservation = state.memory_bytes, state.submitted_at, state.reservation
-        if not job.described:
-            # A job admitted by a former master keeps the priority that all agents know from that master.
-            job.priority = state.priority if state.admitted else first_priority(state.submitted_at)
+        first = not job.described
+        job.describe(state, self._clock.now)
+        if first:
             for node in [node for node, told in job.hosts.items() if told is None]:
                 job.served_by(node, state.priority)
-            job.came_at = self._members.nodes[job.origin].job_came_at = self._clock.now
-        job.described = True
-        job.work.tell(state.stages)
+            self._members.nodes[job.origin].job_came(job.came_at)
         job.served_by(job.origin, state.priority)
         if state.priority != job.priority:
-            why = f"{self._settings.ordering}: submitted at {job.submitted_at:.3f}, until the order is looked at"
+            why = (
+                f"{self._settings.current.ordering}: submitted at {job.submitted_at:.3f}, until the order is looked at"
+            )
             job.told(job.origin, self._outbox.propose(job.origin, priority_of(job, why)))
         self._dues.order_anew()
-        job.admitted = job.admitted or state.admitted  # memory reserved before a restart of the master stays reserved
         if job.admitted and not state.admitted:
             self._outbox.propose(job.origin, api.AdmitJob(job=job.job, why="admitted before the connection was lost"))
 
@@ -116,6 +100,7 @@ class JobLifecycle:
             self._hand_orders.over(job.job, job.user)
         for name in list(job.untold):
             self._tasks.heard(job, name)
+        job.end()
         del self._members.jobs[job.job]
         self._dues.order_anew()
         self._dues.place_and_admit()
@@ -152,10 +137,7 @@ class JobLifecycle:
             raise bad_request(f"unknown job {message.job[:128]!r}", field="job", remedy="register_job first")
         if message.user not in {"", job.user}:
             raise refused(f"job {message.job!r} belongs to {job.user}", field="job")
-        job.served_by(node.name, job.priority)  # the answer carries the priority
-        job.work.told_last.discard(node.name)
-        node.job_came_at = max(node.job_came_at, job.came_at)
-        node.serves.add(job.job)
+        self._members.serve(node, job)  # the answer carries the priority
 
     def ended(self, node: Node, message: api.JobEnded, now: float) -> None:
         """End a job that its origin reports as ended.

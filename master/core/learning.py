@@ -7,7 +7,7 @@ reported, or after :data:`PATIENCE` heartbeats.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 import msgspec
 
@@ -15,9 +15,10 @@ from master.core.clock import Clock
 from master.core.dues import Dues
 from master.core.finished_jobs import FinishedJobs
 from master.core.history import History, Needed
+from master.core.job import Job
 from master.core.membership import Membership
-from master.core.records import Job, Node
-from master.core.settings import MasterSettings
+from master.core.node import Node
+from master.core.settings import CurrentSettings
 from master.core.work import Work
 from master.ordering import JobSizes
 from master.ordering.sizes import LEAST
@@ -46,37 +47,24 @@ class Unlearnt:
     lengths_s: tuple[float, ...]
 
 
+@dataclass(eq=False, repr=False)
 class Learning:
     """The finished jobs that are still to be learnt from."""
 
-    def __init__(
-        self,
-        settings: MasterSettings,
-        clock: Clock,
-        dues: Dues,
-        history: History,
-        past: FinishedJobs,
-        sizes: JobSizes,
-        members: Membership,
-    ) -> None:
-        self.unlearnt: dict[str, Unlearnt] = {}  # finished jobs that are still to be learnt from, by due time
-        self._settings = settings
-        self._clock = clock
-        self._dues = dues
-        self._history = history
-        self._past = past
-        self._sizes = sizes
-        self._members = members
-
-    def reconfigure(self, settings: MasterSettings) -> None:
-        """Apply new settings."""
-        self._settings = settings
+    _settings: CurrentSettings
+    _clock: Clock
+    _dues: Dues
+    _history: History
+    _past: FinishedJobs
+    _sizes: JobSizes
+    _members: Membership
+    unlearnt: dict[str, Unlearnt] = field(init=False, default_factory=dict)  # by due time
 
     def job_over(self, job: Job, *, teaches: bool, waits: bool) -> None:
         """Count a finished job, or store it until it can be counted; ``waits``: its nodes may have more to report."""
         some = LEAST if job.work.done and not job.executors_of else 0.0
         nodes = {name for name in {job.origin, *job.hosts, *job.work.seen} if waits and self._may_tell(job, name)}
-        due = self._clock.now + PATIENCE * self._settings.heartbeat_s
+        due = self._clock.now + PATIENCE * self._settings.current.heartbeat_s
         lengths_s = () if job.admitted_at is None else (self._clock.now - job.admitted_at,)
         over = Unlearnt(job.user, job.name, job.application, job.work, teaches, some, nodes, due, lengths_s)
         if nodes:

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import msgspec
 
 from master.core.finished_jobs import FinishedJob, FinishedJobs, outcome
+from master.core.job import Job
 from master.core.membership import Membership
+from master.core.node import Node
 from master.core.order import NOWHERE, Place, Places
-from master.core.records import Job, Node
 from penstock.model import KindAmounts
 from penstock.wire.jobs_api import MOST_JOBS, JobView, ListJobs, NodeRank, StageView
 
@@ -20,13 +22,13 @@ MOST_BEFORE = 10
 MOST_NODES = 100
 
 
+@dataclass(eq=False, repr=False)
 class Listing:
     """The lists of jobs that users and operators ask for."""
 
-    def __init__(self, members: Membership, past: FinishedJobs, places: Places) -> None:
-        self._members = members
-        self._past = past
-        self._places = places
+    _members: Membership
+    _past: FinishedJobs
+    _places: Places
 
     def listed(self, asked: ListJobs, user: str | None) -> list[JobView]:
         """List finished jobs, then current ones; ``user`` None: of all users. Only the latest :data:`MOST_JOBS` are

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from master.core.drains import Drains
-from master.core.records import Held, Job, Key, Node, Task
+from master.core.job import Job, Key, Task
+from master.core.node import Held, Node
 from master.core.table import NodeTable
 
 
@@ -38,6 +39,13 @@ class Membership:
             node = self.nodes[name] = Node(name, away_since=now, draining=self._drains.draining(name))
             self._table.add(node)
         return node
+
+    def serve(self, node: Node, job: Job) -> None:
+        """Record that a node serves a job, and is sent its present priority."""
+        job.served_by(node.name, job.priority)
+        job.work.told_last.discard(node.name)
+        node.job_came(job.came_at)
+        node.serves.add(job.job)
 
     def with_ready_tasks(self) -> list[Job]:
         """Return the admitted jobs with ready tasks."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import msgspec
 
-from master.core.records import Job
+from master.core.job import Job, input_bytes
 from penstock.model import KindAmounts, TaskRequest
 
 _DEFAULT_M2I = 2.0
@@ -54,8 +54,3 @@ class MemoryEstimates:
         by_input = (learned or _DEFAULT_M2I) * own
         wanted = min(share, by_input) if share else by_input  # without an M(j), use the second term
         return msgspec.structs.replace(request, memory_bytes=int(wanted))
-
-
-def input_bytes(usage: KindAmounts) -> float:
-    """Return I(t), the bytes a task reads. Its CPU monotask reads what its other monotasks fetched (Ursa §4.1.3)."""
-    return usage.cpu or usage.disk + usage.network

@@ -10,7 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 
-from master.core.records import Job, Node
+from master.core.job import Job
+from master.core.node import Node
 from penstock.wire import master_api as api
 from penstock.wire.errors import bad_request, refused
 

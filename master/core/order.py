@@ -10,7 +10,7 @@ from master.core.events import OrderAsked
 from master.core.history import History
 from master.core.membership import Membership
 from master.core.plan import Guarantees
-from master.core.settings import MasterSettings
+from master.core.settings import CurrentSettings
 from master.core.table import NodeTable
 from master.core.views import Totals, cluster_view, job_views, totals
 from master.ordering import (
@@ -104,39 +104,32 @@ class Places:
         return Place(rank, len(self._ranks), self._ranking.reason(job)) if rank is not None else NOWHERE
 
 
+@dataclass(eq=False, repr=False)
 class Order:
     """Ranks the jobs, for regular and for opportunistic work. A changed ordering starts without its earlier state."""
 
-    def __init__(
-        self,
-        settings: MasterSettings,
-        members: Membership,
-        table: NodeTable,
-        history: History,
-        sizes: JobSizes,
-        hand_orders: HandOrders,
-        guarantees: Guarantees,
-        places: Places,
-        clock: Clock,
-    ) -> None:
-        self.ordering = ordering_of(settings.ordering_settings(), sizes)
-        self._slack_ordering = ordering_of(settings.ordering_settings(), sizes)
-        self._settings = settings
-        self._members = members
-        self._table = table
-        self._history = history
-        self._sizes = sizes
-        self._hand_orders = hand_orders
-        self._guarantees = guarantees
-        self._places = places
-        self._clock = clock
+    _settings: CurrentSettings
+    _members: Membership
+    _table: NodeTable
+    _history: History
+    _sizes: JobSizes
+    _hand_orders: HandOrders
+    _guarantees: Guarantees
+    _places: Places
+    _clock: Clock
 
-    def reconfigure(self, settings: MasterSettings) -> None:
-        """Apply new settings; replace the ordering where they change it."""
-        before, self._settings = self._settings, settings
-        if before.ordering_settings() != settings.ordering_settings():
-            self.ordering = ordering_of(settings.ordering_settings(), self._sizes)
-            self._slack_ordering = ordering_of(settings.ordering_settings(), self._sizes)
+    def __post_init__(self) -> None:
+        self._start()
+
+    def reconfigured(self) -> None:
+        """Replace the ordering where new settings change it."""
+        if self._settings.current.ordering_settings() != self._chosen:
+            self._start()
+
+    def _start(self) -> None:
+        self._chosen = self._settings.current.ordering_settings()
+        self.ordering = ordering_of(self._chosen, self._sizes)
+        self._slack_ordering = ordering_of(self._chosen, self._sizes)
 
     def rank(self, now: float) -> Ranking:
         """Rank the jobs: guaranteed jobs first, then described jobs in the configured order, then early jobs.
@@ -160,5 +153,5 @@ class Order:
     def _views(self, total: Totals, *, opportunistic: bool = False) -> list[JobView]:
         described = [job for job in self._members.jobs.values() if job.described]
         return job_views(
-            described, self._members.nodes, self._settings, self._history, total, opportunistic=opportunistic
+            described, self._members.nodes, self._settings.current, self._history, total, opportunistic=opportunistic
         )

@@ -6,11 +6,7 @@ from collections import Counter
 
 from master.core.instructions import EndHeard, Explain, Hangup, Instruction, Keep, Predict, SendDecisions, StoreRun
 from master.core.membership import Membership
-from master.core.records import weight_bytes
 from penstock.wire.master_api import AnyDecision
-
-#: Largest size of one request's decisions; far below the frame limit, and a node processes it in milliseconds.
-_REQUEST_BYTES = 1024 * 1024
 
 
 class Outbox:
@@ -29,14 +25,8 @@ class Outbox:
         known = self._members.nodes.get(node)
         if known is None or not known.connected:
             return 0
-        weight = weight_bytes(decision)
-        if not known.outbox or known.outbox_weight + weight > _REQUEST_BYTES:
-            known.outbox.append([])
-            known.outbox_weight = 0
-        known.outbox[-1].append(decision)
-        known.outbox_weight += weight
         self._spoken_to[node] = None
-        return known.number + len(known.outbox)
+        return known.requests.add(decision)
 
     def instruct(self, instruction: Predict | StoreRun | EndHeard | Hangup) -> None:
         """Emit an instruction that belongs to no node's next request."""
@@ -52,12 +42,9 @@ class Outbox:
             node = self._members.nodes.get(name)
             if node is None:
                 continue
-            for decisions in node.outbox:
-                node.number += 1
-                node.unanswered[node.number] = decisions
+            for number, decisions in node.requests.send():
                 self._counts["decisions"] += len(decisions)
-                self._out.append(SendDecisions(name, node.number, decisions))
-            node.outbox = []
+                self._out.append(SendDecisions(name, number, decisions))
         self._spoken_to.clear()
         if kept is not None:
             self._out.append(kept)

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 
 from master.core.clock import Clock
 from master.core.executors import Executors
+from master.core.job import Task
 from master.core.membership import Membership
+from master.core.node import Held, Node
 from master.core.outbox import Outbox
 from master.core.plan import Guarantees
-from master.core.records import Held, Node, Task
 from master.core.snapshot import holds
 from master.core.task_lifecycle import TaskLifecycle
 from master.core.user_quotas import RoundQuotas, UserQuotas
@@ -29,28 +30,18 @@ _AT_ONCE = 200
 EPSILON = 1e-6
 
 
+@dataclass(eq=False, repr=False)
 class PlanFollower:
     """Makes room for promised tasks."""
 
-    def __init__(
-        self,
-        clock: Clock,
-        counts: Counter[str],
-        members: Membership,
-        outbox: Outbox,
-        guarantees: Guarantees,
-        executors: Executors,
-        user_quotas: UserQuotas,
-        tasks: TaskLifecycle,
-    ) -> None:
-        self._clock = clock
-        self._counts = counts
-        self._members = members
-        self._outbox = outbox
-        self._guarantees = guarantees
-        self._executors = executors
-        self._user_quotas = user_quotas
-        self._tasks = tasks
+    _clock: Clock
+    _counts: Counter[str]
+    _members: Membership
+    _outbox: Outbox
+    _guarantees: Guarantees
+    _executors: Executors
+    _user_quotas: UserQuotas
+    _tasks: TaskLifecycle
 
     def make_room(self, now: float, limits: RoundQuotas | None) -> None:
         """After placement, stop other work that blocks promised tasks without a place or slot. Tasks of users at their
@@ -165,8 +156,8 @@ class _Node:
     def __init__(self, node: Node, protected: Mapping[str, str]) -> None:
         self.node = node
         self._protected = protected
-        staying = [held for held in node.held.values() if held.leaving_in is None]
-        leaving = [held for held in node.held.values() if held.regular and held.leaving_in is not None]
+        staying = [held for held in node.held.values() if not held.leaving]
+        leaving = [held for held in node.held.values() if held.regular and held.leaving]
         #: Newest first.
         self._others = [
             held for held in reversed(staying) if held.regular and held.command and held.job not in protected

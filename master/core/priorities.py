@@ -10,13 +10,15 @@ from __future__ import annotations
 import math
 from bisect import bisect_left
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
 from master.core.dues import Dues
+from master.core.job import Job
 from master.core.membership import Membership
+from master.core.node import Node
 from master.core.outbox import Outbox
-from master.core.records import Job, Node
-from master.core.settings import MasterSettings
+from master.core.settings import CurrentSettings
 from master.ordering import Ranking
 from penstock.wire import master_api as api
 
@@ -26,23 +28,14 @@ _CLOSEST = 1e-5
 _YOUNG = 2
 
 
-def first_priority(submitted_at: float) -> float:
-    """Return the priority of an unranked job: by submission (Unix time). Under ``ejf`` and ``fifo`` it is final."""
-    return -submitted_at
-
-
+@dataclass(eq=False, repr=False)
 class Priorities:
     """Gives each job its priority, and tells the agents."""
 
-    def __init__(self, settings: MasterSettings, dues: Dues, members: Membership, outbox: Outbox) -> None:
-        self._settings = settings
-        self._dues = dues
-        self._members = members
-        self._outbox = outbox
-
-    def reconfigure(self, settings: MasterSettings) -> None:
-        """Apply new settings."""
-        self._settings = settings
+    _settings: CurrentSettings
+    _dues: Dues
+    _members: Membership
+    _outbox: Outbox
 
     def spread(self, ranking: Ranking, now: float) -> None:
         """Tell the agents that serve a job its priority, where it has changed.
@@ -55,7 +48,9 @@ class Priorities:
         """
         self._dues.ordered(now)
         order = [job for name in ranking.order() if (job := self._members.jobs[name]).hosts]
-        fixed = _fixed(order, now - self._settings.heartbeat_s, now - _YOUNG * self._settings.heartbeat_s)
+        fixed = _fixed(
+            order, now - self._settings.current.heartbeat_s, now - _YOUNG * self._settings.current.heartbeat_s
+        )
         fresh = {job.job for job in order if not job.ranked}
         moved = renumbered([job.job for job in order], {job.job: job.priority for job in order}, fixed, fresh)
         if moved:
@@ -76,7 +71,7 @@ class Priorities:
         Where a job has come a moment ago, the agent looks at the CPU time of the others several times a second. The
         words of other nodes wait: an order of 1,000 jobs takes more than 5 ms.
         """
-        if now - node.job_came_at <= _YOUNG * self._settings.heartbeat_s:
+        if now - node.job_came_at <= _YOUNG * self._settings.current.heartbeat_s:
             self._dues.order_anew()
         self._dues.order_with_service()
 

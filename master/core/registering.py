@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from dataclasses import dataclass
 
 from master.core import message_checks
 from master.core.cancelling import Cancelling
@@ -15,52 +16,34 @@ from master.core.draining import Drain
 from master.core.dues import Dues
 from master.core.executors import Executors
 from master.core.finished_jobs import FinishedJobs
+from master.core.job import Job, Key, Task
 from master.core.job_lifecycle import JobLifecycle
 from master.core.membership import Membership
+from master.core.node import Held, Node
 from master.core.outbox import Outbox
-from master.core.records import Held, Job, Key, Node, Task
-from master.core.settings import MasterSettings
+from master.core.settings import CurrentSettings
 from master.core.table import NodeTable
 from master.core.task_lifecycle import TaskLifecycle
-from penstock.model import TaskRequest
 from penstock.wire import master_api as api
 from penstock.wire.errors import bad_request
 
 
+@dataclass(eq=False, repr=False)
 class Registration:
     """Reconciles the cluster's records with a node that registers."""
 
-    def __init__(
-        self,
-        settings: MasterSettings,
-        dues: Dues,
-        counts: Counter[str],
-        past: FinishedJobs,
-        table: NodeTable,
-        members: Membership,
-        outbox: Outbox,
-        executors: Executors,
-        tasks: TaskLifecycle,
-        lifecycle: JobLifecycle,
-        drain: Drain,
-        cancelling: Cancelling,
-    ) -> None:
-        self._settings = settings
-        self._dues = dues
-        self._counts = counts
-        self._past = past
-        self._table = table
-        self._members = members
-        self._outbox = outbox
-        self._executors = executors
-        self._tasks = tasks
-        self._lifecycle = lifecycle
-        self._drain = drain
-        self._cancelling = cancelling
-
-    def reconfigure(self, settings: MasterSettings) -> None:
-        """Apply new settings."""
-        self._settings = settings
+    _settings: CurrentSettings
+    _dues: Dues
+    _counts: Counter[str]
+    _past: FinishedJobs
+    _table: NodeTable
+    _members: Membership
+    _outbox: Outbox
+    _executors: Executors
+    _tasks: TaskLifecycle
+    _lifecycle: JobLifecycle
+    _drain: Drain
+    _cancelling: Cancelling
 
     def register(self, message: api.Register, now: float) -> None:
         """Register an agent, as the module's docstring describes.
@@ -72,9 +55,9 @@ class Registration:
         new = message.node not in self._members.nodes
         # A former master may have assigned work that its origin does not know of, on a node that is not back yet.
         may_have = self._members.fresh and (message.jobs or message.placed)
-        self._dues.node_registered(now, self._settings.gather_s if may_have else 0.0)
+        self._dues.node_registered(now, self._settings.current.gather_s if may_have else 0.0)
         node = self._members.expect(message.node, now)
-        before = _fresh_connection(node, message, now)
+        before = node.registered(message, now)
         for held in before.values():
             self._members.unmark(node, held)
         self._drain.registered(node, message.draining)
@@ -160,11 +143,9 @@ class Registration:
             return why
         if task is None:
             task = Task(placed.job, placed.task, placed.stage, placed.opportunistic, None)
-            job.tasks[task.name] = task
+            job.add(task)
         self._tasks.unready(job, task)
-        if task.node != node.name:
-            task.node, task.told = node.name, False
-        task.on_slack = placed.opportunistic
+        task.found(node.name, on_slack=placed.opportunistic)
         job.some_opportunistic |= placed.opportunistic
         if node.name != job.origin:  # the origin reports its own priorities
             before = node.name in job.hosts or not job.described
@@ -224,16 +205,12 @@ class Registration:
         task = job.tasks.get(request.task)
         holder = self._members.expect(awaited.node, now)
         there = holder.held.get((job.job, request.task))
-        is_there = there is not None and there.leaving_in is None
+        is_there = there is not None and not there.leaving
         if task is None:
-            task = Task(
-                awaited.job, request.task, awaited.stage, awaited.opportunistic, request, awaited.node, told=True
-            )
-            task.on_slack = there.opportunistic if there is not None and is_there else awaited.opportunistic == "only"
-            job.tasks[task.name] = task
-            job.some_opportunistic |= bool(task.opportunistic)
-            job.work.task_announced(task.stage, request.usage)
-            self._counts["tasks"] += 1
+            task = Task(awaited.job, request.task, awaited.stage, awaited.opportunistic, request)
+            on_slack = there.opportunistic if there is not None and is_there else awaited.opportunistic == "only"
+            task.found(awaited.node, on_slack=on_slack, told=True)
+            self._tasks.announce(job, task, request)
         else:
             held = self._members.held_of(task)
             self._tasks.know(task, request, held, awaited.opportunistic)
@@ -241,66 +218,22 @@ class Registration:
             if task.node in ("", awaited.node) or held is None or not (is_there or request.command is None):
                 task.told = task.node == awaited.node
                 return
-            self._tasks.withdraw(self._members.nodes[task.node], held, f"its origin knows it on {awaited.node}")
-            task.node, task.told = awaited.node, True
+            self._tasks.recall(task, f"its origin knows it on {awaited.node}")
+            task.found(awaited.node, on_slack=task.on_slack, told=True)
         if is_there:
             self._tasks.know(task, request, there, awaited.opportunistic)
             return
         if holder.connected:
             self._missing(holder, task, never_there=False)
-        else:
-            self._expect_there(holder, task, request)
-
-    def _expect_there(self, holder: Node, task: Task, request: TaskRequest) -> None:
-        """Record the task as held by an absent node, until the node reports."""
-        held = Held(
-            job=task.job,
-            task=task.name,
-            usage=request.usage,
-            memory_bytes=request.memory_bytes,
-            opportunistic=task.on_slack,
-            command=request.command is not None,
-        )
-        holder.held[held.key] = held
-        self._tasks.know(task, request, held, task.opportunistic)
+        else:  # it counts as held there until the node reports
+            held = holder.held[job.job, task.name] = Held.of(task, request, job.user)
+            self._tasks.know(task, request, held, task.opportunistic)
 
     def _given_up(self, job: Job, task: Task) -> None:
         """Release a task that its framework completed or cancelled, where the message was lost."""
-        holder, held = self._members.nodes.get(task.node), self._members.held_of(task)
-        if holder is not None and held is not None:
-            self._tasks.withdraw(holder, held, "its origin no longer waits for it")
+        self._tasks.recall(task, "its origin no longer waits for it")
         self._tasks.forget(job, task)
         self._counts["ended_cancelled"] += 1
-
-
-def _fresh_connection(node: Node, message: api.Register, now: float) -> dict[Key, Held]:
-    """Reset the connection's numbers and store the reported holdings; return the holdings known before."""
-    node.away_since = None
-    node.last_heard = now
-    node.heartbeats += 1
-    node.capacity, node.version, node.t_alloc = message.capacity, message.version, message.t_alloc
-    node.number = node.outbox_weight = 0
-    node.outbox, node.unanswered = [], {}
-    node.availability = node.ranks = None
-    node.serves = {use.job for use in message.load.jobs}
-    before, node.held = node.held, {}
-    for placed in message.placed:
-        known = before.get((placed.job, placed.task))
-        held = Held(
-            job=placed.job,
-            task=placed.task,
-            usage=placed.remaining,
-            memory_bytes=placed.memory_bytes,
-            opportunistic=placed.opportunistic,
-            command=placed.command,
-            user=placed.user,
-        )
-        if known is not None:
-            held.cores, held.kind, held.user = known.cores, known.kind, known.user or placed.user
-            held.executor, held.profile, held.assigned_at = known.executor, known.profile, known.assigned_at
-        node.held[held.key] = held
-    node.take_load(message.load, 0)
-    return before
 
 
 def _unwanted(job: Job, task: Task | None, name: str, node: Node) -> str:

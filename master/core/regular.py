@@ -7,8 +7,8 @@ from functools import partial
 
 from master.core.ahead import Ahead
 from master.core.drains import Drains
+from master.core.job import Job, Task
 from master.core.membership import Membership
-from master.core.records import Job, Task
 from master.core.snapshot import RoundSnapshot, Snapshots
 from master.core.task_lifecycle import TaskLifecycle
 from master.core.user_quotas import RoundQuotas, UserQuotas
@@ -34,26 +34,17 @@ class Placed:
     over: dict[str, str]
 
 
+@dataclass(eq=False, repr=False)
 class RegularWork:
     """Places the tasks that allow regular room."""
 
-    def __init__(
-        self,
-        drains: Drains,
-        members: Membership,
-        snapshots: Snapshots,
-        waiting: WaitingStages,
-        user_quotas: UserQuotas,
-        tasks: TaskLifecycle,
-        ahead: Ahead,
-    ) -> None:
-        self._drains = drains
-        self._members = members
-        self._snapshots = snapshots
-        self._waiting = waiting
-        self._user_quotas = user_quotas
-        self._tasks = tasks
-        self._ahead = ahead
+    _drains: Drains
+    _members: Membership
+    _snapshots: Snapshots
+    _waiting: WaitingStages
+    _user_quotas: UserQuotas
+    _tasks: TaskLifecycle
+    _ahead: Ahead
 
     def place(
         self,

@@ -8,75 +8,45 @@ work is promoted, as in UBIS, Algorithm 1.
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 from master.core.admission import Admission
 from master.core.ahead import Ahead
-from master.core.clock import Clock
-from master.core.drains import Drains
 from master.core.dues import Dues
 from master.core.executor_round import ExecutorRound
 from master.core.executors import Executors
 from master.core.membership import Membership
 from master.core.order import Order
-from master.core.outbox import Outbox
-from master.core.plan import Guarantees
 from master.core.plan_follower import PlanFollower
 from master.core.regular import RegularWork
-from master.core.settings import MasterSettings
+from master.core.settings import CurrentSettings
 from master.core.slack import SlackWork
-from master.core.snapshot import Snapshots
 from master.core.table import NodeTable
-from master.core.task_lifecycle import TaskLifecycle
 from master.core.unfit import UnfitTasks
 from master.core.user_quotas import UserQuotas
 from master.core.waiting import WaitingStages
 
 
+@dataclass(eq=False, repr=False)
 class Rounds:
     """The steps of a round, and their order."""
 
-    def __init__(
-        self,
-        settings: MasterSettings,
-        clock: Clock,
-        dues: Dues,
-        counts: Counter[str],
-        drains: Drains,
-        table: NodeTable,
-        members: Membership,
-        outbox: Outbox,
-        guarantees: Guarantees,
-        order: Order,
-        snapshots: Snapshots,
-        executors: Executors,
-        user_quotas: UserQuotas,
-        tasks: TaskLifecycle,
-        admission: Admission,
-    ) -> None:
-        self._settings = settings
-        self._dues = dues
-        self._counts = counts
-        self._table = table
-        self._members = members
-        self._order = order
-        self._executors = executors
-        self._user_quotas = user_quotas
-        self._admission = admission
-        self._waiting = WaitingStages(settings, table, snapshots)
-        self._unfit = UnfitTasks(settings, table, members, snapshots, executors, tasks, admission)
-        self._ahead = Ahead(clock, dues, table, members, snapshots, self._waiting, tasks)
-        self._regular = RegularWork(drains, members, snapshots, self._waiting, user_quotas, tasks, self._ahead)
-        self._plan_follower = PlanFollower(clock, counts, members, outbox, guarantees, executors, user_quotas, tasks)
-        self._slack = SlackWork(dues, counts, drains, table, members, outbox, order, snapshots, user_quotas, tasks)
-        self._executor_round = ExecutorRound(
-            settings, drains, members, outbox, snapshots, executors, user_quotas, tasks
-        )
-
-    def reconfigure(self, settings: MasterSettings) -> None:
-        """Apply new settings to every step."""
-        self._settings = settings
-        for step in (self._waiting, self._unfit, self._executor_round):
-            step.reconfigure(settings)
+    _settings: CurrentSettings
+    _dues: Dues
+    _counts: Counter[str]
+    _table: NodeTable
+    _members: Membership
+    _order: Order
+    _executors: Executors
+    _user_quotas: UserQuotas
+    _admission: Admission
+    _waiting: WaitingStages
+    _unfit: UnfitTasks
+    _ahead: Ahead
+    _regular: RegularWork
+    _plan_follower: PlanFollower
+    _slack: SlackWork
+    _executor_round: ExecutorRound
 
     def run(self, now: float) -> None:
         """Run one round."""
@@ -95,7 +65,7 @@ class Rounds:
         self._unfit.refuse(now)
         self._dues.placed()
         limits = self._user_quotas.in_round()
-        if self._settings.promotion and self._dues.promotable:
+        if self._settings.current.promotion and self._dues.promotable:
             self._slack.promote(limits)
         if not self._members.ready_tasks:
             self._plan_follower.make_room(now, limits)
@@ -115,7 +85,7 @@ class Rounds:
 
         An ordering with memory is asked in every round, because skipping it would change its later decisions.
         """
-        settings = self._settings
+        settings = self._settings.current
         return (
             self._order.ordering.remembers
             or bool(self._executors.waiting)

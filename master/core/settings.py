@@ -100,3 +100,10 @@ class MasterSettings:
             self.default_disk_bytes_per_s,
             self.default_network_bytes_per_s,
         )
+
+
+@dataclass(slots=True)
+class CurrentSettings:
+    """The settings in force. The owners of the cluster's state share one, so that a change reaches all of them."""
+
+    current: MasterSettings

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from dataclasses import dataclass
 
 import numpy as np
 
 from master.core.drains import Drains
 from master.core.dues import Dues
+from master.core.job import Task
 from master.core.membership import Membership
+from master.core.node import Held, Node
 from master.core.order import Order
 from master.core.outbox import Outbox
-from master.core.records import Held, Node, Task
 from master.core.snapshot import RoundSnapshot, Snapshots, holds
 from master.core.table import NodeTable
 from master.core.task_lifecycle import TaskLifecycle
@@ -23,32 +25,20 @@ from penstock.model.units import counted, format_bytes
 from penstock.wire import master_api as api
 
 
+@dataclass(eq=False, repr=False)
 class SlackWork:
     """Promotes opportunistic tasks and places them on slack."""
 
-    def __init__(
-        self,
-        dues: Dues,
-        counts: Counter[str],
-        drains: Drains,
-        table: NodeTable,
-        members: Membership,
-        outbox: Outbox,
-        order: Order,
-        snapshots: Snapshots,
-        user_quotas: UserQuotas,
-        tasks: TaskLifecycle,
-    ) -> None:
-        self._dues = dues
-        self._counts = counts
-        self._drains = drains
-        self._table = table
-        self._members = members
-        self._outbox = outbox
-        self._order = order
-        self._snapshots = snapshots
-        self._user_quotas = user_quotas
-        self._tasks = tasks
+    _dues: Dues
+    _counts: Counter[str]
+    _drains: Drains
+    _table: NodeTable
+    _members: Membership
+    _outbox: Outbox
+    _order: Order
+    _snapshots: Snapshots
+    _user_quotas: UserQuotas
+    _tasks: TaskLifecycle
 
     def promote(self, limits: RoundQuotas | None) -> None:
         """Promote opportunistic tasks on their nodes, oldest first, before new tasks are placed (UBIS §IV.D), within
@@ -64,7 +54,7 @@ class SlackWork:
                     self._promote(node, held, limits)
 
     def _may_be_promoted(self, node: Node, held: Held) -> bool:
-        if held.regular or held.leaving_in is not None or not held.accepted:
+        if held.regular or held.leaving or not held.accepted:
             return False
         job, task = self._members.jobs.get(held.job), self._members.task(held.key)
         allowed = job is not None and job.admitted and task is not None and task.opportunistic != "only"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from master.core import backing_off
 from master.core.clock import Clock
+from master.core.job import Task
 from master.core.membership import Membership
-from master.core.records import Node, Task
-from master.core.settings import MasterSettings
+from master.core.node import Node
+from master.core.settings import CurrentSettings, MasterSettings
 from master.core.table import NodeTable, Rows, usable
 from master.opportunistic import Asked, Slack
 from master.placement import AlgorithmOne, Need, PeakPlacement, Peaks, TaskPlacement, Unreserved, Workers
@@ -182,22 +184,18 @@ def holds(request: TaskRequest) -> tuple[float, float, float, float]:
     return cores or slots[0], slots[1], slots[2], float(request.memory_bytes)
 
 
+@dataclass(eq=False, repr=False)
 class Snapshots:
     """Takes the snapshots of a round, and tells which tasks no node could ever hold."""
 
-    def __init__(self, settings: MasterSettings, members: Membership, table: NodeTable, clock: Clock) -> None:
-        self._settings = settings
-        self._members = members
-        self._table = table
-        self._clock = clock
-
-    def reconfigure(self, settings: MasterSettings) -> None:
-        """Apply a new placement."""
-        self._settings = settings
+    _settings: CurrentSettings
+    _members: Membership
+    _table: NodeTable
+    _clock: Clock
 
     def take(self) -> RoundSnapshot:
         """Return the nodes as they are now."""
-        return RoundSnapshot(self._settings, self._members, self._table, self._clock.now)
+        return RoundSnapshot(self._settings.current, self._members, self._table, self._clock.now)
 
     def unfit(self, task: Task) -> str:
         """Return why no node of the cluster could hold the task even when empty; empty where one could."""

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from master.core import draining
-from master.core.records import Job, Node
+from master.core.job import Job
+from master.core.node import Node
 from master.history import resources
 
 if TYPE_CHECKING:
@@ -67,7 +68,7 @@ def _node(node: Node, now: float) -> dict[str, Any]:
         "cores_free": node.cores_free(),
         "tasks": len(node.held),
         "opportunistic_tasks": sum(1 for held in node.held.values() if not held.regular),
-        "unanswered": len(node.unanswered),
+        "unanswered": len(node.requests.unanswered),
     }
 
 

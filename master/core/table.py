@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from master.core.records import Held, Node
-from master.core.settings import MasterSettings
+from master.core.node import Held, Node
+from master.core.settings import CurrentSettings
 from master.placement.lengths import TaskLengths
 from master.placement.workers import COLUMN, Floats, Mask
 from penstock.model import KINDS, KindAmounts, ResourceKind
@@ -72,7 +72,7 @@ class NodeTable:
     connected: Mask
     takes_work: Mask
 
-    def __init__(self, settings: MasterSettings, lengths: TaskLengths) -> None:
+    def __init__(self, settings: CurrentSettings, lengths: TaskLengths) -> None:
         """``lengths`` gives EPT, and collects the lengths of placed tasks."""
         self._settings = settings
         self._lengths = lengths
@@ -88,9 +88,8 @@ class NodeTable:
         self._grow(16)
         self.follow_lengths()
 
-    def reconfigure(self, settings: MasterSettings) -> None:
+    def reconfigured(self) -> None:
         """Apply new settings to every row."""
-        self._settings = settings
         self.follow_lengths()
         self._touched.update(dict.fromkeys(self.rows))
 
@@ -105,7 +104,8 @@ class NodeTable:
 
     def follow_lengths(self) -> None:
         """Derive EPT again where it is not configured; mark the rows whose pending work depends on a changed EPT."""
-        ept_s = self._settings.ept_s or self._lengths.ept_s(self._settings.interval_s)
+        settings = self._settings.current
+        ept_s = settings.ept_s or self._lengths.ept_s(settings.interval_s)
         if ept_s != self.ept_s:
             self.ept_s = ept_s
             self._touched.update(dict.fromkeys(self._unsized))
@@ -159,7 +159,9 @@ class NodeTable:
         )  # fmt: skip
         rates = numbers[:3]
         if not all(rates):  # the node has measured nothing yet of some kind
-            rates = [found or most for found, most in zip(rates, self._settings.default_rates(capacity), strict=True)]
+            rates = [
+                found or most for found, most in zip(rates, self._settings.current.default_rates(capacity), strict=True)
+            ]
         unsized_s = self.ept_s
         if any(stock.unsized):
             self._unsized.add(node.name)
@@ -198,10 +200,6 @@ class NodeTable:
         self.heard[row] = node.last_heard if node.away_since is None else node.away_since
 
     # ------------------------------------------------------------ queries
-
-    def stale(self, node: Node) -> bool:
-        """Return whether a node's row is stale."""
-        return node.name in self._touched
 
     def here(self) -> Rows:
         """Return the rows of the connected nodes, in the order in which they were added."""
@@ -265,7 +263,7 @@ def _take_stock(node: Node) -> _Stock:
             if cores:
                 stock.cores += cores
                 stock.coming_cores += cores if coming else 0.0
-        elif held.leaving_in is None:
+        elif not held.leaving:
             stock.opportunistic += 1
         if held.in_a_slot and (coming if held.command else held.assigned_in > decided):
             _count_on_its_way(stock, held)
@@ -275,7 +273,7 @@ def _take_stock(node: Node) -> _Stock:
         if held.command and held.in_a_slot:
             if held.kind is _CPU:
                 stock.commands[held.job] = stock.commands.get(held.job, 0) + 1
-            if held.leaving_in is None and held.unknown_size:
+            if not held.leaving and held.unknown_size:
                 stock.unsized[COLUMN[held.kind]] += 1
     return stock
 
@@ -286,7 +284,7 @@ def _count_on_its_way(stock: _Stock, held: Held) -> None:
         stock.spoken[0] += 1
     if held.command and held.kind is not _CPU:
         stock.spoken[COLUMN[held.kind]] += 1
-    if held.leaving_in is None:
+    if not held.leaving:
         usage = held.usage
         stock.pending[0] += 0.0 if held.cores else usage.cpu
         stock.pending[1] += usage.disk

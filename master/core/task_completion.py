@@ -3,43 +3,31 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass
 
 from master.core import backing_off, message_checks
 from master.core.dues import Dues
 from master.core.finished_jobs import FinishedJobs
 from master.core.job_lifecycle import JobLifecycle
 from master.core.membership import Membership
-from master.core.records import Node
-from master.core.settings import MasterSettings
+from master.core.node import Node
+from master.core.settings import CurrentSettings
 from master.core.task_lifecycle import TaskLifecycle, keep_end
 from penstock.model import Ended, EndedBy
 from penstock.wire import master_api as api
 
 
+@dataclass(eq=False, repr=False)
 class TaskCompletion:
     """Handles the agents' messages about ends."""
 
-    def __init__(
-        self,
-        settings: MasterSettings,
-        dues: Dues,
-        counts: Counter[str],
-        past: FinishedJobs,
-        members: Membership,
-        tasks: TaskLifecycle,
-        lifecycle: JobLifecycle,
-    ) -> None:
-        self._settings = settings
-        self._dues = dues
-        self._counts = counts
-        self._past = past
-        self._members = members
-        self._tasks = tasks
-        self._lifecycle = lifecycle
-
-    def reconfigure(self, settings: MasterSettings) -> None:
-        """Apply new settings."""
-        self._settings = settings
+    _settings: CurrentSettings
+    _dues: Dues
+    _counts: Counter[str]
+    _past: FinishedJobs
+    _members: Membership
+    _tasks: TaskLifecycle
+    _lifecycle: JobLifecycle
 
     def tasks_done(self, node: Node, message: api.TasksDone, now: float) -> None:
         """Handle tasks that a framework executes itself and has finished. The message may come through any node that
@@ -58,18 +46,18 @@ class TaskCompletion:
             task = job.tasks.get(name)
             if task is None:
                 continue
-            holder, held = self._members.nodes.get(task.node), self._members.held_of(task)
-            if holder is node and held is not None and not held.command:
+            held = self._members.held_of(task)
+            if task.node == node.name and held is not None and not held.command:
                 self._tasks.drop(node, held)  # that agent released the task before it sent the message
                 backing_off.done(node, held)
-            elif holder is not None and held is not None:
-                self._tasks.withdraw(holder, held, "its framework says that it is done")
+            else:
+                self._tasks.recall(task, "its framework says that it is done")
             if node.name == job.origin:
                 self._tasks.forget(job, task)
                 self._counts["ended_exit"] += 1
                 self._dues.place()
             else:
-                task.node = task.node or node.name  # executed before the master knew of its placement
+                task.found(task.node or node.name, on_slack=task.on_slack)  # executed before its placement was known
                 self._tasks.end(job, task, Ended(by=EndedBy.EXIT, exit_status=0, reason=f"done, said at {node.name}"))
 
     def _let_go(self, node: Node, key: tuple[str, str]) -> None:
@@ -79,7 +67,7 @@ class TaskCompletion:
         as this task's. A copy that the node has not accepted yet is later than the reported one, so it stays.
         """
         held = node.held.get(key)
-        if held is not None and held.leaving_in is not None and held.accepted and not held.command:
+        if held is not None and held.leaving and held.accepted and not held.command:
             self._tasks.drop(node, held)
 
     def tasks_cancelled(self, node: Node, message: api.TasksCancelled, now: float) -> None:
@@ -93,15 +81,8 @@ class TaskCompletion:
         job = message_checks.job_of_origin(self._members.jobs, node, message.job)
         for name in message.tasks:
             task = job.tasks.get(name)
-            if task is None or task.unwanted:
-                continue
-            holder, held = self._members.nodes.get(task.node), self._members.held_of(task)
-            if holder is not None and held is not None:
-                self._tasks.withdraw(holder, held, "cancelled")
-                if held.command:
-                    task.unwanted = True
-                    continue
-            self._tasks.end(job, task, Ended(by=EndedBy.CANCELLED, reason="cancelled"))
+            if task is not None and not task.unwanted:
+                self._tasks.cancel(job, task, "cancelled")
 
     def command_ended(self, node: Node, message: api.CommandEnded, now: float) -> None:
         """Handle the end of a command on its node. A withdrawn copy that has been placed elsewhere since ends silently.
@@ -126,7 +107,7 @@ class TaskCompletion:
                     self._tasks.end(job, task, message.ended)
                 # preempted through no fault of its own: back to its job's queue (UBIS §IV.C)
                 elif task.request is not None:
-                    backing_off.preempted(self._settings, node, task, message.ended, now)
+                    backing_off.preempted(self._settings.current, node, task, message.ended, now)
                     self._tasks.requeue(job, task)
                 else:  # only its origin knows the task, and reports it at registration
                     self._tasks.forget(job, task)
@@ -135,7 +116,7 @@ class TaskCompletion:
         if job is not None and task is not None and was_here and not stopped:
             if held is not None:
                 self._tasks.withdraw(node, held, "an earlier copy of it has ended")
-            task.node = node.name
+            task.found(node.name, on_slack=task.on_slack)
             self._tasks.end(job, task, message.ended)
 
     def _origin_is_to_come(self, message: api.CommandEnded) -> bool:

@@ -3,55 +3,44 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import dataclass, field
 
 from master.core.dues import Dues
 from master.core.executors import Executors
 from master.core.finished_jobs import note_end
 from master.core.free_capacity import Demand
 from master.core.instructions import EndHeard
+from master.core.job import Job, Task
 from master.core.membership import Membership
-from master.core.memory import MemoryEstimates, input_bytes
+from master.core.memory import MemoryEstimates
+from master.core.node import Held, Node
 from master.core.outbox import Outbox
-from master.core.records import Held, Job, Node, Task
-from master.core.settings import MasterSettings
+from master.core.settings import CurrentSettings
 from master.core.table import NodeTable
 from penstock.model import Ended, EndedBy, Profile, TaskRequest
 from penstock.model.work import Opportunistic
 from penstock.wire import master_api as api
 
 
+@dataclass(eq=False, repr=False)
 class TaskLifecycle:
     """Makes tasks ready, places them, withdraws them, and ends them."""
 
-    def __init__(
-        self,
-        settings: MasterSettings,
-        dues: Dues,
-        counts: Counter[str],
-        table: NodeTable,
-        members: Membership,
-        outbox: Outbox,
-        executors: Executors,
-    ) -> None:
-        self._settings = settings
-        self._dues = dues
-        self._counts = counts
-        self._memory = MemoryEstimates()
-        self._table = table
-        self._members = members
-        self._outbox = outbox
-        self._executors = executors
-
-    def reconfigure(self, settings: MasterSettings) -> None:
-        """Apply new settings."""
-        self._settings = settings
+    _settings: CurrentSettings
+    _dues: Dues
+    _counts: Counter[str]
+    _table: NodeTable
+    _members: Membership
+    _outbox: Outbox
+    _executors: Executors
+    _memory: MemoryEstimates = field(init=False, default_factory=MemoryEstimates)
 
     def add_tasks(self, job: Job, message: api.ReadyTasks) -> None:
         """Add ready tasks. A known task keeps its state, and its origin, which has lost it, is told that state
         again.
         """
         requests = message.tasks
-        if self._settings.memory_estimate:
+        if self._settings.current.memory_estimate:
             requests = self._memory.stated(job, message.stage, requests)
         for request in requests:
             known = job.tasks.get(request.task)
@@ -67,12 +56,15 @@ class TaskLifecycle:
                 self._outbox.propose(job.origin, told)
                 continue
             task = Task(job.job, request.task, message.stage, message.opportunistic, request)
-            job.tasks[task.name] = task
-            job.some_opportunistic |= bool(task.opportunistic)
-            _see_executor(job, task)
-            job.work.task_announced(task.stage, request.usage)
-            self._counts["tasks"] += 1
+            self.announce(job, task, request)
             self._make_ready(job, task)
+
+    def announce(self, job: Job, task: Task, request: TaskRequest) -> None:
+        """Add a task that its origin has described."""
+        job.add(task)
+        _see_executor(job, task)
+        job.work.task_announced(task.stage, request.usage)
+        self._counts["tasks"] += 1
 
     def know(self, task: Task, request: TaskRequest, held: Held | None, opportunistic: Opportunistic) -> None:
         """Update a task from its origin's request: a node's report of a held task lacks parts of the request, and
@@ -81,26 +73,17 @@ class TaskLifecycle:
         job = self._members.jobs[task.job]
         if task.request is None:
             job.work.task_announced(task.stage, request.usage)
-        if task.node:  # the state of a ready task follows its origin's request already
-            task.opportunistic = opportunistic
         job.some_opportunistic |= bool(opportunistic)
-        task.request, task.need = request, None
+        task.know(request, opportunistic)
         job.stage_changed(task.stage)
         _see_executor(job, task)
         if held is not None:
-            held.kind, held.user = request.command_kind, job.user or held.user
-            held.executor = task.elastic and not held.opportunistic
-            if held.profile is None:
-                held.cores = request.command.cpu_cores if request.command is not None else 0.0
+            held.know(request, job.user, executor=task.elastic and not held.opportunistic)
             self._table.touch(self._members.nodes[task.node])
 
     def _make_ready(self, job: Job, task: Task) -> None:
         """Make a task wait for a node."""
-        job.ready.setdefault((task.stage, task.opportunistic), {})[task.name] = task
-        job.stage_changed(task.stage)
-        job.fits_in = -1
-        job.ready_count += 1
-        job.ready_input_bytes += _input(task)
+        job.make_ready(task)
         self._members.ready_tasks += 1
         self._dues.place_anew()
         if task.elastic:
@@ -110,16 +93,10 @@ class TaskLifecycle:
 
     def unready(self, job: Job, task: Task) -> None:
         """Stop a task from waiting for a node."""
-        stage = job.ready.get((task.stage, task.opportunistic))
-        if stage is not None and stage.pop(task.name, None) is not None:
-            job.stage_changed(task.stage)
-            job.ready_count -= 1
-            job.ready_input_bytes -= _input(task)
+        if job.unready(task):
             self._members.ready_tasks -= 1
             if job.some_executors:
                 self._executors.unready(task)
-            if not stage:
-                del job.ready[task.stage, task.opportunistic]
 
     def assign(
         self,
@@ -138,7 +115,6 @@ class TaskLifecycle:
         request = task.request
         assert request is not None
         self.unready(job, task)
-        command = request.command
         number = self._outbox.propose(
             node.name,
             api.Assign(
@@ -153,29 +129,12 @@ class TaskLifecycle:
                 why=why,
             ),
         )
-        held = Held(
-            job=job.job,
-            task=task.name,
-            usage=request.usage,
-            memory_bytes=request.memory_bytes,
-            opportunistic=on_slack,
-            command=command is not None,
-            kind=request.command_kind,
-            cores=command.cpu_cores if command is not None else 0.0,
-            assigned_in=number,
-            accepted=False,
-            queued=queued,
-            user=job.user,
-        )
-        node.held[held.key] = held
+        task.place(node.name, why, on_slack=on_slack)
+        held = node.held[job.job, task.name] = Held.of(task, request, job.user)
+        held.propose(number, queued=queued)
         self._table.see_length(node, request.usage)
         self._table.touch(node)
-        task.node, task.on_slack, task.told, task.unfit_since = node.name, on_slack, False, None
-        task.why = why
-        job.served_by(node.name, job.priority)
-        job.work.told_last.discard(node.name)
-        node.job_came_at = max(node.job_came_at, job.came_at)
-        node.serves.add(job.job)
+        self._members.serve(node, job)
         if on_slack:
             self._dues.put_on_slack()
         self._counts["assigned"] += 1
@@ -184,11 +143,7 @@ class TaskLifecycle:
         """Propose an executor to a node; towards other work, its largest demands are held until it ends."""
         profile = demand.profile
         self.assign(job, task, node, why, profile=profile)
-        held = node.held[job.job, task.name]
-        held.executor, held.profile, held.assigned_at = True, profile, now
-        held.outside_profile = constant = demand.outside_profile
-        held.cores = max(profile.cpu_cores, default=constant[0])
-        held.memory_bytes = max(profile.memory_bytes, default=int(constant[-1]))
+        node.held[job.job, task.name].follow(profile, demand.outside_profile, now)
 
     def tell_placed(self, job: Job, task: Task) -> None:
         """Tell the origin the task's node; an origin that is away is told when it is back."""
@@ -225,14 +180,15 @@ class TaskLifecycle:
     def forget(self, job: Job, task: Task) -> None:
         """Remove a task from its job; its work counts as done."""
         self.unready(job, task)
+        task.end()
         del job.tasks[task.name]
         if task.request is not None:
             job.work.task_ended(task.stage, task.request.usage)
 
     def requeue(self, job: Job, task: Task) -> None:
         """Make a task wait for a node again: it is not on its node, and did not end there."""
-        self._executors.runs_again(task)
-        task.was_on, task.node, task.on_slack, task.told = task.node, "", False, False
+        self._executors.usage.forget((job.job, task.name))  # an executor did not end there
+        task.requeue()
         if task.unwanted:
             self.end(job, task, Ended(by=EndedBy.CANCELLED, reason="cancelled before it ran"))
         else:
@@ -244,7 +200,8 @@ class TaskLifecycle:
         """
         task.losses += 1
         again = task.request is not None and task.request.command is not None
-        if task.unwanted or (again and task.losses < self._settings.max_losses):
+        if task.unwanted or (again and task.losses < self._settings.current.max_losses):
+            self._counts["placed_again"] += not task.unwanted
             self.requeue(job, task)
         else:
             times = f" ({task.losses} times)" if task.losses > 1 else ""
@@ -252,15 +209,32 @@ class TaskLifecycle:
 
     def withdraw(self, node: Node, held: Held, why: str) -> None:
         """Tell a node to release a task; its memory counts until the node has."""
-        if held.leaving_in is not None:
+        if held.leaving:
             return
-        held.leaving_in = self._outbox.propose(node.name, api.Withdraw(job=held.job, task=held.task, why=why))
+        self._outbox.propose(node.name, api.Withdraw(job=held.job, task=held.task, why=why))
+        held.step("withdrawn")
         self._members.mark_leaving(node, held)
         self._table.touch(node)
         self._counts["withdrawn"] += 1
 
+    def recall(self, task: Task, why: str) -> Held | None:
+        """Withdraw a task from its node; return what it holds there, None where it is on none."""
+        node, held = self._members.nodes.get(task.node), self._members.held_of(task)
+        if node is not None and held is not None:
+            self.withdraw(node, held, why)
+        return held
+
+    def cancel(self, job: Job, task: Task, why: str) -> None:
+        """Cancel a task. A placed command ends when its node reports how; others end now."""
+        held = self.recall(task, why)
+        if held is not None and held.command:
+            task.unwanted = True
+        else:
+            self.end(job, task, Ended(by=EndedBy.CANCELLED, reason=why))
+
     def drop(self, node: Node, held: Held) -> None:
         """Remove a held task from a node."""
+        held.step("released")
         del node.held[held.key]
         self._table.touch(node)
         self._members.unmark(node, held)
@@ -279,10 +253,6 @@ def _see_executor(job: Job, task: Task) -> None:
     if task.request is not None and task.request.executor is not None:
         job.executors_of = task.request.executor.application
         job.some_executors |= task.elastic
-
-
-def _input(task: Task) -> float:
-    return input_bytes(task.request.usage) if task.request is not None else 0.0
 
 
 def keep_end(job: Job, task: str, node: str, ended: Ended) -> api.TellEnded:

@@ -2,40 +2,29 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
+
 from master.core.admission import Admission
 from master.core.executors import Executors
 from master.core.membership import Membership
-from master.core.settings import MasterSettings
+from master.core.settings import CurrentSettings
 from master.core.snapshot import Snapshots
 from master.core.table import NodeTable
 from master.core.task_lifecycle import TaskLifecycle
 from penstock.model import Ended, EndedBy
 
 
+@dataclass(eq=False, repr=False)
 class UnfitTasks:
     """Refuses tasks that are too large for every node, and tasks of jobs that are too large for the cluster."""
 
-    def __init__(
-        self,
-        settings: MasterSettings,
-        table: NodeTable,
-        members: Membership,
-        snapshots: Snapshots,
-        executors: Executors,
-        tasks: TaskLifecycle,
-        admission: Admission,
-    ) -> None:
-        self._settings = settings
-        self._table = table
-        self._members = members
-        self._snapshots = snapshots
-        self._executors = executors
-        self._tasks = tasks
-        self._admission = admission
-
-    def reconfigure(self, settings: MasterSettings) -> None:
-        """Apply new settings."""
-        self._settings = settings
+    _settings: CurrentSettings
+    _table: NodeTable
+    _members: Membership
+    _snapshots: Snapshots
+    _executors: Executors
+    _tasks: TaskLifecycle
+    _admission: Admission
 
     def refuse(self, now: float) -> None:
         """End each task that no node can ever hold: at once if the cluster is complete, else after
@@ -43,7 +32,10 @@ class UnfitTasks:
         """
         if not self._members.ready_tasks or not len(self._table.here()):
             return
-        timeout_s, shape = 0.0 if self._admission.complete(now) else self._settings.node_timeout_s, self._table.shape
+        timeout_s, shape = (
+            0.0 if self._admission.complete(now) else self._settings.current.node_timeout_s,
+            self._table.shape,
+        )
         for job in list(self._members.jobs.values()):
             if job.fits_in == shape and job.admitted:
                 continue

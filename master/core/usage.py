@@ -13,7 +13,7 @@ import numpy as np
 
 from master.core.forecasts import key_of
 from master.core.instructions import StoreRun
-from master.core.records import Job, Key, Task
+from master.core.job import Job, Key, Task
 from master.placement.availability import amounts
 from master.prediction.runs import LEAST_PART, Run, Settings
 from penstock.model import Ended, EndedBy
@@ -21,6 +21,8 @@ from penstock.wire.master_api import ExecutorUse, SlotAmounts
 
 #: Largest number of slots assembled for an executor; agents double the slot's length before that.
 MOST_SLOTS = 10_000
+#: Largest number of executors that ended well and wait for their last part.
+_MOST_WAITING = 256
 #: Exit status of a program without an end of its own, which engines stop as they stop workers: 128 + SIGTERM.
 _TERMINATED = 143
 
@@ -77,7 +79,8 @@ class _Report:
         """Return the whole run, without the ends of stages where they do not match it."""
         mean = amounts(self.mean)
         peak = np.maximum(amounts(self.peak), mean)
-        fits = bool(self.stages) and self.stages[-1] == self.slots and _rise([0, *self.stages])
+        ends = [0, *self.stages]
+        fits = bool(self.stages) and ends[-1] == self.slots and all(a < b for a, b in pairwise(ends))
         return Run(settings, mean, peak, tuple(self.stages) if fits else (), max(LEAST_PART, self.last_part))
 
 
@@ -86,8 +89,7 @@ class UsageReports:
     first.
     """
 
-    def __init__(self, most_waiting: int = 256) -> None:
-        self._most_waiting = most_waiting
+    def __init__(self) -> None:
         self._reports: dict[Key, _Report] = {}
         self._waiting: dict[Key, None] = {}
 
@@ -126,7 +128,7 @@ class UsageReports:
         report.identity = Identity(application, task.request.executor.run or job.job, settings)
         self._waiting[key] = None
         stored, why = self._finish(key, report)
-        if len(self._waiting) > self._most_waiting:
+        if len(self._waiting) > _MOST_WAITING:
             self.forget(next(iter(self._waiting)))
         return stored, why
 
@@ -157,10 +159,6 @@ class UsageReports:
         if not any(report.mean):
             return None, "none of its slots was measured"
         return StoreRun(identity.application, identity.run, report.slot_s, report.run(identity.settings)), ""
-
-
-def _rise(ends: list[int]) -> bool:
-    return all(a < b for a, b in pairwise(ends))
 
 
 def _well(ended: Ended) -> bool:

@@ -13,9 +13,10 @@ from dataclasses import dataclass
 
 from master.core.executors import Executors
 from master.core.finished_jobs import FinishedJobs
+from master.core.job import Job, Task
 from master.core.membership import Membership
-from master.core.records import Held, Job, Task
-from master.core.settings import MasterSettings
+from master.core.node import Held
+from master.core.settings import CurrentSettings
 from master.core.snapshot import RoundSnapshot, holds
 from master.core.table import NodeTable
 from penstock.model.units import format_bytes
@@ -39,25 +40,19 @@ class Asking:
     nowhere: bool = False
 
 
+@dataclass(eq=False, repr=False)
 class UserQuotas:
     """The limits of the users, and the amounts that count towards them."""
 
-    def __init__(
-        self, settings: MasterSettings, past: FinishedJobs, table: NodeTable, members: Membership, executors: Executors
-    ) -> None:
-        self._settings = settings
-        self._past = past
-        self._table = table
-        self._members = members
-        self._executors = executors
-
-    def reconfigure(self, settings: MasterSettings) -> None:
-        """Apply new settings."""
-        self._settings = settings
+    _settings: CurrentSettings
+    _past: FinishedJobs
+    _table: NodeTable
+    _members: Membership
+    _executors: Executors
 
     def in_round(self) -> RoundQuotas | None:
         """Return the limits for a round that begins; None where no limit is set."""
-        settings = self._settings
+        settings = self._settings.current
         if not settings.user_max_cores and not settings.user_max_memory_bytes:
             return None
         most = (settings.user_max_cores or math.inf, settings.user_max_memory_bytes or math.inf)

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from master.core.history import History
-from master.core.records import Job, Node
+from master.core.job import Job
+from master.core.node import Node
 from master.core.settings import MasterSettings
 from master.core.table import NodeTable
 from master.ordering import ClusterView, JobView, StageView

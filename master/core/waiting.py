@@ -9,26 +9,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
-from master.core.records import Asks, Job, Task, WaitingStage
-from master.core.settings import MasterSettings
+from master.core.job import Asks, Job, Task, WaitingStage
+from master.core.settings import CurrentSettings
 from master.core.snapshot import RoundSnapshot, Snapshots, base_need
 from master.core.table import NodeTable
 from master.placement.workers import COLUMN, MEMORY, spare
 from penstock.model import ResourceKind
 
 
+@dataclass(eq=False, repr=False)
 class WaitingStages:
     """Summarizes the stages of the jobs that wait for regular room."""
 
-    def __init__(self, settings: MasterSettings, table: NodeTable, snapshots: Snapshots) -> None:
-        self._settings = settings
-        self._table = table
-        self._snapshots = snapshots
-
-    def reconfigure(self, settings: MasterSettings) -> None:
-        """Apply a new placement. :attr:`Job.waiting` is to be dropped where tasks' demands change."""
-        self._settings = settings
+    _settings: CurrentSettings
+    _table: NodeTable
+    _snapshots: Snapshots
 
     def of(self, job: Job) -> dict[str, WaitingStage]:
         """Return a job's stages as in :meth:`Job.ready_for_regular`, each summarized again only after a change."""
@@ -36,7 +33,7 @@ class WaitingStages:
             known = job.summed_up
             names = dict.fromkeys(stage for stage, allows in job.ready if allows != "only")
             if names.keys() - known.keys():
-                network = self._settings.network_aware
+                network = self._settings.current.network_aware
                 known |= {
                     stage: _summed_up(tasks, network=network)
                     for stage, tasks in job.ready_for_regular().items()
@@ -55,7 +52,7 @@ class WaitingStages:
         Only Algorithm 1 allows such a prediction; for other placements every pair is returned.
         """
         stages = ((job.job, name, stage) for job in jobs for name, stage in self.of(job).items())
-        if self._settings.placement != "ursa":
+        if self._settings.current.placement != "ursa":
             return {(job, name) for job, name, _ in stages}
         room = _Room(self._snapshots.take(), self._table)
         return {(job, name) for job, name, stage in stages if room.may_hold(stage)}

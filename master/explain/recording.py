@@ -10,7 +10,7 @@ import numpy as np
 
 from master.config import MasterConfig
 from master.core import Cluster
-from master.core.records import Job, Task
+from master.core.job import Job, Task
 from master.core.snapshot import RoundSnapshot, reserved
 from master.core.views import job_views, totals
 from master.ordering import ClusterView, JobSizes, JobView, KnownSizes, Ranking, StageView, ordering_of

@@ -8,9 +8,10 @@ from typing import Any
 import msgspec
 
 from master.core import Cluster
+from master.core.job import Job
 from master.core.listing import MOST_BEFORE, on_nodes
+from master.core.node import Node
 from master.core.order import Place
-from master.core.records import Job, Node
 from master.explain.sentence import sentence
 from master.opportunistic import why_not as no_slack
 from master.placement import why_not

@@ -35,10 +35,7 @@ class MostAvailable:
         One pass suffices: while this machine fills, it only becomes worse for the executors not launched yet.
         """
         capacity, free = machines.capacity[machine], machines.available(machine)[:, 0].copy()
-        if self._choices is None or not self._choices.of(machines, pending.demands):
-            self._choices = Choices(machines, pending.demands)
-        choices = self._choices
-        choices.look()
+        self._choices = choices = Choices.now(self._choices, machines, pending.demands)
         shares = choices.shares.copy()
         shares[machine] = -np.inf
         numbers, counts = pending.waiting()

@@ -31,6 +31,14 @@ class Choices:
         """Return whether this describes these machines and demands."""
         return self._machines is machines and self._demands is demands
 
+    @classmethod
+    def now(cls, before: Choices | None, machines: Machines, demands: Demands) -> Choices:
+        """Return the present choices: those from ``before``, updated, if they are of these machines and demands."""
+        if before is None or not before.of(machines, demands):
+            before = cls(machines, demands)
+        before.look()
+        return before
+
     def look(self) -> None:
         """Update for launches, ends, and new demands."""
         machines, known = self._machines, len(self.counts)

@@ -36,7 +36,7 @@ class RandomFit:
     def heartbeat(self, machines: Machines, machine: int, pending: Pending) -> list[Launch]:
         """Launch, in the order of asking, the executors that draw this machine."""
         capacity, free = machines.capacity[machine], machines.available(machine)[:, 0].copy()
-        choosing = self._choosing(machines, pending)
+        self._choices = choosing = Choices.now(self._choices, machines, pending.demands)
         numbers, counts = pending.waiting()
         peaks = pending.demands.peaks[numbers]
         launches: list[Launch] = []
@@ -56,12 +56,6 @@ class RandomFit:
                 won += 1
                 undrawn -= 1
         return launches
-
-    def _choosing(self, machines: Machines, pending: Pending) -> Choices:
-        if self._choices is None or not self._choices.of(machines, pending.demands):
-            self._choices = Choices(machines, pending.demands)
-        self._choices.look()
-        return self._choices
 
     def _losers(self, choices: int) -> int:
         """Return how many in a row draw another machine, each with probability 1 − 1/choices, by a single draw."""

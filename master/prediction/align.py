@@ -104,7 +104,7 @@ def alike(runs: Sequence[Run]) -> list[Run]:
         found = [run if len(run.ends) == usual else _with_ends_at(run, where) for run in runs]
         if all(found):
             return [run for run in found if run is not None]
-    return [run.as_one_stage() for run in runs]
+    return [replace(run, stages=()) for run in runs]
 
 
 def _over(run: Run) -> Floats:

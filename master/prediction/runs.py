@@ -7,7 +7,7 @@ bytes/s, bytes/s, bytes. The last slot may be partial: the run takes the fractio
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -107,10 +107,6 @@ class Run:
     def lengths(self) -> Floats:
         """Return the length of each stage, in slots."""
         return np.diff(self.ends, prepend=0.0)
-
-    def as_one_stage(self) -> Run:
-        """Return the run as a single stage, for comparison with runs of other numbers of stages."""
-        return replace(self, stages=())
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from master.reservations.placement_delay import size
-from master.reservations.plan import Piece
 from master.reservations.reservation_manager import Declined, Entry, ReservationManager
 from master.reservations.timeline import free_runs
 from penstock.wire import reservation_api as api
@@ -83,6 +82,7 @@ def show(manager: ReservationManager, id: str, at: float) -> api.Reserved:  # no
     """Return a reservation's state at Unix time ``at``."""
     entry = manager.entries[id]
     pieces = [] if entry.dropped else [piece for turn in manager.kept(id).turns.values() for piece in turn.pieces]
+    sizes = {size(piece.bundle.cpu_cores, piece.bundle.memory_bytes) for piece in pieces}
     return api.Reserved(
         reservation=id,
         user=entry.user,
@@ -90,7 +90,7 @@ def show(manager: ReservationManager, id: str, at: float) -> api.Reserved:  # no
         created_at=entry.created_at,
         name=entry.name,
         dropped=entry.dropped,
-        launch_delay_s=max((_delay_s(manager, piece, at) for piece in pieces), default=0.0),
+        launch_delay_s=max((manager.placement_delays.delay_s(each, at) for each in sizes), default=0.0),
         promised=[
             api.PromisedPiece(
                 start=manager.unix(piece.start),
@@ -104,10 +104,6 @@ def show(manager: ReservationManager, id: str, at: float) -> api.Reserved:  # no
             for piece in sorted(pieces, key=lambda piece: (piece.start, piece.finish))
         ],
     )
-
-
-def _delay_s(manager: ReservationManager, piece: Piece, at: float) -> float:
-    return manager.placement_delays.delay_s(size(piece.bundle.cpu_cores, piece.bundle.memory_bytes), at)
 
 
 def _all(manager: ReservationManager, user: str | None, at: float) -> api.Reservations:

@@ -125,8 +125,9 @@ class Gree:
         """
         found: list[Placed] = []
         first_gap, before = 0, False
-        for part in parts if self._early else reversed(parts):
-            placed = self._place(part, start, finish)
+        line = parts if self._early else parts[::-1]
+        for index, part in enumerate(line):
+            placed = self._next(line, index, start, finish) if in_order else self._place(part, start, finish)
             if placed is None:
                 for each in found:
                     self._undo(each)
@@ -139,6 +140,10 @@ class Gree:
                 first_gap, before = first_gap or gap, True
                 start, finish = (ends, finish) if self._early else (start, begins)
         return [pieces for each in (found if self._early else reversed(found)) for pieces in each], first_gap
+
+    def _next(self, line: tuple[Expression, ...], index: int, start: int, finish: int) -> Placed | None:
+        """Place the next part of an order in the time that the parts before it in the ``line`` have left."""
+        return self._place(line[index], start, finish)
 
     def _undo(self, placed: Placed) -> None:
         for pieces in placed:

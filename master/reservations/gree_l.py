@@ -25,37 +25,12 @@ class GreeL(Gree):
         self._fallback = fallback
         self._tall = False
 
-    def _in_turn(
-        self, parts: tuple[Expression, ...], start: int, finish: int, *, in_order: bool = True
-    ) -> tuple[Placed | None, int]:
-        """Place from right to left as GREE does; each part of an order within its estimated share of the remaining
-        time.
-        """
-        if not in_order:
-            return super()._in_turn(parts, start, finish, in_order=False)
-        found: list[Placed] = []
-        low, high, first_gap, before = start, finish, 0, False
-        line = list(parts if self._early else reversed(parts))
-        for index, part in enumerate(line):
-            placed = self._in_its_share(part, line[index + 1 :], low, high)
-            if placed is None:
-                for each in found:
-                    self._undo(each)
-                return None, 0
-            found.append(placed)
-            if any(placed):
-                begins = min(piece.start for pieces in placed for piece in pieces)
-                ends = max(piece.finish for pieces in placed for piece in pieces)
-                gap = (begins - low if self._early else high - ends) if before else 0
-                first_gap, before = first_gap or gap, True
-                low, high = (ends, high) if self._early else (low, begins)
-        return [pieces for each in (found if self._early else reversed(found)) for pieces in each], first_gap
-
-    def _in_its_share(self, part: Expression, others: list[Expression], low: int, high: int) -> Placed | None:
+    def _next(self, line: tuple[Expression, ...], index: int, start: int, finish: int) -> Placed | None:
         """guessIntervals: in proportion to the least time that each part takes, and no less than that."""
-        own, left = _least_steps(part), sum(map(_least_steps, others))
+        part = line[index]
+        own, left = _least_steps(part), sum(map(_least_steps, line[index + 1 :]))
         first, last = _bounds(part)
-        low, high = max(low, first), high if last is None else min(high, last)
+        low, high = max(start, first), finish if last is None else min(finish, last)
         share = max(own, (high - low) * own // max(1, own + left))
         placed = self._place(part, *((low, min(high, low + share)) if self._early else (max(low, high - share), high)))
         if placed is None and self._fallback and not self._tall:

@@ -73,7 +73,6 @@ class Requests:
 
     plan: Plan
     asked: list[Asked]
-    calendar: Calendar
     horizon: int
 
 
@@ -108,24 +107,16 @@ def read(data: bytes, name: str) -> Requests:
                 request = parse(each.rdl, calendar, bundles)
             else:
                 request = from_json(each.rdl, calendar, bundles)
-            asked.append((each, _with_turns(request)))
+            if request.every is not None and not Recurrence(request).turns(0, LAST_STEP):
+                raise RdlError(f"no turn begins before step {request.until}, where the recurrence ends (until)")
+            asked.append((each, request))
         except RdlError as error:
             raise RequestsError(f"{name}: requests[{index}] ({each.name}): {error}") from None
     names = [each.name for each in file.requests]
     if twice := [each for index, each in enumerate(names) if each in names[:index]]:
         raise RequestsError(f"{name}: requests: the name {twice[0]!r} is used twice")
     until = horizon if horizon is not None else _latest([request for _, request in asked])
-    return Requests(plan, [one for each, request in asked for one in _turns(each, request, until)], calendar, until)
-
-
-def _with_turns(request: Request) -> Request:
-    """Return the request after a check.
-
-    Raises: RdlError: it recurs, but has no turn.
-    """
-    if request.every is not None and not Recurrence(request).turns(0, LAST_STEP):
-        raise RdlError(f"no turn begins before step {request.until}, where the recurrence ends (until)")
-    return request
+    return Requests(plan, [one for each, request in asked for one in _turns(each, request, until)], until)
 
 
 def _plan(said: str | list[_Capacity], calendar: Calendar) -> Plan:

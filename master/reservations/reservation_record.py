@@ -58,29 +58,23 @@ class ReservationRecord(msgspec.Struct, frozen=True, kw_only=True):
 
 def to_keep(entry: Entry, reservation: Reservation | None, step_s: float) -> ReservationRecord:
     """Return a reservation's stored form."""
-    if reservation is None:
-        return ReservationRecord(
-            id=entry.id,
-            name=entry.name,
-            user=entry.user,
-            owner=entry.user,
-            rdl=entry.rdl,
-            created_at=entry.created_at,
-            step_s=step_s,
-            dropped=entry.dropped,
-        )
-    return ReservationRecord(
+    kept = ReservationRecord(
         id=entry.id,
         name=entry.name,
         user=entry.user,
-        owner=reservation.owner,
+        owner=entry.user if reservation is None else reservation.owner,
         rdl=entry.rdl,
         created_at=entry.created_at,
         step_s=step_s,
+        dropped=entry.dropped,
+    )
+    if reservation is None:
+        return kept
+    return msgspec.structs.replace(
+        kept,
         sequence=reservation.sequence,
         request=reservation.request,
         next_turn=reservation.next_turn,
-        dropped=entry.dropped,
         turns=[_to_keep(turn) for turn in reservation.turns.values()],
         cut=[CutRecord(_to_keep(cut.turn), cut.since) for cut in reservation.cut.values()],
     )

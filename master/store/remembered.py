@@ -25,44 +25,21 @@ log = structlog.get_logger()
 
 T = TypeVar("T")
 N = TypeVar("N", bound=tuple[str, ...])
-_DRAINS = sa.Table(
-    "node_drains",
-    METADATA,
-    sa.Column("node", sa.Text, primary_key=True),
-    sa.Column("said", sa.LargeBinary, nullable=False),
-)
-_JOBS = sa.Table(
-    "ended_jobs",
-    METADATA,
-    sa.Column("sequence", sa.Integer, primary_key=True, autoincrement=True),
-    sa.Column("job", sa.Text, nullable=False, unique=True),
-    sa.Column("past", sa.LargeBinary, nullable=False),
-)
-_SIZES = sa.Table(
-    "job_sizes",
-    METADATA,
-    sa.Column("kind", sa.Text, primary_key=True),
-    sa.Column("known", sa.LargeBinary, nullable=False),
-)
-_ORDERS = sa.Table(
-    "hand_orders",
-    METADATA,
-    sa.Column("whose", sa.Text, primary_key=True),
-    sa.Column("said", sa.LargeBinary, nullable=False),
-)
-_NEEDED = sa.Table(
-    "jobs_needed",
-    METADATA,
-    sa.Column("sequence", sa.Integer, primary_key=True, autoincrement=True),
-    sa.Column("name", sa.Text, nullable=False, unique=True),
-    sa.Column("needed", sa.LargeBinary, nullable=False),
-)
-_LENGTHS = sa.Table(
-    "task_lengths",
-    METADATA,
-    sa.Column("tasks", sa.Text, primary_key=True),
-    sa.Column("known", sa.LargeBinary, nullable=False),
-)
+
+
+def _table(name: str, key: str, value: str, *, ordered: bool = False) -> sa.Table:
+    """Return a table of JSON values by key; ``ordered``: its rows keep the order in which they were stored."""
+    sequence = [sa.Column("sequence", sa.Integer, primary_key=True, autoincrement=True)] if ordered else []
+    by = sa.Column(key, sa.Text, nullable=False, unique=True) if ordered else sa.Column(key, sa.Text, primary_key=True)
+    return sa.Table(name, METADATA, *sequence, by, sa.Column(value, sa.LargeBinary, nullable=False))
+
+
+_DRAINS = _table("node_drains", "node", "said")
+_JOBS = _table("ended_jobs", "job", "past", ordered=True)
+_SIZES = _table("job_sizes", "kind", "known")
+_ORDERS = _table("hand_orders", "whose", "said")
+_NEEDED = _table("jobs_needed", "name", "needed", ordered=True)
+_LENGTHS = _table("task_lengths", "tasks", "known")
 #: Key of the single row of tasks' lengths.
 _ALL_TASKS = "all"
 

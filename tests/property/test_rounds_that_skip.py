@@ -15,7 +15,8 @@ from hypothesis import strategies as st
 from master.core import Cluster, MasterSettings
 from master.core import events as e
 from master.core.instructions import SendDecisions
-from master.core.records import Held, Job
+from master.core.job import Job
+from master.core.node import Held
 from master.core.rounds import Rounds
 from master.core.waiting import WaitingStages
 from master.ordering import NAMES
@@ -105,7 +106,7 @@ class Pair:
         name = rng.choice("abcd")
         match rng.choice(["heartbeat", "heartbeat", "heartbeat", "nothing", "room", "job", "tasks", "tasks", "end"]):
             case "heartbeat":
-                number = self.quick.nodes[name].number
+                number = self.quick.nodes[name].requests.number
                 self.serve(e.Said(name, api.Heartbeat(load=self.load(name), decided=number)))
             case "room":
                 self.promised[name] = rng.choice([4096, 4000, 3900, 3000])

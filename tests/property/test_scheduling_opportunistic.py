@@ -70,7 +70,7 @@ class World:
         """A scheduling latency later: what was placed has come to the queues, which are empty again."""
         self.now += 2.0
         for name in NODES:
-            number = self.cluster.nodes[name].number
+            number = self.cluster.nodes[name].requests.number
             self.say(name, api.Heartbeat(load=load(used_bytes, used_cores), decided=number))
         self.handle(e.RoundDue(self.now))
 

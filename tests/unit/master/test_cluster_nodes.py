@@ -48,6 +48,7 @@ def test_a_lost_node_loses_framework_tasks_and_commands_run_again_three_times() 
         assert ends == [("t", "lost"), ("c", "lost")][: 1 + (attempt == 2)]
         b.node("b")
     assert "3 times" in b.said(api.TellEnded)[-1][1].ended.reason
+    assert document(b.cluster, b.now)["decisions"]["placed_again"] == 2
 
 
 def test_a_silent_node_is_hung_up_on() -> None:

@@ -198,9 +198,9 @@ async def test_a_master_hands_it_to_the_next_one(tmp_path: Path) -> None:
     register = api.Register(
         protocol=api.PROTOCOL, node="a", version="0", capacity=Capacity(cores=1.0, memory_bytes=1 << 30), load=load()
     )
-    first.service.heard(e.Said("a", register))  # type: ignore[arg-type]
-    first.service.heard(e.Said("a", job_state("j")))  # type: ignore[arg-type]
-    first.service.heard(e.Said("a", api.JobEnded(job="j")))  # type: ignore[arg-type]
+    first.service.dispatch(e.Said("a", register))
+    first.service.dispatch(e.Said("a", job_state("j")))
+    first.service.dispatch(e.Said("a", api.JobEnded(job="j")))
     asked = OnBehalf(user="root", operator=True, call="drain", params={"nodes": ["a"]})
     await first.service.of_nodes(asked)
     await first.close()
@@ -222,7 +222,7 @@ async def test_a_master_tells_the_next_one_which_ept_it_has_learnt(tmp_path: Pat
     ready = api.ReadyTasks(job="j", stage="s", tasks=[task(f"t{index}", cpu=200) for index in range(4)])
     events = [e.Said("a", register), e.Said("a", job_state("j")), e.Said("a", ready), e.RoundDue(1.0), e.RoundDue(2.0)]
     for event in events:
-        first.service.heard(event)  # type: ignore[arg-type]
+        first.service.dispatch(event)
     await first.close()
     second = Master(config)
     await second.start()

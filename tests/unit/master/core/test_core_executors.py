@@ -150,7 +150,7 @@ def test_a_refused_one_is_proposed_elsewhere_and_there_again_after_a_heartbeat()
     bed.executors(executor("e0"))
     ((_, first),) = bed.round()
     number = bed.numbers[first]
-    refusal = api.Refusal(index=len(bed.cluster.nodes[first].unanswered[number]) - 1, reason="full")
+    refusal = api.Refusal(index=len(bed.cluster.nodes[first].requests.unanswered[number]) - 1, reason="full")
     bed.serve(e.Answered(first, number, [refusal]))
     ((_, second),) = bed.round()
     assert second != first

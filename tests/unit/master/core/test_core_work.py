@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from master.core.history import History, Needed
+from master.core.job import Job
 from master.core.memory import MemoryEstimates
-from master.core.records import Job
 from master.core.work import MOST_STAGES, Work
 from penstock.model import ContainerSpec, KindAmounts, TaskRequest
 from penstock.wire.agent_api import StageProgress

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -58,7 +59,7 @@ def test_runs_of_different_length_are_aligned_by_stage() -> None:
 
 
 def test_runs_with_another_number_of_stages_are_taken_as_a_whole() -> None:
-    one, other = made(8, 2), made(8, 2).as_one_stage()
+    one, other = made(8, 2), replace(made(8, 2), stages=())
     assert forecast_of_latest([one, other]).stages == (one.mean.shape[1],)
 
 

@@ -1,0 +1,69 @@
+"""The life cycles: a record follows its table, and an event without a row is an error that changes nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import pytest
+
+from master.core import life_cycles
+from master.core.job import Job, Task
+from master.core.life_cycles import TransitionError, step
+from master.core.node import Held, Node
+from penstock.model import KindAmounts
+
+
+@pytest.mark.parametrize(
+    ("table", "start", "final"),
+    [
+        (life_cycles.NODE, "expected", {"lost"}),
+        (life_cycles.JOB, "expected", {"over"}),
+        (life_cycles.TASK, "ready", {"ended"}),
+        (life_cycles.COPY, "proposed", {"released"}),
+    ],
+)
+def test_every_state_is_reached_and_only_the_last_one_is_never_left(
+    table: Mapping[tuple[str, str], str], start: str, final: set[str]
+) -> None:
+    states = {start} | {state for state, _ in table} | set(table.values())
+    reached = {start}
+    while more := {after for (state, _), after in table.items() if state in reached} - reached:
+        reached |= more
+    assert reached == states
+    assert states - {state for state, _ in table} == final
+
+
+def test_an_event_without_a_row_is_named_with_the_state() -> None:
+    with pytest.raises(TransitionError, match="'requeued' cannot follow the state 'ready'"):
+        step(life_cycles.TASK, "ready", "requeued")
+
+
+def test_a_task_ends_once() -> None:
+    task = Task("j", "t", "s", False, None)
+    task.place("n1", "there is room", on_slack=False)
+    task.end()
+    with pytest.raises(TransitionError):
+        task.end()
+
+
+def test_a_job_that_nobody_described_is_not_admitted() -> None:
+    job = Job("j", "n1", 1)
+    with pytest.raises(TransitionError):
+        job.admit(1.0)
+    assert not job.admitted
+    assert job.admitted_at is None
+
+
+def test_a_node_loses_a_connection_that_it_has() -> None:
+    with pytest.raises(TransitionError):
+        Node("n1", away_since=0.0).connection_lost(1.0)
+
+
+def test_a_copy_withdrawn_before_the_answer_to_its_proposal_is_leaving_after_it() -> None:
+    held = Held("j", "t", KindAmounts(), 0, opportunistic=False, command=False, state="proposed")
+    held.step("withdrawn")
+    assert (held.accepted, held.leaving) == (False, True)
+    held.step("accepted")
+    assert (held.accepted, held.leaving) == (True, True)
+    with pytest.raises(TransitionError):
+        held.step("withdrawn")
