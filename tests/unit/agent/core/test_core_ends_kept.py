@@ -10,7 +10,7 @@ import pytest
 from agent.core import Node, tasks
 from agent.core import events as e
 from agent.core import instructions as i
-from agent.core.records import ContainerRecord, HeldTask
+from agent.core.records import HeldTask
 from agent.core.settings import NodeSettings
 from master.core import Cluster, MasterSettings
 from master.core import events as m
@@ -59,26 +59,6 @@ def taken_back(held: HeldTask) -> tuple[Node, list[i.Instruction]]:
     record = msgspec.msgpack.decode(msgspec.msgpack.encode(held), type=HeldTask)
     recovered = e.Recovered(jobs=[], tasks=[record], containers=[], running={}, exits_to_come=frozenset(), at=1e9)
     return fresh, fresh.handle(recovered, 0.0)
-
-
-def test_it_is_written_down_before_its_container_is_forgotten(node: Node) -> None:
-    done = exits(node, assign(node))
-    (room, held), *others = journaled(done)
-    assert room == tasks.ROOM and isinstance(held, HeldTask)
-    assert held.ended is not None and held.ended.exit_status == 3
-    (ended,) = [value for kind, value in others if kind == "containers"]
-    assert isinstance(ended, ContainerRecord) and ended.ended == held.ended, "else it would be run again"
-    assert not node.held.by_key
-
-
-def test_the_next_agent_tells_it_again_and_runs_nothing(node: Node) -> None:
-    done = exits(node, assign(node))
-    (held,) = [value for _, value in journaled(done) if isinstance(value, HeldTask)]
-    fresh, again = taken_back(held)
-    assert told(again) == told(done)
-    assert not [one for one in again if isinstance(one, i.StartContainer)]
-    assert not fresh.held.by_key and fresh.queues.idle().cpu == 4
-    assert journaled(fresh.handle(e.EndAcknowledged(JOB, "t"), 1.0)) == [(tasks.ROOM, None)]
 
 
 def test_until_then_it_is_registered_as_held(node: Node) -> None:
