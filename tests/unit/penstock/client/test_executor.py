@@ -10,7 +10,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError, Future, as_completed, wait
+from concurrent.futures import CancelledError, Future, wait
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,6 @@ from penstock.wire.errors import RpcError, refused
 from tests.fakes.agent_thread import AgentThread
 
 TIMEOUT_S = 60.0
-
-
-@pytest.fixture
-def agent(tmp_path: Path) -> Iterator[AgentThread]:
-    with AgentThread(tmp_path) as running:
-        yield running
 
 
 @pytest.fixture
@@ -173,11 +167,6 @@ def test_a_task_may_wait_for_another_although_there_is_one_slot(executor: Monota
     assert gate.counts()["held"] == 0
 
 
-def test_outside_of_a_task_released_is_nothing() -> None:
-    with released():
-        pass
-
-
 def test_a_grant_without_a_free_thread_is_given_back(tmp_path: Path) -> None:
     with AgentThread(tmp_path, 4) as agent, Gate("test", socket=agent.socket, patience_s=600.0) as gate:
         with MonotaskExecutor(gate, 1) as executor:
@@ -261,12 +250,6 @@ def test_arguments_and_results_are_not_kept(executor: MonotaskExecutor) -> None:
 async def test_as_an_event_loops_executor(executor: MonotaskExecutor) -> None:
     loop = asyncio.get_running_loop()
     assert await asyncio.gather(*(loop.run_in_executor(executor, abs, -number) for number in range(20))) == [*range(20)]
-
-
-def test_as_completed(executor: MonotaskExecutor) -> None:
-    futures = {executor.submit(abs, -number): number for number in range(20)}
-    for future in as_completed(futures, TIMEOUT_S):
-        assert future.result() == futures[future]
 
 
 @pytest.mark.parametrize("options", [{"max_workers": 0}, {"max_workers": 1, "kind": "gpu"}])

@@ -29,12 +29,6 @@ Make = Callable[..., Gate]
 
 
 @pytest.fixture
-def agent(tmp_path: Path) -> Iterator[AgentThread]:
-    with AgentThread(tmp_path) as running:
-        yield running
-
-
-@pytest.fixture
 def warned() -> list[str]:
     return []
 
@@ -156,7 +150,7 @@ def test_a_slot_is_given_back_once(gate: Gate) -> None:
 
 
 def test_many_threads_never_hold_more_than_the_slots(tmp_path: Path, make: Make) -> None:
-    slots, threads, each = 3, 64, 200
+    slots, threads, each = 3, 64, 30
     with AgentThread(tmp_path, slots) as agent:
         gate = make(patience_s=LONG_S)
         inside, most, lock = 0, 0, threading.Lock()
