@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import json
-import threading
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.cli.main import main
+from tests.fakes.http_pages import http_pages
 
 MIB = 1024.0**2
 
@@ -53,33 +52,17 @@ LIST: list[dict[str, Any]] = [
 ]
 
 
-class Master(BaseHTTPRequestHandler):
-    pages: dict[str, Any]
-
-    def do_GET(self) -> None:
-        found = self.pages.get(self.path)
-        body = json.dumps({"error": f"no {self.path}"} if found is None else found).encode()
-        self.send_response(404 if found is None else 200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args: object) -> None:
-        pass
-
-
 @pytest.fixture
 def master(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """Its pages, to be changed; the command finds it by the environment."""
-    pages = {"/profiles": LIST, "/profiles/ann/sort": SORT, "/profiles/bob/k%2Fmeans": SORT}
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Pages", (Master,), {"pages": pages}))
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    monkeypatch.setenv("PENSTOCK_MASTER_HTTP", f"127.0.0.1:{server.server_port}")
-    yield pages
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    pages: dict[str, Any] = {"/profiles": LIST, "/profiles/ann/sort": SORT, "/profiles/bob/k%2Fmeans": SORT}
+
+    def answer(path: str, _: object) -> tuple[int, bytes]:
+        return (200 if path in pages else 404), json.dumps(pages.get(path, {"error": f"no {path}"})).encode()
+
+    with http_pages(answer) as port:
+        monkeypatch.setenv("PENSTOCK_MASTER_HTTP", f"127.0.0.1:{port}")
+        yield pages
 
 
 def out_of(capsys: pytest.CaptureFixture[str], *argv: str) -> str:

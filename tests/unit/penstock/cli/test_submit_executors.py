@@ -134,15 +134,8 @@ def test_what_a_job_file_says_wrongly_is_one_line(tmp_path: Path, executor: str,
 
 
 @pytest.fixture
-def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AgentThread]:
+def submit(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Future[int]]]:
     monkeypatch.setattr(Signals, "_catch", lambda self: None)  # the command runs in a thread
-    with AgentThread(tmp_path) as running:
-        monkeypatch.setenv("PENSTOCK_SOCKET", str(running.socket))
-        yield running
-
-
-@pytest.fixture
-def submit() -> Iterator[Callable[..., Future[int]]]:
     with ThreadPoolExecutor(1) as pool:
 
         def start(*argv: str) -> Future[int]:
