@@ -34,10 +34,6 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Small]:
     reference.close()
 
 
-def test_there_are_22_queries_each_with_its_reference() -> None:
-    assert sorted(QUERIES) == list(range(1, 23))
-
-
 def test_the_data_are_made_once_and_cut_into_files(small: Small) -> None:
     files = {table: len(list((small.directory / table).iterdir())) for table in TABLES}
     assert files == {

@@ -15,7 +15,7 @@ import pytest
 
 from bench.mix import hog, receive, send, text
 from bench.mix.calibration import fit
-from bench.mix.kinds import ARCHIVED_BYTES, COMPRESS_BYTES, COPY_BYTES, KINDS, SEND_BYTES, command
+from bench.mix.kinds import ARCHIVED_BYTES, COMPRESS_BYTES, COPY_BYTES, SEND_BYTES, command
 from bench.mix.link import ADDRESS, PORT
 from bench.tpch import data
 
@@ -73,10 +73,6 @@ def test_queries_are_answered(kind: str, units: float, least: int, tpch: Path, t
     (inputs / "tpch").symlink_to(tpch)
     said = result_of(kind, units, inputs, tmp_path / "a job").decode()
     assert len({line.partition("\t")[0] for line in said.splitlines()}) >= least
-
-
-def test_every_kind_has_a_command() -> None:
-    assert all(command(kind.name, 1.0, Path("/in"), Path("/out")) for kind in KINDS)
 
 
 def test_an_unknown_kind_is_refused() -> None:
