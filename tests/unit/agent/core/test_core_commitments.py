@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.core.commitments import Steps, steps, total
@@ -54,6 +54,7 @@ def test_the_first_time_at_which_there_is_too_little() -> None:
     assert both.over((1.0, 1.0, 1.0, 1e6), plan(0, 0, 1)) == (0, 16.0), "of the rest it wants nothing"
 
 
+@settings(max_examples=40)
 @given(
     st.lists(
         st.tuples(

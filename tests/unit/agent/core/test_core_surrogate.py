@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 from agent.core.snapshot import ContainerUse, Snapshot
 from agent.core.surrogate import MOST_ENDED, MOST_SLOTS, MonitorSurrogate, Recorded
@@ -232,56 +230,3 @@ def test_journaling_costs_few_writes_of_little(bed: Bed) -> None:
         assert lost <= max(0, 0.05 * len(bed.surrogate._live["a"].recording.slots))
     assert len(writes) < MOST_SLOTS / 10, "an hour of slots"
     assert max(writes) < 40 * MOST_SLOTS and sum(writes) < 40 * MOST_SLOTS * 30
-
-
-OPERATIONS = st.lists(
-    st.one_of(
-        st.tuples(st.just("begin"), st.integers(0, 4)),
-        st.tuples(st.just("sample"), st.integers(1, 9)),
-        st.tuples(st.just("end"), st.integers(0, 4)),
-        st.tuples(st.just("report"), st.integers(300, 2000)),
-        st.tuples(st.just("reconnect"), st.just(0)),
-    ),
-    max_size=60,
-)
-
-
-@given(OPERATIONS)
-def test_every_slot_is_told_exactly_once_per_connection(operations: list[tuple[str, int]]) -> None:
-    bed = Bed()
-    live: dict[int, str] = {}
-    cores = 0
-    recorded: dict[str, list[int]] = {}
-    fresh = 0
-    for what, number in operations:
-        match what:
-            case "begin" if number not in live:
-                live[number] = f"{number}-{fresh}"
-                fresh += 1
-                recorded[live[number]] = []
-                bed.begin(live[number])
-            case "sample":
-                for _ in range(number):
-                    cores += 1
-                    bed.sample(1, cores=float(cores))
-                    for name in live.values():
-                        recorded[name].append(cores)
-            case "end" if number in live:
-                bed.end(live.pop(number))
-            case "report":
-                bed.report(number)
-            case "reconnect":
-                bed.reconnect()
-            case _:
-                pass
-    told_before = set(bed.over)
-    while bed.report(400):
-        pass
-    for name in [*live.values(), *(bed.over - told_before)]:
-        samples = recorded[name]
-        complete = [samples[at : at + 3] for at in range(0, len(samples), 3)]
-        if name in live.values() and complete and len(complete[-1]) < 3:
-            complete.pop()
-        means = [slot[0] for slot in bed.heard.get(name, [])]
-        assert means == [round(1000 * sum(slot) / len(slot)) for slot in complete]
-    assert not bed.surrogate.owes
