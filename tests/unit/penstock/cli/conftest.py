@@ -12,6 +12,7 @@ from tests.fakes.agent import FakeAgent
 from tests.fakes.agent_thread import AgentThread
 
 Penstock = Callable[..., Awaitable[tuple[int, str, str]]]
+Fails = Callable[..., str]
 
 
 @pytest.fixture
@@ -34,5 +35,18 @@ def penstock(capsys: pytest.CaptureFixture[str]) -> Penstock:
         status = await asyncio.wait_for(asyncio.to_thread(main, list(argv)), 60)
         captured = capsys.readouterr()
         return status, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def fails(capsys: pytest.CaptureFixture[str]) -> Fails:
+    """Run a command that ends with a status and says why in one line; the line."""
+
+    def run(status: int, *argv: object) -> str:
+        assert main([str(each) for each in argv]) == status
+        captured = capsys.readouterr()
+        assert (captured.out, captured.err.count("\n")) == ("", 1), captured.err
+        return captured.err.strip()
 
     return run

@@ -12,6 +12,7 @@ import pytest
 
 from penstock.cli.main import main
 from tests.fakes.http_pages import http_pages
+from tests.unit.penstock.cli.conftest import Fails
 
 MIB = 1024.0**2
 
@@ -70,13 +71,6 @@ def out_of(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     captured = capsys.readouterr()
     assert captured.err == ""
     return captured.out
-
-
-def fails(capsys: pytest.CaptureFixture[str], status: int, *argv: str) -> str:
-    assert main(["profile", *argv]) == status
-    captured = capsys.readouterr()
-    assert (captured.out, captured.err.count("\n")) == ("", 1)
-    return captured.err.strip()
 
 
 def test_list(master: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
@@ -240,9 +234,9 @@ def test_compare_without_the_masters_forecasts_says_what_it_compares_with(
 
 
 def test_an_application_of_several_users_is_chosen_by_user(
-    master: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    master: dict[str, Any], capsys: pytest.CaptureFixture[str], fails: Fails, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = fails(capsys, 2, "show", "k/means")
+    line = fails(2, "profile", "show", "k/means")
     assert line == "penstock profile: 'k/means' is of several users: ann, bob; give --user"
     assert "sort of ann" in out_of(capsys, "show", "k/means", "--user", "bob")
     monkeypatch.setattr("penstock.cli.profile._own_name", lambda: "bob")
@@ -273,9 +267,9 @@ def test_what_the_master_says_cannot_steer_the_terminal(
     ],
 )
 def test_bad_input_is_one_line(
-    master: dict[str, Any], capsys: pytest.CaptureFixture[str], status: int, argv: tuple[str, ...], line: str
+    master: dict[str, Any], fails: Fails, status: int, argv: tuple[str, ...], line: str
 ) -> None:
-    assert fails(capsys, status, *argv).startswith(f"penstock profile: {line}")
+    assert fails(status, "profile", *argv).startswith(f"penstock profile: {line}")
 
 
 @pytest.mark.parametrize(
@@ -286,14 +280,14 @@ def test_bad_input_is_one_line(
     ],
 )
 def test_an_answer_that_cannot_be_used_is_one_line(
-    master: dict[str, Any], capsys: pytest.CaptureFixture[str], page: object, why: str
+    master: dict[str, Any], fails: Fails, page: object, why: str
 ) -> None:
     master["/profiles/ann/sort"] = page
-    assert why in fails(capsys, 1, "show", "sort", "--user", "ann")
+    assert why in fails(1, "profile", "show", "sort", "--user", "ann")
 
 
-def test_without_a_master_the_remedy_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    line = fails(capsys, 1, "list", "--master", "http://127.0.0.1:1")
+def test_without_a_master_the_remedy_is_named(fails: Fails) -> None:
+    line = fails(1, "profile", "list", "--master", "http://127.0.0.1:1")
     assert line == (
         "penstock profile: no master at http://127.0.0.1:1: Connection refused; give its HTTP address with --master"
     )

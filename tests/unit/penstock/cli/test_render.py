@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
 from penstock.cli.plain_text import duration
-from penstock.cli.render import Column, Fitted, amount, bar, console, field
+from penstock.cli.render import Column, Fitted, bar, console, field
 from penstock.cli.render_cluster import cluster_view
 from penstock.cli.render_host import host_view
 from penstock.wire.reservation_api import PromisedPiece, Reserved
@@ -367,20 +367,6 @@ def test_a_bar_is_as_long_as_its_share() -> None:
         "    ", "    ", "▌   ", "██  ", "████", "████", "    ",
     ]  # fmt: skip
     assert (bar(0.94).style, bar(0.95).style) == ("green", "red")
-
-
-@pytest.mark.parametrize(
-    ("unit", "value", "text"),
-    [
-        ("cores", 2.5, "2.5"),
-        ("cores", 16.0, "16"),
-        ("bytes", 1 << 30, "1 GiB"),
-        ("share", 0.5, "50 %"),
-        ("share", None, "–"),
-    ],
-)
-def test_amounts(unit: str, value: object, text: str) -> None:
-    assert amount(unit, value) == text
 
 
 @pytest.mark.parametrize(

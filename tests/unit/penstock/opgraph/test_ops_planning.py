@@ -113,30 +113,12 @@ def test_operations_stay_apart_where_collapsing_would_close_a_circle(flow: Flow)
     assert crossing == {(0, 1, Dependency.SYNC), (0, 2, Dependency.ASYNC)}
 
 
-def test_a_barrier_beside_the_way_keeps_operations_apart(flow: Flow) -> None:
-    first = flow.source(2)
-    second = flow.then("second", first)
-    third = flow.then("third", second)
-    first[0].to(third[0], "sync")
-    planned = plan(flow, [third[1]])
-    assert [op.name for op in planned.ops] in (["source+second", "third"], ["source", "second+third"])
-    assert len(planned.tasks) == 1
-
-
 def test_a_join_with_what_lies_there_already_is_one_task_as_in_the_paper(flow: Flow) -> None:
     here = flow.source(2, name="here")
     there = shuffled(flow, "shuffle", flow.source(3, name="there"), 2)
     joined = flow.then("join", here, there)
     planned = plan(flow, [joined[1]])
     assert stages(planned) == [(["there"], 3), (["shuffle", "here+join"], 2)]
-
-
-def test_one_to_one_transfer_within_a_task_needs_no_cut(flow: Flow) -> None:
-    source = flow.source(2)
-    moved = flow.then("move", source, kind="network")
-    both = flow.then("both", source, moved)
-    planned = plan(flow, [both[1]])
-    assert stages(planned) == [(["source", "move", "both"], 2)]
 
 
 def test_a_barrier_within_a_single_task_needs_no_cut() -> None:
@@ -147,16 +129,6 @@ def test_a_barrier_within_a_single_task_needs_no_cut() -> None:
         pulled = flow.then("pull", source, kind="network", dependency="sync", take=Take.WHOLE)
         both = flow.then("both", source, pulled, dependency=dependency)
         assert stages(plan(flow, [both[1]])) == [(["source", "pull", "both"], 1)]
-
-
-def test_a_circle_of_two_stages_is_cut(flow: Flow) -> None:
-    first = flow.source(2)
-    away = flow.then("away", first, kind="network")
-    there = flow.then("there", away)
-    back = flow.then("back", there, kind="network")
-    both = flow.then("both", first, back)
-    planned = plan(flow, [both[1]])
-    assert stages(planned) == [(["source"], 2), (["away", "there"], 2), (["back", "both"], 2)]
 
 
 def test_names_of_stages_fit_the_wire(flow: Flow) -> None:

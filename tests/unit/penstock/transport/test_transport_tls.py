@@ -5,22 +5,21 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import inspect
+import functools
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvloop
 
 from penstock.security import tls
 from penstock.transport import Listener, RpcPeer, connect_tcp, listener
 from penstock.transport.listener import HANDSHAKES_PER_ADDRESS, SILENT_PER_ADDRESS
 from tests.security_bed import DAY, NOW, authority, carried, files
-
-LIMIT_S = 30
+from tests.unit.penstock.transport import loops
+from tests.unit.penstock.transport.loops import LIMIT_S
 
 
 class Side:
@@ -90,24 +89,7 @@ async def ports() -> AsyncIterator[OpenPort]:
         await port.listener.wait_closed()
 
 
-def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """asyncio's and uvloop's TLS are two implementations, and say what went wrong in two ways."""
-
-    def run(loop: Callable[[], asyncio.AbstractEventLoop], **given: Any) -> None:
-        async def whole() -> None:
-            async with asyncio.timeout(LIMIT_S), ports() as open_port:
-                await test(open_port=open_port, **given)
-
-        with asyncio.Runner(loop_factory=loop) as runner:
-            runner.run(whole())
-
-    parameters = inspect.signature(test).parameters
-    asked = [one.replace(annotation=inspect.Parameter.empty) for name, one in parameters.items() if name != "open_port"]
-    loop = inspect.Parameter("loop", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    run.__signature__ = inspect.Signature([loop, *asked])  # type: ignore[attr-defined]
-    run.__name__ = test.__name__
-    loops = [asyncio.new_event_loop, uvloop.new_event_loop]
-    return pytest.mark.parametrize("loop", loops, ids=["asyncio", "uvloop"])(run)
+on_both_loops = functools.partial(loops.on_both_loops, open_port=ports)
 
 
 async def echo(peer: RpcPeer, text: str = "x") -> dict[str, Any]:
