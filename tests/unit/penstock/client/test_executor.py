@@ -20,6 +20,7 @@ from penstock.client.executor import MonotaskExecutor, released
 from penstock.client.gate import Gate
 from penstock.wire.errors import RpcError, refused
 from tests.fakes.agent_thread import AgentThread
+from tests.fakes.at_once import AtOnce
 
 TIMEOUT_S = 60.0
 
@@ -71,21 +72,16 @@ def test_an_exception_is_the_result_and_the_monotask_failed(agent: AgentThread, 
 
 
 def test_map_keeps_the_order_and_runs_no_more_at_once_than_is_granted(tmp_path: Path) -> None:
-    running, most, lock = 0, 0, threading.Lock()
+    at_once = AtOnce()
 
     def one(number: int) -> int:
-        nonlocal running, most
-        with lock:
-            running += 1
-            most = max(most, running)
-        with lock:
-            running -= 1
-        return number * number
+        with at_once:
+            return number * number
 
     with AgentThread(tmp_path, 2) as agent, Gate("test", socket=agent.socket, patience_s=600.0) as gate:
         with MonotaskExecutor(gate, 8) as executor:
             assert list(executor.map(one, range(300))) == [number * number for number in range(300)]
-        assert most <= 2
+        assert at_once.most <= 2
         assert gate.counts() | {"granted": 300, "released": 300, "held": 0} == gate.counts()
 
 
@@ -180,21 +176,17 @@ def test_a_grant_without_a_free_thread_is_given_back(tmp_path: Path) -> None:
 
 
 def test_with_the_agent_away_no_more_run_at_once_than_there_are_threads(tmp_path: Path) -> None:
-    running, most, lock = 0, 0, threading.Lock()
+    at_once = AtOnce()
 
     def one() -> None:
-        nonlocal running, most
-        with lock:
-            running += 1
-            most = max(most, running)
-        with lock:
-            running -= 1
+        with at_once:
+            pass
 
     with Gate("test", socket=tmp_path / "none", patience_s=0.0, warn=lambda _: None) as gate:
         with MonotaskExecutor(gate, 3) as executor:
             futures = [executor.submit(one) for _ in range(200)]
         assert all(future.exception() is None for future in futures)
-    assert 1 <= most <= 3
+    assert 1 <= at_once.most <= 3
 
 
 def test_a_callback_that_submits_finds_its_thread_free(gate: Gate) -> None:

@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.at_once import AtOnce
+
 pytest.importorskip("distributed")
 
 from distributed.threadpoolexecutor import rejoin, secede
@@ -61,22 +63,16 @@ def test_what_raises_ends_its_monotask_as_failed(make_pool: Callable[..., Any]) 
 
 def test_no_more_calls_at_once_than_slots(make_pool: Callable[..., Any]) -> None:
     pool = make_pool(2, 8)
-    lock, running, most = threading.Lock(), 0, 0
-    both = threading.Barrier(2)
+    at_once, both = AtOnce(), threading.Barrier(2)
 
     def call() -> None:
-        nonlocal running, most
-        with lock:
-            running += 1
-            most = max(most, running)
-        both.wait(WAIT_S)  # two run at once, or nobody goes on
-        with lock:
-            running -= 1
+        with at_once:
+            both.wait(WAIT_S)  # two run at once, or nobody goes on
         both.wait(WAIT_S)
 
     for future in [pool.submit(call) for _ in range(40)]:
         future.result(WAIT_S)
-    assert most == 2
+    assert at_once.most == 2
     assert pool.gate.most["cpu"] == 2
 
 
