@@ -73,12 +73,30 @@ def test_what_may_have_begun_is_not(bed: Bed) -> None:
     assert [ended.by for ended in fresh.told] == [EndedBy.LOST]
 
 
+def test_what_runs_goes_on(bed: Bed) -> None:
+    container = bed.assign()
+    fresh = bed.restarted(running=(container,))
+    assert not fresh.started and not fresh.removed and not fresh.told
+
+
 def test_what_was_being_stopped_ends_as_that(bed: Bed) -> None:
     container = bed.assign()
     bed.send(e.Decided(2, [api.Withdraw(job=Bed.JOB, task="t", why="test")]))
     fresh = bed.restarted(container)
     assert not fresh.started
     assert [ended.by for ended in fresh.told] == [EndedBy.CANCELLED]
+
+
+def test_what_was_being_stopped_as_its_job_ended_holds_no_slot_and_ends(bed: Bed) -> None:
+    bed.open()
+    job = bed.register()
+    container = bed.assign(job=job)
+    bed.begin(container)
+    bed.send(e.JobEndRequested(1, job))
+    fresh = bed.restarted(running=(container,))
+    assert not fresh.started and list(fresh.node.containers.live) == [container]
+    fresh.exit(container)
+    assert not fresh.node.containers.live and fresh.node.queues.idle().cpu == 4
 
 
 def test_a_launch_whose_client_was_not_answered_is_not_repeated(bed: Bed) -> None:

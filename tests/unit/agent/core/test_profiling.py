@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from agent.core.profiling import Recording
 from agent.core.snapshot import ContainerUse
@@ -119,3 +121,41 @@ def test_two_slots_that_become_one_have_the_mean_of_what_was_measured() -> None:
         recording.sampled(use(cores), interval_s, float(at))
     assert (recording.slot_s, means(recording)) == (2.0, [3.0, 6.0, None, 4.0])
     assert recording.cpu_seconds == pytest.approx(2 + 4 + 6 + 3.5 + 7.5)
+
+
+@settings(max_examples=30)
+@given(
+    st.lists(st.tuples(st.floats(0.05, 7), st.floats(0, 64)), min_size=1, max_size=80),
+    st.floats(0.5, 4),
+    st.integers(2, 20),
+    st.sets(st.integers(0, 79), max_size=10),
+)
+def test_nothing_of_what_was_used_is_lost_but_in_a_gap_and_memory_is_bounded(
+    samples: list[tuple[float, float]], slot_s: float, most_slots: int, stages: set[int]
+) -> None:
+    recording = Recording(began=0.0, slot_s=slot_s, most_slots=most_slots)
+    at = used = 0.0
+    for number, (interval_s, cores) in enumerate(samples):
+        at += interval_s
+        used += interval_s * cores
+        recording.sampled(use(cores), interval_s, at)
+        if number in stages:
+            recording.stage_ended()
+        assert len(recording.slots) <= most_slots
+    assert (
+        used - 64 * recording.slot_s - 1e-6 <= recording.cpu_seconds <= used + 1e-6
+    )  # but for the slot that is not complete
+    measured = [slot for slot in recording.slots if slot is not None]
+    if max(interval_s for interval_s, _ in samples) <= 2 * slot_s:
+        assert len(measured) == len(recording.slots)
+        assert sum(slot.mean[0] for slot in measured) * recording.slot_s == pytest.approx(recording.cpu_seconds)
+    assert all(mean <= peak + 1e-9 for slot in measured for mean, peak in zip(slot.mean, slot.peak, strict=True))
+    before = len(recording.slots)
+    recording.ended()
+    assert 0 < recording.last_part <= 1
+    if len(recording.slots) > before and not stages:
+        duration_s = (len(recording.slots) - 1 + recording.last_part) * recording.slot_s
+        assert duration_s == pytest.approx(at, abs=1e-3)
+    ends = recording.stages
+    assert ends == sorted(set(ends))
+    assert not ends or ends[-1] == len(recording.slots)
