@@ -26,7 +26,7 @@ def plan(seed: int, window_s: float = 360.0) -> Plan:
     return draw_plan(seed, KINDS, COSTS, window_s=window_s, cores=2.0)
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(seeds, st.floats(min_value=300.0, max_value=3600.0))
 def test_a_plan_is_that_of_its_seed_within_its_bounds(seed: int, window_s: float) -> None:
     made = plan(seed, window_s)
@@ -45,7 +45,7 @@ def test_a_plan_is_that_of_its_seed_within_its_bounds(seed: int, window_s: float
         assert job.kind != "query" or job.units == 1.0, "a kind without sizes has one unit each time"
 
 
-@settings(max_examples=25)
+@settings(max_examples=12)
 @given(seeds)
 def test_each_round_has_a_night_with_a_deadline_a_hog_and_an_archive(seed: int) -> None:
     made = plan(seed)
