@@ -131,6 +131,34 @@ def test_a_barrier_within_a_single_task_needs_no_cut() -> None:
         assert stages(plan(flow, [both[1]])) == [(["source", "pull", "both"], 1)]
 
 
+def test_a_barrier_beside_the_way_keeps_operations_apart(flow: Flow) -> None:
+    first = flow.source(2)
+    second = flow.then("second", first)
+    third = flow.then("third", second)
+    first[0].to(third[0], "sync")
+    planned = plan(flow, [third[1]])
+    assert [op.name for op in planned.ops] in (["source+second", "third"], ["source", "second+third"])
+    assert len(planned.tasks) == 1
+
+
+def test_one_to_one_transfer_within_a_task_needs_no_cut(flow: Flow) -> None:
+    source = flow.source(2)
+    moved = flow.then("move", source, kind="network")
+    both = flow.then("both", source, moved)
+    planned = plan(flow, [both[1]])
+    assert stages(planned) == [(["source", "move", "both"], 2)]
+
+
+def test_a_circle_of_two_stages_is_cut(flow: Flow) -> None:
+    first = flow.source(2)
+    away = flow.then("away", first, kind="network")
+    there = flow.then("there", away)
+    back = flow.then("back", there, kind="network")
+    both = flow.then("both", first, back)
+    planned = plan(flow, [both[1]])
+    assert stages(planned) == [(["source"], 2), (["away", "there"], 2), (["back", "both"], 2)]
+
+
 def test_names_of_stages_fit_the_wire(flow: Flow) -> None:
     made = flow.source(1, name="s" * 90)
     for step in range(5):

@@ -63,6 +63,17 @@ def test_two_faults_are_both_said() -> None:
     assert [fault.partition(":")[0] for fault in caught.value.faults] == ["tls_certificate", "tls_ca"]
 
 
+@pytest.mark.parametrize(
+    ("host", "loopback"),
+    [
+        ("127.0.0.1", True), ("127.9.9.9", True), ("::1", True), ("localhost", True),
+        ("0.0.0.0", False), ("::", False), ("10.0.0.1", False), ("localhost.example.org", False), ("fe80::1%lo", False),
+    ],
+)  # fmt: skip
+def test_loopback(host: str, loopback: bool) -> None:
+    assert doors.is_loopback(host) is loopback
+
+
 def test_a_file_that_cannot_be_used_is_named_with_its_key(tmp_path: Path) -> None:
     ca = authority(tmp_path / "ca")
     good, other = files(ca, "alpha"), files(ca, "beta")
@@ -161,6 +172,13 @@ def test_it_is_known_when_others_are_trusted_than_before(tmp_path: Path) -> None
     third = contexts.current()
     ca.revocations.write_text("half")
     assert not contexts.outdated(third), "what cannot be used replaces nothing"
+
+
+def test_names_are_the_dns_names_or_else_the_common_name() -> None:
+    subject = ((("organizationName", "x"),), (("commonName", "alpha"),))
+    assert tls.names({"subject": subject}) == ("alpha",)
+    assert tls.names({"subject": subject, "subjectAltName": (("DNS", "beta"), ("IP Address", "1.2.3.4"))}) == ("beta",)
+    assert tls.names(None) == ()
 
 
 def test_a_certificate_for_another_name_is_said_at_the_start(
