@@ -6,8 +6,8 @@ from agent.core import events as e
 from agent.status import status_document
 from penstock.model import ContainerSpec, KindAmounts, TaskRequest
 from penstock.wire.agent_api import RegisterJob
-from penstock.wire.master_api import AdmitJob
-from tests.unit.agent.core.test_core_idle import node_with_a_job, placed
+from penstock.wire.master_api import AdmitJob, Assign
+from tests.fakes.node_bed import node_with_a_job
 
 
 def test_a_job_runs_as_soon_as_something_of_it_was_placed_though_all_slots_are_taken() -> None:
@@ -19,7 +19,8 @@ def test_a_job_runs_as_soon_as_something_of_it_was_placed_though_all_slots_are_t
 
     def command(job: str, task: str) -> None:
         request = TaskRequest(task=task, usage=KindAmounts(cpu=1.0), command=ContainerSpec(argv=("true",)))
-        placed(node, job, request)
+        assigned = Assign(job=job, stage="s", user="u", origin="a", priority=0.0, request=request)
+        node.handle(e.Decided(node.decided + 1, [assigned]), 0.0)
 
     assert said() == {first: "waiting"}
     node.handle(e.JobRegistered(1, RegisterJob(name="k"), 0.0), 0.0)

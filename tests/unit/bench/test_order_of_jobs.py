@@ -19,11 +19,6 @@ def test_every_run_is_of_one_order_at_one_load_with_one_seed(mix: object) -> Non
         assert made.spec.policy.name == policy.settings["policy.name"]
 
 
-def test_policies_are_told_apart_by_their_names() -> None:
-    for policies in (POLICIES, THRESHOLDS):
-        assert len({policy.name for policy in policies}) == len(policies)
-
-
 def test_a_ratio_is_of_the_same_seed() -> None:
     found = {
         ("m", "las", 0.9): [(4.0, 1.0, 1.0), (9.0, 1.0, 1.0)],

@@ -14,8 +14,8 @@ from bench.tpch.data import TABLES, prepare
 from bench.tpch.frames import Tables
 from bench.tpch.queries import QUERIES
 from bench.tpch.reference import Reference
+from tests.unit.bench.conftest import TPCH_SCALE
 
-_SCALE = 0.01
 #: What Dask does with pandas that pandas is about to give up is theirs to settle.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
@@ -27,15 +27,10 @@ class Small(NamedTuple):
 
 
 @pytest.fixture(scope="module")
-def small(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Small]:
-    directory = prepare(_SCALE, 2, tmp_path_factory.mktemp("tpch"))
-    reference = Reference(directory, _SCALE)
-    yield Small(directory, Tables.open(directory, _SCALE), reference)
+def small(tpch: Path) -> Iterator[Small]:
+    reference = Reference(tpch, TPCH_SCALE)
+    yield Small(tpch, Tables.open(tpch, TPCH_SCALE), reference)
     reference.close()
-
-
-def test_there_are_22_queries_each_with_its_reference() -> None:
-    assert sorted(QUERIES) == list(range(1, 23))
 
 
 def test_the_data_are_made_once_and_cut_into_files(small: Small) -> None:
@@ -44,7 +39,7 @@ def test_the_data_are_made_once_and_cut_into_files(small: Small) -> None:
         table: 2 if table in ("customer", "part", "partsupp", "orders", "lineitem") else 1 for table in files
     }
     before = (small.directory / "lineitem").stat().st_mtime_ns
-    assert prepare(_SCALE, 2, small.directory.parent) == small.directory
+    assert prepare(TPCH_SCALE, 2, small.directory.parent) == small.directory
     assert (small.directory / "lineitem").stat().st_mtime_ns == before
 
 

@@ -34,14 +34,6 @@ def controllers(monkeypatch: pytest.MonkeyPatch, directory: Path, names: str | N
     monkeypatch.setattr(dispatch, "cgroup2_mount", lambda: directory)
 
 
-def test_on_the_host_where_it_has_the_controllers(
-    ran: list[tuple[str, list[str]]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    controllers(monkeypatch, tmp_path, "cpuset cpu io memory pids\n")
-    assert dispatch.main({"INPUT": str(tmp_path)}) == 7
-    assert ran == [("host", ["--out", "demo-out", "--input", str(tmp_path)])]
-
-
 @pytest.mark.parametrize("names", ["", "cpuset pids\n", None])
 def test_in_the_machine_where_it_has_not(
     ran: list[tuple[str, list[str]]],
@@ -100,20 +92,25 @@ def test_a_picture_that_cannot_be_drawn_is_a_failure(
     assert dispatch.main({}) != 0
 
 
-def test_qemu_can_be_forced(ran: list[tuple[str, list[str]]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    controllers(monkeypatch, tmp_path, "cpu memory\n")
-    assert dispatch.main({"DEMO": "qemu"}) == 5
-    ((where, command),) = ran
-    assert where == "machine"
-    assert "--user-mode" not in command
-
-
-def test_the_host_can_be_forced(
-    ran: list[tuple[str, list[str]]], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+@pytest.mark.parametrize(
+    ("names", "asked", "where", "status"),
+    [("cpuset cpu io memory pids\n", "", "host", 7), ("cpu memory\n", "qemu", "machine", 5), (None, "host", "host", 7)],
+    ids=["where it has the controllers", "qemu forced", "the host forced"],
+)
+def test_it_runs_on_the_host_or_under_qemu(
+    ran: list[tuple[str, list[str]]],
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
+    names: str | None,
+    asked: str,
+    where: str,
+    status: int,
 ) -> None:
-    monkeypatch.setattr(dispatch, "cgroup2_mount", lambda: None)
-    assert dispatch.main({"DEMO": "host"}) == 7
-    assert ran[0][0] == "host"
+    controllers(monkeypatch, tmp_path, names)
+    assert dispatch.main({"DEMO": asked, "INPUT": str(tmp_path)} if asked else {"INPUT": str(tmp_path)}) == status
+    ((found, command),) = ran
+    assert found == where and "--user-mode" not in command
+    assert asked or command == ["--out", "demo-out", "--input", str(tmp_path)]
 
 
 @pytest.mark.parametrize("environment", [{"DEMO": "moon"}, {"INPUT": "/nowhere/at/all"}])

@@ -144,26 +144,15 @@ def test_a_whole_job_gives_the_same_bytes_with_any_number_of_workers(name: str, 
     made = materialise(tmp_path / "text", 300_000, partitions=5, reducers=3, roots=[source])
     outputs = []
     for workers in (1, 3):
-        spec = JobSpec(
-            name=name,
-            operation=name,
-            part=1.0,
-            corpus=str(tmp_path / "text/corpus.json"),
-            output=str(tmp_path / f"out{workers}"),
-            result=str(tmp_path / "result.json"),
-            workers=workers,
-            slots=workers,
-        )
+        output = str(tmp_path / f"out{workers}")
+        spec = spec_in(tmp_path)._replace(name=name, operation=name, output=output, workers=workers, slots=workers)
         spec.save(tmp_path / "spec.json")
-        command = [sys.executable, "-m", "demo.job", str(tmp_path / "spec.json")]
-        done = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False
-        )
+        done = execute_alone(tmp_path)
         assert (done.returncode, done.stderr) == (0, "")
         events = [json.loads(line) for line in done.stdout.splitlines()]
         assert events[0]["stage"] == "ready"
         assert events[-1] == {"stage": "reduce", "done": 3, "of": 3}
-        result = JobResult.load(tmp_path / "result.json")
+        result = JobResult.load(tmp_path / "r")
         assert len(result.works) == 5 * 2 + 3 * 3
         assert result.began <= min(work.asked for work in result.works)
         assert 0 < result.cpu_s < 60

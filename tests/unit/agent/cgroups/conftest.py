@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.cgroups import CgroupTree, Disk
+from agent.cgroups import Cgroup, CgroupTree, Disk
 from tests.fakes.fake_cgroups import FakeCgroups
 
 Make = Callable[..., tuple[FakeCgroups, CgroupTree]]
@@ -30,3 +30,23 @@ def make() -> Iterator[Make]:
     yield prepared
     for fake in made:
         fake.close()
+
+
+@pytest.fixture
+def made(make: Make) -> tuple[FakeCgroups, CgroupTree]:
+    return make()
+
+
+@pytest.fixture
+def fake(made: tuple[FakeCgroups, CgroupTree]) -> FakeCgroups:
+    return made[0]
+
+
+@pytest.fixture
+def tree(made: tuple[FakeCgroups, CgroupTree]) -> CgroupTree:
+    return made[1]
+
+
+@pytest.fixture
+def cgroup(tree: CgroupTree) -> Cgroup:
+    return tree.create("a")

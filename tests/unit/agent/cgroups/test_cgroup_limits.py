@@ -61,9 +61,7 @@ def said(fake: FakeCgroups, name: str, container: str = "a") -> str:
     return fake.read(f"/fake/cgroup/containers/{container}/{name}".encode()).strip()
 
 
-def test_only_what_is_not_in_force_is_written(make: Make) -> None:
-    fake, tree = make()
-    cgroup = tree.create("a")
+def test_only_what_is_not_in_force_is_written(fake: FakeCgroups, cgroup: Cgroup) -> None:
     assert cgroup.confine(Confinement()) == Applied()
     assert fake.writes == []
     assert cgroup.confine(EVERYTHING) == Applied(written=WRITTEN)
@@ -73,9 +71,7 @@ def test_only_what_is_not_in_force_is_written(make: Make) -> None:
     assert fake.writes == []
 
 
-def test_drift_is_put_right_and_told(make: Make) -> None:
-    fake, tree = make()
-    cgroup = tree.create("a")
+def test_drift_is_put_right_and_told(fake: FakeCgroups, cgroup: Cgroup) -> None:
     cgroup.confine(EVERYTHING)
     fake.pretend(f"{A}/cpu.max", "max 100000\n")
     fake.pretend(f"{A}/io.max", "")
@@ -117,9 +113,8 @@ def test_of_what_is_known_to_be_in_force_nothing_is_read_or_written() -> None:
     assert fake.reads == ["memory.max", "memory.swap.max"]
 
 
-def test_every_change_from_what_is_known_is_what_a_first_writing_would_be(make: Make) -> None:
+def test_every_change_from_what_is_known_is_what_a_first_writing_would_be(fake: FakeCgroups, tree: CgroupTree) -> None:
     """Field by field, up, down and away again."""
-    fake, tree = make()
     fresh, stepwise = tree.create("a"), tree.create("b")
     names = ("cpu.max", "cpu.max.burst", "cpu.weight", "cpu.idle", "cpuset.cpus", "memory.min", "memory.low",
              "memory.high", "memory.max", "memory.oom.group", "io.max", "pids.max")  # fmt: skip
@@ -144,9 +139,7 @@ def test_every_change_from_what_is_known_is_what_a_first_writing_would_be(make: 
             assert said(fake, name) == said(fake, name, "b"), (name, wanted)
 
 
-def test_more_quota_before_more_burst_and_less_burst_before_less_quota(make: Make) -> None:
-    fake, tree = make()
-    cgroup = tree.create("a")
+def test_more_quota_before_more_burst_and_less_burst_before_less_quota(fake: FakeCgroups, cgroup: Cgroup) -> None:
     small, large = Confinement(cpu_cores=0.1, cpu_burst_s=0.01), Confinement(cpu_cores=1, cpu_burst_s=0.1)
     for since, wanted, order in (
         (Confinement(), small, ["cpu.max", "cpu.max.burst"]),
@@ -161,9 +154,7 @@ def test_more_quota_before_more_burst_and_less_burst_before_less_quota(make: Mak
             assert [path.rpartition("/")[2] for path, _ in fake.writes] == order
 
 
-def test_what_throttles_stays_below_what_kills(make: Make) -> None:
-    fake, tree = make()
-    cgroup = tree.create("a")
+def test_what_throttles_stays_below_what_kills(fake: FakeCgroups, cgroup: Cgroup) -> None:
     small = Confinement(memory_high_bytes=MIB, memory_max_bytes=2 * MIB)
     large = Confinement(memory_high_bytes=3 * MIB, memory_max_bytes=4 * MIB)
     for since, wanted, order in ((small, large, ["max", "high"]), (large, small, ["high", "max"])):
@@ -173,16 +164,13 @@ def test_what_throttles_stays_below_what_kills(make: Make) -> None:
         assert [path.rpartition(".")[2] for path, _ in fake.writes if "swap" not in path] == order
 
 
-def test_a_burst_of_more_than_the_quota_is_as_much_as_that(make: Make) -> None:
-    fake, tree = make()
+def test_a_burst_of_more_than_the_quota_is_as_much_as_that(fake: FakeCgroups, tree: CgroupTree) -> None:
     failed = tree.create("a").confine(Confinement(cpu_cores=0.1, cpu_burst_s=0.05)).failed
     assert failed == {"cpu_burst_s": "the kernel accumulates at most one period's quota, 0.01 s"}
     assert said(fake, "cpu.max.burst") == "10000"
 
 
-def test_memory_max_is_never_lowered_below_what_is_in_use(make: Make) -> None:
-    fake, tree = make()
-    cgroup = tree.create("a")
+def test_memory_max_is_never_lowered_below_what_is_in_use(fake: FakeCgroups, cgroup: Cgroup) -> None:
     large, small = Confinement(memory_max_bytes=64 * MIB), Confinement(memory_max_bytes=16 * MIB, pids_max=3)
     cgroup.confine(large)
     fake.use(A, anon_bytes=8 * MIB, cache_bytes=24 * MIB)
@@ -196,17 +184,14 @@ def test_memory_max_is_never_lowered_below_what_is_in_use(make: Make) -> None:
     assert said(fake, "memory.max") == str(16 * MIB)
 
 
-def test_a_limit_that_is_rounded_is_not_written_again(make: Make) -> None:
-    fake, tree = make()
-    cgroup = tree.create("a")
+def test_a_limit_that_is_rounded_is_not_written_again(fake: FakeCgroups, cgroup: Cgroup) -> None:
     for expected in (2, 0):  # memory.max, memory.swap.max
         fake.writes.clear()
         assert cgroup.confine(Confinement(memory_max_bytes=10_000_001)).failed == {}
         assert len(fake.writes) == expected
 
 
-def test_rates_that_the_kernel_cannot_say_are_the_nearest_that_it_can(make: Make) -> None:
-    fake, tree = make()
+def test_rates_that_the_kernel_cannot_say_are_the_nearest_that_it_can(fake: FakeCgroups, tree: CgroupTree) -> None:
     wanted = Confinement(disk_read_bytes_per_s=1, disk_write_ops_per_s=1, disk_read_ops_per_s=1 << 40)
     assert tree.create("a").confine(wanted).failed == {}
     assert said(fake, "io.max") == "254:0 rbps=2 wbps=max riops=max wiops=2"
@@ -263,8 +248,7 @@ def test_on_an_older_kernel_the_rest_holds(make: Make, file: str, wanted: Confin
     assert (said(fake, "pids.max"), said(fake, "memory.max")) in {("3", "max"), ("max", str(MIB))}
 
 
-def test_processors_that_are_not_the_containers_to_use(make: Make) -> None:
-    fake, tree = make()
+def test_processors_that_are_not_the_containers_to_use(fake: FakeCgroups, tree: CgroupTree) -> None:
     fake.write(b"/fake/cgroup/containers/cpuset.cpus", "1")
     cgroup = tree.create("a")
     assert cgroup.confine(Confinement(cpus="0")).failed == {
@@ -305,9 +289,7 @@ def test_a_disk_that_fails_does_not_keep_the_others_from_their_limit(make: Make)
     assert "254:0 rbps=1000 " in said(fake, "io.max")
 
 
-def test_the_network_is_not_a_cgroups_business(make: Make) -> None:
-    fake, tree = make()
-    cgroup = tree.create("a")
+def test_the_network_is_not_a_cgroups_business(fake: FakeCgroups, cgroup: Cgroup) -> None:
     assert cgroup.confine(Confinement(network_egress_bytes_per_s=1, network_rate_bytes_per_s=1)) == Applied()
     assert fake.writes == []
 
@@ -315,10 +297,8 @@ def test_the_network_is_not_a_cgroups_business(make: Make) -> None:
 @pytest.mark.parametrize("since", [None, Confinement()])
 @pytest.mark.parametrize("name", ["cpu.max", "memory.max", "io.max", "pids.max", "cpuset.cpus"])
 def test_a_cgroup_that_vanishes_while_it_is_confined(
-    make: Make, monkeypatch: pytest.MonkeyPatch, since: Confinement | None, name: str
+    fake: FakeCgroups, cgroup: Cgroup, monkeypatch: pytest.MonkeyPatch, since: Confinement | None, name: str
 ) -> None:
-    fake, tree = make()
-    cgroup = tree.create("a")
     write = fake.write
 
     def vanish(path: bytes, text: str) -> None:
@@ -391,9 +371,8 @@ def test_a_limit_that_cannot_be_lifted_is_told(since: Confinement | None) -> Non
     assert "Permission denied" in cgroup.confine(Confinement(), since).failed["cpu_cores"]
 
 
-def test_a_descriptor_writes_through_cgroupspys_interface(make: Make) -> None:
+def test_a_descriptor_writes_through_cgroupspys_interface(fake: FakeCgroups, tree: CgroupTree) -> None:
     """cgroupspy's own parts do their share: its Controller lists the interfaces, its descriptors read and write."""
-    fake, tree = make()
     path = tree.create("a").path
     files: Any = MemoryFiles(path, fake)
     assert isinstance(files, V2Controller)

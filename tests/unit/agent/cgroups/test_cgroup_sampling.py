@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from agent.cgroups import CgroupSample
+from agent.cgroups import Cgroup, CgroupSample, CgroupTree
 from agent.cgroups.filesystem import KERNEL, FdBudget, FdCache
 from agent.cgroups.memory import MemoryFiles
 from agent.cgroups.sample import Total
@@ -41,9 +41,7 @@ def count(fake: FakeCgroups) -> None:
         fake.pretend(f"{A}/{name}", text)
 
 
-def test_every_counter(make: Make) -> None:
-    fake, tree = make()
-    cgroup = tree.create("a")
+def test_every_counter(fake: FakeCgroups, cgroup: Cgroup) -> None:
     count(fake)
     assert cgroup.sample() == CgroupSample(
         cpu_usage_s=2.5, cpu_throttled_s=0.125, cpu_stalled_s=1.5, memory_current_bytes=5000,
@@ -53,9 +51,7 @@ def test_every_counter(make: Make) -> None:
     )  # fmt: skip
 
 
-def test_what_a_container_has_used_in_the_end_takes_three_files(make: Make) -> None:
-    fake, tree = make()
-    cgroup = tree.create("a")
+def test_what_a_container_has_used_in_the_end_takes_three_files(fake: FakeCgroups, cgroup: Cgroup) -> None:
     count(fake)
     assert cgroup.total() == Total(cpu_s=2.5, memory_peak_bytes=9000, oom_kills=7)
     assert fake.kept == 3
@@ -77,10 +73,8 @@ def test_before_memory_peak(make: Make) -> None:
     assert sample is not None and sample.memory_peak_bytes == 0
 
 
-def test_more_cache_than_memory_is_no_negative_working_set(make: Make) -> None:
+def test_more_cache_than_memory_is_no_negative_working_set(fake: FakeCgroups, cgroup: Cgroup) -> None:
     """The two files are read one after the other."""
-    fake, tree = make()
-    cgroup = tree.create("a")
     fake.pretend(f"{A}/memory.stat", "inactive_file 6000\n")
     fake.pretend(f"{A}/memory.current", "5000\n")
     sample = cgroup.sample()
@@ -101,10 +95,8 @@ LAST = ("cpu.stat", "memory.stat", "memory.current", "io.stat", "pids.current", 
 @pytest.mark.parametrize("kept", [True, False])
 @pytest.mark.parametrize("last", LAST)
 def test_a_cgroup_that_vanishes_while_it_is_read(
-    make: Make, monkeypatch: pytest.MonkeyPatch, last: str, kept: bool
+    fake: FakeCgroups, cgroup: Cgroup, monkeypatch: pytest.MonkeyPatch, last: str, kept: bool
 ) -> None:
-    fake, tree = make()
-    cgroup = tree.create("a")
     if kept:
         assert cgroup.sample() is not None
     read = fake.read
@@ -118,10 +110,8 @@ def test_a_cgroup_that_vanishes_while_it_is_read(
     assert cgroup.sample() is None
 
 
-def test_a_removed_cgroup_answers_enodev_to_readers(make: Make) -> None:
+def test_a_removed_cgroup_answers_enodev_to_readers(fake: FakeCgroups, cgroup: Cgroup) -> None:
     """kernfs says ENODEV when the file was opened before its cgroup was removed."""
-    fake, tree = make()
-    cgroup = tree.create("a")
     assert cgroup.sample() is not None
     fake.vanish(A)
     with pytest.raises(OSError) as caught:
@@ -130,10 +120,8 @@ def test_a_removed_cgroup_answers_enodev_to_readers(make: Make) -> None:
     assert cgroup.sample() is None and fake.kept < len(LAST)
 
 
-def test_a_cgroup_of_the_same_name_is_another_one(make: Make) -> None:
+def test_a_cgroup_of_the_same_name_is_another_one(fake: FakeCgroups, cgroup: Cgroup) -> None:
     """Somebody removed it and made it again: what is open is of the one that is gone."""
-    fake, tree = make()
-    cgroup = tree.create("a")
     count(fake)
     assert cgroup.sample() is not None
     fake.vanish(A)
@@ -142,8 +130,7 @@ def test_a_cgroup_of_the_same_name_is_another_one(make: Make) -> None:
     assert cgroup.sample() == CgroupSample() and fake.kept == len(LAST)
 
 
-def test_descriptors_are_kept_until_they_are_let_go_of(make: Make) -> None:
-    fake, tree = make()
+def test_descriptors_are_kept_until_they_are_let_go_of(fake: FakeCgroups, tree: CgroupTree) -> None:
     cgroups = [tree.create(name) for name in ("a", "b")]
     for _ in range(2):
         for cgroup in cgroups:
@@ -169,10 +156,8 @@ def test_beyond_the_allowance_files_are_opened_each_time(make: Make) -> None:
     assert (fake.kept, fd_budget.left) == (0, 3)
 
 
-def test_only_use(make: Make) -> None:
+def test_only_use(fake: FakeCgroups, cgroup: Cgroup) -> None:
     """The rest stays as it was in the last full sample."""
-    fake, tree = make()
-    cgroup = tree.create("a")
     count(fake)
     full = cgroup.sample()
     assert full is not None
@@ -192,10 +177,8 @@ def test_what_a_kernel_does_not_count_is_asked_for_once(make: Make, missing: str
     assert cgroup.sample() == CgroupSample(cpu_usage_s=2.5)
 
 
-def test_pressure_that_is_switched_off(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pressure_that_is_switched_off(fake: FakeCgroups, cgroup: Cgroup, monkeypatch: pytest.MonkeyPatch) -> None:
     """With psi=0 some kernels have the files and answer EOPNOTSUPP."""
-    fake, tree = make()
-    cgroup = tree.create("a")
     read = fake.read
 
     def off(path: bytes) -> str:
@@ -217,18 +200,14 @@ def test_pressure_that_is_switched_off(make: Make, monkeypatch: pytest.MonkeyPat
         ("memory.current", ""),
     ],
 )
-def test_garbled_counters_are_an_error_and_no_number(make: Make, name: str, text: str) -> None:
-    fake, tree = make()
-    cgroup = tree.create("a")
+def test_garbled_counters_are_an_error_and_no_number(fake: FakeCgroups, cgroup: Cgroup, name: str, text: str) -> None:
     fake.pretend(f"{A}/{name}", text)
     with pytest.raises(OSError, match="content has an unexpected format") as caught:
         cgroup.sample()
     assert caught.value.filename == f"{A}/{name}"
 
 
-def test_stalled_time(make: Make) -> None:
-    fake, tree = make()
-    cgroup = tree.create("a")
+def test_stalled_time(fake: FakeCgroups, cgroup: Cgroup) -> None:
     files = MemoryFiles(cgroup.path, fake)
     assert files.stalled_us == 0
     fake.pretend(f"{A}/memory.pressure", "some avg10=1.25 avg60=0.50 avg300=0.10 total=123456\n")

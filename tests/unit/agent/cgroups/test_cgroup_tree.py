@@ -95,8 +95,7 @@ def test_of_what_systemd_made_only_our_own_unit_and_slice_are_protected() -> Non
     assert [said(fake, f"{d}/memory.low") for d in ("/fake/penstock.slice", unit, f"{unit}/containers")] == ["0"] * 3
 
 
-def test_with_a_container_in_it_nothing_is_dismantled(make: Make) -> None:
-    fake, tree = make()
+def test_with_a_container_in_it_nothing_is_dismantled(fake: FakeCgroups, tree: CgroupTree) -> None:
     tree.create("a")
     with pytest.raises(OSError) as caught:
         tree.dismantle()
@@ -104,8 +103,7 @@ def test_with_a_container_in_it_nothing_is_dismantled(make: Make) -> None:
     assert said(fake, f"{ALL}/cgroup.subtree_control") == "cpu cpuset io memory pids"
 
 
-def test_caps_hold_for_all_together_and_protection_reaches_down(make: Make) -> None:
-    fake, tree = make()
+def test_caps_hold_for_all_together_and_protection_reaches_down(fake: FakeCgroups, tree: CgroupTree) -> None:
     assert tree.cap(memory_max_bytes=4 * GIB, memory_low_bytes=3 * GIB, cpu_cores=1.5, pids_max=1000) == {}
     assert fake.writes == [
         (f"{ROOT}/memory.low", str(3 * GIB)),
@@ -135,8 +133,7 @@ def test_protection_is_worth_what_those_above_have_of_it() -> None:
     assert tree.cap(memory_low_bytes=GIB) == {}
 
 
-def test_what_is_in_use_is_not_capped_below(make: Make) -> None:
-    fake, tree = make()
+def test_what_is_in_use_is_not_capped_below(fake: FakeCgroups, tree: CgroupTree) -> None:
     fake.mkdir(f"{ALL}/a".encode())
     fake.use(f"{ALL}/a", anon_bytes=2 * GIB)
     assert tree.cap(memory_max_bytes=GIB) == {"memory_max_bytes": "2 GiB are in use; shrinking"}
@@ -152,16 +149,14 @@ def test_a_cap_where_there_is_no_controller_is_said(make: Make) -> None:
     assert (tree.memory_current(), tree.memory_working_set()) == (None, None)
 
 
-def test_nothing_has_drifted(make: Make) -> None:
-    fake, tree = make()
+def test_nothing_has_drifted(fake: FakeCgroups, tree: CgroupTree) -> None:
     tree.cap(memory_max_bytes=GIB, memory_low_bytes=GIB)
     fake.writes.clear()
     assert tree.repair() == []
     assert fake.writes == []
 
 
-def test_caps_that_somebody_rewrote_are_put_right(make: Make) -> None:
-    fake, tree = make()
+def test_caps_that_somebody_rewrote_are_put_right(fake: FakeCgroups, tree: CgroupTree) -> None:
     tree.cap(memory_max_bytes=GIB, memory_low_bytes=GIB, pids_max=10)
     for path, text in ((f"{ALL}/memory.max", "max"), (f"{ROOT}/memory.low", "0"), (f"{ALL}/pids.max", "99")):
         fake.write(path.encode(), text)
@@ -172,8 +167,9 @@ def test_caps_that_somebody_rewrote_are_put_right(make: Make) -> None:
     assert said(fake, f"{ROOT}/memory.low") == str(GIB)
 
 
-def test_controllers_that_somebody_took_away_are_enabled_again_with_the_caps(make: Make) -> None:
-    fake, tree = make()
+def test_controllers_that_somebody_took_away_are_enabled_again_with_the_caps(
+    fake: FakeCgroups, tree: CgroupTree
+) -> None:
     tree.cap(memory_max_bytes=GIB)
     cgroup = tree.create("a")
     wanted = Confinement(memory_max_bytes=GIB, pids_max=3)
@@ -191,8 +187,7 @@ def test_controllers_that_somebody_took_away_are_enabled_again_with_the_caps(mak
     assert tree.get("a").confine(wanted).written == ("memory.swap.max", "memory.max")
 
 
-def test_a_controller_that_stays_away_is_missing_from_then_on(make: Make) -> None:
-    fake, tree = make()
+def test_a_controller_that_stays_away_is_missing_from_then_on(fake: FakeCgroups, tree: CgroupTree) -> None:
     for directory in (ALL, ROOT):
         fake.write(f"{directory}/cgroup.subtree_control".encode(), "-io")
     fake.delegate(set(CONTROLLERS) - {"io"})
@@ -203,8 +198,7 @@ def test_a_controller_that_stays_away_is_missing_from_then_on(make: Make) -> Non
     assert tree.missing == {}
 
 
-def test_use_of_all_together(make: Make) -> None:
-    fake, tree = make()
+def test_use_of_all_together(fake: FakeCgroups, tree: CgroupTree) -> None:
     for name in ("a", "b"):
         tree.create(name)
         fake.use(f"{ALL}/{name}", anon_bytes=3 << 20, cache_bytes=4 << 20)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
 import pytest
 
@@ -112,9 +112,19 @@ def test_an_older_kernel(facts: Facts, file: str, names: set[str]) -> None:
     assert any(file in fact.why for fact in found.values())
 
 
-def test_without_a_disk(facts: Facts) -> None:
-    assert no(facts(disks=lambda: ())) == {"disk"}
-    assert no(facts(hardware=lambda: ())) == {"disk_weight"}
+@pytest.mark.parametrize(
+    ("but", "missing"),
+    [
+        ({"disks": lambda: ()}, "disk"),
+        ({"hardware": lambda: ()}, "disk_weight"),
+        ({"weight_works": lambda disk, top: Reason(f"not on {disk.name}", "bfq")}, "disk_weight"),
+        ({"euid": lambda: 1000}, "users"),
+        ({"tick_s": lambda: 0.004}, "clock"),
+    ],
+    ids=["no disk", "no hardware", "weights without effect", "not root", "a coarse clock"],
+)
+def test_a_host_that_lacks_one_thing(facts: Facts, but: dict[str, Any], missing: str) -> None:
+    assert no(facts(**but)) == {missing}
 
 
 def test_a_disk_that_cannot_be_limited(facts: Facts) -> None:
@@ -122,8 +132,11 @@ def test_a_disk_that_cannot_be_limited(facts: Facts) -> None:
     assert not found["disk"].ok and "the disk is gone, or its driver cannot be limited" in found["disk"].why
 
 
-def test_a_weight_without_effect(facts: Facts) -> None:
-    assert no(facts(weight_works=lambda disk, top: Reason(f"not on {disk.name}", "bfq"))) == {"disk_weight"}
+def test_files_of_proc_that_say_what_a_host_lacks(facts: Facts, proc: Path) -> None:
+    (proc / "status").write_text("CapEff:\t000000000000ff3f\n")  # root that may not become others
+    assert no(facts()) == {"users"}
+    (proc / "memory").unlink()
+    assert no(facts()) == {"users", "pressure"}
 
 
 @pytest.mark.parametrize("mount", [None, Path("/sys/fs/cgroup")])
@@ -152,30 +165,12 @@ def test_links_on_which_nothing_can_be_promised(facts: Facts, links: list[LinkOu
     assert no(found) == {"network_promise"} and why in found["network_promise"].why
 
 
-def test_who_is_not_root(facts: Facts) -> None:
-    assert no(facts(euid=lambda: 1000)) == {"users"}
-
-
-def test_root_that_may_not_become_others(facts: Facts, proc: Path) -> None:
-    (proc / "status").write_text("CapEff:\t000000000000ff3f\n")
-    assert no(facts()) == {"users"}
-
-
-def test_a_coarse_clock(facts: Facts) -> None:
-    assert no(facts(tick_s=lambda: 0.004)) == {"clock"}
-
-
 def test_without_swap(facts: Facts, proc: Path) -> None:
     (proc / "swaps").write_text("Filename\tType\n")
     found = facts()
     assert no(found) == set() and found["swap"].why.startswith("no swap")
     (proc / "swaps").unlink()
     assert facts()["swap"] == found["swap"]
-
-
-def test_without_pressure(facts: Facts, proc: Path) -> None:
-    (proc / "memory").unlink()
-    assert no(facts()) == {"pressure"}
 
 
 def test_pressure_that_is_switched_off(facts: Facts, monkeypatch: pytest.MonkeyPatch, proc: Path) -> None:

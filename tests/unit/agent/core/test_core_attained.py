@@ -7,29 +7,16 @@ import pytest
 from agent.core import Node
 from agent.core import events as e
 from agent.core import instructions as i
-from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse, Snapshot
-from penstock.model import Capacity, ContainerSpec, KindAmounts, MonotaskSpec, ResourceKind, TaskRequest
+from penstock.model import ContainerSpec, KindAmounts, MonotaskSpec, ResourceKind, TaskRequest
 from penstock.wire import agent_methods as m
 from penstock.wire import master_api as api
-from penstock.wire.agent_api import Complete, Completion, JobRef, JobRegistered, Launch, RegisterJob, Submit
-
-
-def node_with_a_job(*, ranked: bool = False) -> tuple[Node, str]:
-    capacity = Capacity(cores=2.0, memory_bytes=2**30)
-    node = Node(NodeSettings(node="a", instance="x", capacity=capacity, has_master=True, ranked=ranked))
-    node.handle(e.SessionOpened(1, "u", 1000, "c"), 0.0)
-    [registered] = [
-        each.result
-        for each in node.handle(e.JobRegistered(1, RegisterJob(name="j"), 0.0), 0.0)
-        if isinstance(each, i.Reply)
-    ]
-    assert isinstance(registered, JobRegistered)
-    return node, registered.job
+from penstock.wire.agent_api import Complete, Completion, JobRef, Launch, RegisterJob, Submit
+from tests.fakes.node_bed import node_with_a_job
 
 
 def test_slots_times_time_and_only_what_changed() -> None:
-    node, job = node_with_a_job()
+    node, job = node_with_a_job(cores=2)
     assert [(use.service_s, use.running) for use in node.load(0.0).jobs] == [(0.0, 0)]
     assert node.load(1.0).jobs == [], "nothing changed"
     specs = [MonotaskSpec(id=number, kind=ResourceKind.CPU, input_bytes=1) for number in range(3)]
@@ -40,7 +27,7 @@ def test_slots_times_time_and_only_what_changed() -> None:
 
 
 def test_what_comes_and_goes_between_two_heartbeats_counts() -> None:
-    node, job = node_with_a_job()
+    node, job = node_with_a_job(cores=2)
     node.load(0.0)
     node.handle(
         e.Asked(m.SUBMIT, 1, Submit(job=job, monotasks=[MonotaskSpec(id=1, kind=ResourceKind.CPU, input_bytes=1)])), 1.0
@@ -51,7 +38,7 @@ def test_what_comes_and_goes_between_two_heartbeats_counts() -> None:
 
 
 def test_a_new_connection_is_told_of_all_jobs_and_what_ended_is_forgotten() -> None:
-    node, job = node_with_a_job()
+    node, job = node_with_a_job(cores=2)
     assert len(node.load(0.0).jobs) == 1
     assert node.load(1.0).jobs == []
     node.decided = 7
@@ -64,15 +51,15 @@ def test_a_new_connection_is_told_of_all_jobs_and_what_ended_is_forgotten() -> N
 
 
 def test_the_processor_time_of_its_containers_counts_where_it_is_more_than_slot_time() -> None:
-    node, job = node_with_a_job()
-    node.handle(e.SessionOpened(2, "u", 1000, "c"), 0.0)
+    node, job = node_with_a_job(cores=2)
+    node.handle(e.SessionOpened(2, "eve", 1000, "c"), 0.0)
     [started] = [
         each.container
         for each in node.handle(e.Asked(m.LAUNCH, 2, Launch(container=ContainerSpec(argv=("x",)))), 0.0)
         if isinstance(each, i.StartContainer)
     ]
     node.handle(e.ContainerStarted(started, 7, {}, 0.0), 0.0)
-    node.handle(e.SessionOpened(3, "u", 1000, "c", container=started), 0.0)
+    node.handle(e.SessionOpened(3, "eve", 1000, "c", container=started), 0.0)
     node.handle(e.JobRegistered(3, RegisterJob(name="j", job=job), 0.0), 0.0)
     node.load(0.0)
 
@@ -110,7 +97,7 @@ def test_where_jobs_are_ranked_a_slot_that_is_held_counts_only_while_nothing_mea
     ranked: bool, told_s: list[float]
 ) -> None:
     """The last of them all holds a disk's slot for long, as its process gets little of the processors."""
-    node, job = node_with_a_job(ranked=ranked)
+    node, job = node_with_a_job(cores=2, ranked=ranked)
     lent = lend(node, job)
     node.handle(
         e.Asked(
@@ -134,7 +121,7 @@ def test_where_jobs_are_ranked_a_slot_that_is_held_counts_only_while_nothing_mea
 def assigned(node: Node, job: str, task: str, number: int, at: float) -> str:
     """A command that the master placed here, and that runs; its container."""
     request = TaskRequest(task=task, usage=KindAmounts(cpu=1.0), command=ContainerSpec(argv=("x",)))
-    assign = api.Assign(job=job, stage="s", user="u", origin=job.rsplit("-", 2)[0], priority=0.0, request=request)
+    assign = api.Assign(job=job, stage="s", user="eve", origin=job.rsplit("-", 2)[0], priority=0.0, request=request)
     [container] = [
         each.container for each in node.handle(e.Decided(number, [assign]), at) if isinstance(each, i.StartContainer)
     ]
@@ -149,7 +136,7 @@ def ended(instructions: list[i.Instruction]) -> api.JobUse:
 
 
 def test_the_end_of_a_job_carries_what_ended_since_the_last_sample() -> None:
-    node, job = node_with_a_job()
+    node, job = node_with_a_job(cores=2)
     first, second = assigned(node, job, "t1", 1, 0.0), assigned(node, job, "t2", 2, 0.0)
     use = {first: ContainerUse(cpu_seconds=0.5), second: ContainerUse(cpu_seconds=0.25)}
     node.handle(e.Sampled(Snapshot(0.5, 1.0, containers=use), 0.5), 0.5)
@@ -162,7 +149,7 @@ def test_the_end_of_a_job_carries_what_ended_since_the_last_sample() -> None:
 
 
 def test_the_end_of_a_job_carries_slot_time_until_then_where_that_is_more() -> None:
-    node, job = node_with_a_job()
+    node, job = node_with_a_job(cores=2)
     node.handle(
         e.Asked(m.SUBMIT, 1, Submit(job=job, monotasks=[MonotaskSpec(id=1, kind=ResourceKind.CPU, input_bytes=1)])), 1.0
     )
@@ -172,7 +159,7 @@ def test_the_end_of_a_job_carries_slot_time_until_then_where_that_is_more() -> N
 
 
 def test_a_container_that_ends_after_its_job_is_told_of_when_it_has_ended() -> None:
-    node, job = node_with_a_job()
+    node, job = node_with_a_job(cores=2)
     first, second = assigned(node, job, "t1", 1, 0.0), assigned(node, job, "t2", 2, 0.0)
     use = {first: ContainerUse(cpu_seconds=3.0), second: ContainerUse(cpu_seconds=3.0)}
     node.handle(e.Sampled(Snapshot(3.0, 1.0, containers=use), 3.0), 3.0)
@@ -188,7 +175,7 @@ def test_a_container_that_ends_after_its_job_is_told_of_when_it_has_ended() -> N
 
 @pytest.mark.parametrize("why_not", ["", "its cgroup is gone"])
 def test_lent_processes_count_until_they_are_given_back(why_not: str) -> None:
-    node, job = node_with_a_job()
+    node, job = node_with_a_job(cores=2)
     lent = lend(node, job)
     node.handle(e.Sampled(Snapshot(1.0, 1.0, containers={lent: ContainerUse(cpu_seconds=1.0)}), 1.0), 1.0)
     assert ended(node.handle(e.Asked(m.END_JOB, 1, JobRef(job=job)), 1.9)) == api.JobUse(job=job, service_s=1.0)
@@ -197,7 +184,7 @@ def test_lent_processes_count_until_they_are_given_back(why_not: str) -> None:
 
 
 def test_a_job_of_another_origin_has_its_last_told_and_begins_at_0_when_it_comes_again() -> None:
-    node, _ = node_with_a_job()
+    node, _ = node_with_a_job(cores=2)
     node.load(0.0)
     first = assigned(node, "b-y-1", "t1", 1, 0.0)
     node.handle(e.ContainerExited(first, 0, None, 1.5, 0, 0, 0.5), 0.5)
@@ -210,7 +197,7 @@ def test_a_job_of_another_origin_has_its_last_told_and_begins_at_0_when_it_comes
 
 
 def test_the_last_of_a_job_waits_for_a_master_that_reads_it() -> None:
-    node, _ = node_with_a_job()
+    node, _ = node_with_a_job(cores=2)
     first = assigned(node, "b-y-1", "t1", 1, 0.0)
     node.handle(e.ContainerExited(first, 0, None, 1.5, 0, 0, 0.5), 0.5)
     node.link_opens()

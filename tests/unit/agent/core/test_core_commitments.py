@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.core.amounts import NOTHING, Amounts
@@ -18,13 +18,6 @@ def cores(*values: float) -> tuple[Amounts, ...]:
 
 def plan(*values: float, slot_s: float = 3.0, elapsed_s: float = 0.0, now: float = 10.0) -> Steps:
     return steps(Plan(slot_s, elapsed_s, cores(*values)), NOTHING, now)
-
-
-def test_plans_of_other_phases_add_up_at_every_moment() -> None:
-    both = total([plan(1, 4, 2), plan(3, 1, elapsed_s=2.0)], 10.0)
-    assert both.times.tolist() == [10.0, 11.0, 13.0, 16.0]
-    assert both.held[:, 0].tolist() == [4.0, 2.0, 5.0, 3.0]
-    assert both.held[:, 3].tolist() == [400.0, 200.0, 500.0, 300.0]
 
 
 def test_the_peak_is_of_what_is_still_to_come() -> None:
@@ -47,14 +40,6 @@ def test_boundaries_that_rounding_keeps_apart_are_one() -> None:
     assert both.held[:, 0].tolist() == [5.0, 5.0]
 
 
-def test_a_slot_has_the_most_that_is_held_in_it() -> None:
-    held = total([plan(1, 4, 2, 3), plan(1, 0, elapsed_s=2.0)], 10.0)
-    assert held.slots(10.0, 3.0, 600)[:, 0].tolist() == [2.0, 4.0, 2.0, 3.0]
-    assert held.slots(11.0, 3.0, 600)[:, 0].tolist() == [4.0, 4.0, 3.0, 3.0]
-    assert held.slots(10.0, 3.0, 2)[:, 0].tolist() == [2.0, 4.0], "what lies behind is in the last one"
-    assert held.slots(500.0, 3.0, 600)[:, 0].tolist() == [3.0]
-
-
 def test_slots_that_begin_together_are_the_same_for_rounding() -> None:
     held = total([plan(*range(1, 200), slot_s=0.1, now=0.3)], 0.3)
     assert held.slots(0.3, 0.1, 600)[:, 0].tolist() == list(range(1, 200))
@@ -69,6 +54,7 @@ def test_the_first_time_at_which_there_is_too_little() -> None:
     assert both.over((1.0, 1.0, 1.0, 1e6), plan(0, 0, 1)) == (0, 16.0), "of the rest it wants nothing"
 
 
+@settings(max_examples=40)
 @given(
     st.lists(
         st.tuples(

@@ -7,28 +7,23 @@ from typing import Any
 
 import pytest
 
-from agent.core import Node
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.amounts import NOTHING
 from agent.core.confinement import Confinement
 from agent.core.memory_levels import with_margin
 from agent.core.plans import Course
-from agent.core.records import ContainerRecord, HeldTask
-from agent.core.settings import NodeSettings
-from agent.core.snapshot import ContainerUse, Snapshot
-from penstock.model import Capacity, ContainerSpec, Executor, KindAmounts, Limits, Profile, Sizing, TaskRequest
+from agent.core.records import ContainerRecord
+from agent.core.snapshot import ContainerUse
+from penstock.model import Executor, KindAmounts, Limits, Profile, Sizing
 from penstock.wire import agent_methods as m
 from penstock.wire.agent_api import Resize
 from penstock.wire.errors import RpcError
-from penstock.wire.master_api import Assign, TellStages
+from penstock.wire.master_api import TellStages
+from tests.fakes.node_bed import GIB, MIB, NodeBed
 
-GIB = 1 << 30
-MIB = 1 << 20
-SETTINGS = NodeSettings(
-    node="n", instance="x", capacity=Capacity(cores=4, memory_bytes=4 * GIB), has_master=True,
-    disk_bytes_per_s=100 * MIB, link_bytes_per_s=100 * MIB,
-)  # fmt: skip
+#: What the host can do.
+RATES = {"disk_bytes_per_s": 100 * MIB, "link_bytes_per_s": 100 * MIB}
 FOUR = Profile(
     cpu_cores=(1.0, 2.0),
     memory_bytes=(GIB, 2 * GIB),
@@ -42,35 +37,25 @@ def replace_profile(profile: Profile, **changes: Any) -> Profile:
     return Profile(**{name: getattr(profile, name) for name in profile.__struct_fields__} | changes)
 
 
-class Bed:
+class Bed(NodeBed):
     """A node with one executor that runs, and a kernel that remembers what it was told."""
 
     def __init__(
-        self, profile: Profile, *, sizing: Sizing = Sizing.HARD, settings: NodeSettings = SETTINGS, **spec: Any
+        self, profile: Profile, *, sizing: Sizing = Sizing.HARD, rates: dict[str, int] = RATES, **spec: Any
     ) -> None:
-        self.node = Node(settings)
+        super().__init__(**{**RATES, **rates})
         self.now = 100.0
-        self.done: list[i.Instruction] = []
         self.assign("a", profile, sizing, **spec)
         (self.container,) = self.node.containers.live
-        self.send(e.ContainerStarted(self.container, 42, {}, 1000.0))
+        self.begin(self.container)
 
     @property
     def record(self) -> ContainerRecord:
         return self.node.containers.live[self.container]
 
     def assign(self, task: str, profile: Profile, sizing: Sizing = Sizing.HARD, **spec: Any) -> None:
-        request = TaskRequest(
-            task=task, usage=KindAmounts(), command=ContainerSpec(argv=("x",), **spec),
-            executor=Executor(application="sort", sizing=sizing),
-        )  # fmt: skip
-        decision = Assign(job="j", stage="s", user="u", origin="o", priority=0.0, request=request, profile=profile)
-        self.send(e.Decided(1, [decision]))
-
-    def send(self, event: e.Event) -> list[i.Instruction]:
-        told = self.node.handle(event, self.now)
-        self.done += told
-        return told
+        executor = Executor(application="sort", sizing=sizing)
+        self.command(task, spec=spec, usage=KindAmounts(), executor=executor, profile=profile)
 
     def told(self) -> list[Confinement]:
         """Since it was last asked."""
@@ -89,10 +74,10 @@ class Bed:
                 self.look(use or ContainerUse(memory_bytes=100 * MIB))
 
     def look(self, use: ContainerUse) -> None:
-        self.send(e.Sampled(Snapshot(at=self.now, interval_s=1.0, containers={self.container: use}), self.now))
+        self.sampled({self.container: use})
 
     def stages(self, ended: int) -> None:
-        self.send(e.Decided(2, [TellStages(job="j", ended=ended)]))
+        self.decide(TellStages(job=self.JOB, ended=ended))
         self.send(e.Woken(self.now))
 
 
@@ -157,7 +142,7 @@ def test_of_a_link_that_does_not_tell_its_rate_no_part_is_promised_but_to_who_as
     link: int, asked: int, promised: int
 ) -> None:
     """Else the kernel refuses, again and again, what nobody asked for: an executor that speaks on loopback only."""
-    bed = Bed(FOUR, settings=replace(SETTINGS, link_bytes_per_s=link), network_bytes_per_s=asked)
+    bed = Bed(FOUR, rates={"link_bytes_per_s": link}, network_bytes_per_s=asked)
     bed.until(103.0)
     told = bed.told()
     assert {one.network_rate_bytes_per_s for one in told} == {promised}
@@ -186,14 +171,18 @@ def test_a_tiny_fall_is_not_worth_a_write_and_any_rise_is() -> None:
     [(100 * MIB, 40 * MIB, (5 * MIB, 2 * MIB)), (2 * MIB, 0, (2 * MIB // 20, 128 << 10)), (0, 0, (MIB, 128 << 10))],
 )
 def test_nothing_is_limited_to_nothing(disk: int, link: int, least: tuple[int, int]) -> None:
-    there = replace(SETTINGS, disk_bytes_per_s=disk, link_bytes_per_s=link)
-    bed = Bed(Profile(cpu_cores=(0.001,), disk_bytes_per_s=(1,), network_bytes_per_s=(1,)), settings=there)
+    rates = {"disk_bytes_per_s": disk, "link_bytes_per_s": link}
+    bed = Bed(Profile(cpu_cores=(0.001,), disk_bytes_per_s=(1,), network_bytes_per_s=(1,)), rates=rates)
     (told,) = bed.told()
     assert (told.cpu_cores, told.disk_read_bytes_per_s, told.network_egress_bytes_per_s) == (0.05, *least)
 
 
-def test_memory_is_not_limited_below_what_cannot_be_taken() -> None:
-    bed = Bed(FOUR)
+@pytest.fixture
+def bed() -> Bed:
+    return Bed(FOUR)
+
+
+def test_memory_is_not_limited_below_what_cannot_be_taken(bed: Bed) -> None:
     bed.now = 101.0
     held = ContainerUse(memory_bytes=3 * GIB // 2, memory_cache_bytes=MIB)
     bed.look(held)
@@ -214,8 +203,7 @@ def test_who_stalls_for_memory_gets_more_as_far_as_there_is_room() -> None:
     assert bed.told()[-1].memory_high_bytes == 3 * GIB // 2  # of 4 GiB, b has 2.5
 
 
-def test_the_end_of_a_stage_moves_the_limits_at_once() -> None:
-    bed = Bed(FOUR)
+def test_the_end_of_a_stage_moves_the_limits_at_once(bed: Bed) -> None:
     bed.told()
     bed.now = 101.0
     bed.stages(1)
@@ -232,8 +220,7 @@ def test_a_profile_without_stages_knows_none() -> None:
     assert bed.record.limits.cpu_cores == 1.0
 
 
-def test_stages_that_ended_before_an_executor_began_are_not_its_own() -> None:
-    bed = Bed(FOUR)
+def test_stages_that_ended_before_an_executor_began_are_not_its_own(bed: Bed) -> None:
     bed.stages(1)
     bed.assign("b", Profile(cpu_cores=(1.0, 0.5), stages=(1, 2)))
     later = next(one for one in bed.node.containers.live.values() if one.container != bed.container)
@@ -243,8 +230,7 @@ def test_stages_that_ended_before_an_executor_began_are_not_its_own() -> None:
     assert later.course == Course(before=1, stage=1, since_s=1.0)
 
 
-def test_who_outlives_its_profile_keeps_its_last_slot() -> None:
-    bed = Bed(FOUR)
+def test_who_outlives_its_profile_keeps_its_last_slot(bed: Bed) -> None:
     bed.stages(2)
     bed.told()
     bed.until(130.0)
@@ -256,8 +242,7 @@ def test_who_outlives_its_profile_keeps_its_last_slot() -> None:
     assert bed.node.elasticity.version > version  # its end is somewhere else now
 
 
-def test_the_plan_ends_where_the_profile_does_and_time_changes_nothing_about_it() -> None:
-    bed = Bed(FOUR)
+def test_the_plan_ends_where_the_profile_does_and_time_changes_nothing_about_it(bed: Bed) -> None:
     version = bed.node.elasticity.version
     bed.until(102.0)
     plan = bed.node.elasticity.plans(bed.now)[bed.container]
@@ -275,30 +260,18 @@ def test_a_late_executor_is_planned_around_what_others_hold() -> None:
     assert bed.record.limits.cpu_cores == 1.0
 
 
-def test_its_limits_are_nobody_elses_to_change() -> None:
-    bed = Bed(FOUR)
-    bed.send(e.SessionOpened(1, "u", 1000, "f"))
+def test_its_limits_are_nobody_elses_to_change(bed: Bed) -> None:
+    bed.open()
     with pytest.raises(RpcError, match="is an executor"):
         bed.send(e.Asked(m.RESIZE, 1, Resize(container=bed.container, limits={"cpu_cores": 1.0})))
     with pytest.raises(RpcError, match="is an executor"):
         bed.send(e.FollowRequested(1, bed.container, None, 0.0))
 
 
-def test_a_restarted_agent_goes_on_in_the_stage_that_it_was_in() -> None:
-    bed = Bed(FOUR)
+def test_a_restarted_agent_goes_on_in_the_stage_that_it_was_in(bed: Bed) -> None:
     bed.now = 101.0
     bed.stages(1)
-    record, held = bed.record, next(iter(bed.node.held))
-    assert isinstance(held, HeldTask)
-    bed.node = Node(SETTINGS)
-    bed.now = 7.0  # another boot's clock
-    bed.told()
-    bed.send(
-        e.Recovered(
-            jobs=[], tasks=[held], containers=[record], running={bed.container: 42}, exits_to_come=frozenset(),
-            at=1003.0,
-        )
-    )  # fmt: skip
+    bed.restart(bed.container, after_s=2.0, now=7.0)  # another boot's clock
     assert bed.told()[-1].memory_high_bytes is None  # it may hold more than its plan: the next sample says
     plan = bed.node.elasticity.plans(bed.now)[bed.container]
     assert (plan.amounts[0][0], plan.elapsed_s) == (2.0, 2.0)

@@ -2,27 +2,22 @@
 
 from __future__ import annotations
 
+import copy
 from typing import Any
 
 import msgspec
 import pytest
 
-from agent.core import Node
-from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.executors import HEARTBEAT_BYTES
-from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord
-from agent.core.settings import NodeSettings
-from agent.core.snapshot import ContainerUse, Snapshot
+from agent.core.records import ContainerState
+from agent.core.snapshot import ContainerUse
 from agent.status import status_document
-from penstock.model import Capacity, ContainerSpec, Executor, KindAmounts, Profile, TaskRequest
-from penstock.wire import agent_methods as m
-from penstock.wire.agent_api import Launch, TaskStuck
+from penstock.model import Executor, KindAmounts, Profile
+from penstock.wire.agent_api import TaskStuck
 from penstock.wire.master_api import (
-    Assign,
     Availability,
     CommandEnded,
-    Decided,
     Heartbeat,
     Promote,
     TellPlaced,
@@ -30,78 +25,37 @@ from penstock.wire.master_api import (
     TellStuck,
     Withdraw,
 )
+from tests.fakes.node_bed import GIB, MIB, NodeBed
 
-GIB = 2**30
-MIB = 2**20
 JOB = "other-1"
 
 
-class Bed:
+class Bed(NodeBed):
     """A node of four cores and 4 GiB with a master; its slots last 3 s."""
 
-    def __init__(self, node: Node | None = None, **settings: Any) -> None:
-        capacity = Capacity(cores=4, memory_bytes=4 * GIB)
-        self.settings = NodeSettings(node="n", instance="x", capacity=capacity, has_master=True, **settings)
-        self.node = node or Node(self.settings)
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(**settings)
         self.now = 100.0
-        self.node.handle(e.SessionOpened(1, "eve", 1000, "f", operator=True), self.now)
-        self.requests = 0
-        self.done: list[i.Instruction] = []
-
-    def send(self, event: e.Event) -> Any:
-        instructions = self.node.handle(event, self.now)
-        self.done += instructions
-        return next((one.result for one in instructions if isinstance(one, i.Reply)), None)
-
-    def decide(self, *decisions: Any) -> list[str]:
-        """Why they were refused."""
-        self.requests += 1
-        answer = self.send(e.Decided(self.requests, list(decisions)))
-        assert isinstance(answer, Decided)
-        return [refusal.reason for refusal in answer.refused]
+        self.open(operator=True)
 
     def assign(
         self, task: str, profile: Profile | None, *, executor: bool = True, opportunistic: bool = False, **promise: Any
     ) -> list[str]:
         spec: dict[str, Any] = {"cpu_cores": 1.0, "memory_bytes": GIB, **promise}
-        request = TaskRequest(
-            task=task,
-            usage=KindAmounts(cpu=1e9),
-            memory_bytes=spec["memory_bytes"],
-            command=ContainerSpec(argv=("x",), **spec),
-            executor=Executor(application="sort", run="monday") if executor else None,
-        )
-        return self.decide(
-            Assign(
-                job=JOB, stage="s", user="eve", origin="o", priority=0.0, request=request, profile=profile,
-                opportunistic=opportunistic,
-            )
+        return self.command(
+            task, spec=spec, usage=KindAmounts(cpu=1e9), memory_bytes=spec["memory_bytes"], profile=profile,
+            executor=Executor(application="sort", run="monday") if executor else None, opportunistic=opportunistic,
         )  # fmt: skip
-
-    def launch(self, **spec: Any) -> str:
-        container = self.send(e.Asked(m.LAUNCH, 1, Launch(container=ContainerSpec(argv=("y",), **spec))))
-        assert isinstance(container, str)
-        return container
-
-    def container(self, task: str) -> str:
-        return self.node.held.by_key[JOB, task].container
-
-    def record(self, task: str) -> ContainerRecord:
-        return self.node.containers.live[self.container(task)]
 
     def started(self, *tasks: str) -> None:
         for task in tasks:
-            self.send(e.ContainerStarted(self.container(task), 7, {}, 1e9 + self.now))
-
-    def over(self, container: str, status: int = 0) -> None:
-        self.send(e.ContainerExited(container, status, None, 1.0, 0, 0, 1e9 + self.now))
+            self.begin(self.container(task))
 
     def sample(self, seconds: int = 1, cores: float = 1.0, **more: Any) -> None:
         for _ in range(seconds):
             self.now += 1.0
             use = ContainerUse(cpu_cores=cores, **{"memory_bytes": 100 * MIB, **more})
-            uses = dict.fromkeys(self.node.containers.live, use)
-            self.send(e.Sampled(Snapshot(self.now, 1.0, containers=uses), 1e9 + self.now))
+            self.sampled(dict.fromkeys(self.node.containers.live, use))
 
     def beat(self) -> Heartbeat:
         heartbeat = self.node.heartbeat(self.now)
@@ -121,16 +75,19 @@ def cores(*values: float, memory_bytes: int = 100 * MIB, **more: Any) -> Profile
 # ---------------------------------------------------------------- admission
 
 
-def test_profiles_that_fit_slot_by_slot_fit_though_their_peaks_do_not() -> None:
-    bed = Bed()
+@pytest.fixture
+def bed() -> Bed:
+    return Bed()
+
+
+def test_profiles_that_fit_slot_by_slot_fit_though_their_peaks_do_not(bed: Bed) -> None:
     assert bed.assign("a", cores(3, 3, 1, 1)) == []
     assert bed.assign("b", cores(1, 1, 3, 3)) == []
     (why,) = bed.assign("c", cores(0.5, 0.5))
     assert why.startswith("cpu: 0.5 cores asked in slot 0 of its profile, 0 cores of 4 cores free then (0 s from now)")
 
 
-def test_what_is_refused_names_resource_and_slot() -> None:
-    bed = Bed()
+def test_what_is_refused_names_resource_and_slot(bed: Bed) -> None:
     assert bed.assign("a", Profile(memory_bytes=(GIB, GIB, 3 * GIB, 3 * GIB), cpu_cores=(1.0,))) == []
     bed.now += 3.0
     (why,) = bed.assign("b", Profile(memory_bytes=(GIB, 2 * GIB, GIB), cpu_cores=(1.0,)))
@@ -138,15 +95,13 @@ def test_what_is_refused_names_resource_and_slot() -> None:
     assert (JOB, "b") not in bed.node.held.by_key
 
 
-def test_what_was_promised_to_others_is_not_free() -> None:
-    bed = Bed()
+def test_what_was_promised_to_others_is_not_free(bed: Bed) -> None:
     bed.launch(cpu_cores=2.0, memory_bytes=GIB)
     assert "2 cores of 4 cores free" in bed.assign("a", cores(1, 2.5))[0]
     assert bed.assign("a", cores(1, 2)) == []
 
 
-def test_what_a_profile_does_not_name_is_held_by_its_promise() -> None:
-    bed = Bed()
+def test_what_a_profile_does_not_name_is_held_by_its_promise(bed: Bed) -> None:
     assert bed.assign("a", Profile(cpu_cores=(1.0, 1.0)), memory_bytes=3 * GIB) == []
     assert "memory: 2 GiB asked" in bed.assign("b", cores(1, memory_bytes=2 * GIB))[0]
     assert bed.node.ledger().promised_memory_bytes == 3 * GIB
@@ -166,8 +121,7 @@ def test_a_promise_of_a_link_that_does_not_tell_its_rate_cannot_be_kept() -> Non
     assert "the link's rate is unknown" in Bed().assign("a", cores(1), network_bytes_per_s=MIB)[0]
 
 
-def test_without_a_profile_it_is_admitted_by_its_promise() -> None:
-    bed = Bed()
+def test_without_a_profile_it_is_admitted_by_its_promise(bed: Bed) -> None:
     assert bed.assign("a", None, cpu_cores=3.0, memory_bytes=GIB) == []
     assert "cpu: 2 cores asked, 1 of 4 not promised yet" in bed.assign("b", None, cpu_cores=2.0)[0]
     assert bed.node.ledger().promised_cores == 3.0
@@ -193,8 +147,7 @@ def test_one_that_runs_on_slack_is_admitted_by_slack_and_follows_nothing() -> No
     assert bed.node.ledger().promised_cores == 0.0
 
 
-def test_a_profile_of_what_is_no_executor_is_nothing() -> None:
-    bed = Bed()
+def test_a_profile_of_what_is_no_executor_is_nothing(bed: Bed) -> None:
     assert bed.assign("a", cores(9), executor=False, cpu_cores=4.0) == []
     assert bed.node.ledger().promised_cores == 4.0 and bed.record("a").profile is None
 
@@ -202,8 +155,7 @@ def test_a_profile_of_what_is_no_executor_is_nothing() -> None:
 # ---------------------------------------------------------------- the ledger
 
 
-def test_others_are_admitted_beside_the_highest_sum_that_is_still_to_come() -> None:
-    bed = Bed()
+def test_others_are_admitted_beside_the_highest_sum_that_is_still_to_come(bed: Bed) -> None:
     bed.assign("a", cores(3, 1, 1, 1))
     bed.assign("b", cores(1, 2, 1, 1))
     ledger = bed.node.ledger()
@@ -218,11 +170,10 @@ def test_others_are_admitted_beside_the_highest_sum_that_is_still_to_come() -> N
     assert bed.node.load(bed.now).promised_cores == 4.0
 
 
-def test_nothing_is_held_for_one_that_ended() -> None:
-    bed = Bed()
+def test_nothing_is_held_for_one_that_ended(bed: Bed) -> None:
     bed.assign("a", cores(4, 4))
     bed.started("a")
-    bed.over(bed.container("a"))
+    bed.exit(bed.container("a"))
     ledger = bed.node.ledger()
     assert (ledger.promised_cores, ledger.promised_memory_bytes) == (0.0, 0)
     assert bed.assign("b", cores(4, 4)) == []
@@ -231,8 +182,7 @@ def test_nothing_is_held_for_one_that_ended() -> None:
 # ---------------------------------------------------------------- starting
 
 
-def test_it_starts_though_every_slot_is_held_and_holds_none() -> None:
-    bed = Bed()
+def test_it_starts_though_every_slot_is_held_and_holds_none(bed: Bed) -> None:
     for number in range(4):
         assert bed.assign(f"r{number}", None, executor=False, cpu_cores=0.0, memory_bytes=0) == []
     assert bed.node.queues.idle().cpu == 0
@@ -242,32 +192,28 @@ def test_it_starts_though_every_slot_is_held_and_holds_none() -> None:
     assert bed.record("a").executor == Executor(application="sort", run="monday")
     bed.started("a")
     assert bed.record("a").limits.cpu_cores == 2.0
-    bed.over(bed.container("a"))
+    bed.exit(bed.container("a"))
     assert bed.node.queues.idle().cpu == 0
-    told = [one.params for one in bed.done if isinstance(one, i.TellMaster) and one.method == "command_ended"]
-    assert [one.task for one in told if isinstance(one, CommandEnded)] == ["a"]
+    assert [one.task for one in bed.to_master(CommandEnded)] == ["a"]
 
 
-def test_the_alarm_is_set_for_the_first_change_of_its_profile() -> None:
-    bed = Bed()
+def test_the_alarm_is_set_for_the_first_change_of_its_profile(bed: Bed) -> None:
     bed.assign("a", cores(1, 2, 3))
     wakes = [one.at for one in bed.done if isinstance(one, i.Wake)]
     assert wakes and bed.now < wakes[-1] <= bed.now + 3.0
 
 
-def test_withdrawn_it_is_killed_and_gives_back_what_it_held() -> None:
-    bed = Bed()
+def test_withdrawn_it_is_killed_and_gives_back_what_it_held(bed: Bed) -> None:
     bed.assign("a", cores(4))
     bed.started("a")
     container = bed.container("a")
     bed.decide(Withdraw(job=JOB, task="a"))
     assert any(isinstance(one, i.KillContainer) for one in bed.done)
-    bed.over(container, 137)
+    bed.exit(container, 137)
     assert bed.node.ledger().promised_cores == 0.0
 
 
-def test_promoted_it_is_held_by_its_promise_and_takes_no_slot() -> None:
-    bed = Bed()
+def test_promoted_it_is_held_by_its_promise_and_takes_no_slot(bed: Bed) -> None:
     bed.assign("a", cores(1), opportunistic=True, cpu_cores=2.0)
     bed.started("a")
     for number in range(4):
@@ -275,7 +221,7 @@ def test_promoted_it_is_held_by_its_promise_and_takes_no_slot() -> None:
     assert bed.decide(Promote(job=JOB, task="a")) == []
     assert not bed.record("a").opportunistic and bed.record("a").kind is None
     assert bed.node.ledger().promised_cores == 2.0
-    bed.over(bed.container("a"))
+    bed.exit(bed.container("a"))
     assert bed.node.ledger().promised_cores == 0.0
 
 
@@ -310,28 +256,25 @@ def test_availability_is_told_first_and_then_when_it_changed() -> None:
     assert bed.availability() == told
 
 
-def test_what_is_free_is_rounded_down() -> None:
-    bed = Bed()
+def test_what_is_free_is_rounded_down(bed: Bed) -> None:
     bed.launch(cpu_cores=0.0001, memory_bytes=1)
     assert bed.availability().slots == [(3999, 0, 0, 4095)]
 
 
-def test_a_reservation_of_the_peak_is_for_as_long_as_it_takes() -> None:
-    bed = Bed()
+def test_a_reservation_of_the_peak_is_for_as_long_as_it_takes(bed: Bed) -> None:
     bed.assign("a", cores(3, memory_bytes=GIB))
     assert bed.availability().slots == [(1000, 0, 0, 3072)]
 
 
-def test_slots_are_reported_with_heartbeats_and_the_tail_with_the_end() -> None:
-    bed = Bed()
+def test_slots_are_reported_with_heartbeats_and_the_tail_with_the_end(bed: Bed) -> None:
     bed.assign("a", cores(2, 2))
     bed.now += 0.5
     bed.started("a")
-    bed.sample(4, cores=2.0)
+    bed.sample(4, cores=2.0, disk_bytes_per_s=1024.0)
     (use,) = bed.beat().executors
-    assert (use.job, use.task, use.first, use.mean) == (JOB, "a", 0, [(2000, 0, 0, 100)])
+    assert (use.job, use.task, use.first, use.mean) == (JOB, "a", 0, [(2000, 1, 0, 100)])
     bed.sample(1)
-    bed.over(bed.container("a"))
+    bed.exit(bed.container("a"))
     assert bed.node.executors.surrogate.owes
     (use,) = bed.beat().executors
     assert (use.first, len(use.mean), use.ended) == (1, 1, True)
@@ -349,32 +292,32 @@ def test_a_heartbeat_of_twenty_executors_with_half_an_hour_ahead_is_small() -> N
         bed.started(name)
     bed.beat()
     a_lot = {"memory_bytes": 100 * GIB, "disk_bytes_per_s": 1e9, "network_send_bytes_per_s": 1e9}  # long on the wire
-    bed.sample(400, cores=70.0, **a_lot)
+    bed.sample(200, cores=70.0, **a_lot)
     bed.node.link_opens()
     beats = [bed.beat() for _ in range(40)]
     sizes = [len(msgspec.msgpack.encode(beat)) for beat in beats]
     assert max(sizes) <= HEARTBEAT_BYTES
     assert len(beats[0].load.availability.slots) > 400  # type: ignore[union-attr]
     told = {name: sum(len(use.mean) for beat in beats for use in beat.executors if use.task == name) for name in names}
-    assert set(told.values()) == {133, 134}, "all that was complete, in as many heartbeats as it takes"
+    assert set(told.values()) == {66, 67}, "all that was complete, in as many heartbeats as it takes"
     bed.sample(3, cores=70.0, **a_lot)
     (size, beat) = max((len(msgspec.msgpack.encode(beat)), beat) for beat in [bed.beat()])
     assert len(beat.executors) == 20 and size <= HEARTBEAT_BYTES // 2
 
 
-def test_stages_end_in_the_recording_and_only_of_their_job() -> None:
-    bed = Bed()
+def test_stages_end_in_the_recording_and_only_of_their_job(bed: Bed) -> None:
     bed.assign("a", cores(1, 1, 1, 1, stages=(2, 4)))
     bed.started("a")
     bed.sample(6)
-    assert bed.decide(TellStages(job=JOB, ended=1)) == []
+    assert bed.decide(TellStages(job=JOB, ended=1), TellStages(job=JOB, ended=1)) == []
+    assert [use.stages for use in bed.beat().executors] == [[2]]
+    assert bed.decide(TellStages(job=JOB, ended=2)) == []
     (use,) = bed.beat().executors
-    assert use.stages == [2]
+    assert (use.stages, use.mean) == ([2, 3], []), "a stage that ended is told though no slot has"
 
 
-def test_stages_that_ended_before_it_began_are_not_its_own() -> None:
+def test_stages_that_ended_before_it_began_are_not_its_own(bed: Bed) -> None:
     """The master says how many there were before it assigns the first of a job's executors."""
-    bed = Bed()
     assert bed.decide(TellStages(job=JOB, ended=2)) == []
     bed.assign("a", cores(1, 1, 1, 1, stages=(2, 4)))
     bed.started("a")
@@ -384,19 +327,15 @@ def test_stages_that_ended_before_it_began_are_not_its_own() -> None:
     assert use.stages == [1]
 
 
-def test_that_an_executor_is_stuck_is_told_to_its_framework() -> None:
-    bed = Bed()
-    from penstock.wire.agent_api import RegisterJob
-
-    registered = bed.send(e.JobRegistered(1, RegisterJob(name="mine"), 0.0))
-    stuck = TellStuck(job=registered.job, task="a", helper="b", node="m")
-    assert bed.decide(TellPlaced(job=registered.job, task="a", node="n"), stuck) == []
+def test_that_an_executor_is_stuck_is_told_to_its_framework(bed: Bed) -> None:
+    job = bed.register()
+    stuck = TellStuck(job=job, task="a", helper="b", node="m")
+    assert bed.decide(TellPlaced(job=job, task="a", node="n"), stuck) == []
     (told,) = [one for one in bed.done if isinstance(one, i.Notify) and one.method == "task_stuck"]
-    assert (told.session, told.params) == (1, TaskStuck(job=registered.job, task="a", helper="b", node="m"))
+    assert (told.session, told.params) == (1, TaskStuck(job=job, task="a", helper="b", node="m"))
 
 
-def test_the_status_says_where_an_executor_is() -> None:
-    bed = Bed()
+def test_the_status_says_where_an_executor_is(bed: Bed) -> None:
     bed.assign("a", cores(1, 2, 3, 3))
     bed.started("a")
     bed.launch()
@@ -410,41 +349,16 @@ def test_the_status_says_where_an_executor_is() -> None:
 # ---------------------------------------------------------------- a restart of the agent
 
 
-def journal_of(bed: Bed) -> dict[tuple[str, str], bytes]:
-    written: dict[tuple[str, str], bytes] = {}
-    for one in bed.done:
-        if isinstance(one, i.Record):
-            if one.value is None:
-                written.pop((one.room, one.key), None)
-            else:
-                written[one.room, one.key] = msgspec.msgpack.encode(one.value)
-    return written
-
-
 def restarted(bed: Bed, *running: str, after_s: float = 2.0) -> Bed:
-    """Another agent on another clock, with what the journal has."""
-    written = journal_of(bed)
-    fresh = Bed()
-    fresh.now = 50.0
-
-    def read(room: str, of: type[Any]) -> list[Any]:
-        return [msgspec.msgpack.decode(value, type=of) for (where, _), value in written.items() if where == room]
-
-    fresh.send(
-        e.Recovered(
-            jobs=read("jobs", JobRecord),
-            tasks=read("tasks", HeldTask),
-            containers=read("containers", ContainerRecord),
-            running=dict.fromkeys(running, 7),
-            exits_to_come=frozenset(),
-            at=1e9 + bed.now + after_s,
-        )
-    )
+    """Return another agent on another clock, with what the journal has."""
+    fresh = copy.copy(bed)
+    fresh.journal = dict(bed.journal)
+    fresh.restart(*running, after_s=after_s, now=50.0)
+    fresh.open(operator=True)
     return fresh
 
 
-def test_after_a_restart_it_goes_on_in_the_slot_that_it_is_in() -> None:
-    bed = Bed()
+def test_after_a_restart_it_goes_on_in_the_slot_that_it_is_in(bed: Bed) -> None:
     bed.assign("a", cores(1, 2, 3, 3))
     bed.now += 0.25
     bed.started("a")
@@ -454,13 +368,12 @@ def test_after_a_restart_it_goes_on_in_the_slot_that_it_is_in() -> None:
     assert fresh.node.executors.held(fresh.now).at(fresh.now)[0] == 2.0  # type: ignore[union-attr]
     assert fresh.node.executors.held(fresh.now).at(fresh.now + 0.8)[0] == 3.0  # type: ignore[union-attr]
     assert "cpu" in fresh.assign("b", cores(3.5))[0]
-    fresh.over(fresh.container("a"))
+    fresh.exit(fresh.container("a"))
     assert fresh.node.ledger().promised_cores == 0.0
     assert fresh.node.queues.idle().cpu == 4
 
 
-def test_what_was_recorded_before_a_restart_is_told_with_what_comes_after_it() -> None:
-    bed = Bed()
+def test_what_was_recorded_before_a_restart_is_told_with_what_comes_after_it(bed: Bed) -> None:
     bed.assign("a", cores(1, 2, 3, 3))
     bed.started("a")
     before = len(bed.done)
@@ -473,31 +386,29 @@ def test_what_was_recorded_before_a_restart_is_told_with_what_comes_after_it() -
     (use,) = fresh.beat().executors
     assert use.first == 0 and not use.ended
     assert [mean[0] for mean in use.mean] == [500] * 31 + [2000, 2000], "3 s of CPU in the 6 s that nobody saw"
-    fresh.over(fresh.container("a"))
+    fresh.exit(fresh.container("a"))
     (use,) = fresh.beat().executors
     assert (use.first, use.ended) == (33, True)
 
 
-def test_half_a_run_is_not_told_as_a_whole_one() -> None:
-    bed = Bed()
+def test_half_a_run_is_not_told_as_a_whole_one(bed: Bed) -> None:
     bed.assign("a", cores(1, 2, 3, 3))
     bed.started("a")
     bed.sample(20)
     fresh = restarted(bed, bed.container("a"), after_s=20.0)
     fresh.sample(20)
     assert len(fresh.beat().executors[0].mean) == 20, "by its end enough of it may have been seen"
-    fresh.over(fresh.container("a"))
+    fresh.exit(fresh.container("a"))
     (use,) = fresh.beat().executors
     assert use.ended and use.mean == [] and use.first > 20
 
 
 @pytest.mark.parametrize("reached", ["held", "journaled", "started"])
-def test_an_agent_that_ended_while_it_started_one_goes_on_with_it(reached: str) -> None:
-    bed = Bed()
+def test_an_agent_that_ended_while_it_started_one_goes_on_with_it(bed: Bed, reached: str) -> None:
     bed.assign("a", cores(1, 2, 3, 3))
     container = bed.container("a")
     if reached == "held":
-        bed.done = [one for one in bed.done if not (isinstance(one, i.Record) and one.room == "containers")]
+        bed.journal = {key: data for key, data in bed.journal.items() if key[0] != "containers"}
     fresh = restarted(bed, *([container] if reached == "started" else []), after_s=5.0)
     if reached == "journaled":
         assert (JOB, "a") not in fresh.node.held.by_key, "it was never started, and its end is told"

@@ -4,27 +4,13 @@ from __future__ import annotations
 
 from agent.core import Node
 from agent.core import events as e
-from agent.core import instructions as i
-from agent.core.settings import NodeSettings
-from penstock.model import Capacity, ContainerSpec, KindAmounts, MonotaskSpec, ResourceKind, TaskRequest
+from penstock.model import ContainerSpec, KindAmounts, MonotaskSpec, ResourceKind, TaskRequest
 from penstock.wire import agent_methods as m
-from penstock.wire.agent_api import Complete, Completion, JobRegistered, RegisterJob, Submit
+from penstock.wire.agent_api import Complete, Completion, Submit
 from penstock.wire.master_api import Assign
+from tests.fakes.node_bed import node_with_a_job
 
 CPU, DISK = ResourceKind.CPU, ResourceKind.DISK
-
-
-def node_with_a_job() -> tuple[Node, str]:
-    capacity = Capacity(cores=4.0, memory_bytes=2**30)
-    node = Node(NodeSettings(node="a", instance="x", capacity=capacity, has_master=True))
-    node.handle(e.SessionOpened(1, "u", 1000, "c"), 0.0)
-    [registered] = [
-        each.result
-        for each in node.handle(e.JobRegistered(1, RegisterJob(name="j"), 0.0), 0.0)
-        if isinstance(each, i.Reply)
-    ]
-    assert isinstance(registered, JobRegistered)
-    return node, registered.job
 
 
 def placed(node: Node, job: str, request: TaskRequest) -> None:

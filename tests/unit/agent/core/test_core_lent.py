@@ -21,26 +21,15 @@ PID, OTHER_PID = 500, 600
 
 
 class Lending(Bed):
-    """The same, with what was asked of the launcher."""
+    """The same; ``last`` is what was instructed at the latest event."""
 
-    def __init__(self, **settings: Any) -> None:
-        self.did: list[Instruction] = []
-        super().__init__(**settings)
+    last: list[Instruction]
 
     def send(self, event: e.Event) -> Any:
-        before, handle = len(self.did), self.node.handle
-
-        def kept(event: e.Event, now: float) -> list[Instruction]:
-            instructions = handle(event, now)
-            self.did += instructions
-            return instructions
-
-        self.node.handle = kept  # type: ignore[method-assign]
-        try:
-            return super().send(event)
-        finally:
-            self.node.handle = handle  # type: ignore[method-assign]
-            self.last = self.did[before:]
+        before = len(self.done)
+        answer = super().send(event)
+        self.last = self.done[before:]
+        return answer
 
     def lend(self, session: int, job: str, pid: int = PID, *, inside: str = "", **fields: Any) -> str:
         """Until it runs."""
@@ -52,18 +41,17 @@ class Lending(Bed):
         return str(answer)
 
     def start(self, container: str, pid: int = PID) -> None:
-        self.send(e.ContainerStarted(container, pid, {}, self.now))
+        self.begin(container, pid)
         self.used_s[container] = 0.0
 
     def close(self, session: int, merged_into: str | None = None) -> None:
         if merged_into is not None:
             for job in list(self.node.sessions[session].jobs):
-                left = LeaveJob(job=job, merged_into=merged_into)
-                self.send(e.Asked(m.LEAVE_JOB, session, LeaveJob(job=left.job, merged_into=left.merged_into)))
+                self.send(e.Asked(m.LEAVE_JOB, session, LeaveJob(job=job, merged_into=merged_into)))
         self.send(e.SessionClosed(session))
 
     def given_back(self) -> list[str]:
-        return [one.container for one in self.did if isinstance(one, GiveBack)]
+        return [one.container for one in self.given(GiveBack)]
 
     def record(self, container: str) -> ContainerRecord:
         found = self.node.containers.find(container)
@@ -71,12 +59,16 @@ class Lending(Bed):
         return found
 
 
-def test_what_is_lent_is_a_container_of_its_job_and_ranked_with_it() -> None:
-    bed = Lending()
+@pytest.fixture
+def bed() -> Lending:
+    return Lending()
+
+
+def test_what_is_lent_is_a_container_of_its_job_and_ranked_with_it(bed: Lending) -> None:
     first, second = bed.connect(), bed.connect()
     jobs = [bed.register(first), bed.register(second)]
     lent = [bed.lend(first, jobs[0]), bed.lend(second, jobs[1], OTHER_PID)]
-    asked = [one for one in bed.did if isinstance(one, AdoptProcess)]
+    asked = [one for one in bed.done if isinstance(one, AdoptProcess)]
     assert [(one.pid, one.tree, one.borrow) for one in asked] == [(PID, True, True), (OTHER_PID, True, True)]
     assert [bed.node.sessions[session].container for session in (first, second)] == lent
     assert [bed.node.ranks.job_of(container) for container in lent] == jobs
@@ -85,8 +77,7 @@ def test_what_is_lent_is_a_container_of_its_job_and_ranked_with_it() -> None:
     assert [bed.nice[container] for container in lent] == [nice_of(0, 2), nice_of(1, 2)]
 
 
-def test_a_job_that_is_over_gives_its_processes_back() -> None:
-    bed = Lending()
+def test_a_job_that_is_over_gives_its_processes_back(bed: Lending) -> None:
     session = bed.connect()
     job = bed.register(session)
     container = bed.lend(session, job, nice=3)
@@ -100,9 +91,8 @@ def test_a_job_that_is_over_gives_its_processes_back() -> None:
 
 
 @pytest.mark.parametrize("how", ["ended", "joined", "merged"])
-def test_processes_go_from_one_job_to_the_next(how: str) -> None:
+def test_processes_go_from_one_job_to_the_next(bed: Lending, how: str) -> None:
     """Workers begin in jobs of their own, and join that of their cluster."""
-    bed = Lending()
     early, late = bed.connect(), bed.connect()
     own = bed.register(early)
     container = bed.lend(early, own)
@@ -122,8 +112,7 @@ def test_processes_go_from_one_job_to_the_next(how: str) -> None:
     assert bed.given_back() == [container]
 
 
-def test_what_is_lent_again_while_it_is_given_back_is_taken_in_again() -> None:
-    bed = Lending()
+def test_what_is_lent_again_while_it_is_given_back_is_taken_in_again(bed: Lending) -> None:
     first, second = bed.connect(), bed.connect()
     container = bed.lend(first, bed.register(first))
     job = bed.register(second)
@@ -138,8 +127,7 @@ def test_what_is_lent_again_while_it_is_given_back_is_taken_in_again() -> None:
     assert bed.given_back() == [container, adopted.container]
 
 
-def test_a_job_that_ends_while_its_process_is_being_taken_in() -> None:
-    bed = Lending()
+def test_a_job_that_ends_while_its_process_is_being_taken_in(bed: Lending) -> None:
     session, other = bed.connect(), bed.connect()
     job = bed.register(session)
     container = bed.send(e.LendRequested(session, job, PID, ("x",)))
@@ -152,8 +140,7 @@ def test_a_job_that_ends_while_its_process_is_being_taken_in() -> None:
     assert bed.register(other)
 
 
-def test_what_cannot_be_given_back_is_like_any_adopted_container() -> None:
-    bed = Lending()
+def test_what_cannot_be_given_back_is_like_any_adopted_container(bed: Lending) -> None:
     session = bed.connect()
     container = bed.lend(session, bed.register(session))
     bed.close(session)
@@ -163,8 +150,7 @@ def test_what_cannot_be_given_back_is_like_any_adopted_container() -> None:
     assert bed.node.ranks.job_of(container) == container, "it is a job of its own"
 
 
-def test_one_that_could_not_be_taken_in_is_nobodys_container() -> None:
-    bed = Lending()
+def test_one_that_could_not_be_taken_in_is_nobodys_container(bed: Lending) -> None:
     session = bed.connect()
     job = bed.register(session)
     container = bed.send(e.LendRequested(session, job, PID, ("x",), own=True))
@@ -174,8 +160,7 @@ def test_one_that_could_not_be_taken_in_is_nobodys_container() -> None:
     assert bed.given_back() == []
 
 
-def test_a_process_in_a_container_stays_there() -> None:
-    bed = Lending()
+def test_a_process_in_a_container_stays_there(bed: Lending) -> None:
     launched = bed.launch()
     session = bed.connect(launched)
     job = bed.register(session)
@@ -184,8 +169,7 @@ def test_a_process_in_a_container_stays_there() -> None:
     assert bed.given_back() == [] and launched in bed.node.containers.live
 
 
-def test_only_ones_own_jobs_and_containers() -> None:
-    bed = Lending()
+def test_only_ones_own_jobs_and_containers(bed: Lending) -> None:
     launched = bed.launch()
     job = bed.register(bed.eve)
     mallory = next(bed.sessions)
@@ -200,8 +184,7 @@ def test_only_ones_own_jobs_and_containers() -> None:
     assert not bed.node.sessions[mallory].container and list(bed.node.containers.live) == [launched]
 
 
-def test_a_restarted_agent_gives_back_what_no_job_is_left_for() -> None:
-    bed = Lending()
+def test_a_restarted_agent_gives_back_what_no_job_is_left_for(bed: Lending) -> None:
     session = bed.connect()
     jobs = [bed.register(session), bed.register(session)]
     containers = [bed.lend(session, jobs[0]), bed.lend(session, jobs[1], OTHER_PID)]
@@ -214,8 +197,7 @@ def test_a_restarted_agent_gives_back_what_no_job_is_left_for() -> None:
     assert anew.given_back() == [containers[1], containers[0]], "nobody came back to its job"
 
 
-def test_an_agent_that_stops_gives_back_what_it_cannot_rank_any_more() -> None:
-    bed = Lending()
+def test_an_agent_that_stops_gives_back_what_it_cannot_rank_any_more(bed: Lending) -> None:
     session, launched = bed.connect(), bed.launch()
     job = bed.register(session)
     container = bed.lend(session, job)
@@ -244,8 +226,7 @@ def test_a_client_that_is_adopted_owns_its_container_with_the_jobs_that_it_regis
         assert bed.given_back() == [] and bed.record(container).ended is None, "it was not lent"
 
 
-def test_a_process_that_was_lowered_gets_no_better_nice_value_and_none_that_of_another_container() -> None:
-    bed = Lending()
+def test_a_process_that_was_lowered_gets_no_better_nice_value_and_none_that_of_another_container(bed: Lending) -> None:
     first, second = bed.connect(), bed.connect()
     lent = bed.lend(first, bed.register(first))
     other = bed.lend(second, bed.register(second, priority=1.0), OTHER_PID, nice=15)
@@ -258,5 +239,5 @@ def test_a_process_that_was_lowered_gets_no_better_nice_value_and_none_that_of_a
     assert one == Renice(lent, PID, 0, adopted=True)
     bed.lend(first, bed.register(first, priority=2.0), OTHER_PID, nice=15)
     bed.sample()
-    renices = {one.container: one for one in bed.did if isinstance(one, Renice)}
+    renices = {one.container: one for one in bed.done if isinstance(one, Renice)}
     assert renices[lent] == Renice(lent, PID, nice_of(1, 2), adopted=True, apart=frozenset({OTHER_PID}))

@@ -2,87 +2,49 @@
 
 from __future__ import annotations
 
-import dataclasses
+from typing import Any
 
-import msgspec
 import pytest
 
-from agent.core import Node
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.records import ContainerRecord, HeldTask
-from agent.core.settings import NodeSettings
-from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, Executor, KindAmounts, TaskRequest
+from penstock.model import ContainerSpec, Ended, EndedBy, Executor
 from penstock.wire import agent_methods as m
 from penstock.wire import master_api as api
-from penstock.wire.agent_api import Launch
-
-JOB = "other-1"
-SETTINGS = NodeSettings(node="n", instance="x", capacity=Capacity(cores=4, memory_bytes=1 << 30), has_master=True)
+from penstock.wire.agent_api import JobRef, Launch
+from tests.fakes.node_bed import NodeBed
 
 
-class Bed:
+class Bed(NodeBed):
     """A node whose journal is kept, so that another node can take it back."""
 
-    def __init__(self, instance: str) -> None:
-        self.node = Node(dataclasses.replace(SETTINGS, instance=instance))
-        self.journal: dict[tuple[str, str], object] = {}
-        self.started: list[str] = []
-        self.removed: list[str] = []
-        self.told: list[Ended] = []
+    @property
+    def started(self) -> list[str]:
+        return [one.container for one in self.given(i.StartContainer)]
 
-    def send(self, event: e.Event) -> None:
-        for one in self.node.handle(event, 0.0):
-            match one:
-                case i.StartContainer(container=container):
-                    self.started.append(container)
-                case i.RemoveContainer(container):
-                    self.removed.append(container)
-                case i.Record(room, key, None):
-                    self.journal.pop((room, key), None)
-                case i.Record(room, key, value):
-                    self.journal[room, key] = msgspec.msgpack.decode(msgspec.msgpack.encode(value), type=type(value))
-                case i.TellMaster("command_ended", params):
-                    assert isinstance(params, api.CommandEnded)
-                    self.told.append(params.ended)
+    @property
+    def removed(self) -> list[str]:
+        return [one.container for one in self.given(i.RemoveContainer)]
 
-    def assign(self, *, opportunistic: bool = False, executor: Executor | None = None) -> str:
-        """Place a command here; the container that it is started in."""
-        spec = ContainerSpec(argv=("x",), memory_bytes=1 << 20)
-        request = TaskRequest(
-            task="t", usage=KindAmounts(cpu=1.0), memory_bytes=1 << 20, command=spec, executor=executor
-        )
-        decision = api.Assign(
-            job=JOB, stage="s", user="u", origin="other", priority=0.0, request=request, opportunistic=opportunistic
-        )
-        self.send(e.Decided(1, [decision]))
+    @property
+    def told(self) -> list[Ended]:
+        return [one.ended for one in self.to_master(api.CommandEnded)]
+
+    def assign(self, **how: Any) -> str:
+        """Place a command here; return the container that it is started in."""
+        self.command("t", spec={"memory_bytes": 1 << 20}, memory_bytes=1 << 20, **how)
         (container,) = self.started
         return container
 
-    def of(self, room: str) -> list[object]:
-        return [value for (where, _), value in self.journal.items() if where == room]
-
     def restarted(self, *never_began: str, running: tuple[str, ...] = ()) -> Bed:
-        """The agent dies; what its successor makes of the journal."""
-        fresh = Bed("y")
-        fresh.journal = dict(self.journal)
-        fresh.send(
-            e.Recovered(
-                jobs=self.of("jobs"),  # type: ignore[arg-type]
-                tasks=self.of("tasks"),  # type: ignore[arg-type]
-                containers=self.of("containers"),  # type: ignore[arg-type]
-                running=dict.fromkeys(running, 7),
-                exits_to_come=frozenset(),
-                at=1e9,
-                never_began=frozenset(never_began),
-            )
-        )
-        return fresh
+        """Let the agent die; what its successor makes of the journal."""
+        return self.restart(*running, never_began=frozenset(never_began))
 
 
 @pytest.fixture
 def bed() -> Bed:
-    return Bed("x")
+    return Bed()
 
 
 @pytest.mark.parametrize(
@@ -121,10 +83,22 @@ def test_what_runs_goes_on(bed: Bed) -> None:
 
 def test_what_was_being_stopped_ends_as_that(bed: Bed) -> None:
     container = bed.assign()
-    bed.send(e.Decided(2, [api.Withdraw(job=JOB, task="t", why="test")]))
+    bed.send(e.Decided(2, [api.Withdraw(job=Bed.JOB, task="t", why="test")]))
     fresh = bed.restarted(container)
     assert not fresh.started
     assert [ended.by for ended in fresh.told] == [EndedBy.CANCELLED]
+
+
+def test_what_was_being_stopped_as_its_job_ended_holds_no_slot_and_ends(bed: Bed) -> None:
+    bed.open()
+    job = bed.register()
+    container = bed.assign(job=job)
+    bed.begin(container)
+    bed.send(e.Asked(m.END_JOB, 1, JobRef(job=job)))
+    fresh = bed.restarted(running=(container,))
+    assert not fresh.started and list(fresh.node.containers.live) == [container]
+    fresh.exit(container)
+    assert not fresh.node.containers.live and fresh.node.queues.idle().cpu == 4
 
 
 def test_a_launch_whose_client_was_not_answered_is_not_repeated(bed: Bed) -> None:

@@ -2,54 +2,38 @@
 
 from __future__ import annotations
 
-from agent.core import Node
-from agent.core import events as e
-from agent.core.instructions import StartContainer
-from agent.core.settings import NodeSettings
-from agent.core.snapshot import Snapshot
+import pytest
+
+from agent.core.instructions import Instruction, StartContainer
 from agent.queues.resource import MOST_AHEAD
 from penstock.model import MOST_BEYOND, Capacity, ContainerSpec, KindAmounts, ResourceKind, TaskRequest
 from penstock.wire.master_api import Assign, SetPriority
+from tests.fakes.node_bed import NodeBed
 
 CORES = 2
 WAIT_MAX_S = 30.0
 
 
-class Bed:
+class Bed(NodeBed):
     """A node of two cores with a master; ``started`` are the tasks whose commands run, in order."""
 
     def __init__(self, *, ranked: bool = True) -> None:
         capacity = Capacity(cores=CORES, memory_bytes=1 << 40, disk_slots=1)
-        settings = NodeSettings(
-            node="n",
-            instance="i",
-            capacity=capacity,
-            has_master=True,
-            ranked=ranked,
-            job_wait_max_s=WAIT_MAX_S,
-            sample_interval_s=1.0,
-        )
-        self.node = Node(settings)
+        super().__init__(capacity=capacity, ranked=ranked, job_wait_max_s=WAIT_MAX_S, sample_interval_s=1.0)
         self.now = 100.0
-        self.told = 0
         self.started: list[str] = []
 
-    def send(self, event: e.Event) -> None:
-        done = self.node.handle(event, self.now)
-        tasks = {held.container: held.task for held in self.node.held if held.container}
-        for container in [one.container for one in done if isinstance(one, StartContainer)]:
-            self.started.append(tasks[container])
-            self.send(e.ContainerStarted(container, 1000 + len(self.started), {}, self.now))
-
-    def decide(self, *decisions: Assign | SetPriority) -> None:
-        self.told += 1
-        self.send(e.Decided(self.told, list(decisions)))
+    def hear(self, one: Instruction) -> None:
+        if isinstance(one, StartContainer):
+            self.started.extend(held.task for held in self.node.held if held.container == one.container)
+            self.begin(one.container, 1000 + len(self.started))
 
     def place(self, job: str, tasks: int, priority: float, kind: ResourceKind = ResourceKind.CPU) -> None:
+        usage = KindAmounts.single(kind, float(1 << 20))
         requests = [
             TaskRequest(
-                task=f"{job}{number}", usage=KindAmounts.single(kind, float(1 << 20)), memory_bytes=1 << 20,
-                command=ContainerSpec(argv=("x",)), command_kind=kind,
+                task=f"{job}{number}", usage=usage, memory_bytes=1 << 20, command=ContainerSpec(argv=("x",)),
+                command_kind=kind,
             )
             for number in range(tasks)
         ]  # fmt: skip
@@ -58,16 +42,20 @@ class Bed:
         )
 
     def end(self, job: str, task: str) -> None:
-        self.send(e.ContainerExited(self.node.held.by_key[job, task].container, 0, None, 1.0, 0, 0, self.now))
+        self.exit(self.container(task, job))
 
     def sample(self, seconds: float) -> None:
         self.now += seconds
-        self.send(e.Sampled(Snapshot(self.now, 1.0), self.now))
+        self.sampled()
 
 
-def test_commands_of_another_job_start_though_those_of_the_first_hold_the_slots() -> None:
+@pytest.fixture
+def bed() -> Bed:
+    return Bed()
+
+
+def test_commands_of_another_job_start_though_those_of_the_first_hold_the_slots(bed: Bed) -> None:
     """As they may be waiting for a disk."""
-    bed = Bed()
     bed.place("first", 3, 1.0)
     bed.place("second", 3, 0.0)
     assert bed.started == ["first0", "first1", "second0", "second1"], "no job has more at once than there are slots"
@@ -79,8 +67,7 @@ def test_commands_of_another_job_start_though_those_of_the_first_hold_the_slots(
     assert bed.started[5:] == ["first2"]
 
 
-def test_beyond_the_bound_a_job_behind_waits_and_one_ahead_starts() -> None:
-    bed = Bed()
+def test_beyond_the_bound_a_job_behind_waits_and_one_ahead_starts(bed: Bed) -> None:
     for number in range(MOST_BEYOND):
         bed.place(f"j{number}-", 2, 10.0)
     bed.place("behind", 1, 5.0)
@@ -95,8 +82,7 @@ def test_beyond_the_bound_a_job_behind_waits_and_one_ahead_starts() -> None:
     assert bed.started[-1] == "behind0"
 
 
-def test_a_command_does_not_wait_for_a_disk_that_a_job_behind_holds() -> None:
-    bed = Bed()
+def test_a_command_does_not_wait_for_a_disk_that_a_job_behind_holds(bed: Bed) -> None:
     bed.place("long", 2, 1.0, ResourceKind.DISK)
     assert bed.started == ["long0"]
     bed.place("short", 2, 2.0, ResourceKind.DISK)
@@ -119,15 +105,13 @@ def test_a_disk_has_no_more_than_its_slots_where_the_kernel_cannot_be_told_the_o
     assert bed.started == ["long0"]
 
 
-def test_however_many_jobs_come_there_is_a_bound() -> None:
-    bed = Bed()
+def test_however_many_jobs_come_there_is_a_bound(bed: Bed) -> None:
     for number in range(20):
         bed.place(f"j{number}-", 2, float(number))
     assert len(bed.started) == MOST_AHEAD * CORES
 
 
-def test_a_job_that_has_waited_too_long_is_the_first_for_one_command() -> None:
-    bed = Bed()
+def test_a_job_that_has_waited_too_long_is_the_first_for_one_command(bed: Bed) -> None:
     for number in range(MOST_BEYOND):
         bed.place(f"j{number}-", 2, 10.0)
     bed.place("last", 2, 0.0)

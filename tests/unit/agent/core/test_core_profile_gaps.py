@@ -24,7 +24,7 @@ def sample_late(one: Bed, seconds: float, use_cores: float) -> None:
     """The agent comes to its next sample after ``seconds``: the rates are means over all of them."""
     one.now += seconds
     use = ContainerUse(cpu_cores=use_cores, memory_bytes=100 * MIB)
-    one.send(e.Sampled(Snapshot(one.now, seconds, containers={one.container("a"): use}), 1e9 + one.now))
+    one.send(e.Sampled(Snapshot(one.now, seconds, containers={one.container("a"): use}), one.wall_s))
 
 
 def told(one: Bed) -> list[float | None]:
@@ -65,7 +65,7 @@ def test_so_it_is_from_the_last_sample_to_the_end(sample_interval_s: float, slot
     one.sample(1, cores=2.0, cpu_seconds=2.0)
     one.sample(2, cores=2.0, cpu_seconds=6.0)
     one.now += 8.0
-    one.send(e.ContainerExited(one.container("a"), 0, None, 22.0, 0, 0, 1e9 + one.now))
+    one.exit(one.container("a"), cpu_s=22.0)
     assert told(one) == slots
 
 
@@ -82,12 +82,12 @@ def test_while_no_agent_ran_nothing_was_measured_and_the_next_agent_and_the_one_
     one.sample(1, cores=0.5, cpu_seconds=0.5)
     one.sample(59, cores=0.5)
     second = restarted(one, one.container("a"), after_s=11.0)
-    other_clock_s = one.now + 11.0 - second.now
+
     second.node.executors.surrogate.gaps_read = True
     second.sample(1, cores=2.0, cpu_seconds=30.0 + 12.0)
     second.sample(6, cores=2.0)
     assert told(second) == [500] * 20 + [None] * 3 + [1000, 2000, 2000], "without a sample: 60 to 69 s"
-    third = restarted(second, second.container("a"), after_s=8.0 + other_clock_s)
+    third = restarted(second, second.container("a"), after_s=8.0)
     third.node.executors.surrogate.gaps_read = True
     third.sample(1, cores=0.0, cpu_seconds=42.0 + 12.0 + 9.0)
     heard = told(third)

@@ -7,78 +7,55 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent.core import Node
 from agent.core import events as e
 from agent.core.confinement import WEIGHT_PER_CORE
 from agent.core.events import CpuTimesRead
-from agent.core.instructions import (
-    AdoptProcess,
-    Confine,
-    Instruction,
-    ReadCpuTimes,
-    Renice,
-    Reply,
-    StartContainer,
-    Wake,
-)
+from agent.core.instructions import AdoptProcess, Confine, Instruction, ReadCpuTimes, Renice, StartContainer, Wake
 from agent.core.ranks import BY_PRIORITY, FIRST_QUEUE_S, STEP, divide, nice_of, queue_of
 from agent.core.records import confinement_of
-from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse, Snapshot
-from penstock.model import Capacity, ContainerSpec, Limits
-from penstock.wire import agent_methods as m
-from penstock.wire.agent_api import Launch, RegisterJob
+from penstock.model import Limits
 from penstock.wire.master_api import Decided, SetPriority
+from tests.fakes.node_bed import NodeBed
 
 EVE = 1
 
 
-class Bed:
+class Bed(NodeBed):
     """A node of two cores; ``weights`` and ``nice`` are what the kernel was told of each container."""
 
     def __init__(self, **settings: Any) -> None:
-        capacity = Capacity(cores=2, memory_bytes=10**9)
-        self.node = Node(NodeSettings(node="n", instance="i", capacity=capacity, **settings))
+        super().__init__(cores=2, memory_bytes=10**9, **{"has_master": False, **settings})
         self.now = 100.0
         self.used_s: dict[str, float] = {}
         self.weights: dict[str, int] = {}
         self.nice: dict[str, int] = {}
-        self.told: list[Instruction] = []
         self.pids = iter(range(1000, 2000))
         self.sessions = iter(range(EVE, 1000))
         self.eve = self.connect()
 
-    def send(self, event: e.Event) -> Any:
-        reply = None
-        for instruction in self.node.handle(event, self.now):
-            self.told.append(instruction)
-            match instruction:
-                case Reply(result=result):
-                    reply = result
-                case StartContainer(container=container, rank_weight=weight):
-                    self.weights[container] = weight
-                case AdoptProcess(container=container, rank_weight=weight):
-                    self.weights[container] = weight
-                case Confine(container=container, confinement=confinement):
-                    self.weights[container] = confinement.cpu_weight
-                case Renice(container=container, nice=nice):
-                    self.nice[container] = nice
-        return reply
+    def hear(self, one: Instruction) -> None:
+        match one:
+            case StartContainer(container=container, rank_weight=weight):
+                self.weights[container] = weight
+            case AdoptProcess(container=container, rank_weight=weight):
+                self.weights[container] = weight
+            case Confine(container=container, confinement=confinement):
+                self.weights[container] = confinement.cpu_weight
+            case Renice(container=container, nice=nice):
+                self.nice[container] = nice
 
     def connect(self, container: str = "") -> int:
         session = next(self.sessions)
-        self.send(e.SessionOpened(session, "eve", 1000, "c", container=container))
+        self.open(session, container=container)
         return session
 
     def launch(self, **spec: Any) -> str:
-        container = str(self.send(e.Asked(m.LAUNCH, self.eve, Launch(container=ContainerSpec(argv=("x",), **spec)))))
+        container = super().launch(self.eve, **spec)
         self.now += 0.01
-        self.send(e.ContainerStarted(container, next(self.pids), {}, self.now))
+        self.begin(container, next(self.pids))
         self.used_s[container] = 0.0
         return container
-
-    def register(self, session: int, **request: Any) -> str:
-        return str(self.send(e.JobRegistered(session, RegisterJob(name="x", **request), self.now)).job)
 
     def sample(self, seconds: float = 1.0, **used_s: float) -> None:
         for container, each in used_s.items():
@@ -88,8 +65,7 @@ class Bed:
         self.send(e.Sampled(Snapshot(self.now, seconds, containers=uses), self.now))
 
     def end(self, container: str) -> None:
-        cpu_s = self.used_s.pop(container)
-        self.send(e.ContainerExited(container, 0, None, cpu_s, 0, 0, self.now))
+        self.exit(container, cpu_s=self.used_s.pop(container))
 
     def order(self) -> list[str]:
         """The containers from the first to the last."""
@@ -126,8 +102,12 @@ def test_a_job_sinks_with_the_processor_time_that_it_has_used() -> None:
     assert queues == [0, 0, 1, 1, 2, 3, 8]
 
 
-def test_who_came_first_goes_first_and_who_has_used_more_goes_behind() -> None:
-    bed = Bed()
+@pytest.fixture
+def bed() -> Bed:
+    return Bed()
+
+
+def test_who_came_first_goes_first_and_who_has_used_more_goes_behind(bed: Bed) -> None:
     first, second, third = bed.launch(), bed.launch(), bed.launch()
     bed.sample()
     assert bed.order() == [first, second, third]
@@ -138,8 +118,7 @@ def test_who_came_first_goes_first_and_who_has_used_more_goes_behind() -> None:
     assert bed.nice[second] == nice_of(0, 3) and bed.nice[first] == nice_of(2, 3)
 
 
-def test_nothing_is_written_while_the_order_stands() -> None:
-    bed = Bed()
+def test_nothing_is_written_while_the_order_stands(bed: Bed) -> None:
     containers = [bed.launch() for _ in range(5)]
     bed.sample()
     before, bed.weights = dict(bed.weights), {}
@@ -148,8 +127,7 @@ def test_nothing_is_written_while_the_order_stands() -> None:
     assert set(before) == set(containers)
 
 
-def test_the_priority_of_a_job_comes_before_what_it_has_used() -> None:
-    bed = Bed()
+def test_the_priority_of_a_job_comes_before_what_it_has_used(bed: Bed) -> None:
     slow, urgent = bed.launch(), bed.launch()
     low = bed.register(bed.connect(slow))
     high = bed.register(bed.connect(urgent), priority=5.0)
@@ -161,18 +139,16 @@ def test_the_priority_of_a_job_comes_before_what_it_has_used() -> None:
     assert standings[high].cpu_s == 50.0
 
 
-def test_the_containers_of_a_job_share_its_weight_by_what_they_asked_for() -> None:
-    bed = Bed()
+def test_the_containers_of_a_job_share_its_weight_by_what_they_asked_for(bed: Bed) -> None:
     one, two, other = bed.launch(), bed.launch(limits=Limits(cpu_weight=30)), bed.launch()
     job = bed.register(bed.connect(one))
-    bed.send(e.JobRegistered(bed.connect(two), RegisterJob(name="x", job=job), bed.now))
+    bed.register(bed.connect(two), job=job)
     bed.sample()
     assert bed.weights[two] / bed.weights[one] == pytest.approx(3, rel=0.05)
     assert (bed.weights[one] + bed.weights[two]) / bed.weights[other] == pytest.approx(STEP, rel=0.1)
 
 
-def test_a_client_of_another_user_does_not_move_a_container() -> None:
-    bed = Bed()
+def test_a_client_of_another_user_does_not_move_a_container(bed: Bed) -> None:
     container = bed.launch()
     session = next(bed.sessions)
     bed.send(e.SessionOpened(session, "max", 1001, "c", container=container))
@@ -181,11 +157,10 @@ def test_a_client_of_another_user_does_not_move_a_container() -> None:
     assert job not in bed.node.ranks.standings and container in bed.node.ranks.standings
 
 
-def test_what_ended_counts_for_its_job() -> None:
-    bed = Bed()
+def test_what_ended_counts_for_its_job(bed: Bed) -> None:
     one, two = bed.launch(), bed.launch()
     job = bed.register(bed.connect(one))
-    bed.send(e.JobRegistered(bed.connect(two), RegisterJob(name="x", job=job), bed.now))
+    bed.register(bed.connect(two), job=job)
     bed.used_s |= {one: 7.0, two: 1.0}
     bed.sample()
     bed.end(one)
@@ -193,8 +168,7 @@ def test_what_ended_counts_for_its_job() -> None:
     assert bed.node.ranks.standings[job].cpu_s == 8.0
 
 
-def test_a_promise_weighs_as_before_and_leaves_the_ranked_less() -> None:
-    bed = Bed()
+def test_a_promise_weighs_as_before_and_leaves_the_ranked_less(bed: Bed) -> None:
     promised = bed.launch(cpu_cores=0.5)
     ranked = [bed.launch() for _ in range(10)]
     bed.sample()
@@ -203,16 +177,14 @@ def test_a_promise_weighs_as_before_and_leaves_the_ranked_less() -> None:
     assert promised not in bed.node.ranks.standings
 
 
-def test_opportunistic_work_has_no_rank_until_it_is_promoted() -> None:
-    bed = Bed()
+def test_opportunistic_work_has_no_rank_until_it_is_promoted(bed: Bed) -> None:
     slack = bed.launch(opportunistic=True)
     bed.launch()
     bed.sample()
     assert slack not in bed.node.ranks.standings
 
 
-def test_a_new_job_is_ranked_when_it_starts_and_not_only_at_the_next_sample() -> None:
-    bed = Bed()
+def test_a_new_job_is_ranked_when_it_starts_and_not_only_at_the_next_sample(bed: Bed) -> None:
     old = bed.launch()
     bed.used_s[old] = 100.0
     bed.sample()
@@ -220,35 +192,33 @@ def test_a_new_job_is_ranked_when_it_starts_and_not_only_at_the_next_sample() ->
     assert bed.order() == [fresh, old]
 
 
-def test_a_coming_job_is_ranked_by_the_processor_time_of_that_moment() -> None:
-    bed = Bed()
+def test_a_coming_job_is_ranked_by_the_processor_time_of_that_moment(bed: Bed) -> None:
     olds = [bed.launch() for _ in range(2)]
     bed.sample(0.1)
     bed.now += 0.9
-    bed.told.clear()
+    bed.done.clear()
     fresh = bed.launch()
-    assert bed.told.count(ReadCpuTimes()) == 1
+    assert bed.done.count(ReadCpuTimes()) == 1
     assert bed.order() == [*olds, fresh], "all have used nothing by the last sample"
     bed.send(CpuTimesRead(Snapshot(bed.now, 0.1, containers={each: ContainerUse(cpu_seconds=0.9) for each in olds})))
     assert bed.order() == [fresh, *olds]
 
 
-def test_after_a_job_has_come_the_processor_time_is_read_again_at_gaps_that_double() -> None:
+def test_after_a_job_has_come_the_processor_time_is_read_again_at_gaps_that_double(bed: Bed) -> None:
     """A job that was expected to end at once, and does not, goes behind the new one long before the next sample."""
-    bed = Bed()
     bed.launch()
     bed.sample(0.1)
     bed.now += 0.5
     came = bed.now
-    bed.told.clear()
+    bed.done.clear()
     bed.launch()
     looked: list[float] = []
     while (due := bed.node.ranks.cpu_reads.due) is not None:
-        assert [each for each in bed.told if isinstance(each, Wake)][-1] == Wake(due)
+        assert [each for each in bed.done if isinstance(each, Wake)][-1] == Wake(due)
         bed.now = due
-        bed.told.clear()
+        bed.done.clear()
         bed.send(e.Woken(bed.now))
-        looked += [bed.now - came] * bed.told.count(ReadCpuTimes())
+        looked += [bed.now - came] * bed.done.count(ReadCpuTimes())
     assert looked == pytest.approx([0.1, 0.3, 0.7], abs=0.02)
 
 
@@ -257,24 +227,23 @@ def test_a_job_of_another_origin_has_the_processor_time_read_again_too() -> None
     bed.launch()
     bed.sample(0.1)
     bed.now += 0.5
-    bed.told.clear()
+    bed.done.clear()
     bed.send(e.JobIntroduced("j", "j", "eve", 1.0))
-    assert ReadCpuTimes() in bed.told and Wake(bed.node.ranks.cpu_reads.due or 0.0) in bed.told
+    assert ReadCpuTimes() in bed.done and Wake(bed.node.ranks.cpu_reads.due or 0.0) in bed.done
 
 
-def test_for_a_job_that_is_the_first_the_processor_time_is_not_read_again() -> None:
-    bed = Bed()
+def test_for_a_job_that_is_the_first_the_processor_time_is_not_read_again(bed: Bed) -> None:
     old = bed.launch()
     bed.used_s[old] = 100.0
     bed.sample(0.1)
     bed.now += 0.5
     fresh = bed.launch()
     assert bed.order() == [fresh, old]
-    bed.told.clear()
+    bed.done.clear()
     while (due := bed.node.ranks.cpu_reads.due) is not None:
         bed.now = due
         bed.send(e.Woken(bed.now))
-    assert ReadCpuTimes() not in bed.told
+    assert ReadCpuTimes() not in bed.done
 
 
 def test_a_job_of_which_the_master_is_told_has_it_told_what_others_have_used() -> None:
@@ -282,23 +251,22 @@ def test_a_job_of_which_the_master_is_told_has_it_told_what_others_have_used() -
     old = bed.launch()
     job = bed.register(bed.connect(old))
     bed.node.load(bed.now)
-    bed.told.clear()
+    bed.done.clear()
     bed.now += 1.0
     bed.register(bed.eve)
     bed.register(bed.eve)
-    assert bed.told.count(ReadCpuTimes()) == 1, "not twice within a moment"
+    assert bed.done.count(ReadCpuTimes()) == 1, "not twice within a moment"
     bed.send(CpuTimesRead(Snapshot(bed.now, 1.0, containers={old: ContainerUse(cpu_seconds=0.7)})))
     assert {use.job: use.service_s for use in bed.node.load(bed.now).jobs}[job] == 0.7
     bed.now += 1.0
-    bed.told.clear()
+    bed.done.clear()
     bed.register(bed.eve)
-    assert bed.told.count(ReadCpuTimes()) == 1
+    assert bed.done.count(ReadCpuTimes()) == 1
 
 
-def test_where_nothing_is_ranked_nothing_is_looked_at() -> None:
-    bed = Bed()
+def test_where_nothing_is_ranked_nothing_is_looked_at(bed: Bed) -> None:
     bed.register(bed.eve)
-    assert ReadCpuTimes() not in bed.told
+    assert ReadCpuTimes() not in bed.done
 
 
 def test_the_order_of_the_master_holds_as_soon_as_it_is_told() -> None:
@@ -311,9 +279,8 @@ def test_the_order_of_the_master_holds_as_soon_as_it_is_told() -> None:
     assert bed.order() == [second, first]
 
 
-def test_jobs_move_up_when_one_of_the_first_ends() -> None:
+def test_jobs_move_up_when_one_of_the_first_ends(bed: Bed) -> None:
     """The third and the fourth weigh the same; without it nobody would be the first until the next sample."""
-    bed = Bed()
     jobs = [bed.launch() for _ in range(4)]
     bed.sample()
     assert bed.weights[jobs[2]] == bed.weights[jobs[3]] == 1
@@ -324,8 +291,7 @@ def test_jobs_move_up_when_one_of_the_first_ends() -> None:
 
 
 @pytest.mark.parametrize("why", ["it was one of the last", "its job has another", "they were ranked just now"])
-def test_the_end_of_others_leads_to_no_ranking(why: str) -> None:
-    bed = Bed()
+def test_the_end_of_others_leads_to_no_ranking(bed: Bed, why: str) -> None:
     containers = [bed.launch() for _ in range(4)]
     if why == "its job has another":
         job = bed.register(bed.eve)
@@ -385,17 +351,16 @@ def test_who_only_sleeps_has_no_turn_and_nothing_is_told_the_kernel() -> None:
     for _ in range(3):
         bed.launch()
     bed.sample()
-    order, told = bed.order(), len(bed.told)
+    order, told = bed.order(), len(bed.done)
     for _ in range(30):
         bed.sample()
-    assert bed.order() == order and len(bed.told) == told
+    assert bed.order() == order and len(bed.done) == told
     bed.sample(**{first: 0.001})
     assert bed.order()[0] != first, "now that the first runs, it is somebody else's turn"
 
 
-def test_after_a_restart_the_kernel_is_told_again() -> None:
+def test_after_a_restart_the_kernel_is_told_again(bed: Bed) -> None:
     """The nice values that an earlier agent has set are not in the journal."""
-    bed = Bed()
     containers = [bed.launch() for _ in range(3)]
     bed.sample()
     records = [msgspec.structs.replace(bed.node.containers.live[each], nice=0) for each in containers]
@@ -408,8 +373,7 @@ def test_after_a_restart_the_kernel_is_told_again() -> None:
     assert again.order() == containers
 
 
-def test_the_status_says_where_a_job_stands() -> None:
-    bed = Bed()
+def test_the_status_says_where_a_job_stands(bed: Bed) -> None:
     one, two = bed.launch(), bed.launch()
     bed.used_s[one] = 3.0
     bed.sample()
@@ -471,20 +435,18 @@ def test_containers_of_no_job_go_by_what_they_used_among_themselves() -> None:
 # ---------------------------------------------------------------- where no cpu controller weighs
 
 
-def test_opportunistic_work_is_below_every_rank_by_its_policy_and_its_nice_value() -> None:
-    bed = Bed()
+def test_opportunistic_work_is_below_every_rank_by_its_policy_and_its_nice_value(bed: Bed) -> None:
     slack = bed.launch(opportunistic=True)
     for _ in range(5):
         bed.launch()
     bed.sample()
-    (told,) = (each for each in bed.told if isinstance(each, Renice) and each.container == slack)
+    (told,) = (each for each in bed.done if isinstance(each, Renice) and each.container == slack)
     assert told.opportunistic
-    ranked = [each for each in bed.told if isinstance(each, Renice) and each != told]
+    ranked = [each for each in bed.done if isinstance(each, Renice) and each != told]
     assert told.nice > max(each.nice for each in ranked) and {each.opportunistic for each in ranked} == {None}
 
 
-def test_a_promise_has_the_nice_value_of_the_first() -> None:
-    bed = Bed()
+def test_a_promise_has_the_nice_value_of_the_first(bed: Bed) -> None:
     promised = bed.launch(cpu_cores=0.5)
     for _ in range(10):
         bed.launch()

@@ -7,40 +7,23 @@ from typing import Any
 
 import pytest
 
-from agent.core import Node
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.records import ContainerState
-from agent.core.settings import NodeSettings, PreemptionSettings, Thresholds
-from agent.core.snapshot import ContainerUse, HostUse, Snapshot
-from penstock.model import Capacity, ContainerSpec, KindAmounts, MonotaskSpec, Notice, ResourceKind, TaskRequest
-from penstock.wire import agent_methods as m
-from penstock.wire.agent_api import Launch, RegisterJob, Submit
+from agent.core.settings import PreemptionSettings, Thresholds
+from agent.core.snapshot import ContainerUse
+from penstock.model import Capacity, Notice
 from penstock.wire.errors import RpcError
-from penstock.wire.master_api import Assign
-
-SETTINGS = NodeSettings(
-    node="n",
-    instance="x",
-    capacity=Capacity(cores=2, memory_bytes=1000),
-    has_master=True,
-    preemption=PreemptionSettings(after=2, cooldown_s=0.0),
-)
+from tests.fakes.node_bed import NodeBed
 
 
-class Bed:
+class Bed(NodeBed):
     """A node whose clock ticks once with each sample."""
 
-    def __init__(self, settings: NodeSettings = SETTINGS) -> None:
-        self.node = Node(settings)
-        self.now = 0.0
-        self.done: list[i.Instruction] = []
-        self.send(e.SessionOpened(1, "eve", 1000, "f"))
-
-    def send(self, event: e.Event) -> Any:
-        instructions = self.node.handle(event, self.now)
-        self.done += instructions
-        return next((one.result for one in instructions if isinstance(one, i.Reply)), None)
+    def __init__(self, **settings: Any) -> None:
+        preemption = PreemptionSettings(after=2, cooldown_s=0.0)
+        super().__init__(cores=2, memory_bytes=1000, **{"preemption": preemption, **settings})
+        self.open()
 
     def change(self, **settings: Any) -> None:
         self.send(e.Reconfigured(replace(self.node.settings, **settings), self.now))
@@ -50,29 +33,18 @@ class Bed:
 
     def run(self, *, opportunistic: bool = True, notice: Notice | None = None) -> str:
         cores, memory = (0.0, 0) if opportunistic else (1.8, 900)
-        spec = ContainerSpec(
-            argv=("x",), opportunistic=opportunistic, notice=notice, detach=True, cpu_cores=cores, memory_bytes=memory
+        container = self.launch(
+            opportunistic=opportunistic, notice=notice, detach=True, cpu_cores=cores, memory_bytes=memory
         )
-        container: str = self.send(e.Asked(m.LAUNCH, 1, Launch(container=spec)))
-        self.send(e.ContainerStarted(container, 7, {}, self.now))
+        self.begin(container)
         return container
 
     def sample(self, cores: dict[str, float], memory: int = 10) -> None:
         self.now += 1
-        uses = {container: ContainerUse(cpu_cores=use, memory_bytes=memory) for container, use in cores.items()}
-        self.send(e.Sampled(Snapshot(self.now, 1.0, HostUse(), uses), self.now))
+        self.sampled({name: ContainerUse(cpu_cores=use, memory_bytes=memory) for name, use in cores.items()})
 
     def state(self, container: str) -> ContainerState:
         return self.node.containers.live[container].state
-
-    def assign(self, task: str, memory: int) -> None:
-        request = TaskRequest(
-            task=task, usage=KindAmounts(cpu=5.0), memory_bytes=memory, command=ContainerSpec(argv=("x",))
-        )
-        decision = Assign(
-            job="o-1", stage="s", user="eve", origin="o", priority=0.0, request=request, opportunistic=True
-        )
-        self.send(e.Decided(self.node.decided + 1, [decision]))
 
 
 def contended(bed: Bed) -> tuple[str, str]:
@@ -96,23 +68,23 @@ def test_t_alloc_holds_for_the_next_and_the_master_hears_of_it() -> None:
 
 
 def test_what_waits_for_slack_starts_when_t_alloc_rises() -> None:
-    bed = Bed(replace(SETTINGS, t_alloc=0.5, opportunistic_queue=2))
-    bed.assign("t", memory=600)
-    assert list(bed.node.held.waiting) == [("o-1", "t")]
+    bed = Bed(t_alloc=0.5, opportunistic_queue=2)
+    bed.command("t", memory_bytes=600, opportunistic=True)
+    assert list(bed.node.held.waiting) == [(bed.JOB, "t")]
     bed.done.clear()
     bed.change(t_alloc=0.9)
     assert not bed.node.held.waiting and any(isinstance(one, i.StartContainer) for one in bed.done)
 
 
 def test_no_more_commands_are_asked_to_wait_where_nothing_runs_on_slack() -> None:
-    bed = Bed(replace(SETTINGS, opportunistic_queue=2))
+    bed = Bed(opportunistic_queue=2)
     assert bed.node.load(0.0).opportunistic_queue_free == 2
     bed.change(t_alloc=0.0)
     assert bed.node.load(0.0).opportunistic_queue_free == 0
 
 
 def test_each_resource_has_its_own_patience() -> None:
-    bed = Bed(replace(SETTINGS, preemption=PreemptionSettings(after=3, cooldown_s=0.0)))
+    bed = Bed(preemption=PreemptionSettings(after=3, cooldown_s=0.0))
     regular, slack = contended(bed)
     bed.preempt(after_cpu=1)
     bed.sample({regular: 1.5, slack: 0.5})
@@ -120,7 +92,7 @@ def test_each_resource_has_its_own_patience() -> None:
 
 
 def test_a_lower_t_preempt_holds_with_the_next_sample() -> None:
-    bed = Bed(replace(SETTINGS, preemption=PreemptionSettings(after=1, cooldown_s=0.0)))
+    bed = Bed(preemption=PreemptionSettings(after=1, cooldown_s=0.0))
     regular, slack = contended(bed)
     bed.sample({regular: 0.5, slack: 0.5})
     assert bed.state(slack) is ContainerState.RUNNING
@@ -130,7 +102,7 @@ def test_a_lower_t_preempt_holds_with_the_next_sample() -> None:
 
 
 def test_what_is_paused_goes_on_when_it_is_to_be_a_dry_run() -> None:
-    bed = Bed(replace(SETTINGS, preemption=PreemptionSettings(after=1, cooldown_s=0.0)))
+    bed = Bed(preemption=PreemptionSettings(after=1, cooldown_s=0.0))
     regular, slack = contended(bed)
     bed.sample({regular: 1.5, slack: 0.5})
     assert bed.state(slack) is ContainerState.PAUSED
@@ -154,29 +126,16 @@ def test_who_was_given_notice_is_ended_though_it_is_a_dry_run_by_then() -> None:
 
 
 def test_leases_are_as_long_as_they_are_said_to_be_now() -> None:
-    bed = Bed(replace(SETTINGS, lease_s=0.005))
-    job = bed.send(e.JobRegistered(1, RegisterJob(name="j"), 0.0)).job
-    bed.send(
-        e.Asked(m.SUBMIT, 1, Submit(job=job, monotasks=[MonotaskSpec(id=1, kind=ResourceKind.CPU, input_bytes=10)]))
-    )
+    bed = Bed(lease_s=0.005)
+    job = bed.register()
+    bed.submit(1, job, 1)
     bed.change(lease_s=0.0)
-    bed.send(
-        e.Asked(m.SUBMIT, 1, Submit(job=job, monotasks=[MonotaskSpec(id=2, kind=ResourceKind.CPU, input_bytes=10)]))
-    )
-    grants = [one.grants for one in bed.done if isinstance(one, i.Grant)]
-    assert [(one.ids, one.lease_s) for one in grants] == [([1], 0.005), ([2], 0.0)]
-
-
-def test_ended_containers_are_forgotten_down_to_the_new_number() -> None:
-    bed = Bed()
-    for _ in range(3):
-        bed.send(e.ContainerExited(bed.run(), 0, None, 0.0, 0, 0, bed.now))
-    bed.change(keep_ended=1)
-    assert list(bed.node.containers.ended.by_id) == ["c-x-3"]
+    bed.submit(1, job, 2)
+    assert [(one.grants.ids, one.grants.lease_s) for one in bed.given(i.Grant)] == [([1], 0.005), ([2], 0.0)]
 
 
 def test_preemptions_are_remembered_up_to_the_number_of_none() -> None:
-    bed = Bed(replace(SETTINGS, keep_ended=0, preemption=PreemptionSettings(after=1, cooldown_s=0.0)))
+    bed = Bed(keep_ended=0, preemption=PreemptionSettings(after=1, cooldown_s=0.0))
     regular, slack = contended(bed)
     bed.sample({regular: 1.5, slack: 0.5})
     assert bed.state(slack) is ContainerState.PAUSED and bed.node.preempting.preempted == []
@@ -185,4 +144,4 @@ def test_preemptions_are_remembered_up_to_the_number_of_none() -> None:
 def test_what_a_node_is_does_not_change() -> None:
     bed = Bed()
     bed.change(capacity=Capacity(cores=64, memory_bytes=10**9), node="other", has_master=False, lease_s=0.1)
-    assert bed.node.settings == replace(SETTINGS, lease_s=0.1)
+    assert bed.node.settings == replace(bed.settings, lease_s=0.1)

@@ -3,88 +3,63 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from agent.core import Node
 from agent.core import events as e
-from agent.core.instructions import Explain, Grant, Notify, Record
-from agent.core.records import JobRecord, Waits
-from agent.core.settings import NodeSettings
-from agent.core.snapshot import HostUse, Snapshot
+from agent.core.instructions import Explain, Grant, Instruction, Notify, Record
+from agent.core.records import Waits
 from agent.core.starvation import ROOM
-from penstock.model import Capacity, MonotaskSpec, ResourceKind
+from penstock.model import Capacity, ResourceKind
 from penstock.wire import agent_methods as m
-from penstock.wire.agent_api import Complete, Completion, RegisterJob, Submit
+from penstock.wire.agent_api import Complete, Completion
 from penstock.wire.errors import RpcError
 from penstock.wire.jobs_api import SlotTakenBack
+from tests.fakes.node_bed import NodeBed
 
 CPU = ResourceKind.CPU
 EVE, MAX, ZOE = 1, 2, 3
 USERS = {EVE: "eve", MAX: "max", ZOE: "zoe"}
 
 
-class Bed:
-    """A node whose clock a test moves; it keeps what the node tells sessions and its journal."""
+class Bed(NodeBed):
+    """A node whose clock a test moves; it keeps what the node tells sessions."""
 
     def __init__(self, cores: int = 1, **settings: Any) -> None:
         capacity = Capacity(cores=cores, memory_bytes=10**9, disk_slots=1, network_slots=1)
-        self.settings = {"node": "n", "instance": "", "capacity": capacity, **settings}
-        self.now = 100.0
+        super().__init__(capacity=capacity, has_master=False, **settings)
+        self.now, self.epoch_s = 100.0, 0.0
         self.granted: list[tuple[str, object]] = []
         self.told: list[SlotTakenBack] = []
         self.explained: list[dict[str, object]] = []
-        self.journal: dict[tuple[str, str], Any] = {}
-        self.start()
+        self.connect()
 
-    def start(self) -> None:
-        self.settings["instance"] += "i"  # another one for each start
-        self.node = Node(NodeSettings(**self.settings))
-        self.monotonic_from = self.now  # of a host that has been started anew, say
+    def connect(self) -> None:
         for session, user in USERS.items():
-            self.send(e.SessionOpened(session, user, session, "c"))
+            self.open(session, user, session)
 
-    def send(self, event: e.Event) -> None:
-        for instruction in self.node.handle(event, self.now - self.monotonic_from):
-            match instruction:
-                case Grant(grants=grants):
-                    self.granted += [(grants.job, one) for one in grants.ids]
-                case Notify(params=SlotTakenBack() as params):
-                    self.told.append(params)
-                case Explain(facts=facts):
-                    self.explained.append(facts)
-                case Record(room=room, key=key, value=value):
-                    self.journal[room, key] = value
+    def hear(self, one: Instruction) -> None:
+        match one:
+            case Grant(grants=grants):
+                self.granted += [(grants.job, each) for each in grants.ids]
+            case Notify(params=SlotTakenBack() as params):
+                self.told.append(params)
+            case Explain(facts=facts):
+                self.explained.append(facts)
 
-    def restart(self) -> None:
-        """The journal's records of jobs come back in no order."""
-        jobs = [record for (room, _), record in self.journal.items() if room == "jobs" and record is not None]
+    def restart_host(self) -> None:
+        """Start another agent on a clock that begins at 0. The journal's records of jobs come back in no order."""
+        jobs = self.of("jobs")
         random.Random(len(jobs)).shuffle(jobs)
-        self.start()
-        waits = self.journal.get((ROOM, "all"))
-        self.send(e.Recovered(jobs, [], [], {}, frozenset(), self.now, waits=waits))
-
-    def job(self, session: int) -> str:
-        before = set(self.node.jobs)
-        self.send(e.JobRegistered(session, RegisterJob(name="x"), self.now))
-        (job,) = set(self.node.jobs) - before
-        return job
-
-    def join(self, session: int, job: str) -> None:
-        self.send(e.JobRegistered(session, RegisterJob(name="x", job=job), self.now))
-
-    def submit(self, session: int, job: str, *ids: int, running: bool = False) -> None:
-        specs = [MonotaskSpec(id=one, kind=CPU, input_bytes=1, running=running) for one in ids]
-        self.send(e.Asked(m.SUBMIT, session, Submit(job=job, monotasks=specs)))
-
-    def complete(self, session: int, job: str, *ids: int) -> None:
-        self.send(e.Asked(m.COMPLETE, session, Complete(job=job, monotasks=[Completion(id=one) for one in ids])))
+        self.restart(jobs=jobs)
+        self.connect()
 
     def ticks(self, seconds: int) -> None:
         for _ in range(seconds):
             self.now += 1
-            self.send(e.Sampled(Snapshot(HostUse(), {}), self.now))
+            self.sampled()
 
     @property
     def counts(self) -> dict[str, Any]:
@@ -93,7 +68,7 @@ class Bed:
 
 def test_a_slot_held_too_long_goes_to_another_user_s_job_that_starves() -> None:
     bed = Bed(slot_held_max_s=60.0)
-    hers, his = bed.job(EVE), bed.job(MAX)
+    hers, his = bed.register(EVE), bed.register(MAX)
     bed.submit(EVE, hers, 1, 2, 3)
     bed.submit(MAX, his, 1)
     bed.ticks(59)
@@ -117,7 +92,7 @@ def test_a_slot_held_too_long_goes_to_another_user_s_job_that_starves() -> None:
 
 def test_long_work_loses_nothing_while_no_other_user_starves() -> None:
     bed = Bed(slot_held_max_s=60.0)
-    hers, also_hers, his = bed.job(EVE), bed.job(EVE), bed.job(MAX)
+    hers, also_hers, his = bed.register(EVE), bed.register(EVE), bed.register(MAX)
     bed.submit(EVE, hers, 1)
     bed.submit(EVE, also_hers, 1)
     bed.ticks(500)
@@ -128,15 +103,9 @@ def test_long_work_loses_nothing_while_no_other_user_starves() -> None:
 
 def test_a_job_that_starves_starts_beyond_the_slots_of_the_disk_without_another_event_there() -> None:
     bed = Bed(ranked=True, job_wait_max_s=30.0)
-    ahead, behind = bed.job(EVE), bed.job(EVE)  # of one user, whose slots are not taken back
+    ahead, behind = bed.register(EVE), bed.register(EVE)  # of one user, whose slots are not taken back
     for job in (ahead, behind):
-        bed.send(
-            e.Asked(
-                m.SUBMIT,
-                EVE,
-                Submit(job=job, monotasks=[MonotaskSpec(id=1, kind=ResourceKind.DISK, input_bytes=2**30)]),
-            )
-        )
+        bed.submit(EVE, job, 1, kind=ResourceKind.DISK, size=2**30)
     bed.ticks(30)
     assert bed.granted == [(ahead, 1)]
     bed.ticks(1)  # the first may hold the disk for hours, and nothing else asks for it
@@ -145,12 +114,12 @@ def test_a_job_that_starves_starts_beyond_the_slots_of_the_disk_without_another_
 
 def test_operators_may_switch_it_off_while_the_node_runs() -> None:
     bed = Bed(slot_held_max_s=0.0)
-    hers, his = bed.job(EVE), bed.job(MAX)
+    hers, his = bed.register(EVE), bed.register(MAX)
     bed.submit(EVE, hers, 1)
     bed.submit(MAX, his, 1)
     bed.ticks(300)
     assert not bed.told
-    bed.send(e.Reconfigured(NodeSettings(**{**bed.settings, "slot_held_max_s": 200.0}), bed.now))
+    bed.send(e.Reconfigured(replace(bed.settings, slot_held_max_s=200.0), bed.now))
     bed.ticks(1)
     assert len(bed.told) == 1
 
@@ -158,7 +127,7 @@ def test_operators_may_switch_it_off_while_the_node_runs() -> None:
 @pytest.mark.parametrize("idle_s", [0, 300])
 def test_who_completes_nothing_keeps_no_slot_whatever_he_has_queued(idle_s: int) -> None:
     bed = Bed(cores=2, slot_held_max_s=10.0, job_wait_max_s=5.0)
-    hers, his = bed.job(EVE), bed.job(MAX)
+    hers, his = bed.register(EVE), bed.register(MAX)
     bed.submit(EVE, hers, *range(20))
     for number in range(6):
         bed.submit(MAX, his, number)
@@ -175,7 +144,7 @@ def test_who_completes_nothing_keeps_no_slot_whatever_he_has_queued(idle_s: int)
 
 def test_a_slot_that_was_taken_back_cannot_be_passed_on() -> None:
     bed = Bed(slot_held_max_s=10.0, job_wait_max_s=5.0, lease_s=0.005)
-    hers, his = bed.job(EVE), bed.job(MAX)
+    hers, his = bed.register(EVE), bed.register(MAX)
     bed.submit(EVE, hers, 1)
     bed.submit(EVE, hers, 2)
     bed.submit(MAX, his, 1)
@@ -188,7 +157,7 @@ def test_a_slot_that_was_taken_back_cannot_be_passed_on() -> None:
 
 def test_as_many_of_each_user_run_on_without_a_slot_as_there_are_slots() -> None:
     bed = Bed(cores=2, slot_held_max_s=10.0, job_wait_max_s=5.0)
-    jobs = {session: bed.job(session) for session in USERS}
+    jobs = {session: bed.register(session) for session in USERS}
     for session, job in jobs.items():
         bed.submit(session, job, *range(10))
     bed.ticks(1000)
@@ -205,7 +174,7 @@ class Client:
         self.bed, self.session, self.job = bed, session, job
         self.fresh = 0
         self.running: tuple[object, float] | None = None
-        self.last = bed.now
+        self.last = bed.wall_s
         self.worst_s = 0.0
         self.done = 0
 
@@ -214,7 +183,7 @@ class Client:
         self.bed.submit(self.session, self.job, self.fresh)
 
     def rejoin(self) -> None:
-        self.bed.join(self.session, self.job)
+        self.bed.register(self.session, job=self.job)
         if self.running is not None:
             self.bed.submit(self.session, self.job, self.running[0], running=True)
         self.queue()
@@ -223,11 +192,11 @@ class Client:
         mine = [one for job, one in self.bed.granted if job == self.job]
         self.bed.granted = [(job, one) for job, one in self.bed.granted if job != self.job]
         if mine:
-            self.worst_s = max(self.worst_s, self.bed.now - self.last)
-            self.last = self.bed.now
-            self.running = (mine[-1], self.bed.now)
+            self.worst_s = max(self.worst_s, self.bed.wall_s - self.last)
+            self.last = self.bed.wall_s
+            self.running = (mine[-1], self.bed.wall_s)
             self.queue()
-        elif self.running is not None and self.bed.now > self.running[1]:
+        elif self.running is not None and self.bed.wall_s > self.running[1]:
             self.done += 1
             one, self.running = self.running[0], None
             self.bed.complete(self.session, self.job, one)
@@ -237,13 +206,13 @@ class Client:
 def test_no_job_starves_over_restarts(every_s: int) -> None:
     """Without the journal's word, a restart before ``job_wait_max_s`` begins each wait anew, for ever."""
     bed = Bed(job_wait_max_s=30.0)
-    clients = [Client(bed, session, bed.job(session)) for session in USERS]
+    clients = [Client(bed, session, bed.register(session)) for session in USERS]
     for client in clients:
         client.queue()
     for second in range(600):
         bed.ticks(1)
         if second % every_s == every_s - 1:
-            bed.restart()
+            bed.restart_host()
             for client in reversed(clients) if second % 2 else clients:
                 client.rejoin()
         for client in clients * 2:
@@ -255,29 +224,26 @@ def test_no_job_starves_over_restarts(every_s: int) -> None:
 
 def test_jobs_keep_their_order_over_a_restart() -> None:
     bed = Bed()
-    jobs = [bed.job(EVE) for _ in range(8)]
-    guest = bed.node.handle(e.JobIntroduced("m-9", "guest", "zoe", 0.0), bed.now)
-    for record in guest:
-        assert isinstance(record, Record) and isinstance(record.value, JobRecord)
-        bed.journal[record.room, record.key] = record.value
-    later = bed.job(EVE)
-    bed.restart()
+    jobs = [bed.register(EVE) for _ in range(8)]
+    bed.send(e.JobIntroduced("m-9", "guest", "zoe", 0.0))
+    later = bed.register(EVE)
+    bed.restart_host()
     assert [job.id for job in bed.node.queues.jobs()] == [*jobs, "m-9", later]
-    bed.restart()
+    bed.restart_host()
     assert [job.id for job in bed.node.queues.jobs()] == [*jobs, "m-9", later]
-    assert bed.job(EVE) in list(bed.node.jobs)[-1:]
+    assert bed.register(EVE) in list(bed.node.jobs)[-1:]
 
 
 def test_waiting_is_journaled_where_it_changes_only() -> None:
     bed = Bed()
-    hers, his = bed.job(EVE), bed.job(MAX)
+    hers, his = bed.register(EVE), bed.register(MAX)
     bed.submit(EVE, hers, 1)
     bed.submit(MAX, his, 1)
     bed.ticks(10)
-    first = bed.journal[ROOM, "all"]
-    assert first == Waits({his: {0: 100.0}})
+    assert bed.of(ROOM) == [Waits({his: {0: 100.0}})]
+    bed.done.clear()
     bed.ticks(20)
-    assert bed.journal[ROOM, "all"] is first
+    assert not bed.given(Record)
     bed.complete(EVE, hers, 1)
     bed.ticks(5)
-    assert bed.journal[ROOM, "all"] is None
+    assert bed.of(ROOM) == []

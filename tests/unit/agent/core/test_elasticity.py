@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -9,46 +11,34 @@ from agent.core import Node
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.confinement import Confinement
-from agent.core.settings import NodeSettings
-from penstock.model import Capacity, ContainerSpec, Limits, Profile
+from penstock.model import ContainerSpec, Limits, Profile
 from penstock.wire import agent_methods as m
 from penstock.wire.agent_api import Launch, Resize
 from penstock.wire.errors import RpcError
+from tests.fakes.node_bed import NodeBed
 
 MB = 1 << 20
 
 
-class Bed:
+class Bed(NodeBed):
     """A node with one container that runs."""
 
-    def __init__(self, **spec: object) -> None:
-        self.node = Node(
-            NodeSettings(
-                node="n", instance="x", capacity=Capacity(cores=4, memory_bytes=1 << 30), link_bytes_per_s=10_000
-            )
-        )
+    def __init__(self, **spec: Any) -> None:
+        super().__init__(memory_bytes=1 << 30, has_master=False, link_bytes_per_s=10_000)
         self.now = 100.0
-        self.node.handle(e.SessionOpened(1, "eve", 1000, "test"), self.now)
-        self.node.handle(e.SessionOpened(2, "bob", 1001, "test"), self.now)
-        self.container = ""
-        for instruction in self.node.handle(
-            e.Asked(m.LAUNCH, 1, Launch(container=ContainerSpec(argv=("x",), **spec))), self.now  # type: ignore[arg-type]
-        ):  # fmt: skip
-            if isinstance(instruction, i.StartContainer):
-                self.container = instruction.container
-        self.node.handle(e.ContainerStarted(self.container, 42, {}, 0.0), self.now)
-
-    def send(self, event: e.Event) -> list[i.Instruction]:
-        return self.node.handle(event, self.now)
+        self.open()
+        self.open(2, "bob", 1001)
+        self.container = self.launch(**spec)
+        self.begin(self.container, 42)
 
     def confinements(self, event: e.Event) -> list[Confinement]:
-        return [one.confinement for one in self.send(event) if isinstance(one, i.Confine)]
+        return [one.confinement for one in self.handle(event) if isinstance(one, i.Confine)]
 
     def resize(self, session: int = 1, **limits: float | str | None) -> list[Confinement]:
         return self.confinements(e.Asked(m.RESIZE, session, Resize(container=self.container, limits=limits)))
 
     def follow(self, profile: Profile | None) -> list[i.Instruction]:
-        return self.send(e.FollowRequested(1, self.container, profile, 0.0))
+        return self.handle(e.FollowRequested(1, self.container, profile, 0.0))
 
 
 def test_what_is_not_named_stays() -> None:
@@ -64,6 +54,11 @@ def test_nothing_is_said_to_the_kernel_when_nothing_changes() -> None:
     assert bed.resize(cpu_cores=1.0) == []
 
 
+@pytest.fixture
+def bed() -> Bed:
+    return Bed()
+
+
 @pytest.mark.parametrize(
     ("limits", "says"),
     [
@@ -72,22 +67,19 @@ def test_nothing_is_said_to_the_kernel_when_nothing_changes() -> None:
         ({"memory_max_bytes": "much"}, "memory_max_bytes"),
     ],
 )
-def test_nonsense_is_refused_and_named(limits: dict[str, int | float | str | None], says: str) -> None:
-    bed = Bed()
+def test_nonsense_is_refused_and_named(bed: Bed, limits: dict[str, int | float | str | None], says: str) -> None:
     with pytest.raises(RpcError, match=says):
         bed.resize(**limits)
     assert bed.node.containers.live[bed.container].limits == Limits()
 
 
-def test_others_containers_are_out_of_reach() -> None:
-    bed = Bed()
+def test_others_containers_are_out_of_reach(bed: Bed) -> None:
     with pytest.raises(RpcError, match="belongs to eve"):
         bed.resize(2, cpu_cores=1.0)
 
 
-def test_what_has_ended_has_no_limits() -> None:
-    bed = Bed()
-    bed.send(e.ContainerExited(bed.container, 0, None, 0.0, 0, 0, 0.0))
+def test_what_has_ended_has_no_limits(bed: Bed) -> None:
+    bed.handle(e.ContainerExited(bed.container, 0, None, 0.0, 0, 0, 0.0))
     with pytest.raises(RpcError, match="has ended"):
         bed.resize(cpu_cores=1.0)
 
@@ -100,20 +92,19 @@ def test_a_profile_is_followed_slot_by_slot() -> None:
     assert (first.cpu_cores, first.memory_max_bytes, first.pids_max) == (1.0, 64 * MB, 9)
     assert i.Wake(102.7) in told  # ahead of a rise
     bed.now = 102.7
-    told = bed.send(e.Woken(0.0))
+    told = bed.handle(e.Woken(0.0))
     assert [one.confinement.cpu_cores for one in told if isinstance(one, i.Confine)] == [2.0]
     for wake in (103.3, 105.7, 106.3):
         assert i.Wake(pytest.approx(wake)) in told
         bed.now = wake + 0.01
-        told = bed.send(e.Woken(0.0))
+        told = bed.handle(e.Woken(0.0))
         falls = [one.confinement.memory_max_bytes for one in told if isinstance(one, i.Confine)]
         assert falls == ([32 * MB] if wake == 106.3 else [])  # after a fall
     assert not [one for one in told if isinstance(one, i.Wake)]  # its last value stands
     assert bed.node.containers.live[bed.container].limits.cpu_cores == 2.0
 
 
-def test_a_slot_that_is_like_the_one_before_is_not_said() -> None:
-    bed = Bed()
+def test_a_slot_that_is_like_the_one_before_is_not_said(bed: Bed) -> None:
     bed.follow(Profile(slot_s=1.0, cpu_cores=(1.0, 1.0, 2.0)))
     bed.now += 1.0
     assert bed.confinements(e.Woken(0.0)) == []
@@ -143,14 +134,13 @@ def test_who_follows_is_not_resized_until_it_is_let_go() -> None:
     assert bed.resize(cpu_cores=2.0)[0].cpu_cores == 2.0
 
 
-def test_a_restarted_agent_follows_on_where_the_profile_is() -> None:
-    bed = Bed()
+def test_a_restarted_agent_follows_on_where_the_profile_is(bed: Bed) -> None:
     bed.follow(Profile(slot_s=10.0, cpu_cores=(1.0, 2.0, 3.0)))
     record = bed.node.containers.live[bed.container]
     record.profile_at = 1000.0
     bed.node = Node(bed.node.settings)
     bed.now = 5.0  # another boot's clock
-    told = bed.send(
+    told = bed.handle(
         e.Recovered(
             jobs=[], tasks=[], containers=[record], running={bed.container: 42}, exits_to_come=frozenset(), at=1012.0
         )
@@ -187,13 +177,12 @@ def test_a_limit_that_nothing_runs_under_is_refused_at_every_door(limit: str, va
     assert bed.node.containers.live[bed.container].limits == Limits(cpu_cores=1.0)
     limits = msgspec.convert({limit: value}, Limits)
     with pytest.raises(RpcError, match="too little"):
-        bed.send(e.Asked(m.LAUNCH, 1, Launch(container=ContainerSpec(argv=("x",), limits=limits))))
+        bed.handle(e.Asked(m.LAUNCH, 1, Launch(container=ContainerSpec(argv=("x",), limits=limits))))
     with pytest.raises(RpcError, match="too little"):
-        bed.send(e.AdoptRequested(1, ContainerSpec(argv=("x",), limits=limits), 77, True))
+        bed.handle(e.AdoptRequested(1, ContainerSpec(argv=("x",), limits=limits), 77, True))
 
 
-def test_a_profile_whose_lowest_value_is_too_low_is_refused_and_not_followed() -> None:
-    bed = Bed()
+def test_a_profile_whose_lowest_value_is_too_low_is_refused_and_not_followed(bed: Bed) -> None:
     for profile in (
         Profile(memory_bytes=(64 * MB, 1)),
         Profile(cpu_cores=(1.0, 0.001)),
@@ -204,8 +193,7 @@ def test_a_profile_whose_lowest_value_is_too_low_is_refused_and_not_followed() -
     assert bed.node.containers.live[bed.container].profile is None
 
 
-def test_a_profile_that_is_taken_up_again_goes_on_in_its_slot() -> None:
-    bed = Bed()
+def test_a_profile_that_is_taken_up_again_goes_on_in_its_slot(bed: Bed) -> None:
     profile = Profile(slot_s=10, cpu_cores=(1.0, 2.0, 3.0))
     again = e.FollowRequested(1, bed.container, profile, 0.0, since_s=15.0)
     [told] = bed.confinements(again)

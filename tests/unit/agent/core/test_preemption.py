@@ -85,31 +85,40 @@ def opportunistic(name: str, order: int, **more: object) -> ContainerRecord:
 # ---------------------------------------------------------------- memory
 
 
-def test_memory_goes_at_the_first_sample_and_newest_first() -> None:
-    node = Node(regular(), opportunistic("old", 2), opportunistic("new", 3))
-    assert acts(node.memory(r=750, old=150, new=150)) == [("end", "new")]
+def old_and_new(**new: object) -> list[ContainerRecord]:
+    return [regular(), opportunistic("old", 2), opportunistic("new", 3, **new)]
 
 
-def test_as_many_as_cover_the_excess_and_no_more() -> None:
-    node = Node(regular(), opportunistic("old", 2), opportunistic("new", 3))
-    assert acts(node.memory(r=800, old=200, new=60)) == [("end", "new"), ("end", "old")]  # 138 over, new has 60
-    node = Node(regular(), opportunistic("old", 2), opportunistic("new", 3))
-    assert acts(node.memory(r=750, old=100, new=100)) == [("end", "new")]  # 28 over
-
-
-def test_nobody_goes_below_the_threshold_or_while_nothing_is_over_allocated() -> None:
-    assert Node(regular(), opportunistic("o", 2)).memory(r=700, o=200) == []
-    assert Node(regular(700), opportunistic("o", 2)).memory(r=950, o=10) == []  # busy with what was promised
-
-
-def test_regular_work_is_never_a_victim() -> None:
-    other = container("s", 9, opportunistic=False, memory=200 * MB)
-    assert Node(regular(), other).memory(r=900, s=300) == []
-
-
-def test_the_dying_count_as_gone() -> None:
-    dying = opportunistic("new", 3, state=ContainerState.STOPPING)
-    assert Node(regular(), opportunistic("old", 2), dying).memory(r=700, old=150, new=150) == []
+@pytest.mark.parametrize(
+    ("containers", "used_mib", "ended"),
+    [
+        (old_and_new(), {"r": 750, "old": 150, "new": 150}, ["new"]),
+        (old_and_new(), {"r": 800, "old": 200, "new": 60}, ["new", "old"]),  # 138 over, new has 60
+        (old_and_new(), {"r": 750, "old": 100, "new": 100}, ["new"]),  # 28 over
+        (old_and_new(state=ContainerState.STOPPING), {"r": 700, "old": 150, "new": 150}, []),
+        ([regular(), opportunistic("o", 2)], {"r": 700, "o": 200}, []),
+        ([regular(700), opportunistic("o", 2)], {"r": 950, "o": 10}, []),  # busy with what was promised
+        ([regular(), container("s", 9, opportunistic=False, memory=200 * MB)], {"r": 900, "s": 300}, []),
+        (
+            [
+                regular(),
+                opportunistic("willing", 2, choice=Choice.PREFER),
+                opportunistic("mid", 3),
+                opportunistic("loath", 4, choice=Choice.AVOID),
+            ],
+            {"r": 700, "willing": 50, "mid": 150, "loath": 100},
+            ["willing", "mid"],
+        ),
+    ],
+    ids=[
+        "the newest first", "as many as cover the excess", "and no more", "the dying count as gone",
+        "below the threshold", "nothing is over-allocated", "regular work", "prefer before, avoid after",
+    ],
+)  # fmt: skip
+def test_memory_goes_at_the_first_sample(
+    containers: list[ContainerRecord], used_mib: dict[str, int], ended: list[str]
+) -> None:
+    assert acts(Node(*containers).memory(**used_mib)) == [("end", name) for name in ended]
 
 
 def test_a_look_between_two_samples_is_enough() -> None:
@@ -193,14 +202,6 @@ def test_the_order_is_the_operators_choice(order: VictimOrder, first: str) -> No
         c=ContainerUse(memory_bytes=40 * MB, cpu_seconds=5.0),
     )
     assert actions[0].container == first
-
-
-def test_prefer_goes_before_and_avoid_after() -> None:
-    node = Node(
-        regular(), opportunistic("willing", 2, choice=Choice.PREFER), opportunistic("mid", 3),
-        opportunistic("loath", 4, choice=Choice.AVOID),
-    )  # fmt: skip
-    assert acts(node.memory(r=700, willing=50, mid=150, loath=100)) == [("end", "willing"), ("end", "mid")]
 
 
 def test_the_reason_has_the_rule_and_the_numbers_and_who_was_asked() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent.core.profiling import Recording
@@ -123,6 +123,7 @@ def test_two_slots_that_become_one_have_the_mean_of_what_was_measured() -> None:
     assert recording.cpu_seconds == pytest.approx(2 + 4 + 6 + 3.5 + 7.5)
 
 
+@settings(max_examples=30)
 @given(
     st.lists(st.tuples(st.floats(0.05, 7), st.floats(0, 64)), min_size=1, max_size=80),
     st.floats(0.5, 4),

@@ -60,3 +60,8 @@ def pipe() -> Iterator[Pipe]:
     yield made
     made.close_writing()
     os.close(made.reading)
+
+
+@pytest.fixture
+async def client(connect: Connect) -> Client:
+    return await connect()

@@ -74,8 +74,7 @@ async def test_an_adopted_process_is_known_to_every_agent_until_its_end(connect:
     assert second.exits.empty()
 
 
-async def test_its_exit_status_is_told_as_a_shell_would(connect: Connect, process: Sleeper) -> None:
-    client = await connect()
+async def test_its_exit_status_is_told_as_a_shell_would(client: Client, process: Sleeper) -> None:
     shell = process("sh", "-c", "read x; exit 7")
     await client.launcher.adopt("a", shell.pid, ME)
     assert shell.stdin is not None
@@ -96,9 +95,8 @@ async def test_how_one_ended_that_is_reaped_already(process: Sleeper) -> None:
         os.close(pidfd)
 
 
-async def test_only_itself_is_killed_where_there_is_no_cgroup(connect: Connect, process: Sleeper) -> None:
+async def test_only_itself_is_killed_where_there_is_no_cgroup(client: Client, process: Sleeper) -> None:
     """Its session and process group are not ours to end."""
-    client = await connect()
     parent = process("sh", "-c", "exec 3<&0; cat <&3 & echo up; wait")
     assert parent.stdin is not None and parent.stdout is not None
     assert parent.stdout.readline() == b"up\n"
@@ -111,9 +109,8 @@ async def test_only_itself_is_killed_where_there_is_no_cgroup(connect: Connect, 
 
 
 async def test_a_launcher_that_is_stopped_leaves_what_it_only_watched(
-    connect: Connect, process: Sleeper, tmp_path: Path
+    client: Client, process: Sleeper, tmp_path: Path
 ) -> None:
-    client = await connect()
     sleeper = process()
     await client.launcher.adopt("a", sleeper.pid, ME)
     end(launcher_pid(tmp_path))
@@ -126,8 +123,7 @@ async def test_a_launcher_that_is_stopped_leaves_what_it_only_watched(
 # ---------------------------------------------------------------- who may not be
 
 
-async def test_there_is_none(connect: Connect, process: Sleeper) -> None:
-    client = await connect()
+async def test_there_is_none(client: Client, process: Sleeper) -> None:
     gone = process("true")
     gone.wait(TIMEOUT_S)
     for pid in (gone.pid, 2**31, 2**63 - 1):
@@ -135,8 +131,7 @@ async def test_there_is_none(connect: Connect, process: Sleeper) -> None:
     assert "user 'no-such-user' is not known" in await failure(client, os.getppid(), "no-such-user")
 
 
-async def test_one_that_has_ended_and_waits_for_its_parent(connect: Connect, process: Sleeper) -> None:
-    client = await connect()
+async def test_one_that_has_ended_and_waits_for_its_parent(client: Client, process: Sleeper) -> None:
     zombie = process("true")
     pidfd = os.pidfd_open(zombie.pid)
     assert await asyncio.to_thread(select.select, [pidfd], [], [], TIMEOUT_S) != ([], [], [])
@@ -144,8 +139,7 @@ async def test_one_that_has_ended_and_waits_for_its_parent(connect: Connect, pro
     assert await failure(client, zombie.pid) == f"process {zombie.pid} has ended"
 
 
-async def test_a_thread(connect: Connect, process: Sleeper) -> None:
-    client = await connect()
+async def test_a_thread(client: Client, process: Sleeper) -> None:
     script = "import threading; t = threading.Thread(target=input); t.start(); print(t.native_id, flush=True)"
     threads = process(sys.executable, "-ISc", script)
     assert threads.stdout is not None
@@ -153,15 +147,13 @@ async def test_a_thread(connect: Connect, process: Sleeper) -> None:
     assert await failure(client, thread) == f"{thread} is a thread; name its process"
 
 
-async def test_penstock_itself_and_init(connect: Connect, tmp_path: Path) -> None:
-    client = await connect()
+async def test_penstock_itself_and_init(client: Client, tmp_path: Path) -> None:
     for pid in (1, launcher_pid(tmp_path), os.getpid()):  # we are the agent
         assert await failure(client, pid) == f"process {pid} is the host's init or Penstock's own"
 
 
 @root_only
-async def test_somebody_elses(connect: Connect, process: Sleeper) -> None:
-    client = await connect()
+async def test_somebody_elses(client: Client, process: Sleeper) -> None:
     mine, theirs = process(), process(user="daemon")
     assert await failure(client, mine.pid, "daemon") == f"process {mine.pid} does not belong to daemon alone"
     await client.launcher.adopt("theirs", theirs.pid, "daemon")
@@ -169,9 +161,8 @@ async def test_somebody_elses(connect: Connect, process: Sleeper) -> None:
 
 
 @root_only
-async def test_one_that_is_two_users_at_once(connect: Connect, process: Sleeper) -> None:
+async def test_one_that_is_two_users_at_once(client: Client, process: Sleeper) -> None:
     """As a set-user-ID program is: it is not for whoever called it to say what it may use."""
-    client = await connect()
     script = "import os; os.setresuid(1, 1, 0); print('up', flush=True); input()"
     both = process(sys.executable, "-ISc", script)
     assert both.stdout is not None and both.stdout.readline() == b"up\n"
@@ -186,16 +177,14 @@ async def test_the_kernels_own(connect: Connect) -> None:
 
 
 @root_only
-async def test_one_in_a_pid_namespace_of_its_own(connect: Connect, process: Sleeper) -> None:
-    client = await connect()
+async def test_one_in_a_pid_namespace_of_its_own(client: Client, process: Sleeper) -> None:
     outer = process("unshare", "--pid", "--fork", "sh", "-c", "echo up; read x")
     assert outer.stdout is not None and outer.stdout.readline() == b"up\n"
     (inner,) = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()
     assert await failure(client, int(inner)) == f"process {inner} is in a pid namespace (a container) of its own"
 
 
-async def test_a_descriptor_that_is_no_cgroup(connect: Connect, process: Sleeper) -> None:
-    client = await connect()
+async def test_a_descriptor_that_is_no_cgroup(client: Client, process: Sleeper) -> None:
     sleeper = process()
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
@@ -220,8 +209,7 @@ def members(cgroup: Path) -> set[int]:
     return set(map(int, (cgroup / "cgroup.procs").read_text().split()))
 
 
-async def test_threads_come_along_and_children_do_not(connect: Connect, process: Sleeper, cgroup: Path) -> None:
-    client = await connect()
+async def test_threads_come_along_and_children_do_not(client: Client, process: Sleeper, cgroup: Path) -> None:
     script = """
 import os, threading
 if os.fork() == 0:
@@ -240,8 +228,7 @@ print("up", flush=True)
     assert all((task / "cgroup").read_text().endswith(f"/{cgroup.name}\n") for task in tasks)
 
 
-async def test_a_whole_tree_comes_along(connect: Connect, process: Sleeper, cgroup: Path) -> None:
-    client = await connect()
+async def test_a_whole_tree_comes_along(client: Client, process: Sleeper, cgroup: Path) -> None:
     script = "sleep 1000 & sh -c 'sleep 1000 & setsid sleep 1000 & echo up; wait' & wait"
     parent = process("sh", "-c", script)
     other = process()
@@ -254,8 +241,7 @@ async def test_a_whole_tree_comes_along(connect: Connect, process: Sleeper, cgro
     assert client.exits.empty(), "its end is told once"
 
 
-async def test_a_tree_that_forks_meanwhile_is_caught(connect: Connect, process: Sleeper, cgroup: Path) -> None:
-    client = await connect()
+async def test_a_tree_that_forks_meanwhile_is_caught(client: Client, process: Sleeper, cgroup: Path) -> None:
     forks = "while :; do sh -c 'sleep 0.01'; done"
     parent = process("sh", "-c", f"({forks}) & ({forks}) & echo up; wait")
     assert parent.stdout is not None and parent.stdout.readline() == b"up\n"
@@ -271,8 +257,7 @@ async def test_a_tree_that_forks_meanwhile_is_caught(connect: Connect, process: 
 
 
 @root_only
-async def test_another_users_child_stays_where_it_is(connect: Connect, process: Sleeper, cgroup: Path) -> None:
-    client = await connect()
+async def test_another_users_child_stays_where_it_is(client: Client, process: Sleeper, cgroup: Path) -> None:
     script = "import os, sys; os.fork() or (os.setresuid(1, 1, 1), print('up', flush=True)); sys.stdin.read()"
     parent = process(sys.executable, "-ISc", script)
     assert parent.stdout is not None and parent.stdout.readline() == b"up\n"
@@ -288,8 +273,7 @@ async def test_another_users_child_stays_where_it_is(connect: Connect, process: 
     assert members(cgroup) == {int(child)}
 
 
-async def test_the_end_of_a_frozen_one(connect: Connect, process: Sleeper, cgroup: Path) -> None:
-    client = await connect()
+async def test_the_end_of_a_frozen_one(client: Client, process: Sleeper, cgroup: Path) -> None:
     sleeper = process()
     await adopt(client, cgroup, sleeper.pid)
     (cgroup / "cgroup.freeze").write_text("1")

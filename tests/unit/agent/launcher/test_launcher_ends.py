@@ -16,7 +16,7 @@ import pytest
 
 from agent.launcher import Launcher, LaunchFailed
 from agent.launcher.session import kill_session
-from tests.unit.agent.launcher.launcher_bed import TIMEOUT_S, Connect, Pipe, launcher_pid
+from tests.unit.agent.launcher.launcher_bed import TIMEOUT_S, Client, Connect, Pipe, launcher_pid
 
 
 async def ends(pid: int) -> None:
@@ -28,20 +28,16 @@ async def ends(pid: int) -> None:
         os.close(gone)
 
 
-@pytest.mark.parametrize(
-    ("script", "status", "number"), [("exit 0", 0, None), ("exit 7", 7, None), ("kill -9 $$", 137, 9)]
-)
-async def test_an_exit_is_told_as_a_shell_would(connect: Connect, script: str, status: int, number: int | None) -> None:
-    client = await connect()
-    before = time.time()
-    await client.start("a", "sh", "-c", script)
-    exited = await client.exited()
-    assert (exited.container, exited.exit_status, exited.signal) == ("a", status, number)
-    assert before <= exited.ended_at <= time.time()
+async def test_an_exit_is_told_as_a_shell_would(client: Client) -> None:
+    for script, status, number in (("exit 0", 0, None), ("exit 7", 7, None), ("kill -9 $$", 137, 9)):
+        before = time.time()
+        await client.start(script, "sh", "-c", script)
+        exited = await client.exited()
+        assert (exited.container, exited.exit_status, exited.signal) == (script, status, number)
+        assert before <= exited.ended_at <= time.time()
 
 
-async def test_what_it_used_is_told(connect: Connect) -> None:
-    client = await connect()
+async def test_what_it_used_is_told(client: Client) -> None:
     await client.start(
         "a", "python3", "-ISc", "import time\nx = b'x' * 50_000_000\nwhile time.process_time() < 0.2: pass"
     )
@@ -90,8 +86,7 @@ async def test_every_client_is_told(connect: Connect) -> None:
     assert await clients[0].exited() == await clients[1].exited()
 
 
-async def test_a_signal_reaches_the_process_group(connect: Connect, pipe: Pipe) -> None:
-    client = await connect()
+async def test_a_signal_reaches_the_process_group(client: Client, pipe: Pipe) -> None:
     await client.start("a", "sh", "-c", "sleep 1000 & echo up; wait", stdout=pipe.writing)
     assert os.read(pipe.reading, 3) == b"up\n"
     await client.launcher.signal("a", signal.SIGTERM)
@@ -99,8 +94,7 @@ async def test_a_signal_reaches_the_process_group(connect: Connect, pipe: Pipe) 
     await pipe.end()
 
 
-async def test_signals_to_what_is_gone_are_no_error(connect: Connect) -> None:
-    client = await connect()
+async def test_signals_to_what_is_gone_are_no_error(client: Client) -> None:
     await client.start("a", "true")
     await client.exited()
     for container in ("a", "never-there"):
@@ -109,9 +103,8 @@ async def test_signals_to_what_is_gone_are_no_error(connect: Connect) -> None:
         await client.launcher.acknowledge(container)
 
 
-async def test_the_whole_session_is_killed(connect: Connect, pipe: Pipe) -> None:
+async def test_the_whole_session_is_killed(client: Client, pipe: Pipe) -> None:
     """Also what is in process groups of its own, and what forks as fast as it can."""
-    client = await connect()
     script = "set -m; sleep 1000 & (while :; do sleep 0.001 & done) & echo up; sleep 1000"
     await client.start("a", "bash", "-c", script, stdout=pipe.writing)
     assert os.read(pipe.reading, 3) == b"up\n"
@@ -120,15 +113,13 @@ async def test_the_whole_session_is_killed(connect: Connect, pipe: Pipe) -> None
     await pipe.end()
 
 
-async def test_without_a_cgroup_the_session_ends_with_its_leader(connect: Connect, pipe: Pipe) -> None:
-    client = await connect()
+async def test_without_a_cgroup_the_session_ends_with_its_leader(client: Client, pipe: Pipe) -> None:
     await client.start("a", "sh", "-c", "sleep 1000 & exit 5", stdout=pipe.writing)
     assert (await client.exited()).exit_status == 5
     await pipe.end()
 
 
-async def test_a_launcher_that_dies_is_noticed(connect: Connect, tmp_path: Path) -> None:
-    client = await connect()
+async def test_a_launcher_that_dies_is_noticed(client: Client, tmp_path: Path) -> None:
     pid = launcher_pid(tmp_path)
     os.kill(pid, signal.SIGSTOP)
     asked = asyncio.ensure_future(client.launcher.running())
@@ -141,8 +132,7 @@ async def test_a_launcher_that_dies_is_noticed(connect: Connect, tmp_path: Path)
             await client.launcher.running()
 
 
-async def test_hanging_up_is_not_losing_it(connect: Connect) -> None:
-    client = await connect()
+async def test_hanging_up_is_not_losing_it(client: Client) -> None:
     asked = asyncio.ensure_future(client.launcher.running())
     await asyncio.sleep(0)
     await client.launcher.close()
@@ -166,15 +156,13 @@ async def test_after_shutdown_it_ends_with_its_last_container_and_client(connect
     assert not (tmp_path / "launcher.sock").exists()
 
 
-async def test_a_terminals_interrupt_is_not_for_it(connect: Connect, tmp_path: Path) -> None:
-    client = await connect()
+async def test_a_terminals_interrupt_is_not_for_it(client: Client, tmp_path: Path) -> None:
     os.kill(launcher_pid(tmp_path), signal.SIGINT)
     assert await client.launcher.running() == []
     assert os.getsid(launcher_pid(tmp_path)) != os.getsid(0)
 
 
-async def test_a_launcher_that_is_stopped_ends_what_it_runs(connect: Connect, tmp_path: Path, pipe: Pipe) -> None:
-    client = await connect()
+async def test_a_launcher_that_is_stopped_ends_what_it_runs(client: Client, tmp_path: Path, pipe: Pipe) -> None:
     await client.start("a", "sh", "-c", "trap '' TERM; echo up; sleep 1000; sleep 1000", stdout=pipe.writing)
     assert os.read(pipe.reading, 3) == b"up\n"
     pid = launcher_pid(tmp_path)
@@ -184,8 +172,7 @@ async def test_a_launcher_that_is_stopped_ends_what_it_runs(connect: Connect, tm
     assert not (tmp_path / "launcher.sock").exists()
 
 
-async def test_two_launchers_do_not_share_a_directory(connect: Connect, tmp_path: Path) -> None:
-    client = await connect()
+async def test_two_launchers_do_not_share_a_directory(client: Client, tmp_path: Path) -> None:
     command = [sys.executable, "-I", "-m", "agent.launcher", "--runtime-dir", str(tmp_path)]
     second = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, check=False, timeout=60)
     assert second.returncode == 1
@@ -267,9 +254,10 @@ async def test_with_an_agent_it_stays(connect: Connect, tmp_path: Path) -> None:
     assert await client.launcher.running() == [] and not client.lost.is_set()
 
 
-async def test_a_disk_that_takes_no_record_of_an_end_ends_no_launcher(connect: Connect, tmp_path: Path) -> None:
+async def test_a_disk_that_takes_no_record_of_an_end_ends_no_launcher(
+    client: Client, connect: Connect, tmp_path: Path
+) -> None:
     """Its log is on the same disk: neither is written."""
-    client = await connect()
     pid = launcher_pid(tmp_path)
     resource.prlimit(pid, resource.RLIMIT_FSIZE, (0, resource.RLIM_INFINITY))
     await client.start("a", "sh", "-c", "exit 5")

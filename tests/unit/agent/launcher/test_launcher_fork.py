@@ -29,7 +29,7 @@ procs = os.open(cgroup + "/cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
 nothing = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
 reading, writing = os.pipe2(os.O_CLOEXEC)
 argv = ["cat", "/proc/self/cgroup"]
-for _ in range(100):
+for _ in range(40):
     pid, report = spawner.spawn(Start("x", user, argv, {}, "/"), procs, (nothing, writing, nothing))
     while os.read(report, 4096):
         pass

@@ -14,12 +14,11 @@ import tempfile
 from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
-from typing import Any
 
 import msgpack
 import pytest
 
-from tests.unit.agent.launcher.launcher_bed import ME, TIMEOUT_S, Connect, Pipe, launcher_pid, start
+from tests.unit.agent.launcher.launcher_bed import ME, TIMEOUT_S, Client, Connect, Pipe, launcher_pid, start
 
 
 def dial(runtime: Path) -> socket.socket:
@@ -56,54 +55,46 @@ async def test_what_a_dead_agent_had_asked_for_is_in_the_answer_to_its_successor
     assert {container for container, *_ in answer["running"]} == {f"c-{number}" for number in range(20)}
 
 
-@pytest.mark.parametrize(
-    "data",
-    [
-        b"\xc1",
-        b"\x81",
-        b"nonsense that is longer than a byte",
-        msgpack.packb(7),
-        msgpack.packb({}),
-        msgpack.packb({"id": "x", "do": "running"}),
-        msgpack.packb({"id": 1}),
-        msgpack.packb({"id": 1, "do": "signal"}),
-        msgpack.packb({"id": 1, "do": "signal", "container": "a", "signal": "TERM"}),
-        msgpack.packb({"id": 1, "do": "start"}),
-        msgpack.packb({"id": 1, "do": "start", "start": START}),  # without descriptors
-        msgpack.packb({"id": 1, "do": "start", "start": ["too", "few"]}),
-        msgpack.packb({"id": 1, "do": "adopt", "adopt": ["too", "few"]}),
-        msgpack.packb({"id": 1, "do": "adopt", "adopt": ["x", "1234", ME, 0, False]}),
-    ],
+NO_REQUESTS = (
+    b"\xc1",
+    b"\x81",
+    b"nonsense that is longer than a byte",
+    msgpack.packb(7),
+    msgpack.packb({}),
+    msgpack.packb({"id": "x", "do": "running"}),
+    msgpack.packb({"id": 1}),
+    msgpack.packb({"id": 1, "do": "signal"}),
+    msgpack.packb({"id": 1, "do": "signal", "container": "a", "signal": "TERM"}),
+    msgpack.packb({"id": 1, "do": "start"}),
+    msgpack.packb({"id": 1, "do": "start", "start": START}),  # without descriptors
+    msgpack.packb({"id": 1, "do": "start", "start": ["too", "few"]}),
+    msgpack.packb({"id": 1, "do": "adopt", "adopt": ["too", "few"]}),
+    msgpack.packb({"id": 1, "do": "adopt", "adopt": ["x", "1234", ME, 0, False]}),
 )
-async def test_what_is_no_request_ends_that_connection_only(connect: Connect, tmp_path: Path, data: bytes) -> None:
-    client = await connect()
+
+
+async def test_what_is_no_request_ends_that_connection_only(client: Client, tmp_path: Path) -> None:
     await client.start("a", "sleep", "1000")
-    with closing(dial(tmp_path)) as connection:
-        connection.send(data)
-        assert connection.recv(4096) == b""
-    assert [run.container for run in await client.launcher.running()] == ["a"]
+    for data in NO_REQUESTS:
+        with closing(dial(tmp_path)) as connection:
+            connection.send(data)
+            assert connection.recv(4096) == b"", data
+        assert [run.container for run in await client.launcher.running()] == ["a"]
 
 
-@pytest.mark.parametrize(
-    ("request_", "error"),
-    [
+async def test_what_cannot_be_done_is_answered(client: Client, tmp_path: Path) -> None:
+    await client.start("a", "sleep", "1000")
+    for asked, error in (
         ({"do": "nonsense"}, "unknown request 'nonsense'"),
         ({"do": "signal", "container": "a", "signal": 1000}, "Invalid argument: signal"),
-    ],
-)
-async def test_what_cannot_be_done_is_answered(
-    connect: Connect, tmp_path: Path, request_: dict[str, Any], error: str
-) -> None:
-    client = await connect()
-    await client.start("a", "sleep", "1000")
-    with closing(dial(tmp_path)) as connection:
-        connection.send(msgpack.packb({"id": 5, **request_}))
-        assert msgpack.unpackb(connection.recv(4096)) == {"id": 5, "error": error}
+    ):
+        with closing(dial(tmp_path)) as connection:
+            connection.send(msgpack.packb({"id": 5, **asked}))
+            assert msgpack.unpackb(connection.recv(4096)) == {"id": 5, "error": error}
 
 
-async def test_one_that_does_not_read_keeps_nobody_waiting(connect: Connect, tmp_path: Path) -> None:
-    client = await connect()
-    asked = 20_000
+async def test_one_that_does_not_read_keeps_nobody_waiting(client: Client, tmp_path: Path) -> None:
+    asked = 4_000
     with closing(dial(tmp_path)) as stuck:
         for number in range(asked):
             stuck.send(msgpack.packb({"id": number, "do": "running"}))
@@ -114,9 +105,8 @@ async def test_one_that_does_not_read_keeps_nobody_waiting(connect: Connect, tmp
         assert [answer["id"] for answer in answers if "id" in answer] == list(range(asked))
 
 
-async def test_a_start_that_hangs_keeps_nobody_waiting(connect: Connect, pipe: Pipe) -> None:
+async def test_a_start_that_hangs_keeps_nobody_waiting(client: Client, connect: Connect, pipe: Pipe) -> None:
     """A full pipe in place of cgroup.procs: the child hangs at its first step, as it would on a dead file server."""
-    client = await connect()
     size = fcntl.fcntl(pipe.writing, fcntl.F_SETPIPE_SZ, 4096)
     os.write(pipe.writing, b"x" * size)
     nothing = os.open(os.devnull, os.O_RDWR)

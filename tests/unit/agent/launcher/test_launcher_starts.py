@@ -54,24 +54,21 @@ async def test_what_a_command_finds_itself_in(connect: Connect, tmp_path: Path) 
     assert int(found["oom"]) >= 0
 
 
-async def test_a_second_command_of_the_same_user_finds_the_same(connect: Connect) -> None:
+async def test_a_second_command_of_the_same_user_finds_the_same(client: Client) -> None:
     """The first one asked the host's user database, the second one's launcher remembers."""
-    client = await connect()
     first, second = [json.loads(await client.output("python3", "-ISc", LOOK)) for _ in "12"]
     assert first == second
 
 
-async def test_work_can_be_offered_to_the_kernels_oom_killer(connect: Connect) -> None:
-    client = await connect()
+async def test_work_can_be_offered_to_the_kernels_oom_killer(client: Client) -> None:
     read = ("cat", "/proc/self/oom_score_adj")
     own = int(await client.output(*read))
     assert int(await client.output(*read, oom_score_adj=1000)) == 1000
     assert int(await client.output(*read, oom_score_adj=0)) == own
 
 
-async def test_the_launchers_own_limits_are_not_handed_down(connect: Connect, tmp_path: Path) -> None:
+async def test_the_launchers_own_limits_are_not_handed_down(client: Client, tmp_path: Path) -> None:
     """It has a descriptor for each container, so its own limit is the highest it may have."""
-    client = await connect()
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert resource.prlimit(launcher_pid(tmp_path), resource.RLIMIT_NOFILE) == (hard, hard)
     assert (await client.output("sh", "-c", "ulimit -Sn; ulimit -Hn")).split() == [_shown(soft), _shown(hard)]
@@ -117,8 +114,7 @@ async def test_signals_that_a_launcher_was_born_to_ignore_are_not_its_commands(t
     assert process.wait(TIMEOUT_S) == 0
 
 
-async def test_the_environment_is_what_was_asked_and_the_users_own(connect: Connect) -> None:
-    client = await connect()
+async def test_the_environment_is_what_was_asked_and_the_users_own(client: Client) -> None:
     user = pwd.getpwnam(ME)
     text = await client.output("/usr/bin/env", "-0", env={"GREETING": "a b\nc", "HOME": "/elsewhere"})
     found = dict(entry.split("=", 1) for entry in text.strip("\0").split("\0"))
@@ -137,8 +133,7 @@ async def test_commands_are_looked_for_along_the_path_that_was_given(connect: Co
     assert await client.output("hello", "you", env={"PATH": f"/nowhere:{tmp_path}"}) == "hello you\n"
 
 
-async def test_a_large_environment_arrives(connect: Connect) -> None:
-    client = await connect()
+async def test_a_large_environment_arrives(client: Client) -> None:
     text = await client.output("/usr/bin/env", env={f"V{n}": "x" * 1000 for n in range(100)})
     assert text.count("x" * 1000) == 100
 
@@ -162,47 +157,43 @@ async def test_a_directory_is_entered_as_the_user(connect: Connect, tmp_path: Pa
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="elsewhere: root may become anybody")
-async def test_who_is_not_root_cannot_start_work_for_others(connect: Connect) -> None:
-    client = await connect()
+async def test_who_is_not_root_cannot_start_work_for_others(client: Client) -> None:
     with pytest.raises(LaunchFailed, match="not root cannot start work as 'root'"):
         await client.start("a", "true", user="root")
 
 
-@pytest.mark.parametrize(
-    ("argv", "fields", "line", "status"),
-    [
-        (["no-such-command"], {}, "command not found: 'no-such-command'", 127),
-        (["no-such-command"], {"env": {"PATH": "/etc/passwd:/bin"}}, "command not found: 'no-such-command'", 127),
-        (["true"], {"env": {"PATH": ""}, "cwd": "/proc"}, "command not found: 'true'", 127),
-        (["/no/such/file"], {}, "cannot run '/no/such/file': No such file or directory", 127),
-        (["/etc/passwd"], {}, "cannot run '/etc/passwd': Permission denied", 126),
-        (["group"], {"env": {"PATH": "/nowhere:/etc:/bin"}}, "cannot run 'group': Permission denied", 126),
-        (["/tmp"], {}, "cannot run '/tmp': Permission denied", 126),
-        (["true"], {"cwd": "/nowhere"}, "cannot enter directory '/nowhere': No such file or directory", None),
-        (["true"], {"cwd": "/etc/passwd"}, "cannot enter directory '/etc/passwd': Not a directory", None),
-        (["true"], {"user": "no-such-user"}, "user 'no-such-user' is not known on this host", None),
-        (["true", "a\0b"], {}, "cannot run 'true': embedded null byte", None),
-        (["true"], {"env": {"A=B": "c"}}, "cannot run 'true': illegal environment variable name", None),
-        (["x" * 10_000], {}, "cannot run '" + "x" * 100, 126),
-    ],
+#: A command line, what is asked beside it, the line that says what is wrong, and the exit status.
+NOT_STARTED: tuple[tuple[list[str], dict[str, Any], str, int | None], ...] = (
+    (["no-such-command"], {}, "command not found: 'no-such-command'", 127),
+    (["no-such-command"], {"env": {"PATH": "/etc/passwd:/bin"}}, "command not found: 'no-such-command'", 127),
+    (["true"], {"env": {"PATH": ""}, "cwd": "/proc"}, "command not found: 'true'", 127),
+    (["/no/such/file"], {}, "cannot run '/no/such/file': No such file or directory", 127),
+    (["/etc/passwd"], {}, "cannot run '/etc/passwd': Permission denied", 126),
+    (["group"], {"env": {"PATH": "/nowhere:/etc:/bin"}}, "cannot run 'group': Permission denied", 126),
+    (["/tmp"], {}, "cannot run '/tmp': Permission denied", 126),
+    (["true"], {"cwd": "/nowhere"}, "cannot enter directory '/nowhere': No such file or directory", None),
+    (["true"], {"cwd": "/etc/passwd"}, "cannot enter directory '/etc/passwd': Not a directory", None),
+    (["true"], {"user": "no-such-user"}, "user 'no-such-user' is not known on this host", None),
+    (["true", "a\0b"], {}, "cannot run 'true': embedded null byte", None),
+    (["true"], {"env": {"A=B": "c"}}, "cannot run 'true': illegal environment variable name", None),
+    (["x" * 10_000], {}, "cannot run '" + "x" * 100, 126),
 )
-async def test_what_cannot_be_started_says_why(
-    connect: Connect, argv: list[str], fields: dict[str, Any], line: str, status: int | None
-) -> None:
-    client = await connect()
-    with pytest.raises(LaunchFailed) as caught:
-        await client.start("a", *argv, **fields)
-    assert str(caught.value).startswith(line)
-    assert caught.value.exit_status == status
-    assert await client.launcher.running() == []
-    # The same id can be tried again: nothing of the failure is left, and it is no exit that anybody waits for.
+
+
+async def test_what_cannot_be_started_says_why(client: Client) -> None:
+    for argv, fields, line, status in NOT_STARTED:
+        with pytest.raises(LaunchFailed) as caught:
+            await client.start("a", *argv, **fields)
+        assert str(caught.value).startswith(line)
+        assert caught.value.exit_status == status
+        assert await client.launcher.running() == []
+    # The same id can be tried again: nothing of the failures is left, and they are no exits that anybody waits for.
     await client.start("a", "true")
     assert (await client.exited()).exit_status == 0
     assert client.exits.empty()
 
 
-async def test_a_cgroup_that_cannot_be_entered(connect: Connect) -> None:
-    client = await connect()
+async def test_a_cgroup_that_cannot_be_entered(client: Client) -> None:
     nothing = os.open(os.devnull, os.O_RDONLY)
     try:
         with pytest.raises(LaunchFailed, match="cannot enter its cgroup: Bad file descriptor"):
@@ -211,17 +202,15 @@ async def test_a_cgroup_that_cannot_be_entered(connect: Connect) -> None:
         os.close(nothing)
 
 
-async def test_a_container_runs_once_at_a_time(connect: Connect) -> None:
-    client = await connect()
+async def test_a_container_runs_once_at_a_time(client: Client) -> None:
     pid = await client.start("a", "sleep", "1000")
     with pytest.raises(LaunchFailed, match="'a' runs already"):
         await client.start("a", "true")
     assert [(run.container, run.pid, run.user) for run in await client.launcher.running()] == [("a", pid, ME)]
 
 
-async def test_descriptors_that_are_numbered_like_the_standard_ones(connect: Connect, pipe: Pipe) -> None:
+async def test_descriptors_that_are_numbered_like_the_standard_ones(client: Client, pipe: Pipe) -> None:
     """Whatever numbers they arrive with, each goes where it belongs."""
-    client = await connect()
     nothing = os.open(os.devnull, os.O_RDWR)
     script = [sys.executable, "-ISc", "import os; os.write(2, b'err'); os.write(1, os.read(0, 9))"]
     source, feed = os.pipe()

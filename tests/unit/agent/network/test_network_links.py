@@ -4,68 +4,54 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from agent.cgroup_root import cgroup2_mount
+import pytest
+
 from agent.network.htb import default_routes
 from agent.network.links import Link, leading_out, link_rate, transmit_queues
+from agent.network.probe import cgroup2_mount
 
 LOOPBACK = Link(1, "lo", loopback=True)
 ETH0 = Link(2, "eth0")
 ETH1 = Link(3, "eth1")
 
 
-def names(*links: Link, default: str = "") -> list[str]:
-    return [link.name for link in leading_out(links, {default} if default else set())]
+BOND, BRIDGE = Link(4, "bond0", "bond"), Link(4, "br0", "bridge")
+VLAN, VETHS = Link(4, "eth0.10", "vlan", lower=2), [LOOPBACK, Link(2, "eth0", "veth"), Link(3, "net1", "veth")]
+DOCKER = [Link(4, "docker0", "bridge"), Link(5, "veth1", "veth", master=4)]
+ROUTED_POD, DUMMY = Link(6, "cali1", "veth"), Link(7, "dummy0", "dummy")
+#: What is there; the link of the default route; the links that lead out.
+MACHINES: dict[str, tuple[list[Link], str, list[str]]] = {
+    "hardware that is up, whatever the routes": (
+        [LOOPBACK, ETH0, ETH1, Link(4, "eth2", up=False)], "eth0", ["eth0", "eth1"],
+    ),
+    "a bond instead of its ports": (
+        [LOOPBACK, Link(2, "eth0", master=4), Link(3, "eth1", master=4), BOND], "", ["bond0"],
+    ),
+    "a bridge instead of its ports if one of them leads out": (
+        [Link(2, "eth0", master=4), BRIDGE, Link(5, "tap0", "tun", master=4)], "", ["br0"],
+    ),
+    "a bridge over a bond once": (
+        [Link(2, "eth0", master=4), Link(4, "bond0", "bond", master=5), Link(5, "br0", "bridge")], "br0", ["br0"],
+    ),
+    "neither Docker's bridge nor veths": ([LOOPBACK, ETH0, *DOCKER, ROUTED_POD, DUMMY], "eth0", ["eth0"]),
+    "the link beneath a VLAN": ([ETH0, VLAN], "eth0.10", ["eth0"]),
+    "the link beneath a VLAN in a bridge": (
+        [ETH0, Link(4, "eth0.10", "vlan", lower=2, master=5), Link(5, "br10", "bridge")], "", ["eth0"],
+    ),
+    "a macvlan of another namespace's link": ([LOOPBACK, Link(2, "eth0", "macvlan")], "eth0", ["eth0"]),
+    "a veth by which the default route leaves": (VETHS, "eth0", ["eth0"]),
+    "no veth without a route": (VETHS, "", []),
+    "tunnels that lose the mark": (
+        [ETH0, Link(4, "wg0", "wireguard"), Link(5, "vxlan0", "vxlan", lower=2)], "", ["eth0", "wg0"],
+    ),
+    "a port of a VRF": ([Link(2, "eth0", master=4), Link(4, "red", "vrf")], "red", ["eth0"]),
+}  # fmt: skip
 
 
-def test_hardware_that_is_up_leads_out_whatever_the_routes() -> None:
-    assert names(LOOPBACK, ETH0, ETH1, Link(4, "eth2", up=False), default="eth0") == ["eth0", "eth1"]
-
-
-def test_a_bond_counts_instead_of_its_ports() -> None:
-    bond = Link(4, "bond0", "bond")
-    assert names(LOOPBACK, Link(2, "eth0", master=4), Link(3, "eth1", master=4), bond) == ["bond0"]
-
-
-def test_a_bridge_counts_instead_of_its_ports_if_one_of_them_leads_out() -> None:
-    bridge = Link(4, "br0", "bridge")
-    tap = Link(5, "tap0", "tun", master=4)
-    assert names(Link(2, "eth0", master=4), bridge, tap) == ["br0"]
-
-
-def test_a_bridge_over_a_bond_counts_once() -> None:
-    links = [Link(2, "eth0", master=4), Link(4, "bond0", "bond", master=5), Link(5, "br0", "bridge")]
-    assert names(*links, default="br0") == ["br0"]
-
-
-def test_dockers_bridge_and_its_veths_are_left_alone() -> None:
-    docker = Link(4, "docker0", "bridge")
-    veth = Link(5, "veth1", "veth", master=4)
-    pod = Link(6, "cali1", "veth")  # no bridge: the host routes to it
-    assert names(LOOPBACK, ETH0, docker, veth, pod, Link(7, "dummy0", "dummy"), default="eth0") == ["eth0"]
-
-
-def test_a_vlan_leaves_by_the_link_beneath_even_with_the_default_route_or_in_a_bridge() -> None:
-    vlan = Link(4, "eth0.10", "vlan", lower=2)
-    assert names(ETH0, vlan, default="eth0.10") == ["eth0"]
-    assert names(ETH0, Link(4, "eth0.10", "vlan", lower=2, master=5), Link(5, "br10", "bridge")) == ["eth0"]
-
-
-def test_a_macvlan_whose_lower_link_is_in_another_namespace_is_the_way_out() -> None:
-    assert names(LOOPBACK, Link(2, "eth0", "macvlan"), default="eth0") == ["eth0"]
-
-
-def test_a_veth_is_the_way_out_of_a_namespace_if_the_default_route_leaves_by_it() -> None:
-    veths = [LOOPBACK, Link(2, "eth0", "veth"), Link(3, "net1", "veth")]
-    assert names(*veths, default="eth0") == ["eth0"]
-    assert names(*veths) == []
-
-
-def test_tunnels_that_lose_the_mark_are_limited_themselves() -> None:
-    assert names(ETH0, Link(4, "wg0", "wireguard"), Link(5, "vxlan0", "vxlan", lower=2)) == ["eth0", "wg0"]
-
-
-def test_a_port_of_a_vrf_sends_for_itself() -> None:
-    assert names(Link(2, "eth0", master=4), Link(4, "red", "vrf"), default="red") == ["eth0"]
+@pytest.mark.parametrize("machine", MACHINES)
+def test_the_links_that_lead_out_of_a_machine(machine: str) -> None:
+    links, default, out = MACHINES[machine]
+    assert [link.name for link in leading_out(links, {default} if default else set())] == out
 
 
 def test_default_routes_are_read_from_the_kernels_tables(tmp_path: Path) -> None:

@@ -182,8 +182,3 @@ def test_a_packet_larger_than_all_that_is_saved_passes_and_is_paid_off_later() -
     assert machine.run(len=40) == 0
     machine.now += 1
     assert machine.run(len=40) == 1
-
-
-def test_the_names_of_the_largest_slot_fit() -> None:
-    assert programs.MAX_SLOT < 0x2000
-    assert programs.TABLE_BYTES == (programs.MAX_SLOT + 1) * programs.SLOT_BYTES

@@ -43,14 +43,6 @@ def test_a_chain_is_reported_in_one_message_and_counts_each() -> None:
     assert queues.idle().cpu == 1
 
 
-def test_a_slot_that_was_passed_on_is_not_granted_to_others() -> None:
-    queues = make()
-    queues.submit(1, "j", specs(1, 2, 3), 0.0)
-    assert queues.complete(1, "j", [Completion(id=1, then=2)], 0.1) == []
-    assert queues.counts(CPU, 0.1)["running"] == 1
-    assert [m.id for m in queues.complete(1, "j", [Completion(id=2)], 0.2)] == [3]
-
-
 def test_a_grant_that_crossed_the_report_frees_the_slot_that_was_passed_on() -> None:
     queues = MonotaskQueues(
         Capacity(cores=2, memory_bytes=1), network_bypass_bytes=0, rate_window_s=10, lease_s=LEASE_S

@@ -34,32 +34,6 @@ def complete(queues: MonotaskQueues, number: int, now: float = 1.0) -> list[obje
     return ids(queues.complete(1, "j", [Completion(id=number)], now))
 
 
-def test_so_many_fewer_are_granted_and_the_others_once_they_are_free_again() -> None:
-    queues = make()
-    withhold(queues, 3, 0.0)
-    assert queues.idle().cpu == 1
-    assert submit(queues, 1, 2, 3, 4, 5) == [1]
-    assert ids(withhold(queues, 1, 1.0)) == [2, 3]
-    assert ids(withhold(queues, 0, 1.0)) == [4]
-
-
-def test_slots_that_are_held_stay_held_and_are_not_granted_again() -> None:
-    queues = make()
-    assert submit(queues, 1, 2, 3, 4, 5, 6) == [1, 2, 3, 4]
-    withhold(queues, 2, 0.0)
-    assert queues.running(CPU) == 4
-    assert queues.idle().cpu == 0
-    assert [complete(queues, number) for number in (1, 2, 3)] == [[], [], [5]]
-    assert queues.running(CPU) == 2
-
-
-def test_a_single_monotask_waits_too() -> None:
-    queues = make()
-    withhold(queues, SLOTS, 0.0)
-    assert submit(queues, 1) == []
-    assert ids(withhold(queues, SLOTS - 1, 0.0)) == [1]
-
-
 def test_where_every_core_is_promised_a_job_that_starves_gets_one_slot_and_no_second() -> None:
     queues = make()
     queues.add_job("other", 0.0)

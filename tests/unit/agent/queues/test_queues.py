@@ -58,35 +58,12 @@ def test_stages_in_order_of_appearance_whatever_the_sizes() -> None:
     assert run_all(queues, [m.id for m in first if isinstance(m.id, int)]) == [0, 3, 1, 2]
 
 
-def test_concurrency_is_one_per_core_disk_and_link() -> None:
-    queues = make(cores=3, disk=2, network=2)
-    for kind, slots in ((CPU, 3), (DISK, 2), (NETWORK, 2)):
-        batch = [spec(100 * slots + n, kind, 50000) for n in range(5)]
-        batch = [MonotaskSpec(id=f"{kind}-{n}", kind=kind, input_bytes=50000) for n in range(5)]
-        assert len(queues.submit(1, "j", batch, 0.0)) == slots
-
-
 def test_small_network_monotasks_bypass_and_small_others_do_not() -> None:
     queues = make()
     assert len(queues.submit(1, "j", [spec(n, NETWORK, 16 * 1024 - 1) for n in range(9)], 0.0)) == 9
     assert queues.idle().network == 1
     assert len(queues.submit(1, "j", [spec(20, NETWORK, 16 * 1024), spec(21, NETWORK, 16 * 1024)], 0.0)) == 1
     assert len(queues.submit(1, "j", [spec(30, CPU, 1), spec(31, CPU, 1)], 0.0)) == 1
-
-
-def test_higher_priority_overtakes_and_a_change_re_sorts_in_place() -> None:
-    queues = make()
-    queues.add_job("late", 0.0)
-    queues.submit(1, "j", [spec(1, CPU, 9), spec(2, CPU, 8), spec(3, CPU, 7)], 0.0)
-    queues.submit(1, "late", [spec(10, CPU, 1), spec(11, CPU, 1)], 0.0)
-    granted = queues.complete(1, "j", [Completion(id=1)], 0.0)
-    assert [m.id for m in granted] == [2]
-    queues.set_priority("late", 5.0, 0.0)
-    granted = queues.complete(1, "j", [Completion(id=2)], 0.0)
-    assert [(m.job, m.id) for m in granted] == [("late", 10)]
-    queues.set_priority("late", -5.0, 0.0)
-    granted = queues.complete(1, "late", [Completion(id=10)], 0.0)
-    assert [(m.job, m.id) for m in granted] == [("j", 3)]
 
 
 @pytest.mark.parametrize("kind", [DISK, NETWORK])
@@ -104,15 +81,6 @@ def test_where_jobs_are_ranked_a_monotask_does_not_wait_for_those_of_jobs_behind
     assert [m.job for m in queues.complete(1, "first", [Completion(id=0)], 3.0)] == ["first"]
     assert [m.job for m in queues.complete(1, "first", [Completion(id=1)], 4.0)] == ["second"]
     assert [m.job for m in queues.complete(1, "first", [Completion(id=2)], 5.0)] == ["behind"]
-
-
-def test_a_monotask_announced_as_running_holds_its_slot_even_above_the_limit() -> None:
-    queues = make()
-    queues.submit(1, "j", [spec(1, CPU, 1)], 0.0)
-    assert queues.submit(1, "j", [spec(2, CPU, 1, running=True), spec(3, CPU, 1)], 0.0) == []
-    assert queues.running(CPU) == 2
-    assert queues.complete(1, "j", [Completion(id=1)], 0.0) == []
-    assert [m.id for m in queues.complete(1, "j", [Completion(id=2)], 0.0)] == [3]
 
 
 def test_a_request_at_fault_changes_nothing_and_names_the_element() -> None:

@@ -8,7 +8,7 @@ import threading
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
@@ -49,6 +49,7 @@ def test_records_survive_and_removed_ones_do_not(tmp_path: Path) -> None:
     assert log_of(directory).stat().st_mode & 0o777 == 0o600
 
 
+@settings(max_examples=25)
 @given(
     changes=st.lists(st.tuples(st.sampled_from("abc"), st.none() | st.text(max_size=40)), max_size=12), cut=st.data()
 )

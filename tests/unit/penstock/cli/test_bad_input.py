@@ -9,17 +9,9 @@ import pytest
 
 from penstock import __version__
 from penstock.cli.main import main
+from tests.unit.penstock.cli.conftest import Fails
 
 GOOD = '[[task]]\nname = "a"\ncommand = "true"\n'
-
-
-def fails(capsys: pytest.CaptureFixture[str], status: int, *argv: str) -> str:
-    """The one line."""
-    assert main(list(argv)) == status
-    captured = capsys.readouterr()
-    assert captured.out == ""
-    assert captured.err.count("\n") == 1, captured.err
-    return captured.err.strip()
 
 
 @pytest.mark.parametrize(
@@ -31,9 +23,9 @@ def fails(capsys: pytest.CaptureFixture[str], status: int, *argv: str) -> str:
     [("absent/file", "absent: no such directory; make it, or name"), ("", " is a directory; name a file")],
 )
 def test_a_file_that_cannot_be_written_is_said_before_anything_begins(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str, option: str, path: str, why: str
+    fails: Fails, tmp_path: Path, command: str, option: str, path: str, why: str
 ) -> None:
-    line = fails(capsys, 2, command, option, str(tmp_path / path))
+    line = fails(2, command, option, str(tmp_path / path))
     assert line.startswith(f"penstock {command}: {option}: {tmp_path}") and why in line
 
 
@@ -100,8 +92,8 @@ def test_a_file_that_cannot_be_written_is_said_before_anything_begins(
         (["up", "--set", "node"], "penstock up: --set: 'node' is not KEY=VALUE"),
     ],
 )
-def test_one_line(capsys: pytest.CaptureFixture[str], argv: list[str], line: str) -> None:
-    assert fails(capsys, 2, *argv).startswith(line)
+def test_one_line(fails: Fails, argv: list[str], line: str) -> None:
+    assert fails(2, *argv).startswith(line)
 
 
 @pytest.mark.parametrize(
@@ -140,18 +132,16 @@ def test_one_line(capsys: pytest.CaptureFixture[str], argv: list[str], line: str
         ('name = "j"\ntask = [3]', "task 1: a table expected, and a whole number found"),
     ],
 )
-def test_a_bad_job_file_names_file_task_and_key(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, line: str
-) -> None:
+def test_a_bad_job_file_names_file_task_and_key(fails: Fails, tmp_path: Path, text: str, line: str) -> None:
     path = tmp_path / "job.toml"
     path.write_text(text)
-    assert fails(capsys, 2, "submit", str(path)).startswith(f"penstock submit: {path}: {line}")
+    assert fails(2, "submit", str(path)).startswith(f"penstock submit: {path}: {line}")
 
 
-def test_a_fault_of_a_job_files_syntax_has_line_and_column(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_fault_of_a_job_files_syntax_has_line_and_column(tmp_path: Path, fails: Fails) -> None:
     path = tmp_path / "job.toml"
     path.write_text("name = 'j'\nmemory = \n")
-    assert fails(capsys, 2, "submit", str(path)) == f"penstock submit: {path}:2: Invalid value (column 10)"
+    assert fails(2, "submit", str(path)) == f"penstock submit: {path}:2: Invalid value (column 10)"
 
 
 @pytest.mark.parametrize(
@@ -167,16 +157,10 @@ def test_a_fault_of_a_job_files_syntax_has_line_and_column(tmp_path: Path, capsy
         ('{"cpu_cores": [1], "slot_s": 0}', "slot_s: a number of at least 0.1 expected"),
     ],
 )
-def test_a_bad_profile_names_file_and_field(
-    capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str, line: str
-) -> None:
+def test_a_bad_profile_names_file_and_field(fails: Fails, tmp_path: Path, text: str, line: str) -> None:
     path = tmp_path / "profile.json"
     path.write_text(text)
-    assert fails(capsys, 2, "follow", "c-1", str(path)).startswith(f"penstock follow: {path}: {line}")
-
-
-def test_a_process_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
-    assert fails(capsys, 4, "adopt", str(2**31 - 1)) == "penstock adopt: there is no process 2147483647"
+    assert fails(2, "follow", "c-1", str(path)).startswith(f"penstock follow: {path}: {line}")
 
 
 @pytest.mark.parametrize(
@@ -192,35 +176,19 @@ def test_a_process_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None
         ["submit"],
     ],
 )
-def test_no_agent(
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, argv: list[str]
-) -> None:
+def test_no_agent(fails: Fails, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, argv: list[str]) -> None:
     socket = tmp_path / "agent.sock"
     monkeypatch.setenv("PENSTOCK_SOCKET", str(socket))
     if argv == ["submit"]:
         job = tmp_path / "job.toml"
         job.write_text('name = "j"\n' + GOOD)
         argv.append(str(job))
-    line = fails(capsys, 1, *argv)
+    line = fails(1, *argv)
     assert line == f"penstock {argv[0]}: no agent at {socket}; start one with `penstock up`"
 
 
-def test_help_names_every_command(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["--help"]) == 0
-    text = capsys.readouterr().out
-    for command in ("up", "run", "adopt", "resize", "follow", "submit", "status", "top", "agent", "master", "check"):
-        assert f"\n  {command} " in text
-    assert main([]) == 0
-
-
-@pytest.mark.parametrize("command", ["up", "run", "adopt", "resize", "follow", "submit", "status", "top"])
-def test_every_command_has_help(capsys: pytest.CaptureFixture[str], command: str) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main([command, "--help"])
-    assert caught.value.code == 0
-    assert f"usage: penstock {command}" in capsys.readouterr().out
-
-
 def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([]) == 0
+    assert "usage" in capsys.readouterr().out.lower()
     assert main(["--version"]) == 0
     assert capsys.readouterr().out == f"penstock {__version__}\n"

@@ -5,41 +5,18 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import pytest
 
-from penstock.cli.main import main
 from penstock.model.container import ContainerSpec, Ended, EndedBy, Limits
 from penstock.model.profile import Profile
 from penstock.transport.peer import connect_unix
 from penstock.wire.agent_api import Launch, Launched, Welcome
-from penstock.wire.errors import refused, unavailable
+from penstock.wire.errors import refused
 from tests.fakes.agent import FakeAgent, FakeContainer
-
-Penstock = Callable[..., Awaitable[tuple[int, str, str]]]
-
-
-@pytest.fixture
-async def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeAgent]:
-    agent = FakeAgent(tmp_path)
-    await agent.start()
-    monkeypatch.setenv("PENSTOCK_SOCKET", str(agent.socket))
-    yield agent
-    await agent.stop()
-
-
-@pytest.fixture
-def penstock(capsys: pytest.CaptureFixture[str]) -> Penstock:
-    """Runs the command in a thread: status, output, errors."""
-
-    async def run(*argv: str) -> tuple[int, str, str]:
-        status = await asyncio.wait_for(asyncio.to_thread(main, list(argv)), 30)
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run
+from tests.unit.penstock.cli.conftest import Penstock
 
 
 @pytest.fixture
@@ -93,11 +70,6 @@ async def test_resize_warns_of_what_is_not_enforced(
     assert (status, out, err) == (0, "", "penstock resize: --pids is not enforced: no pids\n")
 
 
-@pytest.mark.parametrize("argv", [["resize", "c-9", "--cpu", "1"], ["follow", "c-9", "none"]])
-async def test_a_container_that_is_not_there(fake: FakeAgent, penstock: Penstock, argv: list[str]) -> None:
-    assert await penstock(*argv) == (4, "", f"penstock {argv[0]}: container: unknown container 'c-9'\n")
-
-
 async def test_follow_sends_a_profile_and_takes_it_back(
     container: FakeContainer, penstock: Penstock, tmp_path: Path
 ) -> None:
@@ -107,14 +79,6 @@ async def test_follow_sends_a_profile_and_takes_it_back(
     assert container.profile == Profile(slot_s=1.0, cpu_cores=(0.5, 2.0), memory_bytes=(1 << 20,))
     assert await penstock("follow", container.id, "none") == (0, "", "")
     assert container.profile is None
-
-
-@pytest.mark.parametrize("status", [127, 126, 0])
-async def test_run_ends_as_a_shell_would_where_there_is_no_such_command(
-    fake: FakeAgent, penstock: Penstock, status: int
-) -> None:
-    fake.refuse["launch"] = unavailable("command not found: 'x'", exit_status=status)
-    assert await penstock("run", "--detach", "x") == (status or 1, "", "penstock run: command not found: 'x'\n")
 
 
 async def test_logs_prints_what_a_container_wrote(
@@ -146,8 +110,3 @@ async def test_logs_says_what_is_not_kept_any_more(
     assert await penstock("logs", container.id) == (
         0, "the last\n", "penstock logs: 20 bytes are not kept any more\n",
     )  # fmt: skip
-
-
-async def test_logs_of_what_is_not_there(penstock: Penstock, fake: FakeAgent) -> None:
-    status, out, err = await penstock("logs", "c-9")
-    assert (status, out) == (4, "") and "unknown container 'c-9'" in err

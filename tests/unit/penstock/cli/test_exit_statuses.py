@@ -5,7 +5,6 @@ from __future__ import annotations
 import pytest
 
 from penstock.cli import catalogue, exit_statuses, main
-from penstock.cli.errors import CommandError, usage_error
 from penstock.cli.exit_statuses import Status
 
 
@@ -31,18 +30,6 @@ def test_they_come_in_order_and_say_something() -> None:
     assert list(exit_statuses.of("run"))[-2:] == ["128 + n", "other"]
     assert exit_statuses.of("ca issue") == exit_statuses.of("ca") != exit_statuses.of("kill")
     assert exit_statuses.of("status") == exit_statuses.COMMON
-
-
-def test_the_section() -> None:
-    lines = exit_statuses.section("drain").splitlines()
-    assert lines[0] == "exit status:"
-    assert lines[4] == "  3    the time limit is over and some work still runs: one line lists it"
-
-
-def test_errors_carry_them() -> None:
-    assert CommandError("x").status is Status.FAILED
-    assert usage_error("x").status is Status.USAGE
-    assert [int(each) for each in Status] == [0, 1, 2, 3, 4, 126, 127, 128, 130]
 
 
 def test_an_interrupt_and_a_missing_command_have_theirs(

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 import os
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import Iterator
 from types import SimpleNamespace
 
 import pytest
@@ -16,8 +14,8 @@ from penstock.cli import catalogue
 from penstock.cli.main import main
 from penstock.model.container import Limits
 from tests.fakes.agent import FakeAgent
+from tests.unit.penstock.cli.conftest import Penstock
 
-Penstock = Callable[..., Awaitable[tuple[int, str, str]]]
 #: Commands without it, and why.
 WITHOUT = {
     "up": "runs until it is ended; --port-file is its JSON",
@@ -47,27 +45,6 @@ def test_every_command_has_it_or_says_why_not() -> None:
     }
     assert without - set(WITHOUT) == set(), "give these --json, or say why they have none"
     assert set(WITHOUT) - without <= {"ca init", "ca issue", "ca renew", "ca revoke"}
-
-
-@pytest.fixture
-async def fake(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeAgent]:
-    agent = FakeAgent(tmp_path)
-    await agent.start()
-    monkeypatch.setenv("PENSTOCK_SOCKET", str(agent.socket))
-    yield agent
-    await agent.stop()
-
-
-@pytest.fixture
-def penstock(capsys: pytest.CaptureFixture[str]) -> Penstock:
-    """Runs the command in a thread: status, output, errors."""
-
-    async def run(*argv: str) -> tuple[int, str, str]:
-        status = await asyncio.wait_for(asyncio.to_thread(main, list(argv)), 60)
-        captured = capsys.readouterr()
-        return status, captured.out, captured.err
-
-    return run
 
 
 @pytest.mark.parametrize("argv", [["run", "--detach", "--json", "--cpu", "1", "--", "x"], ["adopt", "--json", "PID"]])

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-import threading
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.cli.main import main
+from tests.fakes.http_pages import http_pages
+from tests.unit.penstock.cli.conftest import Fails
 
 MIB = 1024.0**2
 
@@ -53,33 +53,17 @@ LIST: list[dict[str, Any]] = [
 ]
 
 
-class Master(BaseHTTPRequestHandler):
-    pages: dict[str, Any]
-
-    def do_GET(self) -> None:
-        found = self.pages.get(self.path)
-        body = json.dumps({"error": f"no {self.path}"} if found is None else found).encode()
-        self.send_response(404 if found is None else 200)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args: object) -> None:
-        pass
-
-
 @pytest.fixture
 def master(monkeypatch: pytest.MonkeyPatch) -> Iterator[dict[str, Any]]:
     """Its pages, to be changed; the command finds it by the environment."""
-    pages = {"/profiles": LIST, "/profiles/ann/sort": SORT, "/profiles/bob/k%2Fmeans": SORT}
-    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Pages", (Master,), {"pages": pages}))
-    thread = threading.Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    monkeypatch.setenv("PENSTOCK_MASTER_HTTP", f"127.0.0.1:{server.server_port}")
-    yield pages
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    pages: dict[str, Any] = {"/profiles": LIST, "/profiles/ann/sort": SORT, "/profiles/bob/k%2Fmeans": SORT}
+
+    def answer(path: str, _: object) -> tuple[int, bytes]:
+        return (200 if path in pages else 404), json.dumps(pages.get(path, {"error": f"no {path}"})).encode()
+
+    with http_pages(answer) as port:
+        monkeypatch.setenv("PENSTOCK_MASTER_HTTP", f"127.0.0.1:{port}")
+        yield pages
 
 
 def out_of(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
@@ -87,13 +71,6 @@ def out_of(capsys: pytest.CaptureFixture[str], *argv: str) -> str:
     captured = capsys.readouterr()
     assert captured.err == ""
     return captured.out
-
-
-def fails(capsys: pytest.CaptureFixture[str], status: int, *argv: str) -> str:
-    assert main(["profile", *argv]) == status
-    captured = capsys.readouterr()
-    assert (captured.out, captured.err.count("\n")) == ("", 1)
-    return captured.err.strip()
 
 
 def test_list(master: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
@@ -257,9 +234,9 @@ def test_compare_without_the_masters_forecasts_says_what_it_compares_with(
 
 
 def test_an_application_of_several_users_is_chosen_by_user(
-    master: dict[str, Any], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    master: dict[str, Any], capsys: pytest.CaptureFixture[str], fails: Fails, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    line = fails(capsys, 2, "show", "k/means")
+    line = fails(2, "profile", "show", "k/means")
     assert line == "penstock profile: 'k/means' is of several users: ann, bob; give --user"
     assert "sort of ann" in out_of(capsys, "show", "k/means", "--user", "bob")
     monkeypatch.setattr("penstock.cli.profile._own_name", lambda: "bob")
@@ -290,9 +267,9 @@ def test_what_the_master_says_cannot_steer_the_terminal(
     ],
 )
 def test_bad_input_is_one_line(
-    master: dict[str, Any], capsys: pytest.CaptureFixture[str], status: int, argv: tuple[str, ...], line: str
+    master: dict[str, Any], fails: Fails, status: int, argv: tuple[str, ...], line: str
 ) -> None:
-    assert fails(capsys, status, *argv).startswith(f"penstock profile: {line}")
+    assert fails(status, "profile", *argv).startswith(f"penstock profile: {line}")
 
 
 @pytest.mark.parametrize(
@@ -303,14 +280,14 @@ def test_bad_input_is_one_line(
     ],
 )
 def test_an_answer_that_cannot_be_used_is_one_line(
-    master: dict[str, Any], capsys: pytest.CaptureFixture[str], page: object, why: str
+    master: dict[str, Any], fails: Fails, page: object, why: str
 ) -> None:
     master["/profiles/ann/sort"] = page
-    assert why in fails(capsys, 1, "show", "sort", "--user", "ann")
+    assert why in fails(1, "profile", "show", "sort", "--user", "ann")
 
 
-def test_without_a_master_the_remedy_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    line = fails(capsys, 1, "list", "--master", "http://127.0.0.1:1")
+def test_without_a_master_the_remedy_is_named(fails: Fails) -> None:
+    line = fails(1, "profile", "list", "--master", "http://127.0.0.1:1")
     assert line == (
         "penstock profile: no master at http://127.0.0.1:1: Connection refused; give its HTTP address with --master"
     )

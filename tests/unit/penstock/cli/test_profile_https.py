@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -13,32 +12,10 @@ import pytest
 from penstock.cli.main import main
 from penstock.security.authority import Authority
 from penstock.security.tls import TlsFiles, page_server
+from tests.fakes.http_pages import http_pages
 from tests.security_bed import DAY, NOW, authority, files
 
 TOKEN = "0123456789abcdef"
-
-
-class Pages(BaseHTTPRequestHandler):
-    """An empty list for those who show the token."""
-
-    asked: list[str]
-
-    def do_GET(self) -> None:
-        self.asked.append(self.headers.get("Authorization", ""))
-        known = self.asked[-1] == f"Bearer {TOKEN}"
-        body = b"[]" if known else b'{"error": "a token is needed"}'
-        self.send_response(200 if known else 401)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args: object) -> None:
-        pass
-
-
-class _Server(ThreadingHTTPServer):
-    def handle_error(self, request: Any, client_address: Any) -> None:
-        """A client that does not like our certificate hangs up."""
 
 
 @pytest.fixture
@@ -47,40 +24,27 @@ def ca(tmp_path: Path) -> Authority:
 
 
 class Master:
-    """Serves on loopback, with TLS where there is a certificate."""
+    """Pages on loopback with an empty list for clients that show the token; with TLS where there is a certificate."""
 
-    def __init__(self, certificate: TlsFiles | None) -> None:
+    def __init__(self, certificate: TlsFiles | None, closing: ExitStack) -> None:
         self.asked: list[str] = []
-        self.server = _Server(("127.0.0.1", 0), type("Ours", (Pages,), {"asked": self.asked}))
-        if certificate is not None:
-            self.server.socket = page_server(certificate).wrap_socket(
-                self.server.socket, server_side=True, do_handshake_on_connect=False
-            )
-        self.thread = threading.Thread(target=self.server.serve_forever, args=(0.01,))
-        self.thread.start()
+        tls = None if certificate is None else page_server(certificate)
+        self.port = closing.enter_context(http_pages(self._answer, tls))
+
+    def _answer(self, path: str, headers: Any) -> tuple[int, bytes]:
+        self.asked.append(headers.get("Authorization", ""))
+        return (200, b"[]") if self.asked[-1] == f"Bearer {TOKEN}" else (401, b'{"error": "a token is needed"}')
 
     def url(self, scheme: str = "https", host: str = "localhost") -> str:
-        return f"{scheme}://{host}:{self.server.server_port}"
-
-    def stop(self) -> None:
-        self.server.shutdown()
-        self.thread.join()
-        self.server.server_close()
+        return f"{scheme}://{host}:{self.port}"
 
 
 @pytest.fixture
 def serve(monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    started: list[Master] = []
     for name in ("PENSTOCK_HTTP_TOKEN", "PENSTOCK_HTTP_TOKEN_FILE", "PENSTOCK_HTTP_CA"):
         monkeypatch.delenv(name, raising=False)
-
-    def make(certificate: TlsFiles | None) -> Master:
-        started.append(Master(certificate))
-        return started[-1]
-
-    yield make
-    for one in started:
-        one.stop()
+    with ExitStack() as closing:
+        yield lambda certificate: Master(certificate, closing)
 
 
 @pytest.fixture

@@ -75,22 +75,6 @@ def test_the_mean_of_runs_that_ended_within_a_slot_ends_within_a_slot() -> None:
     assert forecast.mean == [pytest.approx([1.0, 1.0])] * 2
 
 
-def test_of_what_was_not_used_there_is_no_relative_error() -> None:
-    came = run("b", [[0.0], [8.0]])
-    said = Forecast(mean=[[1.0], [8.0]], peak=[[1.0], [16.0]])
-    errors = compare(application([came]), came, said).errors
-    assert (errors["cpu"].total, errors["cpu"].peak, errors["cpu"].within) == (None, None, None)
-    assert (errors["memory"].total, errors["memory"].peak) == (0.0, 0.0)
-
-
-def test_the_forecast_is_the_masters_where_it_tells_and_nothing_is_made_up_beside_it() -> None:
-    first, second = run("a", [[1.0], [4.0]], at=1.0), run("b", [[3.0], [4.0]], at=2.0)
-    said = Forecast(mean=[[7.0], [7.0]], peak=[[7.0], [7.0]], by="svr")
-    told = application([second, first], [Foretold("a", None), Foretold("b", said)])
-    assert told.before(second) is said
-    assert told.before(first) is None
-
-
 def test_without_the_masters_word_it_is_the_mean_of_up_to_three_runs_before_with_the_same_settings() -> None:
     other = Settings(input_bytes=9)
     runs = [

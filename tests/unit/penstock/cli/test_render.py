@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from rich.console import Console, RenderableType
 
 from penstock.cli.plain_text import duration
-from penstock.cli.render import Column, Fitted, amount, bar, console, field
+from penstock.cli.render import Column, Fitted, bar, console, field
 from penstock.cli.render_cluster import cluster_view
 from penstock.cli.render_host import host_view
 from penstock.wire.reservation_api import PromisedPiece, Reserved
@@ -106,6 +106,11 @@ def shown(status: dict[str, Any], width: int = 200) -> str:
     return printed(host_view(status), width)
 
 
+@pytest.fixture(scope="module")
+def whole() -> str:
+    return shown(STATUS)
+
+
 @pytest.mark.parametrize(
     "fact",
     [
@@ -129,8 +134,8 @@ def shown(status: dict[str, Any], width: int = 200) -> str:
         "not enforced here: io.max (`penstock check` says",
     ],
 )
-def test_every_fact_is_shown(fact: str) -> None:
-    assert fact in shown(STATUS)
+def test_every_fact_is_shown(whole: str, fact: str) -> None:
+    assert fact in whole
 
 
 def test_what_is_enforced_is_not_complained_about() -> None:
@@ -170,13 +175,13 @@ values = st.recursive(
 )
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(STATUS, values)))
 def test_any_shape_of_the_parts_is_shown_somehow(status: dict[str, Any]) -> None:
     assert shown(status)
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.sampled_from(["jobs", "containers", "preemptions"]), st.data())
 def test_any_values_in_the_rows_are_shown_somehow(section: str, data: st.DataObject) -> None:
     row = {key: data.draw(values) for key in STATUS[section][0]}
@@ -235,6 +240,11 @@ def promised(name: str, *pieces: tuple[float, float], dropped: str = "") -> Rese
     )
 
 
+@pytest.fixture(scope="module")
+def whole_cluster() -> str:
+    return printed(cluster_view(CLUSTER, now=NOW))
+
+
 @pytest.mark.parametrize(
     "fact",
     [
@@ -255,8 +265,8 @@ def promised(name: str, *pieces: tuple[float, float], dropped: str = "") -> Rese
         "memory: 95 % used",
     ],
 )
-def test_every_fact_of_the_cluster_is_shown(fact: str) -> None:
-    assert fact in printed(cluster_view(CLUSTER, now=NOW))
+def test_every_fact_of_the_cluster_is_shown(whole_cluster: str, fact: str) -> None:
+    assert fact in whole_cluster
 
 
 def test_reservations_are_shown_as_they_fall_due() -> None:
@@ -274,13 +284,13 @@ def test_reservations_are_shown_as_they_fall_due() -> None:
     assert "in 2h00m, for 10m00s" in lines[2]
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.fixed_dictionaries({}, optional=dict.fromkeys(CLUSTER, values)))
 def test_any_shape_of_the_cluster_is_shown_somehow(status: dict[str, Any]) -> None:
     assert printed(cluster_view(status))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.data())
 def test_any_values_of_nodes_and_jobs_are_shown_somehow(data: st.DataObject) -> None:
     node = {key: data.draw(values) for key in CLUSTER["nodes"]["beta"]}
@@ -382,20 +392,6 @@ def test_a_bar_is_as_long_as_its_share() -> None:
         "    ", "    ", "▌   ", "██  ", "████", "████", "    ",
     ]  # fmt: skip
     assert (bar(0.94).style, bar(0.95).style) == ("green", "red")
-
-
-@pytest.mark.parametrize(
-    ("unit", "value", "text"),
-    [
-        ("cores", 2.5, "2.5"),
-        ("cores", 16.0, "16"),
-        ("bytes", 1 << 30, "1 GiB"),
-        ("share", 0.5, "50 %"),
-        ("share", None, "–"),
-    ],
-)
-def test_amounts(unit: str, value: object, text: str) -> None:
-    assert amount(unit, value) == text
 
 
 @pytest.mark.parametrize(

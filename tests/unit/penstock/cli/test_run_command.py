@@ -28,13 +28,6 @@ def no_signals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Signals, "_catch", lambda self: None)
 
 
-@pytest.fixture
-def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AgentThread]:
-    with AgentThread(tmp_path) as running:
-        monkeypatch.setenv("PENSTOCK_SOCKET", str(running.socket))
-        yield running
-
-
 def ends(agent: AgentThread, ended: Ended) -> None:
     def end(made: FakeContainer) -> None:
         agent.agent.end_container(made, ended)
@@ -51,7 +44,14 @@ def test_a_command_is_started_in_the_streams_of_the_caller(agent: AgentThread) -
 
 
 @pytest.mark.parametrize(
-    ("error", "status"), [(bad_request("no"), 2), (refused("no"), 1), (unavailable("no", exit_status=127), 127)]
+    ("error", "status"),
+    [
+        (bad_request("no"), 2),
+        (refused("no"), 1),
+        (unavailable("no", exit_status=127), 127),
+        (unavailable("no", exit_status=126), 126),
+        (unavailable("no", exit_status=0), 1),
+    ],
 )
 def test_a_refusal_is_the_commands_end(
     agent: AgentThread, error: Any, status: int, capsys: pytest.CaptureFixture[str]

@@ -27,13 +27,6 @@ Submit = Callable[[], "Future[int]"]
 
 
 @pytest.fixture
-def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AgentThread]:
-    with AgentThread(tmp_path) as running:
-        monkeypatch.setenv("PENSTOCK_SOCKET", str(running.socket))
-        yield running
-
-
-@pytest.fixture
 def submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Submit]:
     """Starts the command in a thread, where it catches no signals."""
     monkeypatch.setattr(Signals, "_catch", lambda self: None)

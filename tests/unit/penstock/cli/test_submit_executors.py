@@ -15,13 +15,13 @@ from penstock.cli.errors import CommandError
 from penstock.cli.executors import Executors, add_options
 from penstock.cli.jobfile import JobFile
 from penstock.cli.limits import add_strict
-from penstock.cli.main import main
 from penstock.cli.signals import Signals
 from penstock.cli.submission import Submission
 from penstock.model.container import Ended, EndedBy
 from penstock.model.executor import Executor, Sizing
 from penstock.wire.agent_api import TaskStuck
 from tests.fakes.agent_thread import AgentThread
+from tests.unit.penstock.cli.conftest import Fails
 
 OK = Ended(by=EndedBy.EXIT, exit_status=0, wall_seconds=1.5)
 
@@ -88,11 +88,8 @@ def test_hard_sizing_is_the_default_and_bounds_cpu_from_the_start() -> None:
         ),
     ],
 )
-def test_bad_input_is_one_line(capsys: pytest.CaptureFixture[str], argv: list[str], line: str) -> None:
-    assert main(["submit", *argv]) == 2
-    captured = capsys.readouterr()
-    assert captured.err.startswith(f"penstock submit: {line}")
-    assert (captured.out, captured.err.count("\n")) == ("", 1)
+def test_bad_input_is_one_line(fails: Fails, argv: list[str], line: str) -> None:
+    assert fails(2, "submit", *argv).startswith(f"penstock submit: {line}")
 
 
 # ---------------------------------------------------------------- job files
@@ -134,15 +131,8 @@ def test_what_a_job_file_says_wrongly_is_one_line(tmp_path: Path, executor: str,
 
 
 @pytest.fixture
-def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[AgentThread]:
+def submit(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Future[int]]]:
     monkeypatch.setattr(Signals, "_catch", lambda self: None)  # the command runs in a thread
-    with AgentThread(tmp_path) as running:
-        monkeypatch.setenv("PENSTOCK_SOCKET", str(running.socket))
-        yield running
-
-
-@pytest.fixture
-def submit() -> Iterator[Callable[..., Future[int]]]:
     with ThreadPoolExecutor(1) as pool:
 
         def start(*argv: str) -> Future[int]:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from threading import Thread
 from typing import Any
 
 import pytest
@@ -20,6 +18,7 @@ from penstock.wire import agent_methods, jobs_api, relayed_methods
 from penstock.wire.connection import read_params
 from penstock.wire.errors import bad_request
 from tests.fakes.agent import FakeAgent
+from tests.fakes.http_pages import http_pages
 
 #: Command → how it names something that is not there.
 NAMES = {
@@ -81,35 +80,21 @@ class Empty(FakeAgent):
         return super().request(peer, method, params)
 
 
-class _Pages(BaseHTTPRequestHandler):
-    """A master's that has kept one run of ann's ``sort``."""
-
-    def do_GET(self) -> None:
-        known = b'[{"application": "sort", "user": "ann"}]'
-        row, one = b"[[1]]", b'"settings": {"input_bytes": 0, "cores": 1, "memory_bytes": 1}, "stages": [1]'
-        run = b'{"run": "j-1", "ended_at": 1, %b, "mean": %b, "peak": %b}' % (one, row, row)
-        run = b'{"application": "sort", "user": "ann", "slot_s": 3, "resources": ["cores"], "runs": [%b]}' % run
-        found = {"/profiles": known, "/profiles/ann/sort": run}.get(self.path)
-        body = found or b'{"error": "there is none"}'
-        self.send_response(200 if found else 404)
-        self.send_header("Content-Length", str(len(body)))
-        self.end_headers()
-        self.wfile.write(body)
-
-    def log_message(self, *args: object) -> None:
-        pass
+def _page(path: str, _: object) -> tuple[int, bytes]:
+    """A page of a master that has kept one run of ann's ``sort``."""
+    known = b'[{"application": "sort", "user": "ann"}]'
+    row, one = b"[[1]]", b'"settings": {"input_bytes": 0, "cores": 1, "memory_bytes": 1}, "stages": [1]'
+    run = b'{"run": "j-1", "ended_at": 1, %b, "mean": %b, "peak": %b}' % (one, row, row)
+    run = b'{"application": "sort", "user": "ann", "slot_s": 3, "resources": ["cores"], "runs": [%b]}' % run
+    found = {"/profiles": known, "/profiles/ann/sort": run}.get(path)
+    return (200, found) if found else (404, b'{"error": "there is none"}')
 
 
 @pytest.fixture
 def pages(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    server = ThreadingHTTPServer(("127.0.0.1", 0), _Pages)
-    thread = Thread(target=server.serve_forever, args=(0.01,))
-    thread.start()
-    monkeypatch.setenv("PENSTOCK_MASTER_HTTP", f"127.0.0.1:{server.server_port}")
-    yield
-    server.shutdown()
-    thread.join()
-    server.server_close()
+    with http_pages(_page) as port:
+        monkeypatch.setenv("PENSTOCK_MASTER_HTTP", f"127.0.0.1:{port}")
+        yield
 
 
 def test_every_command_names_something_or_nothing() -> None:

@@ -21,14 +21,6 @@ from tests.fakes.agent import FakeAgent, FakeContainer
 
 
 @pytest.fixture
-async def fake(tmp_path: Path) -> AsyncIterator[FakeAgent]:
-    agent = FakeAgent(tmp_path)
-    await agent.start()
-    yield agent
-    await agent.stop()
-
-
-@pytest.fixture
 async def client(fake: FakeAgent) -> AsyncIterator[AgentClient]:
     async with await AgentClient.connect(fake.socket, "test") as connected:
         yield connected

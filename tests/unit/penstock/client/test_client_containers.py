@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
-from pathlib import Path
 
 import pytest
 
@@ -17,14 +16,6 @@ from tests.fakes.agent import FakeAgent
 
 SPEC = ContainerSpec(argv=("x",), limits=Limits(cpu_cores=1.0))
 PROFILE = Profile(cpu_cores=(0.5, 1.0))
-
-
-@pytest.fixture
-async def fake(tmp_path: Path) -> AsyncIterator[FakeAgent]:
-    agent = FakeAgent(tmp_path)
-    await agent.start()
-    yield agent
-    await agent.stop()
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable, Iterator
-from concurrent.futures import CancelledError, Future, as_completed, wait
+from concurrent.futures import CancelledError, Future, wait
 from pathlib import Path
 from typing import Any
 
@@ -20,14 +20,9 @@ from penstock.client.executor import MonotaskExecutor, released
 from penstock.client.gate import Gate
 from penstock.wire.errors import RpcError, refused
 from tests.fakes.agent_thread import AgentThread
+from tests.fakes.at_once import AtOnce
 
 TIMEOUT_S = 60.0
-
-
-@pytest.fixture
-def agent(tmp_path: Path) -> Iterator[AgentThread]:
-    with AgentThread(tmp_path) as running:
-        yield running
 
 
 @pytest.fixture
@@ -77,21 +72,16 @@ def test_an_exception_is_the_result_and_the_monotask_failed(agent: AgentThread, 
 
 
 def test_map_keeps_the_order_and_runs_no_more_at_once_than_is_granted(tmp_path: Path) -> None:
-    running, most, lock = 0, 0, threading.Lock()
+    at_once = AtOnce()
 
     def one(number: int) -> int:
-        nonlocal running, most
-        with lock:
-            running += 1
-            most = max(most, running)
-        with lock:
-            running -= 1
-        return number * number
+        with at_once:
+            return number * number
 
     with AgentThread(tmp_path, 2) as agent, Gate("test", socket=agent.socket, patience_s=600.0) as gate:
         with MonotaskExecutor(gate, 8) as executor:
             assert list(executor.map(one, range(300))) == [number * number for number in range(300)]
-        assert most <= 2
+        assert at_once.most <= 2
         assert gate.counts() | {"granted": 300, "released": 300, "held": 0} == gate.counts()
 
 
@@ -173,11 +163,6 @@ def test_a_task_may_wait_for_another_although_there_is_one_slot(executor: Monota
     assert gate.counts()["held"] == 0
 
 
-def test_outside_of_a_task_released_is_nothing() -> None:
-    with released():
-        pass
-
-
 def test_a_grant_without_a_free_thread_is_given_back(tmp_path: Path) -> None:
     with AgentThread(tmp_path, 4) as agent, Gate("test", socket=agent.socket, patience_s=600.0) as gate:
         with MonotaskExecutor(gate, 1) as executor:
@@ -191,21 +176,17 @@ def test_a_grant_without_a_free_thread_is_given_back(tmp_path: Path) -> None:
 
 
 def test_with_the_agent_away_no_more_run_at_once_than_there_are_threads(tmp_path: Path) -> None:
-    running, most, lock = 0, 0, threading.Lock()
+    at_once = AtOnce()
 
     def one() -> None:
-        nonlocal running, most
-        with lock:
-            running += 1
-            most = max(most, running)
-        with lock:
-            running -= 1
+        with at_once:
+            pass
 
     with Gate("test", socket=tmp_path / "none", patience_s=0.0, warn=lambda _: None) as gate:
         with MonotaskExecutor(gate, 3) as executor:
             futures = [executor.submit(one) for _ in range(200)]
         assert all(future.exception() is None for future in futures)
-    assert 1 <= most <= 3
+    assert 1 <= at_once.most <= 3
 
 
 def test_a_callback_that_submits_finds_its_thread_free(gate: Gate) -> None:
@@ -261,12 +242,6 @@ def test_arguments_and_results_are_not_kept(executor: MonotaskExecutor) -> None:
 async def test_as_an_event_loops_executor(executor: MonotaskExecutor) -> None:
     loop = asyncio.get_running_loop()
     assert await asyncio.gather(*(loop.run_in_executor(executor, abs, -number) for number in range(20))) == [*range(20)]
-
-
-def test_as_completed(executor: MonotaskExecutor) -> None:
-    futures = {executor.submit(abs, -number): number for number in range(20)}
-    for future in as_completed(futures, TIMEOUT_S):
-        assert future.result() == futures[future]
 
 
 @pytest.mark.parametrize("options", [{"max_workers": 0}, {"max_workers": 1, "kind": "gpu"}])

@@ -22,16 +22,11 @@ from penstock.client.gate_link import GateLink
 from penstock.wire.agent_api import StageProgress
 from penstock.wire.errors import RpcError, refused, unavailable
 from tests.fakes.agent_thread import AgentThread
+from tests.fakes.at_once import AtOnce
 
 TIMEOUT_S = 60.0
 LONG_S = 600.0  # patience that no test lives to see
 Make = Callable[..., Gate]
-
-
-@pytest.fixture
-def agent(tmp_path: Path) -> Iterator[AgentThread]:
-    with AgentThread(tmp_path) as running:
-        yield running
 
 
 @pytest.fixture
@@ -156,28 +151,22 @@ def test_a_slot_is_given_back_once(gate: Gate) -> None:
 
 
 def test_many_threads_never_hold_more_than_the_slots(tmp_path: Path, make: Make) -> None:
-    slots, threads, each = 3, 64, 200
+    slots, threads, each = 3, 64, 30
     with AgentThread(tmp_path, slots) as agent:
         gate = make(patience_s=LONG_S)
-        inside, most, lock = 0, 0, threading.Lock()
+        at_once = AtOnce()
 
         def work() -> None:
-            nonlocal inside, most
             for number in range(each):
-                with gate.acquire("cpu", number) as slot:
+                with gate.acquire("cpu", number) as slot, at_once:
                     assert slot.gated
-                    with lock:
-                        inside += 1
-                        most = max(most, inside)
-                    with lock:
-                        inside -= 1
 
         with ThreadPoolExecutor(threads) as pool:
             for done in [pool.submit(work) for _ in range(threads)]:
                 done.result(5 * TIMEOUT_S)
         counts = gate.counts()
         assert (counts["granted"], counts["released"], counts["held"]) == (threads * each, threads * each, 0)
-        assert 1 <= most <= slots
+        assert 1 <= at_once.most <= slots
         assert agent.agent.most_running <= slots
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -14,12 +13,6 @@ from tests.fakes.agent_thread import AgentThread
 
 TIMEOUT_S = 60.0
 LONG_S = 600.0
-
-
-@pytest.fixture
-def agent(tmp_path: Path) -> Iterator[AgentThread]:
-    with AgentThread(tmp_path) as running:
-        yield running
 
 
 def gate_here(tmp_path: Path, patience_s: float = LONG_S, warned: list[str] | None = None) -> Gate:

@@ -48,26 +48,9 @@ def test_each_state_but_the_first_and_last_can_end_and_can_lose_the_connection()
     assert set(TRANSITIONS["end"]) == set(TRANSITIONS["lose"]) == states - {"new", "ended"}
 
 
-def test_a_monotask_is_submitted_granted_once_and_completed_once(linked: Session) -> None:
-    one = submitted(linked)
-    assert sent(linked) == ([(one.id, False)], [], [])
-    assert linked.deadline is None
-    assert linked.grant([one.id]) == [one]
-    assert linked.grant([one.id]) == []
-    assert linked.complete(one, failed=True) is None
-    assert [(each.id, each.failed) for each in linked.take().complete] == [(one.id, True)]
-    assert linked.cancel(one) is False
-    assert sent(linked) == ([], [], [])
-
-
 def test_completing_before_the_grant_is_an_error(linked: Session) -> None:
     with pytest.raises(ValueError, match="waits for its grant"):
         linked.complete(submitted(linked))
-
-
-def test_a_monotask_cancelled_before_it_was_sent_is_never_sent(linked: Session) -> None:
-    linked.cancel(submitted(linked))
-    assert sent(linked) == ([], [], [])
 
 
 def test_an_ended_monotask_may_be_submitted_again_with_another_id(linked: Session) -> None:
@@ -122,50 +105,6 @@ def test_an_agent_that_keeps_crashing_is_away_all_the_time(linked: Session) -> N
         given_up = linked.give_up(now + SETTLED_S / 4)
     assert now <= 100.0 + PATIENCE_S + SETTLED_S
     assert (len(given_up), linked.outages) == (1, 1)
-
-
-def test_a_reconnection_announces_all_live_monotasks_in_order_and_granted_ones_as_running(linked: Session) -> None:
-    held, waiting = granted(linked), submitted(linked)
-    linked.take()
-    linked.unlink()
-    later = submitted(linked)
-    assert sent(linked) == ([], [], [])
-    linked.link()
-    assert sent(linked) == ([(held.id, True), (waiting.id, False), (later.id, False)], [], [])
-
-
-def test_an_agent_that_has_forgotten_the_job_is_sent_the_waiting_monotasks_only(linked: Session) -> None:
-    held, waiting = granted(linked), submitted(linked)
-    linked.take()
-    linked.forget()
-    linked.link()
-    assert sent(linked) == ([(waiting.id, False)], [], [])
-    assert held.state == "ended"
-    assert linked.cancel(held) is False
-
-
-@pytest.mark.parametrize("is_granted", [True, False])
-def test_the_agent_is_told_of_a_cancellation(linked: Session, is_granted: bool) -> None:
-    one = granted(linked) if is_granted else submitted(linked)
-    linked.take()
-    assert linked.cancel(one)
-    assert sent(linked) == ([], [], [one.id])
-    assert linked.grant([one.id]) == []
-
-
-def test_a_refused_monotask_ends(linked: Session) -> None:
-    one = submitted(linked)
-    linked.take()
-    assert linked.refuse([one.id]) == [one]
-    assert linked.refuse([one.id]) == []
-    assert len(linked) == 0
-
-
-def test_clearing_returns_the_waiting_monotasks_and_ends_all(linked: Session) -> None:
-    held, waiting = granted(linked), submitted(linked)
-    assert linked.clear() == [waiting]
-    assert (held.state, waiting.state, len(linked)) == ("ended", "ended", 0)
-    assert sum(linked.waiting.values()) == linked.granted == 0
 
 
 # ---------------------------------------------------------------- leases

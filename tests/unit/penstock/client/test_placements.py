@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from penstock.client.placements import PlacementLedger
 from penstock.model.container import ContainerSpec, Ended, EndedBy
 from penstock.model.resources import KindAmounts
@@ -19,25 +17,6 @@ def framework_task(name: str) -> TaskRequest:
 
 def command_task(name: str) -> TaskRequest:
     return TaskRequest(task=name, usage=KindAmounts(cpu=1.0), command=ContainerSpec(argv=("true",)))
-
-
-def test_names_are_unique_within_a_job() -> None:
-    ledger = PlacementLedger()
-    ledger.ask("s", [framework_task("a")], opportunistic=False)
-    with pytest.raises(ValueError, match="'a'"):
-        ledger.ask("s", [framework_task("b"), framework_task("a")], opportunistic=False)
-    with pytest.raises(ValueError, match="'b'"):
-        ledger.ask("s", [framework_task("b"), framework_task("b")], opportunistic=False)
-    ledger.ask("s", [framework_task("b")], opportunistic=False)
-
-
-def test_a_task_is_placed_once_and_ends_once() -> None:
-    ledger = PlacementLedger()
-    ledger.ask("s", [command_task("a")], opportunistic=False)
-    assert [ledger.place("a", "n1"), ledger.place("a", "n2"), ledger.node_of("a")] == [True, False, "n1"]
-    assert [ledger.end("a", OK), ledger.end("a", Ended(by=EndedBy.LOST)), ledger.end_of("a")] == [True, False, OK]
-    assert ledger.place("unknown", "n1") is False
-    assert ledger.end("unknown", OK) is False
 
 
 def test_after_a_reconnection_what_is_owed_is_asked_for_by_stage() -> None:
@@ -67,12 +46,3 @@ def test_tasks_that_a_restarted_agent_refuses_end_once() -> None:
     [(name, ended)] = ledger.refused_again(asked, refused("no room"))
     assert (name, ended.by) == ("b", EndedBy.REFUSED)
     assert "the restarted agent refused it" in ended.reason and "no room" in ended.reason
-
-
-def test_cancelling_ends_all_but_running_commands() -> None:
-    ledger = PlacementLedger()
-    ledger.ask("s", [command_task("runs"), command_task("waits"), framework_task("ours")], opportunistic=False)
-    ledger.place("runs", "n1")
-    ledger.place("ours", "n1")
-    assert ledger.cancel(["runs", "waits", "ours", "unknown"]) == ["waits", "ours"]
-    assert ledger.clear(Ended(by=EndedBy.LOST)) == ["runs"]

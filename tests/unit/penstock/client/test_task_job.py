@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
 
 from penstock.client.session import Session
@@ -13,12 +10,6 @@ from penstock.model import ContainerSpec, KindAmounts, TaskRequest
 from penstock.opgraph import Started, TaskPlaced
 from penstock.wire.agent_api import RegisterJob
 from tests.fakes.agent_thread import AgentThread
-
-
-@pytest.fixture
-def agent(tmp_path: Path) -> Iterator[AgentThread]:
-    with AgentThread(tmp_path) as running:
-        yield running
 
 
 @pytest.mark.parametrize("by_message", [False, True], ids=["by the answer", "by a message that comes with it"])

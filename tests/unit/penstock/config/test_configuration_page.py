@@ -2,28 +2,19 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from pathlib import Path
-from types import ModuleType
 
 from agent.config import AgentConfig
+from docs import make_configuration
 from penstock.config.settings import load
 
 DOCS = Path(__file__).resolve().parents[4] / "docs"
 PAGE = (DOCS / "configuration.md").read_text(encoding="utf-8")
 
 
-def make_configuration() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_configuration", DOCS / "make_configuration.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
 def test_the_tables_are_those_of_the_declarations() -> None:
-    assert make_configuration().updated(PAGE) == PAGE, "run python docs/make_configuration.py"
+    assert make_configuration.updated(PAGE) == PAGE, "run python docs/make_configuration.py"
 
 
 def test_the_example_can_be_read(tmp_path: Path) -> None:

@@ -50,8 +50,12 @@ def check(table: Table) -> None:
         raise SettingsError(f"share: {table.share:g} is above wait_s ({table.wait_s:g})")
 
 
-def test_live_keys_are_taken_and_the_others_are_named() -> None:
-    bed = Bed()
+@pytest.fixture
+def bed() -> Bed:
+    return Bed()
+
+
+def test_live_keys_are_taken_and_the_others_are_named(bed: Bed) -> None:
     fresh, line = bed.reload(Table(wait_s=2.0, listen="there"))
     assert fresh == bed.reloading.current == Table(wait_s=2.0)
     assert bed.applied == [fresh]
@@ -63,8 +67,7 @@ def test_live_keys_are_taken_and_the_others_are_named() -> None:
     }
 
 
-def test_what_needs_a_restart_is_named_until_there_was_one() -> None:
-    bed = Bed()
+def test_what_needs_a_restart_is_named_until_there_was_one(bed: Bed) -> None:
     assert bed.reload(Table(listen="there"))[0] is None
     fresh, line = bed.reload(Table(listen="there"))
     assert fresh is None and line["restart_needed"] == {"listen": '"here" → "there"'}
@@ -73,8 +76,7 @@ def test_what_needs_a_restart_is_named_until_there_was_one() -> None:
     }  # fmt: skip
 
 
-def test_a_wrong_file_leaves_everything_and_says_why() -> None:
-    bed = Bed()
+def test_a_wrong_file_leaves_everything_and_says_why(bed: Bed) -> None:
     bed.reload(Table(share=0.25))
     fresh, line = bed.reload(SettingsError("x.toml:3: unknown key 'wait'", "x.toml:4: share: a number expected"))
     assert fresh is None and bed.reloading.current == Table(share=0.25)
@@ -82,8 +84,7 @@ def test_a_wrong_file_leaves_everything_and_says_why() -> None:
     assert line["why"] == "x.toml:3: unknown key 'wait'; x.toml:4: share: a number expected"
 
 
-def test_keys_that_contradict_what_stands_are_not_taken() -> None:
-    bed = Bed()
+def test_keys_that_contradict_what_stands_are_not_taken(bed: Bed) -> None:
     fresh, line = bed.reload(Table(wait_s=0.1))
     assert fresh is None and bed.reloading.current == Table()
     assert line["why"] == "share: 0.5 is above wait_s (0.1)"
@@ -93,8 +94,7 @@ def set_keys(bed: Bed, **values: str) -> list[ChangedKey]:
     return bed.reloading.set(values, "eve", "2026-01-01T00:00:00+00:00")
 
 
-def test_what_is_set_holds_until_it_is_read_again() -> None:
-    bed = Bed()
+def test_what_is_set_holds_until_it_is_read_again(bed: Bed) -> None:
     bed.origins = {"share": Origin("file", "x.toml:3")}
     bed.reload(Table(share=0.25))
     with structlog.testing.capture_logs() as lines:
@@ -120,8 +120,7 @@ def test_what_is_set_holds_until_it_is_read_again() -> None:
     assert bed.reloading.loaded.origins == {"share": Origin("file", "x.toml:3")} and not bed.reloading.by_hand()
 
 
-def test_all_keys_are_set_or_none_and_every_fault_is_said() -> None:
-    bed = Bed()
+def test_all_keys_are_set_or_none_and_every_fault_is_said(bed: Bed) -> None:
     with pytest.raises(SettingsError) as caught:
         set_keys(bed, wait_s="0.5", share="lots", listen="there", wait="1s")
     assert caught.value.faults == (
@@ -134,8 +133,7 @@ def test_all_keys_are_set_or_none_and_every_fault_is_said() -> None:
     assert bed.reloading.current == Table() and not bed.applied and not bed.reloading.by_hand()
 
 
-def test_what_wins_over_the_file_is_said() -> None:
-    bed = Bed()
+def test_what_wins_over_the_file_is_said(bed: Bed) -> None:
     bed.origins = {"share": Origin("environment", "$PENSTOCK_X_SHARE"), "wait_s": Origin("file", "x.toml:1")}
     bed.reload(Table())
     for _ in range(2):  # setting it does not hide where it would come from again
@@ -143,16 +141,14 @@ def test_what_wins_over_the_file_is_said() -> None:
         assert [change.stronger for change in changes] == ["$PENSTOCK_X_SHARE", ""]
 
 
-def test_what_waits_for_a_restart_is_from_where_it_was() -> None:
-    bed = Bed()
+def test_what_waits_for_a_restart_is_from_where_it_was(bed: Bed) -> None:
     bed.origins = {"listen": Origin("file", "x.toml:1"), "share": Origin("file", "x.toml:2")}
     bed.reload(Table(listen="there", share=0.25))
     assert bed.reloading.loaded.origins == {"share": Origin("file", "x.toml:2")}
     assert bed.reloading.after_restart() == {"listen": '"there"'}
 
 
-async def test_sighup_asks_for_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    bed = Bed()
+async def test_sighup_asks_for_it(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> None:
     taken: asyncio.Queue[Table] = asyncio.Queue()
     told: list[str] = []
     bed.reloading.apply = taken.put_nowait

@@ -28,8 +28,12 @@ def test_defaults() -> None:
     assert load(Table) == Table()
 
 
-def test_quantities_are_read_by_their_unit(tmp_path: Path) -> None:
-    path = tmp_path / "x.toml"
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "x.toml"
+
+
+def test_quantities_are_read_by_their_unit(path: Path) -> None:
     path.write_text('memory_bytes = "2GiB"\nrate_bytes_per_s = "10MB/s"\ninterval_s = "250ms"\ncores = 2\n')
     table = load(Table, path, {"on": "true", "node": "alpha"})
     assert table == Table(
@@ -37,8 +41,7 @@ def test_quantities_are_read_by_their_unit(tmp_path: Path) -> None:
     )
 
 
-def test_overrides_win_and_need_no_quotes(tmp_path: Path) -> None:
-    path = tmp_path / "x.toml"
+def test_overrides_win_and_need_no_quotes(path: Path) -> None:
     path.write_text('node = "file"\n')
     assert load(Table, path, {"node": "127.0.0.1:7420", "memory_bytes": "64M"}) == Table(
         node="127.0.0.1:7420", memory_bytes=64 * 1024**2
@@ -58,8 +61,7 @@ def test_overrides_win_and_need_no_quotes(tmp_path: Path) -> None:
         ("on = 'yes'", "on: true or false expected, and text found"),
     ],
 )
-def test_a_bad_file_is_one_line_that_names_file_and_key(tmp_path: Path, text: str, message: str) -> None:
-    path = tmp_path / "x.toml"
+def test_a_bad_file_is_one_line_that_names_file_and_key(path: Path, text: str, message: str) -> None:
     path.write_text(text)
     with pytest.raises(SettingsError) as caught:
         load(Table, path)
@@ -97,8 +99,7 @@ def _sources(file: Path | None = None, overrides: dict[str, str] | None = None, 
     return Sources(file, overrides or {}, "PENSTOCK_X_", {"PATH": "/bin", **environment})
 
 
-def test_the_later_source_wins_and_each_value_knows_its_own(tmp_path: Path) -> None:
-    path = tmp_path / "x.toml"
+def test_the_later_source_wins_and_each_value_knows_its_own(path: Path) -> None:
     path.write_text('# about us\nnode = "file"\ncores = 2.0\n\ninterval_s = "2s"\n')
     sources = _sources(path, {"cores": "4"}, PENSTOCK_X_CORES="3", PENSTOCK_X_INTERVAL_S="250ms", PENSTOCK_Y="1")
     loaded = read(Table, sources)
@@ -118,8 +119,7 @@ def test_a_variable_that_names_no_key_is_told_the_nearest() -> None:
         read(Table, _sources(PENSTOCK_X_CORES="many"))
 
 
-def test_all_faults_of_a_file_are_said_each_with_its_line(tmp_path: Path) -> None:
-    path = tmp_path / "x.toml"
+def test_all_faults_of_a_file_are_said_each_with_its_line(path: Path) -> None:
     path.write_text('share = 7\n\n"plain" = "x"\nnothing = 1\n[weights]\na = "heavy"\n')
     with pytest.raises(SettingsError) as caught:
         read(Live, _sources(path))
@@ -131,8 +131,7 @@ def test_all_faults_of_a_file_are_said_each_with_its_line(tmp_path: Path) -> Non
     )
 
 
-def test_what_keys_contradict_each_other_is_placed_where_the_key_was_written(tmp_path: Path) -> None:
-    path = tmp_path / "x.toml"
+def test_what_keys_contradict_each_other_is_placed_where_the_key_was_written(path: Path) -> None:
     path.write_text('\nnode = "n"\n')
 
     def check(table: Table) -> None:
@@ -141,14 +140,6 @@ def test_what_keys_contradict_each_other_is_placed_where_the_key_was_written(tmp
     with pytest.raises(SettingsError) as caught:
         read(Table, _sources(path), check)
     assert caught.value.faults == (f"{path}:2: node: not with these cores", "cores: too few")
-
-
-def test_bad_toml_names_its_line(tmp_path: Path) -> None:
-    path = tmp_path / "x.toml"
-    path.write_text("cores = 1\ncores = 2\n")
-    with pytest.raises(SettingsError) as caught:
-        read(Table, _sources(path))
-    assert str(caught.value) == f"{path}:2: Cannot overwrite a value (column 10)"
 
 
 def test_live_keys_are_those_that_are_marked() -> None:

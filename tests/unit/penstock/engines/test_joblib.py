@@ -11,6 +11,7 @@ import pytest
 
 from penstock.client.gate import Gate
 from tests.fakes.agent_thread import AgentThread
+from tests.fakes.at_once import AtOnce
 
 joblib = pytest.importorskip("joblib")
 engine: Any = pytest.importorskip("penstock.engines.joblib")
@@ -65,19 +66,15 @@ def test_every_batch_is_a_monotask(gate: Gate, agent: AgentThread, n_jobs: int |
 
 
 def test_no_more_at_once_than_is_granted(gate: Gate) -> None:
-    running, most, lock = 0, 0, threading.Lock()
+    at_once = AtOnce()
 
     def one() -> None:
-        nonlocal running, most
-        with lock:
-            running += 1
-            most = max(most, running)
-        with lock:
-            running -= 1
+        with at_once:
+            pass
 
     with joblib.parallel_config("penstock", n_jobs=8):
         joblib.Parallel()(joblib.delayed(one)() for _ in range(200))
-    assert 1 <= most <= 2
+    assert 1 <= at_once.most <= 2
     assert gate.counts()["held"] == 0
 
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.model import KINDS, Capacity, ContainerSpec, Ended, EndedBy, KindAmounts, Limits, ResourceKind
+from penstock.model import KINDS, Capacity, ContainerSpec, Ended, EndedBy, KindAmounts, Limits
 
 numbers = st.floats(0, 1e15)
 amounts = st.builds(KindAmounts, numbers, numbers, numbers)
@@ -18,10 +18,6 @@ def test_amounts_never_turn_negative(one: KindAmounts, other: KindAmounts) -> No
     for kind in KINDS:
         assert (one + other).of(kind) == one.of(kind) + other.of(kind)
         assert one.minus(other).of(kind) == max(0.0, one.of(kind) - other.of(kind))
-
-
-def test_a_single_amount() -> None:
-    assert KindAmounts.single(ResourceKind.DISK, 7) == KindAmounts(disk=7)
 
 
 @pytest.mark.parametrize(("cores", "slots"), [(0.5, 1), (1.0, 1), (2.9, 2), (64.0, 64)])

@@ -8,10 +8,7 @@ import pytest
 
 from penstock.opgraph.checking import check
 from penstock.opgraph.dataflow import Data, Dependency, Op, OpGraph, OpGraphError, Take, plan
-
-
-def same(*values: object) -> object:
-    return values
+from tests.unit.penstock.opgraph.flows import same
 
 
 class Flow(OpGraph):

@@ -26,25 +26,12 @@ from penstock.opgraph.dataflow import (
     TaskDemand,
     plan,
 )
-
-
-def same(*values: object) -> object:
-    return values
+from tests.unit.penstock.opgraph import flows
+from tests.unit.penstock.opgraph.flows import same
 
 
 def word_count() -> Plan:
-    """Two files read from disk, 100 and 300 bytes that are 4 times as much unpacked; two partitions of the result."""
-    graph = OpGraph()
-    packed = graph.create_input(["a", "b"], [100, 300])
-    raw, sent, pulled, result = (graph.create_data(2, name) for name in ("raw", "sent", "pulled", "result"))
-    read = graph.create_op("disk", "read").read(packed).create(raw).set_access(same).estimate(expansion=4)
-    send = graph.create_op("cpu", "send").read(raw).create(sent).set_udf(same)
-    pull = graph.create_op("network", "pull").read(sent).create(pulled)
-    merge = graph.create_op("cpu", "merge").read(pulled).create(result).set_udf(same).estimate(memory_to_input=3)
-    read.to(send)
-    send.to(pull, "sync")
-    pull.to(merge)
-    return plan(graph, [result])
+    return flows.word_count(memory_to_input=3)
 
 
 def only(instructions: list[FlowInstruction], kind: type[FlowInstruction]) -> list[FlowInstruction]:

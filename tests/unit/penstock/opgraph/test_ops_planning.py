@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
+
 from penstock.model.resources import ResourceKind
 from penstock.opgraph.dataflow import Data, Dependency, Op, OpGraph, Plan, Take, plan
+from tests.unit.penstock.opgraph.flows import same
 
 Made = tuple[Op, Data]
-
-
-def same(*values: object) -> object:
-    return values
 
 
 class Flow(OpGraph):
@@ -50,8 +49,12 @@ def stages(planned: Plan) -> list[tuple[list[str], int]]:
     return [([planned.ops[op].name for op in stage.ops], len(stage.tasks)) for stage in planned.stages]
 
 
-def test_a_shuffle_makes_two_stages_of_tasks() -> None:
-    flow = Flow()
+@pytest.fixture
+def flow() -> Flow:
+    return Flow()
+
+
+def test_a_shuffle_makes_two_stages_of_tasks(flow: Flow) -> None:
     source = flow.source(4)
     serialized = flow.then("ser", source)
     shuffle = shuffled(flow, "shuffle", serialized, 2)
@@ -64,8 +67,7 @@ def test_a_shuffle_makes_two_stages_of_tasks() -> None:
     assert (crossing.before, crossing.after, crossing.dependency) == (0, 1, Dependency.SYNC)
 
 
-def test_the_plan_reads_as_a_list_of_stages() -> None:
-    flow = Flow()
+def test_the_plan_reads_as_a_list_of_stages(flow: Flow) -> None:
     shuffle = shuffled(flow, "shuffle", flow.source(1), 2)
     planned = plan(flow, [flow.then("deser", shuffle)[1]])
     assert planned.describe().splitlines() == [
@@ -77,8 +79,7 @@ def test_the_plan_reads_as_a_list_of_stages() -> None:
     ]
 
 
-def test_only_cpu_operations_in_async_connection_collapse() -> None:
-    flow = Flow()
+def test_only_cpu_operations_in_async_connection_collapse(flow: Flow) -> None:
     read = flow.source(2, "disk", "read")
     left = flow.then("left", read)
     right = flow.then("right", read)
@@ -92,8 +93,7 @@ def test_only_cpu_operations_in_async_connection_collapse() -> None:
     assert stages(planned) == [(["read", "left+right+both", "late"], 1)]
 
 
-def test_what_only_passes_from_step_to_step_is_no_output() -> None:
-    flow = Flow()
+def test_what_only_passes_from_step_to_step_is_no_output(flow: Flow) -> None:
     first = flow.source(2)
     second = flow.then("second", first)
     third = flow.then("third", second)
@@ -102,8 +102,7 @@ def test_what_only_passes_from_step_to_step_is_no_output() -> None:
     assert kept.ops[0].outputs == kept.results
 
 
-def test_operations_stay_apart_where_collapsing_would_close_a_circle() -> None:
-    flow = Flow()
+def test_operations_stay_apart_where_collapsing_would_close_a_circle(flow: Flow) -> None:
     source = flow.source(3)
     everywhere = flow.then("pull", source, kind="network", dependency="sync", take=Take.WHOLE)
     both = flow.then("both", source, everywhere)
@@ -114,33 +113,12 @@ def test_operations_stay_apart_where_collapsing_would_close_a_circle() -> None:
     assert crossing == {(0, 1, Dependency.SYNC), (0, 2, Dependency.ASYNC)}
 
 
-def test_a_barrier_beside_the_way_keeps_operations_apart() -> None:
-    flow = Flow()
-    first = flow.source(2)
-    second = flow.then("second", first)
-    third = flow.then("third", second)
-    first[0].to(third[0], "sync")
-    planned = plan(flow, [third[1]])
-    assert [op.name for op in planned.ops] in (["source+second", "third"], ["source", "second+third"])
-    assert len(planned.tasks) == 1
-
-
-def test_a_join_with_what_lies_there_already_is_one_task_as_in_the_paper() -> None:
-    flow = Flow()
+def test_a_join_with_what_lies_there_already_is_one_task_as_in_the_paper(flow: Flow) -> None:
     here = flow.source(2, name="here")
     there = shuffled(flow, "shuffle", flow.source(3, name="there"), 2)
     joined = flow.then("join", here, there)
     planned = plan(flow, [joined[1]])
     assert stages(planned) == [(["there"], 3), (["shuffle", "here+join"], 2)]
-
-
-def test_one_to_one_transfer_within_a_task_needs_no_cut() -> None:
-    flow = Flow()
-    source = flow.source(2)
-    moved = flow.then("move", source, kind="network")
-    both = flow.then("both", source, moved)
-    planned = plan(flow, [both[1]])
-    assert stages(planned) == [(["source", "move", "both"], 2)]
 
 
 def test_a_barrier_within_a_single_task_needs_no_cut() -> None:
@@ -153,8 +131,25 @@ def test_a_barrier_within_a_single_task_needs_no_cut() -> None:
         assert stages(plan(flow, [both[1]])) == [(["source", "pull", "both"], 1)]
 
 
-def test_a_circle_of_two_stages_is_cut() -> None:
-    flow = Flow()
+def test_a_barrier_beside_the_way_keeps_operations_apart(flow: Flow) -> None:
+    first = flow.source(2)
+    second = flow.then("second", first)
+    third = flow.then("third", second)
+    first[0].to(third[0], "sync")
+    planned = plan(flow, [third[1]])
+    assert [op.name for op in planned.ops] in (["source+second", "third"], ["source", "second+third"])
+    assert len(planned.tasks) == 1
+
+
+def test_one_to_one_transfer_within_a_task_needs_no_cut(flow: Flow) -> None:
+    source = flow.source(2)
+    moved = flow.then("move", source, kind="network")
+    both = flow.then("both", source, moved)
+    planned = plan(flow, [both[1]])
+    assert stages(planned) == [(["source", "move", "both"], 2)]
+
+
+def test_a_circle_of_two_stages_is_cut(flow: Flow) -> None:
     first = flow.source(2)
     away = flow.then("away", first, kind="network")
     there = flow.then("there", away)
@@ -164,8 +159,7 @@ def test_a_circle_of_two_stages_is_cut() -> None:
     assert stages(planned) == [(["source"], 2), (["away", "there"], 2), (["back", "both"], 2)]
 
 
-def test_names_of_stages_fit_the_wire() -> None:
-    flow = Flow()
+def test_names_of_stages_fit_the_wire(flow: Flow) -> None:
     made = flow.source(1, name="s" * 90)
     for step in range(5):
         made = flow.then(f"a_long_name_{step}" * 4, made)

@@ -5,19 +5,18 @@ from __future__ import annotations
 import asyncio
 import socket
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
 
 import msgpack
 import pytest
-import uvloop
 
 from penstock.transport import RpcPeer
 from penstock.transport.shared_peer import SharedPeer
 from penstock.transport.user_budget import TURN_S, UserBudget
+from tests.unit.penstock.transport.loops import on_both_loops
 
-_LOOPS: list[Callable[[], asyncio.AbstractEventLoop]] = [asyncio.new_event_loop, uvloop.new_event_loop]
 _SPIN_S = TURN_S / 10
 
 
@@ -118,156 +117,124 @@ async def connected(server: Server, *budgets: UserBudget) -> AsyncIterator[list[
             await server.keeps(0)
 
 
-@pytest.fixture(params=_LOOPS, ids=["asyncio", "uvloop"])
-def run(request: pytest.FixtureRequest) -> Callable[[Coroutine[Any, Any, None]], None]:
-    def run_in(work: Coroutine[Any, Any, None]) -> None:
-        async def limited() -> None:
-            async with asyncio.timeout(60):
-                await work
-
-        with asyncio.Runner(loop_factory=request.param) as runner:
-            runner.run(limited())
-
-    return run_in
-
-
-Run = Callable[[Coroutine[Any, Any, None]], None]
-
-
-def test_a_user_with_many_connections_keeps_another_waiting_for_turns_only(run: Run) -> None:
-    async def scenario() -> None:
-        server, greedy, modest = Server(), UserBudget(), UserBudget()
-        connections, each, asked = 8, 300, 20
-        async with connected(server, *[greedy] * connections, modest) as (*many, one):
-            for client in many:
-                await client.send(requests("spin", each))
-            between = []
-            for number in range(asked):
-                before = server.handled
-                await one.send(requests("spin", 1, number))
-                assert (await one.message())[1] == number
-                between.append(server.handled - before - 1)
-            # Two turns of TURN_S may pass, and each ends with the request that is being handled.
-            assert max(between) <= 4 * (TURN_S / _SPIN_S + 1) + connections
-            for client in many:
-                assert [(await client.message())[1] for _ in range(each)] == list(range(each))
-            assert server.handled == connections * each + asked
-
-    run(scenario())
+@on_both_loops
+async def test_a_user_with_many_connections_keeps_another_waiting_for_turns_only() -> None:
+    server, greedy, modest = Server(), UserBudget(), UserBudget()
+    connections, each, asked = 8, 300, 20
+    async with connected(server, *[greedy] * connections, modest) as (*many, one):
+        for client in many:
+            await client.send(requests("spin", each))
+        between = []
+        for number in range(asked):
+            before = server.handled
+            await one.send(requests("spin", 1, number))
+            assert (await one.message())[1] == number
+            between.append(server.handled - before - 1)
+        # Two turns of TURN_S may pass, and each ends with the request that is being handled.
+        assert max(between) <= 4 * (TURN_S / _SPIN_S + 1) + connections
+        for client in many:
+            assert [(await client.message())[1] for _ in range(each)] == list(range(each))
+        assert server.handled == connections * each + asked
 
 
-def test_connections_of_one_user_are_served_in_turn(run: Run) -> None:
-    async def scenario() -> None:
-        server, budget = Server(), UserBudget()
-        async with connected(server, budget, budget) as (first, second):
-            await first.send(requests("spin", 400))
-            await first.message()
-            await second.send(requests("spin", 1))
-            await second.message()
-            assert server.handled < 300
-
-    run(scenario())
+@on_both_loops
+async def test_connections_of_one_user_are_served_in_turn() -> None:
+    server, budget = Server(), UserBudget()
+    async with connected(server, budget, budget) as (first, second):
+        await first.send(requests("spin", 400))
+        await first.message()
+        await second.send(requests("spin", 1))
+        await second.message()
+        assert server.handled < 300
 
 
-def test_no_answer_is_made_before_the_earlier_ones_are_taken(run: Run) -> None:
-    async def scenario() -> None:
-        server, budget = Server(), UserBudget()
-        asked = 200
-        async with connected(server, budget, budget) as (silent, other):
-            await silent.send(requests("big", asked))
-            for number in range(10):  # the user's other connection is served all the same
-                await other.send(requests("now", 1, number))
-                await other.message()
-            made = server.handled - 10
-            assert made < asked / 10
-            assert server.peers[0].unread_bytes() < 3 * 100_100
-            assert [(await silent.message())[1] for _ in range(asked)] == list(range(asked))
-            await silent.send(requests("now", 1, asked))
-            assert (await silent.message())[1] == asked
-
-    run(scenario())
-
-
-def test_what_one_user_leaves_unread_is_bounded_for_all_connections_together(run: Run) -> None:
-    async def scenario() -> None:
-        server, budget = Server(), UserBudget(max_unread_bytes=4_000_000)
-        async with connected(server, *[budget] * 20) as clients:
-            reader = clients[0]
-            for _ in range(10):  # notifications are not asked for, so nothing holds them back
-                for peer in list(server.peers):
-                    peer.notify("news", {"data": b"x" * 100_000})
-                await asyncio.sleep(0)
-                assert (await reader.message())[1] == "news"
-                assert sum(peer.unread_bytes() for peer in server.peers) <= 5_000_000
-            assert budget.cut_off
-            await reader.send(requests("now", 1))
-            assert (await reader.message())[0] == 1
-
-    run(scenario())
-
-
-def test_messages_that_do_not_end_are_bounded_for_all_connections_together(run: Run) -> None:
-    async def scenario() -> None:
-        server, budget = Server(), UserBudget(max_unfinished_bytes=100_000)
-        whole = msgpack.packb([0, 7, "now", [b"x" * 60_000]])
-        async with connected(server, budget, budget) as (first, second):
-            await first.send(whole[:-10])
-            for _ in range(2):  # it has been read when the other connection was served
-                await second.send(requests("now", 1))
-                await second.message()
-            await second.send(whole[:-10])
-            kind, method, [error] = await second.message()
-            assert (kind, method, error["code"], error["field"]) == (2, "error", "refused", "frame")
-            with pytest.raises(EOFError):
-                await second.message()
-            await first.send(whole[-10:])
-            assert (await first.message())[1] == 7
-            await first.send(whole)  # what ended counts no more
-            assert (await first.message())[1] == 7
-
-    run(scenario())
-
-
-def test_requests_that_take_time_are_carried_out_so_many_at_once(run: Run) -> None:
-    async def scenario() -> None:
-        server, budget = Server(), UserBudget()
-        async with connected(server, budget, budget) as (busy, other):
-            await busy.send(requests("later", 1000))
-            await other.send(requests("now", 1))
+@on_both_loops
+async def test_no_answer_is_made_before_the_earlier_ones_are_taken() -> None:
+    server, budget = Server(), UserBudget()
+    asked = 200
+    async with connected(server, budget, budget) as (silent, other):
+        await silent.send(requests("big", asked))
+        for number in range(10):  # the user's other connection is served all the same
+            await other.send(requests("now", 1, number))
             await other.message()
-            await other.send(requests("now", 1))
-            await other.message()
-            server.free.set()
-            assert len([await busy.message() for _ in range(1000)]) == 1000
-            assert server.most_at_once <= 64
-
-    run(scenario())
-
-
-def test_bytes_that_wait_are_bounded_for_all_connections_together(run: Run) -> None:
-    async def scenario() -> None:
-        server, budget = Server(), UserBudget()
-        async with connected(server, *[budget] * 60) as clients:
-            asked = 3000  # of 18 bytes or so: 60 × 54 kB
-            await asyncio.gather(*(client.send(requests("now", asked)) for client in clients))
-            for client in clients:
-                assert [(await client.message())[1] for _ in range(asked)] == list(range(asked))
-            assert not budget.behind or not budget.paused
-
-    run(scenario())
+        made = server.handled - 10
+        assert made < asked / 10
+        assert server.peers[0].unread_bytes() < 3 * 100_100
+        assert [(await silent.message())[1] for _ in range(asked)] == list(range(asked))
+        await silent.send(requests("now", 1, asked))
+        assert (await silent.message())[1] == asked
 
 
-def test_a_client_that_leaves_in_the_middle_takes_its_requests_along(run: Run) -> None:
-    async def scenario() -> None:
-        server, budget = Server(), UserBudget()
-        async with connected(server, budget, budget) as (first, second):
-            await first.send(requests("big", 500))
+@on_both_loops
+async def test_what_one_user_leaves_unread_is_bounded_for_all_connections_together() -> None:
+    server, budget = Server(), UserBudget(max_unread_bytes=4_000_000)
+    async with connected(server, *[budget] * 20) as clients:
+        reader = clients[0]
+        for _ in range(10):  # notifications are not asked for, so nothing holds them back
+            for peer in list(server.peers):
+                peer.notify("news", {"data": b"x" * 100_000})
+            await asyncio.sleep(0)
+            assert (await reader.message())[1] == "news"
+            assert sum(peer.unread_bytes() for peer in server.peers) <= 5_000_000
+        assert budget.cut_off
+        await reader.send(requests("now", 1))
+        assert (await reader.message())[0] == 1
+
+
+@on_both_loops
+async def test_messages_that_do_not_end_are_bounded_for_all_connections_together() -> None:
+    server, budget = Server(), UserBudget(max_unfinished_bytes=100_000)
+    whole = msgpack.packb([0, 7, "now", [b"x" * 60_000]])
+    async with connected(server, budget, budget) as (first, second):
+        await first.send(whole[:-10])
+        for _ in range(2):  # it has been read when the other connection was served
             await second.send(requests("now", 1))
             await second.message()
-            first.socket.close()
-            await server.keeps(1)
-            await second.send(requests("now", 1, 1))
-            assert (await second.message())[1] == 1
-            assert server.handled < 100
+        await second.send(whole[:-10])
+        kind, method, [error] = await second.message()
+        assert (kind, method, error["code"], error["field"]) == (2, "error", "refused", "frame")
+        with pytest.raises(EOFError):
+            await second.message()
+        await first.send(whole[-10:])
+        assert (await first.message())[1] == 7
+        await first.send(whole)  # what ended counts no more
+        assert (await first.message())[1] == 7
 
-    run(scenario())
+
+@on_both_loops
+async def test_requests_that_take_time_are_carried_out_so_many_at_once() -> None:
+    server, budget = Server(), UserBudget()
+    async with connected(server, budget, budget) as (busy, other):
+        await busy.send(requests("later", 1000))
+        await other.send(requests("now", 1))
+        await other.message()
+        await other.send(requests("now", 1))
+        await other.message()
+        server.free.set()
+        assert len([await busy.message() for _ in range(1000)]) == 1000
+        assert server.most_at_once <= 64
+
+
+@on_both_loops
+async def test_bytes_that_wait_are_bounded_for_all_connections_together() -> None:
+    server, budget = Server(), UserBudget()
+    async with connected(server, *[budget] * 60) as clients:
+        asked = 3000  # of 18 bytes or so: 60 × 54 kB
+        await asyncio.gather(*(client.send(requests("now", asked)) for client in clients))
+        for client in clients:
+            assert [(await client.message())[1] for _ in range(asked)] == list(range(asked))
+        assert not budget.behind or not budget.paused
+
+
+@on_both_loops
+async def test_a_client_that_leaves_in_the_middle_takes_its_requests_along() -> None:
+    server, budget = Server(), UserBudget()
+    async with connected(server, budget, budget) as (first, second):
+        await first.send(requests("big", 500))
+        await second.send(requests("now", 1))
+        await second.message()
+        first.socket.close()
+        await server.keeps(1)
+        await second.send(requests("now", 1, 1))
+        assert (await second.message())[1] == 1
+        assert server.handled < 100

@@ -5,22 +5,22 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import dataclasses
-import inspect
+import functools
 import socket
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-import uvloop
 
 from penstock.security import tls
+from penstock.security.authority import Authority
 from penstock.transport import Listener, RpcPeer, connect_tcp, listener
 from penstock.transport.listener import HANDSHAKES_PER_ADDRESS, SILENT_PER_ADDRESS
 from tests.security_bed import DAY, NOW, authority, carried, files
-
-LIMIT_S = 30
+from tests.unit.penstock.transport import loops
+from tests.unit.penstock.transport.loops import LIMIT_S
 
 
 class Side:
@@ -60,14 +60,19 @@ class Port:
         self.sides.append(Side())
         return RpcPeer(self.sides[-1])
 
+    @property
+    def number(self) -> int:
+        return int(self.listener.address.rpartition(":")[2])
+
     async def connect(self, with_files: tls.TlsFiles, name: str = "head") -> RpcPeer:
-        host, _, port = self.listener.address.rpartition(":")
-        return await connect_tcp(host, int(port), Side(), tls.mutual_client(with_files), name)
+        return await self.connect_with(tls.mutual_client(with_files), name)
+
+    async def connect_with(self, context: ssl.SSLContext, name: str = "head") -> RpcPeer:
+        return await connect_tcp("127.0.0.1", self.number, Side(), context, name)
 
     async def connect_without_tls(self) -> RpcPeer:
-        host, _, port = self.listener.address.rpartition(":")
         loop = asyncio.get_running_loop()
-        _, peer = await loop.create_connection(lambda: RpcPeer(Side()), host, int(port))
+        _, peer = await loop.create_connection(lambda: RpcPeer(Side()), "127.0.0.1", self.number)
         return peer
 
 
@@ -90,24 +95,13 @@ async def ports() -> AsyncIterator[OpenPort]:
         await port.listener.wait_closed()
 
 
-def on_both_loops(test: Callable[..., Coroutine[Any, Any, None]]) -> Callable[..., None]:
-    """asyncio's and uvloop's TLS are two implementations, and say what went wrong in two ways."""
+on_both_loops = functools.partial(loops.on_both_loops, open_port=ports)
 
-    def run(loop: Callable[[], asyncio.AbstractEventLoop], **given: Any) -> None:
-        async def whole() -> None:
-            async with asyncio.timeout(LIMIT_S), ports() as open_port:
-                await test(open_port=open_port, **given)
 
-        with asyncio.Runner(loop_factory=loop) as runner:
-            runner.run(whole())
-
-    parameters = inspect.signature(test).parameters
-    asked = [one.replace(annotation=inspect.Parameter.empty) for name, one in parameters.items() if name != "open_port"]
-    loop = inspect.Parameter("loop", inspect.Parameter.POSITIONAL_OR_KEYWORD)
-    run.__signature__ = inspect.Signature([loop, *asked])  # type: ignore[attr-defined]
-    run.__name__ = test.__name__
-    loops = [asyncio.new_event_loop, uvloop.new_event_loop]
-    return pytest.mark.parametrize("loop", loops, ids=["asyncio", "uvloop"])(run)
+async def head(tmp_path: Path, open_port: OpenPort) -> tuple[Authority, Port]:
+    """Return a CA, and the port of a master of that name."""
+    ca = authority(tmp_path / "ca")
+    return ca, await open_port(files(ca, "head", master=True))
 
 
 async def echo(peer: RpcPeer, text: str = "x") -> dict[str, Any]:
@@ -130,8 +124,7 @@ async def close(peer: RpcPeer) -> None:
 
 @on_both_loops
 async def test_both_sides_know_each_other_and_speak_tls_1_3(tmp_path: Path, open_port: OpenPort) -> None:
-    ca = authority(tmp_path / "ca")
-    port = await open_port(files(ca, "head", master=True))
+    ca, port = await head(tmp_path, open_port)
     peer = await port.connect(files(ca, "alpha", "alpha.example.org"))
     large = "y" * 3_000_000  # more than a socket takes at once
     assert await echo(peer, large) == {"echo": large, "names": ["alpha", "alpha.example.org"]}
@@ -141,9 +134,7 @@ async def test_both_sides_know_each_other_and_speak_tls_1_3(tmp_path: Path, open
 
 @on_both_loops
 async def test_nothing_of_what_is_said_can_be_read_on_the_way(tmp_path: Path, open_port: OpenPort) -> None:
-    ca = authority(tmp_path / "ca")
-    port = await open_port(files(ca, "head", master=True))
-    host, _, number = port.listener.address.rpartition(":")
+    ca, port = await head(tmp_path, open_port)
     seen = bytearray()
 
     async def pump(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -153,7 +144,7 @@ async def test_nothing_of_what_is_said_can_be_read_on_the_way(tmp_path: Path, op
         writer.close()
 
     async def tap(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        beyond_reader, beyond_writer = await asyncio.open_connection(host, int(number))
+        beyond_reader, beyond_writer = await asyncio.open_connection("127.0.0.1", port.number)
         await asyncio.gather(pump(reader, beyond_writer), pump(beyond_reader, writer))
 
     tapped = await asyncio.start_server(tap, "127.0.0.1", 0)
@@ -200,9 +191,8 @@ async def test_a_node_that_cannot_show_who_it_is_is_never_heard(
     context = tls.mutual_client(shown)
     if case == "none":
         context = ssl.create_default_context(cafile=str(ca.certificate))
-    host, _, number = port.listener.address.rpartition(":")
     with pytest.raises(OSError):  # at once, or in place of the first answer
-        await echo(await connect_tcp(host, int(number), Side(), context, "head"))
+        await echo(await port.connect_with(context))
     assert (await refusal(port)).startswith(here)
     assert there in tls.shown(shown, server=False)[1]
     assert port.sides == [] or port.sides[0].heard == []
@@ -242,8 +232,7 @@ async def test_a_master_that_is_not_the_one_is_told_nothing(
 
 @on_both_loops
 async def test_either_side_without_tls_is_told_so(tmp_path: Path, open_port: OpenPort) -> None:
-    ca = authority(tmp_path / "ca")
-    port = await open_port(files(ca, "head", master=True))
+    ca, port = await head(tmp_path, open_port)
     plain = await port.connect_without_tls()
     plain.notify("register", {})
     assert await refusal(port) == "node does not speak TLS"
@@ -258,13 +247,11 @@ async def test_either_side_without_tls_is_told_so(tmp_path: Path, open_port: Ope
 
 @on_both_loops
 async def test_tls_1_2_is_too_old(tmp_path: Path, open_port: OpenPort) -> None:
-    ca = authority(tmp_path / "ca")
-    port = await open_port(files(ca, "head", master=True))
+    ca, port = await head(tmp_path, open_port)
     context = tls.mutual_client(files(ca, "alpha"))
     context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2
-    host, _, number = port.listener.address.rpartition(":")
     with pytest.raises(OSError):
-        await echo(await connect_tcp(host, int(number), Side(), context, "head"))
+        await echo(await port.connect_with(context))
     assert await refusal(port) == "node does not speak TLS 1.3"
 
 
@@ -289,10 +276,9 @@ async def test_renewed_certificates_hold_from_the_next_connection_on(tmp_path: P
 
 async def stranger(port: Port, says: bytes = b"") -> socket.socket:
     """Return a connection that has sent these bytes and sends no more."""
-    host, _, number = port.listener.address.rpartition(":")
     connection = socket.socket()
     connection.setblocking(False)
-    await asyncio.get_running_loop().sock_connect(connection, (host, int(number)))
+    await asyncio.get_running_loop().sock_connect(connection, ("127.0.0.1", port.number))
     await asyncio.get_running_loop().sock_sendall(connection, says)
     return connection
 
@@ -322,8 +308,7 @@ async def test_silent_strangers_do_not_keep_a_node_out(
     tmp_path: Path, open_port: OpenPort, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(listener, "HANDSHAKE_TIMEOUT_S", 10 * LIMIT_S)  # no place becomes free by it
-    ca = authority(tmp_path / "ca")
-    port = await open_port(files(ca, "head", master=True))
+    ca, port = await head(tmp_path, open_port)
     silent = [await stranger(port) for _ in range(max(SILENT_PER_ADDRESS, HANDSHAKES_PER_ADDRESS))]
     peer = await port.connect(files(ca, "alpha"))
     assert (await echo(peer))["names"] == ["alpha"]
@@ -341,8 +326,7 @@ async def test_silent_strangers_do_not_keep_a_node_out(
 
 @on_both_loops
 async def test_one_address_cannot_keep_all_handshakes_busy(tmp_path: Path, open_port: OpenPort) -> None:
-    ca = authority(tmp_path / "ca")
-    port = await open_port(files(ca, "head", master=True))
+    ca, port = await head(tmp_path, open_port)
     slow = [await stranger(port, b"\x16") for _ in range(HANDSHAKES_PER_ADDRESS + 1)]
     ends = [asyncio.ensure_future(hung_up(one)) for one in slow]
     done, others = await asyncio.wait(ends, return_when=asyncio.FIRST_COMPLETED)
@@ -363,10 +347,9 @@ async def test_one_address_cannot_keep_all_handshakes_busy(tmp_path: Path, open_
 async def test_a_port_that_is_taken_is_no_harm(tmp_path: Path, open_port: OpenPort) -> None:
     ca = authority(tmp_path / "ca")
     first = await open_port(files(ca, "head", master=True))
-    _, _, number = first.listener.address.rpartition(":")
     second = Listener(lambda: RpcPeer(Side()))
     with pytest.raises(OSError, match="in use"):
-        await second.listen_tcp("127.0.0.1", int(number), first.contexts.current)
+        await second.listen_tcp("127.0.0.1", first.number, first.contexts.current)
     peer = await first.connect(files(ca, "alpha"))
     assert (await echo(peer))["names"] == ["alpha"]
     await close(peer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from penstock.web.history import MOST_ROWS, History
+from penstock.web.history import History
 
 
 def row(used: float, promised: float | None = 1.0) -> dict[str, dict[str, Any]]:
@@ -46,10 +46,3 @@ def test_it_begins_anew_when_the_clock_is_set_back_or_a_resource_becomes_known()
     assert history.since()["at"] == (50.0,)
     history.note(row(1.0, None), 51.0)
     assert history.since()["at"] == (51.0,)
-
-
-def test_ten_minutes_take_little_memory() -> None:
-    history = History()
-    for second in range(3 * MOST_ROWS):
-        history.note(row(1.0), float(second))
-    assert len(history) == MOST_ROWS and history.since()["at"][0] == 2 * MOST_ROWS

@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import ast
 import asyncio
-import importlib.util
 import os
 import re
 from collections.abc import Callable
 from pathlib import Path
-from types import ModuleType
 from typing import Annotated, Any, Literal
 
 import msgpack
 import msgspec
 import pytest
 
+from docs import make_protocol
 from penstock.model.container import Ended, EndedBy
 from penstock.model.work import Name
 from penstock.wire import Notification, Request, Response, RpcConnection, agent_methods, master_api, relayed_methods
@@ -27,15 +26,6 @@ from tests.fakes.agent import FakeAgent
 REQUESTS = {**agent_methods.REQUESTS, **relayed_methods.REQUESTS}
 DOCS = Path(__file__).parents[4] / "docs"
 PAGE = (DOCS / "protocol.md").read_text(encoding="utf-8")
-
-
-def make_protocol() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("make_protocol", DOCS / "make_protocol.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
 
 
 def section(title: str, level: str = "###") -> str:
@@ -66,7 +56,7 @@ def raw(text: str) -> dict[str, bytes]:
 
 
 def test_the_generated_parts_are_up_to_date() -> None:
-    assert make_protocol().updated(PAGE) == PAGE, "run python docs/make_protocol.py"
+    assert make_protocol.updated(PAGE) == PAGE, "run python docs/make_protocol.py"
 
 
 @pytest.mark.parametrize("method", REQUESTS)
@@ -164,7 +154,7 @@ def test_the_page_names_the_type_of_every_field() -> None:
     rows = re.findall(r"^\| `\w+` \| (.*) \| .* \|$", PAGE, re.MULTILINE)
     assert len(rows) > 100
     assert not [row for row in rows if "anything" in row or "any value" in row]
-    page = make_protocol()
+    page = make_protocol
     assert page.type_name(bool | Literal["only"] | list[Name] | None) == (
         'boolean or `"only"` or array of string (1–128 characters) or nil'
     )

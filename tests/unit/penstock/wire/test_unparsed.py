@@ -91,22 +91,6 @@ def test_an_answer_of_junk_is_not_parsed() -> None:
     tracemalloc.stop()
 
 
-@pytest.mark.parametrize(
-    ("frame", "reply_to"),
-    [
-        ([0, 5, "x", {}], 5),
-        ([0, -1, "x", []], -1),
-        ([0, "5", "x", []], None),
-        ([2, "x", {}], None),
-        ([], None),
-        (7, None),
-    ],
-)
-def test_a_short_frame_that_is_no_message_is_answered_as_ever(frame: object, reply_to: int | None) -> None:
-    [malformed] = RpcConnection(unparsed=True).receive(msgpack.packb(frame))
-    assert isinstance(malformed, Malformed) and malformed.reply_to == reply_to
-
-
 @pytest.mark.parametrize("request_id", [0, 127, 128, 255, 256, 65535, 65536, 2**32 - 1])
 @pytest.mark.parametrize("method", ["x", "y" * 31, "z" * 32, "ü" * 100])
 def test_messages_are_the_same(request_id: int, method: str) -> None:

@@ -18,14 +18,9 @@ from penstock.engines.dask import annotated_tasks, jobs  # noqa: E402
 from penstock.engines.dask import plugin as plugin_module  # noqa: E402
 from penstock.engines.dask.annotated_tasks import annotated_job  # noqa: E402
 from penstock.engines.dask.plugin import PenstockWorkerPlugin  # noqa: E402
+from tests.unit.penstock.engines.dask.dask_bed import DASK_WARNS, until  # noqa: E402
 
-pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::UserWarning"),
-]
-WAIT_S = 60.0
+pytestmark = DASK_WARNS
 
 
 class Gates:
@@ -77,12 +72,6 @@ async def cluster(workers: int = 1) -> AsyncIterator[Any]:
 def submit(client: Any, job: str, *arguments: Any, task: str = "s/0", **keywords: Any) -> Any:
     with dask.annotate(penstock={"job": job, "task": task, "stage": "s"}):
         return client.submit(*arguments, **keywords)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not condition():  # noqa: ASYNC110 - there is no event for it
-            await asyncio.sleep(0.005)
 
 
 async def test_a_task_of_another_job_is_asked_for_in_its_name(gates: Gates) -> None:

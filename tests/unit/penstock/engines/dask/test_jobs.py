@@ -181,6 +181,11 @@ Start = Callable[..., Any]
 
 
 @pytest.fixture
+def scheduler() -> FakeScheduler:
+    return FakeScheduler()
+
+
+@pytest.fixture
 async def gate_of(agent: FakeAgent) -> AsyncIterator[Start]:
     made: list[ClusterGate] = []
 
@@ -202,8 +207,7 @@ async def until(condition: Callable[[], object]) -> None:
             await asyncio.sleep(0.001)
 
 
-async def test_workers_that_start_at_once_agree(agent: FakeAgent, gate_of: Start) -> None:
-    scheduler = FakeScheduler()
+async def test_workers_that_start_at_once_agree(agent: FakeAgent, gate_of: Start, scheduler: FakeScheduler) -> None:
     gates = await asyncio.gather(*(gate_of(scheduler, f"tcp://w{n}") for n in range(8)))
     [job] = {gate.job for gate in gates}
     assert agent.jobs == {job}
@@ -215,16 +219,14 @@ async def test_workers_that_start_at_once_agree(agent: FakeAgent, gate_of: Start
     assert [gate.speaks for gate in gates].count(True) == 1
 
 
-async def test_a_worker_that_comes_later_joins(gate_of: Start) -> None:
-    scheduler = FakeScheduler()
+async def test_a_worker_that_comes_later_joins(gate_of: Start, scheduler: FakeScheduler) -> None:
     first = await gate_of(scheduler, "tcp://w0")
     second = await gate_of(scheduler, "tcp://w1")
     assert second.job == first.job
     assert (first.speaks, second.speaks) == (True, False)
 
 
-async def test_a_job_that_is_over_is_not_joined(gate_of: Start) -> None:
-    scheduler = FakeScheduler()
+async def test_a_job_that_is_over_is_not_joined(gate_of: Start, scheduler: FakeScheduler) -> None:
     first = await gate_of(scheduler, "tcp://w0")
     over = first.job
     first.close()
@@ -233,8 +235,9 @@ async def test_a_job_that_is_over_is_not_joined(gate_of: Start) -> None:
     assert (await gate_of(scheduler, "tcp://w2")).job == second.job
 
 
-async def test_a_job_that_the_agent_was_too_slow_to_join_is_joined_later(agent: FakeAgent, gate_of: Start) -> None:
-    scheduler = FakeScheduler()
+async def test_a_job_that_the_agent_was_too_slow_to_join_is_joined_later(
+    agent: FakeAgent, gate_of: Start, scheduler: FakeScheduler
+) -> None:
     first = await gate_of(scheduler, "tcp://w0")
     agent.slow_joins = 2
     second = await gate_of(scheduler, "tcp://w1")
@@ -244,9 +247,8 @@ async def test_a_job_that_the_agent_was_too_slow_to_join_is_joined_later(agent: 
 
 
 async def test_a_job_that_the_agent_refuses_is_asked_for_once(
-    agent: FakeAgent, gate_of: Start, monkeypatch: pytest.MonkeyPatch
+    agent: FakeAgent, gate_of: Start, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    scheduler = FakeScheduler()
     (await gate_of(scheduler, "tcp://w0")).close()
     asked: list[str] = []
     monkeypatch.setattr(jobs, "new_gate", lambda worker, settings, job="": asked.append(job) or FakeGate(agent, job))
@@ -256,8 +258,7 @@ async def test_a_job_that_the_agent_refuses_is_asked_for_once(
     assert asked == ["", "job-1"]
 
 
-async def test_clusters_and_agents_do_not_mix(gate_of: Start) -> None:
-    scheduler = FakeScheduler()
+async def test_clusters_and_agents_do_not_mix(gate_of: Start, scheduler: FakeScheduler) -> None:
     gates = [
         await gate_of(scheduler, "tcp://w0"),
         await gate_of(FakeScheduler(), "tcp://w1"),
@@ -266,16 +267,14 @@ async def test_clusters_and_agents_do_not_mix(gate_of: Start) -> None:
     assert len({gate.job for gate in gates}) == 3
 
 
-async def test_who_does_not_want_to_share_does_not_ask(gate_of: Start) -> None:
-    scheduler = FakeScheduler()
+async def test_who_does_not_want_to_share_does_not_ask(gate_of: Start, scheduler: FakeScheduler) -> None:
     assert (await gate_of(scheduler, "tcp://w0", Settings(share_job=False))).job
     assert scheduler.metadata == {}
 
 
 async def test_a_worker_that_started_while_the_agent_was_slow_joins_once_it_answers(
-    agent: FakeAgent, gate_of: Start
+    agent: FakeAgent, gate_of: Start, scheduler: FakeScheduler
 ) -> None:
-    scheduler = FakeScheduler()
     agent.away = True
     gates = [await gate_of(scheduler, f"tcp://w{n}") for n in range(3)]
     assert scheduler.metadata == {}  # nobody had a job to offer
@@ -284,8 +283,9 @@ async def test_a_worker_that_started_while_the_agent_was_slow_joins_once_it_answ
     await until(lambda: [gate.speaks for gate in gates].count(True) == 1)
 
 
-async def test_a_scheduler_that_does_not_answer_is_asked_again(agent: FakeAgent, gate_of: Start) -> None:
-    scheduler = FakeScheduler()
+async def test_a_scheduler_that_does_not_answer_is_asked_again(
+    agent: FakeAgent, gate_of: Start, scheduler: FakeScheduler
+) -> None:
     first = await gate_of(scheduler, "tcp://w0")
     scheduler.error = OSError("nobody there")
     second = await gate_of(scheduler, "tcp://w1")
@@ -294,8 +294,9 @@ async def test_a_scheduler_that_does_not_answer_is_asked_again(agent: FakeAgent,
     await until(lambda: second.job == first.job)
 
 
-async def test_when_the_agent_forgot_the_job_the_workers_agree_on_another(agent: FakeAgent, gate_of: Start) -> None:
-    scheduler = FakeScheduler()
+async def test_when_the_agent_forgot_the_job_the_workers_agree_on_another(
+    agent: FakeAgent, gate_of: Start, scheduler: FakeScheduler
+) -> None:
     gates = [await gate_of(scheduler, f"tcp://w{n}") for n in range(4)]
     before = gates[0].job
     agent.forget()
@@ -304,8 +305,9 @@ async def test_when_the_agent_forgot_the_job_the_workers_agree_on_another(agent:
     assert before not in agent.jobs
 
 
-async def test_a_job_is_left_only_when_its_last_slot_is_given_back(agent: FakeAgent, gate_of: Start) -> None:
-    scheduler = FakeScheduler()
+async def test_a_job_is_left_only_when_its_last_slot_is_given_back(
+    agent: FakeAgent, gate_of: Start, scheduler: FakeScheduler
+) -> None:
     first = await gate_of(scheduler, "tcp://w0")
     scheduler.error = OSError("nobody there")
     second = await gate_of(scheduler, "tcp://w1")
@@ -319,10 +321,9 @@ async def test_a_job_is_left_only_when_its_last_slot_is_given_back(agent: FakeAg
 
 
 async def test_when_who_spoke_for_the_job_is_gone_the_next_one_does(
-    agent: FakeAgent, gate_of: Start, monkeypatch: pytest.MonkeyPatch
+    agent: FakeAgent, gate_of: Start, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs, "HEIR_S", 0.0)
-    scheduler = FakeScheduler()
     gates = [await gate_of(scheduler, f"tcp://w{n}") for n in range(3)]
     await until(lambda: not agent.away)
     assert [gate.speaks for gate in gates] == [True, False, False]
@@ -332,8 +333,9 @@ async def test_when_who_spoke_for_the_job_is_gone_the_next_one_does(
     assert not gates[2].speaks
 
 
-async def test_another_worker_of_the_process_speaks_when_the_first_has_left(gate_of: Start) -> None:
-    scheduler = FakeScheduler()
+async def test_another_worker_of_the_process_speaks_when_the_first_has_left(
+    gate_of: Start, scheduler: FakeScheduler
+) -> None:
     gate = await gate_of(scheduler, "tcp://w0")
     [first] = gate.workers
     second = FakeWorker(scheduler, "tcp://w1")

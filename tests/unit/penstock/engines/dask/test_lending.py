@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import AsyncIterator, Callable
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -25,11 +24,8 @@ WAIT_S = 60.0
 
 
 @pytest.fixture
-async def agent(tmp_path: Path) -> AsyncIterator[FakeAgent]:
-    fake = FakeAgent(tmp_path)
-    await fake.start()
-    yield fake
-    await fake.stop()
+def agent(fake: FakeAgent) -> FakeAgent:
+    return fake
 
 
 @pytest.fixture

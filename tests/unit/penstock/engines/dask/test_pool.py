@@ -12,6 +12,8 @@ from typing import Any
 
 import pytest
 
+from tests.fakes.at_once import AtOnce
+
 pytest.importorskip("distributed")
 
 from distributed.threadpoolexecutor import rejoin, secede
@@ -21,7 +23,6 @@ from penstock.engines.dask import hooks
 from penstock.engines.dask.monotask import EXECUTING, DaskMonotask
 from penstock.engines.dask.pool import GatedThreadPoolExecutor
 from penstock.engines.dask.work_count import WorkCount
-from penstock.model.resources import ResourceKind
 from penstock.wire.errors import ErrorCode, RpcError
 
 WAIT_S = 30.0
@@ -40,15 +41,6 @@ def make_pool(make_gate: Callable[[int], Any]) -> Iterator[Callable[..., Any]]:
     for pool in made:
         pool.gate.grant(1000)
         pool.shutdown(wait=True, timeout=WAIT_S)
-
-
-def test_a_call_runs_when_it_is_granted_and_gives_its_slot_back(make_pool: Callable[..., Any]) -> None:
-    pool = make_pool(0, 2)
-    future = pool.submit(pow, 2, 5)
-    assert not future.running()
-    pool.gate.grant(1)
-    assert future.result(WAIT_S) == 32
-    assert [slot.ended for slot in pool.gate.asked] == ["done"]
 
 
 def test_a_call_that_is_no_monotask_goes_through_dasks_own_pool(make_pool: Callable[..., Any]) -> None:
@@ -71,36 +63,17 @@ def test_what_raises_ends_its_monotask_as_failed(make_pool: Callable[..., Any]) 
 
 def test_no_more_calls_at_once_than_slots(make_pool: Callable[..., Any]) -> None:
     pool = make_pool(2, 8)
-    lock, running, most = threading.Lock(), 0, 0
-    both = threading.Barrier(2)
+    at_once, both = AtOnce(), threading.Barrier(2)
 
     def call() -> None:
-        nonlocal running, most
-        with lock:
-            running += 1
-            most = max(most, running)
-        both.wait(WAIT_S)  # two run at once, or nobody goes on
-        with lock:
-            running -= 1
+        with at_once:
+            both.wait(WAIT_S)  # two run at once, or nobody goes on
         both.wait(WAIT_S)
 
     for future in [pool.submit(call) for _ in range(40)]:
         future.result(WAIT_S)
-    assert most == 2
+    assert at_once.most == 2
     assert pool.gate.most["cpu"] == 2
-
-
-def test_the_monotask_is_what_the_context_says(make_pool: Callable[..., Any]) -> None:
-    pool = make_pool(1, 1)
-    said = DaskMonotask(ResourceKind.DISK, input_bytes=77, stage="read")
-    token = EXECUTING.set(said)
-    try:
-        turn = pool.submit(lambda: said.turn).result(WAIT_S)
-    finally:
-        EXECUTING.reset(token)
-    (slot,) = pool.gate.asked
-    assert (slot.kind, slot.input_bytes, slot.stage) == ("disk", 77, "read")
-    assert turn is not None
 
 
 def test_a_result_that_nobody_has_any_more_does_not_wait_for_the_garbage_collector(
@@ -119,16 +92,6 @@ def test_a_result_that_nobody_has_any_more_does_not_wait_for_the_garbage_collect
         assert large() is None
     finally:
         gc.enable()
-
-
-def test_what_shall_be_ungated_asks_nobody(make_pool: Callable[..., Any]) -> None:
-    pool = make_pool(0, 1)
-    token = EXECUTING.set(DaskMonotask(None))
-    try:
-        assert pool.submit(int).result(WAIT_S) == 0
-    finally:
-        EXECUTING.reset(token)
-    assert pool.gate.asked == []
 
 
 def test_a_cancelled_future_gives_its_monotask_back(make_pool: Callable[..., Any]) -> None:
@@ -237,22 +200,6 @@ def test_rejoining_beside_queued_calls_does_not_deadlock(make_pool: Callable[...
     assert pool.submit(parent).result(WAIT_S) >= 1
     assert [future.result(WAIT_S) for future in queued] == [2**n for n in range(10)]
     assert pool.gate.most["cpu"] == 1
-
-
-def test_many_parents_and_children_end(make_pool: Callable[..., Any]) -> None:
-    pool = make_pool(2, 3)
-
-    def parent(n: int) -> int:
-        secede()
-        children = [pool.submit(pow, n, 2) for _ in range(3)]
-        total = sum(child.result(WAIT_S) for child in children)
-        rejoin()
-        return total
-
-    parents = [pool.submit(parent, n) for n in range(20)]
-    assert [each.result(WAIT_S) for each in parents] == [3 * n * n for n in range(20)]
-    assert pool.gate.most["cpu"] <= 2
-    assert pool.gate.held["cpu"] == 0
 
 
 def test_a_late_word_of_seceding_does_not_take_the_slot_that_was_regained(make_pool: Callable[..., Any]) -> None:

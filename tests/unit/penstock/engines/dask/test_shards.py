@@ -13,7 +13,6 @@ pytest.importorskip("distributed")
 
 from distributed.shuffle import _disk
 
-from penstock.engines.dask import hooks
 from penstock.engines.dask.shards import ShardReads
 
 Make = Callable[[int], Any]
@@ -86,8 +85,3 @@ def test_the_buffers_method_is_wrapped_where_there_is_a_file_and_restored(make_g
     assert [(slot.input_bytes, slot.ended) for slot in gates[0].asked] == [(5, "done")]
     assert gates[1].asked == []
     assert _disk.DiskShardsBuffer.read is before
-
-
-def test_a_distributed_without_that_method_is_left_alone() -> None:
-    with pytest.raises(hooks.Missing, match="NoSuchBuffer"):
-        hooks.wrap_p2p_read("distributed.shuffle._disk", "NoSuchBuffer", lambda _: None)  # type: ignore[arg-type,return-value]

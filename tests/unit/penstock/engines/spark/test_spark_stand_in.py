@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
-from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
 
@@ -26,13 +25,10 @@ WAIT_S = 60
 
 
 @pytest.fixture
-async def agent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[FakeAgent]:
-    monkeypatch.setenv("PENSTOCK_SOCKET", str(tmp_path / "agent.sock"))
+def agent(fake: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> FakeAgent:
+    monkeypatch.setenv("PENSTOCK_SOCKET", str(fake.socket))
     monkeypatch.delenv("SPARK_LOG_URL_STDOUT", raising=False)
-    fake = FakeAgent(tmp_path)
-    await fake.start()
-    yield fake
-    await fake.stop()
+    return fake
 
 
 def stands(settings: Settings | None = None) -> asyncio.Task[int]:
