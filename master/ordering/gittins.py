@@ -104,30 +104,29 @@ class Gittins:
         kinds = [(job.user, job.application) for job in jobs]
         known = self._sizes.probabilities(kinds) if kinds else np.zeros((0, CELLS))
         index = indices(known, np.array([job.service for job in jobs])).tolist()
-        left_s = {job.job: left for job in jobs if (left := self._left_of_new(job, cluster))}
-        if left_s:
-            index = [self._index(*one, left_s) for one in zip(jobs, index, strict=True)]
+        left_s = self._announced_s(jobs, cluster)
+        for place, job in enumerate(jobs if left_s else ()):
+            if job.job in left_s:
+                index[place] = 1.0 / left_s[job.job]
+            elif not self._sizes:
+                # It is expected to need as much again as it has received. Else it would go behind all that announce.
+                index[place] = 1.0 / UNKNOWN.upper(UNKNOWN.queue_of(job.service))
         ranked = sorted(
             zip(jobs, index, strict=True), key=lambda one: (-one[1], UNKNOWN.queue_of(one[0].service), *one[0].earliest)
         )
         return _ByIndex(ranked, jobs, known, self._sizes, left_s)
 
-    def _left_of_new(self, job: JobView, cluster: ClusterView) -> float:
-        """Return what is left of a job by its announced tasks, in container-seconds; 0 if that does not rank it."""
-        left = announced(job, cluster) if math.isfinite(job.needs) else 0.0
-        # Its earlier runs tell more: they include what is not announced yet.
-        return left if left and self._sizes.count(job.user, job.application)[0] < 0.5 else 0.0
+    def _announced_s(self, jobs: Sequence[JobView], cluster: ClusterView) -> dict[str, float]:
+        """Return the work that is left of the jobs of which no run is known and that have announced their tasks.
 
-    def _index(self, job: JobView, index: float, left_s: Mapping[str, float]) -> float:
-        """Return the index by announced work, if there is any.
-
-        Where no sizes are known at all, a job that has announced nothing is expected to need as much again as it has
-        received. Else it would go behind all others.
+        Earlier runs tell more: they include what is not announced yet.
         """
-        left = left_s.get(job.job)
-        if left is None and not index and self._sizes.count(job.user, job.application)[2] < 0.5:
-            left = UNKNOWN.upper(UNKNOWN.queue_of(job.service))
-        return index if left is None else 1.0 / left
+        return {
+            job.job: left
+            for job in jobs
+            if math.isfinite(job.needs) and not self._sizes.knows(job.user, job.application)
+            if (left := announced(job, cluster))
+        }
 
 
 class _ByIndex(Strict):
