@@ -9,6 +9,7 @@ neither be shrunk nor reclaimed: those points are reached in the virtual machine
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import subprocess
@@ -67,6 +68,7 @@ class Scene:
         assert mount is not None
         self.root = mount / f"penstock-test-{secrets.token_hex(4)}"  # others on this host have trees of their own
         self.innocent = ""
+        self.outsider: asyncio.subprocess.Process | None = None  # which is to be adopted
 
     async def begin(self, point: Point | None) -> None:
         """Start the agent, or its successor."""
@@ -125,8 +127,8 @@ async def _start_one(scene: Scene) -> None:
 
 
 async def _adopt_one(scene: Scene) -> None:
-    process = await asyncio.create_subprocess_exec(*SLEEP)
-    await scene.client.call("adopt", pid=process.pid, container={"argv": SLEEP, "opportunistic": True})
+    scene.outsider = await asyncio.create_subprocess_exec(*SLEEP)
+    await scene.client.call("adopt", pid=scene.outsider.pid, container={"argv": SLEEP, "opportunistic": True})
 
 
 async def _resize_one(scene: Scene) -> None:
@@ -216,6 +218,11 @@ async def _play(scene: Scene, point: Point, step: Callable[[Scene], Any]) -> Non
     states = await scene.states()
     assert states[scene.innocent] == "running", states
     await _kill_all(scene, states.keys() - {scene.innocent})
+    if scene.outsider is not None:
+        with contextlib.suppress(ProcessLookupError):  # it had been adopted
+            scene.outsider.kill()
+        await scene.outsider.wait()
+        scene.outsider = None
 
 
 async def test_at_the_end_nothing_is_left(scene: Scene) -> None:
