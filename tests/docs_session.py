@@ -17,6 +17,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from tests import warm_commands
 from tests.docs_pages import ROOT
 
 _TIMEOUT_S = 120.0
@@ -63,7 +64,7 @@ class Session:
         around = {key: value for key, value in os.environ.items() if not key.startswith(("PENSTOCK_", "DASK_"))}
         self._environment = around | {
             "HOME": str(home),
-            "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}",
+            "PATH": f"{Path(warm_commands.penstock()).parent}:{Path(sys.executable).parent}:{os.environ['PATH']}",
             "COLUMNS": "120",
             "PENSTOCK_RUNTIME_DIR": str(home / "run"),
             "PENSTOCK_STATE_DIR": str(home / "state"),

@@ -64,9 +64,19 @@ def installed(wheel: Path, directory: Path, *extras: str) -> Environment:
 
 
 def copied(of: Environment, directory: Path, *extras: str) -> Environment:
-    """As installed, with these extras beside those of an environment that has been: pip takes a second."""
-    shutil.copytree(of.directory, directory, symlinks=True)
+    """As installed, with these extras beside those of an environment that has been: pip takes a second.
+
+    The wheel's packages are that one's own: they are compiled once.
+    """
+    site = _site(of)
+    packages = {path.name for path in site.iterdir() if path.is_dir() and not path.name.endswith(".dist-info")}
+    shutil.copytree(
+        of.directory, directory, symlinks=True,
+        ignore=lambda where, _: packages if Path(where) == site else (),
+    )  # fmt: skip
     made = Environment(directory)
+    for package in packages:
+        (_site(made) / package).symlink_to((site / package).resolve())
     for script in (directory / "bin").iterdir():
         if not script.is_symlink():
             script.write_bytes(script.read_bytes().replace(bytes(of.directory), bytes(directory)))
@@ -74,9 +84,14 @@ def copied(of: Environment, directory: Path, *extras: str) -> Environment:
     return made
 
 
+def _site(of: Environment) -> Path:
+    (found,) = of.directory.glob("lib/python3*/site-packages")
+    return found
+
+
 def _link_all(made: Environment, extras: tuple[str, ...]) -> None:
     """All that the wheel needs with these extras."""
-    (site,) = made.directory.glob("lib/python3*/site-packages")
+    site = _site(made)
     (ours,) = site.glob("penstock-*.dist-info")
     for needed in _closure(Distribution.at(ours), set(extras)):
         _link(needed, site)

@@ -42,10 +42,10 @@ _IFA_F_NODAD = 2
 _CLONE_NEWNET = 0x4000_0000
 _libc = ctypes.CDLL(None, use_errno=True)
 
-#: Joins a cgroup, opens a socket, says so, and sends until it is killed.
+#: Joins a cgroup, opens a socket, says so, and sends until it is killed, at most at a rate where one is given.
 _SENDER = """
-import socket, sys
-procs, protocol, address, port, size, priority = sys.argv[1:]
+import socket, sys, time
+procs, protocol, address, port, size, priority, most_bytes_per_s = sys.argv[1:]
 with open(procs, "w") as file:
     file.write("0")
 kind = socket.SOCK_STREAM if protocol == "tcp" else socket.SOCK_DGRAM
@@ -55,9 +55,14 @@ with socket.socket(family, kind) as link:
     link.connect((address, int(port)))
     data = bytes(int(size))
     print("ready", flush=True)
+    began, sent = time.monotonic(), 0
     while True:
-        link.send(data)
+        sent += link.send(data)
+        while int(most_bytes_per_s) and sent > int(most_bytes_per_s) * (time.monotonic() - began):
+            time.sleep(0.002)
 """
+#: The rate of a sender of datagrams that are dropped where they arrive: nothing else keeps it from taking a processor.
+_FLOOD_BYTES_PER_S = 40_000_000
 
 
 class Flow:
@@ -225,7 +230,7 @@ class Bed:
         with self.member(cgroup):
             listeners = [_listener(protocol, NEAR, NEAR6) for _ in range(flows)]
         with self._inside(self._far):
-            return self._flow(Path(os.devnull), protocol, 0, listeners)
+            return self._flow(Path(os.devnull), protocol, 0, listeners, 0 if protocol == "tcp" else _FLOOD_BYTES_PER_S)
 
     def exchange(self, sender: Path, receiver: Path, size: int, timeout_s: float = TIMEOUT_S) -> None:
         """One UDP packet from a socket of one cgroup by way of the other namespace to a socket of another."""
@@ -253,7 +258,9 @@ class Bed:
         finally:
             (home / "cgroup.procs").write_text("0")
 
-    def _flow(self, procs: Path, protocol: str, priority: int, listeners: list[socket.socket]) -> Flow:
+    def _flow(
+        self, procs: Path, protocol: str, priority: int, listeners: list[socket.socket], rate_bytes_per_s: int = 0
+    ) -> Flow:
         processes: list[subprocess.Popen[str]] = []
         arriving: list[socket.socket] = []
         flow = Flow(protocol, processes, arriving)
@@ -261,7 +268,7 @@ class Bed:
         size = 1 << 16 if protocol == "tcp" else UDP_PAYLOAD_BYTES
         for listener in listeners:
             address, port, *_ = listener.getsockname()
-            arguments = [str(procs), protocol, address, str(port), str(size), str(priority)]
+            arguments = [str(procs), protocol, address, str(port), str(size), str(priority), str(rate_bytes_per_s)]
             command = [sys.executable, "-I", "-c", _SENDER, *arguments]
             processes.append(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
             if protocol == "tcp":

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import json
 import os
 import select
@@ -16,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from penstock.model import ContainerSpec, KindAmounts, TaskRequest
 from penstock.transport import RpcPeer, connect_unix
 from penstock.wire.agent_api import Welcome
 from tests.integration.warm import Forked, run
@@ -97,6 +100,20 @@ def _is_ready(notify: socket.socket, process: subprocess.Popen[bytes] | Forked) 
 
 @pytest.fixture
 def start_agent(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
+    """Starts agents for one test."""
+    with agents_in(tmp_path) as make:
+        yield make
+
+
+@pytest.fixture(scope="module")
+def start_shared_agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Daemon]]:
+    """Starts agents for all tests of a file."""
+    with agents_in(tmp_path_factory.mktemp("shared")) as make:
+        yield make
+
+
+@contextlib.contextmanager
+def agents_in(directory: Path) -> Iterator[Callable[..., Daemon]]:
     """Starts agents in one directory; whatever still runs at the end is stopped, its launcher and containers too."""
     started: list[Daemon] = []
     runtimes: set[Path] = set()
@@ -107,8 +124,8 @@ def start_agent(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
         values = {
             "node": "test",
             "http": "127.0.0.1:0",
-            "runtime_dir": tmp_path / "run",
-            "state_dir": tmp_path / "state",
+            "runtime_dir": directory / "run",
+            "state_dir": directory / "state",
             "cores": 2,
             "memory_bytes": 2**30,
             "sample_interval_s": 0.2,
@@ -116,11 +133,11 @@ def start_agent(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
         }
         arguments = [*options, *(part for key, value in values.items() for part in ("--set", f"{key}={_toml(value)}"))]
         runtimes.add(Path(str(values["runtime_dir"])))
-        daemon = start("agent", tmp_path, *arguments, environment=environment, imports_anew=imports_anew)
+        daemon = start("agent", directory, *arguments, environment=environment, imports_anew=imports_anew)
         started.append(daemon)
         return daemon
 
-    tmp_path.chmod(0o755)
+    directory.chmod(0o755)
     yield make
     for daemon in started:
         if daemon.process.poll() is None:
@@ -149,12 +166,86 @@ def end_launcher(runtime: Path) -> None:
             os.close(gone)
 
 
+class MasterProcess:
+    """A master that keeps its address and its store over restarts."""
+
+    def __init__(self, directory: Path, *, node_timeout_s: float = 30.0) -> None:
+        self._node_timeout_s = node_timeout_s
+        self.listen = str(directory / "master.sock")
+        self.directory = directory
+        self.daemon: Daemon | None = None
+
+    @property
+    def http(self) -> str:
+        """Where its pages are."""
+        return self.running.addresses["http"]
+
+    @property
+    def running(self) -> Daemon:
+        """The process that was started last."""
+        assert self.daemon is not None
+        return self.daemon
+
+    def start(self) -> None:
+        store, timeout = self.directory / "master.db", f"node_timeout_s={self._node_timeout_s}"
+        settings = (f"listen={self.listen}", "http=127.0.0.1:0", timeout, f"store={store}")
+        self.daemon = start("master", self.directory, *(part for text in settings for part in ("--set", text)))
+        assert self.running.addresses["listen"] == self.listen
+
+    def kill(self) -> None:
+        self.running.kill()
+
+    def stop(self) -> int:
+        return self.running.stop()
+
+    def status(self) -> dict[str, Any]:
+        return self.running.status()
+
+
+@pytest.fixture
+def master(tmp_path: Path) -> Iterator[MasterProcess]:
+    running = MasterProcess(tmp_path)
+    running.start()
+    yield running
+    assert running.stop() == 0, running.running.log.read_text()
+
+
+@pytest.fixture
+def start_master(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
+    """Starts a master with settings of the test's; it must end cleanly with the test."""
+    started: list[Daemon] = []
+
+    def make(**settings: object) -> Daemon:
+        values = {"http": "127.0.0.1:0", "store": tmp_path / "kept.db", **settings}
+        arguments = [part for key, value in values.items() for part in ("--set", f"{key}={_toml(value)}")]
+        started.append(start("master", tmp_path, *arguments))
+        return started[-1]
+
+    yield make
+    for daemon in started:
+        assert daemon.stop() == 0, daemon.log.read_text()
+
+
+async def agents(
+    start_agent: Callable[..., Daemon], master: MasterProcess, tmp_path: Path, *names: str, **settings: object
+) -> list[Any]:
+    started = []
+    for name in names:
+        more = {"runtime_dir": tmp_path / name / "run", "state_dir": tmp_path / name / "state"}
+        (tmp_path / name).mkdir()
+        started.append(await asyncio.to_thread(start_agent, node=name, master=master.listen, **more, **settings))
+    return started
+
+
+def command(name: str, *argv: str, **more: Any) -> TaskRequest:
+    spec = ContainerSpec(argv=argv, cwd="/")
+    return TaskRequest(task=name, usage=KindAmounts(cpu=1e6), memory_bytes=10_000_000, command=spec, **more)
+
+
 class Recorder:
     """A handler that keeps what came, and lets a test wait for it."""
 
     def __init__(self) -> None:
-        import asyncio
-
         self.received: list[tuple[str, Any]] = []
         self._fresh = asyncio.Event()
         self.gone = asyncio.Event()
@@ -177,8 +268,6 @@ class Recorder:
 
     async def wait_for(self, method: str, count: int = 1) -> list[Any]:
         """The parameters of the first ``count`` notifications of a method."""
-        import asyncio
-
         async with asyncio.timeout(30):
             while True:
                 found = [params for name, params in self.received if name == method]

@@ -66,8 +66,14 @@ class Pipe:
         return self._file.read()
 
 
-async def test_exit_status_and_output(start_agent: Start, connect: Connect) -> None:
-    client = await connect(start_agent())
+@pytest.fixture(scope="module")
+def agent(start_shared_agent: Start) -> Any:
+    """One for all tests that harm it in nothing."""
+    return start_shared_agent()
+
+
+async def test_exit_status_and_output(agent: Any, connect: Connect) -> None:
+    client = await connect(agent)
     started = await launch(client, "sh", "-c", "echo out; echo err >&2; exit 3")
     over = await ended(client)
     assert (over["by"], over["exit_status"]) == ("exit", 3)
@@ -100,9 +106,9 @@ async def test_memory_that_is_promised_already_is_refused_with_the_numbers(
 
 
 @pytest.mark.skipif(choose_root("x") is None, reason="elsewhere: without a cgroup, what leaves its session escapes")
-async def test_kill_takes_the_whole_container_daemons_too(start_agent: Start, connect: Connect, tmp_path: Path) -> None:
+async def test_kill_takes_the_whole_container_daemons_too(agent: Any, connect: Connect, tmp_path: Path) -> None:
     """The FIFO reaches its end only when every process that inherited it is gone."""
-    client = await connect(start_agent())
+    client = await connect(agent)
     path = fifo(tmp_path)
     pipe = Pipe(path)
     script = f"exec 9>{path}; setsid sh -c 'sleep 1000 & echo up >&9; sleep 1000' & sleep 1000"
@@ -114,10 +120,8 @@ async def test_kill_takes_the_whole_container_daemons_too(start_agent: Start, co
     assert await pipe.read() == ""
 
 
-async def test_what_the_first_process_leaves_behind_ends_with_it(
-    start_agent: Start, connect: Connect, tmp_path: Path
-) -> None:
-    client = await connect(start_agent())
+async def test_what_the_first_process_leaves_behind_ends_with_it(agent: Any, connect: Connect, tmp_path: Path) -> None:
+    client = await connect(agent)
     path = fifo(tmp_path)
     pipe = Pipe(path)
     await launch(client, "sh", "-c", f"exec 9>{path}; echo up >&9; setsid sleep 1000 & exit 0")
@@ -126,10 +130,7 @@ async def test_what_the_first_process_leaves_behind_ends_with_it(
     assert await pipe.read() == ""
 
 
-async def test_an_attached_container_goes_with_its_client_a_detached_one_stays(
-    start_agent: Start, connect: Connect
-) -> None:
-    agent = start_agent()
+async def test_an_attached_container_goes_with_its_client_a_detached_one_stays(agent: Any, connect: Connect) -> None:
     client, watcher = await connect(agent), await connect(agent)
     attached = await launch(client, "sleep", "1000")
     detached = await launch(client, "sleep", "1000", detach=True)
@@ -142,8 +143,8 @@ async def test_an_attached_container_goes_with_its_client_a_detached_one_stays(
     assert states[detached["container"]] == "running"
 
 
-async def test_signals_reach_the_command(start_agent: Start, connect: Connect) -> None:
-    client = await connect(start_agent())
+async def test_signals_reach_the_command(agent: Any, connect: Connect) -> None:
+    client = await connect(agent)
     started = await launch(client, "sleep", "1000")
     await client.call("signal", container=started["container"], signal=int(signal.SIGTERM))
     over = await ended(client)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import subprocess
-import sys
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ import msgpack
 import pytest
 
 from penstock.wire.errors import ErrorCode, RpcError
+from tests import warm_commands
 
 Connect = Callable[..., Awaitable[Any]]
 Start = Callable[..., Any]
@@ -106,7 +106,7 @@ async def test_status_metrics_and_health_over_http(start_agent: Start, connect: 
 
 async def test_a_second_agent_on_the_same_socket_says_so_in_one_line(start_agent: Start, connect: Connect) -> None:
     agent = start_agent()
-    command = [sys.executable, "-I", "-m", "agent", *agent.arguments]
+    command = [warm_commands.python(), "-I", "-m", "agent", *agent.arguments]
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60)
     assert done.returncode == 1
     assert done.stderr.strip().splitlines()[-1].startswith("penstock agent: an agent is running already at")

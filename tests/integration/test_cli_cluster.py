@@ -5,25 +5,16 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
-from collections.abc import Callable, Iterator
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
 from penstock.client import AgentClient
 from penstock.wire.errors import ErrorCode, RpcError
-from tests.integration.conftest import Daemon, start
+from tests import warm_commands
+from tests.integration.conftest import Daemon
 
-COMMAND = (sys.executable, "-I", "-m", "penstock.cli.main")
-
-
-@pytest.fixture
-def master(tmp_path: Path) -> Iterator[Daemon]:
-    keys = ("http=127.0.0.1:0", f"store={tmp_path / 'kept.db'}")
-    daemon = start("master", tmp_path, *(part for key in keys for part in ("--set", key)))
-    yield daemon
-    assert daemon.stop() == 0, daemon.log.read_text()
+COMMAND = (warm_commands.penstock(),)
 
 
 async def test_without_a_master_there_is_no_cluster_to_show(start_agent: Callable[..., Daemon]) -> None:
@@ -42,8 +33,10 @@ async def printed(agent: Daemon, *argv: str) -> str:
     return out.decode()
 
 
-async def test_the_cluster_is_seen_through_the_host_s_agent(master: Daemon, start_agent: Callable[..., Daemon]) -> None:
-    daemon = start_agent(master=master.addresses["listen"])
+async def test_the_cluster_is_seen_through_the_host_s_agent(
+    start_master: Callable[..., Daemon], start_agent: Callable[..., Daemon]
+) -> None:
+    daemon = start_agent(master=start_master().addresses["listen"])
     async with await AgentClient.connect(daemon.socket) as agent:
         job = await agent.register_job("seen", memory_bytes=1 << 20)
         await asyncio.wait_for(job.admitted(), 60)

@@ -17,9 +17,10 @@ from typing import Any
 import pytest
 
 from penstock.model.container import Ended, EndedBy
+from tests import warm_commands
 from tests.fakes.agent import FakeAgent, FakeContainer
 
-COMMAND = (sys.executable, "-I", "-m", "penstock.cli.main")
+COMMAND = (warm_commands.penstock(),)
 Start = Callable[..., Coroutine[Any, Any, Process]]
 
 

@@ -7,7 +7,6 @@ import pty
 import select
 import shutil
 import subprocess
-import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -15,9 +14,10 @@ import pytest
 
 from penstock.cli.completion import script
 from penstock.cli.main import names
+from tests import warm_commands
 from tests.fakes.agent import FakeAgent
 
-COMMAND = [sys.executable, "-I", "-m", "penstock.cli.main"]
+COMMAND = [warm_commands.penstock()]
 #: Presses TAB behind the words that it is given; prints what is offered.
 BASH_TAB = """
 source "$1"; shift

@@ -6,33 +6,21 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+import time
+from collections.abc import Callable
 from pathlib import Path
 
-import pytest
-
-from tests.integration.conftest import Daemon, start
+from tests import warm_commands
+from tests.integration.conftest import Daemon
 
 PROGRAM = "import os, time; open(os.environ['PENSTOCK_EXECUTOR'], 'x').close(); time.sleep(0.6)"
 APPLICATION = "works/sort & more"
 
 
-@pytest.fixture
-def master(tmp_path: Path) -> Iterator[Daemon]:
-    settings = {
-        "http": "127.0.0.1:0", "store": str(tmp_path / "kept.db"), "node_timeout_s": 30,
-        "executor_slot_s": 0.2,
-    }  # fmt: skip
-    daemon = start(
-        "master", tmp_path, *(part for pair in settings.items() for part in ("--set", "=".join(map(str, pair))))
-    )
-    yield daemon
-    assert daemon.stop() == 0, daemon.log.read_text()
-
-
 def test_executors_run_and_are_known_afterwards(
-    start_agent: Callable[..., Daemon], master: Daemon, tmp_path: Path
+    start_master: Callable[..., Daemon], start_agent: Callable[..., Daemon], tmp_path: Path
 ) -> None:
+    master = start_master(node_timeout_s=30, executor_slot_s=0.2)
     agent = start_agent(master=master.addresses["listen"], executor_slot_s=0.2, sample_interval_s=0.1)
     work = tmp_path / "work"
     work.mkdir(mode=0o777)
@@ -41,7 +29,7 @@ def test_executors_run_and_are_known_afterwards(
         environment = {
             **os.environ, "PENSTOCK_SOCKET": str(agent.socket), "PENSTOCK_MASTER_HTTP": master.addresses["http"],
         }  # fmt: skip
-        command = [sys.executable, "-I", "-m", "penstock.cli.main", *argv]
+        command = [warm_commands.penstock(), *argv]
         return subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, timeout=120)
 
     said = penstock(
@@ -57,7 +45,7 @@ def test_executors_run_and_are_known_afterwards(
     assert sorted(path.name for path in work.iterdir()) == ["0", "1"], "each knew which it was"
 
     while not json.loads(master.get("/profiles")):
-        pass  # it is stored in the background; each look is a round trip
+        time.sleep(0.05)  # it is stored in the background
     (listed,) = json.loads(penstock("profile", "list", "--json").stdout)
     assert (listed["application"], listed["runs"]) == (APPLICATION, 1), "two executors of one run are one"
     shown = penstock("profile", "show", APPLICATION)

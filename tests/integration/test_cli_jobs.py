@@ -10,7 +10,7 @@ import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -20,19 +20,12 @@ import pytest
 from penstock.cli.main import main
 from penstock.client import AgentClient, Job, JobCancelled
 from penstock.wire.errors import RpcError
-from tests.integration.test_master_and_agents import MasterProcess, agents, command
+from tests import warm_commands
+from tests.integration.conftest import MasterProcess, agents, command
 
 Start = Callable[..., Any]
-COMMAND = (sys.executable, "-I", "-m", "penstock.cli.main")
+COMMAND = (warm_commands.penstock(),)
 LIMIT_S = 60
-
-
-@pytest.fixture
-def master(tmp_path: Path) -> Iterator[MasterProcess]:
-    running = MasterProcess(tmp_path)
-    running.start()
-    yield running
-    assert running.stop() == 0, (tmp_path / "master.log").read_text()
 
 
 @dataclass
@@ -209,7 +202,7 @@ async def test_a_detached_job_goes_on_without_its_terminal_and_over_a_restart_of
     )
     async with asyncio.timeout(LIMIT_S):
         while not (await asyncio.to_thread(again.status))["master"]["linked"]:
-            pass  # nothing else tells that it can be asked about jobs
+            await asyncio.to_thread(time.sleep, 0.05)  # nothing else tells that it can be asked about jobs
     await asyncio.to_thread(gate.write_text, "go\n")
     waited = (await penstock.views(again, job, "--wait", status=1))[job]
     assert (waited["outcome"], waited["stages_done"], waited["tasks_done"]) == ("failed", 2, 2)

@@ -17,17 +17,18 @@ import pytest
 
 from penstock.client import AgentClient
 from penstock.model.container import EndedBy
+from tests import warm_commands
 
-COMMAND = (sys.executable, "-I", "-m", "penstock.cli.main")
+COMMAND = (warm_commands.penstock(),)
 TIMEOUT_S = 60
 Start = Callable[..., Any]
 Penstock = Callable[..., Awaitable[subprocess.CompletedProcess[str]]]
 
 
-@pytest.fixture
-def agent(start_agent: Start) -> Path:
+@pytest.fixture(scope="module")
+def agent(start_shared_agent: Start) -> Path:
     """Its socket."""
-    return Path(start_agent().socket)
+    return Path(start_shared_agent().socket)
 
 
 @pytest.fixture
@@ -173,12 +174,12 @@ async def test_limits_change_while_it_runs(agent: Path, penstock: Penstock) -> N
 
 
 async def test_limits_follow_a_profile(agent: Path, penstock: Penstock, tmp_path: Path) -> None:
-    container = (await penstock("run", "--detach", "--name", "it", "--", "sleep", "1000")).stdout.strip()
+    container = (await penstock("run", "--detach", "--name", "follows", "--", "sleep", "1000")).stdout.strip()
     profile = tmp_path / "profile.json"
     profile.write_text(json.dumps({"slot_s": 3600, "cpu_cores": [0.25, 1]}))
     done = await penstock("follow", container, str(profile))
     assert (done.returncode, done.stdout, done.stderr) == (0, "", "")
-    assert (await shown(penstock, "it"))["limits"]["cpu_cores"] == 0.25
+    assert (await shown(penstock, "follows"))["limits"]["cpu_cores"] == 0.25
     assert (await penstock("follow", container, "none")).returncode == 0
 
 

@@ -5,27 +5,17 @@ from __future__ import annotations
 import json
 import os
 import subprocess
-import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from penstock.client import AgentClient
-from tests.integration.test_master_and_agents import MasterProcess, agents
+from tests import warm_commands
+from tests.integration.conftest import MasterProcess, agents
 from tests.integration.test_reservations_live import reservations
 
 Start = Callable[..., Any]
 RDL = "window(atom(<1GB,1core>,1,1,1h,1h),+1h,+3h)"
-
-
-@pytest.fixture
-def master(tmp_path: Path) -> Iterator[MasterProcess]:
-    running = MasterProcess(tmp_path)
-    running.start()
-    yield running
-    assert running.stop() == 0, (tmp_path / "master.log").read_text()
 
 
 async def test_reserve_list_change_use_and_give_back(start_agent: Start, master: MasterProcess, tmp_path: Path) -> None:
@@ -33,7 +23,7 @@ async def test_reserve_list_change_use_and_give_back(start_agent: Start, master:
 
     def penstock(*arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
         environment = {**os.environ, "PENSTOCK_SOCKET": str(agent.socket)}
-        command = [sys.executable, "-I", "-m", "penstock.cli.main", *arguments]
+        command = [warm_commands.penstock(), *arguments]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
         assert done.returncode == status, done.stderr
         return done

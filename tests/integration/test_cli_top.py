@@ -9,7 +9,6 @@ import pty
 import re
 import signal
 import struct
-import sys
 import termios
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -18,9 +17,10 @@ from typing import Any
 import pytest
 
 from penstock.wire.errors import unavailable
+from tests import warm_commands
 from tests.fakes.agent import FakeAgent
 
-COMMAND = (sys.executable, "-I", "-m", "penstock.cli.main")
+COMMAND = (warm_commands.penstock(),)
 ROWS, COLUMNS = 24, 80
 _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 

@@ -17,7 +17,11 @@ from typing import Any
 
 import pytest
 
-COMMAND = (sys.executable, "-I", "-m", "penstock.cli.main")
+from tests import warm_commands
+
+#: What a user starts: of this one `penstock up` is tried. The others are forked, which is cheaper.
+_PROCESS = (sys.executable, "-I", "-m", "penstock.cli.main")
+COMMAND = (warm_commands.penstock(),)
 
 
 @dataclass
@@ -43,14 +47,17 @@ class Up:
     def children(self) -> dict[str, int]:
         """The daemons' process ids by name."""
         found = {}
-        for pid in Path(f"/proc/{self.process.pid}/task/{self.process.pid}/children").read_text().split():
-            argv = Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
-            found[argv[argv.index(b"-m") + 1].decode()] = int(pid)
+        own = f"PENSTOCK_RUNTIME_DIR={self.environment['PENSTOCK_RUNTIME_DIR']}".encode()
+        for entry in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                name = (entry / "cmdline").read_bytes().partition(b"\0-m\0")[2].partition(b"\0")[0]
+                if name in (b"agent", b"master") and own in (entry / "environ").read_bytes().split(b"\0"):
+                    found[name.decode()] = int(entry.name)
         return found
 
 
 @contextlib.contextmanager
-def started(directory: Path, *argv: str, **environment: str) -> Iterator[Up]:
+def started(directory: Path, *argv: str, by: tuple[str, ...] = COMMAND, **environment: str) -> Iterator[Up]:
     """In its own environment, or with the directories of another one's."""
     directory.chmod(0o755)
     environment = {
@@ -62,9 +69,7 @@ def started(directory: Path, *argv: str, **environment: str) -> Iterator[Up]:
     }
     environment.pop("PENSTOCK_SOCKET", None)
     with (directory / "log").open("w") as log:
-        process = subprocess.Popen(
-            [*COMMAND, "up", *argv], env=environment, stdout=subprocess.PIPE, stderr=log, text=True
-        )
+        process = subprocess.Popen([*by, "up", *argv], env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
     assert process.stdout is not None
     lines = []
     try:
@@ -95,11 +100,12 @@ def end_launcher(runtime: Path) -> None:
 
 @pytest.fixture(scope="module")
 def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
-    """One for all that harm it in nothing."""
+    """One for all that harm it in nothing; SIGTERM ends it cleanly."""
     directory = tmp_path_factory.mktemp("up")
-    with started(directory, "--port-file", str(directory / "ports.json")) as running:
+    with started(directory, "--port-file", str(directory / "ports.json"), by=_PROCESS) as running:
         assert running.announced[-1].startswith("ready"), (directory / "log").read_text()
         yield running
+        ends_both_cleanly(running, signal.SIGTERM)
 
 
 def test_it_says_where_everything_is(up: Up) -> None:
@@ -226,17 +232,19 @@ def test_a_cancelled_job_leaves_nothing_running(up: Up, tmp_path: Path) -> None:
     assert {container["state"] for container in status["containers"]} == {"ended"}
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_it_ends_both_cleanly(tmp_path: Path, number: int) -> None:
-    with started(tmp_path) as up:
-        children = up.children()
-        assert sorted(children) == ["agent", "master"]
-        up.process.send_signal(number)
-        assert up.process.wait(60) == 0
-        log = (tmp_path / "log").read_text()
-        assert "node away" in log  # so the agent ended before the master
+def ends_both_cleanly(up: Up, number: int) -> None:
+    children = up.children()
+    assert sorted(children) == ["agent", "master"]
+    up.process.send_signal(number)
+    assert up.process.wait(60) == 0
+    assert "node away" in (up.directory / "log").read_text()  # so the agent ended before the master
     assert not any(Path(f"/proc/{pid}").exists() for pid in children.values())
-    assert not (tmp_path / "run" / "agent.sock").exists()
+    assert not (up.directory / "run" / "agent.sock").exists()
+
+
+def test_ctrl_c_ends_both_cleanly(tmp_path: Path) -> None:
+    with started(tmp_path) as up:
+        ends_both_cleanly(up, signal.SIGINT)
 
 
 @pytest.mark.parametrize("victim", ["agent", "master"])

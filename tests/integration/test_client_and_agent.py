@@ -22,9 +22,14 @@ def spec(*argv: str, **more: Any) -> ContainerSpec:
     return ContainerSpec(argv=argv, cwd="/", **more)
 
 
-async def test_slots_bound_what_runs(start_agent: Start) -> None:
-    daemon = await asyncio.to_thread(start_agent)
-    async with await AgentClient.connect(daemon.socket, "test") as agent:
+@pytest.fixture(scope="module")
+def socket(start_shared_agent: Start) -> Path:
+    """That of an agent for all tests that harm it in nothing."""
+    return Path(start_shared_agent().socket)
+
+
+async def test_slots_bound_what_runs(socket: Path) -> None:
+    async with await AgentClient.connect(socket, "test") as agent:
         job = await agent.register_job("bounded")
         await job.admitted()
         running, most = 0, 0
@@ -100,10 +105,9 @@ async def test_a_client_that_goes_away_gives_its_slot_back(start_agent: Start) -
         await asyncio.wait_for(waiting.granted, 30)
 
 
-async def test_signals_kills_and_streams(start_agent: Start) -> None:
-    daemon = await asyncio.to_thread(start_agent)
+async def test_signals_kills_and_streams(socket: Path) -> None:
     read_end, write_end = os.pipe()
-    async with await AgentClient.connect(daemon.socket, "test") as agent:
+    async with await AgentClient.connect(socket, "test") as agent:
         container = await agent.launch(
             spec("sh", "-c", "echo ready; exec sleep 600"), stdio=(read_end, write_end, write_end)
         )
@@ -121,8 +125,8 @@ async def test_signals_kills_and_streams(start_agent: Start) -> None:
         assert "cancelled by" in ended.reason
 
 
-def test_the_blocking_client(start_agent: Start) -> None:
-    with BlockingAgent.connect(start_agent().socket, "threads") as agent:
+def test_the_blocking_client(socket: Path) -> None:
+    with BlockingAgent.connect(socket, "threads") as agent:
         job = agent.register_job("blocking")
         job.admitted()
         with job.monotask("disk", 100):
@@ -138,11 +142,10 @@ def test_the_blocking_client(start_agent: Start) -> None:
         job.end()
 
 
-async def test_every_key_of_the_status_is_documented(start_agent: Start) -> None:
+async def test_every_key_of_the_status_is_documented(socket: Path) -> None:
     page = (Path(__file__).parents[2] / "docs" / "protocol.md").read_text(encoding="utf-8")
     documented = page.partition("\n## The status document\n")[2].partition("\n## ")[0]
-    daemon = await asyncio.to_thread(start_agent)
-    async with await AgentClient.connect(daemon.socket, "test") as agent:
+    async with await AgentClient.connect(socket, "test") as agent:
         job = await agent.register_job("j")
         container = await agent.launch(spec("true"))
         await container.wait()

@@ -19,9 +19,8 @@ pytest.importorskip("distributed")
 
 from penstock.client import AgentClient
 from penstock.wire.jobs_api import JobView
-from tests.integration.test_master_and_agents import MasterProcess, master
+from tests.integration.conftest import MasterProcess
 
-__all__ = ["master"]
 SCRIPT = Path(__file__).with_name("dask_jobs.py")
 SLOTS = 2
 WAIT_S = 150.0

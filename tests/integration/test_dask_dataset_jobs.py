@@ -19,8 +19,8 @@ from distributed import Client, LocalCluster
 from penstock.dataset import Dataset
 from penstock.engines.dask.plugin import PenstockSchedulerPlugin
 from penstock.engines.dask_dataset import Options, run
+from tests.integration.conftest import MasterProcess
 from tests.integration.test_dataset_on_dask import Agent
-from tests.integration.test_master_and_agents import MasterProcess
 
 # Dask's own, not ours: it warns of itself while it starts and stops.
 pytestmark = [

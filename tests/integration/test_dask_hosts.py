@@ -15,7 +15,7 @@ pytest.importorskip("distributed")
 from distributed import Client, Scheduler, Worker
 
 from penstock.engines.dask.plugin import PenstockWorkerPlugin
-from tests.integration.test_master_and_agents import MasterProcess
+from tests.integration.conftest import MasterProcess
 
 # Dask's own, not ours: it warns of itself while it starts and stops.
 pytestmark = [

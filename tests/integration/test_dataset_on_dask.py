@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import threading
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from operator import add
@@ -26,7 +27,7 @@ from penstock.wire.agent_api import PROTOCOL, Welcome
 from penstock.wire.errors import refused
 from tests.dataset_pipelines import Both, pipelines
 from tests.fakes.agent import FakeAgent
-from tests.integration.test_master_and_agents import MasterProcess
+from tests.integration.conftest import MasterProcess
 
 ALONE = Options(placed=False)
 
@@ -396,7 +397,7 @@ def test_a_real_master_places_on_a_node_that_has_a_worker(
     assert {where for where, _ in run(pairs.collect(), client, options)} <= {first, second}
     assert master.status()["decisions"]["assigned"] == 4 + 2 + 4
     while master.status()["jobs"]:  # every job ends, its last one perhaps a moment after its answer was read
-        pass
+        time.sleep(0.02)
     assert master.stop() == 0
 
 

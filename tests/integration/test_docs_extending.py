@@ -26,7 +26,7 @@ def copy(tmp_path: Path) -> Path:
     for name in _COPIED:
         source, target = ROOT / name, tmp_path / name
         if source.is_dir():
-            shutil.copytree(source, target, ignore=shutil.ignore_patterns("__pycache__", ".hypothesis"))
+            shutil.copytree(source, target, ignore=shutil.ignore_patterns(".hypothesis"))
         else:
             shutil.copy(source, target)
     return tmp_path

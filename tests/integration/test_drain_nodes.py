@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import sys
+import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -14,27 +14,17 @@ import pytest
 
 from penstock.client import AgentClient
 from penstock.model import ContainerSpec, KindAmounts, TaskRequest
-from tests.integration.conftest import Daemon
-from tests.integration.test_master_and_agents import MasterProcess, agents
+from tests import warm_commands
+from tests.integration.conftest import Daemon, MasterProcess, agents
 
 Start = Callable[..., Any]
 LIMIT_S = 120
 
 
-@pytest.fixture
-def master(tmp_path: Path) -> Iterator[MasterProcess]:
-    running = MasterProcess(tmp_path)
-    running.start()
-    yield running
-    assert running.process is not None
-    running.process.terminate()
-    assert running.process.wait(LIMIT_S) == 0, (tmp_path / "master.log").read_text()
-
-
 async def penstock(daemon: Daemon, *arguments: str) -> tuple[int, str, str]:
     """The command on a daemon's host: exit status, standard output and error."""
     process = await asyncio.create_subprocess_exec(
-        *(sys.executable, "-I", "-m", "penstock.cli.main", *arguments),
+        warm_commands.penstock(), *arguments,
         env={"PENSTOCK_SOCKET": str(daemon.socket), "PATH": os.environ["PATH"]},
         stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
     )  # fmt: skip
@@ -176,7 +166,7 @@ async def test_what_was_said_of_a_node_that_is_away_and_how_jobs_ended_outlives_
     await asyncio.to_thread(master.start)
     async with asyncio.timeout(LIMIT_S):
         while (await penstock(alpha, "drain", "beta", "--no-wait"))[0] != 0:  # until alpha has found it again
-            pass
+            await asyncio.to_thread(time.sleep, 0.1)
     status, out, err = await penstock(alpha, "jobs", job.id, "--json")
     assert (status, err) == (0, "")
     assert json.loads(out)[0]["outcome"] == "succeeded"
@@ -190,7 +180,7 @@ async def until(master: MasterProcess, condition: Callable[[dict[str, Any]], boo
     """The master's status is so; it is asked again and again, as nothing else tells."""
     async with asyncio.timeout(LIMIT_S):
         while not condition(await asyncio.to_thread(master.status)):
-            pass
+            await asyncio.to_thread(time.sleep, 0.05)
 
 
 async def test_what_runs_for_a_drained_node_is_not_run_again_because_its_agent_is_away(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 from penstock.client import AgentClient
 from penstock.model import ContainerSpec, EndedBy, KindAmounts, TaskRequest
 from penstock.model.executor import Executor
-from tests.integration.conftest import Daemon, start
+from tests.integration.conftest import Daemon
 
 SLOT_S = 0.2
 #: Which resources are as in the last run depends on what three real runs used.
@@ -32,15 +33,8 @@ time.sleep(0.5)
 
 
 @pytest.fixture
-def master(tmp_path: Path) -> Iterator[Daemon]:
-    settings = {
-        "http": "127.0.0.1:0", "store": str(tmp_path / "kept.db"), "node_timeout_s": 30,
-        "executor_slot_s": SLOT_S,
-    }  # fmt: skip
-    arguments = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-    daemon = start("master", tmp_path, *arguments)
-    yield daemon
-    assert daemon.stop() == 0, daemon.log.read_text()
+def master(start_master: Callable[..., Daemon]) -> Daemon:
+    return start_master(node_timeout_s=30, executor_slot_s=SLOT_S)
 
 
 def request() -> TaskRequest:
@@ -70,7 +64,7 @@ async def until(condition: Callable[[Any], bool], read: Callable[[], Any]) -> An
     """What is read once it is as wanted: the store is written in the background, milliseconds after the end is told."""
     async with asyncio.timeout(60):
         while not condition(found := await read()):
-            pass  # each reading is a round trip
+            await asyncio.to_thread(time.sleep, 0.02)
     return found
 
 

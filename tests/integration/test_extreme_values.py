@@ -178,7 +178,7 @@ METHODS = sorted(REQUESTS.keys() - {"hello"})
 
 @pytest.mark.parametrize("method", METHODS)
 def test_no_value_is_the_daemon_s_failure(caller: Caller, method: str) -> None:
-    @settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+    @settings(max_examples=20, deadline=None, suppress_health_check=list(HealthCheck))
     @given(data=st.data())
     def tried(data: st.DataObject) -> None:
         params = caller.example(method)

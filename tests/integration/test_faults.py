@@ -1,18 +1,20 @@
 """The agent dies at every step of creating, adopting, resizing, preempting and destroying; its successor puts it right.
 
-After each death: who should live does, what should be gone is (cgroups, network classes, BPF programs, processes), and
-the container that the step was about is either whole or gone. On a host without cgroup v2 controllers memory can
+The tests are one life: each kills the successor of the one before, whose container lives through all of them. After
+each death: who should live does, what should be gone is (cgroups, network classes, BPF programs, processes), and the
+container that the step was about is either whole or gone. On a host without cgroup v2 controllers memory can
 neither be shrunk nor reclaimed: those points are reached in the virtual machine (tests/kernel/test_faults_memory.py).
 """
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import secrets
 import subprocess
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,7 +45,7 @@ _SHARED_CLASSES = 2
 MEMORY = {Point.CONFINE_MEMORY_SHRUNK, Point.RECLAIM_ASKED, Point.RECLAIM_DONE}
 
 
-@pytest.fixture
+@pytest.fixture(scope="module")
 def bed() -> Iterator[Bed]:
     if os.geteuid() != 0:
         pytest.skip("needs root: network namespaces, BPF programs, qdiscs")
@@ -55,17 +57,18 @@ def bed() -> Iterator[Bed]:
 
 
 class Scene:
-    """An agent that will die at a point, on a node where somebody lives who has nothing to do with it."""
+    """An agent that will die at a point, on a node with a container that has nothing to do with it."""
 
-    def __init__(self, start_agent: Start, connect: Connect) -> None:
+    def __init__(self, start_agent: Start) -> None:
         self._start_agent = start_agent
-        self._connect = connect
+        self.connect: Connect = None  # type: ignore[assignment] # that of the test that runs
         self.agent: Any = None
         self.client: Any = None
         mount = cgroup2_mount()
         assert mount is not None
         self.root = mount / f"penstock-test-{secrets.token_hex(4)}"  # others on this host have trees of their own
         self.innocent = ""
+        self.outsider: asyncio.subprocess.Process | None = None  # which is to be adopted
 
     async def begin(self, point: Point | None) -> None:
         """Start the agent, or its successor."""
@@ -76,7 +79,14 @@ class Scene:
             preempt_after=1, preempt_cooldown_s=1.0, sample_interval_s=0.05, memory_bytes=100 << 20,
             repair_interval_s=0.1,
         )  # fmt: skip
-        self.client = await self._connect(self.agent)
+        self.client = await self.connect(self.agent)
+
+    async def kill(self) -> None:
+        """Let the agent of the test before die, where there is one; else begin with the innocent container."""
+        if not self.innocent:
+            await self.begin(None)
+            self.innocent = await self.launch(*SLEEP, memory_bytes=1 << 20)
+        self.agent.kill()
 
     async def launch(self, *argv: str, **spec: object) -> str:
         container = {"argv": argv, "detach": True, "env": {"PATH": "/usr/bin:/bin"}, **spec}
@@ -117,8 +127,8 @@ async def _start_one(scene: Scene) -> None:
 
 
 async def _adopt_one(scene: Scene) -> None:
-    process = await asyncio.create_subprocess_exec(*SLEEP)
-    await scene.client.call("adopt", pid=process.pid, container={"argv": SLEEP, "opportunistic": True})
+    scene.outsider = await asyncio.create_subprocess_exec(*SLEEP)
+    await scene.client.call("adopt", pid=scene.outsider.pid, container={"argv": SLEEP, "opportunistic": True})
 
 
 async def _resize_one(scene: Scene) -> None:
@@ -168,9 +178,15 @@ STEPS: dict[Point, Callable[[Scene], Any]] = {
 }
 
 
+@pytest.fixture(scope="module")
+def stage(bed: Bed, start_shared_agent: Start) -> Scene:
+    return Scene(start_shared_agent)
+
+
 @pytest.fixture
-async def scene(bed: Bed, start_agent: Start, connect: Connect) -> AsyncIterator[Scene]:
-    yield Scene(start_agent, connect)
+def scene(stage: Scene, connect: Connect) -> Scene:
+    stage.connect = connect
+    return stage
 
 
 def test_every_point_has_its_step() -> None:
@@ -190,9 +206,7 @@ async def test_adopting_likewise(scene: Scene, point: Point) -> None:
 
 
 async def _play(scene: Scene, point: Point, step: Callable[[Scene], Any]) -> None:
-    await scene.begin(None)
-    scene.innocent = await scene.launch(*SLEEP, memory_bytes=1 << 20)
-    scene.agent.kill()
+    await scene.kill()
     await scene.begin(point)
     doing = asyncio.ensure_future(step(scene))
     await scene.dies()
@@ -203,12 +217,33 @@ async def _play(scene: Scene, point: Point, step: Callable[[Scene], Any]) -> Non
     await eventually(lambda: _only_the_living_are_left(scene))
     states = await scene.states()
     assert states[scene.innocent] == "running", states
-    for container, state in states.items():
-        if state != "ended":
-            await scene.client.call("kill", container=container)
-    await eventually(lambda: _only_the_living_are_left(scene))
+    await _kill_all(scene, states.keys() - {scene.innocent})
+    if scene.outsider is not None:
+        with contextlib.suppress(ProcessLookupError):  # it had been adopted
+            scene.outsider.kill()
+        await scene.outsider.wait()
+        scene.outsider = None
+
+
+async def test_at_the_end_nothing_is_left(scene: Scene) -> None:
+    await scene.kill()
+    await scene.begin(None)
+    await _kill_all(scene, {scene.innocent})
     assert set((await scene.states()).values()) == {"ended"}
     assert not await asyncio.to_thread(_kernel, scene.root)
+
+
+async def _kill_all(scene: Scene, containers: set[str]) -> None:
+    for container, state in (await scene.states()).items():
+        if container in containers and state != "ended":
+            await scene.client.call("kill", container=container)
+    await eventually(lambda: _ended(scene, containers))
+
+
+async def _ended(scene: Scene, containers: set[str]) -> None:
+    await _only_the_living_are_left(scene)
+    states = await scene.states()
+    assert {states.get(container, "ended") for container in containers} <= {"ended"}, states
 
 
 async def _only_the_living_are_left(scene: Scene) -> None:

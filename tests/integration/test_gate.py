@@ -193,11 +193,16 @@ sys.stdin.read()
         slot.release()
 
 
+@pytest.fixture(scope="module")
+def of_the_page(start_shared_agent: Start) -> Path:
+    """The socket of the agent of all examples."""
+    return Path(start_shared_agent(cores=CORES).socket)
+
+
 @pytest.mark.parametrize("example", EXAMPLES, ids=[str(number) for number in range(len(EXAMPLES))])
-def test_the_page_is_true(start_agent: Start, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, example: str) -> None:
+def test_the_page_is_true(of_the_page: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, example: str) -> None:
     forget = pytest.importorskip("penstock.engines.joblib").register if "joblib" in example else lambda: None
-    daemon = start_agent(cores=CORES)
-    monkeypatch.setenv("PENSTOCK_SOCKET", str(daemon.socket))
+    monkeypatch.setenv("PENSTOCK_SOCKET", str(of_the_page))
     names: dict[str, Any] = {"__name__": "example"}
     exec(compile(example, "client.md", "exec"), names)
     if "count" in names:

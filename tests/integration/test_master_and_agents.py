@@ -3,91 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
-import socket
-import subprocess
-import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from penstock.client import AgentClient
-from penstock.model import ContainerSpec, EndedBy, KindAmounts, TaskRequest
-from tests.integration.warm import Forked, run
+from penstock.model import EndedBy
+from tests.integration.conftest import MasterProcess, agents, command
 
 Start = Callable[..., Any]
-
-
-class MasterProcess:
-    """``python -I -m master`` on a port of its own, which it keeps over restarts."""
-
-    def __init__(self, directory: Path, *, node_timeout_s: float = 30.0) -> None:
-        self._node_timeout_s = node_timeout_s
-        self.listen = str(directory / "master.sock")
-        self.directory = directory
-        self.http = ""
-        self.process: Forked | subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        ports = self.directory / "master.json"
-        ports.unlink(missing_ok=True)
-        notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        address = str(self.directory / "notify.sock")
-        Path(address).unlink(missing_ok=True)
-        with notify:
-            notify.bind(address)
-            notify.settimeout(60)
-            store = self.directory / "master.db"
-            timeout = f"node_timeout_s={self._node_timeout_s}"
-            settings = (f"listen={self.listen}", "http=127.0.0.1:0", timeout, f"store={store}")
-            options = [part for text in settings for part in ("--set", text)]
-            arguments = ["--port-file", str(ports), *options]
-            self.process = run("master", arguments, {"NOTIFY_SOCKET": address}, self.directory / "master.log")
-            assert b"READY=1" in notify.recv(4096)
-        addresses = json.loads(ports.read_text())
-        assert addresses["listen"] == self.listen
-        self.http = addresses["http"]
-
-    def kill(self) -> None:
-        assert self.process is not None
-        self.process.kill()
-        self.process.wait(30)
-
-    def stop(self) -> int:
-        assert self.process is not None
-        self.process.terminate()
-        return self.process.wait(30)
-
-    def status(self) -> dict[str, Any]:
-        with urllib.request.urlopen(f"http://{self.http}/status", timeout=10) as answer:
-            return dict(json.loads(answer.read()))
-
-
-@pytest.fixture
-def master(tmp_path: Path) -> Iterator[MasterProcess]:
-    running = MasterProcess(tmp_path)
-    running.start()
-    yield running
-    assert running.stop() == 0, (tmp_path / "master.log").read_text()
-
-
-def command(name: str, *argv: str, **more: Any) -> TaskRequest:
-    spec = ContainerSpec(argv=argv, cwd="/")
-    return TaskRequest(task=name, usage=KindAmounts(cpu=1e6), memory_bytes=10_000_000, command=spec, **more)
-
-
-async def agents(
-    start_agent: Start, master: MasterProcess, tmp_path: Path, *names: str, **settings: object
-) -> list[Any]:
-    started = []
-    for name in names:
-        more = {"runtime_dir": tmp_path / name / "run", "state_dir": tmp_path / name / "state"}
-        (tmp_path / name).mkdir()
-        started.append(await asyncio.to_thread(start_agent, node=name, master=master.listen, **more, **settings))
-    return started
 
 
 async def test_commands_of_a_job_run_on_both_nodes(start_agent: Start, master: MasterProcess, tmp_path: Path) -> None:

@@ -4,13 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import resource
-from collections.abc import Awaitable, Callable, Iterator
-from pathlib import Path
+from collections.abc import Awaitable, Callable
 from typing import Any
 
-import pytest
-
-from tests.integration.conftest import Daemon, start
+from tests.integration.conftest import Daemon
 
 Connect = Callable[..., Awaitable[Any]]
 Start = Callable[..., Any]
@@ -18,15 +15,8 @@ Start = Callable[..., Any]
 PATIENCE_S = 2.0
 
 
-@pytest.fixture
-def master(tmp_path: Path) -> Iterator[Daemon]:
-    keys = {"http": "127.0.0.1:0", "store": tmp_path / "kept.db"}
-    started = start("master", tmp_path, *(part for key, one in keys.items() for part in ("--set", f"{key}={one}")))
-    yield started
-    assert started.stop() == 0, started.log.read_text()
-
-
-async def test_a_master_without_descriptors_goes_on(master: Daemon, start_agent: Start, connect: Connect) -> None:
+async def test_a_master_without_descriptors_goes_on(start_master: Start, start_agent: Start, connect: Connect) -> None:
+    master = start_master()
     agent = start_agent(master=master.addresses["listen"])
     client = await connect(agent)
     await _until(lambda: _linked(client))

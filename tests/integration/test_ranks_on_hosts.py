@@ -13,11 +13,9 @@ import pytest
 
 from penstock.client import AgentClient
 from penstock.wire.jobs_api import JobsOrdered
-from tests.integration.test_master_and_agents import MasterProcess, agents, command, master
+from tests.integration.conftest import MasterProcess, agents, command
 from tests.integration.test_ranked_processes import WEIGHED
 from tests.kernel.ranked_bed import BURN, Process, RankedBed
-
-__all__ = ["master"]  # a fixture
 
 Start = Callable[..., Any]
 LIMIT_S = 60.0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -13,17 +13,9 @@ from penstock.client import AgentClient, Job
 from penstock.model import ContainerSpec, EndedBy, KindAmounts, TaskRequest
 from penstock.wire.errors import ErrorCode, RpcError
 from penstock.wire.reservation_api import Reserved
-from tests.integration.test_master_and_agents import MasterProcess, agents
+from tests.integration.conftest import MasterProcess, agents
 
 Start = Callable[..., Any]
-
-
-@pytest.fixture
-def master(tmp_path: Path) -> Iterator[MasterProcess]:
-    running = MasterProcess(tmp_path)
-    running.start()
-    yield running
-    assert running.stop() == 0, (tmp_path / "master.log").read_text()
 
 
 def command(name: str, *argv: str, cores: float) -> TaskRequest:

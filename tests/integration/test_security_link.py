@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from tests import warm_commands
 from tests.integration.conftest import Daemon, start
 from tests.integration.security_callers import open_directory
 
@@ -80,7 +81,7 @@ def test_an_agent_says_nothing_to_a_master_of_another_user(tmp_path: Path, start
 def test_there_is_no_tcp_without_certificates_not_even_on_loopback(tmp_path: Path) -> None:
     for module, key in (("master", "listen"), ("agent", "master")):
         done = subprocess.run(
-            [sys.executable, "-I", "-m", module, "--set", f"{key}=127.0.0.1:7420", "--set", "http=127.0.0.1:0"],
+            [warm_commands.python(), "-I", "-m", module, "--set", f"{key}=127.0.0.1:7420", "--set", "http=127.0.0.1:0"],
             capture_output=True, text=True, check=False, timeout=60,
         )  # fmt: skip
         assert done.returncode == 2

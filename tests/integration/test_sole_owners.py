@@ -8,7 +8,6 @@ import os
 import select
 import socket
 import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -18,6 +17,7 @@ from typing import Any
 
 import pytest
 
+from tests import warm_commands
 from tests.integration.conftest import Daemon, end_launcher, start
 
 Connect = Callable[..., Awaitable[Any]]
@@ -26,9 +26,8 @@ Start = Callable[..., Any]
 
 def _refused(module: str, arguments: list[str]) -> str:
     """The last line of a daemon that does not start."""
-    done = subprocess.run(
-        [sys.executable, "-I", "-m", module, *arguments], capture_output=True, text=True, timeout=60, check=False
-    )
+    command = [warm_commands.python(), "-I", "-m", module, *arguments]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1, done.stderr
     return done.stderr.strip().splitlines()[-1]
 

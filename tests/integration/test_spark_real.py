@@ -23,7 +23,7 @@ from typing import Any
 import pytest
 
 from penstock.engines.spark import java_home
-from tests.integration.test_master_and_agents import MasterProcess
+from tests.integration.conftest import MasterProcess
 
 _PYSPARK = importlib.util.find_spec("pyspark")
 _JAVA = java_home.find_java()
@@ -90,14 +90,6 @@ def spark(tmp_path: Path) -> Iterator[Callable[..., Process]]:
     yield begin
     for each in reversed(started):
         each.end()
-
-
-@pytest.fixture
-def master(tmp_path: Path) -> Iterator[MasterProcess]:
-    running = MasterProcess(tmp_path)
-    running.start()
-    yield running
-    assert running.stop() == 0, (tmp_path / "master.log").read_text()
 
 
 def test_an_unchanged_job_runs_in_containers(

@@ -16,7 +16,7 @@ import pytest
 
 from penstock.engines.spark import java_home
 from penstock.engines.spark.executor_command import BACKEND
-from tests.integration.test_master_and_agents import MasterProcess
+from tests.integration.conftest import MasterProcess
 from tests.spark_pages import APPLICATION, spark_pages, stage
 
 Start = Callable[..., Any]
@@ -86,14 +86,6 @@ def start(homes: tuple[Path, Path], tmp_path: Path) -> Iterator[Callable[..., Ex
     for each in made:
         each.process.kill()
         each.process.communicate()
-
-
-@pytest.fixture
-def master(tmp_path: Path) -> Iterator[MasterProcess]:
-    running = MasterProcess(tmp_path)
-    running.start()
-    yield running
-    assert running.stop() == 0, (tmp_path / "master.log").read_text()
 
 
 def until(what: str, holds: Callable[[], bool]) -> None:

@@ -167,5 +167,5 @@ class CoreAccount(RuleBasedStateMachine):
             assert CORES - kept_cores - counts["running"] < 1.0 - _TINY
 
 
-CoreAccount.TestCase.settings = settings(max_examples=60, stateful_step_count=40)
+CoreAccount.TestCase.settings = settings(max_examples=40, stateful_step_count=40)
 TestCoreAccount = CoreAccount.TestCase

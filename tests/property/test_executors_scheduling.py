@@ -345,7 +345,7 @@ class ExecutorWorld(World):
 
 TestExecutors = ExecutorWorld.TestCase
 TestExecutors.settings = settings(
-    max_examples=50,
+    max_examples=30,
     stateful_step_count=40,
     deadline=None,
     report_multiple_bugs=False,

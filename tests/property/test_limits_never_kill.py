@@ -175,7 +175,7 @@ ticks = st.tuples(
 )
 
 
-@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(
     cores=st.sampled_from([2.0, 4.0]),
     memory_mib=st.integers(500, 4000),

@@ -641,5 +641,5 @@ class NodeMachine(RuleBasedStateMachine):
 
 TestNode = NodeMachine.TestCase
 TestNode.settings = settings(
-    max_examples=80, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=50, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
 )

@@ -161,7 +161,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
 TestLeases = LeaseMachine.TestCase
 TestLeases.settings = settings(
-    max_examples=80, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=50, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 

@@ -507,7 +507,7 @@ class World(RuleBasedStateMachine):
 
 TestScheduling = World.TestCase
 TestScheduling.settings = settings(
-    max_examples=70,
+    max_examples=45,
     stateful_step_count=60,
     deadline=None,
     report_multiple_bugs=False,

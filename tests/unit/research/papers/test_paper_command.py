@@ -30,6 +30,23 @@ def test_the_help_has_the_exit_statuses_of_this_command_alone(capsys: pytest.Cap
 
 
 @pytest.mark.parametrize(
+    ("argv", "complaint"),
+    [
+        (["las_mq/fig1"], "unknown claim 'las_mq/fig1'; did you mean 'las_mq/fig01'?"),
+        (["las_mq/fig01", "--traces", "absent"], "--traces: absent: no such directory"),
+        (["--lst"], "unknown argument '--lst'; did you mean --list?"),
+        ([], "--out: docs: no such directory; make it, or name a file elsewhere"),
+    ],
+)
+def test_a_wrong_request_for_claims_is_one_line(
+    argv: list[str], complaint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert main(argv) == 2
+    assert capsys.readouterr() == ("", f"python -m research: {complaint}\n")
+
+
+@pytest.mark.parametrize(
     ("path", "why"),
     [("absent/file", "absent: no such directory; make it, or name"), ("", " is a directory; name a file")],
 )
