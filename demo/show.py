@@ -216,7 +216,7 @@ def _conclusion(plan: Plan, runs: dict[str, Run], more: dict[str, Any]) -> Itera
             f"static: cpu.max is not enforced on this host, so a user's share of {plan.share:.2f} cores is the cores "
             "that his jobs may run on, one after the other, and users that share one may take what the other leaves"
         )
-    yield "Penstock: as installed; the first time it knows what the jobs report, then also how long those of the same name took"
+    yield "Penstock: as installed; first it knows what the jobs report, then also how long those of the same name took"
     used = more["penstock_cpu_seconds"]["penstock"]
     parts = ", ".join(f"{name} {seconds:.2f} s" for name, seconds in used.items())
     yield f"CPU time of Penstock itself, the second time: {sum(used.values()):.2f} s ({parts})"

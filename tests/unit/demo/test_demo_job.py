@@ -8,7 +8,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from demo.corpus import Corpus, Document, Partition, materialise
-from demo.gates import SlotGate
+from demo.gates import SlotGate, StageLeft
 from demo.job import AnalyticsJob, JobError
 from demo.records import JobResult, JobSpec
 
@@ -29,6 +29,7 @@ class RecordingGate:
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []
         self.running = 0
+        self.told: list[list[StageLeft]] = []
         self._slots = {"cpu": asyncio.Semaphore(2), "disk": asyncio.Semaphore(1), "network": asyncio.Semaphore(2)}
 
     async def begin(self) -> None:
@@ -43,6 +44,9 @@ class RecordingGate:
 
     def done(self) -> None:
         self.running -= 1
+
+    def progress(self, stages: Sequence[StageLeft]) -> None:
+        self.told.append(list(stages))
 
     async def end(self) -> None:
         raise AssertionError("the job's process ends it, not the DAG")
@@ -96,6 +100,16 @@ async def test_the_monotasks_of_a_task_run_in_order_with_their_sizes() -> None:
         "map-2": [("disk", 102), ("cpu", 102)],
         "reduce-1": [("network", 120), ("cpu", 120), ("disk", 5)],
     }
+
+
+async def test_it_reports_what_is_left_of_both_stages() -> None:
+    gate, _ = await execute([FakeExecutor(), FakeExecutor()])
+    reads = sum(100 + n for n in range(MAPS))
+    assert gate.told[0] == [("map", MAPS, 0, reads), ("reduce", REDUCES, 0, 0)], "its input is not known yet"
+    assert [("map", MAPS, MAPS, 0), ("reduce", REDUCES, 0, MAPS * (10 + 20 + 30))] in gate.told
+    assert gate.told[-1] == [("map", MAPS, MAPS, 0), ("reduce", REDUCES, REDUCES, 0)]
+    done = [sum(stage.done for stage in stages) for stages in gate.told]
+    assert done == sorted(done) and len(done) == 2 + MAPS + REDUCES
 
 
 async def test_a_task_stays_on_its_worker_and_work_is_spread() -> None:
