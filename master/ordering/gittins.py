@@ -16,7 +16,7 @@ import numpy as np
 
 from master.ordering.multilevel import Multilevel
 from master.ordering.policy import Ranking, Reason, Strict
-from master.ordering.sizes import CELLS, EDGES, Floats, JobSizes
+from master.ordering.sizes import CELLS, EDGES, LEAST, Floats, JobSizes
 from master.ordering.view import ClusterView, JobView
 from penstock.model.units import counted, format_duration
 
@@ -24,6 +24,8 @@ _LOWER, _UPPER = EDGES[:-1, None], EDGES[1:, None]
 _WIDTH = _UPPER - _LOWER
 #: The queues of jobs without known sizes: fine steps, up to 2^38 container-seconds (docs/order-of-jobs.md).
 UNKNOWN = Multilevel(queues=40, first_threshold=0.5, step=2.0)
+#: The size beyond which jobs are not distinguished, in container-seconds.
+_LARGEST = float(EDGES[-1])
 #: The number of jobs per block, whose arrays fit into a core's cache.
 _BLOCK = 128
 
@@ -81,10 +83,10 @@ def announced(job: JobView, cluster: ClusterView) -> float:
     believed to need little.
     """
     left = sum(own * slots for own, slots in zip(job.remaining, cluster.capacity, strict=False))
-    if not left:
-        return 0.0  # nothing is announced, or tasks of unknown length of which none has ended
+    if left < LEAST:
+        return 0.0  # nothing is announced, or tasks of unknown length (a command then counts as a byte)
     queue = UNKNOWN.queue_of(job.service)
-    return max(left, UNKNOWN.upper(queue - 1) if queue else 0.0)
+    return max(min(left, _LARGEST), UNKNOWN.upper(queue - 1) if queue else 0.0)
 
 
 class Gittins:
@@ -173,7 +175,10 @@ class _ByIndex(Strict):
         left_s, known_jobs = self._left_s[job], round(self._sizes.count(view.user, view.application)[0])
         so_far, known = f"{format_duration(view.service)} of service so far", self._said_of_known(view)
         if job in self._announced_s:
-            left_s = self._announced_s[job]
+            left_s, queue = self._announced_s[job], UNKNOWN.queue_of(view.service)
+            if queue and left_s <= UNKNOWN.upper(queue - 1):
+                more = "more than it has announced"
+                return Reason(f"{so_far}, queue {queue + 1}: {more}", queue=queue + 1, known_jobs=0)
             said = f"{so_far}; the tasks that it has announced need about {format_duration(left_s)} more"
             return Reason(said, left_s=left_s, known_jobs=0)
         if math.isfinite(left_s):

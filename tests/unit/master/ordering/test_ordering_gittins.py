@@ -130,6 +130,13 @@ def test_the_reason_says_what_its_announced_tasks_need() -> None:
     assert "its announced tasks leave 12" in ranking.why("j")
 
 
+def test_the_reason_says_where_the_service_decides_though_tasks_are_announced() -> None:
+    ranking = ordering_of(OrderingSettings("gittins"), JobSizes()).rank([announcing("j", 1.0, 30.0)], ClusterView())
+    reason = ranking.reason("j")
+    assert reason.said == "30 s of service so far, queue 7: more than it has announced"
+    assert (reason.queue, reason.left_s) == (7, None)
+
+
 @pytest.mark.parametrize("size", [0.0, -1.0, float("inf"), float("nan")])
 def test_what_no_node_has_served_teaches_nothing(size: float) -> None:
     sizes = learnt(("eve", "a", size))
