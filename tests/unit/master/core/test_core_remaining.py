@@ -13,7 +13,8 @@ from master.core import events as e
 from master.core.views import job_views, totals
 from penstock.model import Capacity, KindAmounts, TaskRequest
 from penstock.opgraph.dataflow import DataflowManager, FlowStarted, Made, PlaceTasks
-from penstock.wire.agent_api import JobRegistered, Progress, RegisterJob, StageProgress
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import JobRef, JobRegistered, Place, Progress, RegisterJob, StageProgress, TaskRefs
 from tests.unit.master.cluster_bed import MB, Bed, bed
 from tests.unit.penstock.opgraph.test_flow_progress import complete, word_count
 
@@ -43,7 +44,7 @@ class Host:
         return registered.job
 
     def tell(self, job: str, *stages: StageProgress) -> None:
-        self.serve(agent_events.ProgressReported(1, Progress(job=job, stages=list(stages))))
+        self.serve(agent_events.Asked(m.PROGRESS, 1, Progress(job=job, stages=list(stages))))
 
     def remaining_s(self, job: str) -> tuple[float, ...]:
         cluster = self.master.cluster
@@ -82,7 +83,7 @@ def test_a_dataflow_s_later_stages_count_before_they_are_ready() -> None:
     [asked] = manager.handle(FlowStarted())
     assert isinstance(asked, PlaceTasks)
     tasks = [TaskRequest(task=demand.name, usage=demand.usage) for demand in asked.demands]
-    host.serve(agent_events.PlacementRequested(1, job, asked.stage, tasks, False))
+    host.serve(agent_events.Asked(m.PLACE, 1, Place(job=job, stage=asked.stage, tasks=tasks, opportunistic=False)))
     assert host.remaining_s(job) == (8.0, 4.0, 0.0), "what is announced is not counted twice"
     complete(manager, 0, (0, Made(400 * MB)), (2, Made(30 * MB, (10 * MB, 20 * MB))))
     host.tell(job, *manager.progress())
@@ -94,11 +95,11 @@ def test_what_history_knows_and_what_is_told_is_not_added_up() -> None:
     first = host.job("daily")
     host.tell(first, stage(cpu=0.0))
     request = TaskRequest(task="t", usage=KindAmounts(cpu=400.0 * MB, network=100.0 * MB))
-    host.serve(agent_events.PlacementRequested(1, first, "s", [request], False))
+    host.serve(agent_events.Asked(m.PLACE, 1, Place(job=first, stage="s", tasks=[request], opportunistic=False)))
     host.master.round()
-    host.serve(agent_events.TasksReportedDone(1, first, ["t"]))
+    host.serve(agent_events.Asked(m.TASKS_DONE, 1, TaskRefs(job=first, tasks=["t"])))
     host.tell(first, StageProgress(stage="s", tasks=1, done=1))
-    host.serve(agent_events.JobEndRequested(1, first))
+    host.serve(agent_events.Asked(m.END_JOB, 1, JobRef(job=first)))
     again = host.job("daily")
     assert host.remaining_s(again) == (2.0, 0.0, 1.0), "R is initialized based on historical information"
     host.tell(again, stage(cpu=100.0, network=300.0))
