@@ -3,7 +3,7 @@
 Gittins (1979); Aalto, Ayesta and Righter, "On the Gittins index in the M/G/1 queue" (2009). Tiresias (NSDI'19) orders
 GPU jobs by it. With exactly known sizes it is SRPT, with a decreasing hazard rate LAS, with an increasing one first
 come, first served. The distributions are those of ended jobs, by user and application. A job of which no run is known,
-but which has announced its tasks, is ranked by the work that these leave (R of Ursa §4.2.2).
+or that has outlasted them all, is ranked by the work that its announced tasks leave (R of Ursa §4.2.2).
 """
 
 from __future__ import annotations
@@ -119,14 +119,14 @@ class Gittins:
         return _ByIndex(ranked, jobs, known, self._sizes, left_s)
 
     def _announced_s(self, jobs: Sequence[JobView], cluster: ClusterView) -> dict[str, float]:
-        """Return the work that is left of the jobs of which no run is known and that have announced their tasks.
+        """Return the work that is left of jobs that have announced their tasks, unless earlier runs tell more.
 
-        Earlier runs tell more: they include what is not announced yet.
+        These include what is not announced yet. A job that has outlasted them all is judged by its tasks again.
         """
         return {
             job.job: left
             for job in jobs
-            if math.isfinite(job.needs) and not self._sizes.knows(job.user, job.application)
+            if math.isfinite(job.needs) and not self._sizes.tell(job.user, job.application, job.service)
             if (left := announced(job, cluster))
         }
 
@@ -157,7 +157,7 @@ class _ByIndex(Strict):
         if job in self._announced_s:
             return (
                 f"gittins: index {index:.3g}, as its announced tasks leave {self._announced_s[job]:.4g} of "
-                f"container-seconds, after {view.service:.4g}; no job of {view.application} is known"
+                f"container-seconds, after {view.service:.4g}; no job of {view.application} is known that took longer"
             )
         return (
             f"gittins: index {index:.3g} after {view.service:.4g} container-seconds; known are "
@@ -172,15 +172,16 @@ class _ByIndex(Strict):
     def _explained(self, job: str) -> Reason:
         """Return the expected rest of the job, and the number of known jobs behind it, as text and numbers."""
         view, index = self._ranked[job]
-        left_s, known_jobs = self._left_s[job], round(self._sizes.count(view.user, view.application)[0])
+        known_jobs = round(self._sizes.count(view.user, view.application)[0])
         so_far, known = f"{format_duration(view.service)} of service so far", self._said_of_known(view)
         if job in self._announced_s:
             left_s, queue = self._announced_s[job], UNKNOWN.queue_of(view.service)
             if queue and left_s <= UNKNOWN.upper(queue - 1):
                 more = "more than it has announced"
-                return Reason(f"{so_far}, queue {queue + 1}: {more}", queue=queue + 1, known_jobs=0)
+                return Reason(f"{so_far}, queue {queue + 1}: {more}", queue=queue + 1, known_jobs=known_jobs)
             said = f"{so_far}; the tasks that it has announced need about {format_duration(left_s)} more"
-            return Reason(said, left_s=left_s, known_jobs=0)
+            return Reason(said, left_s=left_s, known_jobs=known_jobs)
+        left_s = self._left_s[job]
         if math.isfinite(left_s):
             like = f"half of the jobs like it that received as much ended within {format_duration(left_s)} more"
             return Reason(f"{so_far}; {like} ({known})", left_s=left_s, known_jobs=known_jobs)

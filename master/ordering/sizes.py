@@ -138,9 +138,10 @@ class JobSizes:
         mixed = _mix(counts, own[:, None], weight[:, None], np.array([users[user] for user, _ in rows]))
         return np.asarray(mixed[[rows[kind] for kind in jobs]])
 
-    def knows(self, user: str, application: str) -> bool:
-        """Return whether a job of this application of the user is known."""
-        return (user, application) in self._known
+    def tell(self, user: str, application: str, service: float) -> bool:
+        """Return whether a job of this application of the user is known that received as much service, or more."""
+        known = self._known.get((user, application))
+        return known is not None and service <= EDGES[max(known.cells) + 1]
 
     def count(self, user: str, application: str) -> tuple[float, float, float]:
         """Return the numbers of known jobs of the application, of the user, and of all; earlier jobs count less."""

@@ -107,6 +107,13 @@ def test_earlier_runs_tell_more_than_what_is_announced() -> None:
     assert order(sizes, *jobs) == ["b", "a"]
 
 
+def test_a_job_that_has_outlasted_its_like_is_ordered_by_its_tasks_again() -> None:
+    sizes = learnt(("eve", "short", 10.0), ("eve", "middle", 100.0), ("eve", "long", 1000.0), times=20)
+    late = announcing("late", 1.0, service=15.0, application="short")
+    assert order(sizes, late, announcing("m", 100.0, application="middle")) == ["late", "m"]
+    assert order(sizes, job("late", "short", 15.0), job("m", "middle")) == ["m", "late"], "without its tasks"
+
+
 def test_a_job_that_announces_little_and_takes_much_goes_behind() -> None:
     """As one does that announces only its next stage."""
     assert order(JobSizes(), announcing("liar", 0.1, service=100.0), announcing("honest", 20.0)) == ["honest", "liar"]
