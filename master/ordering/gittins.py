@@ -18,12 +18,15 @@ from master.ordering.multilevel import Multilevel
 from master.ordering.policy import Ranking, Reason, Strict
 from master.ordering.sizes import CELLS, EDGES, LEAST, Floats, JobSizes
 from master.ordering.view import ClusterView, JobView
+from penstock.model import KINDS
 from penstock.model.units import counted, format_duration
 
 _LOWER, _UPPER = EDGES[:-1, None], EDGES[1:, None]
 _WIDTH = _UPPER - _LOWER
 #: The queues of jobs without known sizes: fine steps, up to 2^38 container-seconds (docs/order-of-jobs.md).
 UNKNOWN = Multilevel(queues=40, first_threshold=0.5, step=2.0)
+#: The service below each of these queues: the threshold of the queue before.
+_BELOW: Floats = np.array([0.0, *map(UNKNOWN.upper, range(UNKNOWN.queues - 1))])
 #: The size beyond which jobs are not distinguished, in container-seconds.
 _LARGEST = float(EDGES[-1])
 #: The number of jobs per block, whose arrays fit into a core's cache.
@@ -75,18 +78,18 @@ def medians_left(probabilities: Floats, attained: Floats) -> Floats:
     return np.where((done[:, -1] >= half) & (part > 0), left, np.inf)
 
 
-def announced(job: JobView, cluster: ClusterView) -> float:
-    """Return the container-seconds that a job still needs by the tasks that it has announced; 0 if that is unknown.
+def announced(jobs: Sequence[JobView], queues: Sequence[int], cluster: ClusterView) -> Floats:
+    """Return the container-seconds that each job still needs by the tasks that it has announced; 0 if that is unknown.
 
-    R is in seconds of the whole cluster, so it is multiplied by the slots of each kind. It is at least the service of
-    the queue below the job's own: frameworks may announce only their next stages, and a job that was given much is not
-    believed to need little.
+    ``queues`` are the jobs' queues by service. R is in seconds of the whole cluster, so it is multiplied by the slots
+    of each kind. The result is at least the service of the queue below the job's own: frameworks may announce only
+    their next stages, and a job that was given much is not believed to need little.
     """
-    left = sum(own * slots for own, slots in zip(job.remaining, cluster.capacity, strict=False))
-    if left < LEAST:
-        return 0.0  # nothing is announced, or tasks of unknown length (a command then counts as a byte)
-    queue = UNKNOWN.queue_of(job.service)
-    return max(min(left, _LARGEST), UNKNOWN.upper(queue - 1) if queue else 0.0)
+    with np.errstate(over="ignore"):
+        work = np.array([job.remaining for job in jobs]).reshape(-1, len(KINDS)) * cluster.capacity[: len(KINDS)]
+        left = np.minimum(work.sum(axis=1), _LARGEST)
+    # Below the least size nothing is announced, or tasks of unknown length (a command then counts as a byte).
+    return np.where(left >= LEAST, np.maximum(left, _BELOW[np.array(queues, np.int64)]), 0.0)
 
 
 class Gittins:
@@ -106,29 +109,29 @@ class Gittins:
         kinds = [(job.user, job.application) for job in jobs]
         known = self._sizes.probabilities(kinds) if kinds else np.zeros((0, CELLS))
         index = indices(known, np.array([job.service for job in jobs])).tolist()
-        left_s = self._announced_s(jobs, cluster)
+        queues = [UNKNOWN.queue_of(job.service) for job in jobs]
+        left_s = self._announced_s(jobs, queues, cluster)
         for place, job in enumerate(jobs if left_s else ()):
             if job.job in left_s:
                 index[place] = 1.0 / left_s[job.job]
             elif not self._sizes:
                 # It is expected to need as much again as it has received. Else it would go behind all that announce.
-                index[place] = 1.0 / UNKNOWN.upper(UNKNOWN.queue_of(job.service))
-        ranked = sorted(
-            zip(jobs, index, strict=True), key=lambda one: (-one[1], UNKNOWN.queue_of(one[0].service), *one[0].earliest)
-        )
-        return _ByIndex(ranked, jobs, known, self._sizes, left_s)
+                index[place] = 1.0 / UNKNOWN.upper(queues[place])
+        ranked = sorted(zip(jobs, index, queues, strict=True), key=lambda one: (-one[1], one[2], *one[0].earliest))
+        return _ByIndex([(job, of_job) for job, of_job, _ in ranked], jobs, known, self._sizes, left_s)
 
-    def _announced_s(self, jobs: Sequence[JobView], cluster: ClusterView) -> dict[str, float]:
+    def _announced_s(self, jobs: Sequence[JobView], queues: Sequence[int], cluster: ClusterView) -> dict[str, float]:
         """Return the work that is left of jobs that have announced their tasks, unless earlier runs tell more.
 
         These include what is not announced yet. A job that has outlasted them all is judged by its tasks again.
         """
-        return {
-            job.job: left
-            for job in jobs
-            if math.isfinite(job.needs) and not self._sizes.tell(job.user, job.application, job.service)
-            if (left := announced(job, cluster))
-        }
+        some = [
+            (job, queue)
+            for job, queue in zip(jobs, queues, strict=True)
+            if job.needs < math.inf and not self._sizes.tell(job.user, job.application, job.service)
+        ]
+        left = announced([job for job, _ in some], [queue for _, queue in some], cluster).tolist() if some else ()
+        return {job.job: own for (job, _), own in zip(some, left, strict=True) if own}
 
 
 class _ByIndex(Strict):
@@ -156,8 +159,8 @@ class _ByIndex(Strict):
         application, user, everybody = self._sizes.count(view.user, view.application)
         if job in self._announced_s:
             return (
-                f"gittins: index {index:.3g}, as its announced tasks leave {self._announced_s[job]:.4g} of "
-                f"container-seconds, after {view.service:.4g}; no job of {view.application} is known that took longer"
+                f"gittins: index {index:.3g}, as its announced tasks leave {self._announced_s[job]:.4g} "
+                f"container-seconds after {view.service:.4g}; no known job of {view.application} took longer"
             )
         return (
             f"gittins: index {index:.3g} after {view.service:.4g} container-seconds; known are "
