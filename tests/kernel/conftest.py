@@ -25,10 +25,19 @@ def _refusal() -> str | None:
     return None if os.geteuid() == 0 else "they must run as root"
 
 
-def pytest_configure() -> None:
+def pytest_configure(config: pytest.Config) -> None:
     """Refuse with one line where the tests could only fail."""
-    if refusal := _refusal():
+    if not config.option.collectonly and (refusal := _refusal()):
         pytest.exit(f"tests/kernel: {refusal}; run them with: python -m tests.vm test", returncode=4)
+
+
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Under QEMU, where importing a file takes seconds, import those alone that have such a test."""
+    if config.option.markexpr != "emulated" or not collection_path.match("test_*.py"):
+        return None
+    if collection_path.stem in (*_EMULATED, *_BOTH) or "@pytest.mark.emulated" in collection_path.read_text():
+        return None
+    return True
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -15,6 +15,7 @@ from typing import Any
 
 from bench.enforcement.bed import Running, when_ready
 from penstock.client.blocking import BlockingAgent
+from tests import warm_commands
 from tests.integration.warm import run
 
 PENSTOCK = Path(sys.executable).with_name("penstock")
@@ -67,7 +68,7 @@ class Host:
 
     def start(self, *arguments: str, user: str = "root") -> subprocess.Popen[str]:
         return subprocess.Popen(
-            [PENSTOCK, *arguments],
+            [warm_commands.penstock() if user == "root" else PENSTOCK, *arguments],
             user=user,
             group=pwd.getpwnam(user).pw_gid,
             extra_groups=[],

@@ -236,7 +236,7 @@ def bounded(cgroup: Cgroup, file: Path, modes: Sequence[str]) -> list[float]:
     """
     best = [0.0] * len(modes)
     for _ in range(WINDOWS):
-        rates = work(cgroup, file, modes, 3)
+        rates = work(cgroup, file, modes, 2)
         assert max(rates) < 1.05 * RATE
         best = [*map(max, best, rates)]
         if min(best) > 0.97 * RATE:
@@ -288,12 +288,12 @@ def test_buffered_writes_are_charged_at_the_limit_and_not_felt(tree: CgroupTree,
     (disk,) = disks_of(directory).disks
     cgroup = limited(tree)
     started, before = time.monotonic(), charged(cgroup, disk.number)
-    (seen,) = work(cgroup, directory / "own", ["buffered"], 1, 24)
+    (seen,) = work(cgroup, directory / "own", ["buffered"], 1, 16)
     run("sync")
     written, elapsed = charged(cgroup, disk.number) - before, time.monotonic() - started
     report(f"{build.__name__} buffered", f"{seen / 1e6:.0f} MB/s seen, {written / elapsed / 1e6:.2f} charged of 5")
     assert seen > 2 * RATE
-    assert written >= 24 * MIB
+    assert written >= 16 * MIB
     assert written / elapsed < 1.05 * RATE
 
 

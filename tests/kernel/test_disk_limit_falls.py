@@ -18,7 +18,7 @@ from tests.kernel.warm_bed import Bed
 pytestmark = [pytest.mark.timeout(300), pytest.mark.measured]
 MIB = 1 << 20
 FAST, SLOW = 16_000_000, 4_000_000
-ROUNDS = 6
+ROUNDS = 4
 #: What may come at once: a slice at the old limit, and the requests that were under way.
 AHEAD_BYTES = FAST // 5
 

@@ -9,7 +9,6 @@ import secrets
 import select
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -19,6 +18,7 @@ import pytest
 from agent.cgroup_root import cgroup2_mount
 from agent.cgroups import Cgroup, CgroupTree, Disk, disks_of, whole_disks
 from agent.core.confinement import Confinement
+from tests import warm_commands
 
 SPIN = "while True: pass"
 #: Holds the given number of bytes, a megabyte at a time, says so, and waits.
@@ -287,8 +287,9 @@ def scheduler(disk: Disk) -> Path:
 
 
 def check(status: int, *arguments: str) -> list[str]:
-    command = [sys.executable, "-m", "penstock.cli.main", "check", *arguments]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, timeout=120)
+    done = subprocess.run(
+        [warm_commands.penstock(), "check", *arguments], capture_output=True, text=True, check=False, timeout=120
+    )
     assert done.returncode == status, done.stdout + done.stderr
     return [line for line in done.stdout.splitlines() if not line.startswith("path ")]
 

@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 
+from tests import warm_commands
+
 _UNITS = Path(__file__).parents[2] / "systemd"
 _INSTALLED = Path("/run/systemd/system")
 _DAEMONS = ("penstock-containers", "penstock-agent")
@@ -68,7 +70,7 @@ def _said(*arguments: str) -> dict[str, Any]:
 
 
 def _penstock(*arguments: str) -> subprocess.CompletedProcess[str]:
-    command = [Path(sys.executable).with_name("penstock"), *arguments]
+    command = [warm_commands.penstock(), *arguments]
     return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=120)
 
 

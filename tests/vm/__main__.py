@@ -160,10 +160,18 @@ def _test(arguments: argparse.Namespace) -> int:
     command = ["python", "-m", "pytest", f"--junit-xml={_REPORT}", "--timeout=300", "--durations=20", *extra]
     if not named:
         command.append("tests/kernel")
+    _compile_tests([*extra, *([] if named else ["tests/kernel"])])
     with _prepared(arguments) as machine:
         status = machine.stream(_in_checkout(command))
         _bring_back(machine, _REPORT, ROOT / _REPORT)
     return status
+
+
+def _compile_tests(selected: list[str]) -> None:
+    """Have pytest compile them on this host, for all machines to come: their errors are shown in the machine."""
+    command = [sys.executable, "-m", "pytest", "--collect-only", "-q", *selected]
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    subprocess.run(command, cwd=ROOT, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False)
 
 
 @contextmanager
