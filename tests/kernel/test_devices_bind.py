@@ -24,6 +24,7 @@ WINDOWS = 5
 #: Partitions of each disk: 250 MB each.
 NVME, VIRTIO = Path("/dev/nvme0n1"), Path("/dev/vdc")
 MIB = 1 << 20
+FILE_MIB = 8
 #: For each mode four threads read or write a part of a file in blocks of 64 KiB, again and again, so that the throttle
 #: always has something waiting; says bytes per second of each mode. The first half second, when the throttle starts,
 #: does not count.
@@ -197,7 +198,7 @@ def cached_loop(undo: ExitStack) -> Path:
 
 def file_in(directory: Path) -> Path:
     file = directory / "data"
-    run(f"dd if=/dev/urandom of={file} bs=1M count=32 conv=fsync; sync")
+    run(f"dd if=/dev/urandom of={file} bs=1M count={FILE_MIB} conv=fsync; sync")
     return file
 
 
@@ -217,7 +218,7 @@ def write_limit(cgroup: Cgroup, number: str) -> None:
         os.close(door)
 
 
-def work(cgroup: Cgroup, file: Path, modes: Sequence[str], seconds: float, mebibytes: int = 32) -> list[float]:
+def work(cgroup: Cgroup, file: Path, modes: Sequence[str], seconds: float, mebibytes: int = FILE_MIB) -> list[float]:
     """Bytes per second of each mode."""
     door = cgroup.open_procs()
     try:
