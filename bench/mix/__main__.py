@@ -19,6 +19,7 @@ from pathlib import Path
 import msgspec
 
 from bench.mix import layer, report
+from bench.mix.calibration import costs_of
 from bench.mix.guest import RECORDS
 from bench.mix.machine import MixMachine
 from bench.mix.records import Origin
@@ -64,6 +65,16 @@ def seeds(text: str) -> int:
     return int(text)
 
 
+def costs(text: str) -> str:
+    """The file `calibration` of a run that has been kept: its content."""
+    try:
+        kept = Path(text).read_bytes()
+        costs_of(kept)
+    except (OSError, ValueError) as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+    return kept.decode()
+
+
 def main(arguments: list[str]) -> int:
     """Boot the machine and measure."""
     parser = argparse.ArgumentParser(prog="python -m bench.mix", description=__doc__)
@@ -72,6 +83,10 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the plan [1]")
     parser.add_argument("--seeds", type=seeds, default=1, metavar="N", help="plans, with seeds that follow [1]")
     parser.add_argument("--minutes", type=minutes, default=6.0, metavar="M", help="of arrivals, one or more [6]")
+    parser.add_argument(
+        "--costs", type=costs, metavar="FILE",
+        help="the file `calibration` among the records of another run: the same plans as there, and no calibration",
+    )  # fmt: skip
     parser.add_argument(
         "--records", type=Path, default=Path("build/mix"), metavar="DIR", help="where the records go [%(default)s]"
     )
@@ -86,6 +101,7 @@ def _measure(options: argparse.Namespace, command: str) -> int:
         came_from = msgspec.json.encode(_origin(options.memory, command)).decode()
         guest = [f"{checkout.VENV}/bin/python", "-m", "bench.mix.guest", "--ways", options.ways, "--origin", came_from]
         guest += ["--seed", str(options.seed), "--seeds", str(options.seeds), "--window-s", f"{60 * options.minutes}"]
+        guest += ["--costs", options.costs] if options.costs else []
         directory = options.records / f"{datetime.now(UTC):%Y%m%dT%H%M%S}"
         try:
             status = machine.stream(f"cd {checkout.REMOTE} && {shlex.join(guest)}")

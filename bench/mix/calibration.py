@@ -10,6 +10,8 @@ import subprocess
 import time
 from pathlib import Path
 
+import msgspec
+
 from bench.mix.jobs import Cost
 from bench.mix.kinds import KINDS, command
 from bench.mix.layer import INPUT
@@ -32,6 +34,19 @@ def calibrate(directory: Path) -> dict[str, Cost]:
         large = run_alone(kind.name, _LARGE, directory) if kind.sized else small
         costs[kind.name] = cost = fit(small, large)
         print(json.dumps({"kind": kind.name} | dataclasses.asdict(cost)), flush=True)
+    return costs
+
+
+def costs_of(kept: bytes) -> dict[str, Cost]:
+    """Return the costs that a run has kept; plans of the same seed and the same costs are the same.
+
+    Raises:
+        msgspec.MsgspecError: these are no costs.
+        ValueError: a kind has none.
+    """
+    costs = msgspec.json.decode(kept, type=dict[str, Cost])
+    if missing := {kind.name for kind in KINDS} - costs.keys():
+        raise ValueError(f"no cost of {', '.join(sorted(missing))}")
     return costs
 
 

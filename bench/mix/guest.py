@@ -18,7 +18,7 @@ import msgspec
 import psutil
 
 from bench.mix import link, slurm, through_penstock
-from bench.mix.calibration import calibrate
+from bench.mix.calibration import calibrate, costs_of
 from bench.mix.figures import figures
 from bench.mix.jobs import USERS, Cost
 from bench.mix.kinds import KINDS
@@ -30,6 +30,8 @@ from demo import node
 
 #: Where the records are, for the host to bring back.
 RECORDS = Path("/srv/mix/records")
+#: In that directory, what each kind of work costs.
+CALIBRATION = "calibration"
 _CHECKOUT = Path(__file__).parents[2]
 _BY_THE_KERNEL: dict[str, Start] = {"plain": plain, "slices": slices, "static": static}
 _Made = tuple[dict[str, float], list[Done]]
@@ -112,13 +114,15 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--seeds", type=int, required=True)
     parser.add_argument("--window-s", type=float, required=True)
+    parser.add_argument("--costs", type=lambda text: costs_of(text.encode()))
     parser.add_argument("--origin", type=lambda text: msgspec.json.decode(text, type=Origin), required=True)
     options = parser.parse_args(arguments)
     work = RECORDS.parent
     prepare(work)
     origin = _complete(options.origin)
     with link.limited():
-        costs = calibrate(work / "alone")
+        costs = options.costs or calibrate(work / "alone")
+        (RECORDS / CALIBRATION).write_bytes(msgspec.json.encode(costs))
         for seed in range(options.seed, options.seed + options.seeds):
             plan = draw_plan(seed, KINDS, costs, window_s=options.window_s, cores=float(os.cpu_count() or 1))
             print(f"{len(plan.jobs)} jobs, load {plan.load:.2f}, seed {plan.seed}", flush=True)
