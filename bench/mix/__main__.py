@@ -84,6 +84,12 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seeds", type=seeds, default=1, metavar="N", help="plans, with seeds that follow [1]")
     parser.add_argument("--minutes", type=minutes, default=6.0, metavar="M", help="of arrivals, one or more [6]")
     parser.add_argument(
+        "--archive",
+        choices=("both", "with", "without"),
+        default="both",
+        help="rounds with the archive or without it [both]",
+    )
+    parser.add_argument(
         "--costs", type=costs, metavar="FILE",
         help="the file `calibration` among the records of another run: the same plans as there, and no calibration",
     )  # fmt: skip
@@ -101,6 +107,7 @@ def _measure(options: argparse.Namespace, command: str) -> int:
         came_from = msgspec.json.encode(_origin(options.memory, command)).decode()
         guest = [f"{checkout.VENV}/bin/python", "-m", "bench.mix.guest", "--ways", options.ways, "--origin", came_from]
         guest += ["--seed", str(options.seed), "--seeds", str(options.seeds), "--window-s", f"{60 * options.minutes}"]
+        guest += ["--archive", options.archive]
         guest += ["--costs", options.costs] if options.costs else []
         directory = options.records / f"{datetime.now(UTC):%Y%m%dT%H%M%S}"
         try:

@@ -75,12 +75,13 @@ def _round(plan: Plan, start: Start, directory: Path, *, with_archive: bool) -> 
     return made | {"host_cpu_s": host_cpu_s}, came.done
 
 
-def rounds(ways: list[str], seed: int) -> Iterator[tuple[str, bool]]:
+def rounds(ways: list[str], seed: int, archive: str = "both") -> Iterator[tuple[str, bool]]:
     """The ways take turns, with the archive and without it; each seed begins with another way, and with the other."""
     turn = seed % len(ways)
     for way in ways[turn:] + ways[:turn]:
         for with_archive in (True, False) if seed % 2 else (False, True):
-            yield way, with_archive
+            if archive in {"both", "with" if with_archive else "without"}:
+                yield way, with_archive
 
 
 def compile_packages() -> None:
@@ -114,6 +115,7 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--seed", type=int, required=True)
     parser.add_argument("--seeds", type=int, required=True)
     parser.add_argument("--window-s", type=float, required=True)
+    parser.add_argument("--archive", default="both")
     parser.add_argument("--costs", type=lambda text: costs_of(text.encode()))
     parser.add_argument("--origin", type=lambda text: msgspec.json.decode(text, type=Origin), required=True)
     options = parser.parse_args(arguments)
@@ -126,7 +128,7 @@ def main(arguments: list[str]) -> int:
         for seed in range(options.seed, options.seed + options.seeds):
             plan = draw_plan(seed, KINDS, costs, window_s=options.window_s, cores=float(os.cpu_count() or 1))
             print(f"{len(plan.jobs)} jobs, load {plan.load:.2f}, seed {plan.seed}", flush=True)
-            for way, with_archive in rounds(options.ways.split(","), seed):
+            for way, with_archive in rounds(options.ways.split(","), seed, options.archive):
                 began_s = time.monotonic()
                 directory = work / way / f"{seed}-{with_archive}"
                 made, done = measure(way, plan, costs, directory, with_archive=with_archive)

@@ -135,3 +135,8 @@ def test_ways_take_turns_with_and_without_the_archive() -> None:
     first, second = list(rounds(["a", "b"], 1)), list(rounds(["a", "b"], 2))
     assert sorted(first) == sorted(second) == [("a", False), ("a", True), ("b", False), ("b", True)]
     assert first[0] == ("b", True) and second[0] == ("a", False)
+
+
+def test_rounds_with_the_archive_or_without_it_can_be_left_out() -> None:
+    assert list(rounds(["a", "b"], 2, "without")) == [("a", False), ("b", False)]
+    assert list(rounds(["a", "b"], 2, "with")) == [("a", True), ("b", True)]
