@@ -10,7 +10,7 @@ from agent.core import events as e
 from agent.core import floors, quotas
 from agent.core.borrowing import Borrowing
 from agent.core.containers import ROOM, Containers
-from agent.core.elasticity import Elasticity, change
+from agent.core.elasticity import Elasticity
 from agent.core.ids import Ids
 from agent.core.instructions import AdoptProcess, Instruction, Notify, Record, Reply
 from agent.core.ledger import Ledger
@@ -113,6 +113,7 @@ class ClientContainers:
             user=session.user,
             spec=spec,
             opportunistic=spec.opportunistic,
+            _limits=spec.limits,
         )
         record.rank_weight = self._ranks.first_weight(record)
         session.attached.add(record.container)
@@ -159,7 +160,7 @@ class ClientContainers:
         floors.check(too_small(event.params.limits), "limits.")
         if limits.pids_max != record.limits.pids_max:
             quotas.check_pids(session, self.settings.quotas, limits)
-        instructions = change(record, limits)
+        instructions = record.resize(limits)
         if instructions:
             instructions.insert(0, Record(ROOM, record.container, record))
         return [Reply(record.container), *instructions]
@@ -171,12 +172,12 @@ class ClientContainers:
         _must_be_nobodys(record)
         if event.profile is not None:
             floors.check(profile_too_small(event.profile), "profile.")
-        record.profile, record.profile_at = event.profile, event.at
+        record.follow(event.profile, event.at)
         if event.profile is None:
             self._elasticity.forget(record.container)
             return [Reply(Done()), Record(ROOM, record.container, record)]
         self._elasticity.follow(record, now - event.since_s)
-        instructions = change(record, self._elasticity.limits(record, now))
+        instructions = record.resize(self._elasticity.limits(record, now))
         return [Reply(Done()), Record(ROOM, record.container, record), *instructions]
 
 

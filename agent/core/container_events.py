@@ -15,13 +15,13 @@ from agent.core.containers import Containers, how_it_ended
 from agent.core.elasticity import Elasticity
 from agent.core.executors import Executors
 from agent.core.granting import Granting
-from agent.core.instructions import Confine, Instruction, Notify, RemoveContainer
+from agent.core.instructions import Instruction, Notify, RemoveContainer
 from agent.core.job_lifecycle import JobLifecycle
 from agent.core.membership import Membership
 from agent.core.preempting import Preempting
 from agent.core.ranking import Ranking
 from agent.core.ranks import Ranks
-from agent.core.records import ContainerRecord, ContainerState, confinement_of
+from agent.core.records import ContainerRecord, ContainerState
 from agent.core.tasks import HeldTasks
 from penstock.model import Ended, EndedBy
 from penstock.wire.agent_api import ContainerEnded
@@ -53,15 +53,15 @@ class ContainerEvents:
         if record.executor is not None:
             self._executors.started(record, event.at, now)
         if record.state is ContainerState.RUNNING:
-            wanted = confinement_of(record)
-            if wanted != confine(
+            wanted = record.confine()
+            if wanted.confinement != confine(
                 record.spec,
                 record.spec.limits,
                 opportunistic=record.spec.opportunistic,
                 rank_weight=record.rank_weight,
                 borrowed=record.borrowed,
             ):
-                instructions.append(Confine(event.container, wanted))
+                instructions.append(wanted)
         if event.orphaned:
             instructions += self._containers.orphan(event.container)
         if record.opportunistic:

@@ -14,13 +14,12 @@ from collections.abc import Container, Iterator
 import msgspec
 
 from agent.core.amounts import NOTHING, RESOURCES, Amounts, as_amounts, minus
-from agent.core.confinement import Promise
 from agent.core.containers import ROOM
-from agent.core.instructions import Confine, Explain, Instruction, Record
+from agent.core.instructions import Explain, Instruction, Record
 from agent.core.memory_levels import Memory, levels, raised_bytes
 from agent.core.plans import Course, Plan, Room, ahead
 from agent.core.profile_follower import EPSILON_S, ProfileFollower, begin, limits_by_the_clock, limits_of, promise_of
-from agent.core.records import ContainerRecord, ContainerState, confinement_of
+from agent.core.records import ContainerRecord
 from agent.core.reprovisioning import BOUNDED, Hindrance, Observation, corrected, held_back, lateness
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse, Snapshot
@@ -177,9 +176,9 @@ class Elasticity:
             if one.executor:
                 holds = one.holds(now)
                 limits = limits_of(one, holds, levels_bytes.get(container), self._settings)
-                instructions += change(one.record, limits, promise_of(one, holds, self._settings))
+                instructions += one.record.resize(limits, promise_of(one, holds, self._settings))
             else:
-                instructions += change(one.record, limits_by_the_clock(one, now))
+                instructions += one.record.resize(limits_by_the_clock(one, now))
         return instructions
 
     # ------------------------------------------------------------ plans that do not suit any more
@@ -321,14 +320,3 @@ def _late(one: ProfileFollower, lacks: tuple[int, ...], hindrance: Hindrance, no
 def _nonzero(amounts: Amounts) -> dict[str, float]:
     """Return the non-zero amounts, for an explanation."""
     return {name: round(amount, 3) for name, amount in zip(RESOURCES, amounts, strict=True) if amount}
-
-
-def change(record: ContainerRecord, limits: Limits, promise: Promise | None = None) -> list[Instruction]:
-    """Tell the kernel if anything changes; a container that is starting is told when it has started."""
-    promise = promise or record.promise
-    if limits == record.limits and promise == record.promise:
-        return []
-    record.limits, record.promise = limits, promise
-    if record.state in (ContainerState.STARTING, ContainerState.STOPPING):
-        return []
-    return [Confine(record.container, confinement_of(record))]

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from agent.core import draining, tasks
 from agent.core.containers import ROOM, Containers
 from agent.core.draining import Drain
-from agent.core.elasticity import Elasticity, change
+from agent.core.elasticity import Elasticity
 from agent.core.events import Recovered
 from agent.core.executors import Executors
 from agent.core.granting import Granting
@@ -95,7 +95,7 @@ class PlacedWork:
         record = self._containers.live[held.container]
         if held.profile is not None:
             self._executors.follow(held, record, held.profile, now)
-            instructions += change(record, self._elasticity.limits(record, now))
+            instructions += record.resize(self._elasticity.limits(record, now))
         return instructions
 
     # ------------------------------------------------------------ promotion (UBIS §IV.D)
@@ -200,6 +200,7 @@ class PlacedWork:
         if held.job in self._members.jobs:  # otherwise it is being stopped
             self._granting.queue(held, now, running=True)
         if held.profile is not None:
-            record.profile_at = record.profile_at or at  # the agent ended after its start, before ContainerStarted
+            # without a time, the agent ended after the executor's start, before ContainerStarted
+            record.follow(held.profile, record.profile_at or at)
             self._executors.follow(held, record, held.profile, now - (at - record.profile_at))
         return []

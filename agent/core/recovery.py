@@ -12,11 +12,11 @@ from agent.core.containers import ROOM, Containers
 from agent.core.draining import Drain
 from agent.core.elasticity import Elasticity
 from agent.core.executors import Executors
-from agent.core.instructions import Confine, Freeze, Instruction, KillContainer, Record, RemoveContainer
+from agent.core.instructions import Freeze, Instruction, KillContainer, Record, RemoveContainer
 from agent.core.job_lifecycle import JobLifecycle
 from agent.core.membership import Membership
 from agent.core.placed_work import PlacedWork
-from agent.core.records import ContainerRecord, ContainerState, command_record, confinement_of
+from agent.core.records import ContainerRecord, ContainerState, command_record
 from penstock.model import ContainerSpec
 
 
@@ -85,8 +85,7 @@ class Recovery:
             if record.unrecorded:
                 continue
             if record.container in event.running and record.state is ContainerState.RUNNING:
-                record.limits = self._elasticity.limits(record, now)
-                instructions.append(Confine(record.container, confinement_of(record)))
+                instructions += record.resize(self._elasticity.limits(record, now)) or [record.confine()]
         return instructions
 
     def _ended_meanwhile(self, event: e.Recovered, live: list[ContainerRecord], now: float) -> list[Instruction]:
@@ -130,9 +129,7 @@ def _unrecorded(event: e.Recovered) -> list[ContainerRecord]:
     made: list[ContainerRecord] = []
     for container in sorted(event.running.keys() - recorded):
         if container in commands:
-            record = command_record(commands[container])
-            record.limits = record.spec.limits
-            made.append(record)
+            made.append(command_record(commands[container]))
         else:
             spec = ContainerSpec(argv=("?",), detach=True)
             user = event.owners.get(container, "")
