@@ -216,7 +216,7 @@ class Registration:
             self._tasks.know(task, request, held, awaited.opportunistic)
             # Of two copies, keep the one known to the framework; a command found only elsewhere may stay there.
             if task.node in ("", awaited.node) or held is None or not (is_there or request.command is None):
-                task.told = task.node == awaited.node
+                task.origin_knows(awaited.node)
                 return
             self._tasks.recall(task, f"its origin knows it on {awaited.node}")
             task.found(awaited.node, on_slack=task.on_slack, told=True)
