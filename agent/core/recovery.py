@@ -6,7 +6,6 @@ from dataclasses import dataclass
 
 from agent.core import events as e
 from agent.core import tasks
-from agent.core.borrowing import Borrowing
 from agent.core.container_events import ContainerEvents
 from agent.core.containers import ROOM, Containers
 from agent.core.draining import Drain
@@ -14,6 +13,7 @@ from agent.core.elasticity import Elasticity
 from agent.core.executors import Executors
 from agent.core.instructions import Freeze, Instruction, KillContainer, Record, RemoveContainer
 from agent.core.job_lifecycle import JobLifecycle
+from agent.core.lent_containers import LentContainers
 from agent.core.membership import Membership
 from agent.core.placed_work import PlacedWork
 from agent.core.records import ContainerRecord, ContainerState, command_record
@@ -28,7 +28,7 @@ class Recovery:
     _containers: Containers
     _elasticity: Elasticity
     _executors: Executors
-    _borrowing: Borrowing
+    _lent: LentContainers
     _lifecycle: JobLifecycle
     _drain: Drain
     _placed: PlacedWork
@@ -62,7 +62,7 @@ class Recovery:
             *held,
             *self._ended_meanwhile(event, live, now),
             *self._confinements(event, now),
-            *(one for record in self._containers.live.values() for one in self._borrowing.give_back(record)),
+            *(one for record in self._containers.live.values() for one in self._lent.give_back(record)),
         ]
 
     def _take_back(self, record: ContainerRecord, event: e.Recovered, now: float) -> list[Instruction]:

@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.core import events as e
-from agent.core.attained import Attained
+from agent.core.attained_service import AttainedService
 from agent.core.containers import ROOM, Containers
 from agent.core.ids import Ids
 from agent.core.instructions import AdoptProcess, GiveBack, Instruction, Record, Reply
@@ -21,13 +21,13 @@ from penstock.model import Ended, EndedBy
 
 
 @dataclass(eq=False, slots=True)
-class Borrowing:
+class LentContainers:
     """The containers of lent processes. Which connection lent one for which job is in ``Session.lent``."""
 
     _members: Membership
     _containers: Containers
     _ranks: Ranks
-    _attained: Attained
+    _attained: AttainedService
     _ids: Ids
 
     # ------------------------------------------------------------ lending

@@ -18,7 +18,7 @@ from penstock.wire.ranks_api import MOST_RANKS, NodeRanks
 
 
 @dataclass(eq=False, slots=True)
-class Ranking:
+class RankUpdates:
     """Feeds :class:`Ranks`; called whenever the order may have changed."""
 
     settings: NodeSettings

@@ -51,7 +51,7 @@ class PreemptionLatency:
             self.sum_s += now - decided
 
 
-class Preempting:
+class PreemptionActions:
     """The policy, and the record of its actions on this node."""
 
     def __init__(self, settings: NodeSettings, containers: Containers, resources: NodeResources, slack: Slack) -> None:
