@@ -101,7 +101,7 @@ class ContainerEvents:
         record = self._containers.live.get(event.container)
         if record is None:  # an earlier agent recorded its end, and died before all of it was removed
             return [RemoveContainer(event.container)]
-        self._preemption.exited(event.container, now)
+        self._preemption.latency.ended(event.container, now)
         return self._end(record, how_it_ended(record, event), now)
 
     def given_back(self, event: e.GivenBack, now: float) -> list[Instruction]:

@@ -196,8 +196,10 @@ class Elasticity:
     def _reprovision(self, promised: Amounts, now: float) -> list[Instruction]:
         """End an observation that is over; begin one with the most overdue executor."""
         instructions: list[Instruction] = []
-        if self._observation is not None and self._observation.over(now):
-            instructions += self._conclude(promised, self._observation, now)
+        if (seen := self._observation) is not None and seen.over(now):  # take the lent resources back
+            one = self._following[seen.container]
+            instructions += [self._correct(one, seen), Record(ROOM, seen.container, one.record)]
+            self._replan(promised, one, now)
         rho = self._settings.reprovision_rho
         overdue = [one for one in self._executors() if one.is_overdue(rho, now) or one.foretold(rho, now)]
         overdue.sort(key=lambda one: -lateness(one.profile, one.course, now - one.started))
@@ -233,13 +235,6 @@ class Elasticity:
             "for_s": period_s,
         }
         return [Explain("observed", facts)]
-
-    def _conclude(self, promised: Amounts, seen: Observation, now: float) -> list[Instruction]:
-        """Take the lent resources back, and scale the rest of the plan by the observed use."""
-        one = self._following[seen.container]
-        explanation = self._correct(one, seen)
-        self._replan(promised, one, now)
-        return [explanation, Record(ROOM, seen.container, one.record)]
 
     def _correct(self, one: ProfileFollower, seen: Observation) -> Explain:
         before, self._observation = one.course, None

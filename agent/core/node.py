@@ -310,7 +310,9 @@ class Node(NodeState):
         )
         instructions += self.preemption.sampled(event.snapshot, event.at, now)
         instructions += self._placed.sampled(now)
-        return instructions + self._rank_updates.sampled(event.snapshot, now, acted=bool(instructions))
+        if instructions or self.ranks.moved_on(event.snapshot):
+            instructions += self._rank_updates.rank(now)
+        return instructions
 
     def _cpu_times_read(self, event: CpuTimesRead, now: float) -> list[Instruction]:
         self.resources.snapshot = event.snapshot

@@ -95,10 +95,6 @@ class PreemptionActions:
         """End the containers whose grace period is over. ``at`` is Unix time."""
         return self._carry_out(self._policy.woken(now), at, now, begun=True)
 
-    def exited(self, container: str, now: float) -> None:
-        """Measure the latency: a container has exited."""
-        self.latency.ended(container, now)
-
     def forget(self, container: str) -> None:
         """Drop the state of a container that ended or was promoted."""
         self._policy.forget(container)

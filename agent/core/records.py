@@ -123,7 +123,7 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     started_at: float = 0.0  # Unix time
     _limits: Limits = msgspec.field(default=Limits(), name="limits")
     _profile: Profile | None = msgspec.field(default=None, name="profile")
-    _profile_at: float = msgspec.field(default=0.0, name="profile_at")
+    profile_at: float = 0.0  # Unix time at which its first slot began; 0 for an executor that has not started
     executor: Executor | None = None
     course: Course | None = None  # an executor's progress on its profile
     _promise: Promise | None = msgspec.field(default=None, name="promise")
@@ -163,11 +163,6 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
         return self._profile
 
     @property
-    def profile_at(self) -> float:
-        """Unix time at which the first slot of its profile began; 0 for an executor that has not started."""
-        return self._profile_at
-
-    @property
     def promise(self) -> Promise | None:
         """An executor's present protected resources."""
         return self._promise
@@ -193,7 +188,7 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
 
     def follow(self, profile: Profile | None, at: float) -> None:
         """Follow a profile whose first slot began ``at`` (Unix time); None: none from now on."""
-        self._profile, self._profile_at = profile, at
+        self._profile, self.profile_at = profile, at
 
     def lend(self, job: str) -> None:
         """Record that its processes, which were started elsewhere, are lent for a job."""

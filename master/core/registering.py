@@ -189,10 +189,14 @@ class Registration:
                     self._outbox.propose(job.origin, told)
 
     def _catch_up(self, job: Job, wanted: set[Key]) -> None:
-        """Tell the origin where its tasks are; release the tasks it gave up while disconnected."""
+        """Tell the origin where its tasks are; release the tasks that its framework completed or cancelled, where the
+        message was lost.
+        """
         for task in list(job.tasks.values()):
             if job.complete and (job.job, task.name) not in wanted and not task.unwanted:
-                self._given_up(job, task)
+                self._tasks.recall(task, "its origin no longer waits for it")
+                self._tasks.forget(job, task)
+                self._counts["ended_cancelled"] += 1
             else:
                 self._tasks.tell_if_placed(job, task)
 
@@ -228,12 +232,6 @@ class Registration:
         else:  # it counts as held there until the node reports
             held = holder.held[job.job, task.name] = Held.of(task, request, job.user)
             self._tasks.know(task, request, held, task.opportunistic)
-
-    def _given_up(self, job: Job, task: Task) -> None:
-        """Release a task that its framework completed or cancelled, where the message was lost."""
-        self._tasks.recall(task, "its origin no longer waits for it")
-        self._tasks.forget(job, task)
-        self._counts["ended_cancelled"] += 1
 
 
 def _unwanted(job: Job, task: Task | None, name: str, node: Node) -> str:
