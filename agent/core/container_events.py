@@ -54,12 +54,9 @@ class ContainerEvents:
             self._executors.started(record, event.at, now)
         if record.state is ContainerState.RUNNING:
             wanted = record.confine()
+            spec, weight = record.spec, record.rank_weight
             if wanted.confinement != confine(
-                record.spec,
-                record.spec.limits,
-                opportunistic=record.spec.opportunistic,
-                rank_weight=record.rank_weight,
-                borrowed=record.borrowed,
+                spec, spec.limits, opportunistic=spec.opportunistic, rank_weight=weight, borrowed=record.borrowed
             ):
                 instructions.append(wanted)
         if event.orphaned:

@@ -200,7 +200,6 @@ class PlacedWork:
         if held.job in self._members.jobs:  # otherwise it is being stopped
             self._slot_grants.queue(held, now, running=True)
         if held.profile is not None:
-            # without a time, the agent ended after the executor's start, before ContainerStarted
-            record.follow(held.profile, record.profile_at or at)
+            record.follow(held.profile, record.profile_at or at)  # 0: the agent ended before ContainerStarted
             self._executors.follow(held, record, held.profile, now - (at - record.profile_at))
         return []

@@ -176,10 +176,7 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
         return Confine(self.container, settings)
 
     def resize(self, limits: Limits, promise: Promise | None = None) -> list[Instruction]:
-        """Change its limits, and an executor's promise, by request or by its profile.
-
-        The kernel is told if anything changes; of a container that is starting, it is told when it has started.
-        """
+        """Change its limits and an executor's promise; a container that is starting gets them once it runs."""
         promise = promise or self._promise
         if limits == self._limits and promise == self._promise:
             return []

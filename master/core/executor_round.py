@@ -163,9 +163,8 @@ def _waiting(snapshot: RoundSnapshot, nodes: list[Node], known: list[_Known]) ->
         if same not in profiles:
             own = [worker for worker, node in enumerate(nodes) if not names or node.name in names]
             profiles[same] = within(forecast.profile, capacity[own])
-        found.append(
-            _WaitingExecutor(rank, job, task, forecast, snapshot.allowed(task), Demand.of(job, task, profiles[same]))
-        )
+        demand = Demand.of(job, task, profiles[same])
+        found.append(_WaitingExecutor(rank, job, task, forecast, snapshot.allowed(task), demand))
     return found
 
 

@@ -189,9 +189,7 @@ class Registration:
                     self._outbox.propose(job.origin, told)
 
     def _catch_up(self, job: Job, wanted: set[Key]) -> None:
-        """Tell the origin where its tasks are; release the tasks that its framework completed or cancelled, where the
-        message was lost.
-        """
+        """Tell the origin where its tasks are; release those that it completed or cancelled in a lost message."""
         for task in list(job.tasks.values()):
             if job.complete and (job.job, task.name) not in wanted and not task.unwanted:
                 self._tasks.recall(task, "its origin no longer waits for it")
