@@ -45,7 +45,7 @@ from agent.shell import Shell
 from agent.status import status_document
 from agent.stdio import Stdio
 from penstock import paths, sdnotify
-from penstock.config.calls import Configuring
+from penstock.config.calls import ConfigurationCalls
 from penstock.config.endpoint import endpoint
 from penstock.config.reloading import Reloading
 from penstock.config.settings import SettingsError, host_port
@@ -172,7 +172,7 @@ class Agent:
         self._frameworks = Frameworks(
             self._shell, self._executor, status=self.status, outputs=self._outputs, enforced=enforced,
             max_frame_bytes=config.max_frame_bytes, operators=config.operators,
-            connections=lambda: self._config.user_max_connections, configuring=Configuring(self._reloading),
+            connections=lambda: self._config.user_max_connections, configuration=ConfigurationCalls(self._reloading),
             containers_go_on=not config.spawn_launcher,
         )  # fmt: skip
         await self._frameworks.listen(config.socket_path())
@@ -236,10 +236,10 @@ class Agent:
     def _look(self, pressed: tuple[str, ...]) -> bool:
         """Check memory between two samples; return whether anything was done about it."""
         node = self._shell.node
-        before = node.preempting.acts.total()
+        before = node.preemption.acts.total()
         snapshot = self._sampler.look(list(node.containers.live))
         self._shell.dispatch(e.MemoryChecked(snapshot, pressed, time.time()))
-        return node.preempting.acts.total() > before
+        return node.preemption.acts.total() > before
 
     def _launcher_exited(self, exited: Exited) -> None:
         """Report an exit; those that come before the journal has been read are kept until then."""

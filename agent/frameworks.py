@@ -20,7 +20,7 @@ from agent.output import read_output
 from agent.queues import COMMANDS
 from agent.shell import MasterRelay, Shell
 from penstock import __version__
-from penstock.config.calls import Configuring
+from penstock.config.calls import ConfigurationCalls
 from penstock.transport import RpcPeer, remove_dead_socket
 from penstock.transport.peer import unknown_method
 from penstock.transport.shared_peer import SharedPeer
@@ -44,7 +44,7 @@ class Frameworks:
     def __init__(
         self, shell: Shell, executor: Executor, *, status: Callable[[], dict[str, Any]], outputs: Path,
         enforced: list[str], max_frame_bytes: int, operators: str = "", connections: Callable[[], int] = lambda: 0,
-        configuring: Configuring | None = None, containers_go_on: bool = False,
+        configuration: ConfigurationCalls | None = None, containers_go_on: bool = False,
     ) -> None:  # fmt: skip
         """``operators``: the group that may act on all users' work; ``connections``: returns the limit per user (0:
         none); ``containers_go_on`` when the agent stops, even those that clients are attached to.
@@ -57,7 +57,7 @@ class Frameworks:
         self.max_frame_bytes = max_frame_bytes
         self.operators = operators
         self.connections = Connections(connections)
-        self.configuring = configuring
+        self.configuration = configuration
         self.containers_go_on = containers_go_on
         self.errors = 0
         self.stopping = False
@@ -263,9 +263,9 @@ class FrameworkSession:
             params = structs.replace(params, nodes=[self._shell.node.settings.node])
         asked = OnBehalf(user=opened.user, operator=opened.operator, call=call.name, params=to_wire(params))
         if relay is relays.OF_CONFIGURATION and params.daemon == "agent":
-            if self._frameworks.configuring is None:
+            if self._frameworks.configuration is None:
                 raise unavailable("this agent has no configuration to show or change")
-            return self._frameworks.configuring.answer(asked)
+            return self._frameworks.configuration.answer(asked)
         if link is None:
             raise unavailable(relay.without_master, remedy="set `master`")
         return await link.ask(relay.name, asked, call.result)

@@ -10,7 +10,7 @@ from agent.cgroups import CgroupTree
 from agent.core import draining, starvation, tasks
 from agent.core import events as e
 from agent.core.confinement import Confinement
-from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord, TaskEnd, Waits, confinement_of
+from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord, TaskEnd, Waits
 from agent.journal import Journal
 from agent.launcher import Running
 from penstock.wire.cluster_api import Draining
@@ -82,5 +82,5 @@ def _never_began(containers: Iterable[ContainerRecord], known: AbstractSet[str])
 
 def confinements(containers: Iterable[ContainerRecord], running: Collection[str]) -> dict[str, Confinement]:
     """Return the last confinement of each running container; an empty one without a record."""
-    recorded = {record.container: confinement_of(record) for record in containers if record.container in running}
+    recorded = {record.container: record.confine().confinement for record in containers if record.container in running}
     return dict.fromkeys(running, Confinement()) | recorded

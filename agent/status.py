@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from agent.core import Node
-from agent.core.preempting import BOUNDS_S, Preempting
+from agent.core.preemption_actions import BOUNDS_S, PreemptionActions
 from agent.core.records import ContainerRecord, Job
 from agent.core.snapshot import ContainerUse
 from agent.history import resources
@@ -40,7 +40,7 @@ def status_document(
         **_rooms(node, now),
         "jobs": _jobs(node),
         "containers": _containers(node, now),
-        **_preemption(node.preempting),
+        **_preemption(node.preemption),
         "events": list(events),
         "enforcement": enforcement,
         "master": master,
@@ -110,14 +110,14 @@ def _containers(node: Node, now: float) -> list[dict[str, Any]]:
     return [_container(node, record, uses.get(record.container), now) for record in records]
 
 
-def _preemption(preempting: Preempting) -> dict[str, Any]:
+def _preemption(actions: PreemptionActions) -> dict[str, Any]:
     """Return the actions on opportunistic work, and how long they took."""
-    latency = preempting.latency
+    latency = actions.latency
     return {
-        "preemptions": [msgspec.to_builtins(preempted) for preempted in preempting.preempted],
+        "preemptions": [msgspec.to_builtins(preempted) for preempted in actions.preempted],
         "acts": [
             {"action": action, "resource": resource, "count": count}
-            for (action, resource), count in sorted(preempting.acts.items())
+            for (action, resource), count in sorted(actions.acts.items())
             if count
         ],
         "reaction": {"bounds_s": BOUNDS_S, "counts": latency.counts, "sum_s": latency.sum_s},

@@ -23,7 +23,7 @@ from master.core import events as e
 from master.core.status import document
 from master.explain import why
 from master.explain.recording import Recording, record
-from master.forecasting import Forecasting
+from master.forecaster import Forecaster
 from master.history import resources
 from master.http import status_site
 from master.http_reservations import ReservationSite
@@ -37,7 +37,7 @@ from master.store.database import Database, StoreError, file_of
 from master.store.reservations import ReservationStore
 from master.training import models
 from penstock import __version__, paths, sdnotify
-from penstock.config.calls import Configuring
+from penstock.config.calls import ConfigurationCalls
 from penstock.config.endpoint import endpoint
 from penstock.config.reloading import Reloading
 from penstock.config.settings import Loaded, SettingsError, host_port
@@ -98,10 +98,10 @@ class Master:
         self._started_at = time.time()
         registry = CollectorRegistry()
         self.service = MasterService(Cluster(config.cluster_settings(), random.random), registry)
-        self.forecasting = Forecasting(config.database(), config.forecast_settings(), self.service.dispatch)
-        self.service.forecasting = self.forecasting
+        self.forecaster = Forecaster(config.database(), config.forecast_settings(), self.service.dispatch)
+        self.service.forecaster = self.forecaster
         self.service.state_writer = self.state_writer = StateWriter(config.database())
-        self.service.configuring = Configuring(self._reloading)
+        self.service.configuration = ConfigurationCalls(self._reloading)
         self._reloading.also += [self.certificates.look, self.service.judge_anew]
         self.service.overview = Overview(self.status)
         self.reservation_service: ReservationService | None = None
@@ -113,7 +113,7 @@ class Master:
             self.service.on_behalf,
             token,
         )
-        pages = [*Profiles(self.forecasting).routes(), *reservations.routes()]
+        pages = [*Profiles(self.forecaster).routes(), *reservations.routes()]
         cluster = self.service.cluster
         self.site = status_site(self.status, self.explain, self.snapshot, registry, pages, lambda: resources(cluster))
 
@@ -210,7 +210,7 @@ class Master:
         """Close both ports."""
         await self.site.close()
         await self.service.close()
-        await self.forecasting.close()
+        await self.forecaster.close()
         await self.state_writer.close()
         if self.reservation_service is not None:
             await self.reservation_service.close()

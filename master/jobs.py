@@ -31,7 +31,7 @@ def answer(
                 raise refused(f"job {job!r} has ended: {found.outcome}", field="job")
             dispatch(CancelAsked(job, asked.user))
             origin = cluster.nodes.get(found.origin)
-            return api.Cancelling(job=job, away="" if origin is not None and origin.connected else found.origin)
+            return api.Cancellation(job=job, away="" if origin is not None and origin.connected else found.origin)
         case api.OrderJobs(wanted_jobs):
             return _order(cluster, dispatch, tuple(dict.fromkeys(wanted_jobs)), asked)
         case api.ExplainJob(job):

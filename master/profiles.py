@@ -9,7 +9,7 @@ from typing import Any
 from aiohttp import web
 
 from master import http_documents as documents
-from master.forecasting import Forecasting
+from master.forecaster import Forecaster
 from master.prediction import Forecast, Predictor, Run, Settings
 from master.prediction.application import Application, History
 from master.prediction.runs import Floats
@@ -34,8 +34,8 @@ class UnknownApplicationError(Exception):
 class Profiles:
     """Serves profiles; reads in the thread that has the store, and decides nothing."""
 
-    def __init__(self, forecasting: Forecasting) -> None:
-        self._forecasting = forecasting
+    def __init__(self, forecaster: Forecaster) -> None:
+        self._forecaster = forecaster
 
     def routes(self) -> list[Operation]:
         """Return the operations for the master's HTTP address."""
@@ -68,7 +68,7 @@ class Profiles:
 
     async def _answer(self, question: Callable[[Depository, Known], object]) -> web.Response:
         try:
-            return openapi.json(await self._forecasting.read(question))
+            return openapi.json(await self._forecaster.read(question))
         except UnknownApplicationError as error:
             raise Refused(404, str(error)) from None
         except StoreError as error:
@@ -79,7 +79,7 @@ class Profiles:
         if not recorded:
             kept = ", ".join(sorted(store.applications())[:10]) or "none"
             raise UnknownApplicationError(f"no runs of {name!r} are kept; those that are: {kept}")
-        settings = self._forecasting.settings
+        settings = self._forecaster.settings
         history = History.of([(each.slot_s, each.run) for each in recorded], settings)
         latest = dict.fromkeys(run.settings for run in reversed(history.runs))
         before = range(max(0, len(history.runs) - _LATEST), len(history.runs))

@@ -178,7 +178,7 @@ class ReservationService:
         if changed or deleted or past:
             await asyncio.to_thread(self._store.keep, changed, deleted, past)
         self._written = kept
-        self.manager.agenda.quotas.changed -= past.keys()
+        self.manager.agenda.quotas.stored(past)
         await self._write_capacity()
 
     def _follow_capacity(self) -> list[Dropped | Returned]:
@@ -214,7 +214,7 @@ class ReservationService:
         return to_keep(self.manager.entries[id], self.manager.known(id), self.manager.settings.step_s)
 
     def _changed_past(self) -> dict[str, list[PastRecord]]:
-        return {owner: self.manager.past(owner) for owner in self.manager.agenda.quotas.changed}
+        return {owner: self.manager.past(owner) for owner in self.manager.agenda.quotas.changed()}
 
     async def _write(self, answered: Answered, before: _Before) -> None:
         if self._store is None:
@@ -232,7 +232,7 @@ class ReservationService:
                 self.manager.set_past(before.reservation.owner, before.past)
             log.error("a reservation could not be written down", why=str(error))
             raise unavailable(f"it could not be written down, so nothing has changed: {error}") from None
-        self.manager.agenda.quotas.changed -= past.keys()
+        self.manager.agenda.quotas.stored(past)
         self._written.pop(id, None)
         if entry is not None:
             self._written[id] = self._kept(id)

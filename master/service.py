@@ -14,10 +14,10 @@ from master.connection import AgentConnection, Relayed
 from master.core import Cluster
 from master.core import events as e
 from master.core.instructions import EndHeard, Explain, Hangup, Instruction, Keep, Predict, SendDecisions, StoreRun
-from master.forecasting import Forecasting
+from master.forecaster import Forecaster
 from master.overview import Overview
 from master.state_writer import StateWriter
-from penstock.config.calls import Configuring
+from penstock.config.calls import ConfigurationCalls
 from penstock.config.endpoint import Endpoint, UnixEndpoint
 from penstock.security import tls
 from penstock.transport import Listener, RpcPeer
@@ -41,13 +41,13 @@ class MasterService:
     """
 
     #: Answers forecasts, and stores executors' runs.
-    forecasting: Forecasting
+    forecaster: Forecaster
     #: Stores the state for the next master.
     state_writer: StateWriter
     #: Shows the cluster to users who ask through their host's agent.
     overview: Overview
     #: Answers operators about the master's configuration.
-    configuring: Configuring
+    configuration: ConfigurationCalls
     #: TLS contexts of the port.
     contexts: tls.Contexts | None = None
     #: Answers calls about reservations; none are accepted until it is set.
@@ -107,7 +107,7 @@ class MasterService:
 
     async def of_configuration(self, asked: OnBehalf, node: str) -> Result:
         """Answer a call about the master's configuration, by an operator on ``node``."""
-        return self.configuring.answer(asked, node)
+        return self.configuration.answer(asked, node)
 
     def wake(self) -> None:
         """Run a round as soon as allowed."""
@@ -244,7 +244,7 @@ class MasterService:
                     if connection is not None:
                         connection.hang_up(reason)
                 case Predict() | StoreRun():
-                    self.forecasting.ask(instruction)
+                    self.forecaster.ask(instruction)
                 case Keep():
                     self.state_writer.keep(instruction)
                 case EndHeard(job, task):

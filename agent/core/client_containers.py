@@ -8,15 +8,15 @@ import msgspec
 
 from agent.core import events as e
 from agent.core import floors, quotas
-from agent.core.borrowing import Borrowing
 from agent.core.containers import ROOM, Containers
-from agent.core.elasticity import Elasticity, change
+from agent.core.elasticity import Elasticity
 from agent.core.ids import Ids
 from agent.core.instructions import AdoptProcess, Instruction, Notify, Record, Reply
 from agent.core.ledger import Ledger
+from agent.core.lent_containers import LentContainers
 from agent.core.membership import Membership
 from agent.core.node_resources import NodeResources
-from agent.core.ranking import Ranking
+from agent.core.rank_updates import RankUpdates
 from agent.core.ranks import Ranks
 from agent.core.records import ContainerRecord, ContainerState
 from agent.core.settings import NodeSettings
@@ -39,8 +39,8 @@ class ClientContainers:
     _ranks: Ranks
     _resources: NodeResources
     _slack: Slack
-    _ranking: Ranking
-    _borrowing: Borrowing
+    _rank_updates: RankUpdates
+    _lent: LentContainers
     _ids: Ids
 
     # ------------------------------------------------------------ new containers
@@ -68,13 +68,13 @@ class ClientContainers:
     def lend(self, event: e.LendRequested, now: float) -> list[Instruction]:
         """Take in a process and its descendants for a job. A process that is in a container already stays in it."""
         job = self._members.job_of(event.session, event.job, member=False)
-        record = self._borrowing.holder(event)
+        record = self._lent.holder(event)
         if record is None:
             spec = ContainerSpec(argv=event.argv, name=job.record.name, detach=True)
-            return self._borrowing.lend(event, self._admit(event.session, spec, now))
+            return self._lent.lend(event, self._admit(event.session, spec, now))
         instructions = self._is_inside(event.session, record, event.pid, now, own=event.own)
-        claimed = self._borrowing.claim(event, record)
-        return [*instructions, *claimed, *(self._ranking.rank(now) if claimed else ())]
+        claimed = self._lent.claim(event, record)
+        return [*instructions, *claimed, *(self._rank_updates.rank(now) if claimed else ())]
 
     def _is_inside(self, opened: int, record: ContainerRecord, pid: int, now: float, *, own: bool) -> list[Instruction]:
         """Reply with the container that a process is in already; it becomes the connection's if the process is its
@@ -89,7 +89,7 @@ class ClientContainers:
         if own:
             session.container = record.container
         reply = Reply(Launched(container=record.container, pid=pid, not_enforced=record.not_enforced))
-        return [reply, *(self._ranking.rank(now) if own and session.jobs else ())]
+        return [reply, *(self._rank_updates.rank(now) if own and session.jobs else ())]
 
     def _admit(self, opened: int, spec: ContainerSpec, now: float) -> ContainerRecord:
         """Create a record if the node can promise the container's resources.
@@ -113,6 +113,7 @@ class ClientContainers:
             user=session.user,
             spec=spec,
             opportunistic=spec.opportunistic,
+            _limits=spec.limits,
         )
         record.rank_weight = self._ranks.first_weight(record)
         session.attached.add(record.container)
@@ -159,7 +160,7 @@ class ClientContainers:
         floors.check(too_small(event.params.limits), "limits.")
         if limits.pids_max != record.limits.pids_max:
             quotas.check_pids(session, self.settings.quotas, limits)
-        instructions = change(record, limits)
+        instructions = record.resize(limits)
         if instructions:
             instructions.insert(0, Record(ROOM, record.container, record))
         return [Reply(record.container), *instructions]
@@ -171,12 +172,12 @@ class ClientContainers:
         _must_be_nobodys(record)
         if event.profile is not None:
             floors.check(profile_too_small(event.profile), "profile.")
-        record.profile, record.profile_at = event.profile, event.at
+        record.follow(event.profile, event.at)
         if event.profile is None:
             self._elasticity.forget(record.container)
             return [Reply(Done()), Record(ROOM, record.container, record)]
         self._elasticity.follow(record, now - event.since_s)
-        instructions = change(record, self._elasticity.limits(record, now))
+        instructions = record.resize(self._elasticity.limits(record, now))
         return [Reply(Done()), Record(ROOM, record.container, record), *instructions]
 
 

@@ -8,20 +8,20 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.core import events as e
-from agent.core.attained import Attained
-from agent.core.borrowing import Borrowing
+from agent.core.attained_service import AttainedService
 from agent.core.confinement import confine
 from agent.core.containers import Containers, how_it_ended
 from agent.core.elasticity import Elasticity
 from agent.core.executors import Executors
-from agent.core.granting import Granting
-from agent.core.instructions import Confine, Instruction, Notify, RemoveContainer
+from agent.core.instructions import Instruction, Notify, RemoveContainer
 from agent.core.job_lifecycle import JobLifecycle
+from agent.core.lent_containers import LentContainers
 from agent.core.membership import Membership
-from agent.core.preempting import Preempting
-from agent.core.ranking import Ranking
+from agent.core.preemption_actions import PreemptionActions
+from agent.core.rank_updates import RankUpdates
 from agent.core.ranks import Ranks
-from agent.core.records import ContainerRecord, ContainerState, confinement_of
+from agent.core.records import ContainerRecord, ContainerState
+from agent.core.slot_grants import SlotGrants
 from agent.core.tasks import HeldTasks
 from penstock.model import Ended, EndedBy
 from penstock.wire.agent_api import ContainerEnded
@@ -35,13 +35,13 @@ class ContainerEvents:
     _held: HeldTasks
     _containers: Containers
     _ranks: Ranks
-    _attained: Attained
+    _attained: AttainedService
     _elasticity: Elasticity
     _executors: Executors
-    _preempting: Preempting
-    _ranking: Ranking
-    _granting: Granting
-    _borrowing: Borrowing
+    _preemption: PreemptionActions
+    _rank_updates: RankUpdates
+    _slot_grants: SlotGrants
+    _lent: LentContainers
     _lifecycle: JobLifecycle
 
     def started(self, event: e.ContainerStarted, now: float) -> list[Instruction]:
@@ -53,22 +53,20 @@ class ContainerEvents:
         if record.executor is not None:
             self._executors.started(record, event.at, now)
         if record.state is ContainerState.RUNNING:
-            wanted = confinement_of(record)
-            if wanted != confine(
-                record.spec,
-                record.spec.limits,
-                opportunistic=record.spec.opportunistic,
-                rank_weight=record.rank_weight,
-                borrowed=record.borrowed,
+            wanted = record.confine()
+            spec, weight = record.spec, record.rank_weight
+            if wanted.confinement != confine(
+                spec, spec.limits, opportunistic=spec.opportunistic, rank_weight=weight, borrowed=record.borrowed
             ):
-                instructions.append(Confine(event.container, wanted))
+                instructions.append(wanted)
         if event.orphaned:
             instructions += self._containers.orphan(event.container)
         if record.opportunistic:
             instructions.append(self._ranks.reclassed(record))
         if not self._ranks.knows(record):
-            instructions += [*self._ranking.rank(now), *self._ranks.look(now, self._ranks.job_of(record.container))]
-        return instructions + self._borrowing.give_back(record)
+            instructions += self._rank_updates.rank(now)
+            instructions += self._ranks.look(now, self._ranks.job_of(record.container))
+        return instructions + self._lent.give_back(record)
 
     def confined(self, event: e.Confined, now: float) -> list[Instruction]:
         """Record which settings the kernel does not enforce."""
@@ -100,7 +98,7 @@ class ContainerEvents:
         record = self._containers.live.get(event.container)
         if record is None:  # an earlier agent recorded its end, and died before all of it was removed
             return [RemoveContainer(event.container)]
-        self._preempting.exited(event.container, now)
+        self._preemption.latency.ended(event.container, now)
         return self._end(record, how_it_ended(record, event), now)
 
     def given_back(self, event: e.GivenBack, now: float) -> list[Instruction]:
@@ -109,15 +107,15 @@ class ContainerEvents:
         if record is None:
             return []  # it ended meanwhile
         if event.why_not:
-            return self._borrowing.stays(event, record)
-        wanted = self._borrowing.wanted(record.container)
-        instructions = self._end(record, self._borrowing.how_it_ended(event, record), now)
-        return instructions + (self._borrowing.lend_anew(record, wanted) if wanted else [])
+            return self._lent.stays(event, record)
+        wanted = self._lent.wanted(record.container)
+        instructions = self._end(record, self._lent.how_it_ended(event, record), now)
+        return instructions + (self._lent.lend_anew(record, wanted) if wanted else [])
 
     def _end(self, record: ContainerRecord, ended: Ended, now: float) -> list[Instruction]:
         """End a container: notify those waiting, free its resources, start the next in order."""
         container = record.container
-        self._preempting.forget(container)
+        self._preemption.forget(container)
         self._elasticity.forget(container)
         self._executors.ended(container, ended.cpu_seconds, now)
         moves_up = self._ranks.ended(record, ended.cpu_seconds, now)
@@ -136,6 +134,6 @@ class ContainerEvents:
             if session.container == container:
                 session.container = ""
             session.lent.pop(container, None)
-        instructions += self._granting.command_ended(record, ended, now)
+        instructions += self._slot_grants.command_ended(record, ended, now)
         instructions += self._lifecycle.forget_guest(record.job, now)
-        return instructions + (self._ranking.rank(now) if moves_up else [])
+        return instructions + (self._rank_updates.rank(now) if moves_up else [])

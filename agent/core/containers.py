@@ -10,7 +10,6 @@ from agent.core.confinement import worth_saying
 from agent.core.events import ContainerExited
 from agent.core.instructions import (
     AdoptProcess,
-    Confine,
     Freeze,
     Instruction,
     KillContainer,
@@ -21,7 +20,7 @@ from agent.core.instructions import (
     WatchMemory,
     WatchOrphan,
 )
-from agent.core.records import ContainerRecord, ContainerState, Session, confinement_of
+from agent.core.records import ContainerRecord, ContainerState, Session
 from penstock.model import Ended, EndedBy, ResourceKind
 from penstock.model.units import format_bytes
 from penstock.wire.errors import bad_request, refused
@@ -131,10 +130,9 @@ class Containers:
         """Start a container or adopt a process. It is journaled first, so that every running container is known."""
         self._order += 1
         record.order = self._order
-        record.limits = record.spec.limits
         self.live[record.container] = record
         start = adopt or StartContainer(record.container, record.user, record.spec, record.rank_weight)
-        return [Record(ROOM, record.container, record), start, *self.watch()]
+        return [Record(ROOM, record.container, record), start, *(self.watch() if record.opportunistic else ())]
 
     def watch(self) -> list[Instruction]:
         """Watch memory while opportunistic containers hold some of it."""
@@ -204,7 +202,7 @@ class Containers:
             _step(record, "promoted")
         instructions = self.resume(record.container)
         if record.state is _RUNNING:
-            instructions.append(Confine(record.container, confinement_of(record)))
+            instructions.append(record.confine())
         return instructions
 
     def stop(self, container: str, by: EndedBy, reason: str) -> list[Instruction]:

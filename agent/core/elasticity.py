@@ -14,13 +14,12 @@ from collections.abc import Container, Iterator
 import msgspec
 
 from agent.core.amounts import NOTHING, RESOURCES, Amounts, as_amounts, minus
-from agent.core.confinement import Promise
 from agent.core.containers import ROOM
-from agent.core.instructions import Confine, Explain, Instruction, Record
+from agent.core.instructions import Explain, Instruction, Record
 from agent.core.memory_levels import Memory, levels, raised_bytes
 from agent.core.plans import Course, Plan, Room, ahead
 from agent.core.profile_follower import EPSILON_S, ProfileFollower, begin, limits_by_the_clock, limits_of, promise_of
-from agent.core.records import ContainerRecord, ContainerState, confinement_of
+from agent.core.records import ContainerRecord
 from agent.core.reprovisioning import BOUNDED, Hindrance, Observation, corrected, held_back, lateness
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse, Snapshot
@@ -177,9 +176,9 @@ class Elasticity:
             if one.executor:
                 holds = one.holds(now)
                 limits = limits_of(one, holds, levels_bytes.get(container), self._settings)
-                instructions += change(one.record, limits, promise_of(one, holds, self._settings))
+                instructions += one.record.resize(limits, promise_of(one, holds, self._settings))
             else:
-                instructions += change(one.record, limits_by_the_clock(one, now))
+                instructions += one.record.resize(limits_by_the_clock(one, now))
         return instructions
 
     # ------------------------------------------------------------ plans that do not suit any more
@@ -197,8 +196,10 @@ class Elasticity:
     def _reprovision(self, promised: Amounts, now: float) -> list[Instruction]:
         """End an observation that is over; begin one with the most overdue executor."""
         instructions: list[Instruction] = []
-        if self._observation is not None and self._observation.over(now):
-            instructions += self._conclude(promised, self._observation, now)
+        if (seen := self._observation) is not None and seen.over(now):  # take the lent resources back
+            one = self._following[seen.container]
+            instructions += [self._correct(one, seen), Record(ROOM, seen.container, one.record)]
+            self._replan(promised, one, now)
         rho = self._settings.reprovision_rho
         overdue = [one for one in self._executors() if one.is_overdue(rho, now) or one.foretold(rho, now)]
         overdue.sort(key=lambda one: -lateness(one.profile, one.course, now - one.started))
@@ -234,13 +235,6 @@ class Elasticity:
             "for_s": period_s,
         }
         return [Explain("observed", facts)]
-
-    def _conclude(self, promised: Amounts, seen: Observation, now: float) -> list[Instruction]:
-        """Take the lent resources back, and scale the rest of the plan by the observed use."""
-        one = self._following[seen.container]
-        explanation = self._correct(one, seen)
-        self._replan(promised, one, now)
-        return [explanation, Record(ROOM, seen.container, one.record)]
 
     def _correct(self, one: ProfileFollower, seen: Observation) -> Explain:
         before, self._observation = one.course, None
@@ -321,14 +315,3 @@ def _late(one: ProfileFollower, lacks: tuple[int, ...], hindrance: Hindrance, no
 def _nonzero(amounts: Amounts) -> dict[str, float]:
     """Return the non-zero amounts, for an explanation."""
     return {name: round(amount, 3) for name, amount in zip(RESOURCES, amounts, strict=True) if amount}
-
-
-def change(record: ContainerRecord, limits: Limits, promise: Promise | None = None) -> list[Instruction]:
-    """Tell the kernel if anything changes; a container that is starting is told when it has started."""
-    promise = promise or record.promise
-    if limits == record.limits and promise == record.promise:
-        return []
-    record.limits, record.promise = limits, promise
-    if record.state in (ContainerState.STARTING, ContainerState.STOPPING):
-        return []
-    return [Confine(record.container, confinement_of(record))]

@@ -74,7 +74,7 @@ class Executors:
 
     def follow(self, held: HeldTask, record: ContainerRecord, profile: Profile, began: float) -> None:
         """Add an executor whose limits follow its profile, which ``began`` then (as ``now``)."""
-        record.profile = profile
+        record.follow(profile, record.profile_at)
         self._elasticity.follow(record, began)
         self.planned[record.container] = _Planned(profile, promised_without_profile(held.request, profile), began)
         self._changes += 1
@@ -108,7 +108,7 @@ class Executors:
         """Record its use from now on; its profile's slots began when it was assigned."""
         planned = self.planned.get(record.container)
         if planned is not None:
-            record.profile_at = at - (now - planned.began)
+            record.follow(planned.profile, at - (now - planned.began))
         self.surrogate.began(record.container, record.job, record.task, now)
 
     def resumed(self, record: ContainerRecord, at: float, now: float) -> None:

@@ -9,15 +9,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.core import tasks
-from agent.core.attained import Attained
-from agent.core.borrowing import Borrowing
+from agent.core.attained_service import AttainedService
 from agent.core.containers import Containers
 from agent.core.events import Asked
-from agent.core.granting import Granting
 from agent.core.instructions import Instruction, Notify, Record, Reply, TellMaster
+from agent.core.lent_containers import LentContainers
 from agent.core.membership import Membership
 from agent.core.ranks import Ranks
 from agent.core.records import HeldTask, Job, JobRecord, Session
+from agent.core.slot_grants import SlotGrants
 from agent.queues import MonotaskQueues
 from penstock.model import Ended, EndedBy
 from penstock.wire.agent_api import Done
@@ -38,9 +38,9 @@ class JobLifecycle:
     _held: tasks.HeldTasks
     _containers: Containers
     _ranks: Ranks
-    _attained: Attained
-    _granting: Granting
-    _borrowing: Borrowing
+    _attained: AttainedService
+    _slot_grants: SlotGrants
+    _lent: LentContainers
 
     def add(self, record: JobRecord, now: float) -> tuple[Job, list[Instruction]]:
         """Add a job and its queue."""
@@ -72,7 +72,7 @@ class JobLifecycle:
 
     def _not_started(self, held: HeldTask, ended: Ended, now: float) -> list[Instruction]:
         instructions = self._held.command_ended(held, ended)
-        instructions += self._granting.cancel(held, now)  # no effect on opportunistic ones: they are not in the queues
+        instructions += self._slot_grants.cancel(held, now)  # without effect on opportunistic ones: they are not queued
         return instructions + self.forget_guest(held.job, now)
 
     # ------------------------------------------------------------ ends
@@ -86,7 +86,7 @@ class JobLifecycle:
         live = self._containers.live.values()
         self._attained.tell(self._attained.over(job, now, live))
         self._queues.remove_job(job, now)  # it holds nothing, so nothing is freed
-        instructions = [Record(ROOM, job, None), *self._borrowing.job_over(job)]
+        instructions = [Record(ROOM, job, None), *self._lent.job_over(job)]
         self._attained.container_gone(job, self._members.jobs, live)
         return instructions
 
@@ -105,10 +105,10 @@ class JobLifecycle:
             instructions.append(TellMaster("job_ended", ended))
         else:
             self._attained.tell(use)
-        instructions += self._granting.granted(self._queues.remove_job(name, now), now)
+        instructions += self._slot_grants.granted(self._queues.remove_job(name, now), now)
         for held in self._held.of_job(name):
             instructions += self.withdraw(held, why or "its job ended", now)
-        instructions += self._borrowing.job_over(name, merged_into)
+        instructions += self._lent.job_over(name, merged_into)
         self._attained.container_gone(name, self._members.jobs, live)  # all may belong to another job by now
         return instructions
 
@@ -132,7 +132,7 @@ class JobLifecycle:
     def closed(self, session: Session, now: float) -> list[Instruction]:
         """Free the slots of a closed connection; end the jobs that no other connection has joined."""
         granted = self._queues.drop_session(session.session, sorted(session.jobs), now)
-        instructions = self._granting.granted(granted, now)
+        instructions = self._slot_grants.granted(granted, now)
         for job in [self._members.jobs[name] for name in sorted(session.jobs) if name in self._members.jobs]:
             job.sessions.discard(session.session)
             if not job.sessions:

@@ -9,12 +9,12 @@ from agent.core import tasks
 from agent.core.draining import Drain
 from agent.core.elasticity import Elasticity
 from agent.core.executors import Executors
-from agent.core.granting import Granting
 from agent.core.instructions import Instruction, Notify, Record, Reply
 from agent.core.job_lifecycle import ROOM, JobLifecycle
 from agent.core.membership import Membership
 from agent.core.placed_work import PlacedWork
-from agent.core.ranking import Ranking
+from agent.core.rank_updates import RankUpdates
+from agent.core.slot_grants import SlotGrants
 from agent.queues import MonotaskQueues, oversubscription
 from penstock.wire.agent_api import JobRef, JobWaiting
 from penstock.wire.master_api import (
@@ -47,8 +47,8 @@ class MasterDecisions:
     _held: tasks.HeldTasks
     _elasticity: Elasticity
     _executors: Executors
-    _ranking: Ranking
-    _granting: Granting
+    _rank_updates: RankUpdates
+    _slot_grants: SlotGrants
     _lifecycle: JobLifecycle
     _drain: Drain
     _placed: PlacedWork
@@ -62,8 +62,8 @@ class MasterDecisions:
             if why:
                 refusals.append(Refusal(index=index, reason=why))
         if any(isinstance(decision, SetPriority) for decision in event.decisions):
-            instructions += self._granting.granted(oversubscription.reordered(self._queues, now), now)
-            instructions += self._ranking.rank(now)  # the order is then the same on all nodes
+            instructions += self._slot_grants.granted(oversubscription.reordered(self._queues, now), now)
+            instructions += self._rank_updates.rank(now)  # the order is then the same on all nodes
         return [Reply(Decided(refused=refusals)), *instructions]
 
     def _carry_out(self, decision: AnyDecision, out: list[Instruction], now: float) -> str:
@@ -88,7 +88,7 @@ class MasterDecisions:
             case SetPriority() if job is not None:
                 job.record.priority = decision.priority
                 self._queues.set_priority(decision.job, decision.priority, now)
-                out += self._granting.recalls()
+                out += self._slot_grants.recalls()
             case TellPlaced() | TellEnded() | TellStuck() if job is not None:
                 out += tasks.tell(job, decision)
             case CancelJob() if job is not None:

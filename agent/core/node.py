@@ -10,24 +10,24 @@ from typing import Any
 
 from agent.core import cores, floors, quotas, starvation, tasks
 from agent.core import events as e
-from agent.core.borrowing import Borrowing
 from agent.core.client_containers import ClientContainers
 from agent.core.container_events import ContainerEvents
 from agent.core.draining import Drain
 from agent.core.events import CpuTimesRead, EndAcknowledged, EndUnread
-from agent.core.granting import Granting
 from agent.core.ids import Ids
 from agent.core.instructions import Instruction, Reply, TellMaster, Wake
 from agent.core.job_lifecycle import JobLifecycle
+from agent.core.lent_containers import LentContainers
 from agent.core.master_decisions import MasterDecisions
 from agent.core.node_state import NodeState
 from agent.core.placed_work import PlacedWork
-from agent.core.preempting import Preempting
-from agent.core.ranking import Ranking
+from agent.core.preemption_actions import PreemptionActions
+from agent.core.rank_updates import RankUpdates
 from agent.core.records import JobRecord, Session, job_state
 from agent.core.recovery import Recovery
 from agent.core.reporting import Reports
 from agent.core.settings import NodeSettings
+from agent.core.slot_grants import SlotGrants
 from agent.queues import MonotaskQueues
 from penstock.model import EndedBy, KindAmounts
 from penstock.wire import agent_methods as m
@@ -68,36 +68,36 @@ class Node(NodeState):
         """``queues``: others than those of the settings."""
         super().__init__(settings, queues)
         self._ids = Ids(settings.instance)
-        self.granting = Granting(
+        self.slot_grants = SlotGrants(
             settings, self._members, self.queues, self.held, self.containers, self.ranks, self._ids
         )
-        self._borrowing = Borrowing(self._members, self.containers, self.ranks, self.attained, self._ids)
+        self._lent = LentContainers(self._members, self.containers, self.ranks, self.attained, self._ids)
         self._lifecycle = JobLifecycle(
             settings.has_master, self._members, self.queues, self.held, self.containers, self.ranks, self.attained,
-            self.granting, self._borrowing,
+            self.slot_grants, self._lent,
         )  # fmt: skip
-        self.preempting = Preempting(settings, self.containers, self.resources, self.slack)
+        self.preemption = PreemptionActions(settings, self.containers, self.resources, self.slack)
         self.drain = Drain(settings.node, self._members, self.queues, self.held, self.containers, self._lifecycle)
         self._placed = PlacedWork(
             settings, self._members, self.queues, self.held, self.containers, self.ranks, self.elasticity,
-            self.executors, self.resources, self.slack, self.preempting, self.granting, self._lifecycle, self.drain,
+            self.executors, self.resources, self.slack, self.preemption, self.slot_grants, self._lifecycle, self.drain,
         )  # fmt: skip
-        self._ranking = Ranking(settings, self._members, self.containers, self.ranks, self.resources)
+        self._rank_updates = RankUpdates(settings, self._members, self.containers, self.ranks, self.resources)
         self._client_containers = ClientContainers(
             settings, self._members, self.containers, self.elasticity, self.ranks, self.resources, self.slack,
-            self._ranking, self._borrowing, self._ids,
+            self._rank_updates, self._lent, self._ids,
         )  # fmt: skip
         self._container_events = ContainerEvents(
             self._members, self.held, self.containers, self.ranks, self.attained, self.elasticity, self.executors,
-            self.preempting, self._ranking, self.granting, self._borrowing, self._lifecycle,
+            self.preemption, self._rank_updates, self.slot_grants, self._lent, self._lifecycle,
         )  # fmt: skip
         self._recovery = Recovery(
-            self._members, self.containers, self.elasticity, self.executors, self._borrowing, self._lifecycle,
+            self._members, self.containers, self.elasticity, self.executors, self._lent, self._lifecycle,
             self.drain, self._placed, self._container_events,
         )  # fmt: skip
         self._decisions = MasterDecisions(
-            self._members, self.queues, self.held, self.elasticity, self.executors, self._ranking, self.granting,
-            self._lifecycle, self.drain, self._placed,
+            self._members, self.queues, self.held, self.elasticity, self.executors, self._rank_updates,
+            self.slot_grants, self._lifecycle, self.drain, self._placed,
         )  # fmt: skip
         self._reports = Reports(
             self.queues, self.held, self.attained, self.executors, self.rank_report, self.resources, self.slack,
@@ -137,7 +137,7 @@ class Node(NodeState):
             e.ContainerExited: self._container_events.exited,
             e.LauncherLost: self._container_events.launcher_lost,
             e.Confined: self._container_events.confined,
-            e.Reclaimed: self.preempting.reclaimed,
+            e.Reclaimed: self.preemption.reclaimed,
             e.MemoryChecked: self._memory_checked,
             CpuTimesRead: self._cpu_times_read,
             e.Woken: self._woken,
@@ -162,7 +162,7 @@ class Node(NodeState):
         if self.held.waiting and what in _MAY_FREE_SLACK:
             instructions += self._placed.start_waiting(now)
         if what in cores.MAY_MOVE_CORES:
-            instructions += self.granting.withhold(now)
+            instructions += self.slot_grants.withhold(now)
         if what in _MAY_MOVE_THE_ALARM:
             instructions += self._alarm(now)
         return instructions
@@ -199,7 +199,7 @@ class Node(NodeState):
         if (session := self._members.sessions.pop(event.session, None)) is None:
             return []
         stopping = event.stopping
-        instructions = self._borrowing.agent_stops(session) if stopping else self._lifecycle.closed(session, now)
+        instructions = self._lent.agent_stops(session) if stopping else self._lifecycle.closed(session, now)
         for container in sorted(session.launched):
             record = self.containers.live.get(container)
             if record is not None and not record.spec.detach:
@@ -228,7 +228,7 @@ class Node(NodeState):
                 instructions.append(TellMaster("job_submitted", job_state(record)))
         self._members.join(session, job)
         reply = JobRegistered(job=job.record.job, admitted=job.record.admitted)
-        return [Reply(reply), *instructions, *(self._ranking.rank(now) if session.container else ())]
+        return [Reply(reply), *instructions, *(self._rank_updates.rank(now) if session.container else ())]
 
     def _job_introduced(self, event: e.JobIntroduced, now: float) -> list[Instruction]:
         return self._lifecycle.welcome(event.job, event.name, event.user, event.priority, now)
@@ -248,22 +248,22 @@ class Node(NodeState):
             if spec.task:  # from now on the queue counts this work, not the task
                 work = KindAmounts.single(spec.kind, float(spec.input_bytes))
                 self.held.submitted(job, spec.task, work)
-        grants = self.granting.granted(granted, now)
-        if self.granting.withheld_slots and self.sessions[event.session].container:
-            grants += self.granting.withhold(now)  # connections of a promised container have its cores as slots
-        return [Reply(Submitted(accepted=len(monotasks))), *grants, *self.granting.recalls()]
+        grants = self.slot_grants.granted(granted, now)
+        if self.slot_grants.withheld_slots and self.sessions[event.session].container:
+            grants += self.slot_grants.withhold(now)  # connections of a promised container have its cores as slots
+        return [Reply(Submitted(accepted=len(monotasks))), *grants, *self.slot_grants.recalls()]
 
     def _completed(self, event: e.Asked[Complete], now: float) -> list[Instruction]:
         done = event.params
         self._members.job_of(event.session, done.job)
         granted = self.queues.complete(event.session, done.job, done.monotasks, now)
-        return [_DONE, *self.granting.granted(granted, now)]
+        return [_DONE, *self.slot_grants.granted(granted, now)]
 
     def _cancelled(self, event: e.Asked[Cancel], now: float) -> list[Instruction]:
         unwanted = event.params
         self._members.job_of(event.session, unwanted.job)
         granted = self.queues.cancel(event.session, unwanted.job, unwanted.ids, now)
-        return [_DONE, *self.granting.granted(granted, now)]
+        return [_DONE, *self.slot_grants.granted(granted, now)]
 
     # ------------------------------------------------------------ placement
 
@@ -297,36 +297,38 @@ class Node(NodeState):
     def _sampled(self, event: e.Sampled, now: float) -> list[Instruction]:
         """Apply a sample: preemption uses it, and so does every admission until the next one."""
         self.resources.snapshot = event.snapshot
-        self.granting.uses.sampled(event.snapshot)
+        self.slot_grants.uses.sampled(event.snapshot)
         self.executors.surrogate.sampled(event.snapshot, self.settings.sample_interval_s)
-        instructions = self.granting.granted(self.queues.tick(now), now)  # starving jobs get slots
+        instructions = self.slot_grants.granted(self.queues.tick(now), now)  # starving jobs get slots
         taken_back, granted = starvation.take_back(self.queues, self.settings.slot_held_max_s, now)
-        instructions += taken_back + self.granting.granted(granted, now)
+        instructions += taken_back + self.slot_grants.granted(granted, now)
         instructions += self._waits.sampled(self.queues, self.settings.job_wait_max_s, event.at, now)
         instructions += self.executors.journal(self.containers.live)
         instructions += self._lifecycle.orphans_left(self.settings.rejoin_s, now)
         instructions += self.elasticity.sampled(
             event.snapshot, self.containers.live, self.resources.promised_without_profile(), now
         )
-        instructions += self.preempting.sampled(event.snapshot, event.at, now)
+        instructions += self.preemption.sampled(event.snapshot, event.at, now)
         instructions += self._placed.sampled(now)
-        return instructions + self._ranking.sampled(event.snapshot, now, acted=bool(instructions))
+        if instructions or self.ranks.moved_on(event.snapshot):
+            instructions += self._rank_updates.rank(now)
+        return instructions
 
     def _cpu_times_read(self, event: CpuTimesRead, now: float) -> list[Instruction]:
         self.resources.snapshot = event.snapshot
-        return self._ranking.rank(now)
+        return self._rank_updates.rank(now)
 
     def _woken(self, event: e.Woken, now: float) -> list[Instruction]:
         """Apply profile slots that begin and grace periods that end; look at the CPU time again."""
         self._wake = None
-        acted = self.preempting.woken(event.at, now) + self.ranks.look_again(now)
+        acted = self.preemption.woken(event.at, now) + self.ranks.look_again(now)
         return acted + self.elasticity.changes(
             self.containers.live, self.resources.promised_without_profile(), self.resources.snapshot, now
         )
 
     def _alarm(self, now: float) -> list[Instruction]:
         """Return a Wake if the next time has changed."""
-        times = (self.preempting.due(), self.elasticity.due(now), self.ranks.cpu_reads.due)
+        times = (self.preemption.due(), self.elasticity.due(now), self.ranks.cpu_reads.due)
         wake = min((at for at in times if at is not None), default=None)
         before, self._wake = self._wake, self._wake if wake is None else wake
         return [Wake(wake)] if wake is not None and wake != before else []
@@ -340,17 +342,17 @@ class Node(NodeState):
 
     def _memory_checked(self, event: e.MemoryChecked, now: float) -> list[Instruction]:
         self.resources.snapshot = event.snapshot
-        return self.preempting.memory_checked(event, now)
+        return self.preemption.memory_checked(event, now)
 
     def _reconfigured(self, event: e.Reconfigured, now: float) -> list[Instruction]:
         """Give every part that keeps settings its new ones. Grants remain."""
         self.settings = after = self.settings.changed(event.settings)
         self.queues.reconfigure(after.disk_small_bytes, after.lease_s, after.lease_kept_s, after.job_wait_max_s)
-        for owner in (self.granting, self._placed, self._ranking, self._client_containers):
+        for owner in (self.slot_grants, self._placed, self._rank_updates, self._client_containers):
             owner.settings = after
         self.elasticity.reconfigure(after)
         self.slack.reconfigure(after)
-        return self.containers.keep(after.keep_ended) + self.preempting.reconfigure(after, event.at, now)
+        return self.containers.keep(after.keep_ended) + self.preemption.reconfigure(after, event.at, now)
 
     def _recovered(self, event: e.Recovered, now: float) -> list[Instruction]:
         self._recovery.jobs(event, now)

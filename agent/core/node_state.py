@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from agent.core.attained import Attained
+from agent.core.attained_service import AttainedService
 from agent.core.containers import Containers
 from agent.core.elasticity import Elasticity
 from agent.core.executors import Executors
 from agent.core.ledger import Ledger
 from agent.core.membership import Membership
 from agent.core.node_resources import NodeResources
-from agent.core.ranking import RankReport
+from agent.core.rank_updates import RankReport
 from agent.core.ranks import Ranks
 from agent.core.records import Job, Session
 from agent.core.settings import NodeSettings
@@ -35,7 +35,7 @@ class NodeState:
         self.held = HeldTasks()
         self.ranks = Ranks(settings.capacity.cores, has_master=settings.has_master)
         self.rank_report = RankReport(self.ranks)
-        self.attained = Attained(self.queues, self.ranks)
+        self.attained = AttainedService(self.queues, self.ranks)
         self.elasticity = Elasticity(settings)
         self.executors = Executors(settings, self.elasticity)
         self.resources = NodeResources(settings.capacity, self.containers, self.held, self.elasticity, self.executors)

@@ -13,19 +13,19 @@ from dataclasses import dataclass
 from agent.core import draining, tasks
 from agent.core.containers import ROOM, Containers
 from agent.core.draining import Drain
-from agent.core.elasticity import Elasticity, change
+from agent.core.elasticity import Elasticity
 from agent.core.events import Recovered
 from agent.core.executors import Executors
-from agent.core.granting import Granting
 from agent.core.instructions import Explain, Instruction, Record
 from agent.core.job_lifecycle import JobLifecycle
 from agent.core.membership import Membership
 from agent.core.node_resources import NodeResources
-from agent.core.preempting import Preempting
+from agent.core.preemption_actions import PreemptionActions
 from agent.core.ranks import Ranks
 from agent.core.records import HeldTask
 from agent.core.settings import NodeSettings
 from agent.core.slack import Slack
+from agent.core.slot_grants import SlotGrants
 from agent.queues import MonotaskQueues
 from penstock.wire.master_api import Assign
 
@@ -44,8 +44,8 @@ class PlacedWork:
     _executors: Executors
     _resources: NodeResources
     _slack: Slack
-    _preempting: Preempting
-    _granting: Granting
+    _preemption: PreemptionActions
+    _slot_grants: SlotGrants
     _lifecycle: JobLifecycle
     _drain: Drain
 
@@ -67,15 +67,15 @@ class PlacedWork:
             return f"job {decision.job!r} has ended"
         out += self._lifecycle.welcome(decision.job, decision.job, decision.user, decision.priority, now)
         self._queues.set_priority(decision.job, decision.priority, now)
-        out += self._granting.recalls()
+        out += self._slot_grants.recalls()
         held = self._held.hold(decision)
         out.append(Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held))
         if request.executor is not None and not decision.opportunistic:
             out += self._start_executor(held, now)
         elif decision.opportunistic and request.command is not None and not waits:
-            out += self._granting.start(held, now)
+            out += self._slot_grants.start(held, now)
         elif request.command is not None:
-            out += self._granting.queue(held, now)
+            out += self._slot_grants.queue(held, now)
         return ""
 
     def _refuse(self, decision: Assign, now: float) -> str:
@@ -91,11 +91,11 @@ class PlacedWork:
 
     def _start_executor(self, held: HeldTask, now: float) -> list[Instruction]:
         """Start an executor at once; its limits follow its profile, if it has one."""
-        instructions = self._granting.start(held, now)
+        instructions = self._slot_grants.start(held, now)
         record = self._containers.live[held.container]
         if held.profile is not None:
             self._executors.follow(held, record, held.profile, now)
-            instructions += change(record, self._elasticity.limits(record, now))
+            instructions += record.resize(self._elasticity.limits(record, now))
         return instructions
 
     # ------------------------------------------------------------ promotion (UBIS §IV.D)
@@ -119,7 +119,7 @@ class PlacedWork:
         if waited is not None and held.request.executor is not None:
             out += self._start_executor(held, now)
         elif waited is not None:
-            out += self._granting.queue(held, now)
+            out += self._slot_grants.queue(held, now)
         elif held.container:
             out += self._promote_container(held, now)
         return ""
@@ -131,8 +131,8 @@ class PlacedWork:
         if record is None:
             return []
         if held.slot is not None:
-            self._granting.give_slot(held, now)
-        self._preempting.forget(container)
+            self._slot_grants.give_slot(held, now)
+        self._preemption.forget(container)
         return [
             *self._containers.promote(record, held.slot),
             self._ranks.reclassed(record),
@@ -151,7 +151,7 @@ class PlacedWork:
             if self._slack.refuse(held.cores, held.request.memory_bytes, now):
                 break
             del self._held.waiting[key]
-            instructions += self._granting.start(held, now)
+            instructions += self._slot_grants.start(held, now)
         return instructions
 
     def sampled(self, now: float) -> list[Instruction]:
@@ -188,7 +188,7 @@ class PlacedWork:
                     record.kind = None if held.opportunistic else held.slot
                 else:
                     held.container = ""
-                instructions += self._granting.queue(held, now, running=alive)
+                instructions += self._slot_grants.queue(held, now, running=alive)
         return instructions
 
     def _take_back_executor(self, held: HeldTask, now: float, at: float) -> list[Instruction]:
@@ -198,8 +198,8 @@ class PlacedWork:
             return self._start_executor(held, now)
         record.kind = None
         if held.job in self._members.jobs:  # otherwise it is being stopped
-            self._granting.queue(held, now, running=True)
+            self._slot_grants.queue(held, now, running=True)
         if held.profile is not None:
-            record.profile_at = record.profile_at or at  # the agent ended after its start, before ContainerStarted
+            record.follow(held.profile, record.profile_at or at)  # 0: the agent ended before ContainerStarted
             self._executors.follow(held, record, held.profile, now - (at - record.profile_at))
         return []

@@ -170,7 +170,7 @@ def begin(record: ContainerRecord, started: float, settings: NodeSettings) -> Pr
     )
     if one.executor:
         one.follow(ahead(profile, one.course, one.course.since_s), started + one.course.since_s)
-        record.promise = promise_of(one, one.holds(one.made_at), settings)
+        record.resize(record.limits, promise_of(one, one.holds(one.made_at), settings))  # the caller applies it
     else:
         one.follow(Plan(profile.slot_s, 0.0, tuple(demand(profile, slot) for slot in range(profile.slots))), started)
     return one

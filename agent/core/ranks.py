@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 
 from agent.core.confinement import LAST_RANK, UNPROMISED_WEIGHT, WEIGHT_PER_CORE
 from agent.core.cpu_time_reads import CpuReadSchedule
-from agent.core.instructions import Confine, Instruction, Renice
-from agent.core.records import ContainerRecord, ContainerState, Job, Session, confinement_of
+from agent.core.instructions import Instruction, Renice
+from agent.core.records import ContainerRecord, ContainerState, Job, Session
 from agent.core.snapshot import Snapshot
 
 #: The ratio between the weights of neighbours in rank; equal to twelve steps of nice (kernel/sched/core.c: 1.25 each).
@@ -308,7 +308,7 @@ class Ranks:
             for record in changed
             if record.state is not ContainerState.STOPPING
             for instruction in (
-                Confine(record.container, confinement_of(record)),
+                record.confine(),
                 self.renice(record),
             )
         ]

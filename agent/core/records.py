@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from agent.core.confinement import Confinement, Promise, confine
+from agent.core.confinement import Promise, confine
+from agent.core.instructions import Confine, Instruction
 from agent.core.plans import Course
 from agent.core.surrogate import Recorded
 from penstock.model import (
@@ -106,26 +107,26 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     """A command in a cgroup of its own.
 
     ``kind`` is the slot that a placed command holds; opportunistic commands, executors and CPU commands with promised
-    cores hold none.
+    cores hold none. Its job, its profile, its present limits and its present promise change by methods only.
     """
 
     container: str
     user: str
     spec: ContainerSpec
     opportunistic: bool
-    job: str = ""
+    _job: str = msgspec.field(default="", name="job")
     task: str = ""
     kind: ResourceKind | None = None
     order: int = 0  # rises with every start and end on this node; the newest opportunistic container is preempted first
     state: ContainerState = ContainerState.STARTING
     pid: int = 0
     started_at: float = 0.0  # Unix time
-    limits: Limits = Limits()  # the present ones: from the specification, resized, or by the profile
-    profile: Profile | None = None
+    _limits: Limits = msgspec.field(default=Limits(), name="limits")
+    _profile: Profile | None = msgspec.field(default=None, name="profile")
     profile_at: float = 0.0  # Unix time at which its first slot began; 0 for an executor that has not started
     executor: Executor | None = None
     course: Course | None = None  # an executor's progress on its profile
-    promise: Promise | None = None  # … and its present protected resources
+    _promise: Promise | None = msgspec.field(default=None, name="promise")
     rank: int = 0  # its job's (agent.core.ranks); 0: the first, or none
     rank_weight: int = 0  # … and the resulting cpu.weight; 0: none yet
     nice: int = 0  # … and the nice value, without a cpu controller
@@ -144,15 +145,55 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     @property
     def promised_cores(self) -> float:
         """The cores now promised; an executor's follow its profile. An opportunistic container only asked for them."""
-        return self.promise.cpu_cores if self.promise is not None else self.spec.cpu_cores
+        return self._promise.cpu_cores if self._promise is not None else self.spec.cpu_cores
 
+    @property
+    def job(self) -> str:
+        """The job that it was placed or lent for; "": none."""
+        return self._job
 
-def confinement_of(record: ContainerRecord) -> Confinement:
-    """Return the kernel settings for a container's present record."""
-    return confine(
-        record.spec, record.limits, opportunistic=record.opportunistic, promise=record.promise,
-        rank_weight=record.rank_weight, rank=record.rank, borrowed=record.borrowed,
-    )  # fmt: skip
+    @property
+    def limits(self) -> Limits:
+        """Its present limits: from the specification, resized, or by the profile."""
+        return self._limits
+
+    @property
+    def profile(self) -> Profile | None:
+        """The profile that its limits follow."""
+        return self._profile
+
+    @property
+    def promise(self) -> Promise | None:
+        """An executor's present protected resources."""
+        return self._promise
+
+    def confine(self) -> Confine:
+        """Apply the kernel settings for its present state."""
+        settings = confine(
+            self.spec, self._limits, opportunistic=self.opportunistic, promise=self._promise,
+            rank_weight=self.rank_weight, rank=self.rank, borrowed=self.borrowed,
+        )  # fmt: skip
+        return Confine(self.container, settings)
+
+    def resize(self, limits: Limits, promise: Promise | None = None) -> list[Instruction]:
+        """Change its limits and an executor's promise; a container that is starting gets them once it runs."""
+        promise = promise or self._promise
+        if limits == self._limits and promise == self._promise:
+            return []
+        self._limits, self._promise = limits, promise
+        return [] if self.state in (ContainerState.STARTING, ContainerState.STOPPING) else [self.confine()]
+
+    def follow(self, profile: Profile | None, at: float) -> None:
+        """Follow a profile whose first slot began ``at`` (Unix time); None: none from now on."""
+        self._profile, self.profile_at = profile, at
+
+    def lend(self, job: str) -> None:
+        """Record that its processes, which were started elsewhere, are lent for a job."""
+        self._job, self.adopted, self.borrowed = job, True, True
+
+    def keep(self) -> None:
+        """Record that lent processes cannot be given back: it is an adopted container without a job."""
+        self._job, self.borrowed = "", False
 
 
 def command_record(held: HeldTask) -> ContainerRecord:
@@ -165,8 +206,9 @@ def command_record(held: HeldTask) -> ContainerRecord:
         user=held.user,
         spec=msgspec.structs.replace(command, memory_bytes=promised, opportunistic=held.opportunistic),
         opportunistic=held.opportunistic,
-        job=held.job,
+        _job=held.job,
         task=held.task,
+        _limits=command.limits,
         executor=held.request.executor,
     )
 

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 
 from agent.core import events as e
 from agent.core import tasks
-from agent.core.borrowing import Borrowing
 from agent.core.container_events import ContainerEvents
 from agent.core.containers import ROOM, Containers
 from agent.core.draining import Drain
 from agent.core.elasticity import Elasticity
 from agent.core.executors import Executors
-from agent.core.instructions import Confine, Freeze, Instruction, KillContainer, Record, RemoveContainer
+from agent.core.instructions import Freeze, Instruction, KillContainer, Record, RemoveContainer
 from agent.core.job_lifecycle import JobLifecycle
+from agent.core.lent_containers import LentContainers
 from agent.core.membership import Membership
 from agent.core.placed_work import PlacedWork
-from agent.core.records import ContainerRecord, ContainerState, command_record, confinement_of
+from agent.core.records import ContainerRecord, ContainerState, command_record
 from penstock.model import ContainerSpec
 
 
@@ -28,7 +28,7 @@ class Recovery:
     _containers: Containers
     _elasticity: Elasticity
     _executors: Executors
-    _borrowing: Borrowing
+    _lent: LentContainers
     _lifecycle: JobLifecycle
     _drain: Drain
     _placed: PlacedWork
@@ -62,7 +62,7 @@ class Recovery:
             *held,
             *self._ended_meanwhile(event, live, now),
             *self._confinements(event, now),
-            *(one for record in self._containers.live.values() for one in self._borrowing.give_back(record)),
+            *(one for record in self._containers.live.values() for one in self._lent.give_back(record)),
         ]
 
     def _take_back(self, record: ContainerRecord, event: e.Recovered, now: float) -> list[Instruction]:
@@ -85,8 +85,7 @@ class Recovery:
             if record.unrecorded:
                 continue
             if record.container in event.running and record.state is ContainerState.RUNNING:
-                record.limits = self._elasticity.limits(record, now)
-                instructions.append(Confine(record.container, confinement_of(record)))
+                instructions += record.resize(self._elasticity.limits(record, now)) or [record.confine()]
         return instructions
 
     def _ended_meanwhile(self, event: e.Recovered, live: list[ContainerRecord], now: float) -> list[Instruction]:
@@ -130,9 +129,7 @@ def _unrecorded(event: e.Recovered) -> list[ContainerRecord]:
     made: list[ContainerRecord] = []
     for container in sorted(event.running.keys() - recorded):
         if container in commands:
-            record = command_record(commands[container])
-            record.limits = record.spec.limits
-            made.append(record)
+            made.append(command_record(commands[container]))
         else:
             spec = ContainerSpec(argv=("?",), detach=True)
             user = event.owners.get(container, "")

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent.core.attained import Attained
+from agent.core.attained_service import AttainedService
 from agent.core.draining import Drain
 from agent.core.executors import Executors
 from agent.core.node_resources import NodeResources
-from agent.core.ranking import RankReport
+from agent.core.rank_updates import RankReport
 from agent.core.slack import Slack
 from agent.core.tasks import HeldTasks
 from agent.queues import MonotaskQueues, oversubscription
@@ -22,7 +22,7 @@ class Reports:
 
     _queues: MonotaskQueues
     _held: HeldTasks
-    _attained: Attained
+    _attained: AttainedService
     _executors: Executors
     _rank_report: RankReport
     _resources: NodeResources

@@ -37,8 +37,9 @@ def take_back(queues: MonotaskQueues, now: float, held_max_s: float) -> tuple[li
         served: dict[JobQueue, None] = {}
         for job in resource.starving:
             owner, monotask = next(((o, m) for o, m in held if o.user != job.user and m.state is GRANTED), (job, None))
-            if monotask is None or _owes_too_much(resource, job):
-                continue
+            waiting = job.waiting[resource.index]
+            if monotask is None or (waiting and resource.debts.forbid(job.user, waiting[0][3])):
+                continue  # the debt of its user forbids any grant to the job
             held_s = now - monotask.granted_at
             resource.debts.begin(owner.user, monotask, _held_parts(queues, resource, owner.user))
             resource.overdue += 1
@@ -67,12 +68,6 @@ def _held(queues: MonotaskQueues, resource: Resource, before: float) -> list[tup
         if monotask.kind is resource.kind and monotask.state is GRANTED and monotask.granted_at < before
     ]
     return sorted(found, key=lambda one: (one[1].granted_at, one[0].rank))
-
-
-def _owes_too_much(resource: Resource, job: JobQueue) -> bool:
-    """Return whether the debt of the job's user forbids any grant to the job."""
-    waiting = job.waiting[resource.index]
-    return bool(waiting) and resource.debts.forbid(job.user, waiting[0][3])
 
 
 def _held_parts(queues: MonotaskQueues, resource: Resource, user: str) -> int:

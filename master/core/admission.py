@@ -145,9 +145,9 @@ class Admission:
         numbers.
         """
         if not job.slack_only:
-            job.waits_why = why
+            job.wait(why)
         elif not job.ready_count:
-            job.waits_why = ""  # all its tasks run
+            job.wait("")  # all its tasks run
         waiting = api.TellWaiting(job=job.job, why=why, never=kind == "never")
         if job.waits_told != kind and self._outbox.propose(job.origin, waiting):
             job.waits_told = kind

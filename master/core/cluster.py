@@ -13,7 +13,7 @@ from master.core import draining, message_checks
 from master.core import events as e
 from master.core.admission import Admission
 from master.core.ahead import Ahead
-from master.core.cancelling import Cancelling
+from master.core.cancellations import Cancellations
 from master.core.clock import Clock
 from master.core.decision_results import DecisionResults
 from master.core.draining import Drain
@@ -24,7 +24,6 @@ from master.core.expiry import Expiry
 from master.core.instructions import Instruction
 from master.core.job import Job, Key
 from master.core.job_lifecycle import JobLifecycle
-from master.core.learning import Learning
 from master.core.listing import Listing
 from master.core.membership import Membership
 from master.core.node import Node
@@ -44,6 +43,7 @@ from master.core.table import NodeTable
 from master.core.task_completion import TaskCompletion
 from master.core.task_lifecycle import TaskLifecycle
 from master.core.unfit import UnfitTasks
+from master.core.unlearnt_jobs import UnlearntJobs
 from master.core.user_quotas import UserQuotas
 from master.core.waiting import WaitingStages
 from penstock.wire import master_api as api
@@ -82,7 +82,7 @@ class Cluster:
         )  # fmt: skip
         self.snapshots = Snapshots(shared, self.members, self.table, self.clock)
         self.executors = Executors(settings.executor_placement, draw, self.dues, self.members, self.outbox)
-        self.learning = Learning(shared, self.clock, self.dues, self.history, self.past, self.sizes, self.members)
+        self.unlearnt = UnlearntJobs(shared, self.clock, self.dues, self.history, self.past, self.sizes, self.members)
         self.user_quotas = UserQuotas(shared, self.past, self.table, self.members, self.executors)
         self._priorities = Priorities(shared, self.dues, self.members, self.outbox)
         self._tasks = TaskLifecycle(
@@ -90,9 +90,9 @@ class Cluster:
         )
         self._lifecycle = JobLifecycle(
             shared, self.clock, self.dues, self._hand_orders, self.past, self.members, self.outbox, self.executors,
-            self.learning, self._tasks,
+            self.unlearnt, self._tasks,
         )  # fmt: skip
-        self._cancelling = Cancelling(self.dues, self.past, self.members, self.outbox, self._tasks)
+        self._cancellations = Cancellations(self.dues, self.past, self.members, self.outbox, self._tasks)
         self.drain = Drain(
             self.clock, self.dues, self.counts, self.drains, self.table, self.members, self.outbox, self.executors,
             self._tasks,
@@ -105,14 +105,14 @@ class Cluster:
         )
         self._registration = Registration(
             shared, self.dues, self.counts, self.past, self.table, self.members, self.outbox, self.executors,
-            self._tasks, self._lifecycle, self.drain, self._cancelling,
+            self._tasks, self._lifecycle, self.drain, self._cancellations,
         )  # fmt: skip
         self.admission = Admission(
             shared, self.dues, self.counts, self.history, self.table, self.members, self.outbox, self.order
         )
         self._expiry = Expiry(
             shared, self.clock, self.dues, self.counts, self.table, self.members, self.outbox, self.executors,
-            self.learning, self._tasks, self._lifecycle,
+            self.unlearnt, self._tasks, self._lifecycle,
         )  # fmt: skip
         self._rounds = self._steps()
         self._handlers = self._routes()
@@ -185,7 +185,7 @@ class Cluster:
                 self.clock.round_begins(at)
                 self._expiry.expire(now)
                 self._rounds.run(now)
-        self.learning.overdue(now)
+        self.unlearnt.overdue(now)
         if now >= self.dues.order_due:
             self._priorities.spread(self.order.rank(now), now)
         if self.dues.room_changed:
@@ -219,7 +219,7 @@ class Cluster:
     def _asked(self, event: e.Asked) -> None:
         match event:
             case e.CancelAsked():
-                self._cancelling.asked(event)
+                self._cancellations.asked(event)
             case e.OrderAsked():
                 self._hand_orders.asked(event)
                 self.dues.order_anew()
@@ -268,7 +268,7 @@ class Cluster:
         message_checks.check_tasks(message)
         self._tasks.add_tasks(job, message)
         if job.cancelled_by:
-            self._cancelling.stop(job)  # the origin did not know of the cancellation yet
+            self._cancellations.stop(job)  # the origin did not know of the cancellation yet
 
     def _progress(self, node: Node, message: Progress, now: float) -> None:
         job = message_checks.job_of_origin(self.jobs, node, message.job)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Container, Iterator, Mapping
 from dataclasses import dataclass
 
+from master.changes import Changes
 from penstock.wire.cluster_api import Draining
 
 
@@ -20,8 +21,7 @@ class Drains:
 
     def __init__(self) -> None:
         self._said: dict[str, DrainSaid] = {}
-        #: Changes to be stored since :meth:`take_changes`; None: the request is removed.
-        self.changed: dict[str, DrainSaid | None] = {}
+        self.unstored = Changes[str, DrainSaid]()
 
     def get(self, node: str) -> DrainSaid | None:
         """Return the request for a node; None where there is none."""
@@ -40,14 +40,14 @@ class Drains:
         """Set the request for a node."""
         said = DrainSaid(draining)
         if self._said.get(node) != said:
-            self._said[node] = self.changed[node] = said
+            self._said[node] = self.unstored[node] = said
 
     def confirmed(self, node: str) -> None:
         """The node has stored that it takes work."""
         said = self._said.get(node)
         if said is not None and said.draining is None:
             del self._said[node]
-            self.changed[node] = None
+            self.unstored[node] = None
 
     def remember(self, said: Mapping[str, DrainSaid]) -> None:
         """Restore the requests stored by the previous master."""
@@ -58,8 +58,3 @@ class Drains:
         names = [name for name in self if name in nodes]
         more = f" and {len(names) - 3} more" if len(names) > 3 else ""
         return f" (drained: {', '.join(names[:3])}{more})" if names else ""
-
-    def take_changes(self) -> dict[str, DrainSaid | None]:
-        """Return the changes to be stored since the last call."""
-        changed, self.changed = self.changed, {}
-        return changed

@@ -35,7 +35,7 @@ _Known = tuple[Job, Task, e.Forecasted]
 
 
 @dataclass(slots=True)
-class _Asking:
+class _WaitingExecutor:
     """A waiting executor; ``allowed`` (connected nodes) is None where every node is allowed."""
 
     rank: int
@@ -89,11 +89,11 @@ class ExecutorRound:
             if limits is not None:
                 limits.settle(tried=False)
             return
-        asking = _asking(snapshot, nodes, known)
+        waiting = _waiting(snapshot, nodes, known)
         grid = Grid.of(
-            self._settings.current, [one.demand.profile for one in asking], elastic=self._executors.policy.elastic
+            self._settings.current, [one.demand.profile for one in waiting], elastic=self._executors.policy.elastic
         )
-        placing = _Placing(self._executors, self._tasks, self._outbox, grid, asking, now)
+        placing = _ExecutorPlacement(self._executors, self._tasks, self._outbox, grid, waiting, now)
         room = free_capacity(grid, nodes, looked_at, placing.wanted, now)
         left = placing.on(room)
         if limits is not None:
@@ -108,7 +108,7 @@ class ExecutorRound:
         for name, why in self._executors.waits.items():
             job = self._members.jobs.get(name)
             if job is not None and job.admitted and not job.waits:
-                job.waits_why = why + self._drains.note(self._members.nodes)
+                job.wait(why + self._drains.note(self._members.nodes))
 
     def _forecast(self, ranking: Ranking) -> tuple[list[_Known], dict[str, str]]:
         """Return the waiting executors with a forecast, in the order of their jobs, and request the missing
@@ -151,11 +151,11 @@ class ExecutorRound:
         self._executors.waits = waits
 
 
-def _asking(snapshot: RoundSnapshot, nodes: list[Node], known: list[_Known]) -> list[_Asking]:
+def _waiting(snapshot: RoundSnapshot, nodes: list[Node], known: list[_Known]) -> list[_WaitingExecutor]:
     """Return each executor with its demand on the nodes it may use. Executors with equal demands share one profile."""
     capacity = capacities(nodes)
     profiles: dict[tuple[int, tuple[str, ...]], Profile] = {}
-    found: list[_Asking] = []
+    found: list[_WaitingExecutor] = []
     for rank, (job, task, forecast) in enumerate(known):
         assert task.request is not None
         names = task.request.nodes
@@ -163,11 +163,12 @@ def _asking(snapshot: RoundSnapshot, nodes: list[Node], known: list[_Known]) -> 
         if same not in profiles:
             own = [worker for worker, node in enumerate(nodes) if not names or node.name in names]
             profiles[same] = within(forecast.profile, capacity[own])
-        found.append(_Asking(rank, job, task, forecast, snapshot.allowed(task), Demand.of(job, task, profiles[same])))
+        demand = Demand.of(job, task, profiles[same])
+        found.append(_WaitingExecutor(rank, job, task, forecast, snapshot.allowed(task), demand))
     return found
 
 
-class _Placing:
+class _ExecutorPlacement:
     """Placement, one heartbeat after the other, until no executor fits."""
 
     def __init__(
@@ -176,7 +177,7 @@ class _Placing:
         tasks: TaskLifecycle,
         outbox: Outbox,
         grid: Grid,
-        asking: list[_Asking],
+        waiting: list[_WaitingExecutor],
         now: float,
     ) -> None:
         self._executors = executors
@@ -186,9 +187,9 @@ class _Placing:
         self._policy = executors.policy
         self._demands = Demands(grid.slots)
         self._pending = Pending(self._demands)
-        self._asking: dict[Key, _Asking] = {(one.task.job, one.task.name): one for one in asking}
+        self._waiting: dict[Key, _WaitingExecutor] = {(one.task.job, one.task.name): one for one in waiting}
         numbers: dict[object, int] = {}
-        for one in asking:
+        for one in waiting:
             same = one.demand.same
             if same not in numbers:
                 numbers[same] = self._demands.add(self._policy.demand(one.demand.over(grid)))
@@ -199,10 +200,10 @@ class _Placing:
         """Return which resources any executor wants (resources)."""
         return np.asarray(self._demands.peaks[: len(self._demands)].any(axis=0))
 
-    def on(self, room: FreeCapacity) -> list[_Asking]:
+    def on(self, room: FreeCapacity) -> list[_WaitingExecutor]:
         """Place executors in the free capacity; return those not placed."""
         choosy: dict[int, list[Key]] = {}  # machine → executors restricted to some machines that include it
-        for key, one in self._asking.items():
+        for key, one in self._waiting.items():
             if one.allowed is None:
                 self._pending.add(key, one.number, one.rank)
                 continue
@@ -212,18 +213,18 @@ class _Placing:
         roomy = set(machines_with_room(room.machines, every, self._pending)) if len(self._pending) else set()
         for machine in sorted(roomy | choosy.keys()):
             self._heartbeat(room, machine, choosy.get(machine, []))
-        return list(self._asking.values())
+        return list(self._waiting.values())
 
     def _heartbeat(self, room: FreeCapacity, machine: int, choosy: list[Key]) -> None:
         """Place executors on one machine; restricted executors queue only at their allowed machines."""
-        here = [key for key in choosy if key in self._asking]
+        here = [key for key in choosy if key in self._waiting]
         for key in here:
-            self._pending.add(key, self._asking[key].number, self._asking[key].rank)
+            self._pending.add(key, self._waiting[key].number, self._waiting[key].rank)
         for launch in self._policy.heartbeat(room.machines, machine, self._pending):
             self._launch(room, launch)
         for key in here:
-            if key in self._asking:
-                self._pending.remove(key, self._asking[key].number)
+            if key in self._waiting:
+                self._pending.remove(key, self._waiting[key].number)
 
     def _launch(self, room: FreeCapacity, launch: Launch) -> None:
         held = self._demands.of(launch.demand)
@@ -231,7 +232,7 @@ class _Placing:
         self._pending.remove(launch.executor, launch.demand)
         key = launch.executor
         assert isinstance(key, tuple)
-        one, node = self._asking.pop(key), room.nodes[launch.machine]
+        one, node = self._waiting.pop(key), room.nodes[launch.machine]
         demand = one.demand if self._policy.elastic else one.demand.at_most(held)
         self._executors.tell_stages(one.job, node.name)
         why = f"{launch.why}; {one.forecast.by}"

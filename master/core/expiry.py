@@ -10,13 +10,13 @@ from master.core.dues import Dues
 from master.core.executors import Executors
 from master.core.instructions import Hangup
 from master.core.job_lifecycle import JobLifecycle
-from master.core.learning import Learning
 from master.core.membership import Membership
 from master.core.node import Node
 from master.core.outbox import Outbox
 from master.core.settings import CurrentSettings
 from master.core.table import NodeTable
 from master.core.task_lifecycle import TaskLifecycle
+from master.core.unlearnt_jobs import UnlearntJobs
 
 
 @dataclass(eq=False, repr=False)
@@ -31,7 +31,7 @@ class Expiry:
     _members: Membership
     _outbox: Outbox
     _executors: Executors
-    _learning: Learning
+    _unlearnt: UnlearntJobs
     _tasks: TaskLifecycle
     _lifecycle: JobLifecycle
 
@@ -57,7 +57,7 @@ class Expiry:
         self._dues.node_lost(self._clock.now)
         self._table.remove(node)
         self._executors.usage.gone(node.name)
-        self._learning.node_lost(node.name)
+        self._unlearnt.node_lost(node.name)
         self._counts["nodes_lost"] += 1
         self._outbox.explain("node lost", node=node.name, why=why, tasks=len(node.held))
         for held in node.held.values():

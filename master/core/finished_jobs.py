@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from master.changes import Changes
 from master.ordering import JobSizes, KnownSizes
 from penstock.model import Ended, EndedBy
 from penstock.model.units import counted
@@ -36,7 +37,7 @@ class FinishedJobs:
         self._most = most
         self._jobs: dict[str, FinishedJob] = {}
         self._of_user: dict[str, dict[str, None]] = {}
-        self.changed: dict[str, FinishedJob | None] = {}
+        self.unstored = Changes[str, FinishedJob]()
 
     def __len__(self) -> int:
         return len(self._jobs)
@@ -53,8 +54,8 @@ class FinishedJobs:
         """Store a finished job."""
         job, user = past.view.job, past.view.user
         self.forget(job)
-        self.changed.pop(job, None)
-        self._jobs[job] = self.changed[job] = past
+        self.unstored.pop(job, None)
+        self._jobs[job] = self.unstored[job] = past
         own = self._of_user.setdefault(user, {})
         own[job] = None
         if len(own) > self._most_of_a_user:
@@ -66,22 +67,17 @@ class FinishedJobs:
         """Remove a job: it was the oldest, or its origin reports that it still exists."""
         past = self._jobs.pop(job, None)
         if past is not None:
-            self.changed[job] = None
+            self.unstored[job] = None
             own = self._of_user[past.view.user]
             del own[job]
             if not own:
                 del self._of_user[past.view.user]
 
-    def take_changes(self) -> dict[str, FinishedJob | None]:
-        """Return the changes since the last call, in their order; None: removed."""
-        changed, self.changed = self.changed, {}
-        return changed
-
     def restore(self, jobs: Iterable[FinishedJob]) -> None:
         """Restore the jobs stored by the previous master; report removals of those that exceed the bounds here."""
         for past in jobs:
             self.remember(past)
-        self.changed = {job: past for job, past in self.changed.items() if past is None}
+        self.unstored.update({job: None for job, past in self.unstored.take().items() if past is None})
 
 
 def remember_sizes(sizes: JobSizes, kept: Iterable[KnownSizes], jobs: Iterable[FinishedJob]) -> None:

@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from master.changes import Changes
 from penstock.model import KINDS
 
 #: (user, name of the job): equal names of different users are different jobs.
@@ -54,7 +55,7 @@ class History:
     def __init__(self, most: int = 1024) -> None:
         self._most = most
         self._known: dict[Name, Needed] = {}
-        self.changed: dict[Name, Needed | None] = {}
+        self.unstored = Changes[Name, Needed]()
 
     def of(self, name: Name) -> Needed | None:
         """Return the needs of a job of this name; None where they are unknown."""
@@ -72,14 +73,9 @@ class History:
         elif len(self._known) >= self._most:
             gone = next(iter(self._known))
             del self._known[gone]
-            self.changed[gone] = None
-        self.changed.pop(name, None)  # keep the order of use
-        self._known[name] = self.changed[name] = needed
-
-    def take_changes(self) -> dict[Name, Needed | None]:
-        """Return the changes to be stored since the last call; None: removed."""
-        changed, self.changed = self.changed, {}
-        return changed
+            self.unstored[gone] = None
+        self.unstored.pop(name, None)  # keep the order of use
+        self._known[name] = self.unstored[name] = needed
 
     def restore(self, kept: Iterable[tuple[Name, Needed]]) -> None:
         """Restore the entries stored by an earlier master; skip invalid ones."""

@@ -43,7 +43,7 @@ class Task:
     node: str = ""
     on_slack: bool = False
     was_on: str = ""  # its node before it became ready again, which may still report its end
-    told: bool = False  # the origin knows its node
+    _told: bool = False  # the origin knows its node
     why: str = ""  # the reason for its placement
     unwanted: bool = False  # cancelled; it ends as soon as its node has released it
     losses: int = 0
@@ -68,18 +68,27 @@ class Task:
         """Record that it is proposed to a node."""
         self.state = life_cycles.step(life_cycles.TASK, self.state, "placed")
         self.node, self.why, self.on_slack = node, why, on_slack
-        self.told, self.unfit_since = False, None
+        self._told, self.unfit_since = False, None
 
     def found(self, node: str, *, on_slack: bool, told: bool = False) -> None:
         """Record that a report shows it on a node; ``told``: the origin knows that."""
         self.state = life_cycles.step(life_cycles.TASK, self.state, "found")
-        self.told = told or (self.told and node == self.node)
+        self._told = told or (self._told and node == self.node)
         self.node, self.on_slack = node, on_slack
 
     def requeue(self) -> None:
         """Record that it waits for a node again."""
         self.state = life_cycles.step(life_cycles.TASK, self.state, "requeued")
-        self.was_on, self.node, self.on_slack, self.told = self.node, "", False, False
+        self.was_on, self.node, self.on_slack, self._told = self.node, "", False, False
+
+    @property
+    def told(self) -> bool:
+        """Return whether the origin knows its node."""
+        return self._told
+
+    def origin_knows(self, node: str) -> None:
+        """Record the node on which its origin knows it; "": none, or the message could not be sent."""
+        self._told = node == self.node != ""
 
     def know(self, request: TaskRequest, opportunistic: Opportunistic) -> None:
         """Store the origin's request, which a node's report lacks. A ready task follows its request already."""
@@ -148,7 +157,7 @@ class Job:
     since_birth: bool = False  # known since its submission, so all its tasks were placed by this master
     reservation: str = ""  # the reservation it belongs to
     # the reason why a task waits, or a function that derives it from the latest round
-    waits_why: str | Callable[[], str] = ""
+    _waits: str | Callable[[], str] = ""
     waits_told: str = ""
     waits_since: float | None = None  # start of the wait for admission, monotonic
     cancelled_by: str = ""  # the requester; the origin has not confirmed the cancellation yet
@@ -172,13 +181,13 @@ class Job:
     def admit(self, now: float) -> None:
         """Record its admission."""
         self._step("admitted")
-        self.admitted_at, self.waits_why = now, ""
+        self.admitted_at, self._waits = now, ""
 
     def cancel(self, by: str) -> None:
         """Record its cancellation; the first requester is kept."""
         self._step("cancelled")
         self.cancelled_by = self.cancelled_by or by
-        self.admitted_at, self.waits_why = None, ""
+        self.admitted_at, self._waits = None, ""
 
     def end(self) -> None:
         """Record its end."""
@@ -196,9 +205,13 @@ class Job:
     @property
     def waits(self) -> str:
         """Return why a task of the job waits, for the status; derived only on demand."""
-        if not isinstance(self.waits_why, str):
-            self.waits_why = self.waits_why()
-        return self.waits_why
+        if not isinstance(self._waits, str):
+            self._waits = self._waits()
+        return self._waits
+
+    def wait(self, why: str | Callable[[], str]) -> None:
+        """Record why a task of the job waits; "": none waits, or the reason is not known yet."""
+        self._waits = why
 
     @property
     def application(self) -> str:

@@ -10,7 +10,6 @@ from master.core.dues import Dues
 from master.core.executors import Executors
 from master.core.finished_jobs import FinishedJobs
 from master.core.job import Job
-from master.core.learning import Learning
 from master.core.listing import past_of
 from master.core.membership import Membership
 from master.core.node import Node
@@ -19,6 +18,7 @@ from master.core.outbox import Outbox
 from master.core.priorities import priority_of
 from master.core.settings import CurrentSettings
 from master.core.task_lifecycle import TaskLifecycle
+from master.core.unlearnt_jobs import UnlearntJobs
 from penstock.wire import master_api as api
 from penstock.wire.errors import bad_request, refused
 
@@ -35,12 +35,12 @@ class JobLifecycle:
     _members: Membership
     _outbox: Outbox
     _executors: Executors
-    _learning: Learning
+    _unlearnt: UnlearntJobs
     _tasks: TaskLifecycle
 
     def new_job(self, job: str, origin: str, now: float) -> Job:
         """Add a job that the master does not know yet."""
-        self._learning.came_back(job)
+        self._unlearnt.came_back(job)
         return self._members.add_job(job, origin, now)
 
     def describe(self, job: Job, state: api.JobState) -> None:
@@ -90,7 +90,7 @@ class JobLifecycle:
             else:
                 self._tasks.withdraw(node, held, why)
         if job.described and listed:
-            self._learning.job_over(job, teaches=not job.tasks and job.work.complete, waits=more_to_tell)
+            self._unlearnt.job_over(job, teaches=not job.tasks and job.work.complete, waits=more_to_tell)
         if job.some_executors:
             self._executors.over(job.job)
         for name in job.hosts if not lost else ():  # a lost job may come back
@@ -147,7 +147,7 @@ class JobLifecycle:
         job = self._members.jobs.get(message.job)
         if job is None:  # registration has already shown that it ended
             if message.use is not None:
-                self._learning.received(node, message.use)
+                self._unlearnt.received(node, message.use)
             return
         message_checks.job_of_origin(self._members.jobs, node, message.job)
         if message.use is not None:
@@ -163,7 +163,7 @@ class JobLifecycle:
         for use in load.jobs:
             job = self._members.jobs.get(use.job)
             if job is None:
-                self._learning.received(node, use)
+                self._unlearnt.received(node, use)
             elif message_checks.takes_part(node, job):
                 job.work.attained(node.name, use)
                 if use.last:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
+from master.changes import Changes
 from master.core.clock import Clock
 from master.core.events import OrderAsked
 from master.core.history import History
@@ -33,8 +34,7 @@ class HandOrders:
 
     def __init__(self) -> None:
         self._said: dict[str, HandOrder] = {}
-        #: Changes to be stored since :meth:`take_changes`; None: the order is removed.
-        self.changed: dict[str, HandOrder | None] = {}
+        self.unstored = Changes[str, HandOrder]()
 
     def asked(self, event: OrderAsked) -> None:
         """Replace the order by a new one; an order without jobs removes it."""
@@ -58,16 +58,11 @@ class HandOrders:
         """Restore the orders stored by the previous master."""
         self._said.update(said)
 
-    def take_changes(self) -> dict[str, HandOrder | None]:
-        """Return the changes to be stored since the last call."""
-        changed, self.changed = self.changed, {}
-        return changed
-
     def _store(self, owner: str, order: HandOrder) -> None:
         if order.jobs:
-            self._said[owner] = self.changed[owner] = order
+            self._said[owner] = self.unstored[owner] = order
         elif self._said.pop(owner, None) is not None:
-            self.changed[owner] = None
+            self.unstored[owner] = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,10 @@ class PlanFollower:
         """
         at = self._clock.unix(now)
         members, promised = self._guarantees.of(at)
-        self._guarantees.plan.saw(at, self._lacking_reservations(members, promised))
+        jobs = self._members.jobs
+        # reservations with ready tasks
+        waiting = {members[job] for job in members if jobs[job].admitted and jobs[job].ready_count}
+        self._guarantees.plan.saw(at, {one for one in waiting if one in promised and promised[one].lacking})
         if not promised:
             return
         protected = {job: members[job] for job in members if members[job] in promised}
@@ -71,11 +74,6 @@ class PlanFollower:
             if fewest is not None:
                 self._stop(fewest, chosen, f"{members[task.job]} is promised its place")
                 fewest.keep_for(self._takes(task))
-
-    def _lacking_reservations(self, members: dict[str, str], promised: dict[str, Guarantee]) -> set[str]:
-        """Return the reservations that lack part of their present promise and have ready tasks."""
-        waiting = {members[job] for job in members if (found := self._members.jobs[job]).admitted and found.ready_count}
-        return {one for one in waiting if one in promised and promised[one].lacking}
 
     def _give_slots(self, nodes: list[_Node], protected: dict[str, str], promised: dict[str, Guarantee]) -> None:
         """Give slots of other jobs to commands that wait for one on their nodes, as far as their reservation's promise

@@ -11,7 +11,7 @@ from collections import Counter
 from dataclasses import dataclass
 
 from master.core import message_checks
-from master.core.cancelling import Cancelling
+from master.core.cancellations import Cancellations
 from master.core.draining import Drain
 from master.core.dues import Dues
 from master.core.executors import Executors
@@ -43,7 +43,7 @@ class Registration:
     _tasks: TaskLifecycle
     _lifecycle: JobLifecycle
     _drain: Drain
-    _cancelling: Cancelling
+    _cancellations: Cancellations
 
     def register(self, message: api.Register, now: float) -> None:
         """Register an agent, as the module's docstring describes.
@@ -69,7 +69,7 @@ class Registration:
         self._holdings(node, message, before, now)
         for job in jobs:
             self._catch_up(job, wanted)
-        self._cancelling.registered(message, jobs)
+        self._cancellations.registered(message, jobs)
         self._executors.registered(node)
         self._lifecycle.attained(node, message.load)
         self._table.refresh(node)
@@ -189,10 +189,12 @@ class Registration:
                     self._outbox.propose(job.origin, told)
 
     def _catch_up(self, job: Job, wanted: set[Key]) -> None:
-        """Tell the origin where its tasks are; release the tasks it gave up while disconnected."""
+        """Tell the origin where its tasks are; release those that it completed or cancelled in a lost message."""
         for task in list(job.tasks.values()):
             if job.complete and (job.job, task.name) not in wanted and not task.unwanted:
-                self._given_up(job, task)
+                self._tasks.recall(task, "its origin no longer waits for it")
+                self._tasks.forget(job, task)
+                self._counts["ended_cancelled"] += 1
             else:
                 self._tasks.tell_if_placed(job, task)
 
@@ -216,7 +218,7 @@ class Registration:
             self._tasks.know(task, request, held, awaited.opportunistic)
             # Of two copies, keep the one known to the framework; a command found only elsewhere may stay there.
             if task.node in ("", awaited.node) or held is None or not (is_there or request.command is None):
-                task.told = task.node == awaited.node
+                task.origin_knows(awaited.node)
                 return
             self._tasks.recall(task, f"its origin knows it on {awaited.node}")
             task.found(awaited.node, on_slack=task.on_slack, told=True)
@@ -228,12 +230,6 @@ class Registration:
         else:  # it counts as held there until the node reports
             held = holder.held[job.job, task.name] = Held.of(task, request, job.user)
             self._tasks.know(task, request, held, task.opportunistic)
-
-    def _given_up(self, job: Job, task: Task) -> None:
-        """Release a task that its framework completed or cancelled, where the message was lost."""
-        self._tasks.recall(task, "its origin no longer waits for it")
-        self._tasks.forget(job, task)
-        self._counts["ended_cancelled"] += 1
 
 
 def _unwanted(job: Job, task: Task | None, name: str, node: Node) -> str:

@@ -64,7 +64,7 @@ class RegularWork:
         lines: list[_Line] = []
         offered, over = ({}, {}) if limits is None or ranking is None else self._offered(snapshot, ranking, limits)
         for job in jobs:
-            job.waits_why = ""
+            job.wait("")
             tasks = None if limits is None else offered.get(job.job, {})
             lines += self._lines(snapshot, job, tasks, hopeful)
         stages = [
@@ -130,18 +130,13 @@ class RegularWork:
         for name, why in placed.over.items():
             job = self._members.jobs[name]
             if count := sum(len(tasks) for tasks in job.ready_for_regular().values()):
-                job.waits_why = f"{counted(count, 'task', 'wait')}: {why}"
+                job.wait(f"{counted(count, 'task', 'wait')}: {why}")
         note = self._drains.note(self._members.nodes)
         for job, stage, needs in placed.lines:
-            first, count = _left(job, needs) if isinstance(needs, list) else needs
-            if first is not None:
-                job.waits_why = partial(_lacking, stage, first, count, placed.placement, note)
-
-
-def _left(job: Job, needs: list[Need]) -> tuple[Need | None, int]:
-    """Return the first task without a place, and the number of such tasks."""
-    left = [need for need in needs if not job.tasks[need.task].node]
-    return (left[0], len(left)) if left else (None, 0)
+            if not isinstance(needs, list):
+                job.wait(partial(_lacking, stage, *needs, placed.placement, note))
+            elif left := [need for need in needs if not job.tasks[need.task].node]:
+                job.wait(partial(_lacking, stage, left[0], len(left), placed.placement, note))
 
 
 def _lacking(stage: str, first: Need, count: int, placement: TaskPlacement, note: str) -> str:

@@ -133,4 +133,4 @@ class SlackWork:
                 lacking = why_not(snapshot.asked(next(iter(tasks.values()))), slack)
                 lacking += self._drains.note(self._members.nodes)
                 wait = "waits" if len(tasks) == 1 else "wait"
-                job.waits_why = f"{counted(len(tasks), 'task')} of stage {stage} {wait} for slack: {lacking}"
+                job.wait(f"{counted(len(tasks), 'task')} of stage {stage} {wait} for slack: {lacking}")

@@ -35,10 +35,10 @@ class StoredState:
     def take_changes(self) -> Keep | None:
         """Return the changes to be stored since the last call; None: there are none, as after most events."""
         lengths = self.task_lengths.take_changes()
-        changed = self.drains.changed or self.hand_orders.changed or self.past.changed
-        if not (changed or self.sizes.changed or self.history.changed or lengths):
+        changed = self.drains.unstored or self.hand_orders.unstored or self.past.unstored
+        if not (changed or self.sizes.unstored or self.history.unstored or lengths):
             return None
         return Keep(
-            self.drains.take_changes(), self.past.take_changes(), self.sizes.take_changes(),
-            self.hand_orders.take_changes(), self.history.take_changes(), lengths,
+            self.drains.unstored.take(), self.past.unstored.take(), self.sizes.unstored.take(),
+            self.hand_orders.unstored.take(), self.history.unstored.take(), lengths,
         )  # fmt: skip

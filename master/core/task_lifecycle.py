@@ -46,7 +46,7 @@ class TaskLifecycle:
             known = job.tasks.get(request.task)
             if known is not None:
                 self.know(known, request, self._members.held_of(known), message.opportunistic)
-                known.told = False
+                known.origin_knows("")
                 self.tell_if_placed(job, known)
                 continue
             if request.task in job.untold:
@@ -150,7 +150,7 @@ class TaskLifecycle:
         if not task.told:
             why = f"{task.node} accepted it"
             told = api.TellPlaced(job=job.job, task=task.name, node=task.node, why=why)
-            task.told = self._outbox.propose(job.origin, told) > 0
+            task.origin_knows(task.node if self._outbox.propose(job.origin, told) else "")
 
     def tell_if_placed(self, job: Job, task: Task) -> None:
         """As :func:`tell_placed`, if the task's node has accepted it."""

@@ -120,7 +120,8 @@ class UsageReports:
     def ended(self, job: Job, task: Task, ended: Ended) -> tuple[StoreRun | None, str]:
         """Handle an executor's end; return the run to store, or why there is none."""
         key = (task.job, task.name)
-        if not _well(ended) or task.request is None or task.request.executor is None:
+        stopped = ended.by in (EndedBy.EXIT, EndedBy.SIGNAL) and ended.exit_status == _TERMINATED  # outside Penstock
+        if not (ended.ok or stopped) or task.request is None or task.request.executor is None:
             self.forget(key)
             return None, ""
         application, settings, _ = key_of(job, task)
@@ -159,8 +160,3 @@ class UsageReports:
         if not any(report.mean):
             return None, "none of its slots was measured"
         return StoreRun(identity.application, identity.run, report.slot_s, report.run(identity.settings)), ""
-
-
-def _well(ended: Ended) -> bool:
-    """Return whether the executor did its work: it exited with success, or was stopped from outside Penstock."""
-    return ended.ok or (ended.by in (EndedBy.EXIT, EndedBy.SIGNAL) and ended.exit_status == _TERMINATED)

@@ -30,7 +30,7 @@ _EPSILON = 1e-6
 
 
 @dataclass(frozen=True, slots=True)
-class Asking:
+class WaitingTask:
     """A task that waits for a regular place, and the amounts it would hold. ``nowhere``: no eligible node takes work,
     so the task must not delay others of its user."""
 
@@ -71,10 +71,10 @@ class UserQuotas:
         cores, _, _, memory = holds(task.request)
         return cores, memory
 
-    def asking(self, snapshot: RoundSnapshot, job: Job, task: Task) -> Asking:
+    def asking(self, snapshot: RoundSnapshot, job: Job, task: Task) -> WaitingTask:
         """Return a task with the amounts that count towards its user's limit."""
         allowed = snapshot.allowed(task)
-        return Asking(job, task, self.amounts_of(job, task), allowed is not None and not allowed.any())
+        return WaitingTask(job, task, self.amounts_of(job, task), allowed is not None and not allowed.any())
 
     def user_of(self, held: Held) -> str:
         """Return the user of a held task. The origin's statement takes precedence over that of the holding node."""
@@ -98,7 +98,7 @@ class RoundQuotas:
         self._held: dict[str, list[float]] = {}
         # (user, resource) → why the first task in the user's line waits for the resource
         self._closed: dict[tuple[str, int], str] = {}
-        self._offered: list[Asking] = []
+        self._offered: list[WaitingTask] = []
         for user, amounts in held:
             if user:
                 self._add(user, amounts)
@@ -120,7 +120,7 @@ class RoundQuotas:
         lacking = self._lacking(user, amounts)
         return self._limit_text(user, lacking[0], amounts[lacking[0]]) if lacking else ""
 
-    def offer(self, asking: Iterable[Asking]) -> tuple[list[Asking], dict[str, str]]:
+    def offer(self, asking: Iterable[WaitingTask]) -> tuple[list[WaitingTask], dict[str, str]]:
         """Return the tasks to offer to placement, and by job why others are held back; ``asking`` in the order of the
         jobs.
 
@@ -128,10 +128,10 @@ class RoundQuotas:
         wants more than the limit itself. A task offered in vain goes to the end of the line until all of the user's
         waiting tasks have been offered: a task that fits on no node must not delay the rest.
         """
-        by_user: dict[str, list[Asking]] = {}
+        by_user: dict[str, list[WaitingTask]] = {}
         for one in asking:
             by_user.setdefault(one.job.user, []).append(one)
-        offered: list[Asking] = []
+        offered: list[WaitingTask] = []
         over: dict[str, str] = {}
         for user, line in by_user.items():
             fresh = [one for one in line if not one.task.in_vain]

@@ -91,7 +91,8 @@ class Work:
         tally = self.tallies.get(stage)
         if tally is not None:
             tally.done += 1
-            _subtract(tally.left, usage)
+            for kind, amount in enumerate(_by_kind(usage)):
+                tally.left[kind] = max(0.0, tally.left[kind] - amount)
 
     def left(self) -> list[float]:
         """Return the rest of the announced work, per kind."""
@@ -183,8 +184,3 @@ def _by_kind(usage: KindAmounts) -> tuple[float, float, float]:
 def _add(to: list[float], usage: KindAmounts) -> None:
     for kind, amount in enumerate(_by_kind(usage)):
         to[kind] += amount
-
-
-def _subtract(of: list[float], usage: KindAmounts) -> None:
-    for kind, amount in enumerate(_by_kind(usage)):
-        of[kind] = max(0.0, of[kind] - amount)

@@ -13,6 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from master.changes import Changes
+
 Floats = npt.NDArray[np.float64]
 #: ``(user, application)``, ``(user,)`` or ``()``: the jobs of an application of a user, of a user, or all jobs.
 Kind = tuple[str, ...]
@@ -94,7 +96,7 @@ class JobSizes:
     def __init__(self, most: int = 4096) -> None:
         self._most = most
         self._known: dict[Kind, KnownSizes] = {}
-        self.changed: dict[Kind, KnownSizes | None] = {}
+        self.unstored = Changes[Kind, KnownSizes]()
         self._counts: dict[Kind, tuple[Floats, float, float]] = {}  # cache of `_of`, dropped when a kind changes
         self._blurred_counts: dict[Kind, tuple[Floats, float, float]] = {}  # and of `_blurred`
 
@@ -117,13 +119,13 @@ class JobSizes:
             evidence = math.log((predicted + 1e-9) / (general[near].sum() + 1e-9))
             general = _mix(counts, own, weight, general)
             known = self._known.pop(kind, None) or KnownSizes(kind)
-            self._known[kind] = self.changed[kind] = known.with_one(cell, evidence)
+            self._known[kind] = self.unstored[kind] = known.with_one(cell, evidence)
             self._forget(kind)
         while len(self._known) > self._most:
             gone = next(iter(self._known))
             del self._known[gone]
             self._forget(gone)
-            self.changed[gone] = None
+            self.unstored[gone] = None
 
     def probabilities(self, jobs: Sequence[tuple[str, str]]) -> Floats:
         """Return the probability of each cell for the sizes of jobs of these users and applications, row by row.
@@ -152,11 +154,6 @@ class JobSizes:
         """Return the known sizes of these users' applications, and of the kinds that they are mixed with."""
         kinds = dict.fromkeys(kind for user, application in jobs for kind in _kinds(user, application))
         return [self._known[kind] for kind in kinds if kind in self._known]
-
-    def take_changes(self) -> dict[Kind, KnownSizes | None]:
-        """Return the changes to store since the last call; None: the kind was dropped."""
-        changed, self.changed = self.changed, {}
-        return changed
 
     def restore(self, kept: Iterable[KnownSizes]) -> None:
         """Take over the sizes that an earlier master stored."""

@@ -70,7 +70,8 @@ class Gree:
         An atom may otherwise leave too little time to the others.
         """
         placed = self._place(expression, start, finish)
-        if placed is None and not isinstance(expression, Atom) and any(map(_has_shorter, atoms_of(expression))):
+        shorter = (atom for atom in atoms_of(expression) if atom.lease > 1 and atom.work % atom.lease > 0)
+        if placed is None and not isinstance(expression, Atom) and any(shorter):
             self._shortest = True
             placed = self._place(expression, start, finish)
             self._shortest = False
@@ -314,11 +315,6 @@ def _least(atom: Atom) -> int:
         return least_anywhere(atom.gang, atom.parallelism, atom.lease, atom.work)
     numbers = range(atom.gang, atom.parallelism + 1)[:_SHAPES]
     return min(given(shape(atom.work, number, atom.gang, atom.lease)) for number in numbers)
-
-
-def _has_shorter(atom: Atom) -> bool:
-    """Return whether giving more than the work may take less time."""
-    return atom.lease > 1 and atom.work % atom.lease > 0
 
 
 class _Ahead:

@@ -53,8 +53,7 @@ class Quotas:
         self._window = max((each.window for each in self._over_time), default=0)
         self._owners: dict[str, _Owner] = {}
         self._known_since = 0  # earlier time is not counted
-        #: Owners whose past has changed since it was stored.
-        self.changed: set[str] = set()
+        self._changed: set[str] = set()  # owners whose past has changed since it was stored
 
     @property
     def bound(self) -> bool:
@@ -88,7 +87,7 @@ class Quotas:
                 one.used.forget(self._known_since)
             if _over(one.past, self._known_since):
                 one.past.forget(self._known_since)
-                self.changed.add(name)
+                self._changed.add(name)
             if not any(map(any, one.used.columns)) and not any(map(any, one.past.columns)):
                 del self._owners[name]
 
@@ -97,6 +96,14 @@ class Quotas:
         one = self._owners.get(owner)
         runs = () if one is None else one.past.runs()
         return [(start, finish, row) for start, finish, row in runs if finish is not None and any(row)]
+
+    def changed(self) -> frozenset[str]:
+        """Return the owners whose past has changed since it was stored."""
+        return frozenset(self._changed)
+
+    def stored(self, owners: Iterable[str]) -> None:
+        """Record that the present past of these owners is stored."""
+        self._changed.difference_update(owners)
 
     def set_past(self, owner: str, past: Iterable[tuple[int, int, Sequence[float]]]) -> None:
         """Replace :meth:`past` by a stored one."""
@@ -111,7 +118,7 @@ class Quotas:
                 for steps in (one.used, one.past):
                     steps.add(max(start, self._known_since), finish, amounts)
         one.version = -1
-        self.changed.add(owner)
+        self._changed.add(owner)
 
     # ------------------------------------------------------------ what they may have
 
@@ -180,7 +187,7 @@ class Quotas:
             start, finish = max(piece.start, self._known_since), min(piece.finish, now)
             if start < finish:
                 one.past.add(start, finish, _amounts(piece, sign))
-                self.changed.add(owner)
+                self._changed.add(owner)
 
     def _room(self, one: _Owner) -> Steps | None:
         """Return the rest of the owner's quota at any time; None: unlimited."""

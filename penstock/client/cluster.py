@@ -32,7 +32,7 @@ class Jobs:
         """Return these jobs with their stages and failures; also the ids that are unknown or another user's."""
         return await self._link.ask(m.JOBS, api.ListJobs(jobs=list(dict.fromkeys(jobs))))
 
-    async def cancel(self, job: str) -> api.Cancelling:
+    async def cancel(self, job: str) -> api.Cancellation:
         """Stop a job with all its running tasks; its clients get :class:`~penstock.client.JobCancelled`.
 
         Raises:

@@ -18,7 +18,7 @@ from penstock.wire.reservation_api import OnBehalf
 
 
 @dataclass(frozen=True, slots=True)
-class Configuring:
+class ConfigurationCalls:
     """The configuration calls of one daemon."""
 
     reloading: Reloading[Any]

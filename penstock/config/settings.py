@@ -83,7 +83,8 @@ def read(of: type[T], sources: Sources, check: Callable[[T], None] = lambda tabl
     values: dict[str, Any] = {}
     origins: dict[str, Origin] = {}
     faults: list[str] = []
-    for key, value, origin in (*_of_file(sources.file), *_of_environment(of, sources), *_of_options(sources)):
+    options = ((key, scalar(text), Origin("--set", "--set")) for key, text in sources.overrides.items())
+    for key, value, origin in (*_of_file(sources.file), *_of_environment(of, sources), *options):
         try:
             values[key] = _converted(of, key, value)
             origins[key] = origin
@@ -168,11 +169,6 @@ def _of_environment(of: type[msgspec.Struct], sources: Sources) -> Iterator[_Ent
             faults.append(f"${variable}: there is no such key; {_nearest(variable, names)}")
     if faults:
         raise SettingsError(*faults)
-
-
-def _of_options(sources: Sources) -> Iterator[_Entry]:
-    for key, text in sources.overrides.items():
-        yield key, scalar(text), Origin("--set", "--set")
 
 
 def scalar(text: str) -> Any:

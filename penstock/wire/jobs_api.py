@@ -120,7 +120,7 @@ class CancelJob(Params, frozen=True):
     job: JobId
 
 
-class Cancelling(Result, frozen=True):
+class Cancellation(Result, frozen=True):
     """The job will not run on. ``away``: its host, if that is away; it stops its own work when it is back."""
 
     job: str

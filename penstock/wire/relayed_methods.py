@@ -115,7 +115,7 @@ JOBS = declare(
     ),
     Caller.OWNER,
 )
-CANCEL_JOB = declare("cancel_job", jobs_api.CancelJob(job="j-1"), jobs_api.Cancelling(job="j-1"), Caller.OWNER)
+CANCEL_JOB = declare("cancel_job", jobs_api.CancelJob(job="j-1"), jobs_api.Cancellation(job="j-1"), Caller.OWNER)
 ORDER_JOBS = declare(
     "order_jobs", jobs_api.OrderJobs(jobs=["j-7", "j-1"]), jobs_api.JobsOrdered(jobs=["j-7", "j-1"], of_all=False),
     Caller.OWNER,

@@ -7,7 +7,7 @@ from math import inf
 from simulator.fluid.disciplines import Fair, Fifo, Las, Srpt
 from simulator.fluid.engine import Discipline, Job, serve
 from simulator.fluid.las_mq import LasMq, strict
-from simulator.fluid.ranked import Learning, Order, Ranked, by_arrival, by_attained, by_left, by_queue
+from simulator.fluid.ranked import LearntOrder, Order, Ranked, by_arrival, by_attained, by_left, by_queue
 from simulator.fluid.spec import Policy, Server, Spec
 from simulator.fluid.workload import jobs_of, scaled
 from simulator.report import JobReport, Report, ResourceReport, quantile
@@ -47,7 +47,7 @@ def discipline_of(policy: Policy, rate_per_s: float = 1.0) -> Discipline:
 
 def ranked(jobs: list[Job], spec: Spec) -> Ranked:
     """Return a fresh discipline in which the policy ranks the jobs, and the kernel's weights share the cores."""
-    policy, learning = spec.policy, Learning()
+    policy, learning = spec.policy, LearntOrder()
     # In the other orders, service does not change a job's rank, so the order is constant between two events.
     look_s = policy.look_s if policy.name in {"las", "las_mq", "gittins"} else inf
     orders: dict[str, Order] = {

@@ -152,7 +152,7 @@ def by_queue(levels: Multilevel) -> Order:
     return lambda present: sorted(present, key=lambda one: (levels.queue_of(one.attained), *_came(one)))
 
 
-class Learning:
+class LearntOrder:
     """The master's own ordering ``gittins`` and the sizes that it learns, which stand for container-seconds."""
 
     def __init__(self) -> None:

@@ -31,7 +31,7 @@ def report(cluster: SimulatedCluster, alone_s: Mapping[str, float]) -> Report:
             "longest_lack_s": cluster.reservations.longest_lack_s,
         }
     measures |= deadlines(cluster.frameworks)
-    acts = [(name, count) for node in cluster.nodes.values() for (name, _), count in node.preempting.acts.items()]
+    acts = [(name, count) for node in cluster.nodes.values() for (name, _), count in node.preemption.acts.items()]
     return report_of(
         cluster.frameworks,
         cluster.usage,

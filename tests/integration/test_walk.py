@@ -17,7 +17,7 @@ from tests.walk.tracer import Tracer
 WAYPOINTS = {
     "acquire": [
         "Gate.acquire", "Engine.ask", "MonotaskSession.submit", "RpcPeer.notify", "SharedPeer.data_received",
-        "Node.handle", "MonotaskQueues.submit", "Granting.granted", "Job.grant", "MonotaskSession.grant",
+        "Node.handle", "MonotaskQueues.submit", "SlotGrants.granted", "Job.grant", "MonotaskSession.grant",
         "Slot.decided",
     ],
     "run": [

@@ -7,7 +7,7 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.attained import Attained
+from agent.core.attained_service import AttainedService
 from agent.core.ranks import Ranks
 from agent.queues import MonotaskQueues
 from penstock.model import Capacity, MonotaskSpec, ResourceKind
@@ -35,7 +35,7 @@ class _Bed:
             disk_small_bytes=10,
             lease_s=1.0,
         )
-        self.attained = Attained(self.queues, Ranks(2.0))
+        self.attained = AttainedService(self.queues, Ranks(2.0))
         self.now = 0.0
         self.expected = dict.fromkeys(_JOBS, 0.0)
         self.told: dict[str, tuple[float, int]] = {}

@@ -16,7 +16,7 @@ from tests.property.scheduling_agents import EXIT, MIB, NODES
 from tests.property.test_scheduling_cluster import World, nodes, pick
 
 
-class Cancelling(World):
+class Cancellations(World):
     """The world of the scheduling core, with somebody who cancels."""
 
     def start_master(self) -> None:
@@ -97,8 +97,8 @@ class Cancelling(World):
                 assert not any(key[0] == job for key in (*agent.held, *agent.stopping))
 
 
-TestCancelling = Cancelling.TestCase
-TestCancelling.settings = settings(
+TestCancellations = Cancellations.TestCase
+TestCancellations.settings = settings(
     max_examples=25,
     stateful_step_count=50,
     deadline=None,
@@ -109,7 +109,7 @@ TestCancelling.settings = settings(
 
 def test_a_job_that_was_cancelled_and_lost_with_its_host_is_cancelled_by_the_next_master() -> None:
     """An example that was found: the next master knows it, as it is among those that are over."""
-    world = Cancelling()
+    world = Cancellations()
     world.begin(ordering="fifo", sizes=[1, 1, 1], limits={})
     world.master_restarts()
     world.link("b")
@@ -124,7 +124,7 @@ def test_a_job_that_was_cancelled_and_lost_with_its_host_is_cancelled_by_the_nex
 
 def test_a_node_that_registers_with_an_end_that_was_not_heard_tells_what_others_hold() -> None:
     """An example that was found: until the next heartbeat the books had 0 bytes of others."""
-    world = Cancelling()
+    world = Cancellations()
     world.begin(ordering="ejf", sizes=[8, 8, 8], limits={})
     world.place(0, 1, 100, (1, 0, 0), command=True, opportunistic=False, where=("a",))
     world.exchange(True, "", 3, "", 0.0)

@@ -155,7 +155,7 @@ class CoreAccount(RuleBasedStateMachine):
 
     @invariant()
     def no_more_is_lent_than_was_measured_idle(self) -> None:
-        account = self.node.granting.account()
+        account = self.node.slot_grants.account()
         assert abs(account.promised_cores - sum(self.promised.values())) < _TINY
         assert account.lent_cores <= self.lent_cores() + _TINY
 

@@ -122,11 +122,11 @@ def test_probabilities_are_probabilities_and_survive_a_restart(ended: list[tuple
     learnt, next_one = JobSizes(), JobSizes()
     for user, application, size in ended:
         learnt.learn(user, application, size)
-    kept = learnt.take_changes()
+    kept = learnt.unstored.take()
     next_one.restore(known for known in kept.values() if known is not None)
     kinds = [(user, application) for user in "abc" for application in "xyz"]
     known = learnt.probabilities(kinds)
     assert (known >= 0).all()
     assert (known.sum(axis=1) <= 1 + 1e-9).all()
     assert (known == next_one.probabilities(kinds)).all()
-    assert next_one.take_changes() == {}
+    assert next_one.unstored.take() == {}

@@ -15,7 +15,7 @@ from agent.core import Node, starvation, tasks
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.confinement import WEIGHT_PER_CORE, Confinement, confine
-from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord, Waits, confinement_of
+from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord, Waits
 from agent.core.settings import NodeSettings, PreemptionSettings
 from agent.core.snapshot import ContainerUse, HostUse, Snapshot
 from penstock.model import (
@@ -568,7 +568,7 @@ class NodeMachine(RuleBasedStateMachine):
     def the_kernel_was_told_of_every_limit(self) -> None:
         for container, record in self.node.containers.live.items():
             if record.state in (ContainerState.RUNNING, ContainerState.PAUSED):
-                assert self.confined[container] == confinement_of(record)
+                assert self.confined[container] == record.confine().confinement
 
     @invariant()
     def ranked_jobs_weigh_no_more_than_the_cores(self) -> None:
@@ -582,7 +582,7 @@ class NodeMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_alarm_is_set_for_who_waits(self) -> None:
-        times = [at for at in (self.node.preempting.due(), self.node.elasticity.due(self.now)) if at is not None]
+        times = [at for at in (self.node.preemption.due(), self.node.elasticity.due(self.now)) if at is not None]
         assert not times or (self.alarm is not None and self.alarm <= min(times) + 1e-9)
 
     @invariant()

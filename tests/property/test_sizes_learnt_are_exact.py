@@ -202,7 +202,7 @@ class Measured(RuleBasedStateMachine):
         for name in NODES:
             self.heartbeat(name)
         self.deliver()
-        assert not self.cluster.learning.unlearnt
+        assert not self.cluster.unlearnt.jobs
         self.counted()
         self.begin()
 

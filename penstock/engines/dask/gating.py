@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from distributed.worker import Worker
 
 _LOG = logging.getLogger(__name__)
-#: Target states of a task of which :meth:`WorkerGating.transition` must be told.
+#: Target states of a task of which :meth:`GatedWorker.transition` must be told.
 MATTER = frozenset({"long-running", "released", "memory"})
 _CPU, _DISK, _NETWORK = ResourceKind.CPU, ResourceKind.DISK, ResourceKind.NETWORK
 
@@ -38,7 +38,7 @@ class AsyncGateLike(GateLike, Protocol):
     async def acquire_async(self, kind: ResourceKind | str, input_bytes: int, *, stage: str = "") -> SlotLike: ...
 
 
-class WorkerGating:
+class GatedWorker:
     """Gates a worker in its event loop; :meth:`install` starts gating, :meth:`remove` undoes it."""
 
     def __init__(self, worker: Worker, gate: AsyncGateLike, settings: Settings) -> None:

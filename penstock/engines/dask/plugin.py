@@ -16,7 +16,7 @@ from distributed.diagnostics.plugin import SchedulerPlugin, WorkerPlugin
 
 from penstock.engines.dask import hooks
 from penstock.engines.dask.annotated_tasks import AnnotatedTasks
-from penstock.engines.dask.gating import MATTER, WorkerGating
+from penstock.engines.dask.gating import MATTER, GatedWorker
 from penstock.engines.dask.jobs import CLOSE_S, ClusterGate, new_gate
 from penstock.engines.dask.lending import Lender
 from penstock.engines.dask.progress import Reporter, answer_at
@@ -98,7 +98,7 @@ class PenstockWorkerPlugin(WorkerPlugin):
         Settings(**settings)
         self._given = settings
         self._key: _Key | None = None
-        self._gating: WorkerGating | None = None
+        self._gating: GatedWorker | None = None
         self._annotated_tasks: AnnotatedTasks | None = None
         self._shards: ShardReads | None = None
 
@@ -112,7 +112,7 @@ class PenstockWorkerPlugin(WorkerPlugin):
         if not settings.enabled:
             return
         self._key, gate = await _GATES.enter(worker, settings)
-        self._gating = WorkerGating(worker, gate, settings)
+        self._gating = GatedWorker(worker, gate, settings)
         self._gating.install()
         self._annotated_tasks = AnnotatedTasks(
             worker, partial(new_gate, worker, settings, guest=True), settings.patience_s

@@ -236,7 +236,8 @@ async def _follow(heaps: _Heaps, record: ContainerRecord, *planned: int) -> None
 
 
 async def test_the_plan_decides_and_without_one_the_limit(host: Host, heaps: _Heaps) -> None:
-    record = executor(limits=Limits(memory_high_bytes=200 * MIB, memory_max_bytes=400 * MIB))
+    record = executor()
+    record.resize(Limits(memory_high_bytes=200 * MIB, memory_max_bytes=400 * MIB))
     await _follow(heaps, record, 800)
     await _follow(heaps, record)
     assert [mebibytes for _, mebibytes in host.sets()] == [600, 150]
@@ -259,7 +260,8 @@ async def test_up_at_once_and_down_unless_it_is_only_a_dip(host: Host, heaps: _H
     ids=["does not ask", "no executor", "frozen"],
 )
 async def test_whose_heap_does_not_follow(host: Host, heaps: _Heaps, fields: dict[str, Any]) -> None:
-    record = executor(limits=Limits(memory_max_bytes=400 * MIB))
+    record = executor()
+    record.resize(Limits(memory_max_bytes=400 * MIB))
     for name, value in fields.items():
         setattr(record, name, value)
     await _follow(heaps, record, 800)

@@ -19,7 +19,7 @@ from structlog.testing import capture_logs
 
 from master.core import events as e
 from master.core.instructions import Predict, StoreRun
-from master.forecasting import Forecasting
+from master.forecaster import Forecaster
 from master.http_documents import ApplicationProfile
 from master.prediction import Predictor, Rules, Run, Settings
 from master.prediction.application import ForecastSettings
@@ -40,17 +40,17 @@ def at_once(rules: Rules, runs: Sequence[Run], stopping: threading.Event) -> Pre
 
 
 class Heard:
-    """A forecasting and what it told."""
+    """A forecaster and what it told."""
 
     def __init__(self, url: str, train: Train) -> None:
         self.events: asyncio.Queue[e.Forecasted | e.Learnt] = asyncio.Queue()
-        self.forecasting = Forecasting(url, ForecastSettings(), self.events.put_nowait, train)
+        self.forecaster = Forecaster(url, ForecastSettings(), self.events.put_nowait, train)
 
     async def next(self) -> e.Forecasted | e.Learnt:
         return await asyncio.wait_for(self.events.get(), 60)
 
     async def forecast(self, settings: Settings, application: str = "u/app") -> e.Forecasted:
-        self.forecasting.ask(Predict(application, settings))
+        self.forecaster.ask(Predict(application, settings))
         answer = await self.next()
         while isinstance(answer, e.Learnt):
             answer = await self.next()
@@ -67,7 +67,7 @@ async def make() -> AsyncIterator[Make]:
 
     yield one
     for each in made_ones:
-        await each.forecasting.close()
+        await each.forecaster.close()
 
 
 async def test_three_runs_that_are_kept_are_the_forecast_of_the_fourth(make: Make, tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ async def test_three_runs_that_are_kept_are_the_forecast_of_the_fourth(make: Mak
     assert answer.profile.cpu_cores == (2.0,)
     assert not answer.profile.disk_bytes_per_s
     for number in range(3):
-        heard.forecasting.ask(StoreRun("u/app", f"r{number}", 3.0, run))
+        heard.forecaster.ask(StoreRun("u/app", f"r{number}", 3.0, run))
         assert await heard.next() == e.Learnt("u/app")
     answer = await heard.forecast(run.settings)
     assert answer.by == "mean of 3 runs, disk of the last"
@@ -93,7 +93,7 @@ async def test_executors_of_one_run_count_once(make: Make, tmp_path: Path) -> No
     heard = make(str(tmp_path / "kept.db"))
     run = made(4, 2)
     for _ in range(3):
-        heard.forecasting.ask(StoreRun("u/app", "the same", 3.0, run))
+        heard.forecaster.ask(StoreRun("u/app", "the same", 3.0, run))
         await heard.next()
     answer = await heard.forecast(run.settings)
     assert answer.by == "peak reservation (1 of 3 runs with these settings, too few others)"
@@ -139,7 +139,7 @@ async def test_a_model_without_its_library_is_logged_once_and_the_others_forecas
     with capture_logs() as logged:
         await heard.forecast(made(12, 2).settings)
         assert await heard.next() == e.Learnt("u/app")  # by training
-        heard.forecasting.ask(StoreRun("u/app", "another", 3.0, grid()[0]))
+        heard.forecaster.ask(StoreRun("u/app", "another", 3.0, grid()[0]))
         assert [await heard.next(), await heard.next()] == [e.Learnt("u/app")] * 2  # it is kept; training, again
     assert (await heard.forecast(made(12, 2).settings)).by == "neighbours"
     assert [line for line in logged if line["log_level"] == "warning"] == [
@@ -168,7 +168,7 @@ async def test_a_store_that_cannot_be_had_leaves_the_bounds(make: Make, tmp_path
         path.write_text("This is not a database, but long enough to look at it as if it were one.\n" * 20)
     heard = make(str(path if kind == "no database" else tmp_path / "not" / "there.db"))
     run = made(4, 2)
-    heard.forecasting.ask(StoreRun("u/app", "r", 3.0, run))
+    heard.forecaster.ask(StoreRun("u/app", "r", 3.0, run))
     answer = await heard.forecast(run.settings)
     assert answer.by == "peak reservation (the store cannot be had)"
     assert answer.profile.cpu_cores == (2.0,)
@@ -197,11 +197,11 @@ async def test_it_stops_while_a_process_learns(make: Make, tmp_path: Path) -> No
 
     heard = make(str(tmp_path / "kept.db"), watched)
     for number, run in enumerate(grid()[::2]):
-        heard.forecasting.ask(StoreRun("u/app", str(number), 3.0, run))
+        heard.forecaster.ask(StoreRun("u/app", str(number), 3.0, run))
     await asyncio.wait_for(begun.wait(), 60)
-    await asyncio.wait_for(heard.forecasting.close(), 60)
+    await asyncio.wait_for(heard.forecaster.close(), 60)
     assert ended == [None]
-    heard.forecasting.ask(Predict("u/app", made(4, 2).settings))  # nothing happens
+    heard.forecaster.ask(Predict("u/app", made(4, 2).settings))  # nothing happens
 
 
 async def test_a_process_learns_what_is_learnt_here() -> None:
@@ -240,7 +240,7 @@ async def test_runs_in_longer_slots_are_brought_onto_one_scale(make: Make, tmp_p
     short = Run(settings, np.full((4, 8), 0.5), np.full((4, 8), 1.0))
     long = Run(settings, np.full((4, 4), 0.5), np.full((4, 4), 1.0))
     for name, slot_s, run in (("a", 3.0, short), ("b", 6.0, long), ("c", 3.0, short)):
-        heard.forecasting.ask(StoreRun("u/app", name, slot_s, run))
+        heard.forecaster.ask(StoreRun("u/app", name, slot_s, run))
         await heard.next()
     answer = await heard.forecast(settings)
     assert (answer.profile.slot_s, answer.profile.slots) == (3.0, 8)
@@ -253,9 +253,9 @@ async def test_a_slot_that_was_not_measured_is_null_on_the_page_and_never_in_a_f
     heard = make(str(tmp_path / "kept.db"))
     mean = np.array([[0.5, np.nan, 0.5, 0.5]] * 4)
     for name in "abc":
-        heard.forecasting.ask(StoreRun("u/app", name, 3.0, Run(Settings(1, 1.0, 10**9), mean, 2 * mean)))
+        heard.forecaster.ask(StoreRun("u/app", name, 3.0, Run(Settings(1, 1.0, 10**9), mean, 2 * mean)))
         await heard.next()
-    _, route = Profiles(heard.forecasting).routes()
+    _, route = Profiles(heard.forecaster).routes()
     names = {"user": "u", "application": "app"}
     response = await route.handler(make_mocked_request("GET", "/profiles/u/app", match_info=names))
     assert isinstance(response, web.Response) and isinstance(response.body, bytes)
@@ -269,5 +269,5 @@ async def test_a_slot_that_was_not_measured_is_null_on_the_page_and_never_in_a_f
 
 async def test_the_pages_read_beside_the_loop(make: Make, tmp_path: Path) -> None:
     heard = make(str(tmp_path / "kept.db"))
-    assert len(Profiles(heard.forecasting).routes()) == 2
-    assert await heard.forecasting.read(lambda store, known: store.applications()) == {}
+    assert len(Profiles(heard.forecaster).routes()) == 2
+    assert await heard.forecaster.read(lambda store, known: store.applications()) == {}

@@ -83,8 +83,8 @@ def test_what_is_not_done(made: Bed, call: str, job: str, code: ErrorCode, said:
 
 
 def test_one_s_own_is_stopped_and_by_operators_everybody_s(made: Bed) -> None:
-    assert ask(made, "cancel_job", job="e1") == api.Cancelling(job="e1")
-    assert ask(made, "cancel_job", "root", True, job="m1") == api.Cancelling(job="m1")
+    assert ask(made, "cancel_job", job="e1") == api.Cancellation(job="e1")
+    assert ask(made, "cancel_job", "root", True, job="m1") == api.Cancellation(job="m1")
     assert [(decision.job, decision.by) for _, decision in made.said(master_api.CancelJob)] == [
         ("e1", "eve"),
         ("m1", "root"),
@@ -113,7 +113,7 @@ def test_with_one_job_that_cannot_be_put_first_none_is(made: Bed, job: str, said
 
 def test_a_host_that_is_away_is_named(made: Bed) -> None:
     made.serve(e.NodeAway("a"))
-    assert ask(made, "cancel_job", job="e1") == api.Cancelling(job="e1", away="a")
+    assert ask(made, "cancel_job", job="e1") == api.Cancellation(job="e1", away="a")
 
 
 def explained(made: Bed, job: str, user: str = "eve") -> dict[str, Any]:

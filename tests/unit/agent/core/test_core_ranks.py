@@ -12,7 +12,6 @@ from agent.core.confinement import WEIGHT_PER_CORE
 from agent.core.events import CpuTimesRead
 from agent.core.instructions import AdoptProcess, Confine, Instruction, ReadCpuTimes, Renice, StartContainer, Wake
 from agent.core.ranks import BY_PRIORITY, FIRST_QUEUE_S, STEP, divide, nice_of, queue_of
-from agent.core.records import confinement_of
 from agent.core.snapshot import ContainerUse, Snapshot
 from penstock.model import Limits
 from penstock.wire.master_api import Decided, SetPriority
@@ -172,7 +171,7 @@ def test_a_promise_weighs_as_before_and_leaves_the_ranked_less(bed: Bed) -> None
     promised = bed.launch(cpu_cores=0.5)
     ranked = [bed.launch() for _ in range(10)]
     bed.sample()
-    assert confinement_of(bed.node.containers.live[promised]).cpu_weight == WEIGHT_PER_CORE // 2
+    assert bed.node.containers.live[promised].confine().confinement.cpu_weight == WEIGHT_PER_CORE // 2
     assert sum(bed.weights[each] for each in ranked) <= WEIGHT_PER_CORE * 3 // 2
     assert promised not in bed.node.ranks.standings
 

@@ -138,7 +138,7 @@ def test_preemptions_are_remembered_up_to_the_number_of_none() -> None:
     bed = Bed(keep_ended=0, preemption=PreemptionSettings(after=1, cooldown_s=0.0))
     regular, slack = contended(bed)
     bed.sample({regular: 1.5, slack: 0.5})
-    assert bed.state(slack) is ContainerState.PAUSED and bed.node.preempting.preempted == []
+    assert bed.state(slack) is ContainerState.PAUSED and bed.node.preemption.preempted == []
 
 
 def test_what_a_node_is_does_not_change() -> None:

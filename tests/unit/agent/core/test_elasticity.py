@@ -137,7 +137,7 @@ def test_who_follows_is_not_resized_until_it_is_let_go() -> None:
 def test_a_restarted_agent_follows_on_where_the_profile_is(bed: Bed) -> None:
     bed.follow(Profile(slot_s=10.0, cpu_cores=(1.0, 2.0, 3.0)))
     record = bed.node.containers.live[bed.container]
-    record.profile_at = 1000.0
+    record.follow(record.profile, 1000.0)
     bed.node = Node(bed.node.settings)
     bed.now = 5.0  # another boot's clock
     told = bed.handle(

@@ -26,10 +26,11 @@ def container(
     spec = ContainerSpec(
         argv=("x",), memory_bytes=memory, cpu_cores=cores, opportunistic=opportunistic, preempt=choice, notice=notice
     )
-    return ContainerRecord(
-        container=name, user="u", spec=spec, opportunistic=opportunistic, order=order, state=state, task=task,
-        limits=limits or Limits(),
-    )  # fmt: skip
+    record = ContainerRecord(
+        container=name, user="u", spec=spec, opportunistic=opportunistic, order=order, state=state, task=task
+    )
+    record.resize(limits or Limits())
+    return record
 
 
 class Node:

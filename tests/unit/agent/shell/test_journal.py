@@ -7,6 +7,7 @@ import os
 import threading
 from pathlib import Path
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -291,3 +292,13 @@ def test_a_directory_that_was_not_synced_is_synced_the_next_time(
     journal.sync()
     journal.sync()
     assert synced == [tmp_path, tmp_path]
+
+
+def test_a_container_is_written_with_the_names_that_earlier_agents_read() -> None:
+    record = ContainerRecord(container="c-1", user="u", spec=ContainerSpec(argv=("x",)), opportunistic=False)
+    record.lend("j")
+    record.resize(Limits(pids_max=7))
+    written = msgspec.msgpack.decode(msgspec.msgpack.encode(record))
+    assert {"job": "j", "profile": None, "promise": None}.items() <= written.items()
+    assert written["limits"]["pids_max"] == 7
+    assert not [name for name in written if name.startswith("_")]

@@ -87,7 +87,7 @@ def test_a_node_that_does_not_tell_its_last_is_not_waited_for_for_long(how: str)
         made.now += 2 * made.cluster.settings.heartbeat_s
     made.round()
     assert learnt(made) == [cell_of(5.0)]
-    assert not made.cluster.learning.unlearnt
+    assert not made.cluster.unlearnt.jobs
 
 
 def test_an_older_agent_tells_nothing_more() -> None:

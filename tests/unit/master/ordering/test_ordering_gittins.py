@@ -148,7 +148,7 @@ def test_the_reason_says_where_the_service_decides_though_tasks_are_announced() 
 def test_what_no_node_has_served_teaches_nothing(size: float) -> None:
     sizes = learnt(("eve", "a", size))
     assert len(sizes) == 0
-    assert sizes.take_changes() == {}
+    assert sizes.unstored.take() == {}
 
 
 def test_sizes_below_the_least_and_beyond_the_grid_are_counted_at_its_ends() -> None:
@@ -161,7 +161,7 @@ def test_the_kinds_that_were_used_the_longest_ago_are_forgotten() -> None:
         sizes.learn("eve", application, 1.0)
     sizes.learn("eve", "a", 1.0)
     sizes.learn("eve", "e", 1.0)
-    changes = sizes.take_changes()
+    changes = sizes.unstored.take()
     assert {kind for kind, known in changes.items() if known is None} == {("eve", "b"), ("eve", "c")}
     assert len(sizes) == 5
 

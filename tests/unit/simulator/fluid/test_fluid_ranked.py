@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from simulator.fluid import Job, Spec, run, serve
-from simulator.fluid.ranked import Learning, Present, Ranked, by_arrival, by_left, share
+from simulator.fluid.ranked import LearntOrder, Present, Ranked, by_arrival, by_left, share
 from simulator.fluid.spec import Workload
 from simulator.fluid.workload import jobs_of
 
@@ -109,7 +109,7 @@ def test_gittins_learns_from_jobs_that_end() -> None:
 
 
 def test_gittins_is_the_masters_own() -> None:
-    learning = Learning()
+    learning = LearntOrder()
     jobs = [Job(name=str(n), at_s=0.0, size=size, application=str(size)) for n, size in enumerate([9.0, 1.0])]
     for job in jobs * 3:
         learning.ended(job)
@@ -120,7 +120,7 @@ def test_gittins_is_the_masters_own() -> None:
 def test_as_if_sizes_were_known_where_they_recur_exactly() -> None:
     jobs = [Job(name="", at_s=50.0 * n, size=size, application=str(size)) for n in range(5) for size in (4.0, 64.0)]
     jobs += [Job(name="", at_s=1000.0, size=size, application=str(size)) for size in (64.0, 4.0)]
-    learning = Learning()
+    learning = LearntOrder()
     learnt = serve(jobs, Ranked(jobs, learning.order, ended=learning.ended))
     assert learnt[-2:] == pytest.approx(serve(jobs, Ranked(jobs, by_left))[-2:])
 

@@ -48,7 +48,7 @@ class Unlearnt:
 
 
 @dataclass(eq=False, repr=False)
-class Learning:
+class UnlearntJobs:
     """The finished jobs that are still to be learnt from."""
 
     _settings: CurrentSettings
@@ -58,7 +58,7 @@ class Learning:
     _past: FinishedJobs
     _sizes: JobSizes
     _members: Membership
-    unlearnt: dict[str, Unlearnt] = field(init=False, default_factory=dict)  # by due time
+    jobs: dict[str, Unlearnt] = field(init=False, default_factory=dict)  # by due time
 
     def job_over(self, job: Job, *, teaches: bool, waits: bool) -> None:
         """Count a finished job, or store it until it can be counted; ``waits``: its nodes may have more to report."""
@@ -68,17 +68,17 @@ class Learning:
         lengths_s = () if job.admitted_at is None else (self._clock.now - job.admitted_at,)
         over = Unlearnt(job.user, job.name, job.application, job.work, teaches, some, nodes, due, lengths_s)
         if nodes:
-            self.unlearnt[job.job] = over
+            self.jobs[job.job] = over
         else:
             self._learn(job.job, over)
 
     def came_back(self, job: str) -> None:
         """Learn nothing from a job that ended with its origin and has come back; it is counted when it ends."""
-        self.unlearnt.pop(job, None)
+        self.jobs.pop(job, None)
 
     def received(self, node: Node, use: JobUse) -> None:
         """Add a node's report on a finished job."""
-        over = self.unlearnt.get(use.job)
+        over = self.jobs.get(use.job)
         if over is None or node.name not in over.waits_for:
             return
         over.work.attained(node.name, use)
@@ -87,16 +87,16 @@ class Learning:
 
     def node_lost(self, node: str) -> None:
         """Stop waiting for a lost node's reports."""
-        for job, over in list(self.unlearnt.items()):
+        for job, over in list(self.jobs.items()):
             self._told(job, over, node)
 
     def overdue(self, now: float) -> None:
         """Count the jobs whose time to wait is over."""
-        while self.unlearnt:
-            job, over = next(iter(self.unlearnt.items()))
+        while self.jobs:
+            job, over = next(iter(self.jobs.items()))
             if now < over.due:
                 return
-            del self.unlearnt[job]
+            del self.jobs[job]
             self._learn(job, over)
 
     def _may_tell(self, job: Job, name: str) -> bool:
@@ -106,7 +106,7 @@ class Learning:
     def _told(self, job: str, over: Unlearnt, node: str) -> None:
         over.waits_for.discard(node)
         if not over.waits_for:
-            del self.unlearnt[job]
+            del self.jobs[job]
             self._learn(job, over)
 
     def _learn(self, job: str, over: Unlearnt) -> None:

@@ -27,7 +27,7 @@ class _Slots(NamedTuple):
 _NO_SLOTS = _Slots(0.0, 0.0)
 
 
-class Attained:
+class AttainedService:
     """Σ slots × time of each job, x · t in the paper's Eq. (6), exact: the queues count it as slots come and go.
 
     If the job's containers have used more CPU time than that, the service is their CPU time. A framework's processes

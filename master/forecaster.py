@@ -31,7 +31,7 @@ _RETRY_S = 10.0
 _MOST_APPLICATIONS = 256
 
 
-class Forecasting:
+class Forecaster:
     """Answers ``Predict`` and ``StoreRun``; calls ``tell`` in the loop with the events ``Forecasted`` and
     ``Learnt``.
     """

@@ -20,7 +20,7 @@ from penstock.wire import master_api as api
 
 
 @dataclass(eq=False, repr=False)
-class Cancelling:
+class Cancellations:
     """Stops cancelled jobs on all their nodes."""
 
     _dues: Dues

@@ -10,24 +10,24 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.core import events as e
-from agent.core.attained import Attained
+from agent.core.attained_service import AttainedService
 from agent.core.containers import ROOM, Containers
 from agent.core.ids import Ids
-from agent.core.instructions import AdoptProcess, Confine, GiveBack, Instruction, Record, Reply
+from agent.core.instructions import AdoptProcess, GiveBack, Instruction, Record, Reply
 from agent.core.membership import Membership
 from agent.core.ranks import Ranks
-from agent.core.records import ContainerRecord, ContainerState, Session, confinement_of
+from agent.core.records import ContainerRecord, ContainerState, Session
 from penstock.model import Ended, EndedBy
 
 
 @dataclass(eq=False, slots=True)
-class Borrowing:
+class LentContainers:
     """The containers of lent processes. Which connection lent one for which job is in ``Session.lent``."""
 
     _members: Membership
     _containers: Containers
     _ranks: Ranks
-    _attained: Attained
+    _attained: AttainedService
     _ids: Ids
 
     # ------------------------------------------------------------ lending
@@ -49,7 +49,7 @@ class Borrowing:
         self._members.sessions[event.session].lent[record.container] = event.job
         if record.job in self._members.jobs:
             return []
-        record.job = event.job
+        record.lend(event.job)
         return [Record(ROOM, record.container, record)]
 
     def lend(self, event: e.LendRequested, record: ContainerRecord) -> list[Instruction]:
@@ -58,10 +58,10 @@ class Borrowing:
         session.attached.discard(record.container)  # only its parent sees how it exits
         session.launched.discard(record.container)
         session.lent[record.container] = event.job
-        record.adopts, record.job, record.nice_before = event.pid, event.job, event.nice
+        record.adopts, record.nice_before = event.pid, event.nice
         if event.own:
             session.container = record.container
-        return [Reply(record.container), *self._take_in(record)]
+        return [Reply(record.container), *self._take_in(record, event.job)]
 
     # ------------------------------------------------------------ giving back
 
@@ -72,7 +72,7 @@ class Borrowing:
             if not record.borrowed or record.job != job:
                 continue
             lent = (session.lent.get(record.container, "") for session in self._members.sessions.values())
-            record.job = next((each for each in (merged_into, *lent) if each in self._members.jobs), job)
+            record.lend(next((each for each in (merged_into, *lent) if each in self._members.jobs), job))
             instructions.append(Record(ROOM, record.container, record))
             if record.job == job:
                 instructions += self.give_back(record)
@@ -89,10 +89,11 @@ class Borrowing:
 
     def stays(self, event: e.GivenBack, record: ContainerRecord) -> list[Instruction]:
         """Treat a container that could not be given back as an adopted one."""
-        left, record.borrowed, record.job = record.job, False, ""
+        left = record.job
+        record.keep()
         self._ranks.keep(record, event.cpu_seconds)
         self._attained.container_gone(left, self._members.jobs, self._containers.live.values())
-        return [Record(ROOM, record.container, record), Confine(record.container, confinement_of(record))]
+        return [Record(ROOM, record.container, record), record.confine()]
 
     def how_it_ended(self, event: e.GivenBack, record: ContainerRecord) -> Ended:
         """Return the end of a container that was given back."""
@@ -115,14 +116,14 @@ class Borrowing:
         """Take in the processes of an ended container again: they were lent for other jobs while it was given back."""
         anew = ContainerRecord(
             container=self._ids.fresh("c-"), user=record.user, spec=record.spec, opportunistic=False,
-            adopts=record.adopts, job=next(iter(wanted.values())), nice_before=record.nice_before,
+            adopts=record.adopts, nice_before=record.nice_before,
         )  # fmt: skip
         for session, job in wanted.items():
             self._members.sessions[session].lent[anew.container] = job
-        return self._take_in(anew)
+        return self._take_in(anew, next(iter(wanted.values())))
 
-    def _take_in(self, record: ContainerRecord) -> list[Instruction]:
-        record.adopted = record.borrowed = True
+    def _take_in(self, record: ContainerRecord, job: str) -> list[Instruction]:
+        record.lend(job)
         record.rank_weight = self._ranks.first_weight(record)
         adopt = AdoptProcess(
             record.container, record.user, record.spec, record.adopts, True, record.rank_weight, borrow=True

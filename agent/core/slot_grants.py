@@ -22,7 +22,7 @@ from penstock.wire.agent_api import Completion, Grants, Recall
 
 
 @dataclass(eq=False, slots=True)
-class Granting:
+class SlotGrants:
     """Starts the placed commands and withholds the CPU slots whose cores are promised to containers."""
 
     settings: NodeSettings

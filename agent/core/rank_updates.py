@@ -13,12 +13,11 @@ from agent.core.membership import Membership
 from agent.core.node_resources import NodeResources
 from agent.core.ranks import Ranks
 from agent.core.settings import NodeSettings
-from agent.core.snapshot import Snapshot
 from penstock.wire.ranks_api import MOST_RANKS, NodeRanks
 
 
 @dataclass(eq=False, slots=True)
-class Ranking:
+class RankUpdates:
     """Feeds :class:`Ranks`; called whenever the order may have changed."""
 
     settings: NodeSettings
@@ -33,10 +32,6 @@ class Ranking:
         return self._ranks.rank(
             live, members.jobs, members.sessions.values(), self._resources.snapshot, now, self.settings.job_wait_max_s
         )
-
-    def sampled(self, snapshot: Snapshot, now: float, *, acted: bool) -> list[Instruction]:
-        """Rank the jobs after a sample if something ran or an event occurred, or the node has ``acted`` on it."""
-        return self.rank(now) if acted or self._ranks.moved_on(snapshot) else []
 
 
 class RankReport:

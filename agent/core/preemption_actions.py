@@ -51,7 +51,7 @@ class PreemptionLatency:
             self.sum_s += now - decided
 
 
-class Preempting:
+class PreemptionActions:
     """The policy, and the record of its actions on this node."""
 
     def __init__(self, settings: NodeSettings, containers: Containers, resources: NodeResources, slack: Slack) -> None:
@@ -94,10 +94,6 @@ class Preempting:
     def woken(self, at: float, now: float) -> list[Instruction]:
         """End the containers whose grace period is over. ``at`` is Unix time."""
         return self._carry_out(self._policy.woken(now), at, now, begun=True)
-
-    def exited(self, container: str, now: float) -> None:
-        """Measure the latency: a container has exited."""
-        self.latency.ended(container, now)
 
     def forget(self, container: str) -> None:
         """Drop the state of a container that ended or was promoted."""
