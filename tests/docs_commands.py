@@ -10,7 +10,8 @@ import shlex
 import shutil
 import tomllib
 from collections.abc import Callable, Iterator
-from importlib import import_module
+from functools import cache
+from importlib import import_module, metadata
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
@@ -35,6 +36,10 @@ _OF_OURS = re.compile(r"(\.|dist/penstock-(?P<version>[^-]+)-py3-none-any\.whl)(
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 _PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
 _OPERATORS = {";", "&&", "||", "|", "&", "(", ")"}
+
+
+#: What is installed does not change during the tests, and to look it up takes longer than to read a command.
+_installed = cache(metadata.entry_points)
 
 
 class WrongError(Exception):
@@ -148,6 +153,7 @@ def _only_parsing() -> Iterator[None]:
         return parse_known(self, *args, **named)
 
     with (
+        mock.patch.object(metadata, "entry_points", _installed),
         mock.patch.object(argparse.ArgumentParser, "parse_args", parse_args),
         mock.patch.object(argparse.ArgumentParser, "parse_known_args", parse_known_args),
         mock.patch.object(argparse.ArgumentParser, "error", error),
@@ -239,6 +245,7 @@ def _ansible_playbook(argv: list[str]) -> None:
             raise WrongError(f"no role or playbook knows the variable {pair}")
 
 
+@cache
 def _ansible_texts() -> list[str]:
     return [path.read_text(encoding="utf-8") for path in (ROOT / "ansible").rglob("*.yml")]
 

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -85,6 +86,7 @@ def spans(page: Path) -> list[tuple[int, str]]:
     return [(_line(text, match.start()), match[1].replace("\\|", "|")) for match in _SPAN.finditer(text)]
 
 
+@cache
 def prose(page: Path) -> str:
     """A page without its blocks, line by line where it was."""
     return _FENCE.sub(lambda match: "\n" * match[0].count("\n"), page.read_text(encoding="utf-8"))

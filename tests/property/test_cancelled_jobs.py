@@ -99,7 +99,7 @@ class Cancellations(World):
 
 TestCancellations = Cancellations.TestCase
 TestCancellations.settings = settings(
-    max_examples=25,
+    max_examples=15,
     stateful_step_count=50,
     deadline=None,
     report_multiple_bugs=False,

@@ -9,7 +9,7 @@ from tests.dataset_pipelines import Both, pipelines
 
 
 @given(pipelines())
-@settings(max_examples=150)
+@settings(max_examples=60)
 def test_the_result_is_that_of_plain_python(made: Both) -> None:
     assert made.agrees(compute(made.dataset.collect()))
     assert compute(made.dataset.count()) == len(made.items)

@@ -57,7 +57,7 @@ def heartbeat(policy: ExecutorPolicy, machines: Machines, machine: int, pending:
     return len(launches)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(POLICY, DRAWS, WORK, st.lists(st.integers(0, 2), max_size=20))
 def test_nothing_is_over_committed_and_launching_changes_nothing_that_runs(
     name: str, seed: int, work: list[tuple[Any, int]], beats: list[int]
@@ -83,7 +83,7 @@ def _held(machines: Machines, machine: int) -> list[Any]:
     return [machines.held(machine, executor) for executor in machines.executors(machine)]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(st.sampled_from(sorted(METRICS)), WORK, WORK)
 def test_minfrag_leaves_nothing_waiting_that_fits(metric: str, runs: list[Any], work: list[Any]) -> None:
     policy, machines = MinFrag(metric), cluster(1, SLOTS)
@@ -117,7 +117,7 @@ def test_the_same_decisions_from_the_same_state(name: str, seed: int, work: list
     assert all(np.array_equal(a, b) for a, b in zip(before[:2], after[:2], strict=True)) and before[2] == after[2]
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(WORK)
 def test_drr_is_a_fraction_before_and_after_each_launch(work: list[Any]) -> None:
     policy, machines = MinFrag(), cluster(1, SLOTS)

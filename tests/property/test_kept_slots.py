@@ -181,5 +181,5 @@ class KeptSlots(RuleBasedStateMachine):
 
 TestKeptSlots = KeptSlots.TestCase
 TestKeptSlots.settings = settings(
-    max_examples=50, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=25, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
 )

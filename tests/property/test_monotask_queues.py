@@ -177,7 +177,7 @@ class QueueMachine(RuleBasedStateMachine):
 
 TestMonotaskQueues = QueueMachine.TestCase
 TestMonotaskQueues.settings = settings(
-    max_examples=50, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=25, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
 )
 
 

@@ -106,7 +106,7 @@ def critical_path_s(job: SimulatedJob, spec: NodeSpec) -> float:
 
 
 @given(clusters(), workloads(), st.sampled_from(list(NAMES)), st.sampled_from([0.0001, 0.01, 0.2]))
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_all_work_is_done_no_faster_than_it_can_be_and_nothing_is_refused(
     nodes: list[NodeSpec], jobs: list[SimulatedJob], ordering: str, latency_s: float
 ) -> None:
@@ -180,7 +180,7 @@ commands = st.builds(
     st.integers(1, 3),
     st.sampled_from([(0, 10.0), (1, 0.5), (4, 2.0)]),
 )  # fmt: skip
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 def test_all_commands_end_whatever_is_preempted_and_no_promise_is_broken(
     shapes: list[tuple[list[SimulatedTask], Opportunistic]], t_alloc: float, count: int, queue: tuple[int, float]
 ) -> None:
@@ -196,8 +196,8 @@ def test_all_commands_end_whatever_is_preempted_and_no_promise_is_broken(
     )
     around = Surroundings(agent=agent)
     runs = []
-    for _ in range(2):
-        run = Checked([spec] * count, MasterSettings(), around)
+    for kind in (Checked, SimulatedCluster):
+        run = kind([spec] * count, MasterSettings(), around)
         run.run(jobs, limit_s=3000.0)
         runs.append(report(run, {}))
     asked = sum(len(drawn) for drawn, _ in shapes)

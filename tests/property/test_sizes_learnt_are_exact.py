@@ -221,5 +221,5 @@ class Measured(RuleBasedStateMachine):
 
 TestMeasured = Measured.TestCase
 TestMeasured.settings = settings(
-    max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
+    max_examples=20, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
 )

@@ -155,7 +155,7 @@ def test_typed_values_survive_the_wire(value: Any) -> None:
 
 @pytest.mark.parametrize("method", sorted(REQUESTS))
 @given(params=st.lists(plain, max_size=2))
-@settings(max_examples=50)
+@settings(max_examples=17)
 def test_wrong_parameters_are_the_callers_fault_and_name_a_field(method: str, params: list[Any]) -> None:
     try:
         read_params(params, REQUESTS[method].params)

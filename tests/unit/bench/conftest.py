@@ -13,5 +13,15 @@ TPCH_SCALE = 0.01
 
 
 @pytest.fixture(scope="session")
-def tpch(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return prepare(TPCH_SCALE, 2, tmp_path_factory.mktemp("tpch"))
+def cache_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A directory for ``XDG_CACHE_HOME`` that has the data."""
+    directory = tmp_path_factory.mktemp("cache")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("XDG_CACHE_HOME", str(directory))
+        prepare(TPCH_SCALE, 2)
+    return directory
+
+
+@pytest.fixture(scope="session")
+def tpch(cache_home: Path) -> Path:
+    return cache_home / "penstock" / "tpch" / f"sf{TPCH_SCALE:g}-2"

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import lzma
 import os
+import runpy
+import shlex
 import signal
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
+from distributed import LocalCluster
 
 from bench.mix import hog, receive, send, text
 from bench.mix.calibration import fit
@@ -59,13 +63,45 @@ def test_what_was_compressed_is_the_beginning_of_the_text(inputs: Path, tmp_path
     assert same
 
 
-@pytest.mark.parametrize(("kind", "units", "least"), [("query", 1.0, 1), ("analytics", 0.25, 6), ("dask", 2.0, 2)])
-def test_queries_are_answered(kind: str, units: float, least: int, tpch: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def tables(tpch: Path, tmp_path: Path) -> Path:
+    """Inputs that have the tables of TPC-H."""
     inputs = tmp_path / "in"
     inputs.mkdir()
     (inputs / "tpch").symlink_to(tpch)
-    said = result_of(kind, units, inputs, tmp_path / "a job").decode()
-    assert len({line.partition("\t")[0] for line in said.splitlines()}) >= least
+    return inputs
+
+
+def answered(said: str) -> set[str]:
+    """Return the numbers of the queries that have an answer."""
+    return {line.partition("\t")[0] for line in said.splitlines()}
+
+
+@pytest.mark.parametrize(("kind", "units", "least"), [("query", 1.0, 1), ("analytics", 0.25, 6)])
+def test_queries_are_answered(kind: str, units: float, least: int, tables: Path, tmp_path: Path) -> None:
+    assert len(answered(result_of(kind, units, tables, tmp_path / "a job").decode())) >= least
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
+def test_queries_are_answered_on_a_cluster_of_dask(
+    tables: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The program runs in this process, and its workers are threads: three processes would import pandas and Dask."""
+    asked: dict[str, Any] = {}
+
+    def of_threads(**options: Any) -> Any:
+        asked.update(options)
+        return LocalCluster(**options | {"processes": False})
+
+    monkeypatch.setattr("distributed.LocalCluster", of_threads)
+    directory = tmp_path / "a job"
+    directory.mkdir()
+    python, option, module, *arguments = shlex.split(command("dask", 2.0, tables, directory))
+    assert (python, option) == (sys.executable, "-m")
+    monkeypatch.setattr("sys.argv", [module, *arguments])
+    runpy.run_module(module, run_name="__main__")
+    assert len(answered((directory / "result").read_text(encoding="utf-8"))) == 2
+    assert (asked["n_workers"], asked["processes"]) == (2, True)
 
 
 def test_an_unknown_kind_is_refused() -> None:

@@ -90,7 +90,8 @@ def test_nothing_known_is_one_slot_of_the_bounds() -> None:
 
 
 @pytest.mark.parametrize(("model", "most"), [(Svr, 0.1), (Neighbours, 0.35)])
-def test_settings_that_nobody_has_seen(model: type[Model], most: float) -> None:
+def test_settings_that_nobody_has_seen(model: type[Model], most: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(Svr, "GRID", {"C": [10.0, 100.0], "gamma": [0.1, 0.5], "epsilon": [0.01]})  # a third of it
     runs = grid(noise=0.1)
     predictor = Predictor(Rules(error=1.0), [model])
     predictor.learn(runs)

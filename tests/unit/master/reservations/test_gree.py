@@ -148,7 +148,7 @@ _ACTS = st.one_of(
 
 
 @given(_CAPACITY, st.lists(_ACTS, max_size=14), st.booleans())
-@settings(max_examples=150)
+@settings(max_examples=70)
 def test_what_is_accepted_is_what_was_asked_for_and_fits(
     capacity: Bundle, acts: list[tuple[str, object]], early: bool
 ) -> None:

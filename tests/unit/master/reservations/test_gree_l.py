@@ -59,7 +59,7 @@ def test_what_does_not_fit_into_its_interval_is_placed_as_gree_would_or_rejected
 
 
 @given(_CAPACITY, st.lists(_ASKED, max_size=8), st.booleans(), st.booleans())
-@settings(max_examples=100)
+@settings(max_examples=50)
 def test_what_is_accepted_is_what_was_asked_for_and_fits(
     capacity: Bundle, asked: list[Window], early: bool, fallback: bool
 ) -> None:

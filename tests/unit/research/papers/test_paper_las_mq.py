@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 from random import Random
+from typing import Any
 
 import pytest
 
-from research.papers import las_mq
+from research.papers import las_mq, las_mq_testbed
 from research.papers.claims import TRACES, Inputs
 
 _CLAIMS = {claim.name: claim for claim in las_mq.CLAIMS}
@@ -34,7 +35,20 @@ def heavy(tmp_path: Path) -> Inputs:
     return Inputs(traces=tmp_path)
 
 
+@pytest.fixture
+def of_one_size(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Take a twentieth of the jobs of one size, which have a test of their own; each weight is a run of them."""
+    responses_s = las_mq_testbed.mean_responses_s
+
+    def of_fewer(name: str, settings: list[dict[str, Any]]) -> list[float]:
+        fewer = {"workload.synthetic.jobs": 500} if name == "las_mq/fig10-uniform" else {}
+        return responses_s(name, [each | fewer for each in settings])
+
+    monkeypatch.setattr(las_mq_testbed, "mean_responses_s", of_fewer)
+
+
 @pytest.mark.parametrize("name", [claim.name for claim in las_mq.CLAIMS if claim.needs == "swim"])
+@pytest.mark.usefixtures("of_one_size")
 def test_claims_on_a_trace_say_why_where_they_do_not_hold(name: str, heavy: Inputs) -> None:
     rows = _CLAIMS[name].run(heavy)
     assert rows

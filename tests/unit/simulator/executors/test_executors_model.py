@@ -172,9 +172,9 @@ def test_a_workload_is_one_of_three() -> None:
 MIXTURE = {
     "workload": {
         "startup_s": 3.0,
-        "hibench": {"applications": 16, "new_applications": 2, "executors": 4, "runtimes_s": [60.0, 150.0]},
+        "hibench": {"applications": 8, "new_applications": 2, "executors": 4, "runtimes_s": [60.0, 150.0]},
     },
-    "cluster": {"machines": 4},
+    "cluster": {"machines": 2},
     "prediction": {"cpu": 0.05, "disk": 0.05, "network": 0.05, "memory": 0.05, "new": 0.2},
 }
 
@@ -184,8 +184,7 @@ def test_a_mixture_ends_the_same_each_time_within_what_machines_have(policy: str
     asked = msgspec.convert(MIXTURE | {"policy": {"name": policy}}, Spec)
     report = run(asked, seed=3)
     assert msgspec.json.encode(report) == msgspec.json.encode(run(asked, seed=3))
-    assert msgspec.json.encode(report) != msgspec.json.encode(run(asked, seed=4))
-    assert len(report.jobs) == 18
+    assert len(report.jobs) == 10
     assert all(job.ended_at_s > (job.started_at_s or 0) >= job.submitted_at_s for job in report.jobs)
     for resource in report.resources.values():
         assert 0 < resource.utilization <= 1
@@ -193,6 +192,11 @@ def test_a_mixture_ends_the_same_each_time_within_what_machines_have(policy: str
             assert resource.utilization <= resource.scheduling_efficiency + 1e-9 <= 1 + 2e-9
     assert report.timeline is not None
     assert max(max(series) for series in report.timeline.used.values()) <= 1 + 1e-9
+
+
+def test_another_seed_gives_another_mixture() -> None:
+    asked = msgspec.convert(MIXTURE | {"policy": {"name": "minfrag"}}, Spec)
+    assert msgspec.json.encode(run(asked, seed=3)) != msgspec.json.encode(run(asked, seed=4))
 
 
 def test_no_promise_is_ever_broken_while_plans_are_wrong() -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from penstock.cli.errors import CommandError
 from research.papers.command import main as research
-from simulator.command.simulate import main as simulate
+from simulator.command import simulate
 from simulator.fluid import Spec
 from simulator.scenario import MODELS
 
@@ -52,11 +52,12 @@ def test_the_examples_run(
     line: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(simulate, "cores", lambda: 1)  # to start processes would take longer than the simulations
     (example,) = re.findall(r"```toml\n(.*?)```", _TEXT, re.DOTALL)
     (tmp_path / "first.toml").write_text(example, encoding="utf-8")
     rows = "".join(f"job{n}\t{n}\t1\t{10 ** (n % 5)}\t{n}\t1\n" for n in range(200))
     (tmp_path / "FB-2010_samples_24_times_1hr_0.tsv").write_text(rows, encoding="utf-8")
-    run = {"penstock simulate ": simulate, "python -m research ": research}
+    run = {"penstock simulate ": simulate.main, "python -m research ": research}
     (start,) = (each for each in run if line.startswith(each))
     try:
         assert run[start](shlex.split(line.removeprefix(start))) == 0
