@@ -79,12 +79,12 @@ def test_a_job_with_ever_new_stages_does_not_grow(monkeypatch: pytest.MonkeyPatc
     work = Work()
     for index in range(3 * 256):
         work.task_announced(f"s{index}", KindAmounts())
+        work.attained("a", JobUse(job="j", service_s=index + 1.0))
         work.task_ended(f"s{index}", KindAmounts())
-        if index % 64 == 0:
-            work.tell([told(f"s{index}", 1, 0)])
-        work.attained("a", JobUse(job="j", service_s=float(index)))
-    assert len(work.tallies) <= 256
-    assert len(work.service) <= 2 * 256
+    assert len(work.tallies) == 256
+    assert list(work.service) == [f"s{index}" for index in range(256, 3 * 256)], "the oldest ones are forgotten"
+    work.tell([told("s0", 1, 0)])
+    assert len(work.service) == 256, "what is neither told nor counted is over"
 
 
 def test_history_means_the_last_and_all_before_and_is_bounded() -> None:
