@@ -16,15 +16,11 @@ from hypothesis import HealthCheck, settings
 settings.register_profile("house", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("house")
 
-# Tests make objects by the million and few that refer to each other: looking for these after every 700 takes an eighth
-# of the processor time.
-gc.set_threshold(100_000, 50, 1000)
-
 #: Not the cluster's: they build on each other, and what one of them has done to it cannot be done again.
 _REAL = [Path(__file__).parent / room for room in ("integration", "kernel")]
 
 
-_PROPERTY = Path(__file__).parent / "property"
+_PROPERTY, _CONTRACT = (Path(__file__).parent / room for room in ("property", "contract"))
 #: Hypothesis makes a failing example smaller for 300 s at most; ended before, it would not be shown.
 _WITH_SHRINKING_S = 600
 
@@ -44,10 +40,14 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
             item.add_marker(pytest.mark.flaky(reruns=1))
 
 
-def pytest_collection_finish() -> None:
-    """What was imported stays: no later collection looks at it."""
-    gc.collect()
-    gc.freeze()
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Tests of logic make objects by the million, and few that refer to each other: looking for these after every 700
+    takes an eighth of the processor time. Tests of processes leave descriptors in such objects, which must be closed.
+    """
+    if not any(item.path.is_relative_to(room) for item in session.items for room in (*_REAL, _CONTRACT)):
+        gc.collect()
+        gc.freeze()
+        gc.set_threshold(100_000, 50, 1000)
 
 
 #: So many characters of why a test failed at first are printed.
