@@ -29,7 +29,7 @@ from tests.kernel.host_bed import TIMEOUT_S, Host, python
 pytestmark = pytest.mark.timeout(400)
 CGROUPS = Path("/sys/fs/cgroup")
 MIB = 1 << 20
-SLOT_S, LEAD_S, LAG_S = 2.4, 0.7, 0.7
+SLOT_S, LEAD_S, LAG_S = 3.0, 0.7, 0.7
 INPUT_BYTES, BOUND_MIB = 1000, 256
 CACHED = Path("/scratch/elastic-executors")
 FILLED = Path("/scratch/elastic-rates")
