@@ -70,8 +70,10 @@ def costs(text: str) -> str:
     try:
         kept = Path(text).read_bytes()
         costs_of(kept)
-    except (OSError, ValueError) as error:
-        raise argparse.ArgumentTypeError(f"{text!r}: {error}") from None
+    except OSError as error:
+        raise argparse.ArgumentTypeError(f"{text!r}: {error.strerror}") from None
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(f"{text!r} is no file `calibration` of a run: {error}") from None
     return kept.decode()
 
 
