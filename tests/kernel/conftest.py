@@ -7,13 +7,18 @@ from pathlib import Path
 
 import pytest
 
-#: These need Debian's kernel, or drives that only QEMU emulates.
-_EMULATED = ("test_devices_bind", "test_disk_limit_falls")
+#: What needs Debian's kernel, or drives that only QEMU emulates, has the mark ``emulated``.
 #: These run in both machines: what the other tests rely on is the same in both.
 _BOTH = ("test_enforcement_contract", "test_machine", "test_units")
 #: What processes get of the processors is measured here: no other tests run beside these.
 #: In other files single tests have the mark ``measured``.
-_MEASURED = ("test_isolation", "test_observed_early", "test_rank_traps", "test_ranks")
+_MEASURED = (
+    "test_devices_bind",
+    "test_isolation",
+    "test_observed_early",
+    "test_rank_traps",
+    "test_ranks",
+)
 _NEEDED = {"cpu", "io", "memory", "pids"}
 _CONTROLLERS = Path("/sys/fs/cgroup/cgroup.controllers")
 
@@ -35,7 +40,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     """Under QEMU, where importing a file takes seconds, import those alone that have such a test."""
     if config.option.markexpr != "emulated" or not collection_path.match("test_*.py"):
         return None
-    if collection_path.stem in (*_EMULATED, *_BOTH) or "@pytest.mark.emulated" in collection_path.read_text():
+    if collection_path.stem in _BOTH or "pytest.mark.emulated" in collection_path.read_text():
         return None
     return True
 
@@ -44,7 +49,7 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark each test with the machines that it is for, before tests are selected by their marks."""
     for item in items:
-        only_emulated = item.path.stem in _EMULATED or item.get_closest_marker("emulated") is not None
+        only_emulated = item.get_closest_marker("emulated") is not None
         only_native = item.get_closest_marker("native") is not None
         if not only_emulated:
             item.add_marker(pytest.mark.native)

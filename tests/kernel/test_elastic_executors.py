@@ -87,12 +87,11 @@ class Executor:
 
     def __init__(self, state: Path, application: str) -> None:
         deadline = time.monotonic() + TIMEOUT_S
-        while not (found := [each for each in journaled(state) if runs(each, application)]):
+        while not (found := list(running(state, application))):
             assert time.monotonic() < deadline, "it never ran"
             time.sleep(0.05)
-        (self.record,) = found
+        ((self.record, self.path),) = found
         self.container = self.record.container
-        (self.path,) = CGROUPS.glob(f"**/containers/{self.container}")
 
     def at(self, slot: int) -> float:
         """When a slot begins."""
@@ -132,9 +131,12 @@ def journaled(state: Path) -> list[ContainerRecord]:
         return Journal(Path(shutil.copytree(journal, copy, dirs_exist_ok=True))).read("containers", ContainerRecord)
 
 
-def runs(record: ContainerRecord, application: str) -> bool:
-    named = record.executor is not None and record.executor.application == application
-    return named and record.profile is not None and record.profile_at > 0
+def running(state: Path, application: str) -> Iterator[tuple[ContainerRecord, Path]]:
+    """Those of an application that have begun, each with its cgroup: one that has ended has none."""
+    for record in journaled(state):
+        named = record.executor is not None and record.executor.application == application
+        if named and record.profile is not None and record.profile_at > 0:
+            yield from ((record, path) for path in CGROUPS.glob(f"**/containers/{record.container}"))
 
 
 def remember(
@@ -201,12 +203,17 @@ def submitted(host: Host, state: Path, *applications: str, script: str, sizing: 
         )
         for application in applications
     ]  # fmt: skip
-    executors = [Executor(state, application) for application in applications]
-    yield executors
-    for executor in executors:
-        host.penstock("kill", executor.container)
-    for submit in submits:
-        submit.communicate(timeout=TIMEOUT_S)
+    executors: list[Executor] = []
+    try:
+        executors += [Executor(state, application) for application in applications]
+        yield executors
+    finally:
+        for executor in executors:
+            host.penstock("kill", executor.container)
+        for submit in submits:
+            if not executors:
+                submit.kill()
+            submit.communicate(timeout=TIMEOUT_S)
 
 
 def watch(until: float, *executors: Executor) -> list[list[Seen]]:

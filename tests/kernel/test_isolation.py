@@ -46,7 +46,7 @@ def test_a_core_beside_ten_that_fork(bed: Bed) -> None:
     keeps(bed, isolation.forks())
 
 
-@pytest.mark.emulated  # the slow disk of a machine in user mode is no hardware
+@pytest.mark.emulated  # BFQ orders what a disk is late with; the slow one in user mode (null_blk) sends it back instead
 @pytest.mark.measured
 def test_a_disk_beside_ten_that_read(bed: Bed) -> None:
     # Ten hogs take longer to start under emulation than a round gives them to settle.

@@ -154,7 +154,6 @@ class TestPaused:
             bloat = bed.start("spin", "cpu", cpu_cores=1.0, opportunistic=True).ready()
             paused_then_resumed(bed, "cpu", chill, innocent, bloat)
 
-    @pytest.mark.emulated  # the slow disk of a machine in user mode is no hardware
     @pytest.mark.measured
     def test_disk(self, directory: Path) -> None:
         slow = slow_directory()

@@ -19,7 +19,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from types import FrameType
 
-from tests.vm import checkout
+from tests.vm import checkout, user_mode
 from tests.vm.host import QEMU_TOOLS, TOOLS, USER_MODE_TOOLS, UnavailableError, find, require_tools, say
 from tests.vm.image import ROOT, ensure_image
 from tests.vm.machine import DRIVES, HTTP_PORTS, Machine
@@ -33,7 +33,8 @@ _REPORT = "build/kernel-junit.xml"
 #: Of a machine in user mode; as under QEMU.
 _PROCESSORS = 2
 #: What tests/kernel/test_devices_bind.py builds its file systems on, and what test_isolation.py keeps busy.
-_TEST_DRIVES = ("nvme", "virtio", "slow")
+_TEST_DRIVES = ("ubd", "ubd", "slow")
+_EMULATED_TEST_DRIVES = ("nvme", "virtio", "slow")
 
 
 def main(argv: list[str]) -> int:
@@ -43,8 +44,9 @@ def main(argv: list[str]) -> int:
     if unknown and arguments.do is not _test:
         parser.error(f"unrecognized arguments: {' '.join(unknown)}")
     arguments.drives = _drives_of(arguments)
-    if arguments.user_mode and set(arguments.drives) - {"slow"}:
-        parser.error("--drives: a machine in user mode has no drive but `slow`; leave one of the two out")
+    if not set(arguments.drives) <= (had := set(user_mode.DRIVES if arguments.user_mode else DRIVES)):
+        where = "a machine in user mode" if arguments.user_mode else "a machine under QEMU"
+        parser.error(f"--drives: {where} has {', '.join(sorted(had))}")
     arguments.pytest = unknown
     return status_of(lambda: arguments.do(arguments))
 
@@ -77,7 +79,7 @@ def _parser() -> argparse.ArgumentParser:
         added.add_argument("--memory", type=int, default=2048, metavar="MIB", help="the machine's memory [2048]")
         added.add_argument(
             "--drives", type=_drives, default=(), metavar="MODEL,…",
-            help=f"additional empty disks: {', '.join(DRIVES)}; none: '' [{','.join(_TEST_DRIVES)} for test]",
+            help=f"additional empty disks: {', '.join(DRIVES)}; in user mode: {', '.join(user_mode.DRIVES)}; none: ''",
         )  # fmt: skip
         return added
 
@@ -100,7 +102,7 @@ def _parser() -> argparse.ArgumentParser:
         each.add_argument(
             "--user-mode",
             action="store_true",
-            help="under user-mode Linux: computes as fast as this host; of --drives only `slow`",
+            help="under user-mode Linux: computes as fast as this host",
         )
     return parser
 
@@ -108,8 +110,8 @@ def _parser() -> argparse.ArgumentParser:
 def _drives(text: str) -> tuple[str, ...]:
     models = tuple(filter(None, text.split(",")))
     for model in models:
-        if model not in DRIVES:
-            raise argparse.ArgumentTypeError(f"{model!r} is none of {', '.join(DRIVES)}")
+        if model not in (known := sorted({*DRIVES, *user_mode.DRIVES})):
+            raise argparse.ArgumentTypeError(f"{model!r} is none of {', '.join(known)}")
     return models
 
 
@@ -118,7 +120,7 @@ def _drives_of(arguments: argparse.Namespace) -> tuple[str, ...]:
     if arguments.drives is not None:
         named: tuple[str, ...] = arguments.drives
         return named
-    return ("slow",) if arguments.user_mode else _TEST_DRIVES
+    return _TEST_DRIVES if arguments.user_mode else _EMULATED_TEST_DRIVES
 
 
 def _pair(text: str) -> tuple[str, str]:
@@ -188,10 +190,11 @@ def _prepared(arguments: argparse.Namespace) -> Iterator[Remote]:
 
 @contextmanager
 def _in_user_mode(arguments: argparse.Namespace) -> Iterator[Remote]:
-    slow = "slow" in arguments.drives
     with (
         Network() as network,
-        UserModeMachine(network, 1, memory_mib=arguments.memory, processors=_PROCESSORS, slow_disk=slow) as machine,
+        UserModeMachine(
+            network, 1, memory_mib=arguments.memory, processors=_PROCESSORS, drives=arguments.drives
+        ) as machine,
     ):
         yield machine
 

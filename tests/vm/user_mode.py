@@ -11,6 +11,7 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -65,6 +66,11 @@ exec /sbin/init
 
 #: For `ip link set`: no packet is larger than the link's MTU; the kernel's driver does not receive larger ones.
 _SEGMENTS = "gso_max_size 1500 gso_max_segs 1"
+#: Models of additional disks: this kernel's own, and one that little keeps busy (at most one).
+DRIVES = ("ubd", "slow")
+_DRIVE_BYTES = 1024**3
+#: ubd0 and ubd1 are the root disk and the one for /scratch.
+_FIRST_DRIVE = 2
 #: /dev/nullb0: a disk in memory, as slow as QEMU's model `slow` (MiB/s).
 _SLOW_DISK = ("null_blk.nr_devices=1", "null_blk.gb=1", "null_blk.memory_backed=1", "null_blk.mbps=38")
 
@@ -122,11 +128,18 @@ class UserModeMachine(Remote):
     """One machine. What it writes is lost when it ends.
 
     ``number`` (from 1) is unique in the network, and the last part of its address. With one of ``processors`` the
-    machine is kept on one of the host's. ``slow_disk`` adds /dev/nullb0.
+    machine is kept on one of the host's. ``drives`` adds empty disks by model (:data:`DRIVES`): /dev/ubdc and so on,
+    of 1 GiB, and one that is slow, /dev/nullb0.
     """
 
     def __init__(
-        self, network: Network, number: int, *, memory_mib: int = 1024, processors: int = 1, slow_disk: bool = False
+        self,
+        network: Network,
+        number: int,
+        *,
+        memory_mib: int = 1024,
+        processors: int = 1,
+        drives: Sequence[str] = (),
     ) -> None:
         super().__init__()
         self.address = f"{_PREFIX}.{number}"
@@ -134,7 +147,7 @@ class UserModeMachine(Remote):
         self._number = number
         self._memory_mib = memory_mib
         self._processors = processors
-        self._disks = _SLOW_DISK if slow_disk else ("null_blk.nr_devices=0",)
+        self._drives = tuple(drives)
         self._linux: subprocess.Popen[bytes] | None = None
 
     def boot(self, image: Image) -> None:
@@ -166,8 +179,8 @@ class UserModeMachine(Remote):
         # fmt: off
         return [
             *pinned, str(kernel), f"mem={self._memory_mib}M", f"ncpus={self._processors}", "seccomp=on",
-            f"uml_dir={here}", "quiet", *self._disks,
-            f"ubd0={here}/root,{disk}", f"ubd1={scratch}", "root=/dev/ubda", "rw",
+            f"uml_dir={here}", "quiet",
+            f"ubd0={here}/root,{disk}", f"ubd1={scratch}", "root=/dev/ubda", "rw", *self._drive_arguments(),
             f"vec0:transport=raw,ifname={self._network.link(self._number)},mac={mac}",
             "con=null", "con0=null,fd:1", "ssl=null", "ssl0=null,fd:1", "audit=0", "selinux=0",
             # A host that stands still for a while (a virtual one does) is no reason to kill what runs in here.
@@ -175,6 +188,15 @@ class UserModeMachine(Remote):
             "init=/bin/sh", "--", "-c", f'"mount -t hostfs none /mnt -o {here}; . /mnt/init.sh"',
         ]
         # fmt: on
+
+    def _drive_arguments(self) -> list[str]:
+        arguments = list(_SLOW_DISK if "slow" in self._drives else ("null_blk.nr_devices=0",))
+        for number in range(self._drives.count("ubd")):
+            file = self.directory / f"drive{number}.img"
+            with file.open("wb") as empty:
+                empty.truncate(_DRIVE_BYTES)
+            arguments.append(f"ubd{_FIRST_DRIVE + number}={file}")
+        return arguments
 
     def console(self) -> str:
         """The end of its console."""

@@ -15,7 +15,7 @@ from tests.vm import host, image, remote, user_mode_kernel
 from tests.vm.__main__ import UNAVAILABLE, _drives_of, _parser, main, require_user_mode
 from tests.vm.checkout import _commands, _files
 from tests.vm.image import ROOT, requirements
-from tests.vm.machine import DRIVES, Machine
+from tests.vm.machine import Machine
 from tests.vm.user_mode import nice_of_session
 
 
@@ -34,20 +34,29 @@ def test_the_checkout_is_what_git_tracks_or_would_track() -> None:
 def test_additional_disks_are_named_by_model(capsys: pytest.CaptureFixture[str]) -> None:
     parse = _parser().parse_args
     assert parse(["run", "--", "true"]).drives == ()
-    assert set(_drives_of(parse(["test"]))) == DRIVES.keys()
-    assert _drives_of(parse(["test", "--user-mode"])) == ("slow",)
+    assert _drives_of(parse(["test"])) == ("nvme", "virtio", "slow")
+    assert _drives_of(parse(["test", "--user-mode"])) == ("ubd", "ubd", "slow")
     assert parse(["test", "--drives", "nvme,virtio"]).drives == ("nvme", "virtio")
     assert parse(["test", "--drives", ""]).drives == ()
     with pytest.raises(SystemExit):
         parse(["run", "--drives", "floppy", "--", "true"])
-    assert "'floppy' is none of nvme, virtio" in capsys.readouterr().err
+    assert "'floppy' is none of nvme, slow, ubd, virtio" in capsys.readouterr().err
 
 
-def test_user_mode_has_no_drives_that_qemu_emulates(capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        (["--user-mode", "--drives", "nvme"], "a machine in user mode has slow, ubd"),
+        (["--drives", "ubd"], "a machine under QEMU has nvme, slow, virtio"),
+    ],
+)
+def test_a_machine_has_the_drives_of_its_kind(
+    options: list[str], said: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     with pytest.raises(SystemExit) as caught:
-        main(["run", "--user-mode", "--drives", "nvme", "--", "true"])
+        main(["run", *options, "--", "true"])
     assert caught.value.code == 2
-    assert "--drives: " in capsys.readouterr().err
+    assert f"--drives: {said}" in capsys.readouterr().err
 
 
 def test_what_user_mode_lacks_is_told_before_anything_is_built(
