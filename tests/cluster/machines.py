@@ -9,7 +9,7 @@ import shutil
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -75,10 +75,10 @@ class Cluster:
         """What a shell command of root's says on a machine."""
         return self.machines[name].ssh(command, check=check, timeout_s=900).stdout
 
-    def everywhere(self, command: str, *, check: bool = True) -> dict[str, str]:
+    def everywhere(self, command: str, *, check: bool = True, names: Sequence[str] = NAMES) -> dict[str, str]:
         """What it says on each machine; they are asked at the same time."""
-        with ThreadPoolExecutor(len(self.machines)) as threads:
-            asked = {name: threads.submit(self.ssh, name, command, check=check) for name in self.machines}
+        with ThreadPoolExecutor(len(names)) as threads:
+            asked = {name: threads.submit(self.ssh, name, command, check=check) for name in names}
         return {name: answer.result() for name, answer in asked.items()}
 
     def penstock(self, name: str, command: str, *, user: str = "root") -> str:
@@ -113,9 +113,9 @@ except urllib.error.HTTPError as error:
         nodes: dict[str, dict[str, object]] = json.loads(self.page(NAMES[-1], "/status", token))["nodes"]
         return nodes
 
-    def survey(self) -> dict[str, list[str]]:
-        """What there is on each machine that an installation may add to: one line each."""
-        said = self.everywhere(f"/usr/bin/python3 - <<'END'\n{_SURVEY.read_text()}\nEND")
+    def survey(self, *names: str) -> dict[str, list[str]]:
+        """What there is on each machine, or on some, that an installation may add to: one line each."""
+        said = self.everywhere(f"/usr/bin/python3 - <<'END'\n{_SURVEY.read_text()}\nEND", names=names or NAMES)
         return {name: lines.splitlines() for name, lines in said.items()}
 
     def _inventory(self) -> Path:

@@ -159,8 +159,8 @@ def remember(
 #: Cores and MiB, slot by slot. The first slots of the first one are for it to become what it is to be.
 PHASES = {
     "hard": ([0.9] * 3 + [0.3] * 3 + [0.9] * 3 + [0.3] * 5, [80] * 6 + [160] * 4 + [100] * 2 + [24] * 2),
-    "high-first": ([1.5] * 4 + [0.3] * 8, [32] * 12),
-    "low-first": ([0.3] * 6 + [1.5] * 4, [32] * 10),
+    "high-first": ([1.5] * 3 + [0.3] * 7, [32] * 10),
+    "low-first": ([0.3] * 5 + [1.5] * 3, [32] * 8),
 }
 #: Bytes/s of disk and of what is sent, slot by slot.
 RATES = [16e6] * 2 + [4e6] * 2 + [16e6] * 2 + [4e6] * 2
@@ -335,14 +335,14 @@ def test_hard_limits_move_ahead_of_a_rise_and_after_a_fall_and_bind(host: Host, 
 def test_shared_guarantees_move_and_decide_where_two_want_all(host: Host, state: Path) -> None:
     """Both could use both processors; who is planned to has five times as much as the other, and then they change."""
     with submitted(host, state, "high-first", "low-first", script=SPIN_ON_BOTH, sizing="shared") as (falling, rising):
-        of_falling, of_rising = watch(rising.at(9), falling, rising)
+        of_falling, of_rising = watch(rising.at(7), falling, rising)
         host.penstock("kill", rising.container)
         (left,) = watch(time.time() + 2, falling)
     said = "\n".join(f"{a.at - rising.at(0):6.2f} {a}\n       {b}" for a, b in zip(of_falling, of_rising, strict=True))
     assert {each.quota for each in (*of_falling, *of_rising, *left)} == {"max"}
     assert {each.high_bytes for each in (*of_falling, *of_rising)} == {float("inf")}
-    before = max(rising.at(0), falling.at(0)) + 2, falling.at(4) - LEAD_S - 0.2
-    after = rising.at(6) + LAG_S + 0.5, rising.at(9)
+    before = max(rising.at(0), falling.at(0)) + 2, falling.at(3) - LEAD_S - 0.2
+    after = rising.at(5) + LAG_S + 0.5, rising.at(7)
     for (begin, end), high, low in ((before, of_falling, of_rising), (after, of_rising, of_falling)):
         high, low = during(high, begin, end), during(low, begin, end)
         weights = ({each.weight for each in high}, {each.weight for each in low})
