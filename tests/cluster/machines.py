@@ -27,6 +27,8 @@ MASTER = NAMES[0]
 #: What the playbooks install as /usr/local/bin/penstock.
 PENSTOCK = "/opt/penstock/venv/bin/penstock"
 _PLAY_TIMEOUT_S = 2400
+#: Beside other tests a machine stands still for longer than Ansible's 10 s.
+_CONNECT_TIMEOUT_S = "120"
 #: Ansible's environment for tasks that share a process on each host.
 _PERSISTENT = {
     "ANSIBLE_STRATEGY": "mitogen_linear",
@@ -57,7 +59,8 @@ class Cluster:
             [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(self._inventory()), playbook, *options],
             cwd=ROOT / "ansible",
             env={
-                **os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_FORKS": "10", **(_PERSISTENT if persistent else {}),
+                **os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_FORKS": "10", "ANSIBLE_TIMEOUT": _CONNECT_TIMEOUT_S,
+                **(_PERSISTENT if persistent else {}),
             },
             stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False, timeout=_PLAY_TIMEOUT_S,
         )  # fmt: skip

@@ -153,7 +153,8 @@ def _is_learnt(master: MasterProcess) -> None:
     assert run["settings"]["cores"] == 1
     assert len(run["stages"]) == 3, "the job's two stages are known, and what came behind them"
     assert run["stages"][-1] == len(run["mean"][0])
-    assert sum(run["mean"][0]) > 0, "a JVM takes some CPU"
+    # On a busy host a slot may be without a reading.
+    assert sum(cores for cores in run["mean"][0] if cores is not None) > 0, "a JVM takes some CPU"
 
 
 def _profiles(master: MasterProcess, path: str) -> Any:
