@@ -205,13 +205,13 @@ def submitted(host: Host, state: Path, *applications: str, script: str, sizing: 
     ]  # fmt: skip
     executors: list[Executor] = []
     try:
-        executors += [Executor(state, application) for application in applications]
+        executors.extend(Executor(state, application) for application in applications)  # one by one
         yield executors
     finally:
         for executor in executors:
             host.penstock("kill", executor.container)
         for submit in submits:
-            if not executors:
+            if len(executors) < len(applications):
                 submit.kill()
             submit.communicate(timeout=TIMEOUT_S)
 
