@@ -77,6 +77,11 @@ PARTS: dict[str, Callable[[], Iterator[Figure]]] = {
 }
 
 
+#: Twice as many as the disk has at a time is the kernel's choice (blk_mq_init_sched, Linux 7.2), which is two for one that
+#: does one request after the other. Who comes third waits for a place in line, and BFQ cannot order what is not in line.
+_QUEUED = 128
+
+
 def slow_directory() -> Path:
     """A file system on the machine's slow disk."""
     (device,) = (
@@ -86,6 +91,10 @@ def slow_directory() -> Path:
     )
     directory = Path("/run/penstock-slow")
     if not directory.is_mount():
+        queue = Path("/sys/block", device.name, "queue")
+        (queue / "scheduler").write_text("bfq")
+        if int((queue / "nr_requests").read_text()) < _QUEUED:
+            (queue / "nr_requests").write_text(str(_QUEUED))
         directory.mkdir(exist_ok=True)
         subprocess.run(["mke2fs", "-q", "-F", "-t", "ext4", "-E", "lazy_itable_init=0", device], check=True)
         subprocess.run(["mount", "-o", "noatime", device, directory], check=True)

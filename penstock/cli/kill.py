@@ -26,8 +26,8 @@ def main(argv: list[str]) -> int:
 
 
 async def _kill(containers: list[str], agent: AgentClient) -> list[tuple[str, Ended]]:
-    ended = []
-    for running in [await agent.attach(container) for container in containers]:
+    """Kill all before waiting for any: one that waits for its disk would wait as long as the others use it."""
+    killed = [await agent.attach(container) for container in containers]
+    for running in killed:
         await running.kill()
-        ended.append((running.id, await running.wait()))
-    return ended
+    return [(running.id, await running.wait()) for running in killed]

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from penstock.config.settings import live_keys
+from penstock.config.settings import declared_keys, live_keys
 from penstock.model.units import parse_bytes, parse_duration_s, parse_rate
 
 _BINARY, _DECIMAL = ("TiB", "GiB", "MiB", "KiB"), ("TB", "GB", "MB", "kB")
@@ -38,7 +38,7 @@ def keys(of: type[msgspec.Struct]) -> list[Key]:
             written(each.name, default_of(each)),
             each.name in live,
         )
-        for each in sorted(msgspec.structs.fields(of), key=lambda each: each.name in shared)
+        for each in sorted(declared_keys(of).values(), key=lambda each: each.name in shared)
     ]
 
 

@@ -82,6 +82,7 @@ class FakeAgent:
         self.cluster: dict[str, Any] = {"nodes": {}}
         self.outputs: dict[str, bytes] = {"stdout": b"", "stderr": b""}
         self.dropped_bytes = 0  # dropped from the beginning of each output
+        self.killed_together = 1  # containers end once so many of them have been killed
         self.on_launch: Callable[[FakeContainer], None] = lambda container: None
         self.queued: list[tuple[RpcPeer, str, MonotaskSpec]] = []
         self.running: dict[tuple[RpcPeer, str, Any], MonotaskSpec] = {}
@@ -328,8 +329,9 @@ class FakeAgent:
     def _kill(self, peer: RpcPeer, asked: Any) -> Done:
         container = self._container(asked.container)
         container.killed = True
-        if container.ended is None:
-            self.end_container(container, Ended(by=EndedBy.CANCELLED, exit_status=137, reason="asked"))
+        killed = [each for each in self.containers.values() if each.killed and each.ended is None]
+        for each in killed if len(killed) >= self.killed_together else ():
+            self.end_container(each, Ended(by=EndedBy.CANCELLED, exit_status=137, reason="asked"))
         return Done()
 
     def _output(self, peer: RpcPeer, asked: Any) -> Output:

@@ -14,7 +14,7 @@ from multiprocessing.context import ForkServerProcess
 from pathlib import Path
 
 _CONTEXT = multiprocessing.get_context("forkserver")
-_CONTEXT.set_forkserver_preload(["agent.daemon", "master.daemon", __name__])
+_CONTEXT.set_forkserver_preload(["agent.daemon", "master.daemon", __name__, f"{__package__}.frozen"])
 
 
 _CLONE_NEWNET = 0x4000_0000

@@ -46,11 +46,8 @@ def test_a_core_beside_ten_that_fork(bed: Bed) -> None:
     keeps(bed, isolation.forks())
 
 
-@pytest.mark.emulated  # BFQ orders what a disk is late with; the slow one in user mode (null_blk) sends it back instead
-@pytest.mark.measured
 def test_a_disk_beside_ten_that_read(bed: Bed) -> None:
-    # Ten hogs take longer to start under emulation than a round gives them to settle.
-    keeps(bed, next(isolation.disks(slow_directory())), rounds=2)
+    keeps(bed, next(isolation.disks(slow_directory())))
 
 
 def test_the_page_cache_beside_ten_that_write(bed: Bed, scratch: Path) -> None:

@@ -80,6 +80,16 @@ async def test_kill_says_nothing_where_nobody_asks(fake: FakeAgent, penstock: Pe
     assert await penstock("kill") == (2, "", "penstock kill: the following arguments are required: CONTAINER\n")
 
 
+@pytest.mark.timeout(30)
+async def test_kill_kills_all_before_it_waits_for_one(fake: FakeAgent, penstock: Penstock) -> None:
+    fake.killed_together = 2
+    for _ in range(2):
+        assert (await penstock("run", "--detach", "x"))[0] == 0
+    status, out, err = await penstock("kill", "--json", "c-1", "c-2")
+    assert (status, err) == (0, "")
+    assert [row["container"] for row in json.loads(out)] == ["c-1", "c-2"]
+
+
 @pytest.mark.parametrize(("dry", "removed"), [([], [True, False]), (["--dry-run"], [False, False])])
 def test_uninstall(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], dry: list[str], removed: list[bool]
