@@ -48,6 +48,11 @@ class CgroupSample:
     io_stalled_s: float = 0.0
     pids: int = 0
 
+    @property
+    def memory_unreclaimable_bytes(self) -> int:
+        """Anonymous, shmem, mlocked, dirty and kernel memory. Assumes no swap."""
+        return max(0, self.memory_current_bytes - self.memory_cache_bytes)
+
 
 class Total(NamedTuple):
     """The total use of a cgroup at its container's end; zero if the controller or the file does not exist."""

@@ -26,16 +26,11 @@ class Memory:
 
     def tiers(self, capacity_bytes: float) -> tuple[float, float, float, float]:
         """Return its demands, most urgent first: unreclaimable memory, a margin above it, its plan, more."""
-        pinned = unreclaimable_bytes(self.use) if self.use is not None else 0.0
+        pinned = float(self.use.memory_unreclaimable_bytes) if self.use is not None else 0.0
         margin = with_margin(pinned) if self.use is not None else 0.0
         wants = (pinned, margin, self.planned_bytes, self.raised_bytes)
         pinned, margin, planned, raised = (min(size, capacity_bytes) for size in wants)
         return pinned, margin, planned, raised
-
-
-def unreclaimable_bytes(use: ContainerUse) -> float:
-    """Return the memory that reclaim cannot free: the working set without its page cache."""
-    return float(max(0, use.memory_bytes - use.memory_cache_bytes))
 
 
 def with_margin(size_bytes: float) -> float:
@@ -51,7 +46,8 @@ def raised_bytes(use: ContainerUse, level_bytes: float | None, raised: float) ->
     wanted = with_margin(use.memory_bytes)
     if level_bytes is None:
         return raised
-    if use.memory_stalled > STALLED:
+    held = use.memory_cache_bytes + use.memory_unreclaimable_bytes
+    if use.memory_stalled > STALLED and held >= BOUNDED * level_bytes:  # below, a former level makes it wait still
         return max(raised, wanted, with_margin(level_bytes))
     if use.memory_bytes >= BOUNDED * level_bytes:
         return max(raised, wanted)

@@ -11,7 +11,8 @@ class ContainerUse:
 
     cpu_cores: float = 0.0
     memory_bytes: int = 0  # working set: without the page cache that the kernel would drop first
-    memory_cache_bytes: int = 0  # reclaimable part of the working set
+    memory_cache_bytes: int = 0  # page cache that can be reclaimed, within the working set and outside
+    memory_unreclaimable_bytes: int = 0  # all the rest of its memory
     memory_peak_bytes: int = 0
     disk_bytes_per_s: float = 0.0
     network_send_bytes_per_s: float = 0.0

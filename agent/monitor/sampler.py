@@ -141,6 +141,7 @@ class Sampler:
                 uses.get(container, ContainerUse()),
                 memory_bytes=self._memory_bytes(container, sample),
                 memory_cache_bytes=sample.memory_cache_bytes,
+                memory_unreclaimable_bytes=sample.memory_unreclaimable_bytes,
             )
         return replace(self._last, containers=uses)
 
@@ -167,6 +168,7 @@ class Sampler:
             cpu_cores=rate(sample.cpu_usage_s, was.cpu_usage_s),
             memory_bytes=self._memory_bytes(container, sample),
             memory_cache_bytes=sample.memory_cache_bytes,
+            memory_unreclaimable_bytes=sample.memory_unreclaimable_bytes,
             memory_peak_bytes=sample.memory_peak_bytes,
             disk_bytes_per_s=rate(sample.io_read_bytes + sample.io_write_bytes, was.io_read_bytes + was.io_write_bytes),
             network_send_bytes_per_s=rate(now.traffic.sent_bytes, before.traffic.sent_bytes),

@@ -297,7 +297,6 @@ def cached() -> Iterator[None]:
     CACHED.unlink()
 
 
-@pytest.mark.emulated  # on Linux 7.2 memory.high is below anonymous memory for a moment, and is raised too far then
 @pytest.mark.measured
 def test_hard_limits_move_ahead_of_a_rise_and_after_a_fall_and_bind(host: Host, state: Path, cached: None) -> None:
     with submitted(host, state, "hard", script=WORK, sizing="hard") as (executor,):

@@ -133,6 +133,7 @@ class World:
                 cpu_cores=min(cores, one.cores),
                 memory_bytes=one.pinned + one.cache,
                 memory_cache_bytes=one.cache,
+                memory_unreclaimable_bytes=one.pinned,
                 memory_stalled=0.5 if wanted > most else 0.0,
             )
         self.seen_pinned = {container: one.pinned for container, one in self.live.items() if container in seen}

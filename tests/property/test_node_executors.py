@@ -192,6 +192,7 @@ class ExecutorsMachine(RuleBasedStateMachine):
                     cpu_cores=(record.limits.cpu_cores or 0.5) * of_plan,
                     memory_bytes=int(memory_bytes),
                     memory_cache_bytes=int(memory_bytes / 2),
+                    memory_unreclaimable_bytes=int(memory_bytes / 2),
                 )
             self.send(e.Sampled(Snapshot(self.now, 1.0, containers=uses), self.now))
 

@@ -182,9 +182,18 @@ def bed() -> Bed:
     return Bed(FOUR)
 
 
+def used(memory_bytes: int, cache_bytes: int, stalled: float = 0.0) -> ContainerUse:
+    return ContainerUse(
+        memory_bytes=memory_bytes,
+        memory_cache_bytes=cache_bytes,
+        memory_unreclaimable_bytes=memory_bytes - cache_bytes,
+        memory_stalled=stalled,
+    )
+
+
 def test_memory_is_not_limited_below_what_cannot_be_taken(bed: Bed) -> None:
     bed.now = 101.0
-    held = ContainerUse(memory_bytes=3 * GIB // 2, memory_cache_bytes=MIB)
+    held = used(3 * GIB // 2, MIB)
     bed.look(held)
     assert bed.told()[-1].memory_high_bytes == int(with_margin(1.5 * GIB - MIB))
     bed.look(held)
@@ -194,12 +203,12 @@ def test_memory_is_not_limited_below_what_cannot_be_taken(bed: Bed) -> None:
 def test_who_stalls_for_memory_gets_more_as_far_as_there_is_room() -> None:
     bed = Bed(Profile(memory_bytes=(GIB,)))
     bed.now = 101.0
-    bed.look(ContainerUse(memory_bytes=GIB // 2, memory_cache_bytes=GIB // 4))
+    bed.look(used(GIB // 2, GIB // 4))
     assert bed.told()[-1].memory_high_bytes == GIB
-    bed.look(ContainerUse(memory_bytes=GIB // 2, memory_cache_bytes=GIB // 4, memory_stalled=0.5))
+    bed.look(used(GIB, 3 * GIB // 4, stalled=0.5))
     assert bed.told()[-1].memory_high_bytes == int(with_margin(GIB))
     bed.assign("b", Profile(memory_bytes=(5 * GIB // 2,)))
-    bed.look(ContainerUse(memory_bytes=3 * GIB // 2, memory_cache_bytes=GIB, memory_stalled=0.5))
+    bed.look(used(3 * GIB // 2, GIB, stalled=0.5))
     assert bed.told()[-1].memory_high_bytes == 3 * GIB // 2  # of 4 GiB, b has 2.5
 
 

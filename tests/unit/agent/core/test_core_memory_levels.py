@@ -11,8 +11,14 @@ MIB = 1 << 20
 GIB = 1 << 30
 
 
-def use(memory_bytes: int, cache_bytes: int = 0, stalled: float = 0.0) -> ContainerUse:
-    return ContainerUse(memory_bytes=memory_bytes, memory_cache_bytes=cache_bytes, memory_stalled=stalled)
+def use(memory_bytes: int, cache_bytes: int = 0, stalled: float = 0.0, inactive_bytes: int = 0) -> ContainerUse:
+    """``memory_bytes`` is the working set, with ``cache_bytes``; beside it the kernel has cache that it drops first."""
+    return ContainerUse(
+        memory_bytes=memory_bytes,
+        memory_cache_bytes=cache_bytes + inactive_bytes,
+        memory_unreclaimable_bytes=memory_bytes - cache_bytes,
+        memory_stalled=stalled,
+    )
 
 
 def test_never_less_than_what_cannot_be_taken() -> None:
@@ -20,6 +26,8 @@ def test_never_less_than_what_cannot_be_taken() -> None:
     assert late == (5 * GIB, with_margin(5 * GIB), GIB, 0.0)
     assert levels(8.0 * GIB, [late]) == [with_margin(5 * GIB)]
     assert levels(1.0 * GIB, [late]) == [5 * GIB]
+    beside_cache = Memory(use(6 * GIB, GIB, inactive_bytes=2 * GIB), planned_bytes=GIB, raised_bytes=0.0)
+    assert beside_cache.tiers(9.0 * GIB) == (5 * GIB, with_margin(5 * GIB), GIB, 0.0)
 
 
 def test_nothing_is_above_what_the_host_has() -> None:
@@ -48,7 +56,8 @@ def test_a_tier_that_does_not_fit_is_given_in_parts() -> None:
     [
         (use(400 * MIB), 0.0),
         (use(500 * MIB), with_margin(500 * MIB)),  # at its level
-        (use(300 * MIB, stalled=0.5), with_margin(512 * MIB)),  # its cache is what is short
+        (use(300 * MIB, stalled=0.5, inactive_bytes=200 * MIB), with_margin(512 * MIB)),  # its cache is what is short
+        (use(300 * MIB, stalled=0.5), 0.0),  # the kernel makes it wait still for what it took above a former level
     ],
 )
 def test_who_is_stalled_wants_more(seen: ContainerUse, wanted: float) -> None:
