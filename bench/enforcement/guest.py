@@ -77,8 +77,8 @@ PARTS: dict[str, Callable[[], Iterator[Figure]]] = {
 }
 
 
-#: Twice as many as the disk has at a time is the kernel's choice (blk_mq_init_sched, Linux 7.2), which is two for one that
-#: does one request after the other. Who comes third waits for a place in line, and BFQ cannot order what is not in line.
+#: The kernel lets twice as many wait as the disk does at a time (seen on Linux 7.2): two, where that is one.
+#: Who comes third waits for a place in line, and BFQ cannot order what is not in line.
 _QUEUED = 128
 
 

@@ -71,7 +71,7 @@ DRIVES = ("ubd", "slow")
 _DRIVE_BYTES = 1024**3
 #: ubd0 and ubd1 are the root disk and the one for /scratch.
 _FIRST_DRIVE = 2
-#: /dev/nullb0: a disk in memory that does one request after the other, of up to 127 KiB: as slow as QEMU's model `slow`.
+#: /dev/nullb0: a disk in memory that does one request (up to 127 KiB) after the other, as slow as QEMU's model `slow`.
 #: With a limit instead (null_blk.mbps) it sends back what is above it, and a scheduler orders only what is late.
 _SLOW_DISK = (
     "null_blk.nr_devices=1", "null_blk.gb=1", "null_blk.memory_backed=1",
