@@ -47,7 +47,7 @@ from agent.stdio import Stdio
 from penstock import paths, sdnotify
 from penstock.config.calls import ConfigurationCalls
 from penstock.config.endpoint import endpoint
-from penstock.config.reloading import Reloading
+from penstock.config.live_config import LiveConfig
 from penstock.config.settings import SettingsError, host_port
 from penstock.daemon import StartError
 from penstock.model import Capacity
@@ -59,23 +59,23 @@ from penstock.trouble import Troubles
 log = structlog.get_logger()
 
 
-def run(reloading: Reloading[AgentConfig], port_file: Path | None = None) -> None:
+def run(live_config: LiveConfig[AgentConfig], port_file: Path | None = None) -> None:
     """Run until SIGTERM or SIGINT.
 
     Raises:
         StartError: a required directory, socket or port is unavailable.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_main(reloading, port_file))
+        runner.run(_main(live_config, port_file))
 
 
-async def _main(reloading: Reloading[AgentConfig], port_file: Path | None) -> None:
+async def _main(live_config: LiveConfig[AgentConfig], port_file: Path | None) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop.set)
-    reloading.listen()
-    agent = Agent(reloading)
+    live_config.listen()
+    agent = Agent(live_config)
     try:
         try:
             await agent.start()
@@ -92,11 +92,11 @@ async def _main(reloading: Reloading[AgentConfig], port_file: Path | None) -> No
 class Agent:
     """One agent, with :meth:`start`, :meth:`serve` and :meth:`close`."""
 
-    def __init__(self, reloading: Reloading[AgentConfig]) -> None:
-        self._reloading, self._config = reloading, reloading.current
-        reloading.apply = self.reconfigure
+    def __init__(self, live_config: LiveConfig[AgentConfig]) -> None:
+        self._live_config, self._config = live_config, live_config.current
+        live_config.apply = self.reconfigure
         self._certificates = CertificateWatch(doors.shown_by(self._config))
-        reloading.also += [self._certificates.look, self._judge_anew]
+        live_config.also += [self._certificates.look, self._judge_anew]
         self._started_at = time.time()
         self._outputs = self._config.state() / "outputs"
         self._exits: list[Exited] = []
@@ -172,7 +172,7 @@ class Agent:
         self._frameworks = Frameworks(
             self._shell, self._executor, status=self.status, outputs=self._outputs, enforced=enforced,
             max_frame_bytes=config.max_frame_bytes, operators=config.operators,
-            connections=lambda: self._config.user_max_connections, configuration=ConfigurationCalls(self._reloading),
+            connections=lambda: self._config.user_max_connections, configuration=ConfigurationCalls(self._live_config),
             containers_go_on=not config.spawn_launcher,
         )  # fmt: skip
         await self._frameworks.listen(config.socket_path())
@@ -301,7 +301,7 @@ class Agent:
         gc.freeze()  # objects from start-up stay: garbage collection skips them from now on
         sdnotify.notify("READY=1")
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(self._periodic().run()), tasks.create_task(self._reloading.run())]
+            running = [tasks.create_task(self._periodic().run()), tasks.create_task(self._live_config.run())]
             running.append(tasks.create_task(self._certificates.run()))
             if self._watch is not None:
                 running.append(tasks.create_task(self._watch.run()))
@@ -345,7 +345,7 @@ class Agent:
             enforcement=self._enforcement,
             master=master,
             events=self._shell.events,
-            configuration=self._reloading.by_hand(),
+            configuration=self._live_config.by_hand(),
             certificates=self._certificates.rows(),
             journal_writes=self._shell.journal_writes,
             degraded=self._troubles.rows(),

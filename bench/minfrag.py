@@ -10,7 +10,7 @@ import time
 
 import numpy as np
 
-from master.placement.executors import Demands, Machines, Pending
+from master.placement.executors import Demands, Machines, WaitingExecutors
 from master.placement.minfrag import MinFrag
 
 #: A machine of Elasecutor §V.A: cores, disk and network bytes/s, bytes of memory.
@@ -18,10 +18,10 @@ CAPACITY = np.array([16.0, 500e6, 1.25e9, 64e9])
 _SLOT_S = 3.0
 
 
-def waiting(executors: int, slots: int, share: float, rng: np.random.Generator) -> Pending:
+def waiting(executors: int, slots: int, share: float, rng: np.random.Generator) -> WaitingExecutors:
     """Executors, each with a demand of its own that varies slot by slot up to ``share`` of a machine."""
     demands = Demands(slots)
-    pending = Pending(demands)
+    pending = WaitingExecutors(demands)
     for executor in range(executors):
         peak = rng.uniform(0.1, 1.0, size=4) * share * CAPACITY
         length = int(rng.integers(slots // 2, slots, endpoint=True))

@@ -39,7 +39,7 @@ from master.training import models
 from penstock import __version__, paths, sdnotify
 from penstock.config.calls import ConfigurationCalls
 from penstock.config.endpoint import endpoint
-from penstock.config.reloading import Reloading
+from penstock.config.live_config import LiveConfig
 from penstock.config.settings import Loaded, SettingsError, host_port
 from penstock.daemon import StartError
 from penstock.locking import AlreadyOwnedError, claim
@@ -51,27 +51,27 @@ from penstock.trouble import Troubles
 log = structlog.get_logger()
 
 
-def run(reloading: Reloading[MasterConfig], port_file: Path | None = None) -> None:
+def run(live_config: LiveConfig[MasterConfig], port_file: Path | None = None) -> None:
     """Run until SIGTERM or SIGINT.
 
     Raises: StartError: a required port is not available.
     """
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_main(reloading, port_file))
+        runner.run(_main(live_config, port_file))
 
 
-async def _main(reloading: Reloading[MasterConfig], port_file: Path | None) -> None:
+async def _main(live_config: LiveConfig[MasterConfig], port_file: Path | None) -> None:
     stop = asyncio.Event()
     loop = asyncio.get_running_loop()
     for signum in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(signum, stop.set)
-    reloading.listen()
-    master = Master(reloading.current, reloading)
+    live_config.listen()
+    master = Master(live_config.current, live_config)
     try:
         await master.start()
         if port_file is not None:
             master.write_addresses(port_file)
-        beside = [loop.create_task(reloading.run()), loop.create_task(master.certificates.run())]
+        beside = [loop.create_task(live_config.run()), loop.create_task(master.certificates.run())]
         await master.serve(stop)
         for task in beside:
             task.cancel()
@@ -87,13 +87,13 @@ class Master:
     and how jobs ended.
     """
 
-    def __init__(self, config: MasterConfig, reloading: Reloading[MasterConfig] | None = None) -> None:
-        """``reloading`` is the source of ``config`` and its changes; without it the configuration is never read
+    def __init__(self, config: MasterConfig, live_config: LiveConfig[MasterConfig] | None = None) -> None:
+        """``live_config`` is the source of ``config`` and its changes; without it the configuration is never read
         again.
         """
         self._config = config
-        self._reloading = reloading or Reloading(Loaded(config, {}), lambda: Loaded(config, {}))
-        self._reloading.apply = self.reconfigure
+        self._live_config = live_config or LiveConfig(Loaded(config, {}), lambda: Loaded(config, {}))
+        self._live_config.apply = self.reconfigure
         self.certificates = CertificateWatch(doors.shown_by(config))
         self._started_at = time.time()
         registry = CollectorRegistry()
@@ -101,8 +101,8 @@ class Master:
         self.forecaster = Forecaster(config.database(), config.forecast_settings(), self.service.dispatch)
         self.service.forecaster = self.forecaster
         self.service.state_writer = self.state_writer = StateWriter(config.database())
-        self.service.configuration = ConfigurationCalls(self._reloading)
-        self._reloading.also += [self.certificates.look, self.service.judge_anew]
+        self.service.configuration = ConfigurationCalls(self._live_config)
+        self._live_config.also += [self.certificates.look, self.service.judge_anew]
         self.service.overview = Overview(self.status)
         self.reservation_service: ReservationService | None = None
         self._store_lock = -1
@@ -225,7 +225,7 @@ class Master:
             "started_at": self._started_at,
             "listen": self.service.address,
             "http": self.site.address,
-            "configuration": self._reloading.by_hand(),
+            "configuration": self._live_config.by_hand(),
             "certificates": self.certificates.rows(),
             "degraded": self._troubles.rows(),
             "reservations": self.reservation_service.counts if self.reservation_service is not None else {},

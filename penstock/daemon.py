@@ -16,11 +16,11 @@ from penstock.cli import exit_statuses
 from penstock.config import declaration, rendering, settings
 
 if TYPE_CHECKING:
-    from penstock.config.reloading import Reloading
+    from penstock.config.live_config import LiveConfig
 
 T = TypeVar("T", bound=msgspec.Struct)
 #: Runs a daemon until it is told to stop; the path is the file for the addresses that it chose.
-Run = Callable[["Reloading[T]", Path | None], None]
+Run = Callable[["LiveConfig[T]", Path | None], None]
 
 
 class StartError(Exception):
@@ -59,13 +59,13 @@ def command(
         return 2
     run = daemon()
     from penstock import logs
-    from penstock.config.reloading import Reloading
+    from penstock.config.live_config import LiveConfig
 
     logs.configure(arguments.log_level)
     file = arguments.config.absolute() if arguments.config is not None else None
-    reloading = Reloading(loaded, lambda: settings.read(of, sources, check), check, file)
+    live_config = LiveConfig(loaded, lambda: settings.read(of, sources, check), check, file)
     try:
-        run(reloading, arguments.port_file)
+        run(live_config, arguments.port_file)
     except StartError as error:
         print(f"penstock {name}: {error}", file=sys.stderr)  # noqa: T201
         return 1

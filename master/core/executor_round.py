@@ -23,7 +23,7 @@ from master.core.snapshot import RoundSnapshot, Snapshots
 from master.core.task_lifecycle import TaskLifecycle
 from master.core.user_quotas import RoundQuotas, UserQuotas
 from master.ordering import Ranking
-from master.placement import Demands, Launch, Pending
+from master.placement import Demands, Launch, WaitingExecutors
 from master.placement.availability import lasting
 from master.placement.executors import machines_with_room
 from master.placement.workers import Mask
@@ -186,7 +186,7 @@ class _ExecutorPlacement:
         self._now = now
         self._policy = executors.policy
         self._demands = Demands(grid.slots)
-        self._pending = Pending(self._demands)
+        self._pending = WaitingExecutors(self._demands)
         self._waiting: dict[Key, _WaitingExecutor] = {(one.task.job, one.task.name): one for one in waiting}
         numbers: dict[object, int] = {}
         for one in waiting:

@@ -2,7 +2,7 @@
 machines.
 """
 
-from master.placement.executors import Demands, ExecutorPolicy, Launch, Machines, Pending
+from master.placement.executors import Demands, ExecutorPolicy, Launch, Machines, WaitingExecutors
 from master.placement.executors_named import EXECUTOR_POLICIES, executor_policy
 from master.placement.peaks import PeakPlacement, Peaks, Unreserved
 from master.placement.scoring import Stage
@@ -31,6 +31,6 @@ __all__ = [
     "ExecutorPolicy",
     "Launch",
     "Machines",
-    "Pending",
+    "WaitingExecutors",
     "executor_policy",
 ]

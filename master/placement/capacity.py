@@ -8,7 +8,7 @@ import numpy as np
 
 from master.placement.choices import Choices
 from master.placement.drr import Floats
-from master.placement.executors import Launch, Machines, Pending
+from master.placement.executors import Launch, Machines, WaitingExecutors
 from master.placement.peak import fit, peak, reserving
 
 
@@ -29,7 +29,7 @@ class MostAvailable:
         """Return the peak of every resource."""
         return peak(profile, self.reserves)
 
-    def heartbeat(self, machines: Machines, machine: int, pending: Pending) -> list[Launch]:
+    def heartbeat(self, machines: Machines, machine: int, pending: WaitingExecutors) -> list[Launch]:
         """Launch, in the order of asking, the executors that have no better machine.
 
         One pass suffices: while this machine fills, it only becomes worse for the executors not launched yet.

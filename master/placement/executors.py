@@ -82,7 +82,7 @@ class Demands:
         self.peaks = np.concatenate((self.peaks, np.zeros_like(self.peaks)))
 
 
-class Pending:
+class WaitingExecutors:
     """The waiting executors in the order of asking, grouped by demand."""
 
     def __init__(self, demands: Demands) -> None:
@@ -292,7 +292,7 @@ class ExecutorPolicy(Protocol):
         """Return the holdings of an executor with this profile (resources × slots): resources × slots, or × 1."""
         ...
 
-    def heartbeat(self, machines: Machines, machine: int, pending: Pending) -> list[Launch]:
+    def heartbeat(self, machines: Machines, machine: int, pending: WaitingExecutors) -> list[Launch]:
         """Return proposals in the order of decision; the caller carries them out."""
         ...
 
@@ -317,7 +317,7 @@ def fitting(demands: Demands, numbers: Ints, available: Floats, slack: Floats) -
     return fits
 
 
-def machines_with_room(machines: Machines, which: Ints, pending: Pending) -> list[int]:
+def machines_with_room(machines: Machines, which: Ints, pending: WaitingExecutors) -> list[int]:
     """Return the machines of ``which`` that fit some waiting executor in the present slot: others need no heartbeat."""
     numbers, _ = pending.waiting()
     room = machines.free()[which] + TOLERANCE * machines.capacity[which]

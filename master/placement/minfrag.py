@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from master.placement.drr import METRICS, Floats, Ints, remaining_with
-from master.placement.executors import RESOURCES, TOLERANCE, Launch, Machines, Pending, fitting
+from master.placement.executors import RESOURCES, TOLERANCE, Launch, Machines, WaitingExecutors, fitting
 from master.placement.workers import Mask
 
 #: Digits to which scores are compared: rounding must not decide against the executor that waits longer.
@@ -29,7 +29,7 @@ class MinFrag:
         """Return the profile itself: the allocation is the predicted demand (§III.B.1a, Equation 2)."""
         return profile
 
-    def heartbeat(self, machines: Machines, machine: int, pending: Pending) -> list[Launch]:
+    def heartbeat(self, machines: Machines, machine: int, pending: WaitingExecutors) -> list[Launch]:
         """Run Algorithm 1. Ties go to the executor that waits longest.
 
         While the machine fills, its free resources only shrink: an executor that does not fit is dropped for good, and
@@ -70,7 +70,7 @@ class MinFrag:
         return launches
 
     @staticmethod
-    def _first_that_fits(scores: Floats, numbers: Ints, pending: Pending, room: Floats) -> int | None:
+    def _first_that_fits(scores: Floats, numbers: Ints, pending: WaitingExecutors, room: Floats) -> int | None:
         """Return the least score that still fits; mark lower ones with infinity."""
         amounts = pending.demands.amounts
         while True:

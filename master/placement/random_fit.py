@@ -10,7 +10,7 @@ import numpy as np
 
 from master.placement.choices import Choices
 from master.placement.drr import Floats
-from master.placement.executors import Launch, Machines, Pending
+from master.placement.executors import Launch, Machines, WaitingExecutors
 from master.placement.peak import fit, in_units, peak, reserving, roomy
 
 
@@ -33,7 +33,7 @@ class RandomFit:
         """Return the peak of the reserved resources."""
         return peak(profile, self.reserves)
 
-    def heartbeat(self, machines: Machines, machine: int, pending: Pending) -> list[Launch]:
+    def heartbeat(self, machines: Machines, machine: int, pending: WaitingExecutors) -> list[Launch]:
         """Launch, in the order of asking, the executors that draw this machine."""
         capacity, free = machines.capacity[machine], machines.available(machine)[:, 0].copy()
         self._choices = choosing = Choices.now(self._choices, machines, pending.demands)

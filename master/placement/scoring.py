@@ -91,7 +91,7 @@ def stage_score(
     table = alike.table
     together = max(4, _TOGETHER // max(1, len(workers)))
     at_once = min(together, limit) if limit else together
-    filling = _Filling(stage, workers, alike, start, limit)
+    filling = _Fill(stage, workers, alike, start, limit)
     most, candidates = np.inf, None
     group = bisect_right(alike.ends, start)
     while group < len(alike.ends) and filling.wanting:
@@ -110,7 +110,7 @@ def score_among(stage: Stage, workers: Workers, alike: Alike, bonus: float, amon
     fit = among.fit(alike.table, workers)
     if not among.hold(fit):
         return None
-    filling = _Filling(stage, workers, alike, 0, 0)
+    filling = _Fill(stage, workers, alike, 0, 0)
     most = _bound(fit, alike, bonus)
     found = filling.fill(_Sight(alike.table, fit, workers, among.workers), 0, among.least.tolist())
     among.spoil([state[0] for state in filling.taken])
@@ -162,7 +162,7 @@ class _Sight:
         self._taken.clear()
 
 
-class _Filling:
+class _Fill:
     """Places tasks of a stage one after the other; ``taken`` allows undoing it."""
 
     def __init__(self, stage: Stage, workers: Workers, alike: Alike, start: int, limit: int) -> None:

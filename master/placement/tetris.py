@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from master.placement.drr import Floats
-from master.placement.executors import Launch, Machines, Pending
+from master.placement.executors import Launch, Machines, WaitingExecutors
 from master.placement.peak import fit, peak, reserving
 
 
@@ -25,7 +25,7 @@ class Tetris:
         """Return the peak of the considered resources."""
         return peak(profile, self.reserves)
 
-    def heartbeat(self, machines: Machines, machine: int, pending: Pending) -> list[Launch]:
+    def heartbeat(self, machines: Machines, machine: int, pending: WaitingExecutors) -> list[Launch]:
         """Launch the best match first, until no executor fits; ties go to the one that waits longest."""
         capacity, free = machines.capacity[machine], machines.available(machine)[:, 0].copy()
         numbers, counts = pending.waiting()

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.config import rendering
-from penstock.config.reloading import Reloading
+from penstock.config.live_config import LiveConfig
 from penstock.config.settings import SettingsError
 from penstock.wire import config_api as api
 from penstock.wire.agent_api import Result
@@ -21,7 +21,7 @@ from penstock.wire.reservation_api import OnBehalf
 class ConfigurationCalls:
     """The configuration calls of one daemon."""
 
-    reloading: Reloading[Any]
+    live_config: LiveConfig[Any]
 
     def answer(self, asked: OnBehalf, node: str = "") -> Result:
         """Answer the call of ``asked.user`` (``node``: the user's node, if that is another host).
@@ -44,19 +44,19 @@ class ConfigurationCalls:
     def _set(self, params: api.SetConfig, who: str) -> api.ConfigSet:
         when = dt.datetime.now(dt.UTC).isoformat(timespec="seconds")
         try:
-            changed = self.reloading.set(params.values, who, when)
+            changed = self.live_config.set(params.values, who, when)
         except SettingsError as error:
             raise bad_request("; ".join(error.faults), field="values") from None
         return api.ConfigSet(changed=changed, **self._place())
 
     def _in_force(self) -> api.ConfigInForce:
-        later = self.reloading.after_restart()
+        later = self.live_config.after_restart()
         keys: dict[str, api.KeyInForce] = {
             key: api.KeyInForce(**facts, after_restart=later.get(key, ""))
-            for key, facts in rendering.document(self.reloading.loaded).items()
+            for key, facts in rendering.document(self.live_config.loaded).items()
         }
         return api.ConfigInForce(keys=keys, **self._place())
 
     def _place(self) -> dict[str, str]:
-        file = self.reloading.file
+        file = self.live_config.file
         return {"host": socket.gethostname(), "file": str(file) if file is not None else ""}

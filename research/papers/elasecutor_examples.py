@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from master.placement.drr import drr, remaining, remaining_with
-from master.placement.executors import Demands, Machines, Pending
+from master.placement.executors import Demands, Machines, WaitingExecutors
 from master.placement.minfrag import MinFrag
 from research.papers.claims import Inputs, Row
 from research.papers.runs import runs_of
@@ -50,7 +50,7 @@ def figure_6(_inputs: Inputs) -> list[Row]:
     machines = Machines(["machine j"], np.array([[16.0, 500.0, 10.0, 64.0]]), slots=9)
     free = np.repeat([[10.0], [150.0], [2.0], [40.0]], 8, axis=1)
     machines.launch(0, "running", machines.capacity[0][:, None] - free)
-    pending = Pending(Demands(9))
+    pending = WaitingExecutors(Demands(9))
     first = [[3] * 3 + [2] * 4, [50] * 3 + [75] * 4, [1] * 3 + [2] * 4, [15] * 5 + [20] * 2]
     second = [[4] * 4 + [3] * 5, [150] * 4 + [100] * 5, [2] * 2 + [1] * 2 + [0.5] * 5, [18] * 6 + [20] * 3]
     for executor, demand in enumerate((first, second), start=1):

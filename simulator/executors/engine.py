@@ -9,7 +9,14 @@ from math import ceil
 import numpy as np
 
 from master.placement.drr import Floats, Ints
-from master.placement.executors import TOLERANCE, Demands, ExecutorPolicy, Machines, Pending, machines_with_room
+from master.placement.executors import (
+    TOLERANCE,
+    Demands,
+    ExecutorPolicy,
+    Machines,
+    WaitingExecutors,
+    machines_with_room,
+)
 from simulator.executors.executor_table import FIELDS, Parts, Rows, Table, row
 from simulator.executors.lives import Life, lives_of
 from simulator.executors.measures import Measures
@@ -39,7 +46,7 @@ class Engine:
         amounts = [getattr(cluster, key) for key in CAPACITY_KEYS]
         self._capacity: Floats = np.tile(np.array(amounts), (cluster.machines, 1))
         self._machines = Machines([f"m{index}" for index in range(cluster.machines)], self._capacity, slots)
-        self._pending = Pending(Demands(slots))
+        self._pending = WaitingExecutors(Demands(slots))
         self._plans = Table(slots)
         self._chains = [self._chain(life, each.name) for life, each in zip(lives, applications, strict=True)]
         self._loss = np.array([0.0, cluster.disk_contention, 0.0, 0.0])

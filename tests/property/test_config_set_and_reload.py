@@ -9,7 +9,7 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.config.reloading import Reloading
+from penstock.config.live_config import LiveConfig
 from penstock.config.settings import LIVE, Loaded, Origin, SettingsError
 
 
@@ -66,27 +66,27 @@ def test_what_holds_is_what_was_said_last(steps: list[Table | dict[str, str]]) -
         check(file[0])
         return Loaded(file[0], dict.fromkeys(Table.__struct_fields__, Origin("file", "x.toml")))
 
-    reloading = Reloading(Loaded(Table(), {}), read, check, apply=applied.append)
+    live_config = LiveConfig(Loaded(Table(), {}), read, check, apply=applied.append)
     model = Model()
     with structlog.testing.capture_logs() as lines:
         for step in steps:
-            before = len(applied), reloading.loaded
+            before = len(applied), live_config.loaded
             if isinstance(step, Table):
                 file[0] = step
-                reloading.reload()
+                live_config.reload()
                 taken = model.read(step)
             else:
                 try:
-                    reloading.set(step, "eve", "now")
+                    live_config.set(step, "eve", "now")
                     done = True
                 except SettingsError:
                     done = False
-                    assert reloading.loaded is before[1], "nothing of it"
+                    assert live_config.loaded is before[1], "nothing of it"
                 taken = model.set(step)
                 assert done == taken
-            assert reloading.current == model.table
-            assert reloading.by_hand().keys() == model.by_hand
+            assert live_config.current == model.table
+            assert live_config.by_hand().keys() == model.by_hand
             assert len(applied) == before[0] + taken
             assert not applied or applied[-1] == model.table
-            check(reloading.current)
+            check(live_config.current)
     assert len(lines) >= sum(isinstance(step, Table) for step in steps), "each reading is said in the log"

@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from master.placement.drr import METRICS, drr, remaining, remaining_with
-from master.placement.executors import Demands, ExecutorPolicy, Machines, Pending, fitting
+from master.placement.executors import Demands, ExecutorPolicy, Machines, WaitingExecutors, fitting
 from master.placement.executors_named import EXECUTOR_POLICIES, executor_policy
 from master.placement.minfrag import MinFrag
 
@@ -40,8 +40,8 @@ def cluster(count: int, slots: int) -> Machines:
     return Machines([f"m{index}" for index in range(count)], np.full((count, 4), 16.0), slots)
 
 
-def asking(policy: ExecutorPolicy, work: list[tuple[Any, int]], slots: int) -> Pending:
-    pending = Pending(Demands(slots))
+def asking(policy: ExecutorPolicy, work: list[tuple[Any, int]], slots: int) -> WaitingExecutors:
+    pending = WaitingExecutors(Demands(slots))
     for number, (profile, executors) in enumerate(work):
         demand = pending.demands.add(policy.demand(np.minimum(profile, 16.0)))
         for executor in range(executors):
@@ -49,7 +49,7 @@ def asking(policy: ExecutorPolicy, work: list[tuple[Any, int]], slots: int) -> P
     return pending
 
 
-def heartbeat(policy: ExecutorPolicy, machines: Machines, machine: int, pending: Pending) -> int:
+def heartbeat(policy: ExecutorPolicy, machines: Machines, machine: int, pending: WaitingExecutors) -> int:
     launches = policy.heartbeat(machines, machine, pending)
     for launch in launches:
         assert pending.take(launch.demand) == launch.executor

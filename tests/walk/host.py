@@ -27,7 +27,7 @@ from agent.config import AgentConfig
 from agent.daemon import Agent
 from master.config import MasterConfig
 from master.daemon import Master
-from penstock.config.reloading import Reloading
+from penstock.config.live_config import LiveConfig
 from penstock.config.settings import Loaded
 from penstock.transport import user_budget
 from tests.fakes.fake_cgroups import FakeCgroups
@@ -130,7 +130,7 @@ class WalkedAgent(Agent):
 
     def __init__(self, config: AgentConfig, cgroups: Cgroups) -> None:
         loaded = Loaded(config, {})
-        super().__init__(Reloading(loaded, lambda: loaded))
+        super().__init__(LiveConfig(loaded, lambda: loaded))
         self._cgroups = cgroups
 
     def _prepare_tree(self, root: Path | None) -> CgroupTree:

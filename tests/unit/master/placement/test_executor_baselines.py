@@ -9,7 +9,7 @@ import pytest
 
 from master.placement.capacity import MostAvailable
 from master.placement.drr import Floats
-from master.placement.executors import Demands, ExecutorPolicy, Machines, Pending
+from master.placement.executors import Demands, ExecutorPolicy, Machines, WaitingExecutors
 from master.placement.executors_named import EXECUTOR_POLICIES, executor_policy
 from master.placement.random_fit import Dynamic, RandomFit, Static
 from master.placement.tetris import Tetris
@@ -26,8 +26,8 @@ def share(cpu: float, disk: float, network: float, memory: float) -> Floats:
     return np.tile((CAPACITY * (cpu, disk, network, memory))[:, None], (1, 2))
 
 
-def ask(policy: ExecutorPolicy, *profiles: Floats) -> Pending:
-    pending = Pending(Demands(1))
+def ask(policy: ExecutorPolicy, *profiles: Floats) -> WaitingExecutors:
+    pending = WaitingExecutors(Demands(1))
     for executor, profile in enumerate(profiles):
         pending.add(executor, pending.demands.add(policy.demand(profile)))
     return pending
@@ -108,7 +108,7 @@ def test_random_skips_those_of_one_demand_who_draw_another_machine() -> None:
     """Of 600 that wait and fit two machines, half draw this one."""
     rng = np.random.default_rng(1)
     policy = RandomFit(rng.random)
-    pending = Pending(Demands(1))
+    pending = WaitingExecutors(Demands(1))
     number = pending.demands.add(policy.demand(share(0.001, 0.0, 0.0, 0.0)))
     for executor in range(600):
         pending.add(executor, number)
@@ -128,7 +128,7 @@ def test_random_draws_anew_for_each_demand() -> None:
 def test_every_policy_fills_a_lonely_machine_to_its_last_core(name: str) -> None:
     policy = executor_policy(name, lambda: 0.5)
     machines = Machines(["m0"], CAPACITY[None].copy(), slots=2 if policy.elastic else 1)
-    pending = Pending(Demands(machines.slots))
+    pending = WaitingExecutors(Demands(machines.slots))
     for executor in range(5):
         pending.add(executor, pending.demands.add(policy.demand(share(0.25, 0.1, 0.1, 0.125))))
     launches = policy.heartbeat(machines, 0, pending)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from master.placement.drr import Floats, drr, remaining, remaining_with, trc
-from master.placement.executors import RESOURCES, Demands, Launch, Machines, Pending
+from master.placement.executors import RESOURCES, Demands, Launch, Machines, WaitingExecutors
 from master.placement.minfrag import MinFrag
 
 
@@ -14,14 +14,14 @@ def one_machine(capacity: list[float], slots: int) -> Machines:
     return Machines(["m0"], np.array([capacity]), slots)
 
 
-def ask(slots: int, resources: int, *demands: Floats) -> Pending:
-    pending = Pending(Demands(slots, RESOURCES[:resources]))
+def ask(slots: int, resources: int, *demands: Floats) -> WaitingExecutors:
+    pending = WaitingExecutors(Demands(slots, RESOURCES[:resources]))
     for number, demand in enumerate(demands, start=1):
         pending.add(number, pending.demands.add(np.array(demand, dtype=float)))
     return pending
 
 
-def carry_out(machines: Machines, pending: Pending, launches: list[Launch]) -> None:
+def carry_out(machines: Machines, pending: WaitingExecutors, launches: list[Launch]) -> None:
     for launch in launches:
         assert pending.take(launch.demand) == launch.executor
         machines.launch(launch.machine, launch.executor, pending.demands.of(launch.demand))
@@ -55,7 +55,7 @@ def test_remaining_says_where_the_horizon_is_wrong() -> None:
 FIG_6_CAPACITY = [16.0, 64.0, 10.0, 500.0]
 
 
-def figure_6() -> tuple[Machines, Pending]:
+def figure_6() -> tuple[Machines, WaitingExecutors]:
     """Series whose integrals are the paper's: θ(1) = max{53/112, 165/448, 3/70, 6/35} and θ(2) = max{13/32, …}.
 
     The figure itself is a picture; executor 2 takes all the network of a slot, and executor 1 needs some in that slot.
@@ -153,7 +153,7 @@ def test_the_largest_goes_first_and_ties_go_to_who_waits_longest() -> None:
 
 def test_executors_of_one_application_share_a_demand() -> None:
     machines, demands = one_machine([10.0], slots=2), Demands(2, RESOURCES[:1])
-    pending = Pending(demands)
+    pending = WaitingExecutors(demands)
     number = demands.add(np.array([[3.0, 3.0]]))
     for executor in "abcde":
         pending.add(executor, number)
@@ -181,4 +181,4 @@ def test_drr_and_trc_can_disagree() -> None:
 
 
 def test_nobody_waits() -> None:
-    assert MinFrag().heartbeat(one_machine([1.0], slots=3), 0, Pending(Demands(3, RESOURCES[:1]))) == []
+    assert MinFrag().heartbeat(one_machine([1.0], slots=3), 0, WaitingExecutors(Demands(3, RESOURCES[:1]))) == []

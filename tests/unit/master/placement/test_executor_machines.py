@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from master.placement.executors import Demands, Machines, Pending, fitting, machines_with_room
+from master.placement.executors import Demands, Machines, WaitingExecutors, fitting, machines_with_room
 
 
 def machines(slots: int, count: int = 1) -> Machines:
@@ -95,7 +95,7 @@ def test_demands_grow_and_say_what_is_wrong_with_one() -> None:
 def test_ranks_order_those_who_wait() -> None:
     demands = Demands(slots=1, names=("cpu",))
     small, large = demands.add(row(1)), demands.add(row(2))
-    pending = Pending(demands)
+    pending = WaitingExecutors(demands)
     pending.add("late", small, rank=5)
     pending.add("early", large, rank=2)
     pending.add("earliest", small, rank=1)
@@ -121,7 +121,7 @@ def test_one_slot_too_much_does_not_fit_wherever_it_is(slot: int) -> None:
 def test_machines_on_which_nobody_fits_now_need_no_heartbeat() -> None:
     three = machines(slots=2, count=3)
     three.launch(1, "runs", row(9, 0))
-    pending = Pending(Demands(2, ("cpu",)))
+    pending = WaitingExecutors(Demands(2, ("cpu",)))
     pending.add("a", pending.demands.add(row(2, 10)))
     assert machines_with_room(three, np.array([1, 2]), pending) == [2]
     three.tick(1)

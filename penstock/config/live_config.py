@@ -27,7 +27,7 @@ _STRONGER = frozenset({"environment", "--set"})
 
 
 @dataclass(slots=True)
-class Reloading(Generic[T]):
+class LiveConfig(Generic[T]):
     """The configuration in force and its changes. Call :meth:`listen` early and :meth:`run` while the daemon serves.
 
     ``read`` raises SettingsError, and so does ``check`` if keys of a table contradict each other. ``file`` is the

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 import structlog
 
-from penstock.config.reloading import Reloading
+from penstock.config.live_config import LiveConfig
 from penstock.config.settings import LIVE, Loaded, Origin, SettingsError
 from penstock.wire.config_api import ChangedKey
 
@@ -29,7 +29,7 @@ class Bed:
         self.said: Table | SettingsError = Table()
         self.origins: dict[str, Origin] = {}
         self.applied: list[Table] = []
-        self.reloading = Reloading(Loaded(Table(), {}), self.read, check, apply=self.applied.append)
+        self.reloading = LiveConfig(Loaded(Table(), {}), self.read, check, apply=self.applied.append)
 
     def read(self) -> Loaded[Table]:
         if isinstance(self.said, SettingsError):
@@ -169,7 +169,7 @@ async def test_sighup_asks_for_it(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> 
 
 async def test_a_terminal_that_is_closed_ends_the_daemon(monkeypatch: pytest.MonkeyPatch) -> None:
     answers = iter([True, False])
-    monkeypatch.setattr("penstock.config.reloading._has_terminal", lambda: next(answers))
+    monkeypatch.setattr("penstock.config.live_config._has_terminal", lambda: next(answers))
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     loop.add_signal_handler(signal.SIGTERM, ended.set)
