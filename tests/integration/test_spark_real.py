@@ -6,11 +6,13 @@ with CI=true there must be a Java.
 
 from __future__ import annotations
 
+import contextlib
 import getpass
 import importlib.util
 import json
 import os
 import re
+import signal
 import subprocess
 import sys
 import time
@@ -53,7 +55,7 @@ class Process:
     def __init__(self, environment: dict[str, str], *command: str) -> None:
         self.process = subprocess.Popen(
             ["nice", *command], env=os.environ | environment, text=True,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, start_new_session=True,
         )  # fmt: skip
         self.written: list[str] = []
 
@@ -67,7 +69,8 @@ class Process:
         pytest.fail(f"it ended without {pattern!r}:\n{''.join(self.written[-50:])}")
 
     def end(self) -> None:
-        self.process.terminate()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(self.process.pid, signal.SIGTERM)  # a job that waits for `go` is a child of its JVM
         self.process.communicate(timeout=WAIT_S)
 
 
@@ -121,13 +124,13 @@ def test_an_unchanged_job_runs_in_containers(
     )  # fmt: skip
     counted = job.until("COUNTED (.*)")[1]
     assert counted == str([(f"w{n}", 143 if n < 6 else 142) for n in range(7)])
+    _until(lambda: {each["name"] for each in agent.status()["jobs"]} == {"word count"}, agent)
     status = agent.status()
-    assert {each["name"] for each in status["jobs"]} == {"word count"}
     assert {each["task"] for each in status["containers"]} == {"executor-0", "executor-1"}
     for each in status["containers"]:
         assert re.fullmatch(r"word count app-\S+/[01]", each["name"])
         assert "java" in Path(f"/proc/{each['pid']}/exe").resolve().name
-    _wait_for_stages(agent)
+    _until(lambda: all(map(_both_stages_are_done, agent.status()["jobs"])), agent)
     time.sleep(3 * SLOT_S)  # what is recorded has to go on behind the end of the last stage, or that is no stage's end
     go.write_text("go")
     worker.until("Executor .* finished with state")
@@ -162,12 +165,12 @@ def _profiles(master: MasterProcess, path: str) -> Any:
         return json.loads(answer.read())
 
 
-def _wait_for_stages(agent: Any) -> None:
-    """Two stages of four tasks each are done, as every executor's job says."""
+def _both_stages_are_done(job: dict[str, Any]) -> bool:
+    return [(stage["tasks"], stage["done"]) for stage in job["stages"]] == [(4, 4), (4, 4)]
+
+
+def _until(holds: Callable[[], bool], agent: Any) -> None:
     deadline = time.monotonic() + WAIT_S
-    while not all(
-        [(stage["tasks"], stage["done"]) for stage in job["stages"]] == [(4, 4), (4, 4)]
-        for job in agent.status()["jobs"]
-    ):
+    while not holds():
         assert time.monotonic() < deadline, agent.status()["jobs"]
         time.sleep(0.1)
