@@ -45,7 +45,7 @@ _COMMANDS: dict[str, dict[str, Any]] = {
 }
 
 _LONG = (
-    "Nearly all tasks run on slack, so placement makes no difference; LAS_MQ and SRJF make long jobs wait "
+    "Nearly all tasks run on slack, so placement makes no difference; an order by size makes long jobs wait "
     "for short ones, so long jobs run at the end, while under Fair they progress all the time."
 )
 
