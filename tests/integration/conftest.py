@@ -40,7 +40,7 @@ class Daemon:
     def socket(self) -> Path:
         return Path(self.addresses["socket"])
 
-    def get(self, path: str, timeout_s: float = 10.0) -> bytes:
+    def get(self, path: str, timeout_s: float = 60.0) -> bytes:
         with urllib.request.urlopen(f"http://{self.addresses['http']}{path}", timeout=timeout_s) as answer:
             return bytes(answer.read())
 
