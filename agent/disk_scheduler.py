@@ -21,6 +21,10 @@ _CHOSEN = re.compile(r"\[(.*)\]")
 #: raises the weight of new processes: writing it makes bfq visit the groups of all cgroups, and Linux 7.2.13 panicked
 #: there on a cgroup without a bfq group (block/bfq-iosched.c, bfq_end_wr_async).
 _SETTINGS = {"bfq": {"strict_guarantees": "1", "slice_idle_us": "20000"}}
+#: The requests that bfq can choose from. With a scheduler, the kernel lets twice as many wait as the disk does at once
+#: (seen on Linux 7.2): two, where that is one. Who comes third then waits for a place in line whatever its weight, and
+#: a regular reader beside ten opportunistic ones kept 18 % (docs/kernel.md). Another scheduler brings its own number.
+_IN_LINE = 128
 
 
 def kept(state_dir: Path) -> Path:
@@ -52,6 +56,8 @@ def choose(wanted: str, disks: Iterable[str], before: Path, sys_block: Path = SY
             _file(disk, sys_block).write_text(wanted, encoding="ascii")
             for name, value in _SETTINGS.get(wanted, {}).items():
                 (sys_block / disk / "queue" / "iosched" / name).write_text(value, encoding="ascii")
+            if wanted == "bfq":
+                _lengthen_line(sys_block / disk / "queue" / "nr_requests")
         except OSError as error:
             failed[disk] = f"{error.strerror}; remedy: modprobe {wanted}, or disk_scheduler = keep"
     return failed
@@ -70,6 +76,11 @@ def restore(before: Path, sys_block: Path = SYS_BLOCK) -> dict[str, str]:
     if not failed:
         before.unlink(missing_ok=True)
     return failed
+
+
+def _lengthen_line(nr_requests: Path) -> None:
+    if int(nr_requests.read_text(encoding="ascii")) < _IN_LINE:
+        nr_requests.write_text(str(_IN_LINE), encoding="ascii")
 
 
 def _file(disk: str, sys_block: Path) -> Path:

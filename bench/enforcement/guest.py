@@ -77,11 +77,6 @@ PARTS: dict[str, Callable[[], Iterator[Figure]]] = {
 }
 
 
-#: The kernel lets twice as many wait as the disk does at a time (seen on Linux 7.2): two, where that is one.
-#: Who comes third waits for a place in line, and BFQ cannot order what is not in line.
-_QUEUED = 128
-
-
 def slow_directory() -> Path:
     """A file system on the machine's slow disk."""
     (device,) = (
@@ -91,10 +86,6 @@ def slow_directory() -> Path:
     )
     directory = Path("/run/penstock-slow")
     if not directory.is_mount():
-        queue = Path("/sys/block", device.name, "queue")
-        (queue / "scheduler").write_text("bfq")
-        if int((queue / "nr_requests").read_text()) < _QUEUED:
-            (queue / "nr_requests").write_text(str(_QUEUED))
         directory.mkdir(exist_ok=True)
         subprocess.run(["mke2fs", "-q", "-F", "-t", "ext4", "-E", "lazy_itable_init=0", device], check=True)
         subprocess.run(["mount", "-o", "noatime", device, directory], check=True)

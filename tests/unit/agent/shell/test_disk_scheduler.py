@@ -15,6 +15,7 @@ def sys_block(tmp_path: Path) -> Path:
         queue = tmp_path / "block" / disk / "queue"
         (queue / "iosched").mkdir(parents=True)
         (queue / "scheduler").write_text(text)
+        (queue / "nr_requests").write_text("256\n")
     return tmp_path / "block"
 
 
@@ -34,6 +35,14 @@ def test_it_is_chosen_and_put_back(sys_block: Path, tmp_path: Path) -> None:
     assert restore(before, sys_block) == {}
     assert scheduler(sys_block, "vda") == "none"
     assert not before.exists()
+
+
+@pytest.mark.parametrize(("had", "has"), [("2\n", "128"), ("256\n", "256\n")])
+def test_bfq_has_requests_to_choose_from(sys_block: Path, tmp_path: Path, had: str, has: str) -> None:
+    nr_requests = sys_block / "vda" / "queue" / "nr_requests"
+    nr_requests.write_text(had)
+    assert choose("bfq", ["vda"], tmp_path / "before.json", sys_block) == {}
+    assert nr_requests.read_text() == has
 
 
 def test_chosen_twice_the_first_that_was_there_is_put_back(sys_block: Path, tmp_path: Path) -> None:
