@@ -56,8 +56,9 @@ def choose(wanted: str, disks: Iterable[str], before: Path, sys_block: Path = SY
             _file(disk, sys_block).write_text(wanted, encoding="ascii")
             for name, value in _SETTINGS.get(wanted, {}).items():
                 (sys_block / disk / "queue" / "iosched" / name).write_text(value, encoding="ascii")
-            if wanted == "bfq":
-                _lengthen_line(sys_block / disk / "queue" / "nr_requests")
+            nr_requests = sys_block / disk / "queue" / "nr_requests"
+            if wanted == "bfq" and int(nr_requests.read_text(encoding="ascii")) < _IN_LINE:
+                nr_requests.write_text(str(_IN_LINE), encoding="ascii")
         except OSError as error:
             failed[disk] = f"{error.strerror}; remedy: modprobe {wanted}, or disk_scheduler = keep"
     return failed
@@ -76,11 +77,6 @@ def restore(before: Path, sys_block: Path = SYS_BLOCK) -> dict[str, str]:
     if not failed:
         before.unlink(missing_ok=True)
     return failed
-
-
-def _lengthen_line(nr_requests: Path) -> None:
-    if int(nr_requests.read_text(encoding="ascii")) < _IN_LINE:
-        nr_requests.write_text(str(_IN_LINE), encoding="ascii")
 
 
 def _file(disk: str, sys_block: Path) -> Path:

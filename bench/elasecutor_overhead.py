@@ -179,7 +179,10 @@ def surrogate_s(seconds: int = 300) -> float:
     surrogate = MonitorSurrogate(3.0)
     for number in range(EXECUTORS):
         surrogate.began(f"c{number}", "job", f"e{number}", 0.0)
-    use = ContainerUse(cpu_cores=1.5, memory_bytes=900 * MIB, disk_bytes_per_s=3e7, network_send_bytes_per_s=2e6)
+    use = ContainerUse(
+        cpu_cores=1.5, memory_bytes=900 * MIB, memory_unreclaimable_bytes=900 * MIB, disk_bytes_per_s=3e7,
+        network_send_bytes_per_s=2e6,
+    )  # fmt: skip
     uses = {f"c{number}": use for number in range(EXECUTORS)}
     start = time.process_time()
     for second in range(1, seconds + 1):
@@ -250,7 +253,7 @@ def following(slots: int) -> tuple[list[float], list[float]]:
         node.handle(node_events.Decided(number + 1, [assign(asked, varying(slots, number))]), 0.0)
     for container in list(node.containers.live):
         node.handle(node_events.ContainerStarted(container, 7, {}, 0.0), 0.0)
-    use = ContainerUse(cpu_cores=0.3, memory_bytes=60 * MIB)
+    use = ContainerUse(cpu_cores=0.3, memory_bytes=60 * MIB, memory_unreclaimable_bytes=60 * MIB)
     uses = dict.fromkeys(node.containers.live, use)
     samples: list[float] = []
     turns: list[float] = []

@@ -176,6 +176,7 @@ class Commands:
             uses[container] = ContainerUse(
                 cpu_cores=cores,
                 memory_bytes=memory,
+                memory_unreclaimable_bytes=memory,
                 memory_peak_bytes=self._memory[container],
                 disk_bytes_per_s=disk_bytes_per_s,
                 cpu_seconds=running.cpu_seconds,

@@ -455,6 +455,7 @@ class NodeMachine(RuleBasedStateMachine):
             container: ContainerUse(
                 memory_bytes=data.draw(st.integers(0, 900)),
                 memory_cache_bytes=data.draw(st.integers(0, 300)),
+                memory_unreclaimable_bytes=data.draw(st.integers(0, 900)),
                 cpu_cores=0.0 if container in self.frozen else data.draw(st.floats(0, 2)),
                 disk_bytes_per_s=0.0 if container in self.frozen else data.draw(st.floats(0, 2)),
                 cpu_stalled=data.draw(st.sampled_from([0.0, 1.0])),
