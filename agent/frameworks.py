@@ -172,6 +172,13 @@ class FrameworkSession:
             result.close()
             raise bad_request(f"{method} must be sent as a request: its answer matters", field="method")
 
+    async def _launch(self, asked: api.Launch) -> api.Launched:
+        try:
+            return await self._shell.launch(e.Asked(m.LAUNCH, self._session, asked))
+        except RpcError:
+            self._frameworks.executor.stdio.refuse(asked.container.stdio, self._user)
+            raise
+
     def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
         """Give back all that depends on this connection."""
         self._shell.peers.pop(self._session, None)
@@ -320,7 +327,7 @@ class FrameworkSession:
             *map(_asked, _OF_THE_NODE),
             m.LEND.served_by(_lend),
             m.PLACE.served_by(_place),
-            m.LAUNCH.served_by(lambda self, asked: self._shell.launch(e.Asked(m.LAUNCH, self._session, asked))),
+            m.LAUNCH.served_by(lambda self, asked: self._launch(asked)),
             m.ADOPT.served_by(_adopt),
             m.RESIZE.served_by(lambda self, asked: self._shell.resize(e.Asked(m.RESIZE, self._session, asked))),
             m.FOLLOW.served_by(_follow),

@@ -68,6 +68,11 @@ class Stdio:
         if self._held.get(token, ("",))[0] == user:
             self._kept[token] = session
 
+    def refuse(self, token: str, user: str) -> None:
+        """Close the descriptors of a launch that was refused: who reads from such a pipe waits for its end."""
+        if self._held.get(token, ("",))[0] == user:
+            self._expire(token)
+
     def drop(self, session: int) -> None:
         """Close the descriptors kept for a closed connection."""
         for token in [token for token, owner in self._kept.items() if owner == session]:

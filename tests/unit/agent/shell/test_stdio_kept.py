@@ -81,3 +81,11 @@ async def test_nobody_keeps_what_is_anothers(stdio: Stdio, passed: Passed) -> No
     stdio.keep(token, "somebody", session=3)
     stdio._expire(token)
     assert closed(other_end)
+
+
+async def test_those_of_a_refused_launch_are_closed_at_once(stdio: Stdio, passed: Passed) -> None:
+    token, other_end = passed
+    stdio.refuse(token, "somebody")
+    assert not closed(other_end)
+    stdio.refuse(token, me())
+    assert closed(other_end)
