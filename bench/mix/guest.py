@@ -133,7 +133,7 @@ def main(arguments: list[str]) -> int:
                 directory = work / way / f"{seed}-{with_archive}"
                 made, done = measure(way, plan, costs, directory, with_archive=with_archive)
                 jobs = jobs_of(done)
-                record = Record(way, seed, plan.window_s, plan.load, with_archive, origin, made, jobs)
+                record = Record(way, seed, plan.window_s, plan.load, with_archive, origin, made, jobs, plan.cores)
                 record.save(RECORDS)
                 said = {"way": way, "seed": seed, "with_archive": with_archive, "all_s": time.monotonic() - began_s}
                 print(json.dumps(said | made), flush=True)

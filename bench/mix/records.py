@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from bench.mix.jobs import Job
 from bench.mix.round import Done
 
 
@@ -22,7 +23,10 @@ class Origin(msgspec.Struct, frozen=True):
 
 
 class Record(msgspec.Struct, frozen=True):
-    """A round of a plan in one way, with the archive or without; ``window_s`` and ``load`` are the plan's."""
+    """A round of a plan in one way, with the archive or without.
+
+    ``window_s``, ``load`` and ``cores`` are the plan's.
+    """
 
     way: str
     seed: int
@@ -32,6 +36,7 @@ class Record(msgspec.Struct, frozen=True):
     origin: Origin
     figures: dict[str, float]
     jobs: list[dict[str, Any]]
+    cores: float = 2.0
 
     def save(self, directory: Path) -> None:
         """Write it to a file of its own."""
@@ -49,6 +54,15 @@ def load(path: Path) -> Record:
         OSError: it cannot be read.
     """
     return msgspec.json.decode(path.read_bytes(), type=Record)
+
+
+def planned(record: Record) -> list[Job]:
+    """Return the jobs of a round as they were planned.
+
+    Raises:
+        msgspec.ValidationError: they are no such jobs.
+    """
+    return msgspec.convert(record.jobs, list[Job])
 
 
 def jobs_of(done: Sequence[Done]) -> list[dict[str, Any]]:

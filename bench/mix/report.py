@@ -10,7 +10,8 @@ from statistics import fmean
 
 import msgspec
 
-from bench.mix.records import Record, load
+from bench.mix.ideal import told
+from bench.mix.records import Record, load, planned
 from bench.mix.ways import WAYS
 
 #: Figures that are counted, and summed over the rounds; the others are means of them.
@@ -66,7 +67,8 @@ def text(records: Sequence[Record]) -> str:
         for each in records
     )
     plans = dict.fromkeys(
-        f"seed {each.seed}: {each.window_s:g} s of arrivals, load {each.load:.2f}" for each in records
+        f"seed {each.seed}: {each.window_s:g} s of arrivals, load {each.load:.2f}; {told(planned(each), each.cores)}"
+        for each in records
     )
     return "\n".join([table(by_way(records)), "", *plans, *origins])
 

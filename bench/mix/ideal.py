@@ -1,0 +1,100 @@
+"""What an order of the jobs can gain on a plan, whoever makes it. Pure.
+
+The mean time of a job with the true sizes known, where starting a job costs nothing and no job is slowed by another
+one, beside equal shares of the same jobs under the same conditions.
+
+Work flows in both: a job gets any part of a processor, but no more than it can use (CPU time over the time that it
+takes alone). Jobs of the kind *send* share the link and take no processor.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from statistics import fmean
+
+from bench.mix.jobs import Job
+from bench.mix.kinds import SEND
+from bench.mix.singles import HOG
+
+#: What a job that waits for a disk or a network can use at the least, so that it ends.
+_LEAST_USE = 0.05
+#: Below this a job has ended (seconds of a processor, or of the link).
+_NOTHING = 1e-9
+#: Jobs in the order of what is left of them, with what each can use at most, and what there is → what each gets.
+Share = Callable[[Sequence[float], float], list[float]]
+
+
+def shortest_first(uses: Sequence[float], capacity: float) -> list[float]:
+    """Give the job with the least left what it can use, then the next one: SRPT."""
+    given = []
+    for use in uses:
+        given.append(min(use, capacity))
+        capacity -= given[-1]
+    return given
+
+
+def equal_shares(uses: Sequence[float], capacity: float) -> list[float]:
+    """Give all the same; what one cannot use is divided among the others: max-min fairness, as by the kernel."""
+    given = [0.0] * len(uses)
+    for left, place in enumerate(sorted(range(len(uses)), key=uses.__getitem__)):
+        given[place] = min(uses[place], capacity / (len(uses) - left))
+        capacity -= given[place]
+    return given
+
+
+def mean_s(jobs: Iterable[Job], cores: float, share: Share) -> float:
+    """Return the mean time of a job from its arrival to its end, in seconds, without the memory hog."""
+    some = [job for job in jobs if job.kind != HOG]
+    over_link = [job for job in some if job.kind == SEND]
+    computing = [job for job in some if job.kind != SEND]
+    return fmean([*_times_s(over_link, 1.0, share), *_times_s(computing, cores, share)])
+
+
+def _times_s(jobs: Sequence[Job], capacity: float, share: Share) -> list[float]:
+    """Return how long each of the jobs takes that share one resource."""
+    coming = sorted(jobs, key=lambda job: job.arrival_s)
+    left: dict[Job, float] = {}
+    took_s = []
+    now_s = 0.0
+    while coming or left:
+        if not left:
+            now_s = max(now_s, coming[0].arrival_s)
+        while coming and coming[0].arrival_s <= now_s:
+            job = coming.pop(0)
+            left[job] = _work(job)
+        rates = _rates(left, capacity, share)
+        until = [work / rates[job] for job, work in left.items() if rates[job] > 0]
+        if coming:
+            until.append(coming[0].arrival_s - now_s)
+        step_s = min(until)
+        now_s += step_s
+        left = {job: work - rates[job] * step_s for job, work in left.items()}
+        for job in [job for job, work in left.items() if work <= _NOTHING]:
+            took_s.append(now_s - job.arrival_s)
+            del left[job]
+    return took_s
+
+
+def _work(job: Job) -> float:
+    return job.alone_s if job.kind == SEND else max(job.cpu_s, _LEAST_USE * job.alone_s)
+
+
+def _use(job: Job) -> float:
+    """Return the number of processors that a job keeps busy alone; a transfer can use the whole link."""
+    return 1.0 if job.kind == SEND else _work(job) / job.alone_s
+
+
+def _rates(left: Mapping[Job, float], capacity: float, share: Share) -> dict[Job, float]:
+    ordered = sorted(left, key=lambda job: (left[job] / _use(job), job.number))
+    return dict(zip(ordered, share([_use(job) for job in ordered], capacity), strict=True))
+
+
+def told(jobs: Sequence[Job], cores: float) -> str:
+    """Return both means, and what lies between them, as text."""
+    ideal_s, equal_s = (mean_s(jobs, cores, share) for share in (shortest_first, equal_shares))
+    gain = 1 - ideal_s / equal_s if equal_s else math.nan
+    return (
+        f"without any cost of starting a job: mean {ideal_s:.4g} s by the least left with true sizes, "
+        f"{equal_s:.4g} s with equal shares ({gain:.0%} between them)"
+    )
