@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.cli.exit_statuses import Status
-from penstock.cli.session import print_json, with_agent
+from penstock.cli.jobs import ended
+from penstock.cli.session import asked, print_json
 from penstock.wire.errors import ErrorCode, RpcError
 
 if TYPE_CHECKING:
-    from penstock.client import AgentClient
+    from penstock.client.requests import Requests
 
 #: The longest wait for stopped work (seconds); work that ignores its termination is killed long before.
 _PATIENCE_S = 60.0
@@ -28,16 +29,14 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--json", action="store_true", help="print the result for each job as JSON")
     options = parser.parse_args(argv)
     jobs = list(dict.fromkeys(options.jobs))
-    results, status = with_agent("cancel", lambda agent: _cancel(agent, jobs, wait=not options.no_wait))
+    results, status = asked("cancel", lambda agent: _cancel(agent, jobs, wait=not options.no_wait))
     if options.json:
         print_json([{"job": job, **result} for job, result in results.items()])
     return status
 
 
-async def _cancel(agent: AgentClient, jobs: Sequence[str], *, wait: bool) -> tuple[dict[str, dict[str, str]], Status]:
+async def _cancel(agent: Requests, jobs: Sequence[str], *, wait: bool) -> tuple[dict[str, dict[str, str]], Status]:
     """Return the result for each job, and the exit status."""
-    from penstock.cli.jobs import ended  # imports asyncio, which --help does not need
-
     results: dict[str, dict[str, str]] = {}
     waited: list[str] = []
     status = Status.DONE

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from typing import TYPE_CHECKING, Any
 
 from penstock.cli import arguments
@@ -12,6 +12,7 @@ from penstock.cli.errors import CommandError, usage_error
 
 if TYPE_CHECKING:
     from penstock.cli.catalogue import Command
+    from penstock.client.blocking_requests import BlockingRequests
 
 _SHELLS = ("bash", "zsh", "fish")
 _INSTALL = """to install it for yourself, from the next shell on:
@@ -100,33 +101,33 @@ def _teach(action: argparse.Action) -> None:
 
 
 def _names(what: str) -> list[str]:
-    from penstock.cli.session import with_agent
+    from penstock.cli.session import asked
 
-    return sorted(name for name in with_agent("completion", _KNOWN[what]) if name.isprintable() and " " not in name)
+    return sorted(name for name in asked("completion", _KNOWN[what]) if name.isprintable() and " " not in name)
 
 
-async def _containers(agent: Any) -> list[str]:
+async def _containers(agent: BlockingRequests) -> list[str]:
     rows = (await agent.status()).get("containers", [])
     return [str(row["container"]) for row in rows if not row.get("ended")]
 
 
-async def _jobs(agent: Any) -> list[str]:
+async def _jobs(agent: BlockingRequests) -> list[str]:
     if agent.welcome.master:
         return list((await agent.cluster_status()).get("jobs", {}))
     return [str(row["job"]) for row in (await agent.status()).get("jobs", [])]
 
 
-async def _nodes(agent: Any) -> list[str]:
+async def _nodes(agent: BlockingRequests) -> list[str]:
     if agent.welcome.master:
         return list((await agent.cluster_status()).get("nodes", {}))
     return [str(agent.welcome.node)]
 
 
-async def _reservations(agent: Any) -> list[str]:
+async def _reservations(agent: BlockingRequests) -> list[str]:
     return [one.reservation for one in await agent.reservations()]
 
 
-_KNOWN: dict[str, Callable[[Any], Awaitable[list[str]]]] = {
+_KNOWN: dict[str, Callable[[BlockingRequests], Coroutine[Any, Any, list[str]]]] = {
     "containers": _containers,
     "jobs": _jobs,
     "nodes": _nodes,

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from penstock import extras
 from penstock.cli import arguments
 from penstock.cli.errors import CommandError, usage_error
-from penstock.cli.session import with_agent
+from penstock.cli.session import asked
 
 if TYPE_CHECKING:
     from penstock.wire.config_api import ConfigSet
@@ -82,7 +82,7 @@ def _show(options: argparse.Namespace) -> int:
     from penstock.config import rendering
     from penstock.wire.connection import to_wire
 
-    found = with_agent("config", lambda agent: agent.show_config(options.daemon))
+    found = asked("config", lambda agent: agent.show_config(options.daemon))
     keys = {key: to_wire(facts) for key, facts in found.keys.items()}
     if options.json:
         print(json.dumps(keys, indent=2, ensure_ascii=False))
@@ -142,7 +142,7 @@ def _set(options: argparse.Namespace) -> int:
             raise usage_error(f"{key} is given twice")
         values[key] = text
     write = _writer(options.daemon) if options.persist else None
-    answer = with_agent("config", lambda agent: agent.set_config(values, options.daemon))
+    answer = asked("config", lambda agent: agent.set_config(values, options.daemon))
     if write is not None:
         write(answer, values)
     if options.json:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import asyncio
 import math
 import time
 from functools import partial
@@ -13,11 +12,11 @@ from penstock.cli import arguments
 from penstock.cli.errors import CommandError, usage_error
 from penstock.cli.exit_statuses import Status
 from penstock.cli.plain_text import printable
-from penstock.cli.session import print_json, with_agent
+from penstock.cli.session import asked, print_json
 from penstock.wire.errors import ErrorCode, RpcError
 
 if TYPE_CHECKING:
-    from penstock.client import AgentClient
+    from penstock.client.requests import Requests
     from penstock.wire.cluster_api import Drains, NodeDrain, Remaining
 
 _LOOK_S = 0.25
@@ -48,7 +47,7 @@ def main(argv: list[str]) -> int:
         raise usage_error("--no-wait does not wait; leave out --timeout")
     if options.stop and options.timeout is None and not options.no_wait:
         raise usage_error("--stop: add --timeout DURATION, or --no-wait to stop at once")
-    found = with_agent("drain", partial(_drain, options), named="nodes")
+    found = asked("drain", partial(_drain, options), named="nodes")
     show(found, as_json=options.json)
     left = [node for node in found.nodes if node.state != "drained"]
     if left and not options.no_wait:
@@ -56,7 +55,7 @@ def main(argv: list[str]) -> int:
     return Status.DONE
 
 
-async def _drain(options: argparse.Namespace, agent: AgentClient) -> Drains:
+async def _drain(options: argparse.Namespace, agent: Requests) -> Drains:
     found = await agent.nodes.drain(options.nodes, stop=options.stop and options.no_wait)
     if options.no_wait:
         return found
@@ -67,7 +66,7 @@ async def _drain(options: argparse.Namespace, agent: AgentClient) -> Drains:
     return found
 
 
-async def _wait(agent: AgentClient, names: list[str], for_s: float, *, stop: bool) -> Drains:
+async def _wait(agent: Requests, names: list[str], for_s: float, *, stop: bool) -> Drains:
     """Wait until all nodes are drained, or for ``for_s`` seconds, also while the master is away."""
     until = time.monotonic() + for_s
     while True:
@@ -86,7 +85,7 @@ async def _wait(agent: AgentClient, names: list[str], for_s: float, *, stop: boo
             )
             if _done(found) or time.monotonic() >= until or (stop and not stoppable):
                 return found
-        await asyncio.sleep(max(0.0, min(_LOOK_S, until - time.monotonic())))
+        await agent.pause(max(0.0, min(_LOOK_S, until - time.monotonic())))
 
 
 def _done(found: Drains) -> bool:

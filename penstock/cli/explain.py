@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from penstock.cli import arguments
 from penstock.cli.exit_statuses import Status
-from penstock.cli.session import print_json, with_agent
+from penstock.cli.session import asked, print_json
 
 
 def main(argv: list[str]) -> int:
@@ -16,7 +16,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("job", metavar="JOB", help="its id, as `penstock jobs` shows it")
     parser.add_argument("--json", action="store_true", help="print all of it as JSON")
     options = parser.parse_args(argv)
-    document = with_agent("explain", lambda agent: agent.jobs.explain(options.job), named="job")
+    document = asked("explain", lambda agent: agent.jobs.explain(options.job), named="job")
     if options.json:
         print_json(document)
         return Status.DONE

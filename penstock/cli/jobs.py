@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -11,11 +10,11 @@ from typing import TYPE_CHECKING
 from penstock.cli import arguments
 from penstock.cli.errors import usage_error
 from penstock.cli.exit_statuses import Status
-from penstock.cli.session import print_json, with_agent
+from penstock.cli.session import asked, print_json
 from penstock.wire.errors import ErrorCode, RpcError
 
 if TYPE_CHECKING:
-    from penstock.client import AgentClient
+    from penstock.client.requests import Requests
     from penstock.wire.jobs_api import Jobs, JobsOrdered, JobView
 
 #: The first and longest pause between two queries while waiting for jobs (seconds).
@@ -52,13 +51,13 @@ def main(argv: list[str]) -> int:
     if options.timeout is not None and not options.wait:
         raise usage_error("--timeout: only with --wait")
     if options.order:
-        _show_order(with_agent("jobs", lambda agent: agent.jobs.order(options.jobs), named="job"), as_json=options.json)
+        _show_order(asked("jobs", lambda agent: agent.jobs.order(options.jobs), named="job"), as_json=options.json)
         return Status.DONE
     if not options.jobs:
-        found = with_agent("jobs", lambda agent: agent.jobs.list(everybody=options.all))
+        found = asked("jobs", lambda agent: agent.jobs.list(everybody=options.all))
         _show_list(found, everybody=options.all, as_json=options.json)
         return Status.DONE
-    found, status = with_agent(
+    found, status = asked(
         "jobs",
         lambda agent: ended(agent, options.jobs, options.timeout) if options.wait else _look(agent, options.jobs),
     )
@@ -105,7 +104,7 @@ def _show_named(found: Sequence[JobView], *, as_json: bool) -> None:
 
 
 async def _look(
-    agent: AgentClient, jobs: Sequence[str], say: Callable[[str], object] = say, patience_s: float = 0.0
+    agent: Requests, jobs: Sequence[str], say: Callable[[str], object] = say, patience_s: float = 0.0
 ) -> tuple[list[JobView], Status]:
     found = await _find(agent, jobs, time.monotonic() + patience_s)
     status = Status.DONE
@@ -119,7 +118,7 @@ async def _look(
 
 
 async def ended(
-    agent: AgentClient, jobs: Sequence[str], timeout_s: float | None, say: Callable[[str], object] = say
+    agent: Requests, jobs: Sequence[str], timeout_s: float | None, say: Callable[[str], object] = say
 ) -> tuple[list[JobView], Status]:
     """Wait until jobs have ended and all their tasks have stopped; return them and the worst status. ``say`` gets a
     line about each job that is not waited for to its end."""
@@ -131,7 +130,7 @@ async def ended(
         if over is not None and time.monotonic() >= over:
             say(f"the time is over; {len(left)} of {len(latest)} not ended: {', '.join(left[:10])}")
             return list(latest.values()), status or Status.TIME_OVER
-        await asyncio.sleep(pause if over is None else max(0.0, min(pause, over - time.monotonic())))
+        await agent.pause(pause if over is None else max(0.0, min(pause, over - time.monotonic())))
         pause = min(2 * pause, longest)
         gone = await _update(agent, latest, left)
         for job in gone:
@@ -142,7 +141,7 @@ async def ended(
     return list(latest.values()), status or (Status.FAILED if failed else Status.DONE)
 
 
-async def _update(agent: AgentClient, latest: dict[str, JobView], left: Sequence[str]) -> list[str]:
+async def _update(agent: Requests, latest: dict[str, JobView], left: Sequence[str]) -> list[str]:
     """Update the remaining jobs; return those that stay unknown for a while."""
     patience = time.monotonic() + _PATIENCE_S
     while True:
@@ -150,10 +149,10 @@ async def _update(agent: AgentClient, latest: dict[str, JobView], left: Sequence
         latest.update({view.job: view for view in found.jobs})
         if not found.unknown or time.monotonic() >= patience:
             return found.unknown
-        await asyncio.sleep(_AGAIN_S)
+        await agent.pause(_AGAIN_S)
 
 
-async def _find(agent: AgentClient, jobs: Sequence[str], patience: float) -> Jobs:
+async def _find(agent: Requests, jobs: Sequence[str], patience: float) -> Jobs:
     """Find jobs; until ``patience`` (monotonic), retry while the master is away, as it is for an agent that starts."""
     while True:
         try:
@@ -161,4 +160,4 @@ async def _find(agent: AgentClient, jobs: Sequence[str], patience: float) -> Job
         except RpcError as error:
             if error.code is not ErrorCode.UNAVAILABLE or time.monotonic() >= patience:
                 raise
-        await asyncio.sleep(_AGAIN_S)
+        await agent.pause(_AGAIN_S)

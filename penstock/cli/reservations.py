@@ -12,12 +12,12 @@ import msgspec
 from penstock.cli import arguments
 from penstock.cli.errors import usage_error
 from penstock.cli.local_times import moment, with_local_times
-from penstock.cli.session import print_json, with_agent
+from penstock.cli.session import asked, print_json
 from penstock.model.units import format_bytes, parse_duration_s
 from penstock.wire.reservation_api import FreeRun, PromisedPiece, Reservations, Reserved
 
 if TYPE_CHECKING:
-    from penstock.client import AgentClient
+    from penstock.client.blocking_requests import BlockingRequests
 
 #: The number of pieces shown of each reservation; ``--json`` has all.
 _SHOWN = 5
@@ -35,14 +35,14 @@ def main(argv: list[str]) -> int:
     options = parser.parse_args(argv)
     at = None if options.at is None else _time(options.at)
 
-    async def reservations(agent: AgentClient) -> Reservations:
+    async def reservations(agent: BlockingRequests) -> Reservations:
         for one in options.delete:
             await agent.delete_reservation(one)
         if at is None:
             return Reservations(reservations=await agent.reservations(everybody=options.all))
         return await agent.reservations_at(at, everybody=options.all)
 
-    found = with_agent("reservations", reservations, named="reservation")
+    found = asked("reservations", reservations, named="reservation")
     if at is None:
         show(found.reservations, as_json=options.json)
     else:

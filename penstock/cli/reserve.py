@@ -9,7 +9,7 @@ from typing import Any
 from penstock.cli import arguments
 from penstock.cli.errors import usage_error
 from penstock.cli.reservations import show
-from penstock.cli.session import with_agent
+from penstock.cli.session import asked
 
 _EXAMPLE = """EXPRESSION is RDL, as text or (from a file) JSON; docs/reservations.md describes all of it:
   atom(<2GB,1core>, 1, 10, 5min, 2h)    at each moment none or 1 to 10 bundles, each for at least 5 min,
@@ -31,7 +31,7 @@ def main(argv: list[str]) -> int:
     if options.update and options.name:
         raise usage_error("--name cannot be changed; leave it out with --update")
     rdl = _read(options.expression)
-    made = with_agent(
+    made = asked(
         "reserve",
         lambda agent: (
             agent.update_reservation(options.update, rdl) if options.update else agent.reserve(rdl, options.name)

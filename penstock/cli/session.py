@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from penstock import paths
 from penstock.cli.errors import CommandError
 from penstock.cli.exit_statuses import Status
 from penstock.client.errors import AgentUnavailable
@@ -15,6 +16,7 @@ from penstock.wire.errors import ErrorCode, RpcError
 
 if TYPE_CHECKING:
     from penstock.client import AgentClient
+    from penstock.client.blocking_requests import BlockingRequests
 
 T = TypeVar("T")
 
@@ -56,8 +58,22 @@ def converse(work: Coroutine[Any, Any, T], *, named: str = "") -> T:
             raise KeyboardInterrupt from None
 
 
+def asked(command: str, work: Callable[[BlockingRequests], Coroutine[Any, Any, T]], *, named: str = "") -> T:
+    """Connect to this host's agent, and run a command's requests; ``named`` and errors: see :func:`failures_told`.
+
+    Raises:
+        CommandError: there is no agent, or it answered with an error.
+    """
+    from penstock.client.blocking_requests import asked as asked_of
+
+    with failures_told(named=named):
+        return asked_of(paths.agent_socket(), f"penstock {command}", work)
+
+
 def with_agent(command: str, work: Callable[[AgentClient], Awaitable[T]], *, named: str = "") -> T:
     """Connect to this host's agent, and run a command's work with that connection; see :func:`converse`.
+
+    For work that waits for anything but answers to its requests (:func:`asked`).
 
     Raises:
         CommandError: there is no agent, or it answered with an error.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 
 from penstock.cli import arguments
-from penstock.cli.session import with_agent
+from penstock.cli.session import asked
 
 
 def main(argv: list[str]) -> int:
@@ -14,7 +14,7 @@ def main(argv: list[str]) -> int:
     parser.add_argument("--cluster", action="store_true", help="the cluster, as known to this agent's master")
     parser.add_argument("--json", action="store_true", help="the whole document, as GET /status returns it")
     options = parser.parse_args(argv)
-    document = with_agent("status", lambda agent: agent.cluster_status() if options.cluster else agent.status())
+    document = asked("status", lambda agent: agent.cluster_status() if options.cluster else agent.status())
     if options.json:
         print(json.dumps(document, indent=2))
         return 0

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from penstock.cli import arguments
+from penstock.cli.drain import show
 from penstock.cli.exit_statuses import Status
-from penstock.cli.session import with_agent
+from penstock.cli.session import asked
 
 
 def main(argv: list[str]) -> int:
@@ -13,7 +14,5 @@ def main(argv: list[str]) -> int:
     parser.add_argument("nodes", metavar="NODE", nargs="*", help="the master's name of a node; default: this host")
     parser.add_argument("--json", action="store_true", help="print the nodes as JSON")
     options = parser.parse_args(argv)
-    from penstock.cli.drain import show  # imports asyncio, which --help does not need
-
-    show(with_agent("undrain", lambda agent: agent.nodes.undrain(options.nodes), named="nodes"), as_json=options.json)
+    show(asked("undrain", lambda agent: agent.nodes.undrain(options.nodes), named="nodes"), as_json=options.json)
     return Status.DONE

@@ -11,36 +11,23 @@ from typing import Any, Self
 import msgspec
 
 from penstock import paths
-from penstock.client.cluster import Jobs, Nodes
 from penstock.client.container import Container
 from penstock.client.errors import LOST_WHILE_STARTING, AgentUnavailable
 from penstock.client.job import Job
 from penstock.client.link import Link
 from penstock.client.monotask_session import MonotaskSession
+from penstock.client.requests import Requests
 from penstock.client.stdio import pass_stdio
 from penstock.model.container import ContainerSpec
 from penstock.model.work import OpportunisticJob
 from penstock.transport.peer import RpcPeer
 from penstock.wire import agent_api as api
 from penstock.wire import agent_methods as m
-from penstock.wire import relayed_methods as relayed
-from penstock.wire.config_api import ConfigInForce, ConfigSet, Daemon, SetConfig, ShowConfig
 from penstock.wire.connection import read_params
 from penstock.wire.jobs_api import Lend
-from penstock.wire.method import Method, P, R
-from penstock.wire.overview_api import ClusterStatus
-from penstock.wire.reservation_api import (
-    DeleteReservation,
-    ListReservations,
-    Rdl,
-    Reservations,
-    Reserve,
-    Reserved,
-    UpdateReservation,
-)
 
 
-class AgentClient:
+class AgentClient(Requests):
     """A connection to the agent, made by :meth:`connect` and usable until :meth:`close`, across restarts of the agent.
 
     When the connection is lost, the client reconnects with back-off, rejoins its jobs, resubmits queued monotasks,
@@ -57,10 +44,7 @@ class AgentClient:
         self.on_link: Callable[[bool], None] | None = None
         self._linked = True
         self._jobs: dict[str, Job] = {}
-        #: All jobs of this user, from any process: list, cancel, reorder.
-        self.jobs = Jobs(self._link)
-        #: The cluster's nodes, including drained ones.
-        self.nodes = Nodes(self._link)
+        super().__init__(self._link)
         self._containers: dict[str, Container] = {}
         self._dirty: dict[Job, None] = {}
         self._flush_scheduled = False
@@ -139,7 +123,7 @@ class AgentClient:
         with self._expect():
             if stdio is not None:
                 spec = msgspec.structs.replace(spec, stdio=await asyncio.to_thread(pass_stdio, self.socket, stdio))
-            return self._made(await self._ask_once(m.LAUNCH, api.Launch(container=spec), LOST_WHILE_STARTING))
+            return self._made(await self._link.ask_once(m.LAUNCH, api.Launch(container=spec), LOST_WHILE_STARTING))
 
     async def adopt(self, pid: int, spec: ContainerSpec, *, tree: bool = False) -> Container:
         """Move a running process of this user into a container; with ``tree`` its descendants, too.
@@ -153,7 +137,7 @@ class AgentClient:
         """
         lost = "the agent went away while it was adopting the process; `penstock status` tells whether it did"
         with self._expect():
-            return self._made(await self._ask_once(m.ADOPT, api.Adopt(pid=pid, container=spec, tree=tree), lost))
+            return self._made(await self._link.ask_once(m.ADOPT, api.Adopt(pid=pid, container=spec, tree=tree), lost))
 
     async def lend(self, job: str, pid: int = 0) -> str:
         """Rank a process of this user (0: this one) and its descendants with a job; return their container.
@@ -176,88 +160,6 @@ class AgentClient:
         with self._expect():
             await self._link.ask(m.ATTACH, api.ContainerRef(container=container))
             return self._containers.setdefault(container, Container(self._link, container))
-
-    async def status(self) -> dict[str, Any]:
-        """Return the agent's status document (docs/protocol.md lists its keys).
-
-        Raises:
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
-        """
-        return (await self._link.ask(m.STATUS, api.Nothing())).status
-
-    async def cluster_status(self) -> dict[str, Any]:
-        """Return the master's status document with the jobs visible to this user (docs/scheduling.md lists its keys).
-
-        Raises:
-            RpcError: the host has no master, or the master is unreachable.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
-        """
-        return (await self._link.ask(relayed.CLUSTER_STATUS, ClusterStatus())).status
-
-    async def set_config(self, values: dict[str, str], daemon: Daemon = "agent") -> ConfigSet:
-        """Change keys of a running daemon until it next reads its file; values are written as after ``--set``.
-
-        Raises:
-            RpcError: ``bad_request`` lists every error; ``refused``: the user is not an operator.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
-        """
-        return await self._link.ask(relayed.SET_CONFIG, SetConfig(values=values, daemon=daemon))
-
-    async def show_config(self, daemon: Daemon = "agent") -> ConfigInForce:
-        """Return the configuration in force in a running daemon, with the source of each value.
-
-        Raises:
-            RpcError: ``refused``: the user is not an operator.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
-        """
-        return await self._link.ask(relayed.SHOW_CONFIG, ShowConfig(daemon=daemon))
-
-    async def reserve(self, rdl: Rdl, name: str = "") -> Reserved:
-        """Reserve resources of the cluster ahead of time; the answer contains the allocation over time (Rayon §5.1).
-
-        Raises:
-            RpcError: ``bad_request``: invalid RDL; ``refused``: the request does not fit, with the reason.
-            AgentUnavailable: the connection was lost during this call.
-        """
-        lost = "the agent went away while it was asked; `penstock reservations` tells what was promised"
-        return await self._ask_once(relayed.RESERVE, Reserve(rdl=rdl, name=name), lost)
-
-    async def update_reservation(self, reservation: str, rdl: Rdl) -> Reserved:
-        """Replace a reservation's request.
-
-        Raises:
-            RpcError: as :meth:`reserve`, or the reservation is another user's; the old allocation is kept.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
-        """
-        return await self._link.ask(relayed.UPDATE_RESERVATION, UpdateReservation(reservation=reservation, rdl=rdl))
-
-    async def delete_reservation(self, reservation: str) -> list[Reserved]:
-        """Delete a reservation and return this user's remaining ones.
-
-        Raises:
-            RpcError: there is no such reservation, or it is another user's.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
-        """
-        asked = DeleteReservation(reservation=reservation)
-        return (await self._link.ask(relayed.DELETE_RESERVATION, asked)).reservations
-
-    async def reservations(self, *, everybody: bool = False) -> list[Reserved]:
-        """Return this user's reservations; with ``everybody`` (operators only) those of all users.
-
-        Raises:
-            RpcError: the user is not an operator, or there is no master.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
-        """
-        return (await self._link.ask(relayed.RESERVATIONS, ListReservations(everybody=everybody))).reservations
-
-    async def reservations_at(self, at: float, *, everybody: bool = False) -> Reservations:
-        """Return the reservations with an allocation at Unix time ``at``, and the free capacity from then on.
-
-        Raises:
-            RpcError: the user is not an operator, or there is no master.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
-        """
-        return await self._link.ask(relayed.RESERVATIONS, ListReservations(everybody=everybody, at=at))
 
     def descriptor(self) -> int | None:
         """Return the connection's descriptor while it is open."""
@@ -312,13 +214,6 @@ class AgentClient:
             self._deliver(peer, read_params(params, known.params), keep=self._expecting > 0)
 
     # ------------------------------------------------------------ inside
-
-    async def _ask_once(self, method: Method[P, R], params: P, lost: str) -> R:
-        """Call once, as a repeated request could be executed twice; ``lost``: the message if the connection is lost."""
-        try:
-            return await self._link.call_once(method.name, lambda: params, method.result)
-        except ConnectionResetError:
-            raise AgentUnavailable(lost) from None
 
     def _made(self, answer: api.Launched) -> Container:
         made = Container(self._link, answer.container, answer.pid, answer.not_enforced)

@@ -97,6 +97,21 @@ class Link:
         """Call a declared method, with the same parameters for each attempt; see :meth:`call`."""
         return await self.call(method.name, lambda: params, method.result)
 
+    async def ask_once(self, method: Method[P, R], params: P, lost: str) -> R:
+        """Call once, as a repeated request could be executed twice.
+
+        Raises:
+            AgentUnavailable: the connection was lost during this call; ``lost`` is the message.
+        """
+        try:
+            return await self.call_once(method.name, lambda: params, method.result)
+        except ConnectionResetError:
+            raise AgentUnavailable(lost) from None
+
+    async def pause(self, pause_s: float) -> None:
+        """Let so many seconds pass."""
+        await asyncio.sleep(pause_s)
+
     async def call_once(self, method: str, params: Callable[[], object], result: type[T]) -> T:
         """Wait for the link, then call once.
 

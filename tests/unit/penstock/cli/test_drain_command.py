@@ -35,11 +35,11 @@ def left(state: str, *remaining: Remaining, count: int = 0) -> NodeDrain:
 def answers(monkeypatch: pytest.MonkeyPatch, *nodes: NodeDrain) -> None:
     """The conversation is that of the integration test."""
 
-    def converse(work: object, *, named: str) -> Drains:
-        work.close()  # type: ignore[attr-defined]
+    def asked(command: str, work: object, *, named: str) -> Drains:
         return Drains(nodes=list(nodes))
 
-    monkeypatch.setattr("penstock.cli.session.converse", converse)
+    for command in ("drain", "undrain"):
+        monkeypatch.setattr(f"penstock.cli.{command}.asked", asked)
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
@@ -27,7 +28,7 @@ class _Asked:
 
 
 def _agent(*refusals: RpcError) -> Any:
-    return SimpleNamespace(jobs=_Asked(refusals))
+    return SimpleNamespace(jobs=_Asked(refusals), pause=asyncio.sleep)
 
 
 _AWAY = unavailable("the master at x is away", remedy="try again")

@@ -1,0 +1,68 @@
+"""Requests to the agent without an event loop: the import of asyncio takes longer than all else in most commands."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any, TypeVar
+
+from penstock.client.errors import AgentUnavailable
+from penstock.client.requests import Requests
+from penstock.client.session import Session
+from penstock.wire.agent_api import Welcome
+from penstock.wire.method import Method, P, R
+
+T = TypeVar("T")
+#: How long the agent may be away, as for an :class:`~penstock.client.AgentClient`.
+_PATIENCE_S = 30.0
+
+
+class _Asks:
+    """A session as :class:`penstock.client.asks.Asks`: each call has its answer when it returns."""
+
+    def __init__(self, session: Session) -> None:
+        self._session = session
+
+    async def ask(self, method: Method[P, R], params: P) -> R:
+        return self._session.call(method.name, lambda: params, method.result)
+
+    async def ask_once(self, method: Method[P, R], params: P, lost: str) -> R:
+        try:
+            return self._session.call_once(method.name, lambda: params, method.result)
+        except ConnectionResetError:
+            raise AgentUnavailable(lost) from None
+
+    async def pause(self, pause_s: float) -> None:
+        time.sleep(pause_s)  # noqa: ASYNC251 - there is no event loop
+
+
+class BlockingRequests(Requests):
+    """Requests over a session. Their coroutines never suspend, so that nothing has to run them but :func:`asked`."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(_Asks(session))
+        self._session = session
+
+    @property
+    def welcome(self) -> Welcome:
+        """The agent's greeting."""
+        return self._session.welcome
+
+
+def asked(socket: Path, client: str, work: Callable[[BlockingRequests], Coroutine[Any, Any, T]]) -> T:
+    """Connect to the agent and return what ``work`` returns, which awaits requests and pauses, and nothing else.
+
+    Raises:
+        AgentUnavailable: there is no usable agent, or it was away for too long.
+        RpcError: the agent's answer to a request.
+    """
+    with Session.connect(socket, client, patience_s=_PATIENCE_S) as session:
+        running = work(BlockingRequests(session))
+        try:
+            running.send(None)
+        except StopIteration as over:
+            result: T = over.value
+            return result
+        running.close()
+        raise RuntimeError("it awaits something that is no request; use an AgentClient")
