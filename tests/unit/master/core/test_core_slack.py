@@ -217,4 +217,4 @@ def test_a_command_without_slack_waits_where_a_node_has_room_for_it() -> None:
     assert b.round() == [], "the report does not know of those two"
     b.heartbeat("b", **full, opportunistic_queue_free=1)
     assert b.round() == [("c2", "b")]
-    assert b.sent[-2][1].why.startswith("ubis: no slack; one of 1 places")
+    assert b.sent[-2][1].why.startswith("ubis: no slack; one of 1 place ")
