@@ -134,3 +134,5 @@ class SlackWork:
                 lacking += self._drains.note(self._members.nodes)
                 wait = "waits" if len(tasks) == 1 else "wait"
                 job.wait(f"{counted(len(tasks), 'task')} of stage {stage} {wait} for slack: {lacking}")
+            elif job.slack_only:
+                job.wait("")  # all its tasks run since this round
