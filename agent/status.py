@@ -16,6 +16,7 @@ from agent.history import resources
 from penstock import __version__
 from penstock.model import KINDS
 from penstock.model.job_state import JobStanding, standing
+from penstock.model.units import counted
 
 
 def status_document(
@@ -185,5 +186,5 @@ def _note(record: ContainerRecord, use: ContainerUse | None) -> str:
     if use.oom_kills:
         notes.append(f"memory.max: {use.oom_kills} of its processes killed by the kernel")
     if use.memory_high_events:
-        notes.append(f"memory.high: throttled and reclaimed {use.memory_high_events} times")
+        notes.append(f"memory.high: throttled and reclaimed {counted(use.memory_high_events, 'time')}")
     return "; ".join(notes)

@@ -25,7 +25,7 @@ from demo.progress import Progress
 from demo.records import BESIDE, EXECUTORS
 from demo.run import Run, Runner
 from penstock.client import AgentClient
-from penstock.model.units import format_bytes
+from penstock.model.units import counted, format_bytes
 
 PROJECT = Path(__file__).resolve().parent.parent
 DEFAULT_MEGABYTES = 120
@@ -73,7 +73,8 @@ def show(options: Options) -> int:
         )
         progress.done()
         progress.line(
-            f"{corpus.size / _MEGABYTE:.0f} MB of {len(corpus.names)} files in {len(corpus.partitions)} parts"
+            f"{corpus.size / _MEGABYTE:.0f} MB of {counted(len(corpus.names), 'file')} in "
+            f"{counted(len(corpus.partitions), 'part')}"
         )
         plan = replace(plan, partitions=len(corpus.partitions))
         plan, runs, more = _all(plan, options, progress)
@@ -199,9 +200,10 @@ def _digests(plan: Plan, executor: str, *, keep: bool) -> dict[str, str]:
 
 def _introduction(plan: Plan) -> str:
     return (
-        f"{len(ASKED)} jobs at once on {plan.cores:g} cores: {', '.join(asked.name for asked in ASKED)} of "
+        f"{len(ASKED)} jobs at once on {counted(plan.cores, 'core')}: {', '.join(asked.name for asked in ASKED)} of "
         f"{plan.text_bytes / _MEGABYTE:.0f} MB; "
-        f"for all of it {plan.partitions} map tasks, {plan.reducers} reduce tasks, {plan.workers} workers"
+        f"for all of it {counted(plan.partitions, 'map task')}, {counted(plan.reducers, 'reduce task')}, "
+        f"{counted(plan.workers, 'worker')}"
     )
 
 
@@ -225,7 +227,7 @@ def _conclusion(plan: Plan, runs: dict[str, Run], more: dict[str, Any]) -> Itera
     if not runs[BESIDE].preemptions:
         yield "FAILED: nothing was preempted, although memory was wanted"
     if differing := more["differences"]:
-        yield f"FAILED: {len(differing)} output files differ from those of plain Linux:"
+        yield f"FAILED: {counted(len(differing), 'output file', 'differ')} from those of plain Linux:"
         yield from differing
     else:
         yield "all runs wrote the same bytes in every output file"

@@ -23,6 +23,7 @@ from typing import Any, NamedTuple
 from demo import exchange
 from demo.corpus import Corpus
 from demo.operations import OPERATIONS, Cut
+from penstock.model.units import counted
 
 #: The lane of each command, by the resource that it uses. ``peers`` needs none.
 LANES = {"read": "disk", "map": "cpu", "pull": "network", "merge": "cpu", "write": "disk"}
@@ -68,7 +69,7 @@ class Worker:
         finally:
             os.close(file)
         if len(text) != partition.size:
-            raise ValueError(f"{partition.path} has changed: {len(text)} of {partition.size} bytes")
+            raise ValueError(f"{partition.path} has changed: {len(text)} of {counted(partition.size, 'byte')}")
         self._texts[task] = text
         return len(text)
 

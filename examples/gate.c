@@ -7,6 +7,7 @@
  * command waits for its slot, the command runs all the same, with one warning. Needs Linux and libc.
  */
 #define _GNU_SOURCE
+#include <libgen.h>
 #include <poll.h>
 #include <signal.h>
 #include <stdint.h>
@@ -15,6 +16,7 @@
 #include <string.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
+#include <sys/stat.h>
 #include <sys/un.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -109,11 +111,24 @@ static Bytes field(Bytes map, const char *name) { /* a value of a small map */
     return NULL;
 }
 
+/* Whether nobody but root and ourselves can have put the socket there, or listens at it. */
+static int trusted(const struct sockaddr_un *address) {
+    char path[sizeof address->sun_path];
+    struct stat directory;
+    struct ucred server;
+    socklen_t size = sizeof server;
+    memcpy(path, address->sun_path, sizeof path);
+    if (stat(dirname(path), &directory) || getsockopt(agent, SOL_SOCKET, SO_PEERCRED, &server, &size)) return 0;
+    uid_t own = geteuid();
+    return (!server.uid || server.uid == own) && (!directory.st_uid || directory.st_uid == own) &&
+           !(directory.st_mode & 022);
+}
+
 static int granted(const char *path, const char *kind, uint64_t input_bytes, char *job) {
     struct sockaddr_un address = {.sun_family = AF_UNIX};
     strncpy(address.sun_path, path, sizeof address.sun_path - 1);
     agent = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
-    if (connect(agent, (struct sockaddr *)&address, sizeof address)) return 0;
+    if (connect(agent, (struct sockaddr *)&address, sizeof address) || !trusted(&address)) return 0;
 
     array(3), byte(2), text("hello"), array(1), map(2);
     text("protocol"), byte(1), text("client"), text("gate.c");

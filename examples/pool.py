@@ -6,6 +6,7 @@ from __future__ import annotations
 import multiprocessing
 import os
 import socket
+import struct
 import sys
 from collections.abc import Iterable
 from contextlib import suppress
@@ -15,6 +16,15 @@ from typing import Any
 import msgpack
 
 
+def check_server(sock: socket.socket, path: str) -> None:
+    """Close a connection to a path where another user may have put a socket, before anything is sent."""
+    directory = Path(path).parent.stat()
+    server_uid = struct.unpack("iII", sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))[1]
+    if not {server_uid, directory.st_uid} <= {0, os.geteuid()} or directory.st_mode & 0o022:
+        sock.close()
+        raise PermissionError(f"another user may listen at {path}")
+
+
 class Gate:
     def __init__(self, path: str, job: str = "") -> None:
         self.path, self.job, self.messages = path, job, None
@@ -22,6 +32,7 @@ class Gate:
     def connect(self) -> None:
         self.sock = socket.socket(socket.AF_UNIX)
         self.sock.connect(self.path)
+        check_server(self.sock, self.path)
         self.messages = msgpack.Unpacker(self.sock.makefile("rb", buffering=0))
         self.say(2, "hello", protocol=1, client="pool")
         self.say(0, 1, "register_job", name="pool", job=self.job)

@@ -22,7 +22,7 @@ from agent.core.records import ContainerRecord, HeldTask
 from agent.core.settings import NodeSettings
 from agent.core.surrogate import UNITS, MonitorSurrogate
 from penstock.model import Profile, TaskRequest
-from penstock.model.units import format_bytes
+from penstock.model.units import counted, format_bytes
 from penstock.wire.master_api import Availability, ExecutorUse, Load, SlotAmounts
 
 #: The planning horizon in slots; the last slot reported holds for all later ones.
@@ -177,5 +177,5 @@ def promised_without_profile(request: TaskRequest, profile: Profile) -> Amounts:
 
 def _text(resource: int, amount: float) -> str:
     if _NAMES[resource] == "cpu":
-        return f"{amount:.4g} cores"
+        return counted(amount, "core", digits=4)
     return format_bytes(int(amount)) + ("" if _NAMES[resource] == "memory" else "/s")

@@ -9,7 +9,7 @@ from agent.core.amounts import NOTHING, Amounts
 from agent.core.records import ContainerRecord, ContainerState, HeldTask
 from agent.core.snapshot import Snapshot
 from penstock.model import Capacity
-from penstock.model.units import format_bytes
+from penstock.model.units import counted, format_bytes
 
 #: Tolerance in comparisons of sums of fractional cores (0.1 + 0.2 > 0.3).
 CORES_EPSILON = 1e-6
@@ -56,7 +56,7 @@ class Ledger:
             has = f"{whole}{format_bytes(self.capacity.memory_bytes)}"
             return f"memory: {format_bytes(memory_bytes)} asked, this host has {has}"
         if cores > share * self.capacity.cores + CORES_EPSILON:
-            return f"cpu: {cores:g} cores asked, this host has {whole}{self.capacity.cores:g}"
+            return f"cpu: {counted(cores, 'core')} asked, this host has {whole}{self.capacity.cores:g}"
         return ""
 
     def refuse_regular(self, cores: float, memory_bytes: int) -> str:
@@ -69,7 +69,8 @@ class Ledger:
             )
         free_cores = self.capacity.cores - self.promised_cores
         if cores > free_cores + CORES_EPSILON:
-            return f"cpu: {cores:g} cores asked, {max(0.0, free_cores):g} of {self.capacity.cores:g} not promised yet"
+            free = f"{max(0.0, free_cores):g} of {self.capacity.cores:g}"
+            return f"cpu: {counted(cores, 'core')} asked, {free} not promised yet"
         return ""
 
     def refuse_opportunistic(self, cores: float, memory_bytes: int, t_alloc: float) -> str:
@@ -85,7 +86,7 @@ class Ledger:
             )
         slack_cores = t_alloc * self.capacity.cores - self.used_cores
         if cores > slack_cores + CORES_EPSILON:
-            return f"cpu: {cores:g} cores asked, slack is {max(0.0, slack_cores):g} (T_alloc {t_alloc:g})"
+            return f"cpu: {counted(cores, 'core')} asked, slack is {max(0.0, slack_cores):g} (T_alloc {t_alloc:g})"
         return ""
 
 

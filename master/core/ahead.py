@@ -25,6 +25,7 @@ from master.core.waiting import WaitingStages, is_command
 from master.ordering import Ranking
 from master.placement.workers import Floats, open_slots
 from penstock.model import MOST_BEYOND
+from penstock.model.units import counted
 
 #: More than the commands of any node: the number of commands decides only between nodes with as many slots left.
 _MANY = 1e6
@@ -165,5 +166,5 @@ class _Nodes:
         """Explain the latest placement on this worker."""
         before, slots = self._ahead[worker] - 1, self._slots[worker]
         if before < slots:
-            return f"ahead: of {slots:g} slots the jobs up to this one's have {before:g}"
-        return f"beyond: on {slots:g} slots {self._count[worker] - 1:g} commands run"
+            return f"ahead: of {counted(slots, 'slot')} the jobs up to this one's have {before:g}"
+        return f"beyond: on {counted(slots, 'slot')} {counted(self._count[worker] - 1, 'command', 'run')}"

@@ -73,7 +73,7 @@ class SlackWork:
         amounts = held.holds()
         if limits is not None and limits.take(self._user_quotas.user_of(held), (amounts[0], amounts[-1])):
             return
-        why = f"ubis: {format_bytes(free)} and {cores:g} cores of {node.name} are not promised"
+        why = f"ubis: {format_bytes(free)} and {counted(cores, 'core')} of {node.name} are not promised"
         held.promoted_in = self._outbox.propose(node.name, api.Promote(job=held.job, task=held.task, why=why))
         table.refresh(node)
         self._counts["promoted"] += 1
@@ -134,3 +134,5 @@ class SlackWork:
                 lacking += self._drains.note(self._members.nodes)
                 wait = "waits" if len(tasks) == 1 else "wait"
                 job.wait(f"{counted(len(tasks), 'task')} of stage {stage} {wait} for slack: {lacking}")
+            elif job.slack_only:
+                job.wait("")  # all its tasks run since this round

@@ -17,6 +17,7 @@ from master.core.job import Job, Key, Task
 from master.placement.availability import amounts
 from master.prediction.runs import LEAST_PART, Run, Settings
 from penstock.model import Ended, EndedBy
+from penstock.model.units import counted
 from penstock.wire.master_api import ExecutorUse, SlotAmounts
 
 #: Largest number of slots assembled for an executor; agents double the slot's length before that.
@@ -61,7 +62,9 @@ class _Report:
         if not self.missing and (use.first != self.slots or use.slot_s != self.slot_s):
             self.missing = f"slots {self.slots} to {use.first} were not reported"
         if not self.missing and len(use.mean) != len(use.peak):
-            self.missing = f"{len(use.mean)} means and {len(use.peak)} peaks from slot {use.first} on"
+            self.missing = (
+                f"{counted(len(use.mean), 'mean')} and {counted(len(use.peak), 'peak')} from slot {use.first} on"
+            )
         if not self.missing and [*map(bool, use.mean)] != [*map(bool, use.peak)]:
             self.missing = f"from slot {use.first} on a slot has a mean and no peak, or a peak and no mean"
         if not self.missing and self.slots + len(use.mean) > MOST_SLOTS:

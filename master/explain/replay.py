@@ -93,7 +93,7 @@ def text(said: dict[str, Any], best: int = 3) -> str:
         barred = len(decision["fit"]) - len(fits)
         lines.append(
             f"  {number}. {decision['task']} → {decision['node']}: F {shown}"
-            + (f"; {barred} of {len(decision['fit'])} nodes barred" if barred else "")
+            + (f"; {barred} of {counted(len(decision['fit']), 'node')} barred" if barred else "")
         )
     for each in said["left"]:
         left = counted(len(each["tasks"]), "task")

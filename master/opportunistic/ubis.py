@@ -101,7 +101,9 @@ class Slack:
         worker = int(share.argmax())
         if share[worker] == -np.inf:
             return None
-        given = Given(asked, worker, f"ubis: no slack; one of {self.queue[worker]:g} places in the queue for it")
+        given = Given(
+            asked, worker, f"ubis: no slack; one of {counted(self.queue[worker], 'place')} in the queue for it"
+        )
         self._take(worker, asked)
         self.queue[worker] -= 1
         return given
@@ -131,8 +133,9 @@ class Slack:
     def _why(self, worker: int) -> str:
         cores, disk, network, memory = self.left[worker].tolist()
         return (
-            f"ubis: slack {cores:.2g} cores, {disk:.2g} disk slots, {network:.2g} network slots and "
-            f"{format_bytes(memory)} = T_alloc {self.t_alloc[worker]:g} × capacity − utilization − launched since"
+            f"ubis: slack {counted(cores, 'core', digits=2)}, {counted(disk, 'disk slot', digits=2)}, "
+            f"{counted(network, 'network slot', digits=2)} and {format_bytes(memory)} = "
+            f"T_alloc {self.t_alloc[worker]:g} × capacity − utilization − launched since"
         )
 
 

@@ -158,13 +158,15 @@ class _ByIndex(Strict):
         view, index = self._ranked[job]
         application, user, everybody = self._sizes.count(view.user, view.application)
         if job in self._announced_s:
+            left = counted(self._announced_s[job], "container-second", digits=4)
             return (
-                f"gittins: index {index:.3g}, as its announced tasks leave {self._announced_s[job]:.4g} "
-                f"container-seconds after {view.service:.4g}; no known job of {view.application} took longer"
+                f"gittins: index {index:.3g}, as its announced tasks leave {left} after {view.service:.4g}; "
+                f"no known job of {view.application} took longer"
             )
         return (
-            f"gittins: index {index:.3g} after {view.service:.4g} container-seconds; known are "
-            f"{application:.0f} jobs of {view.application}, {user:.0f} of {view.user}, {everybody:.0f} of all"
+            f"gittins: index {index:.3g} after {counted(view.service, 'container-second', digits=4)}; known are "
+            f"{counted(round(application), 'job')} of {view.application}, {user:.0f} of {view.user}, "
+            f"{everybody:.0f} of all"
         )
 
     @cached_property

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from master.ordering.policy import Key, Ranking, Reason
 from master.ordering.view import Amounts
+from penstock.model.units import counted
 
 #: Tolerance for sums of fractions of cores.
 _EPSILON = 1e-6
@@ -110,7 +111,8 @@ class _Promised:
             return f"{reservation} is promised nothing now; "
         guarantee = self._guarantees[reservation]
         left = guarantee.bundles_left()
-        return f"{left:.3g} of {guarantee.bundles} bundles of {reservation} are lacking; " if left else ""
+        of_all = counted(guarantee.bundles, "bundle")
+        return f"{left:.3g} of {of_all} of {reservation} are lacking; " if left else ""
 
     def _lacks(self, job: str) -> bool:
         guarantee = self._guarantees.get(self._members.get(job, ""))

@@ -143,10 +143,12 @@ class _Queues:
     def why(self, job: str) -> str:
         """Return the job's queue, its place in the queue, and its service."""
         queue = self._queue[job]
-        stands = "first come" if self._inside == "fifo" else f"its tasks need {self._views[job].needs:g} containers"
+        stands = (
+            "first come" if self._inside == "fifo" else f"its tasks need {counted(self._views[job].needs, 'container')}"
+        )
         return (
-            f"las_mq: queue {queue + 1}, {self._services[job]:.4g} container-seconds (up to {self._upper[queue]:g}), "
-            f"{stands}, place {self._place[job] + 1} in the queue"
+            f"las_mq: queue {queue + 1}, {counted(self._services[job], 'container-second', digits=4)} "
+            f"(up to {self._upper[queue]:g}), {stands}, place {self._place[job] + 1} in the queue"
         )
 
     def reason(self, job: str) -> Reason:

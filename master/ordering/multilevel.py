@@ -7,6 +7,8 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from penstock.model.units import counted
+
 #: The smallest weight; smaller values would underflow.
 _LEAST = 1e-300
 
@@ -42,13 +44,15 @@ class Multilevel:
         if not self.weights:
             object.__setattr__(self, "weights", tuple(max(self.step**-queue, _LEAST) for queue in range(self.queues)))
         if len(self.weights) != self.queues:
-            raise ValueError(f"weights: {len(self.weights)} are given for {self.queues} queues")
+            raise ValueError(f"weights: {len(self.weights)} are given for {counted(self.queues, 'queue')}")
         if not all(math.isfinite(weight) and weight > 0 for weight in self.weights):
             raise ValueError("weights: each is to be above 0, or its queue starves")
         try:
             thresholds = tuple(self.first_threshold * self.step**queue for queue in range(self.queues - 1))
         except OverflowError:
-            raise ValueError(f"step: {self.step:g} ** {self.queues} queues is no number; set either lower") from None
+            raise ValueError(
+                f"step: {self.step:g} ** {counted(self.queues, 'queue')} is no number; set either lower"
+            ) from None
         object.__setattr__(self, "_thresholds", thresholds)
 
     def queue_of(self, service: float) -> int:

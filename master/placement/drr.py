@@ -10,6 +10,8 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
+from penstock.model.units import counted
+
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
@@ -23,7 +25,7 @@ def remaining(available: Floats, capacity: Floats, horizon: int) -> Floats:
     Raises: ValueError: the horizon is not within the slots.
     """
     if not 0 < horizon <= available.shape[1]:
-        raise ValueError(f"a horizon of {horizon} slots where {available.shape[1]} are known")
+        raise ValueError(f"a horizon of {counted(horizon, 'slot')} where {available.shape[1]} are known")
     fractions: Floats = available[:, :horizon].sum(axis=1) / (capacity * horizon)
     return fractions
 

@@ -18,6 +18,7 @@ import numpy as np
 
 from master.placement.drr import Floats, Ints
 from master.placement.workers import COLUMN_NAMES, Mask
+from penstock.model.units import counted
 
 RESOURCES = COLUMN_NAMES
 
@@ -55,7 +56,7 @@ class Demands:
         """
         length = demand.shape[1]
         if not 0 < length <= self.slots:
-            raise ValueError(f"a demand of {length} slots where plans have {self.slots}")
+            raise ValueError(f"a demand of {counted(length, 'slot')} where plans have {self.slots}")
         if not np.isfinite(demand).all() or (demand < 0).any():
             raise ValueError("a demand is a finite number from 0 on")
         number = self._used

@@ -9,6 +9,7 @@ import numpy as np
 from master.placement.drr import METRICS, Floats, Ints, remaining_with
 from master.placement.executors import RESOURCES, TOLERANCE, Launch, Machines, WaitingExecutors, fitting
 from master.placement.workers import Mask
+from penstock.model.units import counted
 
 #: Digits to which scores are compared: rounding must not decide against the executor that waits longer.
 _DIGITS = 12
@@ -83,4 +84,4 @@ class MinFrag:
 
     def _why(self, names: Sequence[str], fractions: Floats, score: float, horizon: int) -> str:
         each = " ".join(f"{name} {value:.3f}" for name, value in zip(names, fractions, strict=True))
-        return f"minfrag: {self._metric_name.upper()} {score:.3f} = remaining over {horizon} slots: {each}"
+        return f"minfrag: {self._metric_name.upper()} {score:.3f} = remaining over {counted(horizon, 'slot')}: {each}"

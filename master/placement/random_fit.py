@@ -12,6 +12,7 @@ from master.placement.choices import Choices
 from master.placement.drr import Floats
 from master.placement.executors import Launch, Machines, WaitingExecutors
 from master.placement.peak import fit, in_units, peak, reserving, roomy
+from penstock.model.units import counted
 
 
 class RandomFit:
@@ -49,7 +50,7 @@ class RandomFit:
                 undrawn -= self._losers(choices)
                 if undrawn <= 0 or any(map(gt, wanted, room)):
                     break
-                why = f"random: drawn from {choices} machines that fit"
+                why = f"random: drawn from {counted(choices, 'machine')} with room"
                 launches.append(Launch(pending.peek(number, won), number, machine, why))
                 free -= peaks[place]
                 room = roomy(free, capacity)

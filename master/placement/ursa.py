@@ -12,6 +12,7 @@ from master.ordering import Key, Ranking
 from master.placement.candidates import Candidates
 from master.placement.scoring import STAGE_BONUS, Alike, Plan, Stage, score_among, stage_score
 from master.placement.workers import COLUMN_NAMES, MEMORY, Floats, Need, NeedsTable, Workers
+from penstock.model.units import counted
 
 #: Tolerance for sums in another order at the scale of the bonus.
 _ROUNDING = 1e-5
@@ -164,7 +165,7 @@ def _carry_out(
     """Carry out a plan; return the placements, and whether charging them may have moved other jobs."""
     stage = opened.stage
     rank = f"stage score {plan.score % STAGE_BONUS:.3g}{' + bonus' if plan.whole else ''}"
-    ordered = f"{rank}, {ranking.why(stage.job)}, {len(plan.chosen)} of {len(stage.needs)} tasks"
+    ordered = f"{rank}, {ranking.why(stage.job)}, {len(plan.chosen)} of {counted(len(stage.needs), 'task')}"
     placed: list[Placement] = []
     moved = False
     for (index, worker, fit), before, after in zip(plan.chosen, plan.before, plan.after, strict=True):

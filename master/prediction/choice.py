@@ -13,6 +13,7 @@ from master.prediction.errors import Errors, errors_of, totals_missed
 from master.prediction.models import Model, Neighbours, Svr
 from master.prediction.recent import LATEST, forecast_of_latest
 from master.prediction.runs import RESOURCES, Floats, Forecast, Run, Settings
+from penstock.model.units import counted
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +90,7 @@ class Predictor:
         if self._learnt is not None:
             others = "".join(f"; {name} is not available: {why}" for name, why in self.unavailable.items())
             return f"{self._learnt.model.name} missed held-back settings by {self._learnt.error:.0%}{others}"
-        return f"{same} of {self.rules.runs} runs with these settings, too few others"
+        return f"{same} of {counted(self.rules.runs, 'run')} with these settings, too few others"
 
 
 def _held_back(make: Callable[[], Model], runs: Sequence[Run], folds: int = 5) -> list[Errors]:

@@ -14,6 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from master.placement.executors import RESOURCES
+from penstock.model.units import counted
 
 __all__ = ["Floats", "Forecast", "LEAST_PART", "RESOURCES", "Run", "Settings", "filled", "lengths_of_slots"]
 
@@ -72,7 +73,9 @@ class Run:
             raise ValueError(f"the last slot is {self.last_part:g} of a slot, which is not from {LEAST_PART:g} to 1")
         ends = (0, *(self.stages or (self.mean.shape[1],)))
         if ends[-1] != self.mean.shape[1] or any(b <= a for a, b in pairwise(ends)):
-            raise ValueError(f"stages end at {self.stages}, which does not rise to {self.mean.shape[1]} slots")
+            raise ValueError(
+                f"stages end at {self.stages}, which does not rise to {counted(self.mean.shape[1], 'slot')}"
+            )
 
     @property
     def measured(self) -> npt.NDArray[np.bool_]:

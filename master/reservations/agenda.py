@@ -27,6 +27,7 @@ from master.reservations.remaining import remaining
 from master.reservations.repair import Cut, after, fits
 from master.reservations.sharing import Instantaneous, Integral
 from master.reservations.turn import Turn
+from penstock.model.units import counted
 
 #: Each turn is planned at once: a larger number would delay all other calls.
 MOST_TURNS = 10_000
@@ -240,9 +241,8 @@ class Agenda:
         if not numbers:
             return "no turn of it begins within the plan's horizon, and before its end if it has one"
         if len(numbers) > MOST_TURNS:
-            return (
-                f"{len(numbers)} turns of it lie within the plan's horizon; at most {MOST_TURNS}: write a longer period"
-            )
+            turns = counted(len(numbers), "turn")
+            return f"{turns} of it lie within the plan's horizon; at most {MOST_TURNS}: write a longer period"
         for number in numbers:
             one.next_turn = number + 1
             why = self._plan_turn(one, number, now, before)

@@ -99,7 +99,7 @@ def _solved(asked: Requests, options: argparse.Namespace) -> dict[str, Placed | 
 def _why_not(asked: Requests, one: Asked) -> str:
     """Return why a request was rejected."""
     most = Bundle.of(max(values) for values in zip(*asked.plan.capacity.rows, strict=True))
-    return infeasible(one.expression, 0, most) or "no room next to the existing promises"
+    return infeasible(one.expression, 0, most, asked.wording) or "no room next to the existing promises"
 
 
 def _rows(asked: Requests, placed: Mapping[str, Placed | None]) -> list[dict[str, Any]]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from master.reservations.gree import Placed
 from master.reservations.plan import Plan, Vector
+from penstock.model.units import counted
 
 #: Number of reservations named in the plot; the others share one colour.
 _NAMED = 15
@@ -28,7 +29,7 @@ def draw(plan: Plan, placed: Mapping[str, Placed], until: int, path: Path) -> No
     labels = list(placed)
     if len(heights) > _NAMED:
         rest = np.sum(heights[_NAMED:], axis=0)
-        heights, labels = [*heights[:_NAMED], rest], [*labels[:_NAMED], f"{len(placed) - _NAMED} others"]
+        heights, labels = [*heights[:_NAMED], rest], [*labels[:_NAMED], counted(len(placed) - _NAMED, "other")]
     figure, axis = plt.subplots(figsize=(12, 5))
     steps = np.array(marks)
     below = np.zeros(len(starts))

@@ -16,6 +16,7 @@ from master.reservations.rdl import (
     RdlError,
     Recurrence,
     Request,
+    Wording,
     atoms_of,
     from_json,
     normalized,
@@ -28,6 +29,8 @@ from penstock.model.units import QuantityError, parse_duration_s
 
 #: A shorter step is taken for a mistake.
 _SHORTEST_STEP_S = 1e-3
+_DEFAULT_STEP = "1s"
+_DEFAULT_BEGINS = "1970-01-01T00:00:00Z"
 
 
 class _Struct(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -49,8 +52,8 @@ class _File(_Struct, frozen=True, kw_only=True):
     capacity: str | list[_Capacity]
     requests: list[_Asked]
     bundles: dict[str, str] = {}
-    step: str = "1s"
-    begins: str = "1970-01-01T00:00:00Z"
+    step: str | None = None
+    begins: str | None = None
     horizon: str | int | None = None
 
 
@@ -69,11 +72,14 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Requests:
-    """The content of a file: the empty cluster, the requests, and how far ahead to plan (steps)."""
+    """The content of a file: the empty cluster, the requests, how far ahead to plan (steps), and the wording of
+    refusals.
+    """
 
     plan: Plan
     asked: list[Asked]
     horizon: int
+    wording: Wording
 
 
 def read(data: bytes, name: str) -> Requests:
@@ -87,13 +93,7 @@ def read(data: bytes, name: str) -> Requests:
         raise RequestsError(f"{name}: not UTF-8: {error.reason} at byte {error.start}") from None
     except msgspec.DecodeError as error:
         raise RequestsError(f"{name}: {told(error, _File)}") from None
-    try:
-        calendar = Calendar(step_s=parse_duration_s(file.step))
-        if calendar.step_s < _SHORTEST_STEP_S:
-            raise RequestsError(f"{name}: step: {file.step!r} is too short; {_SHORTEST_STEP_S:g} s at least")
-        calendar = Calendar(step_s=calendar.step_s, origin=float(calendar.exact(file.begins)) * calendar.step_s)
-    except (QuantityError, RdlError) as error:
-        raise RequestsError(f"{name}: step, begins: {error}") from None
+    calendar = _calendar(file, name)
     try:
         bundles = {key: parse_bundle(text) for key, text in file.bundles.items()}
         plan = _plan(file.capacity, calendar)
@@ -108,7 +108,8 @@ def read(data: bytes, name: str) -> Requests:
             else:
                 request = from_json(each.rdl, calendar, bundles)
             if request.every is not None and not Recurrence(request).turns(0, LAST_STEP):
-                raise RdlError(f"no turn begins before step {request.until}, where the recurrence ends (until)")
+                end = calendar.wording.time(request.until or 0)
+                raise RdlError(f"no turn begins before {end}, where the recurrence ends (until)")
             asked.append((each, request))
         except RdlError as error:
             raise RequestsError(f"{name}: requests[{index}] ({each.name}): {error}") from None
@@ -116,7 +117,26 @@ def read(data: bytes, name: str) -> Requests:
     if twice := [each for index, each in enumerate(names) if each in names[:index]]:
         raise RequestsError(f"{name}: requests: the name {twice[0]!r} is used twice")
     until = horizon if horizon is not None else _latest([request for _, request in asked])
-    return Requests(plan, [one for each, request in asked for one in _turns(each, request, until)], until)
+    turns = [one for each, request in asked for one in _turns(each, request, until)]
+    return Requests(plan, turns, until, calendar.wording)
+
+
+def _calendar(file: _File, name: str) -> Calendar:
+    """Return the calendar of a file; its refusals name times and durations if the file has a step or a beginning."""
+    step = _DEFAULT_STEP if file.step is None else file.step
+    begins = _DEFAULT_BEGINS if file.begins is None else file.begins
+    try:
+        calendar = Calendar(step_s=parse_duration_s(step))
+        if calendar.step_s < _SHORTEST_STEP_S:
+            raise RequestsError(f"{name}: step: {step!r} is too short; {_SHORTEST_STEP_S:g} s at least")
+        origin = float(calendar.exact(begins)) * calendar.step_s
+    except (QuantityError, RdlError) as error:
+        raise RequestsError(f"{name}: step, begins: {error}") from None
+    if file.step is None and file.begins is None:
+        wording = Wording()
+    else:  # without a beginning, dates would be in the year 1970
+        wording = Wording(calendar.step_s, None if file.begins is None else origin)
+    return Calendar(step_s=calendar.step_s, origin=origin, wording=wording)
 
 
 def _plan(said: str | list[_Capacity], calendar: Calendar) -> Plan:

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 from penstock.cli import arguments
 from penstock.cli.errors import CommandError, usage_error
 from penstock.cli.exit_statuses import Status
+from penstock.model.units import counted
 
 if TYPE_CHECKING:
     from penstock.security.authority import Authority, Issued
@@ -172,7 +173,7 @@ def _show(authority: Authority, options: argparse.Namespace) -> int:
     print(f"{authority.certificate}  until {_day(authority.until())}")
     for issued in found:
         left = issued.left_days(now)
-        ends = f"{left:.0f} days left" if left > 0 else "EXPIRED"
+        ends = f"{counted(round(left), 'day')} left" if left > 0 else "EXPIRED"
         role = "master" if issued.master else "node"
         print(f"{issued.name:<24} {role:<7} until {_day(issued.until)}  {ends:<15} {' '.join(issued.names)}")
     for one in revoked:

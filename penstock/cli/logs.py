@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
 from penstock.cli.session import with_agent
+from penstock.model.units import counted
 
 if TYPE_CHECKING:
     from penstock.client import AgentClient, Container
@@ -60,7 +61,7 @@ async def _copy(running: Container, stream: str, until: asyncio.Future[Ended] | 
         over = until is None or until.done()  # the following read is then complete
         part = await running.read(stream, offset)
         if part.offset > offset:
-            print(f"penstock logs: {part.offset - offset} bytes are not kept any more", file=sys.stderr)
+            print(f"penstock logs: {counted(part.offset - offset, 'byte')} no longer kept", file=sys.stderr)
         sys.stdout.buffer.write(part.data)
         sys.stdout.buffer.flush()
         offset = part.offset + len(part.data)

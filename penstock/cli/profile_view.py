@@ -14,7 +14,7 @@ from rich.text import Text
 from penstock.cli import render
 from penstock.cli.plain_text import duration
 from penstock.cli.profiles import Application, Compared, Forecast, Run, Series, Settings, average, measured, stretched
-from penstock.model.units import format_bytes
+from penstock.model.units import counted, format_bytes
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _ROWS = 6
@@ -111,7 +111,7 @@ def _use(application: Application, used: Run | Forecast) -> list[Text | str]:
 
 
 def _settings(settings: Settings) -> tuple[str, str]:
-    bounds = f"{settings.cores:g} cores, {format_bytes(settings.memory_bytes)}"
+    bounds = f"{counted(settings.cores, 'core')}, {format_bytes(settings.memory_bytes)}"
     return format_bytes(settings.input_bytes) if settings.input_bytes else "–", bounds
 
 

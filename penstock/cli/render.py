@@ -14,7 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from penstock.cli.plain_text import printable
-from penstock.model.units import format_bytes
+from penstock.model.units import counted, format_bytes
 
 #: The number of rows shown of each list: a screen, not a log.
 SHOWN = 20
@@ -225,7 +225,7 @@ def field(key: str) -> Callable[[Mapping[str, Any]], str]:
     return lambda row: "" if row.get(key) is None else str(row[key])
 
 
-def counted(key: str) -> Callable[[Mapping[str, Any]], str]:
+def count_of(key: str) -> Callable[[Mapping[str, Any]], str]:
     """Return a function that shows a number as a cell."""
     return lambda row: count(row, key)
 
@@ -235,7 +235,7 @@ def stages(job: Mapping[str, Any], key: str = "stages") -> str:
     told = listing(job, key)
     tasks = sum(number(stage, "tasks") for stage in told)
     done = sum(number(stage, "done") for stage in told)
-    return f"{done:.0f} of {tasks:.0f} tasks" if tasks else ""
+    return f"{done:.0f} of {counted(round(tasks), 'task')}" if tasks else ""
 
 
 def troubles(status: Mapping[str, Any]) -> Text | None:

@@ -18,7 +18,7 @@ from penstock.cli.render import (
     amount,
     bar,
     count,
-    counted,
+    count_of,
     field,
     listing,
     mapping,
@@ -33,7 +33,7 @@ from penstock.cli.render import (
     styled,
     troubles,
 )
-from penstock.model.units import format_bytes
+from penstock.model.units import counted, format_bytes
 
 if TYPE_CHECKING:
     from penstock.wire.reservation_api import Reserved
@@ -67,7 +67,8 @@ def _headline(status: Mapping[str, Any], now: float) -> Text:
     nodes = named(status, "nodes", "node")
     connected = sum(1 for node in nodes if str(node.get("state")) not in {"away", "expected"})
     tasks, memory = mapping(status, "tasks"), mapping(status, "memory")
-    pieces = [f"{connected} of {len(nodes) + number(mapping(status, 'more'), 'nodes'):.0f} nodes connected"]
+    known = counted(len(nodes) + round(number(mapping(status, "more"), "nodes")), "node")
+    pieces = [f"{connected} of {known} connected"]
     if "version" in status:
         pieces.append(f"master {status['version']}")
     if "started_at" in status:
@@ -99,8 +100,8 @@ def _nodes(status: Mapping[str, Any]) -> Fitted | None:
         Column("disk", lambda row: _share(row, "disk_busy"), rank=2, right=True),
         Column("net", lambda row: _share(row, "network_busy"), rank=3, right=True),
         Column("not done", _pending, rank=4, right=True),
-        Column("tasks", counted("tasks"), right=True),
-        Column("slack", counted("opportunistic_tasks"), rank=1, right=True),
+        Column("tasks", count_of("tasks"), right=True),
+        Column("slack", count_of("opportunistic_tasks"), rank=1, right=True),
     ]
     return Fitted(columns, rows, shown=1000) if rows else None
 
@@ -146,8 +147,8 @@ def _jobs(status: Mapping[str, Any]) -> Fitted | None:
         Column("state", lambda row: styled(row.get("state", ""), JOB_STYLES)),
         Column("rank", lambda row: count(row, "rank") if row.get("rank") else "", rank=1, right=True),
         Column("service", lambda row: duration(number(row, "service_container_s")), rank=2, right=True),
-        Column("placed", counted("placed"), right=True),
-        Column("ready", counted("ready"), right=True),
+        Column("placed", count_of("placed"), right=True),
+        Column("ready", count_of("ready"), right=True),
         Column("", _progress, rank=6),
         Column("done", lambda row: stages(row, "progress"), rank=2),
         Column("reason of the rank", field("reason"), rank=5, wraps=True),
@@ -191,7 +192,7 @@ def _reservations(reservations: Sequence[Reserved], now: float) -> Fitted | None
             row |= {
                 "at": piece.start,
                 "due": f"now, for {until}" if piece.start <= now else f"in {duration(piece.start - now)}, for {until}",
-                "promised": f"{piece.bundles} × {piece.cpu_cores:g} cores, {format_bytes(piece.memory_bytes)}",
+                "promised": f"{piece.bundles} × {counted(piece.cpu_cores, 'core')}, {format_bytes(piece.memory_bytes)}",
             }
         rows.append(row)
     rows.sort(key=lambda row: float(row["at"]))

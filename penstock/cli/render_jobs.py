@@ -10,7 +10,7 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from penstock.cli.plain_text import duration
-from penstock.cli.render import JOB_STYLES, Column, Fitted, counted, field, listing, mapping, number, plain, styled
+from penstock.cli.render import JOB_STYLES, Column, Fitted, count_of, field, listing, mapping, number, plain, styled
 from penstock.model.units import format_bytes
 from penstock.wire.jobs_api import JobView, NodeRank
 
@@ -34,9 +34,9 @@ def table(jobs: Sequence[JobView], now: float, *, users: bool) -> Fitted:
         Column("rank", field("of_all"), rank=1, right=True),
         Column("service", field("service"), rank=3, right=True),
         Column("stages", field("of_stages"), rank=6, right=True),
-        Column("ready", counted("tasks_ready"), rank=7, right=True),
-        Column("running", counted("tasks_running"), rank=4, right=True),
-        Column("done", counted("tasks_done"), rank=5, right=True),
+        Column("ready", count_of("tasks_ready"), rank=7, right=True),
+        Column("running", count_of("tasks_running"), rank=4, right=True),
+        Column("done", count_of("tasks_done"), rank=5, right=True),
         Column("left", field("work_left"), rank=9, right=True),
         Column("since", field("since"), rank=8, right=True),
         Column("why", field("why"), rank=10, wraps=True),
@@ -67,8 +67,8 @@ def details(job: JobView, now: float) -> Iterator[RenderableType]:
     stages = [msgspec.structs.asdict(stage) for stage in job.progress]
     columns = [
         Column("stage", field("stage")),
-        Column("tasks", counted("tasks"), right=True),
-        Column("done", counted("done"), right=True),
+        Column("tasks", count_of("tasks"), right=True),
+        Column("done", count_of("done"), right=True),
         Column("after", lambda row: ", ".join(row["after"]), rank=1, wraps=True),
     ]
     if stages:

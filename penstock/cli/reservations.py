@@ -13,7 +13,7 @@ from penstock.cli import arguments
 from penstock.cli.errors import usage_error
 from penstock.cli.local_times import moment, with_local_times
 from penstock.cli.session import asked, print_json
-from penstock.model.units import format_bytes, parse_duration_s
+from penstock.model.units import counted, format_bytes, parse_duration_s
 from penstock.wire.reservation_api import FreeRun, PromisedPiece, Reservations, Reserved
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def show(reservations: Sequence[Reserved], *, as_json: bool) -> None:
 
 
 def _amounts(of: PromisedPiece | FreeRun) -> str:
-    amounts = [f"{of.cpu_cores:g} cores"] if of.cpu_cores else []
+    amounts = [counted(of.cpu_cores, "core")] if of.cpu_cores else []
     amounts += [format_bytes(int(of.memory_bytes))] if of.memory_bytes else []
     for kind, rate in (("disk", of.disk_bytes_per_s), ("network", of.network_bytes_per_s)):
         amounts += [f"{format_bytes(int(rate))}/s {kind}"] if rate else []

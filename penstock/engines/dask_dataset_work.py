@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from penstock.model.resources import ResourceKind
+from penstock.model.units import counted
 from penstock.opgraph.dataflow import Plan, PlannedOp, Take
 
 #: A key of a Dask task: the group of the operation, then the partition.
@@ -70,10 +71,12 @@ class Work:
 
 def _check(step: Step, values: tuple[Any, ...]) -> None:
     if len(values) != len(step.fills):
-        raise ValueError(f"its function returned {len(values)} values for {len(step.fills)} datasets")
+        raise ValueError(
+            f"its function returned {counted(len(values), 'value')} for {counted(len(step.fills), 'dataset')}"
+        )
     for value, parts in zip(values, step.parts, strict=True):
         if parts is not None and len(value) != parts:
-            raise ValueError(f"its function returned {len(value)} parts, and {parts} are required")
+            raise ValueError(f"its function returned {counted(len(value), 'part')}, not {parts}")
 
 
 def pull(partition: int, value: Any) -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 
 from penstock.model.container import Limits
 from penstock.model.profile import Profile
-from penstock.model.units import format_bytes
+from penstock.model.units import counted, format_bytes
 
 #: The kernel's minimum: 1 ms in each period of 100 ms (kernel/sched/core.c, min_cfs_quota_period).
 LEAST_CORES = 0.01
@@ -44,5 +44,5 @@ def profile_too_small(profile: Profile) -> Iterator[tuple[str, str, str]]:
 
 def _shown(name: str, value: float) -> str:
     if name == "cpu_cores":
-        return f"{value:g} cores"
+        return counted(value, "core")
     return format_bytes(value) + ("/s" if name.endswith("_per_s") else "")

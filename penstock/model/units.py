@@ -29,10 +29,14 @@ class QuantityError(ValueError):
     """An invalid quantity; the message shows valid ones."""
 
 
-def counted(count: float, noun: str, verb: str = "") -> str:
-    """Return a count with its noun, and optionally a verb: ``1 task waits``, ``2 tasks wait``."""
-    one = count == 1
-    said = f"{count:g} {noun}" if one else f"{count:g} {noun}s"
+def counted(count: float, noun: str, verb: str = "", *, digits: int = 6) -> str:
+    """Return a count with its noun, and optionally a verb: ``1 task waits``, ``2 tasks wait``.
+
+    ``digits`` is the number of significant digits of a float; integers are written in full.
+    """
+    number = f"{count}" if isinstance(count, int) else f"{count:.{digits}g}"
+    one = number == "1"  # as it is read: 1.004 cores are shown as 1 core with two digits
+    said = f"{number} {noun}" if one else f"{number} {noun}s"
     return f"{said} {verb}{'s' if one else ''}" if verb else said
 
 

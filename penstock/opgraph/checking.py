@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from penstock.model.resources import ResourceKind
+from penstock.model.units import counted
 from penstock.opgraph.ops import Data, Dependency, Op, OpGraph, OpGraphError, Take
 from penstock.opgraph.order import CircleError, in_order
 
@@ -109,7 +110,7 @@ def _check_shape(op: Op) -> None:
         ours, theirs = made[0].partitions, _partitions(other)
         if dependency is Dependency.ASYNC and ours != theirs:
             raise OpGraphError(
-                f"operation {op.name!r} has {ours} partitions and {other.name!r} {theirs}: "
+                f"operation {op.name!r} has {counted(ours, 'partition')} and {other.name!r} {theirs}: "
                 "an async dependency is one to one; use sync"
             )
 
@@ -191,7 +192,8 @@ def _check_take(op: Op, version: Version, take: Take, partitions: int, *, barrie
     name, theirs = version.data.name, version.data.partitions
     if take is Take.OWN and partitions != theirs:
         raise OpGraphError(
-            f"operation {op.name!r} has {partitions} partitions, but {name!r}, of which each takes its own, {theirs}"
+            f"operation {op.name!r} has {counted(partitions, 'partition')}, but {name!r}, "
+            f"of which each takes its own, {theirs}"
         )
     if take is Take.PART and version.writer is None:
         raise OpGraphError(f"operation {op.name!r} takes parts of {name!r}, an input; an operation must make the parts")
@@ -208,7 +210,8 @@ def _parts(checked: tuple[CheckedOp, ...], versions: list[Version]) -> dict[int,
         for read in one.inputs:
             if read.take is Take.PART and parts.setdefault(read.version, one.partitions) != one.partitions:
                 raise OpGraphError(
-                    f"operation {one.op.name!r} takes {one.partitions} parts of {versions[read.version].data.name!r}, "
+                    f"operation {one.op.name!r} takes {counted(one.partitions, 'part')} of "
+                    f"{versions[read.version].data.name!r}, "
                     f"and another operation {parts[read.version]}"
                 )
     return parts

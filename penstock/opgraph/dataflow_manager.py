@@ -12,6 +12,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from penstock.model.resources import KindAmounts, ResourceKind
+from penstock.model.units import counted
 from penstock.opgraph.metadata import (
     Made,
     Metadata,
@@ -225,7 +226,7 @@ class DataflowManager:
         monotask = self.plan.monotasks[index]
         op = self.plan.ops[monotask.op]
         if len(made) != len(op.outputs):
-            raise ValueError(f"{op.name!r} makes {len(op.outputs)} datasets, not {len(made)}")
+            raise ValueError(f"{op.name!r} makes {counted(len(op.outputs), 'dataset')}, not {len(made)}")
         del self._running[index]
         for version, one in zip(op.outputs, made, strict=True):
             self.metadata.record(version, monotask.partition, one, self._nodes[monotask.task])

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from typing import Any, Self
 
 from penstock.model.resources import ResourceKind
+from penstock.model.units import counted
 
 
 class OpGraphError(ValueError):
@@ -204,7 +205,8 @@ class OpGraph:
         index = len(self.data)
         data = Data(index, name or f"input{index}", len(content), tuple(content), tuple(sizes_bytes))
         if len(content) != len(sizes_bytes):
-            raise OpGraphError(f"input {data.name!r}: {len(content)} partitions, but {len(sizes_bytes)} sizes")
+            has, sizes = counted(len(content), "partition"), counted(len(sizes_bytes), "size")
+            raise OpGraphError(f"input {data.name!r}: {has}, but {sizes}")
         if min(sizes_bytes, default=0) < 0:
             raise OpGraphError(f"input {data.name!r}: a size must not be negative: {min(sizes_bytes)}")
         return self._add(data)

@@ -7,6 +7,7 @@ from typing import Annotated, Literal, get_args
 import msgspec
 
 from master.placement.executors_named import EXECUTOR_POLICIES
+from penstock.model.units import counted
 
 #: A machine's capacity, in the order of :data:`master.placement.executors.RESOURCES`.
 CAPACITY_KEYS = ("cpu_cores", "disk_bytes_per_s", "network_bytes_per_s", "memory_bytes")
@@ -62,7 +63,9 @@ class Inline(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=Tr
         if len(lengths) != 1:
             raise ValueError(f"application {self.name!r}: give each resource that it uses equally many values")
         if self.stages and sum(self.stages) != max(lengths):
-            raise ValueError(f"application {self.name!r}: its stages have {sum(self.stages)} slots, not {max(lengths)}")
+            raise ValueError(
+                f"application {self.name!r}: its stages have {counted(sum(self.stages), 'slot')}, not {max(lengths)}"
+            )
 
     def series(self) -> tuple[_Series, _Series, _Series, _Series]:
         """Return the series in the order of :data:`master.placement.executors.RESOURCES`."""

@@ -15,6 +15,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from penstock.model import ResourceKind
+from penstock.model.units import counted
 from simulator.tasks.clock import Clock
 from simulator.tasks.course import Course
 from simulator.tasks.machine import Link
@@ -101,7 +102,8 @@ class ExecutorCluster:
             self.clock.after(job.submitted_at_s, self._submit, _Application(Course(job)))
         self.clock.after(self._settings.heartbeat_s, self._heartbeat)
         if not self.clock.run(lambda: not self._left, limit_s):
-            raise ValueError(f"after {limit_s:g} s of simulated time {self._left} jobs have not ended")
+            left = counted(self._left, "job")
+            raise ValueError(f"after {limit_s:g} s of simulated time {left} had not ended")
 
     def _submit(self, application: _Application) -> None:
         self._applications.append(application)

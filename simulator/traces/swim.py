@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from penstock.model.units import counted
 from simulator.traces.errors import TraceError
 
 _COLUMNS = ("job id", "submit time s", "gap s", "map input bytes", "shuffle bytes", "reduce output bytes")
@@ -40,9 +41,8 @@ def swim(lines: Iterable[str], d_over_n: float, *, where: str = "swim") -> list[
             continue
         columns = line.rstrip("\r\n").split("\t")
         if len(columns) != len(_COLUMNS):
-            raise TraceError(
-                f"{where}:{number}: {len(columns)} columns instead of six separated by tabs ({', '.join(_COLUMNS)})"
-            )
+            has = counted(len(columns), "column")
+            raise TraceError(f"{where}:{number}: {has} instead of six separated by tabs ({', '.join(_COLUMNS)})")
         submitted_at_s, _gap_s, *amounts = (_number(columns[i], where, number, i) for i in range(1, len(columns)))
         read, shuffled, written = (int(amount) for amount in amounts)
         jobs.append(

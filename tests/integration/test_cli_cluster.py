@@ -46,7 +46,7 @@ async def test_the_cluster_is_seen_through_the_host_s_agent(
         assert document["jobs"][job.id]["name"] == "seen"
         assert (document["preemptions"], document["more"]["jobs_of_others"]) == ([], 0)
         text = await printed(daemon, "top", "--cluster")
-        assert "1 of 1 nodes connected" in text
-        for word in ("seen", "admitted", reserved.reservation, "nightly", "1 × 1 cores"):
+        assert "1 of 1 node connected" in text
+        for word in ("seen", "admitted", reserved.reservation, "nightly", "1 × 1 core,"):
             assert word in text
         await job.end()

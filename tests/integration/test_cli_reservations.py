@@ -35,7 +35,7 @@ async def test_reserve_list_change_use_and_give_back(start_agent: Start, master:
     name = made["reservation"]
     shown = penstock("reservations").stdout
     assert name in shown
-    assert "1 × 1 cores" in shown
+    assert "1 × 1 core," in shown
     expression = tmp_path / "expression.json"
     expression.write_text(json.dumps({"window": [{"atom": [{"cpu_cores": 2.0}, 1, 1, "1h", "1h"]}, "+1h", "+3h"]}))
     assert "1 × 2 cores" in penstock("reserve", f"@{expression}", "--update", name).stdout

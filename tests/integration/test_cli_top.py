@@ -118,7 +118,7 @@ async def test_it_fits_scrolls_changes_its_tab_and_quits(top: Terminal, fake: Fa
     top.press(b"\x1b[F")
     assert "… 40 more" in "\n".join(await top.sees("c-019"))
     top.press(b"\t")
-    assert "beta" in "\n".join(await top.sees("1 of 1 nodes connected"))
+    assert "beta" in "\n".join(await top.sees("1 of 1 node connected"))
     fake.document["node"] = "gamma"
     top.press(b"h")
     await top.sees("gamma")  # asked again

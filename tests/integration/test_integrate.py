@@ -5,10 +5,12 @@ from __future__ import annotations
 import ast
 import contextlib
 import os
+import pwd
 import re
 import select
 import shutil
 import signal
+import socket
 import subprocess
 import sys
 import time
@@ -202,7 +204,8 @@ _ONE_GATE = """
 import sys
 sys.path.insert(0, sys.argv[1])
 import pool
-pool.Gate(sys.argv[2]).acquire("gpu", 1)
+pool.gate = pool.Gate(sys.argv[2])
+pool.gate.acquire("gpu", 1)
 """
 
 
@@ -212,6 +215,68 @@ def test_a_pool_works_when_the_agent_refuses(start_agent: Start, run: Run) -> No
     assert process.returncode == 0, complaints
     assert "going on without a grant" in complaints
     assert "gpu" in complaints, "what was wrong"
+
+
+# ---------------------------------------------------------------- somebody else's socket
+
+
+class Listening:
+    """A socket that a user listens on; keeps what was sent there."""
+
+    def __init__(self, path: Path, uid: int) -> None:
+        self.path = path
+        self._socket = socket.socket(socket.AF_UNIX)
+        self._socket.bind(str(path))
+        os.seteuid(uid)  # the kernel records the user that calls listen()
+        try:
+            self._socket.listen()
+        finally:
+            os.seteuid(0)
+
+    def received(self) -> bytes:
+        """Everything that a client sent that has closed its connection."""
+        self._socket.settimeout(_TIMEOUT_S)
+        connection, _ = self._socket.accept()
+        with connection:
+            connection.settimeout(_TIMEOUT_S)
+            return connection.recv(65536)
+
+    def close(self) -> None:
+        self._socket.close()
+
+
+@pytest.fixture(params=["server", "owner", "mode"])
+def trap(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Listening]:
+    """A socket at which another user listens, or that is in a directory which another user owns or may write to."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can act as another user")
+    stranger = pwd.getpwnam("nobody").pw_uid
+    directory = tmp_path / "run"
+    directory.mkdir(mode=0o755)
+    if request.param == "owner":
+        os.chown(directory, stranger, -1)
+    elif request.param == "mode":
+        directory.chmod(0o777)
+    made = Listening(directory / "agent.sock", stranger if request.param == "server" else 0)
+    yield made
+    made.close()
+
+
+def test_a_pool_sends_nothing_where_another_user_may_listen(trap: Listening, run: Run) -> None:
+    program = _ONE_GATE + "pool.gate.release(False)\n"
+    process = run(sys.executable, "-c", program, _EXAMPLES, trap.path)
+    complaints = process.communicate(timeout=_TIMEOUT_S)[1]
+    assert process.returncode == 0, complaints
+    assert f"going on without a grant: another user may listen at {trap.path}" in complaints
+    assert trap.received() == b""
+
+
+def test_c_sends_nothing_where_another_user_may_listen(trap: Listening, gate: Path, run: Run) -> None:
+    process = run(gate, trap.path, "cpu", 1, "echo", "out")
+    output, complaints = process.communicate(timeout=_TIMEOUT_S)
+    assert (output, process.returncode) == ("out\n", 0)
+    assert "going on without a grant" in complaints
+    assert trap.received() == b""
 
 
 # ---------------------------------------------------------------- C

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from agent.core.preemption.view import View
 from agent.core.records import ContainerRecord
 from penstock.model import ResourceKind
-from penstock.model.units import format_bytes
+from penstock.model.units import counted, format_bytes
 
 #: Regular work that uses less than this part of the capacity does not count as contending.
 _ACTIVE = 0.05
@@ -68,7 +68,7 @@ def _cpu(view: View, threshold: float) -> Contention | None:
     asked = max(sum(record.spec.cpu_cores for record in view.running), opportunistic)
     if used <= threshold * cores or view.ledger.promised_cores + view.granted.cpu + asked <= cores:
         return None
-    text = f"containers use {used:.2f} of {cores:g} cores, over T_preempt {threshold:g}"
+    text = f"containers use {used:.2f} of {counted(cores, 'core')}, over T_preempt {threshold:g}"
     return Contention("cpu", used - threshold * cores, text)
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from master.reservations.rdl.expressions import All, Any, Atom, Bundle, Expression, Order, Window
 from master.reservations.rdl.normal import normalized
 from master.reservations.rdl.wording import Wording, amount
+from penstock.model.units import counted
 
 
 class _Cannot(Exception):  # noqa: N818 - it is an answer
@@ -69,7 +70,11 @@ class _Earliest:
             if takes == atom.lease:
                 why = f"its lease takes {words.span(takes)}"
             else:
-                work = f"{atom.work} bundle-steps" if words.step_s is None else f"{words.span(atom.work)} of a bundle"
+                work = (
+                    counted(atom.work, "bundle-step")
+                    if words.step_s is None
+                    else f"{words.span(atom.work)} of a bundle"
+                )
                 why = f"{work} at {most} at once takes {words.span(takes)}"
             begins, ends = words.time(start), words.time(atom.finish)
             raise _Cannot(f"{why}, and from {begins} to its end at {ends} it has {has}")

@@ -128,7 +128,7 @@ class _Reader:
             raise RdlError(f"rdl: {at}: [bundle, g, h, l, w]")
         gang, parallelism = (self._count(inside[index], f"{at}[{index}]") for index in (1, 2))
         if parallelism < gang:
-            raise RdlError(f"rdl: {at}[2]: at most {parallelism} bundles are fewer than the gang of {gang}")
+            raise RdlError(f"rdl: {at}[2]: at most {parallelism} is less than the gang of {gang}")
         lease, work = max(1, self.span(inside[3], f"{at}[3]")), self.span(inside[4], f"{at}[4]")
         return Atom(self._bundle(inside[0], f"{at}[0]"), gang, parallelism, lease, work)
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from master.reservations.rdl.expressions import All, Any, Atom, Expression, Order, Window
+from penstock.model.units import counted
 
 #: [from, to) in steps, and the number of bundles; in order, without overlap.
 Intervals = Sequence[tuple[int, int, int]]
@@ -98,11 +99,11 @@ def _atom(atom: Atom, intervals: Intervals, within: tuple[int, int] | None) -> s
         if first < start or any(last > finish for finish in finishes):
             return f"[{first}, {last}) is not within [{start}, {min(finishes, default='∞')})"
         if not atom.gang <= bundles <= atom.parallelism:
-            return f"{bundles} bundles are not {atom.gang} to {atom.parallelism}"
+            return f"{counted(bundles, 'bundle')}, not {atom.gang} to {atom.parallelism}"
         before = last
     work = sum((last - first) * bundles for first, last, bundles in intervals)
     if work < atom.work:
-        return f"{work} bundle-steps of {atom.work}"
+        return f"{counted(work, 'bundle-step')} of {atom.work}"
     return _leases(atom.lease, intervals)
 
 

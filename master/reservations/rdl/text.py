@@ -15,7 +15,7 @@ from lark.exceptions import UnexpectedCharacters, UnexpectedEOF, UnexpectedInput
 
 from master.reservations.rdl.calendar import Calendar
 from master.reservations.rdl.expressions import All, Any, Atom, Bundle, Expression, Order, RdlError, Request, Window
-from penstock.model.units import QuantityError, parse_bytes, parse_rate
+from penstock.model.units import QuantityError, counted, parse_bytes, parse_rate
 
 #: Longer or more deeply nested expressions are taken for mistakes.
 LONGEST = 100_000
@@ -53,7 +53,7 @@ def parse(text: str, calendar: Calendar | None = None, bundles: Mapping[str, Bun
     Raises: RdlError: the text is invalid; the message points at the character.
     """
     if len(text) > LONGEST:
-        raise RdlError(f"an expression of {len(text)} characters; at most {LONGEST}")
+        raise RdlError(f"an expression of {counted(len(text), 'character')}; at most {LONGEST}")
     _look_at_depth(text)
     try:
         tree = _parser("request").parse(text)
@@ -187,7 +187,7 @@ class _Reader:
         if low < 1:
             raise self._wrong(gang, "a gang has one bundle at least; write 1 where the job takes any number")
         if high < low:
-            raise self._wrong(parallelism, f"at most {high} bundles are fewer than the gang of {low}")
+            raise self._wrong(parallelism, f"at most {high} is less than the gang of {low}")
         span = partial(self._steps, read=self._calendar.span)
         return Atom(
             bundle=self.bundle(_tree(bundle)),

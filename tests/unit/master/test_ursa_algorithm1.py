@@ -178,7 +178,7 @@ def test_every_placement_says_which_numbers_led_to_it() -> None:
     why = place(w, [stage(need("t", 6, 3, 0, 20))], ejf(1.5, j=2.0))[0].why
     assert why.startswith("ursa: F = 0.91 (D×Inc: cpu 1×0.5 + disk 1×0.25 + memory 0.8×0.2)")
     assert "W·T 3" in why
-    assert "1 of 1 tasks" in why
+    assert "1 of 1 task" in why
 
 
 def test_why_not_counts_who_lacks_what() -> None:

@@ -101,7 +101,7 @@ def test_after_a_reconnection_all_comes_again_and_counts_once() -> None:
         ([use(3, ended=True)], "nothing was reported"),
         ([use(0, 1), use(1, 1, slot_s=6.0, ended=True)], "slots 1 to 1 were not reported"),
         ([use(0, ended=True)], "it ended before its first slot did"),
-        ([use(0, 1, peak=[], ended=True)], "1 means and 0 peaks from slot 0 on"),
+        ([use(0, 1, peak=[], ended=True)], "1 mean and 0 peaks from slot 0 on"),
         ([use(0, 1, peak=[None], ended=True)], "from slot 0 on a slot has a mean and no peak, or a peak and no mean"),
         ([use(0, mean=[None] * 2, peak=[None] * 2, ended=True)], "none of its slots was measured"),
     ],

@@ -106,7 +106,7 @@ def test_a_recorded_round_has_what_the_order_knew() -> None:
     both(made)
     said = explained(record(made.cluster, made.now))
     assert [each["job"] for each in said["order"]] == ["j2", "j1"]
-    assert "1 jobs of small" in said["order"][0]["why"]
+    assert "1 job of small" in said["order"][0]["why"]
 
 
 async def known_after(path: Path, *changes: Keep) -> e.Remembered:

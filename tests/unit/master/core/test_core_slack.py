@@ -72,6 +72,27 @@ def test_a_job_on_slack_alone_waits_for_slack_and_not_for_its_admission() -> Non
     assert b.cluster.jobs["j"].waits == "", "all that it has runs"
 
 
+@pytest.mark.parametrize("memory", [0, 2000], ids=["admitted", "not admitted"])
+def test_a_job_on_slack_alone_that_waits_for_the_processor_says_so(memory: int) -> None:
+    b = bed("a")
+    b.job("a", memory=memory * MB)
+    b.round()
+    b.heartbeat("a", used_cores=4.0)  # all of them
+    allow(b, command("c", 300, cores=1.0), opportunistic="only")
+    b.round()
+    lacking = "1 task of stage s waits for slack: of 1 node 1 lacks cpu"
+    for said in (document(b.cluster, b.now)["jobs"]["j"], why.document(b.cluster, "j", b.now)):
+        assert said["waits"] == lacking
+    (stage,) = why.document(b.cluster, "j", b.now)["stages"]
+    assert stage["slack_lacks"] == {"cpu": 1}, "and no memory"
+    b.cluster.admission.look(b.now)  # what comes between two rounds does not hide the reason
+    assert b.cluster.jobs["j"].waits == lacking
+    b.heartbeat("a", used_cores=1.0)
+    b.round()
+    assert placed(b) == {"c": True}
+    assert b.cluster.jobs["j"].waits == "", "all that it has runs"
+
+
 def test_slack_needs_no_admission_and_regular_room_does() -> None:
     b = bed("a")
     b.job("a", "first", 900 * MB, at=1.0)
@@ -217,4 +238,4 @@ def test_a_command_without_slack_waits_where_a_node_has_room_for_it() -> None:
     assert b.round() == [], "the report does not know of those two"
     b.heartbeat("b", **full, opportunistic_queue_free=1)
     assert b.round() == [("c2", "b")]
-    assert b.sent[-2][1].why.startswith("ubis: no slack; one of 1 places")
+    assert b.sent[-2][1].why.startswith("ubis: no slack; one of 1 place ")

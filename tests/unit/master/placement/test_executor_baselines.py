@@ -94,7 +94,7 @@ def test_random_launches_here_with_one_over_the_machines_that_fit() -> None:
     pending = ask(always(0.0), share(0.1, 0.1, 0.1, 0.1))
     assert always(0.34).heartbeat(cluster(3), 0, pending) == []
     (launch,) = always(0.33).heartbeat(cluster(3), 0, pending)
-    assert launch.why == "random: drawn from 3 machines that fit"
+    assert launch.why == "random: drawn from 3 machines with room"
 
 
 def test_random_where_only_one_machine_fits() -> None:

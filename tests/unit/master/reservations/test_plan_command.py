@@ -60,7 +60,43 @@ def test_nothing_is_promised_after_its_deadline(tmp_path: Path, capsys: pytest.C
     assert main([file(tmp_path, requests=requests, step="1min", horizon="10min")]) == 0
     said = capsys.readouterr().out
     assert "accepted  short: [0, 1) × 1" in said
-    assert "REJECTED  full: its lease takes 2 steps, and from step 0 to its end at step 1 it has 1 steps" in said
+    assert "REJECTED  full: its lease takes 2 min, and from 0 s to its end at 1 min it has 1 min" in said
+
+
+@pytest.mark.parametrize(
+    ("more", "told"),
+    [
+        ({}, "its lease takes 2 steps, and from step 0 to its end at step 1 it has 1 step"),
+        ({"step": "1min"}, "its lease takes 2 min, and from 0 s to its end at 1 min it has 1 min"),
+        (
+            {"step": "1min", "begins": "2026-11-21T10:00:30Z"},
+            "its lease takes 2 min, and from 2026-11-21T10:00:30Z to its end at 2026-11-21T10:01:30Z it has 1 min",
+        ),
+        (
+            {"begins": "2026-11-21T10:00:30Z"},
+            "its lease takes 2 s, and from 2026-11-21T10:00:30Z to its end at 2026-11-21T10:00:31Z it has 1 s",
+        ),
+    ],
+    ids=["steps", "step", "step and beginning", "beginning"],
+)
+def test_refusals_name_times_where_the_file_says_how_long_a_step_is_or_when_the_plan_begins(
+    more: dict[str, str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    requests = [{"name": "full", "rdl": "window(atom(b,1,1,2,2),0,1)"}]
+    assert main([file(tmp_path, requests=requests, **more)]) == 0
+    assert f"REJECTED  full: {told}\n" in capsys.readouterr().out
+
+
+def test_what_is_wrong_with_a_request_is_told_in_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def told(rdl: str) -> str:
+        given = file(tmp_path, requests=[{"name": "a", "rdl": rdl}], step="1min", begins="2026-11-21T10:00:00Z")
+        assert main([given]) == 2
+        return capsys.readouterr().err
+
+    assert "the window ends at 2026-11-21T10:01:00Z, not behind its start at 2026-11-21T10:02:00Z" in told(
+        "window(atom(b,1,1,1,1),2,1)"
+    )
+    assert "no turn begins before 2026-11-21T10:30:00Z" in told("window(atom(b,1,1,1,1),1h,2h) every 24h until 30min")
 
 
 @pytest.mark.parametrize("planner", ["gree", "gree_l", "milp"])

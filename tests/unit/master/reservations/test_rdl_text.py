@@ -119,7 +119,7 @@ def test_beyond_the_paper() -> None:
         ("atom(b,x,10,240,2400)", 8, "expected a whole number"),
         ("atom(c,1,10,240,2400)", 6, "no bundle is named 'c' (known: b, big-1.x)"),
         ("atom(b,0,10,240,2400)", 8, "a gang has one bundle at least"),
-        ("atom(b,5,2,240,2400)", 10, "at most 2 bundles are fewer than the gang of 5"),
+        ("atom(b,5,2,240,2400)", 10, "at most 2 is less than the gang of 5"),
         ("atom(<2GB,4GB>,1,1,1,1)", 11, "memory_bytes is given twice"),
         ("atom(<0core>,1,1,1,1)", 7, "some of each resource"),
         ("atom(<2 RAM>,1,1,1,1) x", 23, "expected every or the end"),

@@ -108,5 +108,5 @@ async def test_logs_says_what_is_not_kept_any_more(
 ) -> None:
     fake.outputs["stdout"], fake.dropped_bytes = b"a line that is gone\nthe last\n", 20
     assert await penstock("logs", container.id) == (
-        0, "the last\n", "penstock logs: 20 bytes are not kept any more\n",
+        0, "the last\n", "penstock logs: 20 bytes no longer kept\n",
     )  # fmt: skip

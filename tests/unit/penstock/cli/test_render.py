@@ -280,7 +280,7 @@ def test_reservations_are_shown_as_they_fall_due() -> None:
     assert [line.split()[1] for line in lines] == ["gone", "now", "late"]
     assert lines[0].split()[3:] == ["dropped", "a", "node", "was", "lost"]
     assert "now, for 10m00s" in lines[1]
-    assert "4 × 1 cores, 1 GiB" in lines[1]
+    assert "4 × 1 core, 1 GiB" in lines[1]
     assert "in 2h00m, for 10m00s" in lines[2]
 
 

@@ -31,7 +31,7 @@ def test_steps_pass_values_on_by_slots() -> None:
 def test_what_does_not_fit_names_the_operation_and_the_partition() -> None:
     for step, says in (
         (Step("three", lambda value: (1, 2, 3), (0,), (1, 2), (None, None)), "returned 3 values for 2 datasets"),
-        (Step("parts", lambda value: [[], []], (0,), (1,), (3,)), "returned 2 parts, and 3 are required"),
+        (Step("parts", lambda value: [[], []], (0,), (1,), (3,)), "returned 2 parts, not 3"),
     ):
         with pytest.raises(ValueError, match=says) as error:
             Work((step,), (1,))(5, 0)

@@ -6,7 +6,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from penstock.model.units import QuantityError, format_bytes, format_duration, parse_bytes, parse_duration_s, parse_rate
+from penstock.model.units import (
+    QuantityError,
+    counted,
+    format_bytes,
+    format_duration,
+    parse_bytes,
+    parse_duration_s,
+    parse_rate,
+)
 
 
 @pytest.mark.parametrize(
@@ -148,3 +156,21 @@ def test_reading_never_fails_otherwise(text: str) -> None:
 @given(st.integers(1, 2**60))
 def test_what_is_shown_is_read_back_within_its_three_digits(amount: int) -> None:
     assert parse_bytes(format_bytes(amount).replace(" ", "")) == pytest.approx(amount, rel=0.006)
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (counted(1, "job"), "1 job"),
+        (counted(0, "job"), "0 jobs"),
+        (counted(0.5, "core"), "0.5 cores"),
+        (counted(1.0, "core"), "1 core"),
+        (counted(1.004, "core", digits=2), "1 core"),
+        (counted(1.04, "core", digits=3), "1.04 cores"),
+        (counted(1, "task", "wait"), "1 task waits"),
+        (counted(2, "task", "wait"), "2 tasks wait"),
+        (counted(12_345_678, "character"), "12345678 characters"),
+    ],
+)
+def test_a_number_agrees_with_its_noun(said: str, expected: str) -> None:
+    assert said == expected

@@ -227,7 +227,7 @@ def misuses() -> list[tuple[Callable[[], object], str]]:
         (lambda: flow.create_op("gpu", "fast"), "'fast': 'gpu' is no kind of resource; those are cpu, disk, network"),
         (lambda: flow.create_data(0, "none"), "'none' needs at least one partition, not 0"),
         (lambda: flow.create_input([], []), "needs at least one partition, not 0"),
-        (lambda: flow.create_input([1], [1, 2]), "1 partitions, but 2 sizes"),
+        (lambda: flow.create_input([1], [1, 2]), "1 partition, but 2 sizes"),
         (lambda: flow.create_input([1], [-1]), "must not be negative: -1"),
         (lambda: plan(flow, [given]), "'pull' neither creates nor updates"),
     ]

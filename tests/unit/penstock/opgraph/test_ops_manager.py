@@ -221,5 +221,5 @@ def test_a_completion_that_does_not_fit_its_operation_is_an_error() -> None:
     manager = DataflowManager(word_count())
     start(manager)
     manager.handle(FlowTaskPlaced(0, "n0"))
-    with pytest.raises(ValueError, match="'read' makes 1 datasets, not 0"):
+    with pytest.raises(ValueError, match="'read' makes 1 dataset, not 0"):
         manager.handle(MonotaskCompleted(0, ()))

@@ -154,7 +154,7 @@ def test_an_executor_that_fits_no_machine() -> None:
     [
         ({"name": "a"}, "equally many values"),
         ({"name": "a", "cpu_cores": [1, 2], "memory_bytes": [1]}, "equally many values"),
-        ({"name": "a", "cpu_cores": [1, 2], "stages": [1]}, "1 slots, not 2"),
+        ({"name": "a", "cpu_cores": [1, 2], "stages": [1]}, "1 slot, not 2"),
         ({"name": "a", "cpu_cores": [-1]}, ">= 0"),
         ({"name": "a", "cpu": [1]}, "unknown field `cpu`"),
     ],

@@ -34,7 +34,7 @@ def test_rows_of_size_zero_are_kept_and_empty_lines_are_not() -> None:
     ("row", "complaint"),
     [
         ("job4\t23\t1\t0\t0", "day.tsv:2: 5 columns instead of six separated by tabs"),
-        ("job4 23 1 0 0 0", "day.tsv:2: 1 columns instead of six"),
+        ("job4 23 1 0 0 0", "day.tsv:2: 1 column instead of six"),
         ("job4\tsoon\t1\t0\t0\t0", "day.tsv:2: submit time s: 'soon' is not a number from 0 on"),
         ("job4\t23\t1\t0\t-5\t0", "day.tsv:2: shuffle bytes: '-5' is not a number"),
         ("job4\t23\t1\t0\t0\tnan", "day.tsv:2: reduce output bytes: 'nan' is not a number"),

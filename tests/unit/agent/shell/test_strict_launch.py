@@ -1,0 +1,112 @@
+"""A launch whose limits are strict starts nothing where the host cannot enforce one. The hosts are fakes."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pytest
+
+from agent.cgroups import CgroupTree
+from agent.core import Node
+from agent.core import events as e
+from agent.core.settings import NodeSettings
+from agent.executor import Executor
+from agent.journal import Journal
+from agent.launcher import Start
+from agent.limit_enforcer import LimitEnforcer
+from agent.shell import Shell
+from agent.stdio import Stdio
+from penstock.model import Capacity, ContainerSpec, Limits
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import Launch, Launched
+from penstock.wire.errors import RpcError
+from tests.fakes.fake_cgroups import CONTROLLERS, FakeCgroups
+
+#: No process has it: it is the least that the kernel never gives.
+PID = 1 << 22
+MEMORY = Limits(memory_max_bytes=64 << 20)
+PROCESSOR = Limits(cpu_cores=0.5)
+SETTINGS = NodeSettings(node="n", instance="x", capacity=Capacity(cores=4, memory_bytes=1 << 30))
+
+
+class StartsAll:
+    """A launcher that says of everything that it runs."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    async def start(self, start: Start, **_: object) -> int:
+        self.asked.append(start.container)
+        return PID
+
+    async def adopt(self, container: str, *_: object, **__: object) -> None:
+        self.asked.append(container)
+
+
+class Bed:
+    """An agent with its own executor, on a host without limits of memory: its tree has no such controller, or it has
+    no tree at all.
+    """
+
+    def __init__(self, directory: Path, tree: CgroupTree | None) -> None:
+        self.launcher = StartsAll()
+        self.tree = tree
+        enforcer = LimitEnforcer(tree, None, lambda *_: None)
+        stdio = cast(Stdio, SimpleNamespace(take=lambda *_: None, refuse=lambda *_: None))
+        self.executor = Executor(cast(Any, self.launcher), tree, enforcer, stdio, directory)
+        self.node = Node(SETTINGS)
+        self.shell = Shell(self.node, Journal(directory), self.executor)
+        self.shell.dispatch(e.SessionOpened(1, "u", 1, "test"))
+
+    async def launch(self, limits: Limits, *, strict: bool) -> Launched:
+        spec = ContainerSpec(argv=("x",), limits=limits, strict=strict)
+        return await self.shell.launch(e.Asked(m.LAUNCH, 1, Launch(container=spec)))
+
+    async def adopt(self, limits: Limits, *, strict: bool) -> Launched:
+        spec = ContainerSpec(argv=("x",), limits=limits, strict=strict)
+        return await self.shell.launch(e.AdoptRequested(1, spec, PID, tree=False))
+
+    async def is_as_before(self) -> bool:
+        """Whether nothing was started and nothing is left."""
+        await self.executor.settle()
+        cgroups = self.tree.existing() if self.tree is not None else ()
+        return not self.launcher.asked and not self.node.containers.live and not list(cgroups)
+
+
+@pytest.fixture(params=["no controller", "no tree"])
+async def bed(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[Bed]:
+    if request.param == "no tree":
+        yield Bed(tmp_path, None)
+        return
+    fake = FakeCgroups(controllers=tuple(each for each in CONTROLLERS if each != "memory"))
+    tree = CgroupTree(Path("/fake/cgroup"), [], fake)
+    tree.prepare()
+    yield Bed(tmp_path, tree)
+    fake.close()
+
+
+async def test_a_command_whose_limit_cannot_be_enforced_is_not_started(bed: Bed) -> None:
+    with pytest.raises(RpcError, match="not started, as limits are strict: memory_max_bytes is not enforced: "):
+        await bed.launch(MEMORY, strict=True)
+    assert await bed.is_as_before()
+
+
+async def test_a_process_whose_limit_cannot_be_enforced_is_not_adopted(bed: Bed) -> None:
+    with pytest.raises(RpcError, match="not started, as limits are strict: memory_max_bytes is not enforced: "):
+        await bed.adopt(MEMORY, strict=True)
+    assert await bed.is_as_before()
+
+
+async def test_it_is_started_where_limits_are_not_strict_and_the_answer_says_what_is_not_enforced(bed: Bed) -> None:
+    launched = await bed.launch(MEMORY, strict=False)
+    assert bed.launcher.asked == [launched.container]
+    assert "memory_max_bytes" in launched.not_enforced
+
+
+@pytest.mark.parametrize("bed", ["no controller"], indirect=True)
+async def test_it_is_started_where_all_of_its_limits_are_enforced(bed: Bed) -> None:
+    launched = await bed.launch(PROCESSOR, strict=True)
+    assert bed.launcher.asked == [launched.container]
