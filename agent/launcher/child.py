@@ -25,6 +25,7 @@ from agent.launcher.account import Account, Accounts, look_up
 from agent.launcher.fork import fork_into
 from agent.launcher.keyring import join_new_session_keyring
 from agent.launcher.messages import Start
+from agent.launcher.session import kill_session
 
 _PR_SET_NO_NEW_PRIVS = 38  # linux/prctl.h, Linux 3.5
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -69,16 +70,16 @@ class Spawner:
         self._files = (soft, hard) if soft != hard else None
         self._oom = os.open(_OOM_SCORE_ADJ, os.O_RDONLY | os.O_CLOEXEC)
 
-    def spawn(self, start: Start, procs_fd: int | None, stdio: tuple[int, int, int]) -> tuple[int, int]:
+    def spawn(self, start: Start, procs_fd: int | None, stdio: tuple[int, int, int]) -> tuple[int, int, int]:
         """Fork a child for a command.
 
         Returns:
-            The pid, and a descriptor to read to its end: the MessagePack values ``["account", …]`` if :attr:`accounts`
-            had none, and ``["failed", line, exit status]`` if the command does not run. In both cases, the child must
-            be reaped.
+            The pid, a pidfd, and a descriptor to read to its end: the MessagePack values ``["account", …]`` if
+            :attr:`accounts` had none, and ``["failed", line, exit status]`` if the command does not run. In both cases,
+            the child must be reaped.
 
         Raises:
-            OSError: no process can be created.
+            OSError: no process can be created, or none that could be watched.
         """
         account = self.accounts.get(start.user)
         execution = _execution(start, account) if account is not None else None
@@ -93,7 +94,14 @@ class Spawner:
             raise
         finally:
             os.close(report)
-        return pid, reading
+        try:
+            return pid, os.pidfd_open(pid), reading  # Linux 5.3; it takes the place of the pipe's other end
+        except OSError:  # a limit of the host: without a pidfd, the child's end would not be seen
+            os.close(reading)
+            with contextlib.suppress(OSError):
+                kill_session(pid)
+            os.waitpid(pid, 0)
+            raise
 
     def _oom_score_adj(self, asked: int) -> bytes | None:
         """Return the value that a child has to write; None if it inherits it.
@@ -124,15 +132,18 @@ class Spawner:
             step = "cannot take over its descriptors"
             for passed, standard in zip(stdio, _STANDARD, strict=True):
                 os.dup2(passed, standard)  # exec closes all others, including the report's
+            for passed in set(stdio):  # the steps below open files, and these may have been the last free descriptors
+                os.close(passed)
             step = "cannot set its limits"
-            if self._files is not None:
-                resource.setrlimit(resource.RLIMIT_NOFILE, self._files)
             if oom is not None:
                 os.write(os.open(_OOM_SCORE_ADJ, os.O_WRONLY | os.O_CLOEXEC), oom)
             step = f"cannot become user {start.user!r}"
             if execution is None:
                 execution = _execution(start, _look_up(start.user, report))
             _become_user(execution.account)
+            step = "cannot set its limits"
+            if self._files is not None:  # last: with many containers, all numbers below this limit are in use here
+                resource.setrlimit(resource.RLIMIT_NOFILE, self._files)
             step = f"cannot enter directory {start.cwd!r}"
             os.chdir(start.cwd)
             step = f"cannot run {start.argv[0]!r}"

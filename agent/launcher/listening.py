@@ -15,15 +15,18 @@ DESCRIPTORS = 4  # stdin, stdout, stderr, and cgroup.procs
 _room = room()  # of the one thread
 
 
-def receive_with_descriptors(connection: socket.socket) -> tuple[bytes, list[int]]:
-    """Receive a message with close-on-exec descriptors: socket.recv_fds() drops its flags (Python 3.11)."""
+def receive_with_descriptors(connection: socket.socket) -> tuple[bytes, list[int], bool]:
+    """Receive a message with close-on-exec descriptors: socket.recv_fds() drops its flags (Python 3.11).
+
+    Return also whether all its descriptors came: those for which this process has no number are lost.
+    """
     space = socket.CMSG_SPACE(DESCRIPTORS * struct.calcsize("i"))
-    size, ancillary, _, _ = connection.recvmsg_into([_room], space, socket.MSG_CMSG_CLOEXEC)
+    size, ancillary, flags, _ = connection.recvmsg_into([_room], space, socket.MSG_CMSG_CLOEXEC)
     descriptors = array.array("i")
     for level, kind, payload in ancillary:
         if (level, kind) == (socket.SOL_SOCKET, socket.SCM_RIGHTS):
             descriptors.frombytes(payload[: len(payload) - len(payload) % descriptors.itemsize])
-    return bytes(memoryview(_room)[:size]), list(descriptors)
+    return bytes(memoryview(_room)[:size]), list(descriptors), not flags & socket.MSG_CTRUNC
 
 
 def listen(path: Path) -> socket.socket:

@@ -17,7 +17,6 @@ import socket
 import struct
 import time
 from collections import deque
-from collections.abc import Callable
 from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from types import FrameType
@@ -30,6 +29,7 @@ from agent.launcher.account import Account
 from agent.launcher.adopt import NotAdoptable, adopt, cgroup_of, exit_code
 from agent.launcher.borrow import place_of, put_back
 from agent.launcher.child import Spawner
+from agent.launcher.descriptors import Reserve, Selector
 from agent.launcher.exits import Exits, say
 from agent.launcher.listening import listen, receive_with_descriptors
 from agent.launcher.messages import Adopt, Exited, Running, Start, widen
@@ -40,6 +40,8 @@ from penstock import sdnotify
 _MOST_REQUESTS = 100_000
 #: The minimum time for the agent that started the launcher to connect.
 _FIRST_AGENT_S = 120.0
+#: The answer to a request that was to begin something.
+_NO_DESCRIPTOR = "the launcher has no free file descriptor; wait for the end of other containers"
 
 
 @dataclass(slots=True)
@@ -75,7 +77,8 @@ class Server:
         self._patience_s = leave_after_s and max(leave_after_s, _FIRST_AGENT_S)
         self._cgroup_root = cgroup_root
         self._spawner = Spawner()
-        self._selector = selectors.DefaultSelector()
+        self._selector = Selector()
+        self._reserve = Reserve()
         self._children: dict[str, _Child] = {}
         self._starting: dict[str, _Child] = {}
         self._agents: set[_Agent] = set()
@@ -85,12 +88,12 @@ class Server:
         self._instance = os.urandom(8).hex()
         self._listening = listen(path)
         self._exits = Exits(path.with_name("exits"))
-        self._watch(self._listening, self._accept)
+        self._selector.watch(self._listening, self._accept)
         woken, wake = socket.socketpair()  # a signal must end select(), which Python would resume
         wake.setblocking(False)
         signal.set_wakeup_fd(wake.fileno())
         self._wake = wake
-        self._watch(woken, lambda _: woken.recv(64))
+        self._selector.watch(woken, lambda _: woken.recv(64))
 
     def serve(self) -> None:
         """Serve until an agent requested shutdown and nothing runs, the launcher idled too long, or :meth:`stop`."""
@@ -99,24 +102,22 @@ class Server:
             idle = not (self._children or self._starting or self._agents)
             if idle and self._ending:
                 break
-            ready = self._selector.select(self._patience_s if idle else None)
-            if idle and not ready:  # idle for the whole time
+            if not self._selector.turn(self._patience_s if idle else None) and idle:  # for the whole time
                 break
-            for key, events in ready:
-                if key.fd in self._selector.get_map():  # not closed by an earlier event
-                    key.data(events)
         self._path.unlink(missing_ok=True)
 
     def end_all(self) -> None:
         """Kill every container and wait for them. Adopted processes without a cgroup are left alone, and borrowed ones
         return to their former cgroups.
         """
+        self._reserve.give_up()
         children = (self._children | self._starting).values()
         for child in children:
-            if child.origin is not None:
-                self._put_back(child)
-            elif child.confined or not child.adopted:
-                self._kill_session(child)
+            with contextlib.suppress(OSError):  # the others are ended nevertheless
+                if child.origin is not None:
+                    self._put_back(child)
+                elif child.confined or not child.adopted:
+                    self._kill_session(child)
         if self._stopping and self._cgroup_root is not None:
             # Includes processes that left the session, and containers of a launcher that died; needs Linux 5.14.
             for kill in self._cgroup_root.glob("containers/*/cgroup.kill"):
@@ -129,11 +130,6 @@ class Server:
     def stop(self, signum: int, frame: FrameType | None) -> None:
         """Handle a signal: make :meth:`serve` return after the present event."""
         self._stopping = True
-
-    def _watch(
-        self, what: socket.socket | int, then: Callable[[int], object], events: int = selectors.EVENT_READ
-    ) -> None:
-        self._selector.register(what, events, then)
 
     # ------------------------------------------------------------ connections
 
@@ -149,7 +145,7 @@ class Server:
         self._agents.add(agent)
         self._ending = False
         self._patience_s = self._leave_after_s
-        self._watch(connection, lambda events: self._serve(agent, events))
+        self._selector.watch(connection, lambda events: self._serve(agent, events))
         self._send(agent, {"hello": str(self._cgroup_root or ""), "instance": self._instance})
         for exited in self._exits:
             self._send(agent, {"exited": astuple(exited)})
@@ -163,18 +159,18 @@ class Server:
     def _receive(self, agent: _Agent) -> bool:
         """Serve one request; return False if there was none, or if the agent is gone."""
         try:
-            data, descriptors = receive_with_descriptors(agent.connection)
+            data, descriptors, complete = receive_with_descriptors(agent.connection)
         except BlockingIOError:
             return False
         except OSError:
-            data, descriptors = b"", []
+            data, descriptors, complete = b"", [], True
         if not data:
             self._drop(agent)
             return False
         try:
             request = msgpack.unpackb(data)
             request_id = int(request["id"])
-            answer = self._handle(agent, request_id, request, descriptors)
+            answer = self._handle(agent, request_id, request, descriptors) if complete else {"error": _NO_DESCRIPTOR}
         except (KeyError, TypeError, ValueError) as error:  # msgpack's errors are ValueErrors, too
             say(f"not a request: {error!r}")
             self._drop(agent)
@@ -206,7 +202,7 @@ class Server:
     def _drop(self, agent: _Agent) -> None:
         if agent in self._agents:
             self._agents.discard(agent)
-            self._selector.unregister(agent.connection)
+            self._selector.forget(agent.connection)
             agent.connection.close()
 
     def _send(self, agent: _Agent, message: dict[str, Any]) -> None:
@@ -226,9 +222,7 @@ class Server:
                 self._drop(agent)  # its successor asks again
                 return
             agent.unsent.popleft()
-        events = selectors.EVENT_READ | (selectors.EVENT_WRITE if agent.unsent else 0)
-        if self._selector.get_key(agent.connection).events != events:
-            self._selector.modify(agent.connection, events, lambda events: self._serve(agent, events))
+        self._selector.want(agent.connection, to_write=bool(agent.unsent))
 
     # ------------------------------------------------------------ requests
 
@@ -264,12 +258,12 @@ class Server:
             return {"error": f"container {start.container!r} runs already"}
         stdin, stdout, stderr, *procs = descriptors
         try:
-            pid, report = self._spawner.spawn(start, procs[0] if procs else None, (stdin, stdout, stderr))
+            pid, pidfd, report = self._spawner.spawn(start, procs[0] if procs else None, (stdin, stdout, stderr))
         except OSError as error:
             return {"error": f"no process can be started: {os.strerror(error.errno or 0)}"}
         running = Running(start.container, pid, start.user, time.time())
-        child = self._starting[start.container] = _Child(running, os.pidfd_open(pid), bool(procs))  # Linux 5.3
-        self._watch(report, lambda _: self._reported(agent, request_id, child, report))
+        child = self._starting[start.container] = _Child(running, pidfd, bool(procs))
+        self._selector.watch(report, lambda _: self._reported(agent, request_id, child, report))
         return None
 
     def _reported(self, agent: _Agent, request_id: int, child: _Child, report: int) -> None:
@@ -278,7 +272,7 @@ class Server:
         if data:
             child.report += data
             return
-        self._selector.unregister(report)
+        self._selector.forget(report)
         os.close(report)
         unpacker = msgpack.Unpacker()
         unpacker.feed(child.report)
@@ -294,19 +288,24 @@ class Server:
         container = child.running.container
         del self._starting[container]
         if failure and agent in self._agents:
-            self._watch(child.pidfd, lambda _: self._clean_up(child))
+            self._selector.watch(child.pidfd, lambda _: self._clean_up(child))
             self._send(agent, {"id": request_id, **failure})
             return
         # The requesting agent may be gone; its successor learns of a failure as an exit (127).
         self._children[container] = child
-        self._watch(child.pidfd, lambda _: self._reap(container))
+        self._selector.watch(child.pidfd, lambda _: self._reap(container))
         self._send(agent, {"id": request_id, "pid": child.running.pid})
 
     def _adopt(self, asked: Adopt, borrow: bool, procs_fd: int | None = None) -> dict[str, Any]:
         container = asked.container
         if container in self._children or container in self._starting:
             return {"error": f"container {container!r} runs already"}
-        holder = cgroup_of(os.getpid())
+        os.close(os.dup(self._listening.fileno()))  # there is one for the pidfd; the reserve is for the rest
+        with self._reserve:
+            return self._take_over(asked, procs_fd, borrow=borrow)
+
+    def _take_over(self, asked: Adopt, procs_fd: int | None, *, borrow: bool) -> dict[str, Any]:
+        container, holder = asked.container, cgroup_of(os.getpid())
         tree = holder.removesuffix("holder") + "containers/" if self._cgroup_root is not None else None
         ours = {os.getpid(), *(agent.pid for agent in self._agents)}
         mount = cgroup2_mount() if borrow and procs_fd is not None else None
@@ -317,7 +316,7 @@ class Server:
             return {"error": str(error)}
         running = Running(container, asked.pid, asked.user, time.time())
         self._children[container] = _Child(running, pidfd, procs_fd is not None, adopted=True, origin=origin)
-        self._watch(pidfd, lambda _: self._reap(container))
+        self._selector.watch(pidfd, lambda _: self._reap(container))
         return {}
 
     def _give_back(self, container: str) -> dict[str, Any]:
@@ -327,36 +326,43 @@ class Server:
         if not self._put_back(child):
             return {"error": f"some processes of {container!r} could not be moved back"}
         del self._children[container]
-        self._selector.unregister(child.pidfd)
+        self._selector.forget(child.pidfd)
         os.close(child.pidfd)
         return {}
 
     def _put_back(self, child: _Child) -> bool:
-        mount = cgroup2_mount()
-        if child.origin is None or mount is None or self._cgroup_root is None:
-            return True  # it was only watched
-        return put_back(self._cgroup_root / "containers" / child.running.container, child.origin, mount)
+        with self._reserve:
+            mount = cgroup2_mount()
+            if child.origin is None or mount is None or self._cgroup_root is None:
+                return True  # it was only watched
+            return put_back(self._cgroup_root / "containers" / child.running.container, child.origin, mount)
 
     # ------------------------------------------------------------ ends
 
     def _clean_up(self, child: _Child) -> tuple[int | None, resource.struct_rusage | None]:
-        """Clean up after a container; return its exit code and its use, as far as they can be known."""
-        self._selector.unregister(child.pidfd)
-        pid = child.running.pid
+        """Clean up after a container; return its exit code and its use, as far as they can be known.
+
+        Raises:
+            OSError: it needs a descriptor, and none is free; nothing is lost, and it can be tried again.
+        """
+        pid, code = child.running.pid, None
         if child.adopted:
             self._put_back(child)  # its remaining children, which the end of the container would kill
-            code = exit_code(pid, child.pidfd)
-            os.close(child.pidfd)
-            return code, None
-        os.close(child.pidfd)
-        if not child.confined:
+            with self._reserve:
+                code = exit_code(pid, child.pidfd)
+        elif not child.confined:
             # Only here can its children be ended: until the leader is reaped, its session number is not reused.
-            kill_session(pid)
+            self._kill_session(child)
+        self._selector.forget(child.pidfd)
+        os.close(child.pidfd)
+        if child.adopted:
+            return code, None
         _, status, used = os.wait4(pid, 0)
         return os.waitstatus_to_exitcode(status), used
 
     def _reap(self, container: str) -> None:
-        code, used = self._clean_up(self._children.pop(container))
+        code, used = self._clean_up(self._children[container])
+        del self._children[container]
         exited = Exited(
             container=container,
             exit_status=128 - code if code is not None and code < 0 else code,
@@ -385,4 +391,5 @@ class Server:
         if child.adopted:
             self._signal(child.running.container, signal.SIGKILL)  # its session may be its user's login
         else:
-            kill_session(child.running.pid)
+            with self._reserve:
+                kill_session(child.running.pid)

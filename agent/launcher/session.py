@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 
@@ -13,18 +14,24 @@ def kill_session(leader: int) -> None:
     """Send SIGKILL to every process of the session, and to its leader, even before it has created the session.
 
     The leader must not have been reaped: until then, the session's number is not reused.
+
+    Raises:
+        OSError: the processes cannot be listed; the leader is killed nevertheless.
     """
-    killed: set[int] = set()
+    _kill(leader)
+    killed = {leader}
     for _ in range(_ROUNDS):
-        fresh = ({leader} | _members(leader)) - killed
+        fresh = _members(leader) - killed
         if not fresh:
             return
         for pid in fresh:
-            try:
-                os.kill(pid, signal.SIGKILL)
-            except (ProcessLookupError, PermissionError):
-                continue
+            _kill(pid)
         killed |= fresh
+
+
+def _kill(pid: int) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.kill(pid, signal.SIGKILL)
 
 
 def _members(leader: int) -> set[int]:

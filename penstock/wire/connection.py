@@ -2,7 +2,8 @@
 
 MessagePack has no frame lengths, so a garbled stream cannot be resynchronized: it yields one :class:`Closed` with the
 error to send, and nothing after it. A frame that is valid MessagePack but no valid message is answered if it has a
-request's id, and the stream continues.
+request's id, and the stream continues. A stream whose first byte begins no array is another protocol's and is closed:
+the bytes of an HTTP request are valid MessagePack, and what follows them must not be served.
 """
 
 from __future__ import annotations
@@ -81,6 +82,7 @@ class RpcConnection:
         self._frame_start = 0  # stream offset of the current frame
         self._decoders = _decoders(typed)
         self._next_id = 0
+        self._begun = False  # the stream's first byte was that of an array
         self._closed = False
 
     @property
@@ -100,10 +102,18 @@ class RpcConnection:
     def typed_message(self, data: bytes) -> Message | None:
         """Return the message if the bytes are exactly one of a typed method; otherwise None: use :meth:`messages`."""
         if self._decoders and self._splitter is None and len(data) <= self._max_frame_bytes and not self._closed:
-            return self._typed(data)
+            message = self._typed(data)
+            if message is not None:
+                self._begun = True
+            return message
         return None
 
     def _parsed(self, data: bytes) -> Iterator[Message | Malformed | Closed]:
+        if not self._begun and data and not self._closed:
+            if not _is_array(data[0]):
+                yield self._close(f"not MessagePack-RPC: the first byte is 0x{data[0]:02x}, not an array's", "frame")
+                return
+            self._begun = True
         for start in range(0, 0 if self._closed else len(data), _READ_SLACK_BYTES):
             yield from self._split(data[start : start + _READ_SLACK_BYTES])
             if self._closed:

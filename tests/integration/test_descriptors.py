@@ -12,6 +12,8 @@ import pytest
 
 from agent.connections import SILENT_PER_USER
 from penstock.wire.agent_api import Launched
+from penstock.wire.errors import RpcError
+from tests.unit.agent.launcher.launcher_bed import launcher_pid
 
 Connect = Callable[..., Awaitable[Any]]
 Start = Callable[..., Any]
@@ -87,3 +89,17 @@ async def test_no_descriptors_are_a_degraded_state(start_agent: Start, connect: 
     resource.prlimit(agent.process.pid, resource.RLIMIT_NOFILE, before)
     await _until(client, lambda status: not status["degraded"])
     await _launch(client)
+
+
+async def test_a_launcher_without_descriptors_refuses_what_it_cannot_start(
+    start_agent: Start, connect: Connect
+) -> None:
+    agent = start_agent()
+    launcher = launcher_pid(agent.socket.parent)
+    before = resource.prlimit(launcher, resource.RLIMIT_NOFILE)
+    resource.prlimit(launcher, resource.RLIMIT_NOFILE, (4, before[1]))
+    with pytest.raises(RpcError, match="the launcher has no free file descriptor"):
+        await _launch(await connect(agent))
+    resource.prlimit(launcher, resource.RLIMIT_NOFILE, before)
+    await _launch(await connect(agent))
+    assert launcher_pid(agent.socket.parent) == launcher

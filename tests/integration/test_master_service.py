@@ -235,11 +235,12 @@ def job_map(name: str) -> dict[str, Any]:
 
 async def test_garbled_bytes_end_their_connection_only(connect: Callable[..., Any], master: Master) -> None:
     good = await connect("a")
-    reader, writer = await asyncio.open_unix_connection(master.service.address)
-    writer.write(b"\xc1GET / HTTP/1.1\r\n\r\n")
-    assert b"not MessagePack" in await asyncio.wait_for(reader.read(), 30)
-    writer.close()
-    await writer.wait_closed()
+    for garbled in (b"\xc1", b"\x93\x02\xa1x\x90\xc1", b"POST / HTTP/1.1\r\n\r\n\x93\x02\xa1x\x90"):
+        reader, writer = await asyncio.open_unix_connection(master.service.address)
+        writer.write(garbled)
+        assert b"not MessagePack" in await asyncio.wait_for(reader.read(), 30)
+        writer.close()
+        await writer.wait_closed()
     good.peer.notify("job_submitted", job("j"))
     await good.until(lambda: bool(good.decisions(api.AdmitJob)))
 

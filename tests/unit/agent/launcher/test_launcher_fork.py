@@ -30,10 +30,11 @@ nothing = os.open("/dev/null", os.O_RDWR | os.O_CLOEXEC)
 reading, writing = os.pipe2(os.O_CLOEXEC)
 argv = ["cat", "/proc/self/cgroup"]
 for _ in range(40):
-    pid, report = spawner.spawn(Start("x", user, argv, {}, "/"), procs, (nothing, writing, nothing))
+    pid, pidfd, report = spawner.spawn(Start("x", user, argv, {}, "/"), procs, (nothing, writing, nothing))
     while os.read(report, 4096):
         pass
     os.close(report)
+    os.close(pidfd)
     assert os.waitpid(pid, 0)[1] == 0
     where = os.read(reading, 4096).decode().split("0::")[-1].strip()
     assert where.endswith("/" + os.path.basename(cgroup)), where

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import array
 import asyncio
+import fcntl
 import socket
+import termios
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -14,7 +17,7 @@ import pytest
 
 from penstock.transport import RpcPeer
 from penstock.transport.shared_peer import SharedPeer
-from penstock.transport.user_budget import TURN_S, UserBudget
+from penstock.transport.user_budget import MAX_WAITING_BYTES, TURN_S, UserBudget
 from tests.unit.penstock.transport.loops import on_both_loops
 
 _SPIN_S = TURN_S / 10
@@ -215,15 +218,49 @@ async def test_requests_that_take_time_are_carried_out_so_many_at_once() -> None
         assert server.most_at_once <= 64
 
 
+def unread_in(sockets: list[Any]) -> int:
+    """How much the kernel has of what was sent."""
+    found = 0
+    for each in sockets:
+        size = array.array("i", [0])
+        fcntl.ioctl(each.fileno(), termios.FIONREAD, size)
+        found += size[0]
+    return found
+
+
+class Waiting(Server):
+    """Counts what has been read and not handled, whenever it handles something."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unhandled_bytes = self.most_bytes = 0
+        self.sockets: list[Any] = []
+
+    def request(self, peer: RpcPeer, method: str, params: Any) -> object:
+        self.most_bytes = max(self.most_bytes, self.unhandled_bytes - unread_in(self.sockets))
+        self.unhandled_bytes -= len(params[0]) if params else 0
+        return super().request(peer, method, params)
+
+
 @on_both_loops
 async def test_bytes_that_wait_are_bounded_for_all_connections_together() -> None:
-    server, budget = Server(), UserBudget()
-    async with connected(server, *[budget] * 60) as clients:
-        asked = 3000  # of 18 bytes or so: 60 × 54 kB
-        await asyncio.gather(*(client.send(requests("now", asked)) for client in clients))
+    """Each connection has sent one request when the loop looks, and there is no time for all of them in one turn."""
+    server, budget = Waiting(), UserBudget()
+    each_bytes = 100_000
+    connections = 4 * MAX_WAITING_BYTES // each_bytes
+    async with connected(server, *[budget] * connections) as clients:
+        server.sockets = [peer.get_extra_info("socket") for peer in server.peers]
+        data = msgpack.packb([0, 1, "spin", [b"x" * each_bytes]])
         for client in clients:
-            assert [(await client.message())[1] for _ in range(asked)] == list(range(asked))
-        assert not budget.behind or not budget.paused
+            assert client.socket.send(data) == len(data), "the kernel took it"
+            server.unhandled_bytes += each_bytes
+        for client in clients:
+            assert (await client.message())[1] == 1
+        slack_bytes = len(data) + connections * (len(data) - each_bytes)  # the read beyond the limit; heads
+        assert MAX_WAITING_BYTES < server.most_bytes <= MAX_WAITING_BYTES + slack_bytes
+        for client in clients:  # all are read again
+            await client.send(requests("now", 1, 2))
+            assert (await client.message())[1] == 2
 
 
 @on_both_loops

@@ -5,6 +5,7 @@ from __future__ import annotations
 import tracemalloc
 
 import msgpack
+import msgspec
 import pytest
 
 from penstock.wire import Closed, ErrorCode, Notification, Response, RpcConnection, RpcError
@@ -55,10 +56,39 @@ def test_a_frame_that_is_no_message_is_answered_where_it_can_be(
     frame: object, reply_to: int | None, unparsed: bool
 ) -> None:
     wire = RpcConnection(unparsed=unparsed)
+    wire.receive(msgpack.packb([2, "x", []]))
     [malformed] = wire.receive(msgpack.packb(frame))
     assert isinstance(malformed, Malformed)
     assert malformed.reply_to == reply_to
     assert malformed.error.field == "frame"
+    assert [type(message) for message in wire.receive(msgpack.packb([2, "y", []]))] == [Notification]
+
+
+@pytest.mark.parametrize("first", [*range(0x90), *range(0xA0, 0xDC), *range(0xDE, 0x100)])
+def test_a_stream_that_does_not_begin_with_an_array_is_refused_at_its_first_byte(first: int) -> None:
+    wire = RpcConnection(typed=TYPED, unparsed=True)
+    [closed] = wire.receive(bytes([first]))
+    assert isinstance(closed, Closed)
+    assert (closed.error.code, closed.error.field) == (ErrorCode.BAD_REQUEST, "frame")
+    assert wire.receive(msgpack.packb([2, "y", []])) == []
+
+
+@pytest.mark.parametrize("chunk", [1, 1000])
+def test_nothing_is_heard_behind_a_request_of_http(chunk: int) -> None:
+    stream = b"POST / HTTP/1.1\r\nHost: localhost\r\n\r\n" + msgpack.packb([2, "y", []])
+    wire = RpcConnection(typed=TYPED, unparsed=True)
+    received = [message for at in range(0, len(stream), chunk) for message in wire.receive(stream[at : at + chunk])]
+    assert [type(message) for message in received] == [Closed]
+
+
+@pytest.mark.parametrize("method", ["x", "submit"])
+def test_only_the_first_byte_of_a_stream_counts(method: str) -> None:
+    """Whichever way the first frame is decoded, a later one that is no array is malformed, and no more."""
+    wire = RpcConnection(typed=TYPED, unparsed=True)
+    [message] = wire.receive(msgpack.packb([2, method, [{"job": "j", "monotasks": []}]]))
+    assert isinstance(message, Notification)
+    assert isinstance(message.params, Submit if method == "submit" else msgspec.Raw)
+    assert [type(message) for message in wire.receive(b"\x07")] == [Malformed]
     assert [type(message) for message in wire.receive(msgpack.packb([2, "y", []]))] == [Notification]
 
 
