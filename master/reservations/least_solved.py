@@ -1,8 +1,8 @@
 """PURE. The least amount that an atom can be given in the free capacity, by a solver: for atoms too large for
 :mod:`least`.
 
-HiGHS comes with scipy, which forecasting masters have (scikit-learn needs it) and the extra ``milp`` installs. Without
-it, atoms get the amount of greedy blocks. The first use imports scipy, which takes some tenths of a second.
+The solver is HiGHS, which comes with scipy. The first use imports scipy, and not the start of a master: the import
+takes some tenths of a second and 60 MB, and most masters never use the solver.
 """
 
 from __future__ import annotations
