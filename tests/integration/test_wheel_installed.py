@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.installed_wheel import Environment, build, copied, installed
+from tests.installed_wheel import NODE, Environment, Environments
 from tests.integration.conftest import end_launcher
 
 pytest.importorskip("hatchling.builders.wheel", reason="hatchling builds the wheel")
@@ -38,21 +38,7 @@ REQUESTS = {
     "step": "1min", "begins": "2026-11-21T00:00:00Z", "horizon": "1d",
     "requests": [{"name": "nightly", "owner": "eve", "rdl": "window(atom(b,1,10,10min,24h),0,6h)"}],
 }  # fmt: skip
-#: Beside these two every environment has the light client alone.
-NODE, DASK = ("agent", "master"), ("dask", "joblib")
-
-
-class Environments:
-    """One environment for each choice of extras, made when it is asked for first."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._made = {(): installed(build(directory), directory / "with")}
-
-    def having(self, *extras: str) -> Environment:
-        if extras not in self._made:
-            self._made[extras] = copied(self._made[()], self._directory / "-".join(("with", *extras)), *extras)
-        return self._made[extras]
+DASK = ("dask", "joblib")
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +52,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("work")
     directory.chmod(0o777)
     (directory / "job.toml").write_text(JOB)
+    (directory / "java/bin").mkdir(parents=True)
+    (directory / "java/bin/java").symlink_to("/bin/true")
     (directory / "requests.json").write_text(json.dumps(REQUESTS))
     (directory / "profile.json").write_text('{"slot_s": 10, "cpu_cores": [0.5, 1]}')
     return directory
@@ -79,6 +67,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ((), ["completion", "bash"]),
         ((), ["simulate", "--list"]),
+        ((), ["spark-config", "--java-home", "java", "--directory", "spark-java"]),
         (("agent",), ["config", "show", "agent"]),
         (("agent",), ["check", "--need", "users"]),
         (("master",), ["config", "show", "master", "--set", "listen=/run/penstock/master.sock"]),
