@@ -14,7 +14,7 @@ from itertools import chain, groupby, repeat
 from msgspec.structs import replace
 
 from master.reservations.least import least, least_anywhere, small
-from master.reservations.least_solved import least_solved
+from master.reservations.least_solved import STEPS, least_solved
 from master.reservations.plan import Piece, Plan
 from master.reservations.rdl import All, Any, Atom, Expression, Order, Window, atoms_of
 from master.reservations.runs import from_edge, limited, rooms_in_runs, within_own_limit
@@ -185,6 +185,32 @@ class Gree:
                     yield pieces
         heights = least_solved(atom, self._rooms(atom, start, finish), most)
         yield from self._steps(atom, start, finish, heights)
+        if finish - start > STEPS:
+            yield from self._beyond(atom, start, finish, most)
+
+    def _beyond(self, atom: Atom, start: int, finish: int, most: int) -> Iterator[list[Piece]]:
+        """Yield a placement for work that takes more steps than the solver examines: the solver places the last part,
+        beyond the blocks that are kept.
+
+        Blocks as long as the lease are allocations by themselves. The last part has no step in common with them, so
+        it is an allocation by itself, too.
+        """
+        pieces = self._blocks(atom, start, finish) or []
+        self._undo([pieces])
+        ends = [piece.finish if self._early else -piece.start for piece in pieces]
+        kept, edge = list[Piece](), start if self._early else -finish
+        for piece, far in zip(pieces, ends, strict=True):
+            if piece.finish - piece.start < atom.lease or max(ends) - far < STEPS // 2:
+                break
+            kept.append(piece)
+            edge = max(edge, far)
+        if not kept:
+            return
+        left = replace(atom, work=atom.work - _given(kept))
+        bounds = (edge, finish) if self._early else (start, -edge)
+        heights = least_solved(left, self._rooms(atom, *bounds), most - _given(kept), nearest=False)
+        for last in self._steps(atom, *bounds, heights):
+            yield kept + last
 
     def _rooms(self, atom: Atom, start: int, finish: int) -> Iterator[float]:
         """Yield the number of bundles that fit in each step, from the edge on."""

@@ -48,6 +48,15 @@ def test_every_planner_gives_a_large_atom_the_least(planner: type[Gree], early: 
     assert given_by(planner, _LARGE, _ROOM, early=early) == 26
 
 
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("planner", [Gree, GreeL])
+@pytest.mark.parametrize("work", [601, 700, 997])
+def test_work_of_more_steps_than_the_solver_examines(planner: type[Gree], early: bool, work: int) -> None:
+    """Blocks give up to five bundle-steps more here."""
+    room = [3, 3, 3, 4, 4, 4, 4, 0] * 60
+    assert given_by(planner, Atom(CORE, 2, 9, 6, work), room, early=early) == work
+
+
 def test_a_master_that_starts_does_not_import_the_solver() -> None:
     """Scipy takes some tenths of a second and 60 MB, and most masters never plan such an atom."""
     code = "import sys, master.daemon, master.service, master.reservations.command; print('scipy' in sys.modules)"
