@@ -15,17 +15,13 @@ from random import Random
 
 from master.reservations.gree import Gree, Placed
 from master.reservations.gree_l import GreeL
-from master.reservations.least_solved import least_solved
 from master.reservations.measures import Measures, measure
 from master.reservations.milp import solve
 from master.reservations.plan import Plan
 from master.reservations.rdl import Atom, Bundle, Expression, Order, Window, normalized
 from research.papers.rayon import HORIZON, atoms, cluster, mixed
 
-_PLANNERS: dict[str, Callable[[Plan], Gree]] = {
-    "gree": partial(Gree, solver=least_solved),
-    "gree_l": partial(GreeL, solver=least_solved),
-}
+_PLANNERS: dict[str, Callable[[Plan], Gree]] = {"gree": Gree, "gree_l": GreeL}
 _REPEAT = 7
 _INSTANCES = 20
 _CONTAINER = Bundle(cpu_cores=1.0, memory_bytes=2 * 10**9)

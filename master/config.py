@@ -11,10 +11,9 @@ import msgspec
 from master.core.settings import MasterSettings
 from master.prediction import ReservedSlots
 from master.prediction.application import ForecastSettings
-from master.reservations.least_solved import least_solved
 from master.reservations.rdl import RdlError
 from master.reservations.reservation_manager import ManagerSettings, named_bundles
-from penstock import extras, paths
+from penstock import paths
 from penstock.config.settings import LIVE, SettingsError
 from penstock.security import doors
 from penstock.security.doors import Doors, HttpAddress
@@ -263,7 +262,6 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
             window_s=self.reservation_window_s,
             bundles=bundles,
             tenants=self.tenants,
-            solver=least_solved if extras.is_installed("scipy") else None,
         )
 
     def forecast_settings(self) -> ForecastSettings:

@@ -20,6 +20,9 @@ from pathlib import Path
 from packaging.requirements import Requirement
 
 ROOT = Path(__file__).resolve().parents[1]
+#: The extras that the playbooks install on nodes, and on masters.
+NODE = ("agent", "master")
+ON_MASTERS = (*NODE, "prediction")
 
 
 @dataclass(frozen=True)
@@ -129,3 +132,16 @@ def _link(needed: Distribution, site: Path) -> None:
     for name in names:
         if not (site / name).exists():
             (site / name).symlink_to(str(needed.locate_file(name)))
+
+
+class Environments:
+    """One environment for each choice of extras, made when it is asked for first."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._made: dict[tuple[str, ...], Environment] = {(): installed(build(directory), directory / "with")}
+
+    def having(self, *extras: str) -> Environment:
+        if extras not in self._made:
+            self._made[extras] = copied(self._made[()], self._directory / "-".join(("with", *extras)), *extras)
+        return self._made[extras]

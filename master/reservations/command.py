@@ -14,7 +14,6 @@ import msgspec
 
 from master.reservations.gree import Gree, Placed
 from master.reservations.gree_l import GreeL
-from master.reservations.least_solved import least_solved
 from master.reservations.measures import Measures, measure
 from master.reservations.milp import solve
 from master.reservations.rdl import Bundle, infeasible
@@ -70,26 +69,22 @@ def _planned(asked: Requests, options: argparse.Namespace) -> dict[str, Placed |
     """Return each request's placement, and add it to the plan."""
     if options.planner == "milp":
         return _solved(asked, options)
-    solver = least_solved if extras.is_installed("scipy") else None
     if options.planner == "gree":
-        planner = Gree(asked.plan, early=options.early, solver=solver)
+        planner = Gree(asked.plan, early=options.early)
     else:
-        planner = GreeL(asked.plan, early=options.early, fallback=not options.strict, solver=solver)
+        planner = GreeL(asked.plan, early=options.early, fallback=not options.strict)
     return {each.name: planner.promise(each.name, each.expression, 0, asked.horizon) for each in asked.asked}
 
 
 def _solved(asked: Requests, options: argparse.Namespace) -> dict[str, Placed | None]:
-    try:
-        solved = solve(
-            asked.plan,
-            {each.name: each.expression for each in asked.asked},
-            0,
-            asked.horizon,
-            quantum=options.quantum,
-            time_limit_s=options.time_limit_s,
-        )
-    except ModuleNotFoundError:
-        raise RequestsError(f"--planner milp needs scipy; install it with `{extras.install('milp')}`") from None
+    solved = solve(
+        asked.plan,
+        {each.name: each.expression for each in asked.asked},
+        0,
+        asked.horizon,
+        quantum=options.quantum,
+        time_limit_s=options.time_limit_s,
+    )
     for name, placed in solved.placed.items():
         if placed is not None:
             asked.plan.add(name, (piece for pieces in placed for piece in pieces))

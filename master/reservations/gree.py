@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import sys
 from bisect import bisect_left, bisect_right
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, groupby, repeat
 
 from msgspec.structs import replace
 
 from master.reservations.least import least, least_anywhere, small
+from master.reservations.least_solved import STEPS, least_solved
 from master.reservations.plan import Piece, Plan
 from master.reservations.rdl import All, Any, Atom, Expression, Order, Window, atoms_of
 from master.reservations.runs import from_edge, limited, rooms_in_runs, within_own_limit
@@ -22,9 +23,6 @@ from master.reservations.shapes import Shape, given, shape, shapes
 #: Number of attempts to close a gap in a gapless order by moving all of it.
 _TRIES = 64
 
-#: :func:`least_solved.least_solved`: an atom, the number of bundles that fit in each step from the edge on, and the
-#: bundle-steps to stay below → the bundles of each step, or None.
-Solver = Callable[[Atom, Iterable[float], int], list[int] | None]
 #: For each atom, from left to right, its pieces; empty for alternatives not chosen.
 Placed = list[list[Piece]]
 #: Steps [near, far) seen from the edge, and the number of bundles that fit, as a quotient.
@@ -36,14 +34,10 @@ _HEIGHTS, _EDGES, _SHAPES = 4, 4, 8
 
 
 class Gree:
-    """Places one expression at a time in a plan; the plan is unchanged on failure.
+    """Places one expression at a time in a plan; the plan is unchanged on failure."""
 
-    ``solver`` finds the least amount for atoms too large for :mod:`least`; None: they get that of greedy blocks.
-    """
-
-    def __init__(self, plan: Plan, *, early: bool = False, solver: Solver | None = None) -> None:
+    def __init__(self, plan: Plan, *, early: bool = False) -> None:
         self._plan = plan
-        self._solver = solver
         self._early = early
         self._shortest = False
 
@@ -189,9 +183,34 @@ class Gree:
                 if pieces is not None:
                     self._undo([pieces])
                     yield pieces
-        if self._solver is not None:
-            heights = self._solver(atom, self._rooms(atom, start, finish), most)
-            yield from self._steps(atom, start, finish, heights)
+        heights = least_solved(atom, self._rooms(atom, start, finish), most)
+        yield from self._steps(atom, start, finish, heights)
+        if finish - start > STEPS:
+            yield from self._beyond(atom, start, finish, most)
+
+    def _beyond(self, atom: Atom, start: int, finish: int, most: int) -> Iterator[list[Piece]]:
+        """Yield a placement for work that takes more steps than the solver examines: the solver places the last part,
+        beyond the blocks that are kept.
+
+        Blocks as long as the lease are allocations by themselves. The last part has no step in common with them, so
+        it is an allocation by itself, too.
+        """
+        pieces = self._blocks(atom, start, finish) or []
+        self._undo([pieces])
+        ends = [piece.finish if self._early else -piece.start for piece in pieces]
+        kept, edge = list[Piece](), start if self._early else -finish
+        for piece, far in zip(pieces, ends, strict=True):
+            if piece.finish - piece.start < atom.lease or max(ends) - far < STEPS // 2:
+                break
+            kept.append(piece)
+            edge = max(edge, far)
+        if not kept:
+            return
+        left = replace(atom, work=atom.work - _given(kept))
+        bounds = (edge, finish) if self._early else (start, -edge)
+        heights = least_solved(left, self._rooms(atom, *bounds), most - _given(kept), nearest=False)
+        for last in self._steps(atom, *bounds, heights):
+            yield kept + last
 
     def _rooms(self, atom: Atom, start: int, finish: int) -> Iterator[float]:
         """Yield the number of bundles that fit in each step, from the edge on."""

@@ -6,7 +6,7 @@ requests are accepted.
 
 from __future__ import annotations
 
-from master.reservations.gree import Gree, Placed, Solver
+from master.reservations.gree import Gree, Placed
 from master.reservations.plan import Piece, Plan
 from master.reservations.rdl import All, Any, Atom, Expression, Order, Window
 from master.reservations.shapes import shapes, steps_of
@@ -20,8 +20,8 @@ class GreeL(Gree):
     rejected.
     """
 
-    def __init__(self, plan: Plan, *, early: bool = False, fallback: bool = True, solver: Solver | None = None) -> None:
-        super().__init__(plan, early=early, solver=solver)
+    def __init__(self, plan: Plan, *, early: bool = False, fallback: bool = True) -> None:
+        super().__init__(plan, early=early)
         self._fallback = fallback
         self._tall = False
 

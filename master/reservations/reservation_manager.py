@@ -11,10 +11,11 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 from master.reservations.agenda import Agenda, Dropped, Planner, Reservation, Returned
-from master.reservations.gree import Gree, Solver
+from master.reservations.gree import Gree
 from master.reservations.gree_l import GreeL
 from master.reservations.past import PastRecord
 from master.reservations.placement_delay import PlacementDelays
@@ -44,12 +45,12 @@ _RATES = {
     "network_bytes_per_s": ("the link", "network_link_bytes_per_s"),
 }
 _NODES_SHOWN = 5
-#: Name in the configuration → factory of a planner for a plan, with a solver for large atoms or without one.
-PLANNERS: Mapping[str, Callable[[Plan, Solver | None], Planner]] = {
-    "gree": lambda plan, solver: Gree(plan, solver=solver),
-    "gree_early": lambda plan, solver: Gree(plan, early=True, solver=solver),
-    "gree_l": lambda plan, solver: GreeL(plan, solver=solver),
-    "gree_l_strict": lambda plan, solver: GreeL(plan, fallback=False, solver=solver),
+#: Name in the configuration → factory of a planner for a plan.
+PLANNERS: Mapping[str, Callable[[Plan], Planner]] = {
+    "gree": Gree,
+    "gree_early": partial(Gree, early=True),
+    "gree_l": GreeL,
+    "gree_l_strict": partial(GreeL, fallback=False),
 }
 
 
@@ -68,7 +69,7 @@ class ManagerSettings:
     ``step_s`` is the length of a step in seconds; ``horizon_s`` how far ahead requests without a time are planned.
     ``most_at_once`` and ``most_over_time`` (in any ``window_s`` seconds) are the largest shares of the cluster promised
     to one tenant (1: no bound). ``bundles`` maps names to bundles, ``tenants`` users to tenants; another user is a
-    tenant of that name. ``solver`` finds the least amount for large atoms; None: they get that of greedy blocks.
+    tenant of that name.
     """
 
     step_s: float = 1.0
@@ -79,7 +80,6 @@ class ManagerSettings:
     window_s: float = 86_400.0
     bundles: Mapping[str, Bundle] = field(default_factory=dict)
     tenants: Mapping[str, str] = field(default_factory=dict)
-    solver: Solver | None = None
 
     def policies(self) -> list[Instantaneous | Integral]:
         """Return the policies that set a bound."""
@@ -133,7 +133,7 @@ class ReservationManager:
         self.settings = settings
         self.agenda = Agenda(
             Bundle(),
-            lambda plan: PLANNERS[settings.planner](plan, settings.solver),
+            PLANNERS[settings.planner],
             horizon=max(1, math.floor(settings.horizon_s / settings.step_s)),
             policies=settings.policies(),
             wording=Wording(settings.step_s),

@@ -62,8 +62,9 @@ def start(
     *arguments: str,
     environment: dict[str, str] | None = None,
     imports_anew: bool = False,
+    program: Path | None = None,
 ) -> Daemon:
-    """Start it and wait until it says READY=1."""
+    """Start it and wait until it says READY=1. ``program``: by another installation's command."""
     log = directory / f"{module}.log"
     ports = directory / f"{module}.json"
     notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -75,7 +76,7 @@ def start(
         if module == "master":
             own["PENSTOCK_MASTER_LISTEN"] = str(directory / "master.sock")
         around = {**os.environ, **own, **(environment or {}), "NOTIFY_SOCKET": "@" + address[1:]}
-        process = run(module, command, around, log, imports_anew=imports_anew)
+        process = run(module, command, around, log, imports_anew=imports_anew, program=program)
         daemon = Daemon(process, directory, list(arguments), log)
         if not _is_ready(notify, process):
             process.kill()

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.installed_wheel import Environment, build, copied, installed
+from tests.installed_wheel import NODE, Environment, Environments
 from tests.integration.conftest import end_launcher
 
 pytest.importorskip("hatchling.builders.wheel", reason="hatchling builds the wheel")
@@ -38,21 +38,7 @@ REQUESTS = {
     "step": "1min", "begins": "2026-11-21T00:00:00Z", "horizon": "1d",
     "requests": [{"name": "nightly", "owner": "eve", "rdl": "window(atom(b,1,10,10min,24h),0,6h)"}],
 }  # fmt: skip
-#: Beside these two every environment has the light client alone.
-NODE, DASK = ("agent", "master"), ("dask", "joblib")
-
-
-class Environments:
-    """One environment for each choice of extras, made when it is asked for first."""
-
-    def __init__(self, directory: Path) -> None:
-        self._directory = directory
-        self._made = {(): installed(build(directory), directory / "with")}
-
-    def having(self, *extras: str) -> Environment:
-        if extras not in self._made:
-            self._made[extras] = copied(self._made[()], self._directory / "-".join(("with", *extras)), *extras)
-        return self._made[extras]
+DASK = ("dask", "joblib")
 
 
 @pytest.fixture(scope="module")
@@ -66,6 +52,8 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     directory = tmp_path_factory.mktemp("work")
     directory.chmod(0o777)
     (directory / "job.toml").write_text(JOB)
+    (directory / "java/bin").mkdir(parents=True)
+    (directory / "java/bin/java").symlink_to("/bin/true")
     (directory / "requests.json").write_text(json.dumps(REQUESTS))
     (directory / "profile.json").write_text('{"slot_s": 10, "cpu_cores": [0.5, 1]}')
     return directory
@@ -79,11 +67,13 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     [
         ((), ["completion", "bash"]),
         ((), ["simulate", "--list"]),
+        ((), ["spark-config", "--java-home", "java", "--directory", "spark-java"]),
         (("agent",), ["config", "show", "agent"]),
         (("agent",), ["check", "--need", "users"]),
         (("master",), ["config", "show", "master", "--set", "listen=/run/penstock/master.sock"]),
         (("master",), ["plan", "requests.json", "--planner", "gree_l"]),
         (("master",), ["simulate", "ubis/fig3"]),
+        (("master",), ["plan", "requests.json", "--planner", "milp"]),
         (("milp",), ["plan", "requests.json", "--planner", "milp"]),
         (("simulate",), ["simulate", "ubis/fig3", "--plot", "picture.png"]),
         (("simulate",), ["plan", "requests.json", "--plot", "picture.png"]),
@@ -96,6 +86,22 @@ def test_an_extra_alone_has_what_its_commands_need(
 ) -> None:
     done = environments.having(*extras).run(*argv, cwd=work)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("planner", ["gree", "gree_l", "milp"])
+def test_the_master_s_extra_alone_gives_a_large_atom_the_least(
+    planner: str, environments: Environments, work: Path
+) -> None:
+    """In this room blocks of bundles have 30 bundle-steps, and bundles that come and go one by one 26."""
+    room = [4, 3, 4, 4, 4, 4, 1, 3, 1, 4, 3, 1, 1]
+    capacity = [{"since": step, "bundle": f"<{cores}core>"} for step, cores in enumerate(room)]
+    asked = {"name": "large", "rdl": "window(atom(<1core>, 1, 4, 6, 26), 0, 13)"}
+    requests = {"capacity": capacity, "step": "1min", "horizon": len(room), "requests": [asked]}
+    (work / "large.json").write_text(json.dumps(requests))
+    done = environments.having("master").run("plan", "large.json", "--planner", planner, "--json", cwd=work)
+    assert done.returncode == 0, done.stderr
+    (planned,) = json.loads(done.stdout)["requests"]
+    assert sum((part["finish"] - part["start"]) * part["bundles"] for part in planned["promised"]) == 26
 
 
 @pytest.mark.parametrize(
@@ -114,7 +120,6 @@ def test_an_extra_alone_has_what_its_commands_need(
         ((), ["ca", "init", "--directory", "ca"], "ca"),
         (("agent",), ["up"], "agent,master"),
         (("master",), ["up"], "agent,master"),
-        (("master",), ["plan", "requests.json", "--planner", "milp"], "milp"),
         (("master",), ["plan", "requests.json", "--plot", "picture.png"], "simulate"),
         (("master",), ["simulate", "ubis/fig3", "--plot", "picture.png"], "simulate"),
     ],
@@ -210,8 +215,8 @@ def test_a_node_and_a_master_do_what_their_pages_say(host: Host) -> None:
     with urllib.request.urlopen(host.environment["PENSTOCK_MASTER_HTTP"] + "/snapshot", timeout=30) as answer:
         (host.work / "snapshot.json").write_bytes(answer.read())
     host.asks("place", "snapshot.json", by=host.node)
-    missing = json.loads(host.asks("check", "--need", "users,prediction,milp", "--json", status=1, by=host.node))
-    assert [name for name, fact in missing.items() if not fact["ok"]] == ["prediction", "milp"]
+    missing = json.loads(host.asks("check", "--need", "users,prediction", "--json", status=1, by=host.node))
+    assert [name for name, fact in missing.items() if not fact["ok"]] == ["prediction"]
     host.asks("uninstall", "--dry-run", status=1, by=host.node)  # an agent runs
     for command in ("drain", "undrain"):
         host.asks(command, json.loads(host.asks("status", "--json"))["node"])

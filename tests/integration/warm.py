@@ -69,12 +69,21 @@ class Forked:
 
 
 def run(
-    module: str, arguments: list[str], environment: dict[str, str], log: Path, *, imports_anew: bool = False
+    module: str,
+    arguments: list[str],
+    environment: dict[str, str],
+    log: Path,
+    *,
+    imports_anew: bool = False,
+    program: Path | None = None,
 ) -> Forked | subprocess.Popen[bytes]:
-    """A daemon, forked, or with ``imports_anew`` as an operator starts it: ``python -I -m module``."""
-    if not imports_anew:
+    """A daemon, forked, or with ``imports_anew`` as an operator starts it: ``python -I -m module``.
+
+    ``program``: the ``penstock`` of another installation, which starts it instead.
+    """
+    if program is None and not imports_anew:
         return Forked(module, arguments, environment, log)
-    command = [sys.executable, "-I", "-m", module, *arguments]
+    command = [*([str(program)] if program else [sys.executable, "-I", "-m"]), module, *arguments]
     with log.open("ab") as output:
         return subprocess.Popen(command, env=environment, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
 

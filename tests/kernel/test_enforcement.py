@@ -266,8 +266,8 @@ def test_check_says_what_can_be_had_and_what_helps() -> None:
     """All but shares of a link whose rate nobody knows, and weights on disks, for which the remedy is tried."""
     lines = check(1)
     missing = {line.split()[0]: line for line in lines if line.split()[1] == "no"}
-    # The machine has no libraries that only some deployments need.
-    assert missing.keys() - {"milp", "prediction"} == {"disk_weight", "network_promise"} and len(lines) >= 21
+    # The machine does not have the library that only some deployments need.
+    assert missing.keys() - {"prediction"} == {"disk_weight", "network_promise"} and len(lines) >= 21
     disks = whole_disks()
     remedies = {disk: f"modprobe bfq && echo bfq > {scheduler(disk)}" for disk in disks}
     assert remedies[disks[0]] in missing["disk_weight"]

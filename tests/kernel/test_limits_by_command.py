@@ -163,7 +163,7 @@ def test_check_says_yes_to_everything_but_what_a_machine_without_hardware_lacks(
     lines = {line.split()[0]: line.split()[1] for line in done.stdout.splitlines() if not line.startswith("path ")}
     # Weights do something once an agent has chosen bfq (disk_scheduler), which outlives it.
     lacking = {name for name, answer in lines.items() if answer != "yes"}
-    assert lacking - {"disk_weight", "milp", "prediction"} == {"network_promise"}
+    assert lacking - {"disk_weight", "prediction"} == {"network_promise"}
     assert {"cpu", "memory", "disk", "pids", "freeze", "kill", "opportunistic", "network", "users"} <= lines.keys()
 
 

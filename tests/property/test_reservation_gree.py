@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from master.reservations.gree import Gree
 from master.reservations.least import least, least_anywhere, small
+from master.reservations.least_solved import least_solved
 from master.reservations.plan import Piece, Plan
 from master.reservations.rdl import Atom, Bundle
 from master.reservations.shapes import Shape, shape, shapes
@@ -96,13 +97,14 @@ def pieces_of(shape: Shape, ends: int, atom: Atom) -> list[Piece]:
 
 
 def placed(plan: Plan, atom: Atom) -> list[Piece] | None:
-    """Taken in the plan if it fits; of those that begin a little off the edge, or are lower, what gives least."""
+    """Taken in the plan if it fits: the least of those a little off the edge, of lower ones, and of a solver's."""
     assert atom.finish is not None
     first = at_the_edge(plan, atom)
     if first is not None and small(atom):
         return least_placed(plan, atom, first)
     numbers = range(atom.gang, atom.parallelism + 1)
-    if first is None or total(first) == min(given_by(shape(atom.work, n, atom.gang, atom.lease)) for n in numbers):
+    enough = min(given_by(shape(atom.work, n, atom.gang, atom.lease)) for n in numbers)
+    if first is None or total(first) == enough:
         return first
     found = [first]
     for height in numbers[::-1][:4]:
@@ -114,6 +116,9 @@ def placed(plan: Plan, atom: Atom) -> list[Piece] | None:
     for piece in found[-1]:
         plan.give_back(piece)
     best = min(filter(None, found), key=total)
+    if total(best) > enough:
+        heights = least_solved(atom, rooms(plan, atom), total(best))
+        best = in_steps(atom, heights) if heights else best
     for piece in best:
         plan.take(piece)
     return best
@@ -123,18 +128,27 @@ def least_placed(plan: Plan, atom: Atom, first: list[Piece]) -> list[Piece]:
     """Return what gives least of all there is (test_least.py compares that with every allocation)."""
     if total(first) == least_anywhere(atom.gang, atom.parallelism, atom.lease, atom.work):
         return first
-    assert atom.start is not None and atom.finish is not None
     for piece in first:
         plan.give_back(piece)
-    rooms = [
-        room for start, finish, room in runs(plan, atom, atom.start, atom.finish, []) for _ in range(start, finish)
-    ]
-    heights = least(atom, rooms, least_anywhere(atom.gang, atom.parallelism, atom.lease, atom.work), total(first))
-    shape = [(len(list(same)), height) for height, same in groupby(heights or [])]
-    best = [piece for piece in pieces_of(shape, atom.finish, atom) if piece.number] if heights else first
+    enough = least_anywhere(atom.gang, atom.parallelism, atom.lease, atom.work)
+    heights = least(atom, rooms(plan, atom), enough, total(first))
+    best = in_steps(atom, heights) if heights else first
     for piece in best:
         plan.take(piece)
     return best
+
+
+def rooms(plan: Plan, atom: Atom) -> list[int]:
+    """The bundles that have room in each step from the right edge on."""
+    assert atom.start is not None and atom.finish is not None
+    return [room for start, finish, room in runs(plan, atom, atom.start, atom.finish, []) for _ in range(start, finish)]
+
+
+def in_steps(atom: Atom, heights: list[int]) -> list[Piece]:
+    """The pieces of so many bundles in each step from the right edge on."""
+    assert atom.finish is not None
+    shape = [(len(list(same)), height) for height, same in groupby(heights)]
+    return [piece for piece in pieces_of(shape, atom.finish, atom) if piece.number]
 
 
 def total(pieces: list[Piece]) -> int:

@@ -10,7 +10,6 @@ from penstock import extras
 #: Extra → its module, its package, its use, the consequence of its absence.
 _OPTIONAL = {
     "prediction": ("sklearn", "scikit-learn", "forecasts by svr and neighbours", "forecasts by neighbours only"),
-    "milp": ("scipy", "scipy", "penstock plan --planner milp", "no penstock plan --planner milp"),
 }
 
 

@@ -14,6 +14,7 @@ import yaml
 from agent.config import AgentConfig
 from master.config import MasterConfig
 from penstock.config import settings
+from tests.installed_wheel import NODE, ON_MASTERS
 
 _ANSIBLE = Path(__file__).resolve().parents[3] / "ansible"
 _ROLES = sorted(path.name for path in (_ANSIBLE / "roles").iterdir())
@@ -47,9 +48,9 @@ def _extras(hostname: str, groups: dict[str, list[str]]) -> list[str]:
 
 def test_masters_get_the_library_that_forecasts_settings_never_seen() -> None:
     groups = {"penstock_masters": ["head"], "penstock_agents": ["head", "node1"]}
-    assert _extras("head", groups) == ["agent", "master", "prediction"]
-    assert _extras("node1", groups) == ["agent", "master"]
-    assert _extras("node1", {"penstock_agents": ["node1"]}) == ["agent", "master"]
+    assert _extras("head", groups) == list(ON_MASTERS)
+    assert _extras("node1", groups) == list(NODE)
+    assert _extras("node1", {"penstock_agents": ["node1"]}) == list(NODE)
 
 
 def test_the_extras_that_are_installed_are_those_of_the_wheel() -> None:

@@ -20,7 +20,6 @@ def test_a_missing_library_is_named_with_the_remedy() -> None:
         "prediction": Fact(
             False, "forecasts by neighbours only: scikit-learn is not installed", _install("prediction")
         ),
-        "milp": Fact(False, "no penstock plan --planner milp: scipy is not installed", _install("milp")),
     }
     assert all(fact.ok and not fact.remedy for fact in libraries(lambda module: True).values())
 

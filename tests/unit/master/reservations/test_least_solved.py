@@ -1,20 +1,19 @@
-"""An atom too large for every allocation to be tried is given the least, too: a solver and the exact search agree."""
+"""An atom too large for every allocation to be tried is given the least, too: the solver and the exact search agree."""
 
 from __future__ import annotations
 
-from functools import partial
+import subprocess
+import sys
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from master.config import MasterConfig
 from master.reservations.gree import Gree
 from master.reservations.gree_l import GreeL
 from master.reservations.least import least, small
 from master.reservations.least_solved import least_solved
 from master.reservations.rdl import Atom, unsatisfied
-from penstock import extras
 from tests.unit.master.reservations.plan_bed import CORE
 from tests.unit.master.reservations.test_least import given_by, intervals
 
@@ -44,18 +43,22 @@ _LARGE = Atom(CORE, 1, 4, 6, 26)
 
 @pytest.mark.parametrize("early", [False, True])
 @pytest.mark.parametrize("planner", [Gree, GreeL])
-def test_planners_ask_it(planner: type[Gree], early: bool) -> None:
+def test_every_planner_gives_a_large_atom_the_least(planner: type[Gree], early: bool) -> None:
     assert not small(_LARGE)
-    assert given_by(partial(planner, solver=least_solved), _LARGE, _ROOM, early=early) == 26
+    assert given_by(planner, _LARGE, _ROOM, early=early) == 26
 
 
-def test_without_a_solver_large_atoms_get_blocks() -> None:
-    assert given_by(Gree, _LARGE, _ROOM, early=False) == 30
+@pytest.mark.parametrize("early", [False, True])
+@pytest.mark.parametrize("planner", [Gree, GreeL])
+@pytest.mark.parametrize("work", [601, 700, 997])
+def test_work_of_more_steps_than_the_solver_examines(planner: type[Gree], early: bool, work: int) -> None:
+    """Blocks give up to five bundle-steps more here."""
+    room = [3, 3, 3, 4, 4, 4, 4, 0] * 60
+    assert given_by(planner, Atom(CORE, 2, 9, 6, work), room, early=early) == work
 
 
-@pytest.mark.parametrize(("installed", "solver"), [(True, least_solved), (False, None)])
-def test_a_master_asks_it_where_scipy_is_installed(
-    installed: bool, solver: object, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(extras, "is_installed", lambda module: installed or module != "scipy")
-    assert MasterConfig().reservation_settings().solver is solver
+def test_a_master_that_starts_does_not_import_the_solver() -> None:
+    """Scipy takes some tenths of a second and 60 MB, and most masters never plan such an atom."""
+    code = "import sys, master.daemon, master.service, master.reservations.command; print('scipy' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

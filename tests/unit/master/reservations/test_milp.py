@@ -9,8 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-pytest.importorskip("scipy")
-
 from master.reservations.gree import Gree, Placed
 from master.reservations.gree_l import GreeL
 from master.reservations.measures import Measures, measure

@@ -18,7 +18,7 @@ from tests.unit.master.reservations.plan_bed import CORE, wrong
 
 
 def agenda(*policies: Instantaneous | Integral, planner: str = "gree", cores: float = 10.0) -> Agenda:
-    return Agenda(Bundle(cpu_cores=cores), lambda plan: PLANNERS[planner](plan, None), horizon=400, policies=policies)
+    return Agenda(Bundle(cpu_cores=cores), PLANNERS[planner], horizon=400, policies=policies)
 
 
 def asked(text: str) -> Request:
