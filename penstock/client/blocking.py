@@ -22,6 +22,7 @@ from penstock.model.resources import ResourceKind
 from penstock.wire.agent_api import Welcome
 
 A = TypeVar("A")
+A_co = TypeVar("A_co", covariant=True)
 P = ParamSpec("P")
 T = TypeVar("T")
 
@@ -53,19 +54,21 @@ class LoopThread:
         self._loop.close()
 
 
-class _Face(Generic[A]):
+class _Face(Generic[A_co]):
     """An object of :mod:`penstock.client` for threads."""
 
-    def __init__(self, loop: LoopThread, of: A) -> None:
+    def __init__(self, loop: LoopThread, of: A_co) -> None:
         self._loop = loop
         self._of = of
 
 
-def _blocking(method: Callable[Concatenate[A, P], Coroutine[Any, Any, T]]) -> Callable[Concatenate[_Face[A], P], T]:
+def _blocking(
+    method: Callable[Concatenate[A_co, P], Coroutine[Any, Any, T]],
+) -> Callable[Concatenate[_Face[A_co], P], T]:
     """Return the blocking form of a method."""
 
     @functools.wraps(method)
-    def blocking(self: _Face[A], /, *args: P.args, **kwargs: P.kwargs) -> T:
+    def blocking(self: _Face[A_co], /, *args: P.args, **kwargs: P.kwargs) -> T:
         return self._loop.run(method(self._of, *args, **kwargs))
 
     return blocking
