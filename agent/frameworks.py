@@ -284,16 +284,22 @@ class FrameworkSession:
             for number, request in enumerate(params.tasks)
             if request.command is not None and request.command.stdio
         ]
-        for number, nodes, _ in passed:
-            if nodes != (here,):
-                raise bad_request(
-                    "descriptors were passed to this node, and the task may run on another",
-                    field=f"tasks[{number}].command.stdio",
-                    remedy=f"pin it with `nodes`: [{here!r}]",
-                )
-        done = self._shell.dispatch(e.Asked(m.PLACE, self._session, params))
+        stdio = self._frameworks.executor.stdio
+        try:
+            for number, nodes, _ in passed:
+                if nodes != (here,):
+                    raise bad_request(
+                        "descriptors were passed to this node, and the task may run on another",
+                        field=f"tasks[{number}].command.stdio",
+                        remedy=f"pin it with `nodes`: [{here!r}]",
+                    )
+            done = self._shell.dispatch(e.Asked(m.PLACE, self._session, params))
+        except RpcError:
+            for _, _, token in passed:
+                stdio.refuse(token, self._user)
+            raise
         for _, _, token in passed:
-            self._frameworks.executor.stdio.keep(token, self._user, self._session)
+            stdio.keep(token, self._user, self._session)
         return done
 
     def _adopt(self, params: api.Adopt) -> object:

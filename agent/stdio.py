@@ -69,7 +69,7 @@ class Stdio:
             self._kept[token] = session
 
     def refuse(self, token: str, user: str) -> None:
-        """Close the descriptors of a launch that was refused: who reads from such a pipe waits for its end."""
+        """Close the descriptors of a refused launch or task: who reads from such a pipe waits for its end."""
         if self._held.get(token, ("",))[0] == user:
             self._expire(token)
 

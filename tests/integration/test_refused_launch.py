@@ -50,6 +50,22 @@ async def test_its_descriptors_are_closed_when_the_client_is_answered(
     await client.call("status")
 
 
+async def test_those_of_a_task_are_closed_when_its_placement_is_refused(
+    start_agent: Start, connect: Connect, pipe: tuple[int, int]
+) -> None:
+    agent = start_agent()
+    client = await connect(agent)
+    job = (await client.call("register_job", name="j"))["job"]
+    reading, writing = pipe
+    token = await asyncio.to_thread(pass_stdio, agent.socket, (writing, writing, writing))
+    os.close(writing)
+    task = {"task": "t", "usage": {"cpu": 1}, "nodes": ["elsewhere"], "command": {"argv": ["true"], "stdio": token}}
+    with pytest.raises(RpcError, match="passed to this node"):
+        await client.call("place", job=job, stage="s", tasks=[task])
+    assert os.read(reading, 1) == b"", "the connection is open, and the pipe has ended all the same"
+    await client.call("status")
+
+
 def test_the_command_s_pipe_ends_with_the_command(start_agent: Start, pipe: tuple[int, int], tmp_path: Path) -> None:
     agent = start_agent()
     reading, writing = pipe
