@@ -26,7 +26,7 @@ _WITH_SHRINKING_S = 600
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """In CI what runs real processes gets a second chance, reported as RERUN: the machine is shared with strangers.
+    """In CI what runs real processes gets two more chances, reported as RERUN: the machine is shared with strangers.
 
     Elsewhere, and for tests that decide nothing but logic (unit, property, contract), one failure is a failure.
     """
@@ -37,7 +37,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         return
     for item in items:
         if any(item.path.is_relative_to(room) for room in _REAL):
-            item.add_marker(pytest.mark.flaky(reruns=1))
+            item.add_marker(pytest.mark.flaky(reruns=2))
 
 
 def pytest_collection_finish(session: pytest.Session) -> None:
