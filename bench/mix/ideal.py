@@ -9,6 +9,7 @@ takes alone). Jobs of the kind *send* share the link and take no processor.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from statistics import fmean
@@ -90,11 +91,32 @@ def _rates(left: Mapping[Job, float], capacity: float, share: Share) -> dict[Job
     return dict(zip(ordered, share([_use(job) for job in ordered], capacity), strict=True))
 
 
-def told(jobs: Sequence[Job], cores: float) -> str:
-    """Return both means, and what lies between them, as text."""
+def slowed(jobs: Iterable[Job], factor: float) -> list[Job]:
+    """Return the jobs, each of which computes and takes so many times as long; transfers take as long as before."""
+    return [
+        job if job.kind == SEND else dataclasses.replace(job, cpu_s=factor * job.cpu_s, alone_s=factor * job.alone_s)
+        for job in jobs
+    ]
+
+
+def told(jobs: Sequence[Job], cores: float, took_cpu_s: float | None = None) -> str:
+    """Return both means, and what lies between them, as text.
+
+    ``took_cpu_s``: the CPU time that the machine took for all the jobs. Beside others a job takes more than alone
+    (caches, memory, processors that are threads of one), so that the means are also told for jobs that are slower by
+    the same factor each.
+    """
+    text = f"without any cost of starting a job: {_means(jobs, cores)}"
+    alone_s = sum(job.cpu_s for job in jobs)
+    if took_cpu_s is None or not alone_s:
+        return text
+    factor = took_cpu_s / alone_s
+    means = _means(slowed(jobs, factor), cores)
+    return f"{text}; with the CPU time that the machine took, {factor:.2f} of the plan's: {means}"
+
+
+def _means(jobs: Sequence[Job], cores: float) -> str:
     ideal_s, equal_s = (mean_s(jobs, cores, share) for share in (shortest_first, equal_shares))
     gain = 1 - ideal_s / equal_s if equal_s else math.nan
-    return (
-        f"without any cost of starting a job: mean {ideal_s:.4g} s by the least left with true sizes, "
-        f"{equal_s:.4g} s with equal shares ({gain:.0%} between them)"
-    )
+    ideal = f"mean {ideal_s:.4g} s by the least left with true sizes"
+    return f"{ideal}, {equal_s:.4g} s with equal shares ({gain:.0%} between them)"

@@ -67,10 +67,22 @@ def text(records: Sequence[Record]) -> str:
         for each in records
     )
     plans = dict.fromkeys(
-        f"seed {each.seed}: {each.window_s:g} s of arrivals, load {each.load:.2f}; {told(planned(each), each.cores)}"
+        f"seed {each.seed}: {each.window_s:g} s of arrivals, load {each.load:.2f}; "
+        + told(planned(each), each.cores, _took_cpu_s(each, records))
         for each in records
     )
     return "\n".join([table(by_way(records)), "", *plans, *origins])
+
+
+def _took_cpu_s(of: Record, records: Sequence[Record]) -> float | None:
+    """Return the machine's mean CPU time in the rounds of a plan, without those of the archive, which computes too."""
+    took_s = [
+        each.figures["host_cpu_s"]
+        for each in records
+        if (each.seed, each.window_s, each.load) == (of.seed, of.window_s, of.load)
+        and not each.with_archive and "host_cpu_s" in each.figures
+    ]  # fmt: skip
+    return fmean(took_s) if took_s else None
 
 
 def main(arguments: Sequence[str]) -> int:
