@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import sys
 import tempfile
@@ -45,6 +46,9 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     compares.add_argument(
         "--at-once", action="store_true", help="each job submits all its queries in the beginning, so that all is known"
     )
+    compares.add_argument(
+        "--every", type=_seconds, default=0.0, metavar="S", help="a job begins so many seconds after the one before (0)"
+    )
     compares.add_argument("--jobs", type=int, default=4)
     compares.add_argument("--rounds", type=int, default=5)
     compares.add_argument(
@@ -68,6 +72,16 @@ def _parse(arguments: Sequence[str]) -> argparse.Namespace:
     compares.add_argument("--timeout-s", type=float, default=3600.0, help="for one run (default: %(default)s)")
     compares.add_argument("--json", type=Path, help="write every run to this file")
     return parser.parse_args(arguments)
+
+
+def _seconds(text: str) -> float:
+    try:
+        value = float(text)
+    except ValueError:
+        value = -1.0
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is no number of seconds")
+    return value
 
 
 def _setting(text: str) -> str:
@@ -150,9 +164,11 @@ def compare(options: argparse.Namespace, data: Path) -> int:
             timeout_s=options.timeout_s,
             unequal=options.unequal,
             at_once=options.at_once,
+            every_s=options.every,
             settings=tuple(options.set),
         )
-        print(f"{plan.jobs} jobs of {_lengths(plan)} queries at scale {plan.scale:g} on {plan.cores} cores")
+        spread = f", one every {plan.every_s:g} s" if plan.every_s else ""
+        print(f"{plan.jobs} jobs of {_lengths(plan)} queries at scale {plan.scale:g} on {plan.cores} cores{spread}")
         print(_row("round", "way", *_COLUMNS))
         for number in range(options.rounds):
             first = number % len(options.ways)

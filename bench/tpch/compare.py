@@ -40,6 +40,7 @@ class Plan:
 
     ``memory_bytes`` is for all jobs together; ``ordering`` is the master's (empty: no master) where a way does not name
     one; ``unequal``: the jobs are of different length; ``at_once``: each submits all its queries in the beginning;
+    ``every_s``: how long after a job the next one begins;
     ``settings`` are keys below ``penstock`` in Dask's configuration, for the jobs that are gated.
     """
 
@@ -54,6 +55,7 @@ class Plan:
     timeout_s: float
     unequal: bool = False
     at_once: bool = False
+    every_s: float = 0.0
     settings: tuple[str, ...] = ()
 
     def environment(self, socket: str) -> dict[str, str]:
@@ -101,6 +103,7 @@ class Plan:
                 share=split[index].directory,
                 cores=split[index].cores,
                 at_once=self.at_once,
+                arrives_s=index * self.every_s,
             )
             for index, queries in enumerate(self.work())
         ]

@@ -38,6 +38,7 @@ def main(spec: JobSpec) -> None:
         ).compute()  # imports, everywhere
         print("ready", flush=True)
         sys.stdin.readline()
+        time.sleep(spec.arrives_s)
         in_tasks = task_cpu_s(client)
         began, before = time.monotonic(), cpu_s()
         query_s, rows = {}, {}

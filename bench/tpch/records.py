@@ -11,7 +11,7 @@ class JobSpec(NamedTuple):
     """One job: which queries in which order, on which data, with how many workers and threads.
 
     ``memory_bytes`` is for each worker; ``share`` is the cgroup, ``cores`` the affinity of a static share. ``at_once``:
-    all queries are submitted before the first has ended.
+    all queries are submitted before the first has ended. It begins ``arrives_s`` after it is told to.
     """
 
     name: str
@@ -25,6 +25,7 @@ class JobSpec(NamedTuple):
     share: str = ""
     cores: tuple[int, ...] = ()
     at_once: bool = False
+    arrives_s: float = 0.0
 
     def save(self, path: Path) -> None:
         """Write as JSON."""

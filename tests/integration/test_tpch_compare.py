@@ -21,7 +21,20 @@ def test_two_jobs_run_statically_and_gated(
     # One core: a worker for each job and not one for each core of the host, as each imports Dask and pandas.
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {min(_CORES)})
     ways = ("static", "gated")  # the way `penstock` is `gated` with one setting less
-    small = ["--scale", "0.01", "--parts", "2", "--queries", "1,6", "--memory", "2GiB", "--timeout-s", "200"]
+    small = [
+        "--scale",
+        "0.01",
+        "--parts",
+        "2",
+        "--queries",
+        "1,6",
+        "--memory",
+        "2GiB",
+        "--timeout-s",
+        "200",
+        "--every",
+        "0.1",
+    ]
     once = ["--jobs", "2", "--rounds", "1", "--ways", ",".join(ways), "--json", str(tmp_path / "runs.json")]
     status = command.main(["compare", *small, *once])
     said = capsys.readouterr()

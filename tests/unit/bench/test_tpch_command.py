@@ -76,10 +76,26 @@ def test_each_way_is_a_row_with_the_orders_that_there_were(
     monkeypatch.setattr(command, "run", run)
     ways = ["--ways", "static-workers,penstock:srjf", "--json", str(tmp_path / "runs.json")]
     assert (
-        command.main(["compare", *_SMALL, "--jobs", "2", "--rounds", "2", "--unequal", "--queries", "6,14", *ways]) == 0
+        command.main(
+            [
+                "compare",
+                *_SMALL,
+                "--jobs",
+                "2",
+                "--rounds",
+                "2",
+                "--unequal",
+                "--every",
+                "5",
+                "--queries",
+                "6,14",
+                *ways,
+            ]
+        )
+        == 0
     )
     said = capsys.readouterr().out
-    assert said.startswith("2 jobs of 2/1 queries at scale 0.01")
+    assert said.startswith("2 jobs of 2/1 queries at scale 0.01 on ") and ", one every 5 s\n" in said
     assert [line.split()[1] for line in said.splitlines() if line[:1].isdigit()][1:] == [
         "static-workers",
         "penstock:srjf",
@@ -93,7 +109,14 @@ def test_each_way_is_a_row_with_the_orders_that_there_were(
 
 @pytest.mark.parametrize(
     "arguments",
-    [["--queries", "23"], ["--set", "network"], ["--memory", "much"], ["--ways", "static,penstok"]],
+    [
+        ["--queries", "23"],
+        ["--set", "network"],
+        ["--memory", "much"],
+        ["--ways", "static,penstok"],
+        ["--every", "-1"],
+        ["--every", "inf"],
+    ],
 )
 def test_what_cannot_be_meant_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):

@@ -75,6 +75,11 @@ def test_unequal_jobs_run_the_first_queries_the_longest_job_first(tmp_path: Path
     assert a_plan(tmp_path, unequal=True, jobs=2, queries=(3,)).work() == [(3,), (3,)]
 
 
+def test_jobs_that_come_one_by_one(tmp_path: Path) -> None:
+    specs = a_plan(tmp_path, every_s=2.5).specs("penstock", [shares.WHOLE] * 4)
+    assert [spec.arrives_s for spec in specs] == [0.0, 2.5, 5.0, 7.5]
+
+
 def test_a_way_may_name_its_ordering(tmp_path: Path) -> None:
     plan = a_plan(tmp_path, ordering="ejf")
     assert [plan.order_of(way) for way in ("penstock", "penstock:srjf")] == ["ejf", "srjf"]
