@@ -59,7 +59,7 @@ class ClientContainers:
         if event.own and (there := self._containers.live.get(event.inside)) is not None:
             return self._is_inside(event.session, there, event.pid, now, own=True)
         record = self._admit(event.session, msgspec.structs.replace(event.spec, detach=True), now)
-        record.adopted, record.adopts = True, event.pid
+        record.adopt(event.pid)
         if event.own:
             self._members.sessions[event.session].container = record.container
         adopt = AdoptProcess(record.container, record.user, record.spec, event.pid, event.tree, record.rank_weight)
@@ -115,7 +115,7 @@ class ClientContainers:
             opportunistic=spec.opportunistic,
             _limits=spec.limits,
         )
-        record.rank_weight = self._ranks.first_weight(record)
+        self._ranks.begin(record)
         session.attached.add(record.container)
         session.launched.add(record.container)
         return record

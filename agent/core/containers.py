@@ -197,7 +197,8 @@ class Containers:
 
     def promote(self, record: ContainerRecord, slot: ResourceKind | None) -> list[Instruction]:
         """Give a container the same limits in the regular class, in place (UBIS §IV.D), and the ``slot`` it needs."""
-        record.opportunistic, record.kind = False, slot
+        record.opportunistic = False
+        record.hold(slot)
         if record.state is _WARNED:
             _step(record, "promoted")
         instructions = self.resume(record.container)

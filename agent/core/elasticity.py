@@ -51,7 +51,7 @@ class Elasticity:
     def follow(self, record: ContainerRecord, started: float) -> None:
         """Follow a profile from ``started`` (as ``now``) on. Stages that its job ended before do not count."""
         if record.executor is not None and record.course is None:
-            record.course = Course(before=self._ended.get(record.job, 0))
+            record.go_on(Course(before=self._ended.get(record.job, 0)))
         self._following[record.container] = begin(record, started, self._settings)
         self.version += record.executor is not None
 
@@ -115,7 +115,7 @@ class Elasticity:
                 instructions.append(self._correct(one, seen))
             elif seen is not None:  # the observation may have been of the next stage
                 self._observation = None
-            one.record.course = one.course.next_stage(stage, now - one.started)
+            one.record.go_on(one.course.next_stage(stage, now - one.started))
             one.extend_at, one.behind, one.stuck = now, 0.0, False
             one.hindrance = Hindrance(self._settings.executor_slot_s)
             self.version += 1
@@ -221,7 +221,7 @@ class Elasticity:
             return []
         record, course = one.record, one.course
         self._observation = seen = Observation(record.container, now, now + period_s, extra, lacks=lacks)
-        record.course = msgspec.structs.replace(course, observed=not lacks)
+        record.go_on(msgspec.structs.replace(course, observed=not lacks))
         one.hindrance = Hindrance(period_s)
         self._replan(promised, one, now)
         seen.had = one.plan.amounts[0]
@@ -238,7 +238,8 @@ class Elasticity:
 
     def _correct(self, one: ProfileFollower, seen: Observation) -> Explain:
         before, self._observation = one.course, None
-        one.record.course = course = corrected(one.profile, before, seen)
+        course = corrected(one.profile, before, seen)
+        one.record.go_on(course)
         facts: dict[str, object] = {
             "container": seen.container,
             "job": one.record.job,

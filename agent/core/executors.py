@@ -121,7 +121,7 @@ class Executors:
         instructions: list[Instruction] = []
         for container, recorded in self.surrogate.to_journal():
             record = live[container]
-            record.recorded = recorded
+            record.keep_use(recorded)
             instructions.append(Record(ROOM, container, record))
         return instructions
 

@@ -58,7 +58,7 @@ class LentContainers:
         session.attached.discard(record.container)  # only its parent sees how it exits
         session.launched.discard(record.container)
         session.lent[record.container] = event.job
-        record.adopts, record.nice_before = event.pid, event.nice
+        record.adopt(event.pid, event.nice)
         if event.own:
             session.container = record.container
         return [Reply(record.container), *self._take_in(record, event.job)]
@@ -114,17 +114,15 @@ class LentContainers:
 
     def lend_anew(self, record: ContainerRecord, wanted: dict[int, str]) -> list[Instruction]:
         """Take in the processes of an ended container again: they were lent for other jobs while it was given back."""
-        anew = ContainerRecord(
-            container=self._ids.fresh("c-"), user=record.user, spec=record.spec, opportunistic=False,
-            adopts=record.adopts, nice_before=record.nice_before,
-        )  # fmt: skip
+        anew = ContainerRecord(container=self._ids.fresh("c-"), user=record.user, spec=record.spec, opportunistic=False)
+        anew.adopt(record.adopts, record.nice_before)
         for session, job in wanted.items():
             self._members.sessions[session].lent[anew.container] = job
         return self._take_in(anew, next(iter(wanted.values())))
 
     def _take_in(self, record: ContainerRecord, job: str) -> list[Instruction]:
         record.lend(job)
-        record.rank_weight = self._ranks.first_weight(record)
+        self._ranks.begin(record)
         adopt = AdoptProcess(
             record.container, record.user, record.spec, record.adopts, True, record.rank_weight, borrow=True
         )

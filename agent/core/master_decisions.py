@@ -76,14 +76,12 @@ class MasterDecisions:
             case Assign():
                 return self._placed.assign(decision, out, now)
             case AdmitJob() if job is not None:
-                job.waits = ""
-                if not job.record.admitted:
-                    job.record.admitted = True
+                if job.admit():
                     out.append(Record(ROOM, decision.job, job.record))
                 out += [Notify(s, "job_admitted", JobRef(job=decision.job)) for s in sorted(job.sessions)]
             case TellWaiting() if job is not None:
-                job.waits = decision.why
-                waiting = JobWaiting(job=decision.job, why=job.waits, never=decision.never)
+                job.wait(decision.why)
+                waiting = JobWaiting(job=decision.job, why=decision.why, never=decision.never)
                 out += [Notify(s, "job_waiting", waiting) for s in sorted(job.sessions)]
             case SetPriority() if job is not None:
                 job.record.priority = decision.priority

@@ -185,7 +185,7 @@ class PlacedWork:
             elif held.request.command is not None:
                 if alive:  # promoted or not, it has its proper slot
                     record = self._containers.live[held.container]
-                    record.kind = None if held.opportunistic else held.slot
+                    record.hold(None if held.opportunistic else held.slot)
                 else:
                     held.container = ""
                 instructions += self._slot_grants.queue(held, now, running=alive)
@@ -196,7 +196,7 @@ class PlacedWork:
         record = self._containers.live.get(held.container)
         if record is None:
             return self._start_executor(held, now)
-        record.kind = None
+        record.hold(None)
         if held.job in self._members.jobs:  # otherwise it is being stopped
             self._slot_grants.queue(held, now, running=True)
         if held.profile is not None:

@@ -193,19 +193,17 @@ class Ranks:
         """Return whether the container's job has a rank already."""
         return (record.job or self.job_of(record.container)) in self.standings
 
-    def first_weight(self, record: ContainerRecord) -> int:
-        """Return the weight of a starting container: a part of its job's; all until the job is ranked; 0 if unranked.
-
-        Also sets its rank on disks and the network.
-        """
+    def begin(self, record: ContainerRecord) -> None:
+        """Give a starting container a part of its job's weight: all until the job is ranked, none if it has no rank."""
         self._weighted.add(record.container)
         if record.opportunistic or record.promised_cores:
-            return 0
+            return
         standing = self.standings.get(record.job)
         if standing is None:
-            return round(WEIGHT_PER_CORE * self._cores)
-        record.rank = min(standing.rank, LAST_RANK)
-        return max(1, standing.weight // (standing.containers + 1))
+            record.stand(0, round(WEIGHT_PER_CORE * self._cores), 0)
+        else:
+            weight = max(1, standing.weight // (standing.containers + 1))
+            record.stand(min(standing.rank, LAST_RANK), weight, 0)
 
     def described(self, record: ContainerRecord) -> dict[str, float | int | str] | None:
         """Return the rank of a container for the status: 1 is the first."""
@@ -325,7 +323,7 @@ class Ranks:
         promised = [record for record in live if record.promised_cores and not record.opportunistic]
         changed = [record for record in promised if record.pid and record.nice != nice]
         for record in changed:
-            record.nice = nice
+            record.stand(record.rank, record.rank_weight, nice)
         return [self.renice(record) for record in changed if record.state is not ContainerState.STOPPING]
 
     def _give_turn(self, ranked: list[_Ranked], snapshot: Snapshot | None, now: float, wait_max_s: float) -> None:
@@ -390,7 +388,7 @@ class Ranks:
             before = record.rank_weight
             moved = record.container not in self._weighted or own < before or own > _WORTH_WRITING * before
             if moved or nice != record.nice or rank != record.rank:
-                record.rank_weight, record.nice, record.rank = own, nice, rank
+                record.stand(rank, own, nice)
                 self._weighted.add(record.container)
                 changed.append(record)
         return changed

@@ -104,10 +104,8 @@ class ContainerState(enum.StrEnum):
 
 
 class ContainerRecord(msgspec.Struct, kw_only=True):
-    """A command in a cgroup of its own.
-
-    ``kind`` is the slot that a placed command holds; opportunistic commands, executors and CPU commands with promised
-    cores hold none. Its job, its profile, its present limits and its present promise change by methods only.
+    """A command in a cgroup of its own. :class:`agent.core.containers.Containers` changes its state; what has an
+    underscore changes by methods only.
     """
 
     container: str
@@ -116,7 +114,7 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     opportunistic: bool
     _job: str = msgspec.field(default="", name="job")
     task: str = ""
-    kind: ResourceKind | None = None
+    _kind: ResourceKind | None = msgspec.field(default=None, name="kind")
     order: int = 0  # rises with every start and end on this node; the newest opportunistic container is preempted first
     state: ContainerState = ContainerState.STARTING
     pid: int = 0
@@ -125,16 +123,16 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     _profile: Profile | None = msgspec.field(default=None, name="profile")
     profile_at: float = 0.0  # Unix time at which its first slot began; 0 for an executor that has not started
     executor: Executor | None = None
-    course: Course | None = None  # an executor's progress on its profile
+    _course: Course | None = msgspec.field(default=None, name="course")
     _promise: Promise | None = msgspec.field(default=None, name="promise")
-    rank: int = 0  # its job's (agent.core.ranks); 0: the first, or none
-    rank_weight: int = 0  # … and the resulting cpu.weight; 0: none yet
-    nice: int = 0  # … and the nice value, without a cpu controller
-    nice_before: int = 0  # of an adopted process: its former value; a lowered one is not raised
-    recorded: Recorded | None = None  # of an executor: its journaled use
+    _rank: int = msgspec.field(default=0, name="rank")
+    _rank_weight: int = msgspec.field(default=0, name="rank_weight")
+    _nice: int = msgspec.field(default=0, name="nice")
+    _nice_before: int = msgspec.field(default=0, name="nice_before")
+    _recorded: Recorded | None = msgspec.field(default=None, name="recorded")
     adopted: bool = False
-    adopts: int = 0  # … the process that was named
-    borrowed: bool = False  # … only for the rank of ``job``: given back when that is over
+    _adopts: int = msgspec.field(default=0, name="adopts")
+    borrowed: bool = False  # adopted only for the rank of ``job``: given back when that is over
     unrecorded: bool = False  # an earlier agent's record was lost: the request is unknown
     orphaned: bool = False  # its launcher died: its processes run on, and their exit status is lost
     not_enforced: dict[str, str] = {}
@@ -151,6 +149,48 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     def job(self) -> str:
         """The job that it was placed or lent for; "": none."""
         return self._job
+
+    @property
+    def kind(self) -> ResourceKind | None:
+        """The slot that a placed command holds; opportunistic commands, executors and CPU commands with promised cores
+        hold none.
+        """
+        return self._kind
+
+    @property
+    def rank(self) -> int:
+        """Its job's rank (agent.core.ranks); 0: the first, or none."""
+        return self._rank
+
+    @property
+    def rank_weight(self) -> int:
+        """The ``cpu.weight`` of that rank; 0: none yet."""
+        return self._rank_weight
+
+    @property
+    def nice(self) -> int:
+        """The nice value of that rank, without a cpu controller."""
+        return self._nice
+
+    @property
+    def nice_before(self) -> int:
+        """The former nice value of an adopted process; a lowered one is not raised."""
+        return self._nice_before
+
+    @property
+    def adopts(self) -> int:
+        """The adopted process that was named; 0: none."""
+        return self._adopts
+
+    @property
+    def course(self) -> Course | None:
+        """An executor's progress on its profile."""
+        return self._course
+
+    @property
+    def recorded(self) -> Recorded | None:
+        """An executor's journaled use."""
+        return self._recorded
 
     @property
     def limits(self) -> Limits:
@@ -186,6 +226,26 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     def follow(self, profile: Profile | None, at: float) -> None:
         """Follow a profile whose first slot began ``at`` (Unix time); None: none from now on."""
         self._profile, self.profile_at = profile, at
+
+    def hold(self, slot: ResourceKind | None) -> None:
+        """Record the slot that its command holds; None: none."""
+        self._kind = slot
+
+    def stand(self, rank: int, weight: int, nice: int) -> None:
+        """Record its place in the order of jobs."""
+        self._rank, self._rank_weight, self._nice = rank, weight, nice
+
+    def go_on(self, course: Course) -> None:
+        """Record an executor's progress on its profile."""
+        self._course = course
+
+    def keep_use(self, recorded: Recorded) -> None:
+        """Record an executor's use, to be journaled."""
+        self._recorded = recorded
+
+    def adopt(self, pid: int, nice_before: int = 0) -> None:
+        """Record that it takes in a process, with its descendants if these are lent, that was started elsewhere."""
+        self.adopted, self._adopts, self._nice_before = True, pid, nice_before
 
     def lend(self, job: str) -> None:
         """Record that its processes, which were started elsewhere, are lent for a job."""
@@ -270,11 +330,25 @@ class Job:
     record: JobRecord
     sessions: set[int] = field(default_factory=set)
     tasks: dict[str, TaskHere] = field(default_factory=dict)
-    waits: str = ""  # why the master has not admitted it yet
+    _waits: str = ""
     stages: list[StageProgress] = field(default_factory=list)  # from its framework's last report
     orphan_since: float | None = None  # without connections since then (after a restart of the agent)
     recovered: bool = False  # restored after a restart: only its framework knows all its tasks
     kept_ends: set[str] = field(default_factory=set)  # tasks whose ends are journaled until the job is over
+
+    @property
+    def waits(self) -> str:
+        """Why the master has not admitted it yet."""
+        return self._waits
+
+    def wait(self, why: str) -> None:
+        """Record why the master does not admit it yet."""
+        self._waits = why
+
+    def admit(self) -> bool:
+        """Record that the master has admitted it; return whether that is new."""
+        new, self.record.admitted, self._waits = not self.record.admitted, True, ""
+        return new
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,7 +70,7 @@ class Recovery:
         thaw: list[Instruction] = []
         if record.state is ContainerState.PAUSED and record.container in event.running:
             thaw.append(Freeze(record.container, frozen=False))  # preemption decides anew whether to freeze it
-        record.kind = None  # it gets its slot back with its task, unless the task's end is recorded
+        record.hold(None)  # it gets its slot back with its task, unless the task's end is recorded
         self._containers.take_back(record, event.running.get(record.container, 0))
         if record.profile is not None:
             self._elasticity.follow(record, now - (event.at - (record.profile_at or event.at)))

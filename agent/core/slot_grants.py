@@ -132,8 +132,8 @@ class SlotGrants:
     def _start(self, held: HeldTask, slot: ResourceKind | None, now: float) -> list[Instruction]:
         held.container = self._ids.fresh("c-")
         record = command_record(held)
-        record.kind = slot
-        record.rank_weight = self._ranks.first_weight(record)
+        record.hold(slot)
+        self._ranks.begin(record)
         journal = Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held)
         instructions: list[Instruction] = [journal, *self._containers.add(record)]
         return instructions + self.withhold(now) if record.promised_cores else instructions

@@ -167,8 +167,8 @@ def compare(options: argparse.Namespace, data: Path) -> int:
             every_s=options.every,
             settings=tuple(options.set),
         )
-        spread = f", one every {plan.every_s:g} s" if plan.every_s else ""
-        print(f"{plan.jobs} jobs of {_lengths(plan)} queries at scale {plan.scale:g} on {plan.cores} cores{spread}")
+        arriving = f", one every {plan.every_s:g} s" if plan.every_s else ""
+        print(f"{plan.jobs} jobs of {_lengths(plan)} queries at scale {plan.scale:g} on {plan.cores} cores{arriving}")
         print(_row("round", "way", *_COLUMNS))
         for number in range(options.rounds):
             first = number % len(options.ways)

@@ -91,7 +91,7 @@ class Admission:
                 self._waits(job, kind, self._too_large(job, room.total_bytes, never=never))
             elif not room.for_user(job.user):
                 limit = self._settings.current.user_max_jobs
-                job.waits_since = None  # a limit of the user delays the job, not the cluster
+                job.leave_line()  # a limit of the user delays the job, not the cluster
                 self._waits(job, "user jobs", f"{job.user} runs {counted(limit, 'job')}, which is user_max_jobs")
             elif not room.jobs:
                 limit = self._settings.current.max_running_jobs
@@ -130,15 +130,14 @@ class Admission:
         jobs = (self._members.jobs[name] for name in order)
         waiting = [job for job in jobs if not job.admitted and not job.cancelled_by]
         for job in waiting:
-            if job.waits_since is None:
-                job.waits_since = now
+            job.line_up(now)
         late = [job for job in waiting if self._late(job, now)]
         late.sort(key=lambda job: (job.submitted_at, job.sequence))
         names = {job.job for job in late}
         return late + [job for job in waiting if job.job not in names]
 
     def _late(self, job: Job, now: float) -> bool:
-        return now - (job.waits_since or 0.0) > self._settings.current.admission_wait_max_s
+        return job.waited_s(now) > self._settings.current.admission_wait_max_s
 
     def _waits(self, job: Job, kind: str, why: str) -> None:
         """Record why a job waits; tell its origin when the kind of reason changes. The status shows the current

@@ -148,7 +148,7 @@ class ExecutorRound:
             waiting[task.job] = waiting.get(task.job, 0) + 1
         for job, count in waiting.items():
             waits[job] = f"{counted(count, 'executor', 'wait')}: {lacking.get(job, 'for what is forecast of them')}"
-        self._executors.waits = waits
+        self._executors.wait(waits)
 
 
 def _waiting(snapshot: RoundSnapshot, nodes: list[Node], known: list[_Known]) -> list[_WaitingExecutor]:

@@ -7,7 +7,7 @@ command there.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from master.core import events as e
 from master.core.dues import Dues
@@ -38,7 +38,7 @@ class Executors:
         self.forecasts = Forecasts()
         self.usage = UsageReports()
         self.waiting: dict[Key, Task] = {}
-        self.waits: dict[str, str] = {}  # job → why its executors wait
+        self._waits: dict[str, str] = {}
         self._news = False  # since all nodes were examined, the waiting executors, forecasts or nodes have changed
         self._dues = dues
         self._members = members
@@ -62,9 +62,18 @@ class Executors:
         news, self._news = self._news, False
         return news
 
+    @property
+    def waits(self) -> Mapping[str, str]:
+        """Return by job why its executors wait, as of the latest round."""
+        return self._waits
+
+    def wait(self, waits: dict[str, str]) -> None:
+        """Record why executors wait, by job."""
+        self._waits = waits
+
     def over(self, job: str) -> None:
         """Remove the state of a job that is over."""
-        self.waits.pop(job, None)
+        self._waits.pop(job, None)
         self.usage.forget_unfinished(job)
 
     def foreseen(self, job: Job, task: Task) -> bool:
