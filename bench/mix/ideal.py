@@ -63,7 +63,7 @@ def _times_s(jobs: Sequence[Job], capacity: float, share: Share) -> list[float]:
             now_s = max(now_s, coming[0].arrival_s)
         while coming and coming[0].arrival_s <= now_s:
             job = coming.pop(0)
-            left[job] = _work(job)
+            left[job] = work_s(job)
         rates = _rates(left, capacity, share)
         until = [work / rates[job] for job, work in left.items() if rates[job] > 0]
         if coming:
@@ -77,18 +77,19 @@ def _times_s(jobs: Sequence[Job], capacity: float, share: Share) -> list[float]:
     return took_s
 
 
-def _work(job: Job) -> float:
+def work_s(job: Job) -> float:
+    """Return the seconds of a processor, or of the link, that a job needs."""
     return job.alone_s if job.kind == SEND else max(job.cpu_s, _LEAST_USE * job.alone_s)
 
 
-def _use(job: Job) -> float:
+def use_cores(job: Job) -> float:
     """Return the number of processors that a job keeps busy alone; a transfer can use the whole link."""
-    return 1.0 if job.kind == SEND else _work(job) / job.alone_s
+    return 1.0 if job.kind == SEND else work_s(job) / job.alone_s
 
 
 def _rates(left: Mapping[Job, float], capacity: float, share: Share) -> dict[Job, float]:
-    ordered = sorted(left, key=lambda job: (left[job] / _use(job), job.number))
-    return dict(zip(ordered, share([_use(job) for job in ordered], capacity), strict=True))
+    ordered = sorted(left, key=lambda job: (left[job] / use_cores(job), job.number))
+    return dict(zip(ordered, share([use_cores(job) for job in ordered], capacity), strict=True))
 
 
 def slowed(jobs: Iterable[Job], factor: float) -> list[Job]:

@@ -16,7 +16,8 @@ import numpy.typing as npt
 from master.changes import Changes
 
 Floats = npt.NDArray[np.float64]
-#: ``(user, application)``, ``(user,)`` or ``()``: the jobs of an application of a user, of a user, or all jobs.
+#: ``(user, application)``, ``("", "", application)``, ``(user,)`` or ``()``: the jobs of an application of a user, of
+#: an application of any user, of a user, or all jobs.
 Kind = tuple[str, ...]
 
 #: The upper bound of the first cell in container-seconds; smaller jobs are not distinguished.
@@ -26,8 +27,8 @@ PER_DOUBLING = 2
 CELLS = 34 * PER_DOUBLING + 1
 #: Cell ``i`` is from ``EDGES[i]`` to ``EDGES[i + 1]``.
 EDGES: Floats = np.concatenate(([0.0], LEAST * 2.0 ** (np.arange(CELLS) / PER_DOUBLING)))
-#: Each later job of a kind reduces an earlier job's count by the factor ``1 − 1 ÷ MEMORY[n]``, for ``n`` names.
-MEMORY = (1000.0, 1000.0, 100.0)
+#: Each later job of a kind of ``n`` parts reduces an earlier job's count by the factor ``1 − 1 ÷ MEMORY[n]``.
+MEMORY = (1000.0, 1000.0, 100.0, 100.0)
 #: The weight of the more general kind in a kind's distribution, as a number of jobs.
 PRIOR = 0.3
 #: The part of a job that is counted in each of the two cells beside its own, as sizes vary between runs.
@@ -89,11 +90,11 @@ class JobSizes:
     """The known sizes of all kinds of jobs, in bounded memory: the least recently used kind is dropped first.
 
     The kinds are mixed by context-tree weighting (Willems, Shtarkov and Tjalkens 1995): the weights of a user's
-    application, of the user and of all jobs follow from the quality of their predictions. A kind needs no minimum
-    number of jobs.
+    application, of the application, of the user and of all jobs follow from the quality of their predictions. A kind
+    needs no minimum number of jobs.
     """
 
-    def __init__(self, most: int = 4096) -> None:
+    def __init__(self, most: int = 8192) -> None:
         self._most = most
         self._known: dict[Kind, KnownSizes] = {}
         self.unstored = Changes[Kind, KnownSizes]()
@@ -117,7 +118,8 @@ class JobSizes:
             counts, own, weight = self._of(kind)
             predicted = (counts[near].sum() + PRIOR * general[near].sum()) * own
             evidence = math.log((predicted + 1e-9) / (general[near].sum() + 1e-9))
-            general = _mix(counts, own, weight, general)
+            if kind != _of_all_users(application) or self._others_run(user, application):
+                general = _mix(counts, own, weight, general)
             known = self._known.pop(kind, None) or KnownSizes(kind)
             self._known[kind] = self.unstored[kind] = known.with_one(cell, evidence)
             self._forget(kind)
@@ -135,9 +137,11 @@ class JobSizes:
         everybody = _mix(*self._blurred(()), _NOTHING_KNOWN)
         users = {user: _mix(*self._blurred((user,)), everybody) for user in {user for user, _ in jobs}}
         rows = {kind: row for row, kind in enumerate(dict.fromkeys(jobs))}
-        of = [self._of(kind) for kind in rows]
-        counts, own, weight = (np.array(column) for column in zip(*of, strict=True))
-        mixed = _mix(counts, own[:, None], weight[:, None], np.array([users[user] for user, _ in rows]))
+        mixed = np.array([users[user] for user, _ in rows])
+        of_all_users = [self._of(_of_all_users(job[1])) if self._others_run(*job) else _NO_JOBS for job in rows]
+        for of in (of_all_users, map(self._of, rows)):
+            counts, own, weight = (np.array(column) for column in zip(*of, strict=True))
+            mixed = _mix(counts, own[:, None], weight[:, None], mixed)
         return np.asarray(mixed[[rows[kind] for kind in jobs]])
 
     def tell(self, user: str, application: str, service: float) -> bool:
@@ -145,10 +149,14 @@ class JobSizes:
         known = self._known.get((user, application))
         return known is not None and service <= EDGES[max(known.cells) + 1]
 
-    def count(self, user: str, application: str) -> tuple[float, float, float]:
-        """Return the numbers of known jobs of the application, of the user, and of all; earlier jobs count less."""
-        everybody, of_user, of_application = (1.0 / self._of(kind)[1] - PRIOR for kind in _kinds(user, application))
-        return of_application, of_user, everybody
+    def count(self, user: str, application: str) -> tuple[float, float, float, float]:
+        """Return the numbers of known jobs of the user's application, of the application, of the user, and of all;
+        earlier jobs count less.
+        """
+        of_all, of_user, of_application, of_both = (
+            1.0 / self._of(kind)[1] - PRIOR for kind in _kinds(user, application)
+        )
+        return of_both, of_application, of_user, of_all
 
     def of(self, jobs: Iterable[tuple[str, str]]) -> list[KnownSizes]:
         """Return the known sizes of these users' applications, and of the kinds that they are mixed with."""
@@ -160,6 +168,10 @@ class JobSizes:
         self._known |= {known.kind: known for known in kept if _sound(known)}
         self._counts.clear()
         self._blurred_counts.clear()
+
+    def _others_run(self, user: str, application: str) -> bool:
+        """Return whether jobs of the application by other users are known. One's own shall not count twice."""
+        return 1.0 / self._of(_of_all_users(application))[1] > 1.0 / self._of((user, application))[1] + 0.5
 
     def _forget(self, kind: Kind) -> None:
         """Drop what follows from the kind's known sizes."""
@@ -189,8 +201,13 @@ class JobSizes:
         return found
 
 
-def _kinds(user: str, application: str) -> tuple[Kind, Kind, Kind]:
-    return (), (user,), (user, application)
+def _kinds(user: str, application: str) -> tuple[Kind, Kind, Kind, Kind]:
+    """Return the kinds that a job is of, the most general first."""
+    return (), (user,), _of_all_users(application), (user, application)
+
+
+def _of_all_users(application: str) -> Kind:
+    return ("", "", application)
 
 
 def _mix(counts: Floats, own: Any, weight: Any, general: Floats) -> Floats:

@@ -83,7 +83,7 @@ def test_a_job_is_of_the_application_that_its_executors_declare() -> None:
 def test_a_job_that_was_over_before_a_heartbeat_told_of_it_is_of_the_smallest_size() -> None:
     made = bed("a", ordering="gittins")
     ran(made, "j", 0.0, name="quick")
-    assert made.cluster.sizes.count("u", "quick") == pytest.approx((1.0, 1.0, 1.0))
+    assert made.cluster.sizes.count("u", "quick") == pytest.approx((1.0, 1.0, 1.0, 1.0))
     [known] = [each for each in made.cluster.sizes.of([("u", "quick")]) if each.kind == ("u", "quick")]
     assert LEAST > 0
     assert list(known.cells) == [0]
@@ -170,6 +170,6 @@ async def test_a_kind_that_is_forgotten_is_forgotten_in_the_store(tmp_path: Path
     made = bed("a")
     ran(made, "b", 500.0, name="big")
     [kept] = [each for each in made.other if isinstance(each, Keep) and each.sizes]
-    gone = Keep({}, {}, {("u", "big"): None})
+    gone = Keep({}, {}, {("u", "big"): None, ("", "", "big"): None})
     found = await known_after(tmp_path / "master.db", kept, gone)
     assert {known.kind for known in found.sizes} == {(), ("u",)}

@@ -49,6 +49,15 @@ def test_an_unknown_application_is_what_its_user_runs_and_an_unknown_user_what_a
     assert between[-1] == "e", "half of all jobs are small"
 
 
+def test_an_application_new_to_its_user_is_what_it_is_for_the_others() -> None:
+    sizes = learnt(
+        ("eve", "sort", 1000.0), ("bob", "sort", 1100.0), ("bob", "grep", 10.0), ("eve", "grep", 11.0), times=5
+    )
+    assert order(sizes, job("s", "sort", user="zoe"), job("g", "grep", user="zoe")) == ["g", "s"]
+    own = learnt(("eve", "sort", 1000.0), ("bob", "grep", 100.0), ("zoe", "sort", 10.0), times=5)
+    assert order(own, job("g", "grep", user="zoe"), job("s", "sort", user="zoe")) == ["s", "g"], "hers tell more"
+
+
 def test_a_job_that_took_longer_than_its_like_goes_behind_those_that_have_not() -> None:
     sizes = learnt(("eve", "short", 10.0), ("eve", "middle", 100.0), ("eve", "long", 1000.0), times=20)
     assert order(sizes, job("late", "short", 15.0), job("m", "middle")) == ["m", "late"]
@@ -156,21 +165,23 @@ def test_sizes_below_the_least_and_beyond_the_grid_are_counted_at_its_ends() -> 
 
 
 def test_the_kinds_that_were_used_the_longest_ago_are_forgotten() -> None:
-    sizes = JobSizes(most=5)
+    sizes = JobSizes(most=8)
     for application in "abcd":
         sizes.learn("eve", application, 1.0)
     sizes.learn("eve", "a", 1.0)
     sizes.learn("eve", "e", 1.0)
     changes = sizes.unstored.take()
-    assert {kind for kind, known in changes.items() if known is None} == {("eve", "b"), ("eve", "c")}
-    assert len(sizes) == 5
+    of_all_users = {("", "", "b"), ("", "", "c")}
+    assert {kind for kind, known in changes.items() if known is None} == {("eve", "b"), ("eve", "c")} | of_all_users
+    assert len(sizes) == 8
 
 
 def test_what_cannot_be_is_not_taken_over() -> None:
     sizes = JobSizes()
     sizes.restore([
-        KnownSizes(("eve",), {-1: 1.0}), KnownSizes(("a", "b", "c"), {1: 1.0}), KnownSizes((), {1: 1.0}, float("nan")),
-        KnownSizes(("bob",), {1: -1.0}), KnownSizes((), {}), KnownSizes(("eve",), {1: 0.0}),
+        KnownSizes(("eve",), {-1: 1.0}), KnownSizes(("a", "b", "c", "d"), {1: 1.0}),
+        KnownSizes((), {1: 1.0}, float("nan")), KnownSizes(("bob",), {1: -1.0}), KnownSizes((), {}),
+        KnownSizes(("eve",), {1: 0.0}),
     ])  # fmt: skip
     assert len(sizes) == 0
     assert order(sizes, job("a", "x")) == ["a"]
@@ -180,7 +191,9 @@ def test_the_reason_has_the_numbers() -> None:
     sizes = learnt(("eve", "a", 10.0), times=3)
     why = ordering_of(OrderingSettings("gittins"), sizes).rank([job("j", "a", 2.0)], ClusterView()).why("j")
     assert why.startswith("gittins: index 0.1")
-    assert why.endswith("after 2 container-seconds; known are 3 jobs of a, 3 of eve, 3 of all")
+    assert why.endswith(
+        "after 2 container-seconds; known are 3 jobs of a by eve, 3 of it by all users, 3 by eve, 3 in all"
+    )
 
 
 def test_no_jobs_are_no_order() -> None:

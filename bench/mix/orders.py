@@ -1,0 +1,192 @@
+"""``python -m bench.mix.orders``: what orders of the jobs come to on the plans, in a model of the machine. Pure.
+
+Work flows as in :mod:`bench.mix.ideal`: a start costs nothing, and a job gets any part of a processor. Jobs with a
+reservation go first; the others are ordered anew at each arrival and end, and once in a second. Transfers are left out,
+because they share the link in every order. The orders:
+
+- *equal*: no order, equal shares of the processors (:mod:`bench.mix.ideal`), no reservation;
+- *nothing*: ``gittins`` as the master computes it, which learns the size of each job that ends;
+- *known*: the same, after each recurring series has run once;
+- *distributions*: the Gittins index with the true distribution of each job's size, which nobody knows: it bounds what
+  learning can reach;
+- *clairvoyant*: the least left first, with the true size of each job.
+"""
+
+from __future__ import annotations
+
+import argparse
+import random
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Protocol
+
+import numpy as np
+
+from bench.mix.calibration import costs_of
+from bench.mix.ideal import equal_shares, mean_s, shortest_first, slowed, use_cores, work_s
+from bench.mix.jobs import Cost, Job
+from bench.mix.kinds import KINDS, SEND
+from bench.mix.plan import SERIES_SPREAD, Plan, draw_plan, first_pass, pareto
+from bench.mix.singles import HOG
+from master.ordering.gittins import UNKNOWN, indices
+from master.ordering.sizes import CELLS, Floats, JobSizes, cell_of
+
+#: The costs of the kinds alone on the machine, as `python -m bench.mix` measured them on 28 November 2026.
+_COSTS = Path(__file__).with_name("costs.json")
+#: The order is looked at so often, as the agent samples what the jobs use.
+_LOOK_S = 1.0
+_NOTHING = 1e-9
+#: Sizes drawn for a distribution.
+_DRAWS = 4000
+_SIZED = {kind.name for kind in KINDS if kind.sized}
+
+
+class Order(Protocol):
+    """Ranks jobs by what they have received."""
+
+    def ranked(self, received_s: Mapping[Job, float]) -> list[Job]:
+        """Return the jobs, the first first; ``received_s`` is the CPU time of each."""
+
+    def ended(self, job: Job) -> None:
+        """Take note of the end of a job."""
+
+
+class Clairvoyant:
+    """The least left first."""
+
+    def ranked(self, received_s: Mapping[Job, float]) -> list[Job]:
+        """Return the jobs, the first first."""
+        return sorted(received_s, key=lambda job: ((work_s(job) - received_s[job]) / use_cores(job), job.number))
+
+    def ended(self, job: Job) -> None:
+        """Know it already."""
+
+
+class Learning:
+    """``gittins`` with the sizes of the jobs that have ended."""
+
+    def __init__(self, before: Sequence[Job] = ()) -> None:
+        """``before``: jobs that have ended already."""
+        self._sizes = JobSizes()
+        for job in before:
+            self.ended(job)
+
+    def ranked(self, received_s: Mapping[Job, float]) -> list[Job]:
+        """Return the jobs, the first first."""
+        jobs = list(received_s)
+        queues = [UNKNOWN.queue_of(received_s[job]) for job in jobs]
+        if self._sizes:
+            known = self._sizes.probabilities([(job.user, job.application) for job in jobs])
+            index = indices(known, np.array([received_s[job] for job in jobs])).tolist()
+        else:
+            index = [1.0 / UNKNOWN.upper(queue) for queue in queues]
+        ranked = sorted(zip(jobs, index, queues, strict=True), key=lambda one: (-one[1], one[2], one[0].arrival_s))
+        return [job for job, *_ in ranked]
+
+    def ended(self, job: Job) -> None:
+        """Learn its size."""
+        self._sizes.learn(job.user, job.application, work_s(job))
+
+
+class TrueDistributions:
+    """The Gittins index with the distribution that each job's size was drawn from."""
+
+    def __init__(self, plan: Plan, costs: Mapping[str, Cost], factor: float) -> None:
+        """``factor``: how much slower jobs are than alone."""
+        self._typical = {series.application: series.units for series in plan.series}
+        self._costs, self._factor = costs, factor
+        self._draw = random.Random(0)
+        self._known: dict[str, Floats] = {}
+
+    def ranked(self, received_s: Mapping[Job, float]) -> list[Job]:
+        """Return the jobs, the first first."""
+        jobs = list(received_s)
+        known = np.array([self._distribution(job) for job in jobs])
+        index = indices(known, np.array([received_s[job] for job in jobs])).tolist()
+        ranked = sorted(zip(jobs, index, strict=True), key=lambda one: (-one[1], one[0].arrival_s))
+        return [job for job, _ in ranked]
+
+    def ended(self, job: Job) -> None:
+        """Learn nothing: all is known."""
+
+    def _distribution(self, job: Job) -> Floats:
+        """Return the probability of each cell of the size; of an application, or of one-off jobs of a kind."""
+        if job.application not in self._known:
+            cells = np.zeros(CELLS)
+            for _ in range(_DRAWS):
+                cells[cell_of(self._factor * self._costs[job.kind].cpu_s(self._units(job)))] += 1
+            self._known[job.application] = cells / _DRAWS
+        return self._known[job.application]
+
+    def _units(self, job: Job) -> float:
+        """Draw a size, as :mod:`bench.mix.plan` does."""
+        if job.kind not in _SIZED:
+            return 1.0
+        if job.recurring:
+            return self._typical.get(job.application, job.units) * self._draw.lognormvariate(0.0, SERIES_SPREAD)
+        return pareto(self._draw)
+
+
+def run(jobs: Sequence[Job], cores: float, order: Order) -> float:
+    """Return the mean time of a job from its arrival to its end in this order, in seconds."""
+    coming = sorted(jobs, key=lambda job: job.arrival_s)
+    received_s: dict[Job, float] = {}
+    took_s = []
+    now_s = 0.0
+    while coming or received_s:
+        if not received_s:
+            now_s = max(now_s, coming[0].arrival_s)
+        while coming and coming[0].arrival_s <= now_s:
+            received_s[coming.pop(0)] = 0.0
+        ranked = sorted(order.ranked(received_s), key=lambda job: not job.deadline_s)
+        rates = dict(zip(ranked, shortest_first([use_cores(job) for job in ranked], cores), strict=True))
+        until = [(work_s(job) - received_s[job]) / rate for job, rate in rates.items() if rate > 0]
+        step_s = min(_LOOK_S, *until, *(job.arrival_s - now_s for job in coming[:1]))
+        now_s += step_s
+        received_s = {job: received + rates[job] * step_s for job, received in received_s.items()}
+        for job in [job for job, received in received_s.items() if work_s(job) - received <= _NOTHING]:
+            took_s.append(now_s - job.arrival_s)
+            order.ended(job)
+            del received_s[job]
+    return fmean(took_s)
+
+
+def means_s(plan: Plan, costs: Mapping[str, Cost], factor: float) -> dict[str, float]:
+    """Return by order the mean time of the plan's jobs, in seconds, where each computes ``factor`` times as long."""
+    jobs = [job for job in slowed(plan.jobs, factor) if job.kind not in (HOG, SEND)]
+    before = slowed(first_pass(plan, costs).jobs, factor)
+    orders: dict[str, Callable[[], Order]] = {
+        "nothing": Learning,
+        "known": lambda: Learning(before),
+        "distributions": lambda: TrueDistributions(plan, costs, factor),
+        "clairvoyant": Clairvoyant,
+    }
+    made = {name: run(jobs, plan.cores, make()) for name, make in orders.items()}
+    return {"equal": mean_s(jobs, plan.cores, equal_shares), **made}
+
+
+def main() -> None:
+    """Print a table."""
+    parser = argparse.ArgumentParser(prog="python -m bench.mix.orders", description=__doc__)
+    parser.add_argument(
+        "--costs", type=Path, default=_COSTS, metavar="FILE", help="a run's `calibration` [%(default)s]"
+    )
+    parser.add_argument("--seeds", type=int, default=8, help="plans, from seed 1 on [8]")
+    parser.add_argument("--minutes", type=float, default=6.0, help="of arrivals [6]")
+    parser.add_argument("--factor", type=float, default=1.1, help="how much slower a job is beside others [1.1]")
+    options = parser.parse_args()
+    costs = costs_of(options.costs.read_bytes())
+    rows: list[dict[str, float]] = []
+    for seed in range(1, options.seeds + 1):
+        plan = draw_plan(seed, KINDS, costs, window_s=60 * options.minutes, cores=2.0)
+        rows.append(means_s(plan, costs, options.factor))
+        if seed == 1:
+            print("| seed | jobs | load | " + " | ".join(rows[0]) + " |\n" + "|---" * (3 + len(rows[0])) + "|")
+        cells = " | ".join(f"{value:.1f}" for value in rows[-1].values())
+        print(f"| {seed} | {len(plan.jobs)} | {plan.load:.2f} | {cells} |", flush=True)
+    print("| mean | | | " + " | ".join(f"{fmean(row[name] for row in rows):.1f}" for name in rows[0]) + " |")
+
+
+if __name__ == "__main__":
+    main()
