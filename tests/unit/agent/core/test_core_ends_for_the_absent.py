@@ -7,10 +7,11 @@ import pytest
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.events import EndUnread
+from agent.core.records import TaskEnd
 from penstock.model import ContainerSpec, Ended, EndedBy, KindAmounts, TaskRequest
 from penstock.wire import agent_methods as m
 from penstock.wire import master_api as api
-from penstock.wire.agent_api import JobRef, Place, TaskEnded, TaskPlaced
+from penstock.wire.agent_api import JobRef, Place, TaskEnded, TaskPlaced, TaskRefs
 from tests.fakes.node_bed import NodeBed
 
 REQUEST = TaskRequest(task="t", usage=KindAmounts(cpu=1.0), command=ContainerSpec(argv=("x",)))
@@ -84,6 +85,16 @@ def test_one_that_is_there_and_does_not_read_is_told_by_the_next_agent(bed: Bed)
     bed.send(e.Asked(m.END_JOB, 1, JobRef(job=job)))
     assert bed.journal == {}
     assert bed.handle(EndUnread(job, "t")) == [], "nothing is left of it"
+
+
+def test_a_task_that_has_ended_keeps_its_end_where_its_framework_says_that_it_is_done(bed: Bed) -> None:
+    job = bed.joins()
+    bed.asks(job)
+    bed.master_tells(job)
+    bed.send(e.Asked(m.TASKS_DONE, 1, TaskRefs(job=job, tasks=["t"])))
+    [kept] = [one.value for one in bed.handle(EndUnread(job, "t")) if isinstance(one, i.Record)]
+    assert isinstance(kept, TaskEnd)
+    assert kept.ended == EXIT
 
 
 def test_it_is_forgotten_with_the_job(bed: Bed) -> None:

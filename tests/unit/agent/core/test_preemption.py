@@ -96,6 +96,7 @@ def old_and_new(**new: object) -> list[ContainerRecord]:
         (old_and_new(), {"r": 750, "old": 150, "new": 150}, ["new"]),
         (old_and_new(), {"r": 800, "old": 200, "new": 60}, ["new", "old"]),  # 138 over, new has 60
         (old_and_new(), {"r": 750, "old": 100, "new": 100}, ["new"]),  # 28 over
+        (old_and_new(), {"r": 800, "old": 150, "new": 0}, ["old"]),
         (old_and_new(state=ContainerState.STOPPING), {"r": 700, "old": 150, "new": 150}, []),
         ([regular(), opportunistic("o", 2)], {"r": 700, "o": 200}, []),
         ([regular(700), opportunistic("o", 2)], {"r": 950, "o": 10}, []),  # busy with what was promised
@@ -112,7 +113,8 @@ def old_and_new(**new: object) -> list[ContainerRecord]:
         ),
     ],
     ids=[
-        "the newest first", "as many as cover the excess", "and no more", "the dying count as gone",
+        "the newest first", "as many as cover the excess", "and no more", "what holds nothing frees nothing",
+        "the dying count as gone",
         "below the threshold", "nothing is over-allocated", "regular work", "prefer before, avoid after",
     ],
 )  # fmt: skip
