@@ -125,6 +125,11 @@ def test_why_a_job_waits_and_where_it_is() -> None:
     ]
 
 
+def test_the_sentence_says_all_that_the_policy_says_in_its_own_terms() -> None:
+    lines = [str(line) for line in explanation(SAID | {"sentence": "second of 3 by ejf: it came later."})]
+    assert lines[1:3] == ["  second of 3 by ejf: it came later.", "  waits: 2 tasks wait for a node"]
+
+
 @pytest.mark.parametrize(
     ("more", "line"),
     [
