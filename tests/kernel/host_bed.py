@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import textwrap
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -96,6 +97,14 @@ class Host:
         for daemon in self._daemons:
             daemon.send_signal(signal.SIGINT)
             daemon.wait(TIMEOUT_S)
+
+
+def assert_cgroups_go(pattern: str = "penstock-*") -> None:
+    """Check that no such cgroup stays: the launcher removes them once it sees that the agent has gone."""
+    until = time.monotonic() + TIMEOUT_S
+    while left := list(Path("/sys/fs/cgroup").glob(pattern)):
+        assert time.monotonic() < until, f"cgroups are left behind: {left}"
+        time.sleep(0.05)
 
 
 def _set(settings: Mapping[str, object]) -> list[str]:

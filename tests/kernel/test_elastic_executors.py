@@ -24,7 +24,7 @@ from agent.core.records import ContainerRecord
 from agent.journal import Journal
 from master.prediction import Run, Settings
 from master.store import Database, Depository
-from tests.kernel.host_bed import TIMEOUT_S, Host, python
+from tests.kernel.host_bed import TIMEOUT_S, Host, assert_cgroups_go, python
 
 pytestmark = pytest.mark.timeout(400)
 CGROUPS = Path("/sys/fs/cgroup")
@@ -188,7 +188,7 @@ def host(state: Path) -> Iterator[Host]:
     )
     yield host
     host.close()
-    assert not list(CGROUPS.glob("penstock-*")), "cgroups are left behind"
+    assert_cgroups_go()
     log = (state / "up.log").read_text()
     assert "network_rate_bytes_per_s" not in log, "nobody promised them a part of a link that does not tell its rate"
 

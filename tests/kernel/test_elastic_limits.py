@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.kernel.host_bed import TIMEOUT_S, Host, python
+from tests.kernel.host_bed import TIMEOUT_S, Host, assert_cgroups_go, python
 
 pytestmark = pytest.mark.timeout(400)
 CGROUPS = Path("/sys/fs/cgroup")
@@ -38,7 +38,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     host = Host(tmp_path_factory.mktemp("elastic"), sample_interval_s=0.2, repair_interval_s=1)
     yield host
     host.close()
-    assert not list(CGROUPS.glob("penstock-*")), "cgroups are left behind"
+    assert_cgroups_go()
 
 
 def cgroup_of(host: Host, name: str) -> tuple[str, Path]:

@@ -6,7 +6,6 @@ All other points are reached without a memory controller, in tests/integration/t
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ from agent.fault_injection import Point
 from penstock.client import AgentClient
 from penstock.model import ContainerSpec, Limits
 from tests.integration.conftest import Daemon, start
-from tests.kernel.host_bed import python
+from tests.kernel.host_bed import assert_cgroups_go, python
 
 pytestmark = pytest.mark.timeout(600)
 CGROUPS = Path("/sys/fs/cgroup")
@@ -70,11 +69,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
     made = Host(tmp_path)
     yield made
     made.close()
-    # The launcher removes them once it sees that the agent has gone.
-    until = time.monotonic() + 60
-    while left := list(CGROUPS.glob("penstock-*/containers/*")):
-        assert time.monotonic() < until, f"cgroups are left behind: {left}"
-        time.sleep(0.05)
+    assert_cgroups_go("penstock-*/containers/*")
 
 
 async def holding(agent: AgentClient, name: str, cached: int, anonymous: int, **spec: Any) -> Any:

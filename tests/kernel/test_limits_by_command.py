@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from tests.kernel.host_bed import PENSTOCK, TIMEOUT_S, Host, python
+from tests.kernel.host_bed import PENSTOCK, TIMEOUT_S, Host, assert_cgroups_go, python
 
 pytestmark = pytest.mark.timeout(400)  # everything is ten to thirty times slower under emulation
 
@@ -21,7 +21,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
     host = Host(tmp_path_factory.mktemp("host"), typed=True)
     yield host
     host.close()
-    assert not list(Path("/sys/fs/cgroup").glob("penstock-*")), "cgroups are left behind"
+    assert_cgroups_go()
 
 
 #: Spins in windows of two seconds and tells which share of one core it got in each, by its own clocks.

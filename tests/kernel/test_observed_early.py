@@ -21,7 +21,7 @@ import pytest
 
 from master.prediction import Run, Settings
 from master.store import Database, Depository
-from tests.kernel.host_bed import TIMEOUT_S, Host, python
+from tests.kernel.host_bed import TIMEOUT_S, Host, assert_cgroups_go, python
 from tests.kernel.test_elastic_executors import SLOT_S, Executor
 
 pytestmark = pytest.mark.timeout(400)
@@ -71,7 +71,7 @@ def running(directory: Path, **settings: object) -> Iterator[Host]:
     host = Host(directory, **settings)
     yield host
     host.close()
-    assert not list(CGROUPS.glob("penstock-*")), "cgroups are left behind"
+    assert_cgroups_go()
 
 
 @pytest.fixture(scope="module")
