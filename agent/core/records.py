@@ -256,8 +256,8 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
         self._job, self.borrowed = "", False
 
 
-def command_record(held: HeldTask) -> ContainerRecord:
-    """Create the container record of a placed command."""
+def command_record(held: HeldTask, slot: ResourceKind | None) -> ContainerRecord:
+    """Create the container record of a placed command, which holds a slot."""
     command = held.request.command
     assert command is not None
     promised = max(command.memory_bytes, held.request.memory_bytes)
@@ -268,6 +268,7 @@ def command_record(held: HeldTask) -> ContainerRecord:
         opportunistic=held.opportunistic,
         _job=held.job,
         task=held.task,
+        _kind=slot,
         _limits=command.limits,
         executor=held.request.executor,
     )

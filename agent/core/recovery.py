@@ -129,7 +129,7 @@ def _unrecorded(event: e.Recovered) -> list[ContainerRecord]:
     made: list[ContainerRecord] = []
     for container in sorted(event.running.keys() - recorded):
         if container in commands:
-            made.append(command_record(commands[container]))
+            made.append(command_record(commands[container], None))
         else:
             spec = ContainerSpec(argv=("?",), detach=True)
             user = event.owners.get(container, "")

@@ -131,8 +131,7 @@ class SlotGrants:
 
     def _start(self, held: HeldTask, slot: ResourceKind | None, now: float) -> list[Instruction]:
         held.container = self._ids.fresh("c-")
-        record = command_record(held)
-        record.hold(slot)
+        record = command_record(held, slot)
         self._ranks.begin(record)
         journal = Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held)
         instructions: list[Instruction] = [journal, *self._containers.add(record)]

@@ -29,6 +29,9 @@ CELLS = 34 * PER_DOUBLING + 1
 EDGES: Floats = np.concatenate(([0.0], LEAST * 2.0 ** (np.arange(CELLS) / PER_DOUBLING)))
 #: Each later job of a kind of ``n`` parts reduces an earlier job's count by the factor ``1 − 1 ÷ MEMORY[n]``.
 MEMORY = (1000.0, 1000.0, 100.0, 100.0)
+#: An application of all users counts as soon as this number of jobs of it are of other users: before, the jobs of the
+#: one user would count twice.
+OTHERS = 0.5
 #: The weight of the more general kind in a kind's distribution, as a number of jobs.
 PRIOR = 0.3
 #: The part of a job that is counted in each of the two cells beside its own, as sizes vary between runs.
@@ -118,7 +121,7 @@ class JobSizes:
             counts, own, weight = self._of(kind)
             predicted = (counts[near].sum() + PRIOR * general[near].sum()) * own
             evidence = math.log((predicted + 1e-9) / (general[near].sum() + 1e-9))
-            if kind != _of_all_users(application) or self._others_run(user, application):
+            if len(kind) != 3 or 1.0 / own > 1.0 / self._of((user, application))[1] + OTHERS:
                 general = _mix(counts, own, weight, general)
             known = self._known.pop(kind, None) or KnownSizes(kind)
             self._known[kind] = self.unstored[kind] = known.with_one(cell, evidence)
@@ -138,10 +141,15 @@ class JobSizes:
         users = {user: _mix(*self._blurred((user,)), everybody) for user in {user for user, _ in jobs}}
         rows = {kind: row for row, kind in enumerate(dict.fromkeys(jobs))}
         mixed = np.array([users[user] for user, _ in rows])
-        of_all_users = [self._of(_of_all_users(job[1])) if self._others_run(*job) else _NO_JOBS for job in rows]
-        for of in (of_all_users, map(self._of, rows)):
+        of_own = [self._of(job) for job in rows]
+        of_all = [self._of(("", "", application)) for _, application in rows]
+        others = [1.0 / all_[1] > 1.0 / own[1] + OTHERS for all_, own in zip(of_all, of_own, strict=True)]
+        if any(others):
+            of = (found if run else _NO_JOBS for found, run in zip(of_all, others, strict=True))
             counts, own, weight = (np.array(column) for column in zip(*of, strict=True))
             mixed = _mix(counts, own[:, None], weight[:, None], mixed)
+        counts, own, weight = (np.array(column) for column in zip(*of_own, strict=True))
+        mixed = _mix(counts, own[:, None], weight[:, None], mixed)
         return np.asarray(mixed[[rows[kind] for kind in jobs]])
 
     def tell(self, user: str, application: str, service: float) -> bool:
@@ -153,9 +161,8 @@ class JobSizes:
         """Return the numbers of known jobs of the user's application, of the application, of the user, and of all;
         earlier jobs count less.
         """
-        of_all, of_user, of_application, of_both = (
-            1.0 / self._of(kind)[1] - PRIOR for kind in _kinds(user, application)
-        )
+        known = (self._known.get(kind) for kind in _kinds(user, application))
+        of_all, of_user, of_application, of_both = (sum(each.cells.values()) if each else 0.0 for each in known)
         return of_both, of_application, of_user, of_all
 
     def of(self, jobs: Iterable[tuple[str, str]]) -> list[KnownSizes]:
@@ -168,10 +175,6 @@ class JobSizes:
         self._known |= {known.kind: known for known in kept if _sound(known)}
         self._counts.clear()
         self._blurred_counts.clear()
-
-    def _others_run(self, user: str, application: str) -> bool:
-        """Return whether jobs of the application by other users are known. One's own shall not count twice."""
-        return 1.0 / self._of(_of_all_users(application))[1] > 1.0 / self._of((user, application))[1] + 0.5
 
     def _forget(self, kind: Kind) -> None:
         """Drop what follows from the kind's known sizes."""
@@ -203,11 +206,7 @@ class JobSizes:
 
 def _kinds(user: str, application: str) -> tuple[Kind, Kind, Kind, Kind]:
     """Return the kinds that a job is of, the most general first."""
-    return (), (user,), _of_all_users(application), (user, application)
-
-
-def _of_all_users(application: str) -> Kind:
-    return ("", "", application)
+    return (), (user,), ("", "", application), (user, application)
 
 
 def _mix(counts: Floats, own: Any, weight: Any, general: Floats) -> Floats:
