@@ -156,7 +156,7 @@ class _ByIndex(Strict):
     def why(self, job: str) -> str:
         """Return the index, and the numbers of known jobs behind it, as text."""
         view, index = self._ranked[job]
-        both, application, user, of_all = self._sizes.count(view.user, view.application)
+        application, user, everybody = self._sizes.count(view.user, view.application)
         if job in self._announced_s:
             left = counted(self._announced_s[job], "container-second", digits=4)
             return (
@@ -165,8 +165,8 @@ class _ByIndex(Strict):
             )
         return (
             f"gittins: index {index:.3g} after {counted(view.service, 'container-second', digits=4)}; known are "
-            f"{counted(round(both), 'job')} of {view.application} by {view.user}, {application:.0f} of it by all "
-            f"users, {user:.0f} by {view.user}, {of_all:.0f} in all"
+            f"{counted(round(application), 'job')} of {view.application}, {user:.0f} of {view.user}, "
+            f"{everybody:.0f} of all"
         )
 
     @cached_property
@@ -198,8 +198,7 @@ class _ByIndex(Strict):
 
     def _said_of_known(self, view: JobView) -> str:
         """Return the number of known jobs of the most specific kind that has any, as text; empty if there is none."""
-        of = view.application
-        kinds = (f"of {of} by {view.user}", f"of {of} by others", f"by {view.user}", "by others")
+        kinds = (f"of {view.application} by {view.user}", f"by {view.user}", "by others")
         counts = map(round, self._sizes.count(view.user, view.application))
         return next(
             (f"known: {counted(count, 'job')} {of}" for of, count in zip(kinds, counts, strict=True) if count), ""

@@ -157,13 +157,14 @@ class JobSizes:
         known = self._known.get((user, application))
         return known is not None and service <= EDGES[max(known.cells) + 1]
 
-    def count(self, user: str, application: str) -> tuple[float, float, float, float]:
-        """Return the numbers of known jobs of the user's application, of the application, of the user, and of all;
-        earlier jobs count less.
+    def count(self, user: str, application: str) -> tuple[float, float, float]:
+        """Return the numbers of known jobs of the user's application, of the user, and of all; earlier jobs count less.
+
+        How many jobs of the application others have run is not told: it would tell users the names of others' jobs.
         """
-        known = (self._known.get(kind) for kind in _kinds(user, application))
-        of_all, of_user, of_application, of_both = (sum(each.cells.values()) if each else 0.0 for each in known)
-        return of_both, of_application, of_user, of_all
+        known = (self._known.get(kind) for kind in ((user, application), (user,), ()))
+        of_application, of_user, everybody = (sum(each.cells.values()) if each else 0.0 for each in known)
+        return of_application, of_user, everybody
 
     def of(self, jobs: Iterable[tuple[str, str]]) -> list[KnownSizes]:
         """Return the known sizes of these users' applications, and of the kinds that they are mixed with."""
