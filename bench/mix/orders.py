@@ -1,4 +1,4 @@
-"""``python -m bench.mix.orders``: what orders of the jobs come to on the plans, in a model of the machine. Pure.
+"""``python -m bench.mix.orders``: what orders of the jobs come to on the plans, in a model of the machine.
 
 Work flows as in :mod:`bench.mix.ideal`: a start costs nothing, and a job gets any part of a processor. Jobs with a
 reservation go first; the others are ordered anew at each arrival and end, and once in a second. Transfers are left out,
@@ -23,6 +23,8 @@ from typing import Protocol
 
 import numpy as np
 
+from bench.mix.__main__ import costs as costs_file
+from bench.mix.__main__ import minutes, seeds
 from bench.mix.calibration import costs_of
 from bench.mix.ideal import equal_shares, mean_s, shortest_first, slowed, use_cores, work_s
 from bench.mix.jobs import Cost, Job
@@ -170,13 +172,15 @@ def main() -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(prog="python -m bench.mix.orders", description=__doc__)
     parser.add_argument(
-        "--costs", type=Path, default=_COSTS, metavar="FILE", help="a run's `calibration` [%(default)s]"
+        "--costs", type=costs_file, default=str(_COSTS), metavar="FILE", help="a run's `calibration` [%(default)s]"
     )
-    parser.add_argument("--seeds", type=int, default=8, help="plans, from seed 1 on [8]")
-    parser.add_argument("--minutes", type=float, default=6.0, help="of arrivals [6]")
+    parser.add_argument("--seeds", type=seeds, default=8, metavar="N", help="plans, from seed 1 on [8]")
+    parser.add_argument("--minutes", type=minutes, default=6.0, metavar="M", help="of arrivals, one or more [6]")
     parser.add_argument("--factor", type=float, default=1.1, help="how much slower a job is beside others [1.1]")
     options = parser.parse_args()
-    costs = costs_of(options.costs.read_bytes())
+    if not 0.1 <= options.factor <= 10:
+        parser.error(f"--factor: {options.factor:g} is no number from 0.1 to 10")
+    costs = costs_of(options.costs.encode())
     rows: list[dict[str, float]] = []
     for seed in range(1, options.seeds + 1):
         plan = draw_plan(seed, KINDS, costs, window_s=60 * options.minutes, cores=2.0)

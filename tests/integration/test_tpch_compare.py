@@ -21,22 +21,9 @@ def test_two_jobs_run_statically_and_gated(
     # One core: a worker for each job and not one for each core of the host, as each imports Dask and pandas.
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: {min(_CORES)})
     ways = ("static", "gated")  # the way `penstock` is `gated` with one setting less
-    small = [
-        "--scale",
-        "0.01",
-        "--parts",
-        "2",
-        "--queries",
-        "1,6",
-        "--memory",
-        "2GiB",
-        "--timeout-s",
-        "200",
-        "--every",
-        "0.1",
-    ]
-    once = ["--jobs", "2", "--rounds", "1", "--ways", ",".join(ways), "--json", str(tmp_path / "runs.json")]
-    status = command.main(["compare", *small, *once])
+    small = ["--scale", "0.01", "--parts", "2", "--queries", "1,6", "--memory", "2GiB", "--timeout-s", "200"]
+    once = ["--jobs", "2", "--rounds", "1", "--ways", ",".join(ways), "--every", "0.1"]
+    status = command.main(["compare", *small, *once, "--json", str(tmp_path / "runs.json")])
     said = capsys.readouterr()
     assert status == 0, said.err
     assert [line.split()[1] for line in said.out.splitlines() if line.startswith("1 ")] == list(ways)
