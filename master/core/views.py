@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from master.core.history import History
@@ -11,7 +11,12 @@ from master.core.job import Job
 from master.core.node import Node
 from master.core.settings import MasterSettings
 from master.core.table import NodeTable
+from master.core.work import Work
 from master.ordering import ClusterView, JobView, StageView
+
+#: From so many tasks on, the mean length of other jobs' tasks tells a job's size. The length of one command varies as
+#: much as the size of a job, so the size of a job of fewer commands is not known by their number.
+_SOME = 4
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +52,8 @@ def job_views(
     """Return one view per job, with its regular or its ``opportunistic`` holdings, which are accounted separately."""
     rates = [max(rate, 1.0) for rate in total.rates]
     slots = max(1.0, total.capacity[0])
+    jobs = list(jobs)
+    typical_s = _typical_task_s(jobs)
     views: list[JobView] = []
     for job in jobs:
         tenant = settings.tenants.get(job.user, job.user)
@@ -64,7 +71,7 @@ def job_views(
                 containers=containers,
                 service=job.work.service_s,
                 stages=_stages(job),
-                remaining=_remaining(history, job, rates, slots),
+                remaining=_remaining(history, job, rates, slots, typical_s),
                 needs=max(left, job.work.slots),
                 wants=max(can_run, job.work.slots),
                 user=job.user,
@@ -109,21 +116,41 @@ def _can_run(job: Job) -> int:
     return len(job.tasks) + sum(max(0, s.tasks - s.done) for s in job.work.own if s.stage in under_way)
 
 
-def _remaining(history: History, job: Job, rates: list[float], slots: float) -> tuple[float, ...]:
+def _typical_task_s(jobs: Sequence[Job]) -> float:
+    """Return the mean length of a task in container-seconds, over the jobs that have ended some; 0: there is none."""
+    some = [job.work for job in jobs if job.work.done]
+    tasks = sum(work.done + work.slots / 2 for work in some)
+    return sum(work.service_s for work in some) / tasks if tasks else 0.0
+
+
+def _mean_task_s(work: Work, tasks: int, typical_s: float) -> float:
+    """Return the mean length of a job's tasks in container-seconds, for ``tasks`` that are left: of its own, once some
+    have ended; before, that of all jobs' tasks, or what its own have taken so far. 0: unknown.
+    """
+    if work.done:
+        return work.mean_task_s
+    return max(typical_s, work.mean_task_s) if typical_s and tasks >= _SOME else 0.0
+
+
+def _remaining(
+    history: History, job: Job, rates: list[float], slots: float, typical_s: float
+) -> tuple[float, ...]:  # fmt: skip
     """Return R per kind, in seconds of the whole cluster: the rest expected from history, and at least the announced
     rest.
 
-    Of tasks not sent to the master, a framework reports the bytes it knows (Dask only for the next stages). Once tasks
-    are done, their mean time may give a larger estimate, which is then divided among the kinds like the bytes' times;
-    it counts as CPU where no bytes were reported.
+    Of tasks not sent to the master, a framework reports the bytes it knows (Dask only for the next stages), and most
+    commands come without bytes. The mean length of a task may give a larger estimate, which is then divided among the
+    kinds like the bytes' times; it counts as CPU where no bytes were reported.
     """
     work = job.work
     left = [amount / rate for amount, rate in zip(work.left(), rates, strict=True)]
-    told, tasks = work.to_come()
+    told, to_come = work.to_come()
+    tasks = to_come + work.unknown
     if tasks:
         coming = [amount / rate for amount, rate in zip(told, rates, strict=True)]
         by_bytes = sum(coming)
-        by_time = tasks * work.service_s / work.done / slots if work.done else 0.0
+        half_done = min(work.unknown, work.slots) / 2
+        by_time = (tasks - half_done) * _mean_task_s(work, tasks, typical_s) / slots
         if not by_bytes:
             coming[0] = by_time
         elif by_time > by_bytes:

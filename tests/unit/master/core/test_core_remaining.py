@@ -10,11 +10,15 @@ from agent.core import events as agent_events
 from agent.core.instructions import Reply, TellMaster
 from agent.core.settings import NodeSettings
 from master.core import events as e
-from master.core.views import job_views, totals
+from master.core.history import History
+from master.core.job import Job
+from master.core.settings import MasterSettings
+from master.core.views import Totals, job_views, totals
 from penstock.model import Capacity, KindAmounts, TaskRequest
 from penstock.opgraph.dataflow import DataflowManager, FlowStarted, Made, PlaceTasks
 from penstock.wire import agent_methods as m
 from penstock.wire.agent_api import JobRef, JobRegistered, Place, Progress, RegisterJob, StageProgress, TaskRefs
+from penstock.wire.master_api import JobUse
 from tests.unit.master.cluster_bed import MB, Bed, bed
 from tests.unit.penstock.opgraph.test_flow_progress import complete, word_count
 
@@ -104,6 +108,59 @@ def test_what_history_knows_and_what_is_told_is_not_added_up() -> None:
     assert host.remaining_s(again) == (2.0, 0.0, 1.0), "R is initialized based on historical information"
     host.tell(again, stage(cpu=100.0, network=300.0))
     assert host.remaining_s(again) == (2.0, 0.0, 3.0)
+
+
+class Crowd:
+    """Jobs of commands that came without bytes, on 10 cores."""
+
+    def __init__(self) -> None:
+        self._jobs: dict[str, Job] = {}
+
+    def add(self, name: str, tasks: int, *, done: int = 0, running: int = 0, service_s: float = 0.0) -> None:
+        job = self._jobs[name] = Job(name, "a", len(self._jobs), name=name, user="u")
+        for _ in range(tasks):
+            job.work.task_announced("s", KindAmounts())
+        job.work.attained("a", JobUse(job=name, service_s=service_s, running=running))
+        for _ in range(done):
+            job.work.task_ended("s", KindAmounts())
+
+    def remaining_s(self) -> dict[str, float]:
+        """Return the remaining time of each, in seconds of one core."""
+        total = Totals((10.0, 1.0, 1.0, 1e9), (1.0, 1.0, 1.0))
+        views = job_views(self._jobs.values(), {}, MasterSettings(), History(), total)
+        assert all(view.remaining[1:] == (0.0, 0.0) for view in views), "it counts as CPU"
+        return {view.job: pytest.approx(10 * view.remaining[0]) for view in views}
+
+
+def test_commands_without_bytes_take_as_long_as_those_of_the_job_that_have_ended() -> None:
+    crowd = Crowd()
+    crowd.add("two ended", 8, done=2, service_s=20.0)
+    crowd.add("four run, half done", 8, done=2, running=4, service_s=40.0)
+    crowd.add("all ended", 2, done=2, service_s=20.0)
+    assert crowd.remaining_s() == {"two ended": 60.0, "four run, half done": 40.0, "all ended": 0.0}
+
+
+def test_before_that_as_long_as_those_of_other_jobs() -> None:
+    crowd = Crowd()
+    crowd.add("waits", 8)
+    crowd.add("few", 3)
+    crowd.add("its own run for longer", 8, running=2, service_s=50.0)
+    assert crowd.remaining_s() == {"waits": 0.0, "few": 0.0, "its own run for longer": 0.0}, "nobody's length is known"
+    crowd.add("ended", 4, done=4, service_s=40.0)
+    of_its_own = (8 - 1) * 50.0
+    assert crowd.remaining_s() == {"waits": 80.0, "few": 0.0, "its own run for longer": of_its_own, "ended": 0.0}
+
+
+def test_as_installed_a_job_of_fewer_commands_is_first_and_one_that_is_nearly_done() -> None:
+    host = Host(ordering="gittins")
+    long, short, known = (host.job(name) for name in ("long", "short", "known"))
+    for job, count in ((long, 40), (short, 8), (known, 4)):
+        requests = [TaskRequest(task=f"{job}-{i}", usage=KindAmounts()) for i in range(count)]
+        host.serve(agent_events.Asked(m.PLACE, 1, Place(job=job, stage="s", tasks=requests, opportunistic=False)))
+    jobs = host.master.cluster.jobs
+    jobs[known].work.attained("a", JobUse(job=known, service_s=10.0, running=0))
+    jobs[known].work.task_ended("s", KindAmounts())
+    assert host.order() == [known, short, long]
 
 
 @pytest.mark.parametrize("amount", [-1.0, float("nan"), float("inf")])
