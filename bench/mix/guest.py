@@ -70,7 +70,7 @@ def _round(plan: Plan, start: Start, directory: Path, *, with_archive: bool) -> 
     before = psutil.cpu_times()
     came = asyncio.run(run(plan, start, directory, with_archive=with_archive))
     now = psutil.cpu_times()
-    made = figures(came.done)
+    made = figures(came.done) | {"look_ms": 1e3 * came.look_s}
     if with_archive:
         made["archived_mib"] = came.archived_bytes / (1 << 20)
         made["archived_mib_per_s"] = made["archived_mib"] / made["makespan_s"]

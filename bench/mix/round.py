@@ -10,8 +10,10 @@ import signal
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from statistics import fmean
 from typing import NamedTuple
 
+from bench.mix import speed
 from bench.mix.jobs import Job
 from bench.mix.kinds import ARCHIVED_BYTES, command
 from bench.mix.layer import INPUT
@@ -41,10 +43,13 @@ class Done(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What came of a round; ``archived_bytes`` is how much of the text the archive had compressed at its end."""
+    """What came of a round; ``archived_bytes`` is how much of the text the archive had compressed at its end,
+    ``look_s`` the mean CPU time that a fixed piece of work took during the round.
+    """
 
     done: list[Done]
     archived_bytes: int
+    look_s: float
 
 
 async def run(plan: Plan, start: Start, directory: Path, *, with_archive: bool = False) -> Round:
@@ -61,12 +66,12 @@ async def run(plan: Plan, start: Start, directory: Path, *, with_archive: bool =
         shutil.rmtree(result.parent)
         return Done(job, ended_s, status, has_result)
 
-    if not with_archive:
-        return Round(await asyncio.gather(*map(one, plan.jobs)), 0)
-    async with _archive(plan.archive, start, directory) as pieces:
+    async with contextlib.AsyncExitStack() as beside:
+        looks_s = await beside.enter_async_context(speed.looks())
+        pieces = await beside.enter_async_context(_archive(plan.archive, start, directory)) if with_archive else None
         done = await asyncio.gather(*map(one, plan.jobs))
-        archived_bytes = ARCHIVED_BYTES * len(list(pieces.glob("*.xz")))
-    return Round(done, archived_bytes)
+        archived_bytes = ARCHIVED_BYTES * len(list(pieces.glob("*.xz"))) if pieces else 0
+    return Round(done, archived_bytes, fmean(looks_s))
 
 
 @contextlib.asynccontextmanager
