@@ -15,7 +15,7 @@ from penstock.wire import agent_methods as m
 from penstock.wire.agent_api import JobRef, Launched
 from penstock.wire.errors import RpcError
 from penstock.wire.jobs_api import LeaveJob
-from tests.unit.agent.core.test_core_ranks import Bed
+from tests.unit.agent.core.ranks_bed import Bed
 
 PID, OTHER_PID = 500, 600
 

@@ -1,99 +1,13 @@
-"""Jobs are ranked, and their rank is the weight of their containers."""
+"""The order of a node's jobs: by the master or by priority, by what they have used, and by who came first."""
 
 from __future__ import annotations
 
-from typing import Any
-
-import msgspec
 import pytest
 
 from agent.core import events as e
-from agent.core.confinement import WEIGHT_PER_CORE
-from agent.core.events import CpuTimesRead
-from agent.core.instructions import AdoptProcess, Confine, Instruction, ReadCpuTimes, Renice, StartContainer, Wake
-from agent.core.ranks import BY_PRIORITY, FIRST_QUEUE_S, STEP, divide, nice_of, queue_of
-from agent.core.snapshot import ContainerUse, Snapshot
-from penstock.model import Limits
+from agent.core.ranks import BY_PRIORITY, FIRST_QUEUE_S, STEP, nice_of, queue_of
 from penstock.wire.master_api import Decided, SetPriority
-from tests.fakes.node_bed import NodeBed
-
-EVE = 1
-
-
-class Bed(NodeBed):
-    """A node of two cores; ``weights`` and ``nice`` are what the kernel was told of each container."""
-
-    def __init__(self, **settings: Any) -> None:
-        super().__init__(cores=2, memory_bytes=10**9, **{"has_master": False, **settings})
-        self.now = 100.0
-        self.used_s: dict[str, float] = {}
-        self.weights: dict[str, int] = {}
-        self.nice: dict[str, int] = {}
-        self.pids = iter(range(1000, 2000))
-        self.sessions = iter(range(EVE, 1000))
-        self.eve = self.connect()
-
-    def hear(self, one: Instruction) -> None:
-        match one:
-            case StartContainer(container=container, rank_weight=weight):
-                self.weights[container] = weight
-            case AdoptProcess(container=container, rank_weight=weight):
-                self.weights[container] = weight
-            case Confine(container=container, confinement=confinement):
-                self.weights[container] = confinement.cpu_weight
-            case Renice(container=container, nice=nice):
-                self.nice[container] = nice
-
-    def connect(self, container: str = "") -> int:
-        session = next(self.sessions)
-        self.open(session, container=container)
-        return session
-
-    def launch(self, **spec: Any) -> str:
-        container = super().launch(self.eve, **spec)
-        self.now += 0.01
-        self.begin(container, next(self.pids))
-        self.used_s[container] = 0.0
-        return container
-
-    def sample(self, seconds: float = 1.0, **used_s: float) -> None:
-        for container, each in used_s.items():
-            self.used_s[container.replace("_", "-")] += each
-        self.now += seconds
-        uses = {container: ContainerUse(cpu_seconds=each) for container, each in self.used_s.items()}
-        self.send(e.Sampled(Snapshot(self.now, seconds, containers=uses), self.now))
-
-    def end(self, container: str) -> None:
-        self.exit(container, cpu_s=self.used_s.pop(container))
-
-    def order(self) -> list[str]:
-        """The containers from the first to the last."""
-        live = self.node.containers.live
-        return sorted(live, key=lambda each: -self.weights[each])
-
-
-def test_neighbours_are_a_factor_apart_and_together_they_weigh_what_there_is() -> None:
-    weights = divide(200_000, [1, 1, 1, 1])
-    assert weights[1] / weights[2] == pytest.approx(STEP, rel=0.02) and weights[2] / weights[3] == pytest.approx(
-        STEP, rel=0.02
-    )
-    assert sum(weights) == 200_000
-    assert divide(100, [1] * 10) == [86, 6, *[1] * 8]
-
-
-def test_nice_values_order_jobs_and_keep_their_share_of_the_host() -> None:
-    for jobs in (1, 2, 3, 5, 9):
-        values = [nice_of(rank, jobs) for rank in range(jobs)]
-        assert values == sorted(values) and values[-1] <= 15
-        together = sum(1.25**-value for value in values)
-        assert together == pytest.approx(jobs, rel=0.15), values
-    assert [nice_of(rank, 3) for rank in range(4)] == [-5, 7, 15, 15]
-    assert nice_of(0, 1000) == -10
-
-
-def test_each_container_weighs_something_however_many_there_are() -> None:
-    assert divide(10, [3, 40]) == [3, 40]
-    assert divide(10, []) == []
+from tests.unit.agent.core.ranks_bed import Bed, told_order
 
 
 def test_a_job_sinks_with_the_processor_time_that_it_has_used() -> None:
@@ -117,15 +31,6 @@ def test_who_came_first_goes_first_and_who_has_used_more_goes_behind(bed: Bed) -
     assert bed.nice[second] == nice_of(0, 3) and bed.nice[first] == nice_of(2, 3)
 
 
-def test_nothing_is_written_while_the_order_stands(bed: Bed) -> None:
-    containers = [bed.launch() for _ in range(5)]
-    bed.sample()
-    before, bed.weights = dict(bed.weights), {}
-    bed.sample(seconds=1.0)
-    assert not bed.weights
-    assert set(before) == set(containers)
-
-
 def test_the_priority_of_a_job_comes_before_what_it_has_used(bed: Bed) -> None:
     slow, urgent = bed.launch(), bed.launch()
     low = bed.register(bed.connect(slow))
@@ -136,15 +41,6 @@ def test_the_priority_of_a_job_comes_before_what_it_has_used(bed: Bed) -> None:
     standings = bed.node.ranks.standings
     assert standings[high].rank == 0 and standings[low].rank == 1
     assert standings[high].cpu_s == 50.0
-
-
-def test_the_containers_of_a_job_share_its_weight_by_what_they_asked_for(bed: Bed) -> None:
-    one, two, other = bed.launch(), bed.launch(limits=Limits(cpu_weight=30)), bed.launch()
-    job = bed.register(bed.connect(one))
-    bed.register(bed.connect(two), job=job)
-    bed.sample()
-    assert bed.weights[two] / bed.weights[one] == pytest.approx(3, rel=0.05)
-    assert (bed.weights[one] + bed.weights[two]) / bed.weights[other] == pytest.approx(STEP, rel=0.1)
 
 
 def test_a_client_of_another_user_does_not_move_a_container(bed: Bed) -> None:
@@ -167,15 +63,6 @@ def test_what_ended_counts_for_its_job(bed: Bed) -> None:
     assert bed.node.ranks.standings[job].cpu_s == 8.0
 
 
-def test_a_promise_weighs_as_before_and_leaves_the_ranked_less(bed: Bed) -> None:
-    promised = bed.launch(cpu_cores=0.5)
-    ranked = [bed.launch() for _ in range(10)]
-    bed.sample()
-    assert bed.node.containers.live[promised].confine().confinement.cpu_weight == WEIGHT_PER_CORE // 2
-    assert sum(bed.weights[each] for each in ranked) <= WEIGHT_PER_CORE * 3 // 2
-    assert promised not in bed.node.ranks.standings
-
-
 def test_opportunistic_work_has_no_rank_until_it_is_promoted(bed: Bed) -> None:
     slack = bed.launch(opportunistic=True)
     bed.launch()
@@ -189,83 +76,6 @@ def test_a_new_job_is_ranked_when_it_starts_and_not_only_at_the_next_sample(bed:
     bed.sample()
     fresh = bed.launch()
     assert bed.order() == [fresh, old]
-
-
-def test_a_coming_job_is_ranked_by_the_processor_time_of_that_moment(bed: Bed) -> None:
-    olds = [bed.launch() for _ in range(2)]
-    bed.sample(0.1)
-    bed.now += 0.9
-    bed.done.clear()
-    fresh = bed.launch()
-    assert bed.done.count(ReadCpuTimes()) == 1
-    assert bed.order() == [*olds, fresh], "all have used nothing by the last sample"
-    bed.send(CpuTimesRead(Snapshot(bed.now, 0.1, containers={each: ContainerUse(cpu_seconds=0.9) for each in olds})))
-    assert bed.order() == [fresh, *olds]
-
-
-def test_after_a_job_has_come_the_processor_time_is_read_again_at_gaps_that_double(bed: Bed) -> None:
-    """A job that was expected to end at once, and does not, goes behind the new one long before the next sample."""
-    bed.launch()
-    bed.sample(0.1)
-    bed.now += 0.5
-    came = bed.now
-    bed.done.clear()
-    bed.launch()
-    looked: list[float] = []
-    while (due := bed.node.ranks.cpu_reads.due) is not None:
-        assert [each for each in bed.done if isinstance(each, Wake)][-1] == Wake(due)
-        bed.now = due
-        bed.done.clear()
-        bed.send(e.Woken(bed.now))
-        looked += [bed.now - came] * bed.done.count(ReadCpuTimes())
-    assert looked == pytest.approx([0.1, 0.3, 0.7], abs=0.02)
-
-
-def test_a_job_of_another_origin_has_the_processor_time_read_again_too() -> None:
-    bed = Bed(has_master=True, ranked=True)
-    bed.launch()
-    bed.sample(0.1)
-    bed.now += 0.5
-    bed.done.clear()
-    bed.send(e.JobIntroduced("j", "j", "eve", 1.0))
-    assert ReadCpuTimes() in bed.done and Wake(bed.node.ranks.cpu_reads.due or 0.0) in bed.done
-
-
-def test_for_a_job_that_is_the_first_the_processor_time_is_not_read_again(bed: Bed) -> None:
-    old = bed.launch()
-    bed.used_s[old] = 100.0
-    bed.sample(0.1)
-    bed.now += 0.5
-    fresh = bed.launch()
-    assert bed.order() == [fresh, old]
-    bed.done.clear()
-    while (due := bed.node.ranks.cpu_reads.due) is not None:
-        bed.now = due
-        bed.send(e.Woken(bed.now))
-    assert ReadCpuTimes() not in bed.done
-
-
-def test_a_job_of_which_the_master_is_told_has_it_told_what_others_have_used() -> None:
-    bed = Bed(has_master=True, ranked=True)
-    old = bed.launch()
-    job = bed.register(bed.connect(old))
-    bed.node.load(bed.now)
-    bed.done.clear()
-    bed.now += 1.0
-    bed.register(bed.eve)
-    bed.register(bed.eve)
-    assert bed.done.count(ReadCpuTimes()) == 1, "not twice within a moment"
-    bed.send(CpuTimesRead(Snapshot(bed.now, 1.0, containers={old: ContainerUse(cpu_seconds=0.7)})))
-    assert {use.job: use.service_s for use in bed.node.load(bed.now).jobs}[job] == 0.7
-    bed.now += 1.0
-    bed.done.clear()
-    bed.register(bed.eve)
-    assert bed.done.count(ReadCpuTimes()) == 1
-
-
-def test_where_nothing_is_ranked_nothing_is_looked_at(bed: Bed) -> None:
-    bed.register(bed.eve)
-    assert ReadCpuTimes() not in bed.done
 
 
 def test_the_order_of_the_master_holds_as_soon_as_it_is_told() -> None:
@@ -303,75 +113,6 @@ def test_the_end_of_others_leads_to_no_ranking(bed: Bed, why: str) -> None:
     assert bed.weights == before
 
 
-def test_who_is_always_behind_has_a_turn_and_then_no_more() -> None:
-    bed = Bed(job_wait_max_s=30.0)
-    first, last = bed.launch(), bed.launch()
-    job = bed.register(bed.connect(first), priority=1.0)
-    turns = []
-    for second in range(100):
-        bed.sample(**{first: 0.001})
-        if bed.order()[0] == last:
-            turns.append(second)
-    assert len(turns) == 3 and turns[0] == pytest.approx(30, abs=2)
-    assert bed.node.ranks.standings[job].rank == 0
-
-
-def test_a_turn_lasts_until_the_next_sample_whatever_is_ranked_meanwhile() -> None:
-    bed = Bed(has_master=True, job_wait_max_s=5.0)
-    first, last = bed.launch(), bed.launch()
-    job = bed.register(bed.connect(first), priority=1.0)
-    while bed.order()[0] != last:
-        bed.sample(**{first: 0.001})
-    for number in range(1, 6):
-        bed.now += 0.1
-        bed.send(e.Decided(number, [SetPriority(job=job, priority=2.0 + number)]))
-        assert bed.order()[0] == last
-    bed.sample(0.5)
-    assert bed.order()[0] == first
-
-
-def test_turns_take_a_tenth_of_the_time_at_most() -> None:
-    bed = Bed(job_wait_max_s=5.0)
-    first = bed.launch()
-    bed.register(bed.connect(first), priority=1.0)
-    for _ in range(40):
-        bed.launch()
-    others = 0
-    for _ in range(200):
-        bed.sample(**{first: 0.001})
-        others += bed.order()[0] != first
-    assert 15 <= others <= 21
-
-
-def test_who_only_sleeps_has_no_turn_and_nothing_is_told_the_kernel() -> None:
-    bed = Bed(job_wait_max_s=5.0)
-    first = bed.launch()
-    bed.register(bed.connect(first), priority=1.0)
-    for _ in range(3):
-        bed.launch()
-    bed.sample()
-    order, told = bed.order(), len(bed.done)
-    for _ in range(30):
-        bed.sample()
-    assert bed.order() == order and len(bed.done) == told
-    bed.sample(**{first: 0.001})
-    assert bed.order()[0] != first, "now that the first runs, it is somebody else's turn"
-
-
-def test_after_a_restart_the_kernel_is_told_again(bed: Bed) -> None:
-    """The nice values that an earlier agent has set are not in the journal."""
-    containers = [bed.launch() for _ in range(3)]
-    bed.sample()
-    records = [msgspec.structs.replace(bed.node.containers.live[each], _nice=0) for each in containers]
-    again = Bed()
-    running = {record.container: record.pid for record in records}
-    again.send(e.Recovered([], [], records, running, frozenset(), again.now))
-    again.used_s = dict.fromkeys(containers, 0.0)
-    again.sample()
-    assert again.nice == {each: nice_of(rank, 3) for rank, each in enumerate(containers)}
-    assert again.order() == containers
-
-
 def test_the_status_says_where_a_job_stands(bed: Bed) -> None:
     one, two = bed.launch(), bed.launch()
     bed.used_s[one] = 3.0
@@ -386,12 +127,6 @@ def test_the_status_says_where_a_job_stands(bed: Bed) -> None:
 
 
 # ---------------------------------------------------------------- containers of no job beside jobs of the master
-
-
-def told_order(bed: Bed, jobs: list[str], *, highest: float = 0.0) -> None:
-    """The master's order; its numbers say nothing but that."""
-    decisions = [SetPriority(job=job, priority=highest - place) for place, job in enumerate(jobs)]
-    assert bed.send(e.Decided(1, decisions)) == Decided(refused=[])
 
 
 @pytest.mark.parametrize("highest", [-1e9, 3.0, 2e9])
@@ -429,25 +164,3 @@ def test_containers_of_no_job_go_by_what_they_used_among_themselves() -> None:
     names = sorted(standings, key=lambda job: standings[job].rank)
     assert [name for name in names if name.startswith("c-")] == [second, third, first]
     assert names.index(bed.node.ranks.job_of(of_job)) == 2
-
-
-# ---------------------------------------------------------------- where no cpu controller weighs
-
-
-def test_opportunistic_work_is_below_every_rank_by_its_policy_and_its_nice_value(bed: Bed) -> None:
-    slack = bed.launch(opportunistic=True)
-    for _ in range(5):
-        bed.launch()
-    bed.sample()
-    (told,) = (each for each in bed.done if isinstance(each, Renice) and each.container == slack)
-    assert told.opportunistic
-    ranked = [each for each in bed.done if isinstance(each, Renice) and each != told]
-    assert told.nice > max(each.nice for each in ranked) and {each.opportunistic for each in ranked} == {None}
-
-
-def test_a_promise_has_the_nice_value_of_the_first(bed: Bed) -> None:
-    promised = bed.launch(cpu_cores=0.5)
-    for _ in range(10):
-        bed.launch()
-    bed.sample()
-    assert bed.nice[promised] == nice_of(0, 10) == min(bed.nice.values())

@@ -1,0 +1,105 @@
+"""What the kernel is told of a rank: a weight, and a nice value where no cpu controller weighs."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+
+from agent.core import events as e
+from agent.core.confinement import WEIGHT_PER_CORE
+from agent.core.instructions import Renice
+from agent.core.ranks import STEP, divide, nice_of
+from penstock.model import Limits
+from tests.unit.agent.core.ranks_bed import Bed
+
+
+def test_neighbours_are_a_factor_apart_and_together_they_weigh_what_there_is() -> None:
+    weights = divide(200_000, [1, 1, 1, 1])
+    assert weights[1] / weights[2] == pytest.approx(STEP, rel=0.02) and weights[2] / weights[3] == pytest.approx(
+        STEP, rel=0.02
+    )
+    assert sum(weights) == 200_000
+    assert divide(100, [1] * 10) == [86, 6, *[1] * 8]
+
+
+def test_nice_values_order_jobs_and_keep_their_share_of_the_host() -> None:
+    for jobs in (1, 2, 3, 5, 9):
+        values = [nice_of(rank, jobs) for rank in range(jobs)]
+        assert values == sorted(values) and values[-1] <= 15
+        together = sum(1.25**-value for value in values)
+        assert together == pytest.approx(jobs, rel=0.15), values
+    assert [nice_of(rank, 3) for rank in range(4)] == [-5, 7, 15, 15]
+    assert nice_of(0, 1000) == -10
+
+
+def test_each_container_weighs_something_however_many_there_are() -> None:
+    assert divide(10, [3, 40]) == [3, 40]
+    assert divide(10, []) == []
+
+
+@pytest.fixture
+def bed() -> Bed:
+    return Bed()
+
+
+def test_nothing_is_written_while_the_order_stands(bed: Bed) -> None:
+    containers = [bed.launch() for _ in range(5)]
+    bed.sample()
+    before, bed.weights = dict(bed.weights), {}
+    bed.sample(seconds=1.0)
+    assert not bed.weights
+    assert set(before) == set(containers)
+
+
+def test_the_containers_of_a_job_share_its_weight_by_what_they_asked_for(bed: Bed) -> None:
+    one, two, other = bed.launch(), bed.launch(limits=Limits(cpu_weight=30)), bed.launch()
+    job = bed.register(bed.connect(one))
+    bed.register(bed.connect(two), job=job)
+    bed.sample()
+    assert bed.weights[two] / bed.weights[one] == pytest.approx(3, rel=0.05)
+    assert (bed.weights[one] + bed.weights[two]) / bed.weights[other] == pytest.approx(STEP, rel=0.1)
+
+
+def test_a_promise_weighs_as_before_and_leaves_the_ranked_less(bed: Bed) -> None:
+    promised = bed.launch(cpu_cores=0.5)
+    ranked = [bed.launch() for _ in range(10)]
+    bed.sample()
+    assert bed.node.containers.live[promised].confine().confinement.cpu_weight == WEIGHT_PER_CORE // 2
+    assert sum(bed.weights[each] for each in ranked) <= WEIGHT_PER_CORE * 3 // 2
+    assert promised not in bed.node.ranks.standings
+
+
+def test_after_a_restart_the_kernel_is_told_again(bed: Bed) -> None:
+    """The nice values that an earlier agent has set are not in the journal."""
+    containers = [bed.launch() for _ in range(3)]
+    bed.sample()
+    records = [msgspec.structs.replace(bed.node.containers.live[each], _nice=0) for each in containers]
+    again = Bed()
+    running = {record.container: record.pid for record in records}
+    again.send(e.Recovered([], [], records, running, frozenset(), again.now))
+    again.used_s = dict.fromkeys(containers, 0.0)
+    again.sample()
+    assert again.nice == {each: nice_of(rank, 3) for rank, each in enumerate(containers)}
+    assert again.order() == containers
+
+
+# ---------------------------------------------------------------- where no cpu controller weighs
+
+
+def test_opportunistic_work_is_below_every_rank_by_its_policy_and_its_nice_value(bed: Bed) -> None:
+    slack = bed.launch(opportunistic=True)
+    for _ in range(5):
+        bed.launch()
+    bed.sample()
+    (told,) = (each for each in bed.done if isinstance(each, Renice) and each.container == slack)
+    assert told.opportunistic
+    ranked = [each for each in bed.done if isinstance(each, Renice) and each != told]
+    assert told.nice > max(each.nice for each in ranked) and {each.opportunistic for each in ranked} == {None}
+
+
+def test_a_promise_has_the_nice_value_of_the_first(bed: Bed) -> None:
+    promised = bed.launch(cpu_cores=0.5)
+    for _ in range(10):
+        bed.launch()
+    bed.sample()
+    assert bed.nice[promised] == nice_of(0, 10) == min(bed.nice.values())
