@@ -8,7 +8,8 @@ import pytest
 from agent.core import events as e
 from agent.core.snapshot import ContainerUse, Snapshot
 from penstock.wire.master_api import ExecutorUse, Registered
-from tests.unit.agent.core.test_core_executors import MIB, Bed, cores, restarted
+from tests.fakes.node_bed import MIB
+from tests.unit.agent.core.executors_bed import Bed, cores, restarted
 
 
 def bed(*, gaps_read: bool = True, **settings: float) -> Bed:
