@@ -1,15 +1,20 @@
-"""A gate, for the tests of gates."""
+"""A gate, for the tests of gates; an asyncio client and what it asks for, for those of clients."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from penstock.client import AgentClient
 from penstock.client.gate import Gate
+from penstock.model.container import ContainerSpec
+from penstock.model.resources import KindAmounts
+from penstock.model.work import TaskRequest
+from tests.fakes.agent import FakeAgent
 from tests.fakes.agent_thread import AgentThread
 
 TIMEOUT_S = 60.0
@@ -48,3 +53,14 @@ def in_thread(work: Callable[[], Any]) -> Callable[[], Any]:
     future = pool.submit(work)
     pool.shutdown(wait=False)
     return lambda: future.result(TIMEOUT_S)
+
+
+@pytest.fixture
+async def client(fake: FakeAgent) -> AsyncIterator[AgentClient]:
+    async with await AgentClient.connect(fake.socket, "test") as connected:
+        yield connected
+
+
+def request_of(task: str, *argv: str) -> TaskRequest:
+    command = ContainerSpec(argv=argv) if argv else None
+    return TaskRequest(task=task, usage=KindAmounts(cpu=1.0), command=command)

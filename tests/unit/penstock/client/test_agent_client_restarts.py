@@ -1,0 +1,197 @@
+"""The asyncio client while its agent is away and when it is back: what it holds and asked for goes on, or is over."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from penstock.client import AgentClient, AgentUnavailable, Monotask
+from penstock.model.container import ContainerSpec, Ended, EndedBy
+from penstock.transport import RpcPeer
+from penstock.wire.agent_api import JobRegistered, RegisterJob
+from penstock.wire.errors import RpcError, refused
+from tests.fakes.agent import FakeAgent
+from tests.unit.penstock.client.conftest import request_of
+
+
+async def test_queued_and_granted_monotasks_survive_a_restart(fake: FakeAgent, client: AgentClient) -> None:
+    job = await client.register_job("survivor")
+    first, second, third = (job.submit("cpu", n) for n in (1, 2, 3))
+    await first.granted
+    await fake.stop()
+    second.cancel()
+    late = job.submit("cpu", 4)
+    await fake.start()
+    await fake.until(lambda: len(fake.called("submit")) == 2)
+    again = fake.called("submit")[1]
+    assert [(spec.id, spec.running) for spec in again.monotasks] == [
+        (first.id, True),
+        (third.id, False),
+        (late.id, False),
+    ]
+    assert fake.called("register_job")[1].job == job.id
+    first.complete()
+    await asyncio.wait_for(third.granted, 5)
+    third.complete()
+    await asyncio.wait_for(late.granted, 5)
+    assert fake.most_running == 1
+
+
+async def test_who_wants_to_know_is_told_when_the_agent_goes_away_and_when_it_is_back(
+    fake: FakeAgent, client: AgentClient
+) -> None:
+    told: asyncio.Queue[bool] = asyncio.Queue()
+    client.on_link = told.put_nowait
+    await fake.stop()
+    assert await asyncio.wait_for(told.get(), 5) is False
+    await fake.start()
+    assert await asyncio.wait_for(told.get(), 5) is True
+    assert (await client.status())["node"] == "fake" and told.empty()
+
+
+async def test_what_is_submitted_during_the_reconnection_is_not_forgotten(
+    fake: FakeAgent, client: AgentClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first, second = [await client.register_job(name) for name in ("first", "second")]
+    late: list[Monotask] = []
+    register = fake._register_job
+
+    def submit_meanwhile(peer: RpcPeer, asked: RegisterJob) -> JobRegistered:
+        if asked.job == second.id:  # the first job has announced itself already
+            late.append(first.submit("cpu", 1))
+        return register(peer, asked)
+
+    monkeypatch.setattr(fake, "_register_job", submit_meanwhile)
+    await fake.stop()
+    await fake.start()
+    await fake.until(lambda: bool(fake.called("submit")))
+    await asyncio.wait_for(late[0].granted, 5)
+
+
+async def test_what_ended_while_the_agent_was_away_needs_no_message(fake: FakeAgent, client: AgentClient) -> None:
+    job = await client.register_job("meanwhile")
+    only = job.submit("cpu", 1)
+    await only.granted
+    await fake.stop()
+    assert only.complete()
+    await fake.start()
+    async with asyncio.timeout(5), job.monotask("cpu", 2):
+        assert [spec.id for spec in fake.called("submit")[-1].monotasks] == [only.id + 1]
+    await fake.until(lambda: not fake.running)
+
+
+async def test_a_job_that_the_agent_forgot_is_registered_anew(fake: FakeAgent, client: AgentClient) -> None:
+    job = await client.register_job("forgotten", memory_bytes=9)
+    before = job.id
+    waiting = [job.submit("cpu", n) for n in (1, 2)]
+    await waiting[0].granted
+    await fake.stop()
+    fake.known_jobs.clear()
+    await fake.start()
+    await fake.until(lambda: len(fake.called("submit")) == 2)
+    assert job.id != before
+    assert fake.called("submit")[1].job == job.id
+    waiting[0].complete()
+    await asyncio.wait_for(waiting[1].granted, 5)
+
+
+async def test_placements_are_asked_for_again(fake: FakeAgent, client: AgentClient) -> None:
+    fake.places = False
+    job = await client.register_job("again")
+    await job.place("map", [request_of("m1", "true"), request_of("m2"), request_of("m3")])
+    await job.tasks_done(["m3"])
+    ended = asyncio.ensure_future(job.ended("m1"))
+    await asyncio.sleep(0)
+    await fake.stop()
+    fake.places = True
+    await fake.start()
+    assert await asyncio.wait_for(job.placed("m2"), 5) == "fake"
+    assert [request.task for request in fake.called("place")[1].tasks] == ["m1", "m2"]
+    fake.end_task(job.id, "m1", Ended(by=EndedBy.EXIT, exit_status=0))
+    assert (await asyncio.wait_for(ended, 5)).ok
+
+
+async def test_placements_wait_for_the_admission_after_a_restart(fake: FakeAgent, client: AgentClient) -> None:
+    job = await client.register_job("again")
+    await job.place("map", [request_of("m1", "true")])
+    await job.placed("m1")
+    await fake.stop()
+    fake.admits = False
+    await fake.start()
+    await fake.until(lambda: len(fake.called("register_job")) == 2)
+    assert len(fake.called("place")) == 1
+    fake.admit(job.id)
+    await fake.until(lambda: len(fake.called("place")) == 2)
+
+
+async def test_an_admission_that_comes_with_the_answer_to_a_forgotten_job_counts(
+    fake: FakeAgent, client: AgentClient
+) -> None:
+    jobs = [await client.register_job(name) for name in ("one", "two")]
+    for job in jobs:
+        await job.place("map", [request_of("m1", "true")])
+        await job.placed("m1")
+    await fake.stop()
+    fake.known_jobs.clear()
+    fake.admits_by_message = True
+    await fake.start()
+    async with asyncio.timeout(5):
+        await fake.until(lambda: len(fake.called("place")) == 4)
+    assert {asked.job for asked in fake.called("place")[2:]} == {job.id for job in jobs}
+
+
+async def test_containers_are_attached_to_again(fake: FakeAgent, client: AgentClient) -> None:
+    lives = await client.launch(ContainerSpec(argv=("sleep", "1")))
+    ended = await client.launch(ContainerSpec(argv=("sleep", "1")))
+    forgotten = await client.launch(ContainerSpec(argv=("sleep", "1")))
+    await fake.stop()
+    fake.containers[ended.id].ended = Ended(by=EndedBy.EXIT, exit_status=4)
+    del fake.containers[forgotten.id]
+    await fake.start()
+    assert (await asyncio.wait_for(ended.wait(), 5)).exit_status == 4
+    assert (await asyncio.wait_for(forgotten.wait(), 5)).by is EndedBy.LOST
+    await asyncio.wait_for(lives.kill(), 5)
+    assert (await lives.wait()).by is EndedBy.CANCELLED
+
+
+async def test_calls_wait_for_the_agent_to_come_back(fake: FakeAgent, client: AgentClient) -> None:
+    await fake.stop()
+    status = asyncio.ensure_future(client.status())
+    await asyncio.sleep(0)
+    await fake.start()
+    assert (await asyncio.wait_for(status, 5))["node"] == "fake"
+
+
+async def test_everybody_hears_when_the_agent_stays_away(fake: FakeAgent) -> None:
+    async with await AgentClient.connect(fake.socket, reconnect_s=0.05) as client:
+        job = await client.register_job("orphan")
+        granted, queued = job.submit("cpu", 1), job.submit("cpu", 2)
+        await granted.granted
+        container = await client.launch(ContainerSpec(argv=("sleep", "1")))
+        fake.places = False
+        await job.place("map", [request_of("m1")])
+        waiting = [asyncio.ensure_future(c) for c in (container.wait(), job.placed("m1"), job.ended("m1"))]
+        await asyncio.sleep(0)
+        await fake.stop()
+        results = await asyncio.wait_for(asyncio.gather(queued.granted, *waiting, return_exceptions=True), 5)
+        assert all(isinstance(result, AgentUnavailable) for result in results), results
+        assert granted.complete() is False
+        with pytest.raises(AgentUnavailable, match="penstock up"):
+            await client.status()
+        with pytest.raises(AgentUnavailable):
+            job.submit("cpu", 1)
+
+
+async def test_a_job_that_was_cancelled_while_the_agent_was_away_is_not_registered_anew(
+    fake: FakeAgent, client: AgentClient, tmp_path: Path
+) -> None:
+    job = await client.register_job("doomed")
+    waiting = [job.submit("cpu", 1), job.submit("cpu", 1)][1]
+    await fake.stop()
+    fake.refuse["register_job"] = refused("job 'job-1' was cancelled by ann", field="job")
+    await fake.start()
+    with pytest.raises(RpcError, match="cancelled by ann"):
+        await waiting.granted
+    assert len(fake.called("register_job")) == 2, "once to begin with, and once to join it again"
