@@ -13,7 +13,8 @@ from penstock.model import EndedBy
 from penstock.wire import master_api as api
 from penstock.wire.jobs_api import ListJobs
 from tests.property.scheduling_agents import EXIT, MIB, NODES
-from tests.property.test_scheduling_cluster import World, nodes, pick
+from tests.property.scheduling_master import nodes, pick
+from tests.property.test_scheduling_cluster import World
 
 
 class Cancellations(World):

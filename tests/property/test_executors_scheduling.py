@@ -21,7 +21,8 @@ from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, KindAmounts,
 from penstock.model.executor import Executor
 from penstock.wire import master_api as api
 from tests.property.scheduling_agents import EXIT, MIB, NODES, TIMEOUT_S, Agent, Wanted
-from tests.property.test_scheduling_cluster import World, pick
+from tests.property.scheduling_master import pick
+from tests.property.test_scheduling_cluster import World
 
 Key = tuple[str, str]
 #: Everything happens at multiples of it.

@@ -1,0 +1,9 @@
+"""Assertions of machines that several tests share tell what they compared, as those of a test do."""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.register_assert_rewrite(
+    "tests.property.scheduling_connections", "tests.property.scheduling_master", "tests.property.scheduling_work"
+)

@@ -1,0 +1,125 @@
+"""A master whose decisions are checked one by one and reach its agents, and what it writes down for the next master."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import TypeVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine
+
+from master.core import Cluster, MasterSettings
+from master.core import events as e
+from master.core.drains import DrainSaid
+from master.core.finished_jobs import FinishedJob
+from master.core.instructions import Hangup, Instruction, Keep, SendDecisions
+from master.ordering import HandOrder
+from penstock.model import Ended
+from penstock.wire import master_api as api
+from tests.property.scheduling_agents import NODES, Agent
+
+nodes = st.sampled_from(NODES)
+pick = st.integers(min_value=0, max_value=10**6)
+
+T = TypeVar("T")
+
+
+def keep(kept: dict[str, T], changed: Mapping[str, T | None]) -> None:
+    """As a store does."""
+    for name, one in changed.items():
+        kept.pop(name, None)
+        if one is not None:
+            kept[name] = one
+
+
+class CheckedMaster(RuleBasedStateMachine):
+    """The master, its agents, and the books of what it may decide. A world says how they begin."""
+
+    settings: MasterSettings
+    agents: dict[str, Agent]
+    now: float
+    #: The number in the name of the latest job or task.
+    serial: int
+
+    def __init__(self) -> None:
+        super().__init__()
+        #: Whom an operator has drained; every master remembers it.
+        self.drained: set[str] = set()
+        #: What is written down for the next master.
+        self.kept_drains: dict[str, DrainSaid] = {}
+        self.kept_jobs: dict[str, FinishedJob] = {}
+        self.kept_orders: dict[str, HandOrder] = {}
+        #: Job → its user.
+        self.users: dict[str, str] = {}
+
+    def start_master(self) -> None:
+        self.cluster = Cluster(self.settings)
+        self.known_version = dict.fromkeys(NODES, 0)
+        self.log: list[tuple[e.Event, float]] = []
+        self.said: list[list[Instruction]] = []
+        self.ends: dict[tuple[str, str], Ended] = {}
+        self.serve(e.Remembered(dict(self.kept_drains), list(self.kept_jobs.values()), (), dict(self.kept_orders)))
+
+    def serve(self, event: e.Event) -> None:
+        admitted = {job.job for job in self.cluster.jobs.values() if job.admitted}
+        self.log.append((event, self.now))
+        instructions = self.cluster.handle(event, self.now)
+        self.said.append(instructions)
+        for instruction in instructions:
+            match instruction:
+                case SendDecisions(node, number, decisions):
+                    agent = self.agents[node]
+                    assert agent.linked, f"decisions for {node}, which is away"
+                    assert number == len([i for i, _ in agent.inbox]) + agent.decided + 1
+                    agent.inbox.append((instruction, self.known_version[node]))
+                    for decision in decisions:
+                        self.check(node, decision, admitted)
+                case Hangup(node):
+                    self.agents[node].unlink()
+                case Keep(drains, jobs, _, orders):
+                    keep(self.kept_drains, drains)
+                    keep(self.kept_jobs, jobs)
+                    keep(self.kept_orders, orders)
+
+    def check(self, node: str, decision: api.AnyDecision, admitted: set[str]) -> None:
+        if isinstance(decision, api.Assign | api.Promote):
+            assert node not in self.drained, f"{node} is drained, and is told {decision}"
+        if isinstance(decision, api.Promote) or (isinstance(decision, api.Assign) and not decision.opportunistic):
+            self.within_limits(node, decision)
+        if isinstance(decision, api.Assign):
+            if not decision.opportunistic:
+                assert self.cluster.nodes[node].memory_free_bytes() >= 0, "the master over-commits a node"
+                assert decision.job in admitted or self.cluster.jobs[decision.job].admitted
+            nodes_wanted = decision.request.nodes
+            assert not nodes_wanted or node in nodes_wanted
+        if isinstance(decision, api.AdmitJob) and decision.job not in admitted:
+            job = self.cluster.jobs[decision.job]
+            total = self.cluster.admission.reservable_bytes()
+            assert not job.memory_bytes or self.cluster.admission.reserved_bytes() <= total
+            most = self.cluster.settings.user_max_jobs
+            of_users = Counter(each.user for each in self.cluster.jobs.values() if each.admitted)
+            assert not most or of_users[job.user] <= most
+            for other in self.cluster.jobs.values():
+                waiting = other.described and not other.admitted and not other.cancelled_by
+                waiting = waiting and not (most and of_users[other.user] >= most)
+                waits = waiting and other.memory_bytes <= total
+                in_line = self.cluster.settings.ordering in ("fifo", "ejf")  # others admit in an order of their own
+                overtaken = in_line and job.memory_bytes and other.submitted_at < job.submitted_at
+                keeps_waiting = "starts no later" not in decision.why
+                assert not (waits and overtaken and keeps_waiting), f"{job.job} overtook {other.job}"
+
+    def within_limits(self, node: str, decision: api.Assign | api.Promote) -> None:
+        """With what is promised now nobody holds more than he may, of what it takes some of."""
+        task = decision.request.task if isinstance(decision, api.Assign) else decision.task
+        user, settings = self.users[decision.job], self.cluster.settings
+        books = [held for each in self.cluster.nodes.values() for held in each.held.values() if held.regular]
+        own = self.cluster.nodes[node].held[decision.job, task].holds()
+        for resource, most in ((0, settings.user_max_cores), (3, settings.user_max_memory_bytes)):
+            has = sum(held.holds()[resource] for held in books if self.users[held.job] == user)
+            assert not (most and own[resource]) or has <= most + 1e-6, f"{user} holds {has} of {most}"
+
+    def replay(self) -> None:
+        """The same events give the same decisions."""
+        again = Cluster(self.settings)
+        assert [again.handle(event, now) for event, now in self.log] == self.said
