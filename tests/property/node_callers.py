@@ -1,0 +1,220 @@
+"""Frameworks and the master around a node: what they ask of it, and when it may refuse that."""
+
+from __future__ import annotations
+
+import contextlib
+
+from hypothesis import strategies as st
+from hypothesis.stateful import initialize, precondition, rule
+
+from agent.core import events as e
+from agent.core.records import ContainerState
+from penstock.model import (
+    Choice,
+    ContainerSpec,
+    Executor,
+    KindAmounts,
+    MonotaskSpec,
+    Profile,
+    ResourceKind,
+    TaskRequest,
+)
+from penstock.wire import agent_methods as m
+from penstock.wire import master_api
+from penstock.wire.agent_api import Complete, Completion, ContainerRef, Launch, Place, RegisterJob, Resize, Submit
+from penstock.wire.cluster_api import Draining
+from penstock.wire.errors import RpcError
+from tests.property.node_books import MEMORY_BYTES, NOTICE, NodeBooks
+
+#: Of what is assigned: no executor, one of which nothing is known, those whose profiles are.
+EXECUTORS = (
+    None,
+    "unknown",
+    Profile(slot_s=1.0, cpu_cores=(0.5, 1.5, 0.25), memory_bytes=(400, 100)),
+    Profile(slot_s=0.5, cpu_cores=(1.0,), stages=(1,)),
+)
+
+
+class Callers(NodeBooks):
+    """Sessions with jobs, monotasks and containers; tasks that are assigned, promoted, withdrawn."""
+
+    @initialize(notice=st.booleans(), choices=st.lists(st.sampled_from(list(Choice)), max_size=3))
+    def begin_with_some(self, notice: bool, choices: list[Choice]) -> None:
+        """A node on which something runs already: preemption has somebody to choose from."""
+        self.connect()
+        promised = ContainerSpec(argv=("x",), memory_bytes=700, cpu_cores=2.0, detach=True)
+        for spec in [
+            ContainerSpec(argv=("x",), opportunistic=True, preempt=choice, notice=NOTICE if notice else None)
+            for choice in choices
+        ] + [promised] * bool(choices):
+            self.send(e.Asked(m.LAUNCH, 1, Launch(container=spec)))
+        for container in sorted(self.starting):
+            self.starting.discard(container)
+            self.processes.add(container)
+            self.send(e.ContainerStarted(container, 42, {}, self.now))
+
+    # ------------------------------------------------------------ frameworks
+
+    @rule()
+    def connect(self) -> None:
+        session = self.fresh()
+        self.sessions.add(session)
+        self.send(e.SessionOpened(session, "u", 1000, "test"))
+
+    @precondition(lambda self: self.sessions)
+    @rule(data=st.data())
+    def disconnect(self, data: st.DataObject) -> None:
+        session = data.draw(st.sampled_from(sorted(self.sessions)))
+        self.sessions.discard(session)
+        self.jobs = {job: owner for job, owner in self.jobs.items() if owner != session}
+        self.forget(session)
+        self.send(e.SessionClosed(session))
+
+    @precondition(lambda self: self.sessions)
+    @rule(data=st.data())
+    def register(self, data: st.DataObject) -> None:
+        session = data.draw(st.sampled_from(sorted(self.sessions)))
+        reply = self.send(e.JobRegistered(session, RegisterJob(name="job"), 0.0))
+        self.jobs[reply.job] = session  # type: ignore[attr-defined]
+
+    @precondition(lambda self: self.jobs)
+    @rule(data=st.data(), kinds=st.lists(st.sampled_from(list(ResourceKind)), min_size=1, max_size=4))
+    def submit(self, data: st.DataObject, kinds: list[ResourceKind]) -> None:
+        job = data.draw(st.sampled_from(sorted(self.jobs)))
+        session = self.jobs[job]
+        specs = [MonotaskSpec(id=self.fresh(), kind=kind, input_bytes=20000) for kind in kinds]
+        self.submitted.update({(session, job, spec.id): spec for spec in specs})
+        self.send(e.Asked(m.SUBMIT, session, Submit(job=job, monotasks=specs)))
+
+    @precondition(lambda self: self.granted)
+    @rule(data=st.data())
+    def complete(self, data: st.DataObject) -> None:
+        key = data.draw(st.sampled_from(sorted(self.granted, key=repr)))
+        self.granted.discard(key)
+        del self.submitted[key]
+        self.send(e.Asked(m.COMPLETE, key[0], Complete(job=key[1], monotasks=[Completion(id=key[2])])))  # type: ignore[arg-type]
+
+    @precondition(lambda self: self.sessions)
+    @rule(
+        data=st.data(), memory=st.integers(0, 600), opportunistic=st.booleans(), detach=st.booleans(),
+        notice=st.booleans(), adopt=st.booleans(), choice=st.sampled_from(list(Choice)),
+    )  # fmt: skip
+    def launch(
+        self, data: st.DataObject, memory: int, opportunistic: bool, detach: bool, notice: bool, adopt: bool,
+        choice: Choice,
+    ) -> None:  # fmt: skip
+        session = data.draw(st.sampled_from(sorted(self.sessions)))
+        spec = ContainerSpec(
+            argv=("x",), memory_bytes=memory, opportunistic=opportunistic, detach=detach, preempt=choice,
+            notice=NOTICE if notice else None,
+        )  # fmt: skip
+        before = self.node.ledger()
+        try:
+            if adopt:
+                self.send(e.AdoptRequested(session, spec, 4711, False))
+            else:
+                self.send(e.Asked(m.LAUNCH, session, Launch(container=spec)))
+        except RpcError:
+            if not opportunistic:
+                assert before.promised_memory_bytes + memory > MEMORY_BYTES, "refused what fits"
+
+    @precondition(lambda self: self.sessions and self.jobs)
+    @rule(data=st.data(), pid=st.integers(1, 3))
+    def lend(self, data: st.DataObject, pid: int) -> None:
+        """A process that is in no container, or in one."""
+        session = data.draw(st.sampled_from(sorted(self.sessions)))
+        job = data.draw(st.sampled_from(sorted(self.jobs)))
+        inside = data.draw(st.sampled_from(["", *sorted(self.processes)]))
+        with contextlib.suppress(RpcError):  # the job is over
+            self.send(e.LendRequested(session, job, pid, ("x",), own=True, inside=inside))
+
+    @precondition(lambda self: self.sessions and self.launched)
+    @rule(data=st.data())
+    def kill(self, data: st.DataObject) -> None:
+        session = data.draw(st.sampled_from(sorted(self.sessions)))
+        self.send(e.Asked(m.KILL, session, ContainerRef(container=data.draw(st.sampled_from(sorted(self.launched))))))
+
+    @precondition(lambda self: self.sessions and self.launched)
+    @rule(data=st.data(), cores=st.sampled_from([None, 0.5, 1.0]))
+    def resize(self, data: st.DataObject, cores: float | None) -> None:
+        session = data.draw(st.sampled_from(sorted(self.sessions)))
+        container = data.draw(st.sampled_from(sorted(self.launched)))
+        try:
+            self.send(e.Asked(m.RESIZE, session, Resize(container=container, limits={"cpu_cores": cores})))
+        except RpcError:
+            record = self.node.containers.find(container)
+            assert record is not None
+            assert record.ended or record.profile or record.state is ContainerState.STOPPING, "refused for no reason"
+
+    @precondition(lambda self: self.sessions and self.launched)
+    @rule(data=st.data(), cores=st.lists(st.sampled_from([0.5, 1.0, 2.0]), max_size=4))
+    def follow(self, data: st.DataObject, cores: list[float]) -> None:
+        session = data.draw(st.sampled_from(sorted(self.sessions)))
+        container = data.draw(st.sampled_from(sorted(self.launched)))
+        profile = Profile(slot_s=1.0, cpu_cores=tuple(cores)) if cores else None
+        try:
+            self.send(e.FollowRequested(session, container, profile, self.now))
+        except RpcError:
+            record = self.node.containers.find(container)
+            assert record is not None
+            assert record.ended or record.executor or record.state is ContainerState.STOPPING, "refused for no reason"
+
+    @precondition(lambda self: self.jobs)
+    @rule(data=st.data())
+    def ask_for_a_place(self, data: st.DataObject) -> None:
+        job = data.draw(st.sampled_from(sorted(self.jobs)))
+        request = TaskRequest(task=f"t{self.fresh()}", usage=KindAmounts(cpu=5.0))
+        self.send(e.Asked(m.PLACE, self.jobs[job], Place(job=job, stage="s", tasks=[request], opportunistic=False)))
+        self.send(
+            e.Asked(m.PLACE, self.jobs[job], Place(job=job, stage="s", tasks=[request], opportunistic=False))
+        )  # said again: answered, not doubled
+
+    # ------------------------------------------------------------ master
+
+    @rule(
+        data=st.data(), memory=st.integers(0, 700), command=st.booleans(), opportunistic=st.booleans(),
+        foreign=st.booleans(), kind=st.sampled_from(list(ResourceKind)), profile=st.sampled_from(EXECUTORS),
+    )  # fmt: skip
+    def assign(
+        self, data: st.DataObject, memory: int, command: bool, opportunistic: bool, foreign: bool, kind: ResourceKind,
+        profile: Profile | str | None,
+    ) -> None:  # fmt: skip
+        if foreign or not self.jobs:
+            job, origin = f"foreign-{data.draw(st.integers(1, 2))}", "elsewhere"
+        else:
+            job, origin = data.draw(st.sampled_from(sorted(self.jobs))), "n"
+        spec = ContainerSpec(argv=("x",), memory_bytes=memory, detach=True) if command else None
+        task = f"t{self.fresh()}"
+        executor = Executor(application="a") if command and profile is not None else None
+        request = TaskRequest(
+            task=task, usage=KindAmounts(cpu=5.0), memory_bytes=memory, command=spec, command_kind=kind,
+            executor=executor,
+        )  # fmt: skip
+        decision = master_api.Assign(
+            job=job, stage="s", user="u", origin=origin, priority=0.0, request=request, opportunistic=opportunistic,
+            profile=profile if isinstance(profile, Profile) else None,
+        )  # fmt: skip
+        self.assigned.add((job, task))
+        reply = self.decide(decision)
+        assert reply.refused or self.node.drain.draining is None, "who is drained takes no work"
+        if reply.refused:
+            self.reported.add((job, task))
+
+    @precondition(lambda self: self.assigned)
+    @rule(data=st.data(), promote=st.booleans())
+    def withdraw_or_promote(self, data: st.DataObject, promote: bool) -> None:
+        job, task = data.draw(st.sampled_from(sorted(self.assigned)))
+        if promote:
+            self.decide(master_api.Promote(job=job, task=task))
+        else:
+            self.decide(master_api.Withdraw(job=job, task=task, why="test"))
+
+    @rule(on=st.sampled_from([True, False, False]))
+    def drain(self, on: bool) -> None:
+        self.decide(master_api.Drain(draining=Draining("root", 1.0) if on else None))
+
+    @precondition(lambda self: self.unheard)
+    @rule(data=st.data())
+    def hear_of_an_end(self, data: st.DataObject) -> None:
+        """The master answers."""
+        self.hear(data.draw(st.sampled_from(sorted(self.unheard))))
