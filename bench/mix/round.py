@@ -10,7 +10,7 @@ import signal
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
-from statistics import fmean
+from statistics import median
 from typing import NamedTuple
 
 from bench.mix import speed
@@ -44,7 +44,7 @@ class Done(NamedTuple):
 
 class Round(NamedTuple):
     """What came of a round; ``archived_bytes`` is how much of the text the archive had compressed at its end,
-    ``look_s`` the mean CPU time that a fixed piece of work took during the round.
+    ``look_s`` the median time that a fixed piece of work took during the round.
     """
 
     done: list[Done]
@@ -71,7 +71,7 @@ async def run(plan: Plan, start: Start, directory: Path, *, with_archive: bool =
         pieces = await beside.enter_async_context(_archive(plan.archive, start, directory)) if with_archive else None
         done = await asyncio.gather(*map(one, plan.jobs))
         archived_bytes = ARCHIVED_BYTES * len(list(pieces.glob("*.xz"))) if pieces else 0
-    return Round(done, archived_bytes, fmean(looks_s))
+    return Round(done, archived_bytes, median(looks_s))
 
 
 @contextlib.asynccontextmanager
