@@ -1,0 +1,111 @@
+"""Whose turn it is after priorities have changed often, after a slot was taken back, and after a long wait."""
+
+from __future__ import annotations
+
+from random import Random
+
+from agent.queues import COMMANDS, Monotask, MonotaskQueues, overdue
+from penstock.model import Capacity, MonotaskSpec, ResourceKind
+from penstock.wire.agent_api import Completion
+
+CPU = ResourceKind.CPU
+WAIT_MAX_S, HELD_MAX_S = 2.0, 5.0
+
+
+def make(slots: int, *, ranked: bool = False, lease_s: float = 0.0, lease_kept_s: float = 0.0) -> MonotaskQueues:
+    return MonotaskQueues(
+        Capacity(cores=slots, memory_bytes=1), network_bypass_bytes=0, rate_window_s=10, job_wait_max_s=WAIT_MAX_S,
+        ranked=ranked, lease_s=lease_s, lease_kept_s=lease_kept_s,
+    )  # fmt: skip
+
+
+def submit(queues: MonotaskQueues, job: str, *numbers: int, session: int = 1, now: float = 0.0) -> list[object]:
+    specs = [MonotaskSpec(id=number, kind=CPU, input_bytes=100, stage="s") for number in numbers]
+    return ids(queues.submit(session, job, specs, now))
+
+
+def complete(queues: MonotaskQueues, job: str, number: int, now: float) -> list[object]:
+    return ids(queues.complete(1, job, [Completion(id=number)], now))
+
+
+def ids(granted: list[Monotask]) -> list[object]:
+    return [monotask.id for monotask in granted]
+
+
+def test_priorities_that_change_for_ever_fill_no_queue_and_leave_the_order_true() -> None:
+    queues = make(1)
+    queues.add_job("holds", 0.0)
+    submit(queues, "holds", 0)
+    priorities = {f"j{number}": float(number) for number in range(20)}
+    for number, (job, priority) in enumerate(priorities.items(), start=1):
+        queues.add_job(job, priority)
+        submit(queues, job, number)
+    random = Random(1)
+    for _ in range(1000):
+        job = random.choice(list(priorities))
+        priorities[job] = float(random.randrange(1000))
+        queues.set_priority(job, priorities[job], 0.0)
+    for turn in range(1000):
+        priorities["j0"] = float(turn % 2)
+        queues.set_priority("j0", priorities["j0"], 0.0)
+    assert all(len(resource.jobs) <= 66 + 2 * len(priorities) for resource in queues.resources())
+    [first] = queues.complete(1, "holds", [Completion(id=0)], 1.0)
+    order = [first]
+    while granted := queues.complete(1, order[-1].job, [Completion(id=order[-1].id)], 1.0):
+        order += granted
+    served = [priorities[monotask.job] for monotask in order]
+    assert served == sorted(priorities.values(), reverse=True)
+
+
+def test_a_user_in_debt_is_served_again_as_soon_as_a_slot_of_his_is_returned() -> None:
+    queues = make(2)
+    for job, user in (("a", "eve"), ("c", "max")):
+        queues.add_job(job, 0.0, user)
+    assert submit(queues, "a", 1, 2, 3, 4) == [1, 2]
+    submit(queues, "c", 5)
+    queues.tick(HELD_MAX_S + 1.0)
+    taken, granted = overdue.take_back(queues, HELD_MAX_S + 1.0, HELD_MAX_S)
+    [kept] = {1, 2} - {each.monotask.id for each in taken}
+    assert isinstance(kept, int) and ids(granted) == [5]
+    assert complete(queues, "c", 5, 7.0) == [], "with the one that runs on, eve has two"
+    assert complete(queues, "a", kept, 8.0) == [3]
+
+
+def test_a_kept_slot_is_not_called_back_for_what_has_a_slot_at_once() -> None:
+    queues = make(3, lease_s=1.0, lease_kept_s=3.0)
+    queues.add_job("j", 0.0)
+    queues.add_job("ahead", 5.0)
+    submit(queues, "j", 1)
+    assert submit(queues, "ahead", 2, 3, session=2) == [2, 3]
+    assert queues.take_recalled() == []
+    assert submit(queues, "ahead", 4, session=2) == []
+    assert [recalled.session for recalled in queues.take_recalled() if recalled.job == "j"] == [None, 1]
+
+
+def test_a_job_with_its_full_number_of_commands_gets_one_more_when_it_has_waited_too_long() -> None:
+    queues = make(2, ranked=True)
+    queues.add_job("j", 0.0)
+    assert submit(queues, "j", 1, 2, 3, 4, session=COMMANDS) == [1, 2]
+    assert queues.tick(WAIT_MAX_S - 1.0) == []
+    assert ids(queues.tick(WAIT_MAX_S + 1.0)) == [3]
+    assert queues.tick(WAIT_MAX_S + 2.0) == []
+
+
+def test_no_command_passes_a_monotask_of_a_framework_that_waits_for_a_slot() -> None:
+    queues = make(2, ranked=True)
+    for job, priority in (("full", 3.0), ("gate", 2.0), ("last", 1.0)):
+        queues.add_job(job, priority)
+    assert submit(queues, "full", 1, 2, 3, session=COMMANDS) == [1, 2]
+    assert submit(queues, "gate", 4) == submit(queues, "last", 5, session=COMMANDS) == []
+    assert ids(queues.cancel(1, "gate", [4], 1.0)) == [5]
+
+
+def test_the_leases_and_kept_slots_of_a_job_that_has_left_are_not_recalled() -> None:
+    queues = make(1, lease_s=1.0, lease_kept_s=3.0)
+    queues.add_job("j", 0.0)
+    queues.add_job("ahead", 5.0)
+    [kept] = queues.submit(1, "j", [MonotaskSpec(id=1, kind=CPU, input_bytes=100)], 0.0)
+    assert kept.keep
+    queues.remove_job("j", 0.1)
+    assert submit(queues, "ahead", 2, 3, session=2, now=0.2) == [2]
+    assert queues.take_recalled() == []
