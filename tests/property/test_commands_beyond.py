@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import settings
 from hypothesis import strategies as st
-from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
+from hypothesis.stateful import Bundle, MultipleResults, RuleBasedStateMachine, invariant, multiple, precondition, rule
 
 from agent.queues import COMMANDS, Monotask, MonotaskQueues, oversubscription
 from agent.queues.resource import MOST_AHEAD
@@ -81,6 +81,14 @@ class CommandsBeyond(RuleBasedStateMachine):
         self.queues.add_job(job, priority)
         self.order[job] = (-priority, self.number)
         return job
+
+    @rule(target=jobs, priorities=st.lists(st.integers(0, 5), min_size=MOST_BEYOND, max_size=MOST_AHEAD + 1))
+    def crowd(self, priorities: list[int]) -> MultipleResults[str]:
+        """As many jobs with commands as it takes to come to the bounds."""
+        added = [self.add_job(priority) for priority in priorities]
+        for job in added:
+            self.submit(job, COMMANDS, CORES)
+        return multiple(*added)
 
     @rule(job=jobs, session=st.sampled_from((COMMANDS, COMMANDS, GATE)), count=st.integers(1, 3))
     def submit(self, job: str, session: int, count: int) -> None:
