@@ -33,6 +33,17 @@ def test_service_counts_for_the_stages_that_are_under_way() -> None:
     assert (work.service_s, work.slots) == (11.0, 1)
 
 
+def test_service_counts_for_a_stage_from_its_first_task_until_its_last_has_ended() -> None:
+    work = Work()
+    work.tell([told("map", 4, 1)])
+    work.attained("a", JobUse(job="j", service_s=2.0, running=1))
+    work.task_announced("placed", KindAmounts(cpu=5.0))
+    work.attained("a", JobUse(job="j", service_s=6.0, running=1))
+    work.task_ended("placed", KindAmounts(cpu=5.0))
+    work.attained("a", JobUse(job="j", service_s=7.0, running=1))
+    assert work.service == {"map": 2.0 + 2.0 + 1.0, "placed": 2.0}
+
+
 @given(st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5), st.sampled_from(["report", "last", "gone"]))))
 def test_its_slots_are_those_of_the_last_reports_of_all_nodes(events: list[tuple[str, int, str]]) -> None:
     work, running, service_s = Work(), dict[str, int](), 0.0
