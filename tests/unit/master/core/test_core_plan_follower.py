@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+import pytest
+
 from master.core import events as e
 from master.core.plan import Promised
 from penstock.model import Ended, EndedBy
@@ -116,6 +118,34 @@ def test_memory_is_made_room_for_too_and_what_would_not_help_is_left_alone() -> 
     b.ready("a", command("p", memory=500), job="prod")
     b.round()
     assert stopped(b) == ["large"]
+
+
+@pytest.mark.parametrize("large", ["a", "b"])
+def test_room_is_made_on_the_node_where_the_fewest_are_stopped(large: str) -> None:
+    small = "b" if large == "a" else "a"
+    b = two_jobs(Plan(4.0), "a", "b")
+    b.ready("a", command("large", cores=4.0, nodes=(large,)), job="best")
+    b.ready("a", *[command(f"b{i}", cores=1.0, nodes=(small,)) for i in range(4)], job="best")
+    b.round()
+    b.ready("a", command("p", cores=4.0), job="prod")
+    b.round()
+    assert stopped(b) == ["large"]
+
+
+class TwoReservations(Plan):
+    def promised(self, at: float) -> Mapping[str, Promised]:
+        return {name: Promised(2.0, 0.0, 2) for name in ("r", "s")}
+
+
+def test_room_is_made_for_every_reservation() -> None:
+    b = two_jobs(TwoReservations(2.0))
+    b.job("a", "second", at=3.0, reservation="s")
+    b.ready("a", *[command(f"b{i}", cores=1.0) for i in range(4)], job="best")
+    b.round()
+    for job in ("prod", "second"):
+        b.ready("a", *[command(f"{job}{i}", cores=1.0) for i in range(3)], job=job)
+    b.round()
+    assert stopped(b) == ["b3", "b2", "b1", "b0"], "two cores for each of them"
 
 
 def test_frameworks_tasks_are_not_stopped_and_what_fits_nowhere_stops_nobody() -> None:
