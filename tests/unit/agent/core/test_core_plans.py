@@ -37,6 +37,7 @@ def test_time_passes_slot_by_slot_and_the_last_one_stays() -> None:
     assert plan.advanced(1.0) == Plan(3.0, 2.0, cores(1, 2, 3))
     assert plan.advanced(2.0) == Plan(3.0, 0.0, cores(2, 3))
     assert plan.advanced(100.0).amounts == cores(3)
+    assert plan.advanced(2.0 - 1e-6) == Plan(3.0, 0.0, cores(2, 3)), "a boundary missed by a rounding is passed"
 
 
 def test_the_highest_of_the_slots_that_a_time_overlaps() -> None:

@@ -176,6 +176,15 @@ def test_the_kinds_that_were_used_the_longest_ago_are_forgotten() -> None:
     assert len(sizes) == 8
 
 
+def test_a_size_that_has_not_been_seen_for_very_many_runs_is_forgotten() -> None:
+    sizes = learnt(("eve", "a", 1000.0), ("eve", "a", 1.0))
+    assert sizes.tell("eve", "a", 500.0)
+    for _ in range(700):
+        sizes.learn("eve", "a", 1.0)
+    assert not sizes.tell("eve", "a", 500.0)
+    assert sizes.tell("eve", "a", 1.0)
+
+
 def test_what_cannot_be_is_not_taken_over() -> None:
     sizes = JobSizes()
     sizes.restore([
