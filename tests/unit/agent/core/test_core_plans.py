@@ -64,6 +64,12 @@ def test_what_others_plan_is_not_there() -> None:
     assert Room((100.0, 0.0, 0.0, 0.0), room.others).allows(wanted) is wanted
 
 
+def test_what_others_hold_from_the_end_of_a_slot_on_is_there_within_it() -> None:
+    room = Room((8.0, 0.0, 0.0, 0.0), [Plan(3.0, 1.0, cores(2, 6)).held()])
+    wanted = Plan(3.0, 1.0, cores(6, 2))
+    assert room.allows(wanted) is wanted
+
+
 def test_extra_is_for_a_time_and_not_behind_the_end() -> None:
     plan = Plan(3.0, 2.0, (*cores(1, 1, 1), NOTHING))
     assert of(plan.with_extra((5.0, 0.0, 0.0, 0.0), 3.0)) == [6, 6, 1, 0]

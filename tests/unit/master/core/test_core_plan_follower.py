@@ -111,6 +111,16 @@ def test_a_slot_is_freed_for_what_is_promised_and_placed() -> None:
     assert set(stopped(b)) <= {f"b{i}" for i in range(4)}
 
 
+def test_no_more_slots_are_freed_than_are_promised() -> None:
+    b = two_jobs(Plan(0.0, 10))
+    b.ready("a", *[command(f"b{i}", memory=10) for i in range(4)], job="best")
+    b.round()
+    b.ready("a", *[command(f"p{i}", memory=10) for i in range(2)], job="prod")
+    b.round()
+    b.round()
+    assert stopped(b) == ["b3"]
+
+
 def test_memory_is_made_room_for_too_and_what_would_not_help_is_left_alone() -> None:
     b = two_jobs(Plan(1.0, 500))
     b.ready("a", command("large", memory=600), command("small", memory=0), job="best")

@@ -64,6 +64,8 @@ def test_a_stage_that_is_told_of_and_placed_counts_once() -> None:
     work.tell([told("map", 6, 0), told("reduce", 3, 0, "map")])
     assert work.tasks_left == 9
     assert [stage.stage for stage in work.own] == ["reduce"]
+    work.tell([told("map", 1, 0), told("reduce", 3, 0, "map")])
+    assert work.tasks_left == 2 + 3, "of what was sent at least that is left"
     work.task_ended("map", KindAmounts(cpu=5.0))
     assert work.left() == [5.0, 0.0, 0.0]
     assert not work.complete
@@ -142,6 +144,14 @@ def test_nothing_is_learned_from_nothing(usage: KindAmounts) -> None:
     estimates.learn(job, "s", usage, 0 if usage.cpu else 50)
     request = TaskRequest(task="t", usage=usage, command=ContainerSpec(argv=("true",)))
     assert estimates.stated(job, "s", [request]) == [request]
+
+
+def test_a_node_that_reports_again_after_its_last_report_has_not_said_all() -> None:
+    work = Work()
+    work.attained("a", JobUse(job="j", service_s=5.0, last=True))
+    assert work.told_last == {"a"}
+    work.attained("a", JobUse(job="j", service_s=1.0, running=1))
+    assert (work.told_last, work.service_s) == (set(), 6.0)
 
 
 def test_a_node_that_says_less_by_a_rounding_has_not_started_anew() -> None:
