@@ -14,8 +14,9 @@ from penstock.model.work import MonotaskId
 class JobQueue:
     """A job's waiting monotasks per resource, and its service so far.
 
-    ``waiting`` and ``last_grant`` have an element for each of KINDS: a heap of (stage, size rank, submission,
-    monotask), and the monotonic time of the last grant, or of when the job began to wait. ``service_s`` is Σ slots ×
+    ``waiting``, ``swept_beyond`` and ``last_grant`` have an element for each of KINDS: a heap of (stage, size rank,
+    submission, monotask), the length beyond which those that no longer wait are removed from it, and the monotonic time
+    of the last grant, or of when the job began to wait. ``service_s`` is Σ slots ×
     time (LAS_MQ §3.2) up to the last change of ``running``; jobs with a change to report are in ``served``. ``by_cpu``
     counts the running commands that share processors beyond the slots: their service is the CPU time that their
     containers use (agent/core/attained.py), because a held slot does not tell how much CPU they got. ``command_s`` is
@@ -30,6 +31,7 @@ class JobQueue:
     kept_waits: dict[int, float] = field(default_factory=dict)  # index of KINDS → waiting since, from before a restart
     stages: StageRanks = field(default_factory=StageRanks)
     waiting: list[list[tuple[int, int, int, Monotask]]] = field(default_factory=lambda: [[] for _ in KINDS])
+    swept_beyond: list[int] = field(default_factory=lambda: [64] * len(KINDS))
     last_grant: list[float] = field(default_factory=lambda: [0.0] * len(KINDS))
     live: dict[int, dict[MonotaskId, Monotask]] = field(default_factory=dict)  # by session
     running: int = 0

@@ -136,6 +136,7 @@ class MonotaskQueues:
             resource.pending_bytes += size
             if spec.running:
                 resource.hold(known, monotask, now)  # already running: counted even above the limit, no grant is sent
+                touched |= {resource} if small else set()  # the other parts of its slot are free
             elif kind is _NETWORK and size < self._bypass_bytes:
                 monotask.state = BYPASSING
                 monotask.granted_at = now
@@ -188,8 +189,9 @@ class MonotaskQueues:
                 known.done += 1
                 done_bytes += monotask.input_bytes
                 done_s += execution_s
-            if completion.then is None or not self._pass_on(known, monotask, live[completion.then], now):
-                touched.add(resource)
+            then = live[completion.then] if completion.then is not None else None
+            if then is None or not self._pass_on(known, monotask, then, now) or then.small is not monotask.small:
+                touched.add(resource)  # where only one of them is small, a part of a slot may be free
         resource.rate.completed(now, done_bytes, done_s)
         return self.grant_free(touched, now)
 

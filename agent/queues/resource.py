@@ -98,6 +98,10 @@ class Resource:
         if not waiting:
             job.last_grant[self.index] = job.kept_waits.pop(self.index, now) if job.kept_waits else now
             self.line_up(job, sequence, known)
+        elif len(waiting) > job.swept_beyond[self.index]:  # many were cancelled, or had their slot passed on
+            waiting[:] = [entry for entry in waiting if entry[3].state is QUEUED]
+            heapify(waiting)
+            job.swept_beyond[self.index] = 64 + 2 * len(waiting)
         heappush(waiting, (job.stages.rank(stage), size_rank(self.kind, monotask.input_bytes), sequence, monotask))
 
     def grant_at_once(self, job: JobQueue, monotask: Monotask, stage: str, now: float, lease_s: float) -> None:
@@ -180,7 +184,8 @@ class Resource:
             if self.overdue and self.debts.forbid(job.user, monotask):
                 self._set_aside(starved=starved)
                 continue
-            if self.free <= 0 and not monotask.small and not self._has_room_beyond(job, monotask, starved=starved):
+            shares = monotask.small and self.small % TOGETHER
+            if self.free <= 0 and not shares and not self._has_room_beyond(job, monotask, starved=starved):
                 passing = None if starved else self._next_past(job, monotask)
                 if passing is None:
                     return  # small monotasks behind it wait too: order takes precedence over a free part of a slot

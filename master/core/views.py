@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from master.core.history import History
@@ -11,7 +11,6 @@ from master.core.job import Job
 from master.core.node import Node
 from master.core.settings import MasterSettings
 from master.core.table import NodeTable
-from master.core.work import Work
 from master.ordering import ClusterView, JobView, StageView
 
 #: From so many tasks on, the mean length of other jobs' tasks tells a job's size. The length of one command varies as
@@ -53,7 +52,12 @@ def job_views(
     rates = [max(rate, 1.0) for rate in total.rates]
     slots = max(1.0, total.capacity[0])
     jobs = list(jobs)
-    typical_s = _typical_task_s(jobs)
+    begun = service_s = 0.0  # of the jobs that have ended some tasks; those that run are taken to be half done
+    for job in jobs:
+        if done := job.work.done:
+            begun += done + job.work.slots / 2
+            service_s += job.work.service_s
+    typical_s = service_s / begun if begun else 0.0
     views: list[JobView] = []
     for job in jobs:
         tenant = settings.tenants.get(job.user, job.user)
@@ -116,22 +120,6 @@ def _can_run(job: Job) -> int:
     return len(job.tasks) + sum(max(0, s.tasks - s.done) for s in job.work.own if s.stage in under_way)
 
 
-def _typical_task_s(jobs: Sequence[Job]) -> float:
-    """Return the mean length of a task in container-seconds, over the jobs that have ended some; 0: there is none."""
-    some = [job.work for job in jobs if job.work.done]
-    tasks = sum(work.done + work.slots / 2 for work in some)
-    return sum(work.service_s for work in some) / tasks if tasks else 0.0
-
-
-def _mean_task_s(work: Work, tasks: int, typical_s: float) -> float:
-    """Return the mean length of a job's tasks in container-seconds, for ``tasks`` that are left: of its own, once some
-    have ended; before, that of all jobs' tasks, or what its own have taken so far. 0: unknown.
-    """
-    if work.done:
-        return work.mean_task_s
-    return max(typical_s, work.mean_task_s) if typical_s and tasks >= _SOME else 0.0
-
-
 def _remaining(
     history: History, job: Job, rates: list[float], slots: float, typical_s: float
 ) -> tuple[float, ...]:  # fmt: skip
@@ -140,17 +128,23 @@ def _remaining(
 
     Of tasks not sent to the master, a framework reports the bytes it knows (Dask only for the next stages), and most
     commands come without bytes. The mean length of a task may give a larger estimate, which is then divided among the
-    kinds like the bytes' times; it counts as CPU where no bytes were reported.
+    kinds like the bytes' times; it counts as CPU where no bytes were reported. It is the mean of the job's own tasks
+    once some have ended; before, ``typical_s``, the mean of other jobs' tasks in container-seconds, or what its own
+    have taken so far if that is more; 0: unknown.
     """
     work = job.work
     left = [amount / rate for amount, rate in zip(work.left(), rates, strict=True)]
     told, to_come = work.to_come()
     tasks = to_come + work.unknown
     if tasks:
+        begun = work.done + work.slots / 2  # those that run are taken to be half done
+        mean_s = work.service_s / begun if begun else 0.0
+        if not work.done:
+            mean_s = max(mean_s, typical_s) if typical_s and tasks >= _SOME else 0.0
         coming = [amount / rate for amount, rate in zip(told, rates, strict=True)]
         by_bytes = sum(coming)
         half_done = min(work.unknown, work.slots) / 2
-        by_time = (tasks - half_done) * _mean_task_s(work, tasks, typical_s) / slots
+        by_time = (tasks - half_done) * mean_s / slots
         if not by_bytes:
             coming[0] = by_time
         elif by_time > by_bytes:

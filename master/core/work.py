@@ -17,12 +17,11 @@ _ROUNDING_S = 1e-3
 @dataclass(slots=True)
 class StageTally:
     """A stage whose tasks the master places: the numbers of announced and finished tasks, and bytes per kind of the
-    rest. ``unknown`` is the number of tasks left that came without bytes.
+    rest.
     """
 
     tasks: int = 0
     done: int = 0
-    unknown: int = 0
     left: list[float] = field(default_factory=lambda: [0.0] * len(KINDS))
 
 
@@ -41,6 +40,7 @@ class Work:
     service: dict[str, float] = field(default_factory=dict)
     service_s: float = 0.0
     seen: dict[str, JobUse] = field(default_factory=dict)  # by node: its last report
+    unknown: int = 0  # tasks left of those that the master places and that came without bytes
     slots: int = 0  # those held on all nodes: what their last reports say together
     told_last: set[str] = field(default_factory=set)  # nodes with nothing left of the job, and all reported
     finished: bool = False  # its framework completed it
@@ -79,40 +79,27 @@ class Work:
         """Count a new task."""
         self._under_way = None
         _add(self.announced, usage)
+        self.unknown += not any(_by_kind(usage))
         if stage not in self.tallies and len(self.tallies) >= MOST_STAGES:
             self.tallies.pop(next(iter(self.tallies)))
         tally = self.tallies.setdefault(stage, StageTally())
         tally.tasks += 1
-        tally.unknown += not any(_by_kind(usage))
         _add(tally.left, usage)
 
     def task_ended(self, stage: str, usage: KindAmounts) -> None:
         """Count a task that ended in any way: its work is no longer left."""
         self._under_way = None
         _add(self.ended, usage)
+        self.unknown -= not any(_by_kind(usage))
         tally = self.tallies.get(stage)
         if tally is not None:
             tally.done += 1
-            tally.unknown = max(0, tally.unknown - (not any(_by_kind(usage))))
             for kind, amount in enumerate(_by_kind(usage)):
                 tally.left[kind] = max(0.0, tally.left[kind] - amount)
 
     def left(self) -> list[float]:
         """Return the rest of the announced work, per kind."""
         return [max(0.0, all_of_it - ended) for all_of_it, ended in zip(self.announced, self.ended, strict=True)]
-
-    @property
-    def unknown(self) -> int:
-        """Return the tasks left of those that the master places and that came without bytes."""
-        return sum(tally.unknown for tally in self.tallies.values())
-
-    @property
-    def mean_task_s(self) -> float:
-        """Return the estimated mean length of a task in container-seconds: those that run are taken to be half done;
-        0 before anything ran.
-        """
-        tasks = self.done + self.slots / 2
-        return self.service_s / tasks if tasks else 0.0
 
     def to_come(self) -> tuple[list[float], int]:
         """Return the bytes per kind, and the number, of reported tasks that were not sent to the master.

@@ -109,3 +109,47 @@ def test_the_leases_and_kept_slots_of_a_job_that_has_left_are_not_recalled() -> 
     queues.remove_job("j", 0.1)
     assert submit(queues, "ahead", 2, 3, session=2, now=0.2) == [2]
     assert queues.take_recalled() == []
+
+
+DISK, SMALL_BYTES = ResourceKind.DISK, 100
+
+
+def disk(number: int, size: int) -> MonotaskSpec:
+    return MonotaskSpec(id=number, kind=DISK, input_bytes=size)
+
+
+def ranked_disk() -> MonotaskQueues:
+    """One disk slot, for jobs that the kernel orders."""
+    queues = MonotaskQueues(
+        Capacity(cores=1, memory_bytes=1, disk_slots=1), network_bypass_bytes=0, rate_window_s=10,
+        disk_small_bytes=SMALL_BYTES, lease_s=5.0, ranked=True,
+    )  # fmt: skip
+    queues.add_job("j", 0.0)
+    return queues
+
+
+def test_small_monotasks_wait_for_a_part_of_a_slot_on_a_ranked_disk_too() -> None:
+    queues = ranked_disk()
+    assert ids(queues.submit(1, "j", [disk(1, 1000)], 0.0)) == [1]
+    assert queues.submit(1, "j", [disk(number, 1) for number in range(2, 102)], 0.0) == []
+    assert ids(queues.complete(1, "j", [Completion(id=1)], 1.0)) == list(range(2, 18)), "a slot has sixteen parts"
+
+
+def test_the_part_of_a_slot_that_a_slot_passed_on_leaves_is_granted() -> None:
+    queues = ranked_disk()
+    [*_, last] = queues.submit(1, "j", [disk(number, 1) for number in range(1, 17)], 0.0)
+    assert queues.submit(1, "j", [disk(17, 1000), disk(18, 1)], 0.0) == []
+    assert last.lease_until
+    assert ids(queues.complete(1, "j", [Completion(id=16, then=17)], 1.0)) == [18]
+
+
+def test_monotasks_that_were_cancelled_behind_one_that_waits_take_no_memory() -> None:
+    queues = make(1)
+    queues.add_job("j", 0.0)
+    submit(queues, "j", 0, 1)
+    for number in range(2, 10_000):
+        submit(queues, "j", number)
+        queues.cancel(1, "j", [number], 0.0)
+    [job] = queues.jobs()
+    assert sum(map(len, job.waiting)) <= 64 + 2
+    assert complete(queues, "j", 0, 1.0) == [1]
