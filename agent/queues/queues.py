@@ -136,7 +136,8 @@ class MonotaskQueues:
             resource.pending_bytes += size
             if spec.running:
                 resource.hold(known, monotask, now)  # already running: counted even above the limit, no grant is sent
-                touched |= {resource} if small else set()  # the other parts of its slot are free
+                if small:
+                    touched.add(resource)  # the other parts of its slot are free
             elif kind is _NETWORK and size < self._bypass_bytes:
                 monotask.state = BYPASSING
                 monotask.granted_at = now
@@ -236,8 +237,6 @@ class MonotaskQueues:
 
     def take_recalled(self) -> list[Recalled]:
         """Return and clear the leases that end now and the kept slots that are called back."""
-        if not self._recalled:
-            return []
         recalled, self._recalled = self._recalled, []
         return recalled
 
