@@ -21,6 +21,10 @@ def _tasks(cluster: Cluster) -> list[str]:
         ready += sum(len(tasks) for tasks in job.ready.values())
         if waiting - job.tasks.keys():
             wrong.append(f"{job.job}: ready but ended: {waiting - job.tasks.keys()}")
+        described = [task.request.usage for task in job.tasks.values() if task.request is not None]
+        unknown = sum(not (usage.cpu or usage.disk or usage.network) for usage in described)
+        if unknown != job.work.unknown:
+            wrong.append(f"{job.job}: {unknown} tasks came without bytes, {job.work.unknown} are counted")
         for task in job.tasks.values():
             if task.name in job.untold:
                 wrong.append(f"{job.job}/{task.name} lives after its end")
