@@ -129,8 +129,8 @@ def _remaining(
     Of tasks not sent to the master, a framework reports the bytes it knows (Dask only for the next stages), and most
     commands come without bytes. The mean length of a task may give a larger estimate, which is then divided among the
     kinds like the bytes' times; it counts as CPU where no bytes were reported. It is the mean of the job's own tasks
-    once some have ended; before, ``typical_s``, the mean of other jobs' tasks in container-seconds, or what its own
-    have taken so far if that is more; 0: unknown.
+    once some have ended; before, where no bytes are known, ``typical_s``, the mean of other jobs' tasks in
+    container-seconds, or what its own have taken so far if that is more; 0: unknown.
     """
     work = job.work
     left = [amount / rate for amount, rate in zip(work.left(), rates, strict=True)]
@@ -139,10 +139,10 @@ def _remaining(
     if tasks:
         begun = work.done + work.slots / 2  # those that run are taken to be half done
         mean_s = work.service_s / begun if begun else 0.0
-        if not work.done:
-            mean_s = max(mean_s, typical_s) if typical_s and tasks >= _SOME else 0.0
         coming = [amount / rate for amount, rate in zip(told, rates, strict=True)]
         by_bytes = sum(coming)
+        if not work.done:
+            mean_s = max(mean_s, typical_s) if typical_s and tasks >= _SOME and not by_bytes else 0.0
         half_done = min(work.unknown, work.slots) / 2
         by_time = (tasks - half_done) * mean_s / slots
         if not by_bytes:

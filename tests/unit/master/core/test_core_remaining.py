@@ -124,6 +124,9 @@ class Crowd:
         for _ in range(done):
             job.work.task_ended("s", KindAmounts())
 
+    def tell(self, name: str, stage: StageProgress) -> None:
+        self._jobs[name].work.tell([stage])
+
     def remaining_s(self) -> dict[str, float]:
         """Return the remaining time of each, in seconds of one core."""
         total = Totals((10.0, 1.0, 1.0, 1e9), (1.0, 1.0, 1.0))
@@ -149,6 +152,14 @@ def test_before_that_as_long_as_those_of_other_jobs() -> None:
     crowd.add("ended", 4, done=4, service_s=40.0)
     of_its_own = (8 - 1) * 50.0
     assert crowd.remaining_s() == {"waits": 80.0, "few": 0.0, "its own run for longer": of_its_own, "ended": 0.0}
+
+
+def test_bytes_that_are_known_are_believed_before_the_lengths_of_other_jobs() -> None:
+    crowd = Crowd()
+    crowd.add("ended", 4, done=4, service_s=4000.0)
+    crowd.add("many small ones", 0)
+    crowd.tell("many small ones", StageProgress(stage="later", tasks=100, usage=KindAmounts(cpu=20.0)))
+    assert crowd.remaining_s() == {"ended": 0.0, "many small ones": 200.0}
 
 
 def test_as_installed_a_job_of_fewer_commands_is_first_and_one_that_is_nearly_done() -> None:
