@@ -52,14 +52,15 @@ def job_views(
     rates = [max(rate, 1.0) for rate in total.rates]
     slots = max(1.0, total.capacity[0])
     jobs = list(jobs)
+    ended = [job.work.done for job in jobs]
     begun = service_s = 0.0  # of the jobs that have ended some tasks; those that run are taken to be half done
-    for job in jobs:
-        if done := job.work.done:
+    for job, done in zip(jobs, ended, strict=True):
+        if done:
             begun += done + job.work.slots / 2
             service_s += job.work.service_s
     typical_s = service_s / begun if begun else 0.0
     views: list[JobView] = []
-    for job in jobs:
+    for job, done in zip(jobs, ended, strict=True):
         tenant = settings.tenants.get(job.user, job.user)
         left, can_run = (job.work.tasks_left, _can_run(job)) if job.work.known else (math.inf, math.inf)
         regular, on_slack = job.placed()
@@ -75,7 +76,7 @@ def job_views(
                 containers=containers,
                 service=job.work.service_s,
                 stages=_stages(job),
-                remaining=_remaining(history, job, rates, slots, typical_s),
+                remaining=_remaining(history, job, rates, slots, done, typical_s),
                 needs=max(left, job.work.slots),
                 wants=max(can_run, job.work.slots),
                 user=job.user,
@@ -121,7 +122,7 @@ def _can_run(job: Job) -> int:
 
 
 def _remaining(
-    history: History, job: Job, rates: list[float], slots: float, typical_s: float
+    history: History, job: Job, rates: list[float], slots: float, done: int, typical_s: float
 ) -> tuple[float, ...]:  # fmt: skip
     """Return R per kind, in seconds of the whole cluster: the rest expected from history, and at least the announced
     rest.
@@ -137,11 +138,11 @@ def _remaining(
     told, to_come = work.to_come()
     tasks = to_come + work.unknown
     if tasks:
-        begun = work.done + work.slots / 2  # those that run are taken to be half done
+        begun = done + work.slots / 2
         mean_s = work.service_s / begun if begun else 0.0
         coming = [amount / rate for amount, rate in zip(told, rates, strict=True)]
         by_bytes = sum(coming)
-        if not work.done:
+        if not done:
             mean_s = max(mean_s, typical_s) if typical_s and tasks >= _SOME and not by_bytes else 0.0
         half_done = min(work.unknown, work.slots) / 2
         by_time = (tasks - half_done) * mean_s / slots

@@ -40,6 +40,7 @@ class Work:
     service: dict[str, float] = field(default_factory=dict)
     service_s: float = 0.0
     seen: dict[str, JobUse] = field(default_factory=dict)  # by node: its last report
+    ended_tasks: int = 0  # of those that the master places
     unknown: int = 0  # tasks left of those that the master places and that came without bytes
     slots: int = 0  # those held on all nodes: what their last reports say together
     told_last: set[str] = field(default_factory=set)  # nodes with nothing left of the job, and all reported
@@ -90,6 +91,7 @@ class Work:
         """Count a task that ended in any way: its work is no longer left."""
         self._under_way = None
         _add(self.ended, usage)
+        self.ended_tasks += 1
         self.unknown -= not any(_by_kind(usage))
         tally = self.tallies.get(stage)
         if tally is not None:
@@ -120,6 +122,8 @@ class Work:
     @property
     def done(self) -> int:
         """Return the finished tasks of all reported stages."""
+        if not self.told:
+            return self.ended_tasks
         told = {stage.stage: stage.done for stage in self.told}
         here = {stage: tally.done for stage, tally in self.tallies.items()}
         return sum(max(told.get(stage, 0), here.get(stage, 0)) for stage in told.keys() | here.keys())
