@@ -105,7 +105,7 @@ def main(arguments: list[str]) -> int:
 def _measure(options: argparse.Namespace, command: str) -> int:
     """Raises: UnavailableError, BootError, subprocess.CalledProcessError: as the machine does."""
     require_machine(user_mode=True)
-    with checkout.machine_with_checkout(lambda: _machine(options.memory)) as machine:
+    with checkout.machine_with_checkout(lambda: machine_of(options.memory)) as machine:
         came_from = msgspec.json.encode(_origin(options.memory, command)).decode()
         guest = [f"{checkout.VENV}/bin/python", "-m", "bench.mix.guest", "--ways", options.ways, "--origin", came_from]
         guest += ["--seed", str(options.seed), "--seeds", str(options.seeds), "--window-s", f"{60 * options.minutes}"]
@@ -145,7 +145,8 @@ def _origin(memory_mib: int, command: str) -> Origin:
 
 
 @contextmanager
-def _machine(memory_mib: int) -> Iterator[Remote]:
+def machine_of(memory_mib: int) -> Iterator[Remote]:
+    """The benchmark's machine, up inside the block."""
     with Network() as network, MixMachine(network, 1, memory_mib=memory_mib, processors=_PROCESSORS) as machine:
         yield machine
 

@@ -68,14 +68,14 @@ async def run(plan: Plan, start: Start, directory: Path, *, with_archive: bool =
 
     async with contextlib.AsyncExitStack() as beside:
         looks_s = await beside.enter_async_context(speed.looks())
-        pieces = await beside.enter_async_context(_archive(plan.archive, start, directory)) if with_archive else None
+        pieces = await beside.enter_async_context(archiving(plan.archive, start, directory)) if with_archive else None
         done = await asyncio.gather(*map(one, plan.jobs))
         archived_bytes = ARCHIVED_BYTES * len(list(pieces.glob("*.xz"))) if pieces else 0
     return Round(done, archived_bytes, median(looks_s))
 
 
 @contextlib.asynccontextmanager
-async def _archive(job: Job, start: Start, directory: Path) -> AsyncIterator[Path]:
+async def archiving(job: Job, start: Start, directory: Path) -> AsyncIterator[Path]:
     """The archive runs inside the block, which has the directory of its pieces; it is stopped at the end."""
     process = await _started(job, start, directory)
     own = directory / str(job.number)

@@ -1,0 +1,137 @@
+"""``python -m bench.mix.archive_delay``: by how much an archive on leftovers delays jobs, in pairs of short rounds.
+
+Two rounds of a whole plan differ by more than an archive may delay them. Here a few jobs run again and again in one
+machine, by turns beside the archive and without it, so that the mean difference has a small standard error. *all*
+cores: each core has a job that computes. *one* core: the other core is left to the archive, and queries come.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import contextlib
+import shlex
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from statistics import fmean, stdev
+
+from bench.mix import guest, through_penstock
+from bench.mix.__main__ import machine_of
+from bench.mix.jobs import USERS, Job
+from bench.mix.plan import Plan
+from bench.mix.round import archiving, run
+from bench.mix.singles import ARCHIVE
+from bench.mix.ways import Start, plain
+from demo import node
+from tests.vm import checkout
+from tests.vm.__main__ import require_machine, status_of
+
+_WAYS = ("plain", "penstock")
+_FIRST_PIECE_WITHIN_S = 60.0
+_POLL_S = 0.05
+_MEMORY_MIB = 4096
+#: Kind, units and arrival of each job. A query waits for nobody's terminal here, but is as short as there.
+_ROUNDS: dict[str, tuple[tuple[str, float, float], ...]] = {
+    "all": (("compress", 1.0, 0.0), ("compress", 1.0, 0.0), ("query", 1.0, 1.0), ("query", 1.0, 2.5)),
+    "one": (("compress", 1.0, 0.0), ("query", 1.0, 1.0), ("query", 1.0, 2.5)),
+}
+
+
+def plan_of(busy: str) -> Plan:
+    """Return the jobs of a short round, and the archive, each of another user than the one before."""
+    jobs = tuple(
+        Job(number, USERS[number % 2], kind, f"{kind}-{number}", True, units, 1.0, 1.0, arrival_s)
+        for number, (kind, units, arrival_s) in enumerate(_ROUNDS[busy])
+    )
+    archive = Job(len(jobs), USERS[2], ARCHIVE, ARCHIVE, False, 1.0, 0.0, 0.0, 0.0, 128 << 20, leftovers=True)
+    return Plan(0, 1.0, 2.0, (), jobs, archive)
+
+
+async def mean_s(plan: Plan, start: Start, directory: Path, *, beside: bool) -> float:
+    """Return the mean time of the round's jobs. The archive has ended a piece before they come.
+
+    Raises:
+        RuntimeError: a job failed, or the archive ended no piece.
+    """
+    async with contextlib.AsyncExitStack() as stack:
+        if beside:
+            await _ended_a_piece(await stack.enter_async_context(archiving(plan.archive, start, directory)))
+        done = (await run(plan, start, directory)).done
+    if failed := [each.job.kind for each in done if not each.succeeded]:
+        raise RuntimeError(f"failed: {', '.join(failed)}")
+    return fmean(each.took_s for each in done)
+
+
+def _has_piece(archive: Path) -> bool:
+    return any(archive.glob("*.xz"))
+
+
+async def _ended_a_piece(archive: Path) -> None:
+    until_s = time.monotonic() + _FIRST_PIECE_WITHIN_S
+    while not _has_piece(archive):
+        if time.monotonic() > until_s:
+            raise RuntimeError(f"the archive ended no piece within {_FIRST_PIECE_WITHIN_S:g} s")
+        await asyncio.sleep(_POLL_S)
+
+
+def pairs(plan: Plan, start: Start, directory: Path, count: int) -> Iterator[tuple[float, float]]:
+    """Yield the mean times of a job without and beside the archive; each pair begins with the other one."""
+    for number in range(count):
+        took_s = {}
+        for beside in (False, True) if number % 2 else (True, False):
+            own = directory / f"{number}-{beside}"
+            own.mkdir(parents=True)
+            took_s[beside] = asyncio.run(mean_s(plan, start, own, beside=beside))
+        yield took_s[False], took_s[True]
+
+
+def told(way: str, busy: str, took_s: Sequence[tuple[float, float]]) -> str:
+    """Return the line for one way: both means, and the mean delay with its standard error."""
+    delays = [100 * (beside / alone - 1) for alone, beside in took_s]
+    error = stdev(delays) / len(delays) ** 0.5
+    alone_s, beside_s = (fmean(each) for each in zip(*took_s, strict=True))
+    cores = f"{busy:<3} of the cores busy"
+    times = f"mean job {alone_s:.3f} s, beside the archive {beside_s:.3f} s"
+    return f"{way:<9} {cores}: {times}, delay {fmean(delays):+.2f} % ± {error:.2f} ({len(delays)} pairs)"
+
+
+def _measure_here(count: int) -> None:
+    work = guest.RECORDS.parent
+    guest.prepare(work)
+    with node.running(work, {}, {}) as up:
+        starts = {"plain": plain, "penstock": through_penstock.submit(up.socket, {}, clairvoyant=False)}
+        for busy in _ROUNDS:
+            took_s: dict[str, list[tuple[float, float]]] = {way: [] for way in _WAYS}
+            for turn in range(count // 2):  # ways by turns, so that a faster host is not one way's
+                for way in _WAYS:
+                    directory = work / f"{way}-{busy}-{turn}"
+                    took_s[way] += pairs(plan_of(busy), starts[way], directory, 2)
+            for way in _WAYS:
+                print(told(way, busy, took_s[way]), flush=True)
+
+
+def _measure(arguments: Sequence[str]) -> int:
+    require_machine(user_mode=True)
+    with checkout.machine_with_checkout(lambda: machine_of(_MEMORY_MIB)) as machine:
+        command = [f"{checkout.VENV}/bin/python", "-m", "bench.mix.archive_delay", "--here", *arguments]
+        return machine.stream(f"cd {checkout.REMOTE} && {shlex.join(command)}")
+
+
+def main(arguments: Sequence[str]) -> int:
+    """Boot the machine and measure; in the machine, measure."""
+    parser = argparse.ArgumentParser(prog="python -m bench.mix.archive_delay", description=__doc__)
+    parser.add_argument("--pairs", type=int, default=20, metavar="N", help="for each way, 2 or more [20]")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
+    options = parser.parse_args(arguments)
+    if options.pairs < 2:
+        parser.error(f"--pairs {options.pairs}: a standard error needs 2 or more")
+    if not options.here:
+        return status_of(lambda: _measure(arguments))
+    _measure_here(options.pairs)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

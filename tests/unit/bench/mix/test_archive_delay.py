@@ -1,0 +1,61 @@
+"""The delay by an archive: jobs run by turns beside it and without it, and what is told of the pairs."""
+
+from __future__ import annotations
+
+import dataclasses
+import getpass
+from pathlib import Path
+
+import pytest
+
+from bench.mix import archive_delay
+from bench.mix.jobs import Job
+from bench.mix.plan import Plan
+from bench.mix.singles import ARCHIVE
+
+
+@pytest.fixture
+def plan() -> Plan:
+    """A round in which each core has a job, of a user that exists here; all jobs come at once."""
+    drawn = archive_delay.plan_of("all")
+    jobs = tuple(dataclasses.replace(each, user=getpass.getuser(), arrival_s=0.0) for each in drawn.jobs)
+    return dataclasses.replace(drawn, jobs=jobs, archive=dataclasses.replace(drawn.archive, user=getpass.getuser()))
+
+
+def test_each_pair_has_a_round_beside_the_archive_which_has_ended_a_piece(plan: Plan, tmp_path: Path) -> None:
+    saw: list[str] = []
+
+    def start(job: Job, directory: Path, command: str) -> list[str]:
+        if job.kind == ARCHIVE:
+            return ["sh", "-c", "touch 0.xz; exec sleep 600"]
+        saw.append("beside" if (directory.parent / str(plan.archive.number) / "0.xz").exists() else "alone")
+        return ["sh", "-c", "echo done > result"]
+
+    made = list(archive_delay.pairs(plan, start, tmp_path, 2))
+    rounds = [saw[at : at + len(plan.jobs)] for at in range(0, len(saw), len(plan.jobs))]
+    assert rounds == [[way] * len(plan.jobs) for way in ("beside", "alone", "alone", "beside")]
+    assert len(made) == 2
+    assert all(time_s > 0 for pair in made for time_s in pair)
+
+
+def test_a_job_that_failed_ends_the_measurement(plan: Plan, tmp_path: Path) -> None:
+    with pytest.raises(RuntimeError, match="failed: query, query"):
+        list(archive_delay.pairs(plan, lambda job, _directory, _command: _all_but_queries(job), tmp_path, 1))
+
+
+def _all_but_queries(job: Job) -> list[str]:
+    kinds = {ARCHIVE: "touch 0.xz; exec sleep 600", "query": "exit 1"}
+    return ["sh", "-c", kinds.get(job.kind, "echo done > result")]
+
+
+def test_the_delay_is_told_with_its_standard_error() -> None:
+    line = archive_delay.told("plain", "one", [(2.0, 2.1), (2.0, 2.3)])
+    assert line == (
+        "plain     one of the cores busy: mean job 2.000 s, beside the archive 2.200 s, delay +10.00 % ± 5.00 (2 pairs)"
+    )
+
+
+def test_fewer_than_two_pairs_are_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        archive_delay.main(["--pairs", "1"])
+    assert "--pairs 1: a standard error needs 2 or more" in capsys.readouterr().err
