@@ -100,19 +100,21 @@ def confine(
     rank_weight: int = 0,
     rank: int = 0,
     borrowed: bool = False,
+    early: bool = False,
 ) -> Confinement:
     """Return the kernel settings of a container with these limits.
 
     ``promise`` replaces the promise in ``spec`` where it varies. ``rank_weight`` is the weight of a container without
     promised CPU (:mod:`agent.core.ranks`); 0: it has no rank yet. ``rank`` is its job's, 0 for the first and for
-    containers without a rank, :data:`LAST_RANK` at most.
+    containers without a rank, :data:`LAST_RANK` at most. ``early``: its job's reservation promises it no cores yet.
     """
     promised = not opportunistic
     protected: ContainerSpec | Promise = promise or spec
+    promised_cores = 0.0 if early else protected.cpu_cores
     weight = rank_weight or limits.cpu_weight or UNPROMISED_WEIGHT
-    if protected.cpu_cores:
-        weight = min(10_000, max(1, round(WEIGHT_PER_CORE * protected.cpu_cores)))
-    ranked = rank if promised and not protected.cpu_cores else 0
+    if promised_cores:
+        weight = min(10_000, max(1, round(WEIGHT_PER_CORE * promised_cores)))
+    ranked = rank if promised and not promised_cores else 0
     return Confinement(
         **{name: getattr(limits, name) for name in _LIMITS},
         opportunistic=opportunistic,

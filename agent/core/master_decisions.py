@@ -84,7 +84,7 @@ class MasterDecisions:
                 waiting = JobWaiting(job=decision.job, why=decision.why, never=decision.never)
                 out += [Notify(s, "job_waiting", waiting) for s in sorted(job.sessions)]
             case SetPriority() if job is not None:
-                job.record.priority = decision.priority
+                job.record.priority, job.record.reserved_cores = decision.priority, decision.reserved_cores
                 self._queues.set_priority(decision.job, decision.priority, now)
                 out += self._slot_grants.recalls()
             case TellPlaced() | TellEnded() | TellStuck() if job is not None:

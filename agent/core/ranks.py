@@ -1,7 +1,7 @@
 """The order of jobs as cgroup weights: the first gets the processors that it can use, the next one the rest.
 
 Linux divides a host equally between processes, so that jobs of similar size all end late. Here jobs without promised
-processors are ranked, and neighbours in rank differ by a factor of :data:`STEP` in ``cpu.weight``. That is close to
+processors are ranked, and neighbours in rank differ by a factor of 16 in ``cpu.weight``. That is close to
 strict priority, and work-conserving: a job that waits for a disk leaves the processor to the next; the last one always
 gets a little.
 
@@ -24,20 +24,10 @@ from dataclasses import dataclass, replace
 from agent.core.confinement import LAST_RANK, UNPROMISED_WEIGHT, WEIGHT_PER_CORE
 from agent.core.cpu_time_reads import CpuReadSchedule
 from agent.core.instructions import Instruction, Renice
+from agent.core.rank_weights import NICE_OPPORTUNISTIC, divide, nice_of, unpromised_weight
 from agent.core.records import ContainerRecord, ContainerState, Job, Session
 from agent.core.snapshot import Snapshot
 
-#: The ratio between the weights of neighbours in rank; equal to twelve steps of nice (kernel/sched/core.c: 1.25 each).
-STEP = 16
-#: Steps of nice that equal a factor of :data:`STEP`, and the range of nice values used (sched(7): 1.25 for each step).
-NICE_STEP, NICE_FIRST, NICE_LAST = 12, -10, 15
-#: The nice value of opportunistic work. Where the kernel weighs sessions, SCHED_IDLE has no effect between them: then
-#: this value is a factor of 2.4 below the last rank.
-NICE_OPPORTUNISTIC = 19
-#: The part of the unpromised cores' weight given to ranks: the kernel divides in slices, and no promise may miss one.
-UNPROMISED_SHARE = 0.95
-#: The minimum weight of ranked containers where every core is promised, as a part of the weight of all cores.
-LEAST_SHARE = 0.02
 #: A job sinks by one queue when it has used this many CPU seconds, twice as many, four times … (LAS_MQ §3.2).
 FIRST_QUEUE_S = 0.5
 #: The time between two turns of starving jobs, as a multiple of the length of one.
@@ -79,6 +69,7 @@ class _Ranked:
     priority: float
     place: int
     cpu_s: float
+    reserved_cores: float  # by its reservation, beyond what its containers are promised
     containers: list[ContainerRecord]
 
     @property
@@ -108,40 +99,6 @@ def merge(ranked: list[_Ranked]) -> list[_Ranked]:
     places = [(place, 1, each) for place, each in enumerate(jobs)]
     places += [(bisect_right(queues, each.queue), 0, each) for each in ranked if not each.is_job]
     return [each for _, _, each in sorted(places, key=lambda one: one[:2])]
-
-
-def nice_of(rank: int, jobs: int) -> int:
-    """Return the nice value of a job's processes where no cpu controller weighs its containers.
-
-    The first of several jobs is raised by as much as the others are lowered, down to :data:`NICE_FIRST`: all together
-    weigh as much as the same number of jobs under plain Linux, so that ranks do not change the share of other work on
-    the host.
-    """
-    first = max(NICE_FIRST, -round(math.log(jobs, 1.25)))
-    return min(NICE_LAST, first + NICE_STEP * rank)
-
-
-def unpromised_weight(cores: float, promised_cores: float) -> int:
-    """Return the weight of all work without promised cores, on a node with this many promised cores."""
-    unpromised = max(UNPROMISED_SHARE * (cores - promised_cores), LEAST_SHARE * cores)
-    return round(WEIGHT_PER_CORE * unpromised)
-
-
-def divide(total: int, counts: Iterable[int]) -> list[int]:
-    """Divide a weight among jobs in the order of their ranks; ``counts`` has the number of containers of each.
-
-    Neighbours differ by a factor of :data:`STEP` as long as each container weighs at least 1; the first gets the
-    remainder of ``total``.
-    """
-    weights = []
-    part, first = float(total), 0
-    for count in counts:
-        weights.append(max(count, round(part)))
-        first = first or count
-        part /= STEP
-    if weights:
-        weights[0] = max(first, total - sum(weights[1:]))
-    return weights
 
 
 class Ranks:
@@ -284,6 +241,7 @@ class Ranks:
         """
         self._ranked_at, self.due = now, False
         self._assign(live, jobs, sessions)
+        come = self._follow_reservations(live, jobs)
         self._weighted &= {record.container for record in live}
         self._adopted = {record.container: record.pid for record in live if record.adopted and record.pid}
         kept = {record.job for record in live}  # a job that is over still counts the use of its containers
@@ -294,22 +252,41 @@ class Ranks:
             ranked = merge(ranked)
         self._give_turn(ranked, snapshot, now, wait_max_s)
         promised = sum(record.promised_cores for record in live if not record.opportunistic)
+        promised += sum(each.reserved_cores for each in ranked)
         weights = divide(unpromised_weight(self._cores, promised), (len(each.containers) for each in ranked))
         self.standings = {}
         changed: list[ContainerRecord] = []
-        for rank, (each, weight) in enumerate(zip(ranked, weights, strict=True)):
+        for rank, (each, by_rank) in enumerate(zip(ranked, weights, strict=True)):
+            weight = by_rank + round(WEIGHT_PER_CORE * each.reserved_cores)
             count, why = len(each.containers), self._why(each)
             self.standings[each.job] = Standing(each.job, rank, weight, each.cpu_s, each.queue, count, why)
-            changed += self._share(each.containers, weight, nice_of(rank, len(ranked)), min(rank, LAST_RANK))
+            nice = nice_of(0 if each.reserved_cores else rank, len(ranked))
+            changed += self._share(each.containers, weight, nice, min(rank, LAST_RANK))
         return self._renice_promised(live, nice_of(0, max(1, len(ranked)))) + [
             instruction
-            for record in changed
+            for record in come + changed
             if record.state is not ContainerState.STOPPING
             for instruction in (
                 record.confine(),
                 self.renice(record),
             )
         ]
+
+    def _follow_reservations(self, live: Collection[ContainerRecord], jobs: Mapping[str, Job]) -> list[ContainerRecord]:
+        """Note which containers run before their reservation's time; return those whose time has come.
+
+        Before it they are ranked, the last in the master's order, whatever cores their tasks state (Rayon §5.1: work
+        that is ahead of its time takes what others leave).
+        """
+        come = []
+        for record in live:
+            job = jobs.get(self.job_of(record.container))
+            early = job is not None and job.record.reserved_cores == 0
+            was_early = record.early
+            record.wait_for_promise(early=early)
+            if was_early and record.promised_cores and not early:
+                come.append(record)
+        return come
 
     def _why(self, ranked: _Ranked) -> str:
         if ranked.job == self._turn:
@@ -366,12 +343,15 @@ class Ranks:
             if each is None:
                 job, used_s = jobs.get(name), self._used_s.get(name, 0.0)
                 priority, place = (job.record.priority, job.record.place) if job is not None else (0.0, record.order)
-                each = ranked[name] = _Ranked(name, job is not None, priority, place, used_s, [])
+                reserved_cores = (job.record.reserved_cores or 0.0) if job is not None else 0.0
+                each = ranked[name] = _Ranked(name, job is not None, priority, place, used_s, reserved_cores, [])
             use = uses.get(record.container)
             used_s = use.cpu_seconds if use is not None else self._counted_s.get(record.container, 0.0)
             counted_s[record.container] = used_s
             each.cpu_s += used_s
-            if not record.opportunistic and not record.promised_cores:
+            if record.promised_cores and not record.opportunistic:
+                each.reserved_cores = max(0.0, each.reserved_cores - record.promised_cores)
+            elif not record.opportunistic:
                 each.containers.append(record)
         self._counted_s = counted_s
         self.cpu_s = self._used_s | {each.job: each.cpu_s for each in ranked.values()}

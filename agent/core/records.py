@@ -40,6 +40,7 @@ class JobRecord(msgspec.Struct, kw_only=True):
     here: bool = True
     opportunistic: OpportunisticJob = None
     reservation: str = ""
+    reserved_cores: float | None = None  # what its reservation promises it here now (SetPriority); None: no reservation
     place: int = 0  # arrival number among the jobs of this node
 
     def allows(self, stage: str, asked: Opportunistic) -> Opportunistic:
@@ -129,6 +130,7 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     _rank_weight: int = msgspec.field(default=0, name="rank_weight")
     _nice: int = msgspec.field(default=0, name="nice")
     _nice_before: int = msgspec.field(default=0, name="nice_before")
+    _early: bool = msgspec.field(default=False, name="early")
     _recorded: Recorded | None = msgspec.field(default=None, name="recorded")
     adopted: bool = False
     _adopts: int = msgspec.field(default=0, name="adopts")
@@ -143,6 +145,8 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     @property
     def promised_cores(self) -> float:
         """The cores now promised; an executor's follow its profile. An opportunistic container only asked for them."""
+        if self._early:
+            return 0.0
         return self._promise.cpu_cores if self._promise is not None else self.spec.cpu_cores
 
     @property
@@ -183,6 +187,11 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
         return self._adopts
 
     @property
+    def early(self) -> bool:
+        """Whether its job's reservation promises nothing at present: then its cores are not protected, either."""
+        return self._early
+
+    @property
     def course(self) -> Course | None:
         """An executor's progress on its profile."""
         return self._course
@@ -211,7 +220,7 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
         """Apply the kernel settings for its present state."""
         settings = confine(
             self.spec, self._limits, opportunistic=self.opportunistic, promise=self._promise,
-            rank_weight=self.rank_weight, rank=self.rank, borrowed=self.borrowed,
+            rank_weight=self.rank_weight, rank=self.rank, borrowed=self.borrowed, early=self._early,
         )  # fmt: skip
         return Confine(self.container, settings)
 
@@ -234,6 +243,10 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     def stand(self, rank: int, weight: int, nice: int) -> None:
         """Record its place in the order of jobs."""
         self._rank, self._rank_weight, self._nice = rank, weight, nice
+
+    def wait_for_promise(self, *, early: bool) -> None:
+        """Record whether its job runs before the time that it has reserved."""
+        self._early = early
 
     def go_on(self, course: Course) -> None:
         """Record an executor's progress on its profile."""

@@ -34,9 +34,9 @@ class Resource:
     *Beyond the slots* (CPU, where jobs are ranked): the kernel gives processors to commands in the order of their jobs
     (agent/core/ranks.py), so a command need not wait for a slot held by a command of another job. A command of a job
     behind costs the job ahead little, and uses the processors while that one waits for a disk. So a command starts
-    while fewer than :data:`MOST_BEYOND` times the slots are in use. Work of a job ahead, including monotasks of
-    frameworks, starts as if the commands of jobs behind held no slot. No job has more commands at once than there are
-    slots. A starving job comes first for one grant.
+    while its job and those ahead use fewer than :data:`MOST_BEYOND` times the slots. Work of a job ahead, including
+    monotasks of frameworks, starts as if the commands of jobs behind held no slot. No job has more commands at once
+    than there are slots. A starving job comes first for one grant.
 
     *Past jobs behind* (disks and the network, where jobs are ranked): the processes of a job behind get little CPU
     time, so a read of a few milliseconds may hold its slot for seconds. A monotask of a job ahead does not wait for
@@ -294,26 +294,22 @@ class Resource:
             return True
         slots = self.slots - self.withheld
         if self.held is not None:
-            return self.running < MOST_AHEAD_IO * slots and self._held_behind(self.held, job, starved=starved)
-        if not self.commands:
+            most = MOST_AHEAD_IO * slots
+            return self.running < most and self.free + _held_behind(self.held, job, starved=starved) > 0
+        if not self.commands or self.running >= MOST_AHEAD * slots:
             return False
+        behind = _held_behind(self.commands, job, starved=starved)
         if monotask.session == COMMANDS:
             if self.commands.get(job, 0) >= slots and not starved:
                 return False
-            if self.running < MOST_BEYOND * slots:
+            if self.running - behind < MOST_BEYOND * slots:
                 return True
-        if self.running >= MOST_AHEAD * slots:
-            return False
-        return self._held_behind(self.commands, job, starved=starved)
-
-    def _held_behind(self, held: dict[JobQueue, int], job: JobQueue, *, starved: bool) -> bool:
-        """Return whether a slot would be free if jobs behind (all jobs, if ``starved``) held none of ``held``."""
-        return self.free + sum(count for other, count in held.items() if starved or job.outranks(other)) > 0
+        return self.free + behind > 0
 
     def _next_past(self, first: JobQueue, monotask: Monotask) -> JobQueue | None:
         """Return the next job whose command may start while ``first``, which has its full number of commands, waits."""
         slots = self.slots - self.withheld
-        if not self.commands or monotask.session != COMMANDS or self.running >= MOST_BEYOND * slots:
+        if not self.commands or monotask.session != COMMANDS or self.running >= MOST_AHEAD * slots:
             return None
         for entry in sorted(self.jobs):
             job = entry[3]
@@ -325,13 +321,18 @@ class Resource:
             if waiting[0][3].session != COMMANDS:
                 return None  # it waits for a slot, which nothing behind it may take
             if self.commands.get(job, 0) < slots:
-                return job
+                return job if self._has_room_beyond(job, waiting[0][3], starved=False) else None
         return None
 
     def _share(self, change: int) -> None:
         before = -(-self.small // TOGETHER)
         self.small += change
         self.free += before - -(-self.small // TOGETHER)
+
+
+def _held_behind(held: dict[JobQueue, int], job: JobQueue, *, starved: bool) -> int:
+    """Return the number of slots in ``held`` of jobs behind this one; of all jobs, if it is ``starved``."""
+    return sum(count for other, count in held.items() if starved or job.outranks(other))
 
 
 def _take_one(counts: dict[JobQueue, int], job: JobQueue) -> None:

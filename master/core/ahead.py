@@ -3,9 +3,10 @@
 Algorithm 1 places work where a node has less than EPT of it (Ursa §4.2.2). It counts all work of the node, including
 that of jobs behind, although the node's kernel gives processors to the jobs in their order (agent/core/ranks.py). A
 short job would wait for a long job's commands, and processors would idle while commands in slots wait for a disk.
-Therefore a command that Algorithm 1 cannot place may go to a node that has the memory, if either the job and the jobs
-before it have fewer commands there than the node has slots, or fewer than :data:`MOST_BEYOND` times as many commands as
-slots run there. No job has more commands on a node than the node has slots.
+Therefore a command that Algorithm 1 cannot place may go to a node that has the memory, if the job and the jobs before
+it have fewer than :data:`MOST_BEYOND` times as many commands there as the node has slots: what these leave of the
+processors is then the job's, and not that of jobs behind, which began earlier. No job has more commands on a node than
+the node has slots.
 """
 
 from __future__ import annotations
@@ -146,7 +147,7 @@ class _Nodes:
         if allowed is None and (cores, memory_bytes) in self._refused:
             return None
         slots = self._slots if cores else open_slots(self._cores, self._slots)
-        fits = (self._ahead < slots) | (self._count < MOST_BEYOND * slots)
+        fits = self._ahead < MOST_BEYOND * slots
         fits &= (self._own < slots) & (self._count < self._most)
         fits &= (self._memory >= memory_bytes) & (self._cores >= cores)
         if allowed is not None:
@@ -167,4 +168,4 @@ class _Nodes:
         before, slots = self._ahead[worker] - 1, self._slots[worker]
         if before < slots:
             return f"ahead: of {counted(slots, 'slot')} the jobs up to this one's have {before:g}"
-        return f"beyond: on {counted(slots, 'slot')} {counted(self._count[worker] - 1, 'command', 'run')}"
+        return f"beyond: on {counted(slots, 'slot')} the jobs up to this one's have {counted(before, 'command')}"

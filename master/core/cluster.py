@@ -84,7 +84,7 @@ class Cluster:
         self.executors = Executors(settings.executor_placement, draw, self.dues, self.members, self.outbox)
         self.unlearnt = UnlearntJobs(shared, self.clock, self.dues, self.history, self.past, self.sizes, self.members)
         self.user_quotas = UserQuotas(shared, self.past, self.table, self.members, self.executors)
-        self._priorities = Priorities(shared, self.dues, self.members, self.outbox)
+        self._priorities = Priorities(shared, self.dues, self.members, self.outbox, self.guarantees, self.clock)
         self._tasks = TaskLifecycle(
             shared, self.dues, self.counts, self.table, self.members, self.outbox, self.executors
         )

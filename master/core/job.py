@@ -146,6 +146,7 @@ class Job:
     work: Work = field(default_factory=Work)
     hosts: dict[str, float | None] = field(default_factory=dict)
     hosts_to_tell: bool = False
+    reserved_told: dict[str, float] = field(default_factory=dict)  # host → the reserved cores that it was told of
     priority: float = 0.0  # in the agents' queues, larger first
     moved_at: float = -math.inf  # when the priority changed, monotonic
     moved_with_s: float = 0.0  # the service received by then
@@ -298,10 +299,17 @@ class Job:
     def served_by(self, node: str, priority: float | None) -> None:
         """Record that a node has a queue for the job, with this priority (None: unknown)."""
         self.hosts[node] = priority
+        self.reserved_told.pop(node, None)
         self.hosts_to_tell |= priority != self.priority
 
-    def told(self, node: str, number: int) -> None:
-        """Record that a node was sent the priority in this request; 0: it is away and is told later."""
+    def told(self, node: str, number: int, reserved_cores: float | None = None) -> None:
+        """Record that a node was sent the priority and the reserved cores in this request (None: it has no
+        reservation); 0: it is away and is told later.
+        """
         if number:
             self.hosts[node] = self.priority
+            if reserved_cores is None:
+                self.reserved_told.pop(node, None)
+            else:
+                self.reserved_told[node] = reserved_cores
         self.hosts_to_tell |= not number

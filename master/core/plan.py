@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
+from master.core.job import Job
 from master.core.membership import Membership
 from master.core.views import held_by
 from master.ordering import Guarantee
@@ -74,3 +75,35 @@ class Guarantees:
             if reservation in found:
                 found[reservation].take(held_by(self._members.nodes, self._members.jobs[name]))
         return members, found
+
+    def reserved_cores(self, at: float) -> Callable[[str, str], float | None]:
+        """Return a function of a job and a node: the cores there that the job's reservation promises it at Unix time
+        ``at``.
+
+        A reservation's cores are divided among what its jobs hold, as far as they hold them. 0: the job's time has not
+        come, or is over. None: the job has no reservation of cores, or holds nothing there.
+        """
+        members, found = self.of(at)
+        held: dict[str, dict[str, float]] = {}
+        for name, reservation in members.items():
+            guarantee = found.get(reservation)
+            if guarantee is not None and guarantee.promised[0] and guarantee.held[0]:
+                part = min(1.0, guarantee.promised[0] / guarantee.held[0])
+                cores = self._cores_by_node(self._members.jobs[name])
+                held[name] = {node: round(part * each, 3) for node, each in cores.items()}
+
+        def cores_of(job: str, node: str) -> float | None:
+            return 0.0 if job in members and members[job] not in found else held.get(job, {}).get(node)
+
+        return cores_of
+
+    def _cores_by_node(self, job: Job) -> dict[str, float]:
+        """Return node → the cores of its tasks there; for a framework that schedules its own tasks, its slots."""
+        if not job.tasks:
+            return {node: float(use.running) for node, use in job.work.seen.items()}
+        cores: dict[str, float] = {}
+        for task in job.tasks.values():
+            held = self._members.held_of(task)
+            if held is not None and held.regular:
+                cores[task.node] = cores.get(task.node, 0.0) + held.holds()[0]
+        return cores

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_left
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
+from master.core.clock import Clock
 from master.core.dues import Dues
 from master.core.job import Job
 from master.core.membership import Membership
 from master.core.node import Node
 from master.core.outbox import Outbox
+from master.core.plan import Guarantees
 from master.core.settings import CurrentSettings
 from master.ordering import Ranking
 from penstock.wire import master_api as api
@@ -30,15 +32,17 @@ _YOUNG = 2
 
 @dataclass(eq=False, repr=False)
 class Priorities:
-    """Gives each job its priority, and tells the agents."""
+    """Gives each job its priority, and tells the agents, with the cores that the job's reservation promises it now."""
 
     _settings: CurrentSettings
     _dues: Dues
     _members: Membership
     _outbox: Outbox
+    _guarantees: Guarantees
+    _clock: Clock
 
     def spread(self, ranking: Ranking, now: float) -> None:
-        """Tell the agents that serve a job its priority, where it has changed.
+        """Tell the agents that serve a job its priority and its promised cores, where one of them has changed.
 
         The order is computed with the heartbeats that tell of service, at most every half of one's interval, and, at
         most every ``interval_s``, when a job has come, has ended, or has been learnt from. A job that was moved within
@@ -60,10 +64,11 @@ class Priorities:
             moving.priority = priority
             if name not in fresh:  # a first place is no move: it may have been given by old numbers
                 moving.moved_at, moving.moved_with_s = now, moving.work.service_s
+        reserved_cores = self._guarantees.reserved_cores(self._clock.unix(now))
         for job in order:
             job.ranked = True
-            if job.hosts_to_tell or job.job in moved:
-                self._tell(job, ranking.why(job.job))
+            if job.hosts_to_tell or job.job in moved or job.reservation:
+                self._tell(job, ranking, reserved_cores)
 
     def served(self, node: Node, now: float) -> None:
         """Make the order due, because a node has told what service its jobs received.
@@ -75,10 +80,13 @@ class Priorities:
             self._dues.order_anew()
         self._dues.order_with_service()
 
-    def _tell(self, job: Job, why: str) -> None:
+    def _tell(self, job: Job, ranking: Ranking, reserved_cores: Callable[[str, str], float | None]) -> None:
         job.hosts_to_tell = False
-        for node in [node for node, told in job.hosts.items() if told != job.priority]:
-            job.told(node, self._outbox.propose(node, priority_of(job, why)))
+        for node, told in [*job.hosts.items()]:
+            cores = reserved_cores(job.job, node)
+            if told != job.priority or job.reserved_told.get(node) != cores:
+                told_in = self._outbox.propose(node, priority_of(job, ranking.why(job.job), cores))
+                job.told(node, told_in, cores)
 
 
 def _fixed(order: Sequence[Job], moved_after: float, came_after: float) -> set[str]:
@@ -90,9 +98,9 @@ def _fixed(order: Sequence[Job], moved_after: float, came_after: float) -> set[s
     return {job.job for job in settled if job.moved_at > moved_after and job.work.service_s > job.moved_with_s}
 
 
-def priority_of(job: Job, why: str) -> api.SetPriority:
-    """Return the message with a job's priority."""
-    return api.SetPriority(job=job.job, priority=job.priority, why=why)
+def priority_of(job: Job, why: str, reserved_cores: float | None = None) -> api.SetPriority:
+    """Return the message with a job's priority, and the cores of the node that its reservation promises it now."""
+    return api.SetPriority(job=job.job, priority=job.priority, why=why, reserved_cores=reserved_cores)
 
 
 def renumbered(

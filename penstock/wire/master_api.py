@@ -275,10 +275,14 @@ class TellWaiting(Decision, frozen=True, tag="waiting"):
 
 
 class SetPriority(Decision, frozen=True, tag="priority"):
-    """To every agent that serves the job: its priority in the queues (larger first)."""
+    """To every agent that serves the job: its priority in the queues (larger first).
+
+    ``reserved_cores`` are the cores of that node that the job's reservation promises it now. 0: its time has not come,
+    or is over, and what its tasks state is not promised, either. None: what they state is."""
 
     job: str
     priority: float
+    reserved_cores: float | None = None
 
 
 class Assign(Decision, frozen=True, tag="assign"):

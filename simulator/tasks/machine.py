@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
-from agent.core.ranks import unpromised_weight
+from agent.core.rank_weights import unpromised_weight
 from penstock.model import ResourceKind
 from simulator.tasks.clock import Clock
 from simulator.tasks.node_spec import NodeSpec

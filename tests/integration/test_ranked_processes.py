@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from agent.cgroup_root import cgroup2_mount
-from agent.core import ranks
+from agent.core import rank_weights
 from agent.nice import tree
 from penstock.client import AgentClient
 from penstock.wire.errors import RpcError
@@ -102,7 +102,7 @@ def until(condition: Callable[[], Any], what: str) -> Any:
 
 def of_two(own: int, rank: int) -> int:
     """The nice value of the first (0) or second of two jobs, whose processes had their own before."""
-    value = ranks.nice_of(rank, 2)
+    value = rank_weights.nice_of(rank, 2)
     return max(own, value) if own > 0 else value
 
 

@@ -66,13 +66,11 @@ class CommandsBeyond(RuleBasedStateMachine):
             return True
         if not any(session == COMMANDS for _, session, _ in self.running):
             return False
-        if key[1] == COMMANDS:
-            if self.own(key[0]) >= CORES:
-                return False
-            if running < MOST_BEYOND * CORES:
-                return True
+        if key[1] == COMMANDS and self.own(key[0]) >= CORES:
+            return False
         behind = sum(s == COMMANDS and self.order[job] > self.order[key[0]] for job, s, _ in self.running)
-        return running - behind < CORES and running < MOST_AHEAD * CORES
+        most_ahead = MOST_BEYOND * CORES if key[1] == COMMANDS else CORES
+        return running - behind < most_ahead and running < MOST_AHEAD * CORES
 
     @rule(target=jobs, priority=st.integers(0, 5))
     def add_job(self, priority: int) -> str:

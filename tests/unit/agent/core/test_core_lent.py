@@ -8,7 +8,7 @@ import pytest
 
 from agent.core import events as e
 from agent.core.instructions import AdoptProcess, GiveBack, Instruction, Renice
-from agent.core.ranks import nice_of
+from agent.core.rank_weights import nice_of
 from agent.core.records import ContainerRecord
 from penstock.model import ContainerSpec
 from penstock.wire import agent_methods as m

@@ -75,11 +75,11 @@ def test_beyond_the_bound_a_job_behind_waits_and_one_ahead_starts(bed: Bed) -> N
     bed.place("ahead", 3, 20.0)
     assert bed.started[MOST_BEYOND * CORES :] == ["ahead0", "ahead1"]
     bed.decide(SetPriority(job="behind", priority=15.0))
-    assert "behind0" not in bed.started, "those of the first hold both slots"
+    assert bed.started[-1] == "behind0", "what the first job leaves of the processors is not left to those behind"
+    bed.place("last", 1, 5.0)
     bed.end("ahead", "ahead0")
-    assert bed.started[-1] == "ahead2"
-    bed.end("ahead", "ahead1")
-    assert bed.started[-1] == "behind0"
+    bed.end("behind", "behind0")
+    assert bed.started[-1] == "ahead2" and "last0" not in bed.started, "those up to it still have the most"
 
 
 def test_a_command_does_not_wait_for_a_disk_that_a_job_behind_holds(bed: Bed) -> None:

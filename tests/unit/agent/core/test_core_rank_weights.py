@@ -8,7 +8,7 @@ import pytest
 from agent.core import events as e
 from agent.core.confinement import WEIGHT_PER_CORE
 from agent.core.instructions import Renice
-from agent.core.ranks import STEP, divide, nice_of
+from agent.core.rank_weights import STEP, divide, nice_of
 from penstock.model import Limits
 from tests.unit.agent.core.ranks_bed import Bed
 

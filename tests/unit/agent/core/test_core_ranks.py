@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 
 from agent.core import events as e
-from agent.core.ranks import BY_PRIORITY, FIRST_QUEUE_S, STEP, nice_of, queue_of
+from agent.core.rank_weights import STEP, nice_of
+from agent.core.ranks import BY_PRIORITY, FIRST_QUEUE_S, queue_of
 from penstock.wire.master_api import Decided, SetPriority
 from tests.unit.agent.core.ranks_bed import Bed, told_order
 

@@ -50,10 +50,24 @@ def test_jobs_behind_go_beyond_the_slots_up_to_a_bound_and_one_ahead_further() -
         b.ready("a", *[command(f"x{number}-{each}") for each in range(5)], job=f"late{number}")
     placed = [task for task, _ in b.round()]
     assert placed == [f"x{number}-{each}" for number in range(3) for each in range(4)], "16 run on 4 slots"
-    assert b.cluster.jobs["late0"].tasks["x0-0"].why.startswith("beyond: on 4 slots 4 commands run")
+    assert b.cluster.jobs["late0"].tasks["x0-0"].why.startswith("beyond: on 4 slots the jobs up to this one's have 4 commands;")
     heartbeats(b, "a")
     b.ready("a", command("s"), job="short")
     assert [task for task, _ in b.round()] == ["s"]
+
+
+def test_what_the_first_job_leaves_of_the_processors_goes_to_the_next_and_not_to_those_behind_that_run() -> None:
+    """As many commands as may go beyond the slots run already, but only four of them are of jobs before this one."""
+    b = busy("a")
+    for number in range(3):
+        b.job("a", f"late{number}", at=3.0 + number)
+        b.ready("a", *[command(f"x{number}-{each}") for each in range(4)], job=f"late{number}")
+    assert len(b.round()) == 12
+    heartbeats(b, "a")
+    b.job("a", "next", at=2.5)
+    b.ready("a", command("n"), job="next")
+    assert [task for task, _ in b.round()] == ["n"]
+    assert b.cluster.jobs["next"].tasks["n"].why.startswith("beyond: on 4 slots the jobs up to this one's have 4 ")
 
 
 def test_of_nodes_with_as_many_ahead_that_with_the_fewest_commands_is_taken() -> None:

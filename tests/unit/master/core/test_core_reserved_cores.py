@@ -1,0 +1,111 @@
+"""The cores that a reservation promises a job on a node: the agents are told when they change."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+from master.core.plan import Promised
+from penstock.wire import master_api as api
+from penstock.wire.master_api import JobUse
+from tests.unit.master.cluster_bed import Bed, bed, command, job_state
+
+
+class Plan:
+    """A reservation of some cores within a time (Unix time, which the bed begins at 0)."""
+
+    def __init__(self, cores: float, begins: float = 0.0, ends: float = 1e9) -> None:
+        self._promised = Promised(cores, 0.0, 1)
+        self._begins, self._ends = begins, ends
+
+    def promised(self, at: float) -> Mapping[str, Promised]:
+        return {"r": self._promised} if self._begins <= at < self._ends else {}
+
+    def saw(self, at: float, waiting: Collection[str]) -> None:
+        """Nothing here looks at it."""
+
+
+def told(b: Bed, job: str = "prod") -> dict[str, float | None]:
+    """Node → the reserved cores that its agent was told of last."""
+    return {node: said.reserved_cores for node, said in b.said(api.SetPriority) if said.job == job}
+
+
+def beat(b: Bed, *nodes: str, seconds: float = 1.0) -> None:
+    """Time passes, and the agents report."""
+    b.now += seconds
+    for node in nodes:
+        b.heartbeat(node)
+    b.round()
+
+
+def reserved(plan: Plan, *nodes: str, tasks: int = 1) -> Bed:
+    """A job with a reservation, whose commands run."""
+    b = bed(*nodes, ordering="fifo")
+    b.cluster.guarantees.follow(plan)
+    b.job("a", "best", at=1.0)
+    b.job("a", "prod", at=2.0, reservation="r")
+    b.ready("a", *[command(f"p{i}", nodes=(nodes[i % len(nodes)],)) for i in range(tasks)], job="prod")
+    b.round()
+    return b
+
+
+def test_the_agent_is_told_when_the_time_of_a_reservation_comes_and_when_it_is_over() -> None:
+    b = reserved(Plan(1.0, begins=5.0, ends=9.0), "a")
+    beat(b, "a")
+    assert told(b) == {"a": 0.0}, "its time has not come"
+    assert told(b, "best") == {"a": None}
+    beat(b, "a", seconds=4.0)
+    assert told(b) == {"a": 1.0}
+    beat(b, "a", seconds=4.0)
+    assert told(b) == {"a": 0.0}, "it is over"
+
+
+def test_nothing_is_told_again_while_nothing_changes() -> None:
+    b = reserved(Plan(1.0), "a")
+    beat(b, "a")
+    assert told(b) == {"a": 1.0}
+    before = len(b.said(api.SetPriority))
+    beat(b, "a")
+    beat(b, "a")
+    assert len(b.said(api.SetPriority)) == before
+
+
+def test_the_promise_is_divided_among_the_nodes_as_the_jobs_hold_them() -> None:
+    b = reserved(Plan(2.0), "a", "b", tasks=4)
+    beat(b, "a", "b")
+    assert told(b) == {"a": 1.0, "b": 1.0}, "two of the four cores that its commands hold"
+
+
+def test_no_more_is_promised_on_a_node_than_its_jobs_hold_there() -> None:
+    b = reserved(Plan(3.0), "a", tasks=1)
+    beat(b, "a")
+    assert told(b) == {"a": 1.0}
+
+
+def test_the_slots_of_a_framework_count_as_its_cores() -> None:
+    b = reserved(Plan(2.0), "a", tasks=0)
+    b.heartbeat("a", jobs=[JobUse(job="prod", service_s=1.0, running=3)])
+    beat(b, "a")
+    assert told(b) == {"a": 2.0}
+
+
+def test_a_reservation_of_memory_alone_concerns_no_cores() -> None:
+    b = reserved(Plan(0.0), "a")
+    beat(b, "a")
+    assert told(b) == {"a": None}
+
+
+def test_where_its_jobs_hold_nothing_yet_what_their_commands_state_is_promised_from_the_start() -> None:
+    b = reserved(Plan(1.0, begins=2.0), "a", tasks=0)
+    beat(b, "a")
+    assert told(b) == {"a": 0.0}
+    beat(b, "a", seconds=2.0)
+    assert told(b) == {"a": None}
+
+
+def test_an_agent_that_comes_back_is_told_again() -> None:
+    b = reserved(Plan(1.0, begins=1e6), "a", tasks=0)
+    beat(b, "a")
+    before = len(b.said(api.SetPriority))
+    b.node("a", jobs=[job_state("prod", 0, 2.0, reservation="r", priority=b.cluster.jobs["prod"].priority)])
+    beat(b, "a")
+    assert [said.reserved_cores for _, said in b.said(api.SetPriority)[before:] if said.job == "prod"] == [0.0]
