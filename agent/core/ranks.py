@@ -260,8 +260,9 @@ class Ranks:
             weight = by_rank + round(WEIGHT_PER_CORE * each.reserved_cores)
             count, why = len(each.containers), self._why(each)
             self.standings[each.job] = Standing(each.job, rank, weight, each.cpu_s, each.queue, count, why)
-            nice = nice_of(0 if each.reserved_cores else rank, len(ranked))
-            changed += self._share(each.containers, weight, nice, min(rank, LAST_RANK))
+            first_or_rank = 0 if each.reserved_cores else rank  # as containers with promised cores
+            nice = nice_of(first_or_rank, len(ranked))
+            changed += self._share(each.containers, weight, nice, min(first_or_rank, LAST_RANK))
         return self._renice_promised(live, nice_of(0, max(1, len(ranked)))) + [
             instruction
             for record in come + changed

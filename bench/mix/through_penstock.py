@@ -34,8 +34,6 @@ def job_file(job: Job, command: str, *, clairvoyant: bool) -> str:
         task["kind"] = "network"
     if job.memory_bytes:
         task["memory"] = job.memory_bytes
-    if job.deadline_s:
-        task["cpu"] = 1.0
     if job.leftovers:
         task["opportunistic"] = "only"
     if clairvoyant:

@@ -31,6 +31,10 @@ class Plan(Protocol):
         """Return reservation → its promise at Unix time ``at``; a reservation without a promise then is left out."""
         ...
 
+    def later(self, at: float) -> Collection[str]:
+        """Return the reservations with a promise that begins after Unix time ``at``."""
+        ...
+
     def saw(self, at: float, waiting: Collection[str]) -> None:
         """Note, after each round (Unix time), the reservations that lack part of their promise and have ready tasks."""
 
@@ -41,6 +45,10 @@ class NothingPromised:
     def promised(self, at: float) -> Mapping[str, Promised]:
         """Return no promise."""
         return {}
+
+    def later(self, at: float) -> Collection[str]:
+        """Return no promise."""
+        return ()
 
     def saw(self, at: float, waiting: Collection[str]) -> None:
         """Ignore the report."""
@@ -60,12 +68,14 @@ class Guarantees:
     def of(self, at: float) -> tuple[dict[str, str], dict[str, Guarantee]]:
         """Return job → its reservation, and reservation → the present promise to its jobs together and what they hold.
 
-        ``at`` is Unix time. Reservations without jobs, or without a present promise, are left out.
+        ``at`` is Unix time. Reservations without jobs, or without a present promise, are left out, and so are jobs
+        whose reservation has no promise any more: they are like jobs without one.
         """
         members = {job.job: job.reservation for job in self._members.jobs.values() if job.reservation}
         if not members:
             return {}, {}
-        promised = self.plan.promised(at)
+        promised, later = self.plan.promised(at), self.plan.later(at)
+        members = {job: one for job, one in members.items() if one in promised or one in later}
         found = {
             reservation: Guarantee((one.cores, 0.0, 0.0, one.memory_bytes), [0.0] * 4, one.bundles)
             for reservation in dict.fromkeys(members.values())
@@ -81,7 +91,7 @@ class Guarantees:
         ``at``.
 
         A reservation's cores are divided among what its jobs hold, as far as they hold them. 0: the job's time has not
-        come, or is over. None: the job has no reservation of cores, or holds nothing there.
+        come. None: the job has no reservation of cores, its time is over, or it holds nothing there.
         """
         members, found = self.of(at)
         held: dict[str, dict[str, float]] = {}

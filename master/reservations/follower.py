@@ -39,6 +39,10 @@ class Follower:
             self._last = _Merged(learnt, seen, self._merged(learnt, seen))
         return self._last.promised
 
+    def later(self, at: float) -> Collection[str]:
+        """See :class:`master.core.plan.Plan`."""
+        return self._manager.later(at)
+
     def saw(self, at: float, waiting: Collection[str]) -> None:
         """See :class:`master.core.plan.Plan`."""
         self._manager.placement_delays.saw(at, self.promised(at), waiting)

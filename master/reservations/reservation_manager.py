@@ -124,6 +124,7 @@ class _Moment(NamedTuple):
     since: int
     until: int | None
     promised: dict[str, Promise]
+    later: frozenset[str]  # the reservations with a promise that begins afterwards
 
 
 class ReservationManager:
@@ -268,6 +269,10 @@ class ReservationManager:
         """
         return self._moment(self.step(at)).promised
 
+    def later(self, at: float) -> frozenset[str]:
+        """Return the reservations with a promise that begins after ``at``."""
+        return self._moment(self.step(at)).later
+
     def changes_at(self, at: float) -> float | None:
         """Return the time of the next change of promises after ``at``; None: never."""
         until = self._moment(self.step(at)).until
@@ -312,12 +317,14 @@ class ReservationManager:
         for known in self._moments:
             if known.since <= step and (known.until is None or step < known.until):
                 return known
-        since, until, found = 0, None, {}
+        since, until, found, later = 0, None, {}, set[str]()
         for one in self.agenda.reservations():
             now = list[Piece]()
             for piece in (piece for turn in one.turns.values() for piece in turn.pieces):
                 if piece.start <= step < piece.finish:
                     now.append(piece)
+                elif step < piece.start:
+                    later.add(one.id)
                 for mark in piece[:2]:
                     if mark <= step:
                         since = max(since, mark)
@@ -325,7 +332,7 @@ class ReservationManager:
                         until = mark
             if now:
                 found[one.id] = _promise(one.id, now)
-        moment = _Moment(since, until, found)
+        moment = _Moment(since, until, found, frozenset(later))
         self._moments.append(moment)
         return moment
 

@@ -278,7 +278,7 @@ class SetPriority(Decision, frozen=True, tag="priority"):
     """To every agent that serves the job: its priority in the queues (larger first).
 
     ``reserved_cores`` are the cores of that node that the job's reservation promises it now. 0: its time has not come,
-    or is over, and what its tasks state is not promised, either. None: what they state is."""
+    and what its tasks state is not promised, either. None: what they state is."""
 
     job: str
     priority: float

@@ -27,6 +27,9 @@ class Plan:
     def promised(self, at: float) -> Mapping[str, Promised]:
         return {"r": self._promised} if at >= BEGINS else {}
 
+    def later(self, at: float) -> Collection[str]:
+        return {"r"} if at < BEGINS else ()
+
     def saw(self, at: float, waiting: Collection[str]) -> None:
         """Learns nothing."""
 

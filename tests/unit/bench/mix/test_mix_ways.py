@@ -95,7 +95,7 @@ def test_a_job_file_has_the_application_and_the_command(tmp_path: Path) -> None:
 
 def test_a_job_file_states_what_its_user_promises(tmp_path: Path) -> None:
     assert task_of(NIGHTLY, tmp_path)["memory"] == 256 << 20
-    assert task_of(NIGHTLY, tmp_path)["cpu"] == 1.0
+    assert "cpu" not in task_of(NIGHTLY, tmp_path), "its reservation promises it a core, within its time"
     assert task_of(ARCHIVE, tmp_path)["opportunistic"] == "only"
     assert task_of(dataclasses.replace(JOB, kind=SEND), tmp_path)["kind"] == "network"
 

@@ -50,7 +50,11 @@ def test_jobs_behind_go_beyond_the_slots_up_to_a_bound_and_one_ahead_further() -
         b.ready("a", *[command(f"x{number}-{each}") for each in range(5)], job=f"late{number}")
     placed = [task for task, _ in b.round()]
     assert placed == [f"x{number}-{each}" for number in range(3) for each in range(4)], "16 run on 4 slots"
-    assert b.cluster.jobs["late0"].tasks["x0-0"].why.startswith("beyond: on 4 slots the jobs up to this one's have 4 commands;")
+    assert (
+        b.cluster.jobs["late0"]
+        .tasks["x0-0"]
+        .why.startswith("beyond: on 4 slots the jobs up to this one's have 4 commands;")
+    )
     heartbeats(b, "a")
     b.ready("a", command("s"), job="short")
     assert [task for task, _ in b.round()] == ["s"]

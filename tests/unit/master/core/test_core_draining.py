@@ -91,6 +91,9 @@ def test_nobody_leaves_for_what_is_promised_where_it_cannot_go() -> None:
         def promised(self, at: float) -> dict[str, Promised]:
             return {"r": Promised(4.0, 900.0 * MB, 1)}
 
+        def later(self, at: float) -> tuple[str, ...]:
+            return ()
+
         def saw(self, at: float, waiting: object) -> None:
             pass
 

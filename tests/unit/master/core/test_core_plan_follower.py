@@ -25,6 +25,9 @@ class Plan:
     def promised(self, at: float) -> Mapping[str, Promised]:
         return {"r": self._promised} if at >= self._begins else {}
 
+    def later(self, at: float) -> Collection[str]:
+        return {"r"} if at < self._begins else ()
+
     def saw(self, at: float, waiting: Collection[str]) -> None:
         """What it is told, but for repetitions."""
         if self.waiting[-1:] != [set(waiting)]:

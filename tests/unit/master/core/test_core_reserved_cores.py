@@ -20,6 +20,9 @@ class Plan:
     def promised(self, at: float) -> Mapping[str, Promised]:
         return {"r": self._promised} if self._begins <= at < self._ends else {}
 
+    def later(self, at: float) -> Collection[str]:
+        return {"r"} if at < self._begins else ()
+
     def saw(self, at: float, waiting: Collection[str]) -> None:
         """Nothing here looks at it."""
 
@@ -43,6 +46,7 @@ def reserved(plan: Plan, *nodes: str, tasks: int = 1) -> Bed:
     b.cluster.guarantees.follow(plan)
     b.job("a", "best", at=1.0)
     b.job("a", "prod", at=2.0, reservation="r")
+    b.job("a", "last", at=3.0)
     b.ready("a", *[command(f"p{i}", nodes=(nodes[i % len(nodes)],)) for i in range(tasks)], job="prod")
     b.round()
     return b
@@ -52,11 +56,13 @@ def test_the_agent_is_told_when_the_time_of_a_reservation_comes_and_when_it_is_o
     b = reserved(Plan(1.0, begins=5.0, ends=9.0), "a")
     beat(b, "a")
     assert told(b) == {"a": 0.0}, "its time has not come"
+    assert b.cluster.order.rank(b.now).order() == ["best", "last", "prod"]
     assert told(b, "best") == {"a": None}
     beat(b, "a", seconds=4.0)
     assert told(b) == {"a": 1.0}
     beat(b, "a", seconds=4.0)
-    assert told(b) == {"a": 0.0}, "it is over"
+    assert told(b) == {"a": None}, "it is over: the job is like others"
+    assert b.cluster.order.rank(b.now).order() == ["best", "prod", "last"]
 
 
 def test_nothing_is_told_again_while_nothing_changes() -> None:

@@ -23,6 +23,9 @@ class _Plan:
     def promised(self, at: float) -> Mapping[str, Promised]:
         return {"r": Promised(cores=1.0, memory_bytes=0.0, bundles=1)}
 
+    def later(self, at: float) -> Collection[str]:
+        return ()
+
     def saw(self, at: float, waiting: Collection[str]) -> None:
         """Learns nothing."""
 
