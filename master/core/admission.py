@@ -35,7 +35,7 @@ class Admission:
 
     def look(self, now: float) -> None:
         """Admit jobs between two rounds, because the reservable memory or the set of waiting jobs has changed."""
-        self._dues.admitted()
+        self._dues.room_changed = False
         waiting = [name for name, job in self._members.jobs.items() if job.described and not job.admitted]
         if len(waiting) == 1:
             self.admit(waiting, now)
@@ -113,7 +113,7 @@ class Admission:
         room.take(job.user, job.memory_bytes)
         job.admit(now)
         self._counts["admitted"] += 1
-        self._dues.place()
+        self._dues.changed = True
         why = f"{format_bytes(room.reserved_bytes)} of {format_bytes(room.total_bytes)} reserved with it{passed}"
         self._outbox.propose(job.origin, api.AdmitJob(job=job.job, why=why))
 

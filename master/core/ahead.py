@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from master.core.clock import Clock
-from master.core.dues import Dues
+from master.core.dues import Clock, Dues
 from master.core.job import Job, Task
 from master.core.membership import Membership
 from master.core.snapshot import RoundSnapshot, Snapshots

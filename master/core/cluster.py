@@ -5,23 +5,22 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from master.core import draining, message_checks
 from master.core import events as e
+from master.core import message_checks
 from master.core.admission import Admission
 from master.core.ahead import Ahead
 from master.core.cancellations import Cancellations
-from master.core.clock import Clock
 from master.core.decision_results import DecisionResults
 from master.core.draining import Drain
-from master.core.dues import Dues
+from master.core.dues import Clock, Dues
 from master.core.executor_round import ExecutorRound
 from master.core.executors import Executors
-from master.core.expiry import Expiry
-from master.core.instructions import Instruction
+from master.core.instructions import Hangup, Instruction
 from master.core.job import Job, Key
 from master.core.job_lifecycle import JobLifecycle
 from master.core.listing import Listing
@@ -110,10 +109,6 @@ class Cluster:
         self.admission = Admission(
             shared, self.dues, self.counts, self.history, self.table, self.members, self.outbox, self.order
         )
-        self._expiry = Expiry(
-            shared, self.clock, self.dues, self.counts, self.table, self.members, self.outbox, self.executors,
-            self.unlearnt, self._tasks, self._lifecycle,
-        )  # fmt: skip
         self._rounds = self._steps()
         self._handlers = self._routes()
 
@@ -182,8 +177,8 @@ class Cluster:
                 self._stored.restore(event)
                 self.table.follow_lengths()
             case e.RoundDue(at):
-                self.clock.round_begins(at)
-                self._expiry.expire(now)
+                self.clock.unix_ahead_s = at - now
+                self._expire(now)
                 self._rounds.run(now)
         self.unlearnt.overdue(now)
         if now >= self.dues.order_due:
@@ -207,7 +202,7 @@ class Cluster:
 
     def want_round(self) -> None:
         """Make a round due, because something outside of the events has changed."""
-        self.dues.place()
+        self.dues.changed = True
 
     def untold(self, key: Key) -> bool:
         """Return whether the end of a task has yet to reach the job's origin."""
@@ -254,9 +249,11 @@ class Cluster:
             self._priorities.served(node, now)
         if message.executors:
             self.executors.reported(node, message.executors)
-        draining.heard(node, message)
+        if node.draining is not None and message.decided >= node.draining_in:  # sent once the node knew of the drain
+            node.own = message.own
         self.table.refresh(node)
-        self.dues.heartbeat_came(other_memory_changed=node.external_memory_bytes != external)
+        self.dues.changed = True
+        self.dues.room_changed |= node.external_memory_bytes != external
 
     def joined(self, job: str) -> api.JobJoined:
         """Return the answer to an accepted :class:`~penstock.wire.master_api.JoinJob`."""
@@ -285,12 +282,49 @@ class Cluster:
             self.table.refresh(node)
             self.outbox.explain("node away", node=name, waits_s=self.settings.node_timeout_s)
 
+    def _expire(self, now: float) -> None:
+        """Remove nodes that were away or silent for too long. An empty node drained before it left gets longer: nothing
+        waits for its work, but the jobs submitted there would end with it.
+        """
+        timeout_s = self.settings.node_timeout_s
+        for node in self.table.silent(now, timeout_s):
+            if node.away_since is None:
+                self.outbox.instruct(Hangup(node.name, f"silent for more than {timeout_s:g} s"))
+                self._lose(node, f"node {node.name} was silent for more than {timeout_s:g} s")
+                continue
+            empty = node.draining is not None and not node.held
+            longest_s = self.settings.drained_timeout_s if empty else timeout_s
+            if now - node.away_since > longest_s:
+                self._lose(node, f"node {node.name} was away for more than {longest_s:g} s")
+
+    def _lose(self, node: Node, why: str) -> None:
+        """Remove a lost node: its tasks are lost or placed again, and the jobs it is the origin of are over."""
+        node.expired()
+        del self.members.nodes[node.name]
+        self.dues.gathers_since = self.clock.now
+        self.table.remove(node)
+        self.executors.usage.gone(node.name)
+        self.unlearnt.node_lost(node.name)
+        self.counts["nodes_lost"] += 1
+        self.outbox.explain("node lost", node=node.name, why=why, tasks=len(node.held))
+        for held in node.held.values():
+            self.members.unmark(node, held)
+            job, task = self.jobs.get(held.job), self.members.task(held.key)
+            if job is not None and task is not None and task.node == node.name:
+                self._tasks.lost(job, task, why)
+        for job in self.jobs.values():
+            job.work.gone(node.name)
+            job.hosts.pop(node.name, None)
+        for job in [job for job in self.jobs.values() if job.origin == node.name]:
+            self._lifecycle.end_job(job, why, told=why, lost=True)
+
     def _reconfigure(self, settings: MasterSettings) -> None:
         """Apply new settings. Placed tasks stay where they are. A changed ordering starts without its earlier state."""
         before = self.settings
         self._settings.current = after = before.changed(settings)
         self.table.reconfigured()
-        self.dues.reconfigured()
+        self.dues.place_and_admit()
+        self.dues.order_due = -math.inf
         self.order.reconfigured()
         if before.network_aware != after.network_aware:
             for job in self.jobs.values():

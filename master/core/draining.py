@@ -12,9 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from master.core import events as e
-from master.core.clock import Clock
 from master.core.drains import Drains
-from master.core.dues import Dues
+from master.core.dues import Clock, Dues
 from master.core.executors import Executors
 from master.core.membership import Membership
 from master.core.node import Held, Node
@@ -150,12 +149,6 @@ class Drain:
             job = self._members.jobs.get(held.job)
             name, user = (job.name, job.user) if job is not None else ("", "")
             yield Remaining(_kind(held), f"{held.job}/{held.task}", name, user)
-
-
-def heard(node: Node, message: api.Heartbeat) -> None:
-    """Take the node's other running work from a heartbeat sent after the node knew of the drain."""
-    if node.draining is not None and message.decided >= node.draining_in:
-        node.own = message.own
 
 
 def state(node: Node) -> str:

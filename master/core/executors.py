@@ -100,7 +100,7 @@ class Executors:
         else:
             forecasts.forget(event.application)
         if self.waiting:
-            self._dues.place()
+            self._dues.changed = True
 
     def waiting_of(self, job: Job) -> list[Task]:
         """Return the waiting executors of a job that have a forecast."""

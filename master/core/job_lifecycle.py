@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from master.core import message_checks
-from master.core.clock import Clock
-from master.core.dues import Dues
+from master.core.dues import Clock, Dues
 from master.core.executors import Executors
 from master.core.finished_jobs import FinishedJobs
 from master.core.job import Job
@@ -120,7 +119,7 @@ class JobLifecycle:
             job = self.new_job(message.job, node.name, now)
             job.since_birth = True
         self.describe(job, message)
-        self._dues.job_described()
+        self._dues.room_changed = True
 
     def joined(self, node: Node, message: api.JoinJob, now: float) -> None:
         """Let a node's connection take part in another node's job.

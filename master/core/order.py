@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from master.changes import Changes
-from master.core.clock import Clock
+from master.core.dues import Clock
 from master.core.events import OrderAsked
 from master.core.history import History
 from master.core.membership import Membership

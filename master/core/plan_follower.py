@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from master.core.clock import Clock
+from master.core.dues import Clock
 from master.core.executors import Executors
 from master.core.job import Task
 from master.core.membership import Membership

@@ -153,7 +153,7 @@ class Registration:
         if task.request is not None:
             self._tasks.know(task, task.request, held, task.opportunistic)
         if placed.opportunistic:
-            self._dues.put_on_slack()
+            self._dues.promotable = True
         if job.described:
             self._tasks.tell_placed(job, task)
         return ""

@@ -51,7 +51,7 @@ class Rounds:
     def run(self, now: float) -> None:
         """Run one round."""
         if now < self._dues.gathers_until:
-            self._dues.place()
+            self._dues.changed = True
             return
         self._table.follow_lengths()
         self._table.settle()
@@ -63,7 +63,7 @@ class Rounds:
         if ranking is None and (hopeful or looks_ahead):
             ranking = self._order.rank(now)
         self._unfit.refuse(now)
-        self._dues.placed()
+        self._dues.changed = False
         limits = self._user_quotas.in_round()
         if self._settings.current.promotion and self._dues.promotable:
             self._slack.promote(limits)

@@ -47,7 +47,7 @@ class SlackWork:
         table = self._table
         table.settle()
         some = [table.nodes[row] for row in np.flatnonzero(table.opportunistic[: len(table.nodes)])]
-        self._dues.promoted(some_left=bool(some))
+        self._dues.promotable = bool(some)
         for node in some:
             for held in node.held.values() if node.takes_work else ():
                 if self._may_be_promoted(node, held):

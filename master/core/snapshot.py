@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from master.core import backing_off
-from master.core.clock import Clock
+from master.core.dues import Clock
 from master.core.job import Task
 from master.core.membership import Membership
 from master.core.node import Node

@@ -55,7 +55,7 @@ class TaskCompletion:
             if node.name == job.origin:
                 self._tasks.forget(job, task)
                 self._counts["ended_exit"] += 1
-                self._dues.place()
+                self._dues.changed = True
             else:
                 task.found(task.node or node.name, on_slack=task.on_slack)  # executed before its placement was known
                 self._tasks.end(job, task, Ended(by=EndedBy.EXIT, exit_status=0, reason=f"done, said at {node.name}"))
@@ -94,7 +94,7 @@ class TaskCompletion:
         key = (message.job, message.task)
         job, task, held = self._members.jobs.get(message.job), self._members.task(key), node.held.get(key)
         stopped = message.ended.by in (EndedBy.CANCELLED, EndedBy.PREEMPTED)
-        self._dues.place()
+        self._dues.changed = True
         if task is None and not stopped and self._origin_is_to_come(message):
             job = job or self._lifecycle.new_job(message.job, message.origin, now)
             keep_end(job, message.task, node.name, message.ended)

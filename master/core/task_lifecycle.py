@@ -136,7 +136,7 @@ class TaskLifecycle:
         self._table.touch(node)
         self._members.serve(node, job)
         if on_slack:
-            self._dues.put_on_slack()
+            self._dues.promotable = True
         self._counts["assigned"] += 1
 
     def assign_executor(self, job: Job, task: Task, node: Node, demand: Demand, why: str, now: float) -> None:
@@ -242,7 +242,7 @@ class TaskLifecycle:
     def rid_of(self, node: Node, held: Held) -> None:
         """Handle that a node released a task and will not report how it ended."""
         self.drop(node, held)
-        self._dues.place()
+        self._dues.changed = True
         job = self._members.jobs.get(held.job)
         task = self._members.task(held.key)
         if job is not None and task is not None and task.node == node.name:

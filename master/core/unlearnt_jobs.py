@@ -11,8 +11,7 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from master.core.clock import Clock
-from master.core.dues import Dues
+from master.core.dues import Clock, Dues
 from master.core.finished_jobs import FinishedJobs
 from master.core.history import History, Needed
 from master.core.job import Job
