@@ -14,8 +14,6 @@ from master.core import events as e
 from master.core import message_checks
 from master.core.admission import Admission
 from master.core.ahead import Ahead
-from master.core.cancellations import Cancellations
-from master.core.decision_results import DecisionResults
 from master.core.draining import Drain
 from master.core.dues import Clock, Dues
 from master.core.executor_round import ExecutorRound
@@ -39,8 +37,8 @@ from master.core.slack import SlackWork
 from master.core.snapshot import Snapshots
 from master.core.stored_state import StoredState
 from master.core.table import NodeTable
-from master.core.task_completion import TaskCompletion
 from master.core.task_lifecycle import TaskLifecycle
+from master.core.task_reports import TaskReports
 from master.core.unfit import UnfitTasks
 from master.core.unlearnt_jobs import UnlearntJobs
 from master.core.user_quotas import UserQuotas
@@ -91,20 +89,17 @@ class Cluster:
             shared, self.clock, self.dues, self._hand_orders, self.past, self.members, self.outbox, self.executors,
             self.unlearnt, self._tasks,
         )  # fmt: skip
-        self._cancellations = Cancellations(self.dues, self.past, self.members, self.outbox, self._tasks)
         self.drain = Drain(
             self.clock, self.dues, self.counts, self.drains, self.table, self.members, self.outbox, self.executors,
             self._tasks,
         )  # fmt: skip
-        self._completion = TaskCompletion(
-            shared, self.dues, self.counts, self.past, self.members, self._tasks, self._lifecycle
-        )
-        self._decision_results = DecisionResults(
-            self.counts, self.table, self.members, self.outbox, self._tasks, self.drain
-        )
+        self._reports = TaskReports(
+            shared, self.dues, self.counts, self.past, self.table, self.members, self.outbox, self._tasks,
+            self._lifecycle, self.drain,
+        )  # fmt: skip
         self._registration = Registration(
             shared, self.dues, self.counts, self.past, self.table, self.members, self.outbox, self.executors,
-            self._tasks, self._lifecycle, self.drain, self._cancellations,
+            self._tasks, self._lifecycle, self.drain,
         )  # fmt: skip
         self.admission = Admission(
             shared, self.dues, self.counts, self.history, self.table, self.members, self.outbox, self.order
@@ -149,9 +144,9 @@ class Cluster:
             api.JobEnded: self._lifecycle.ended,
             api.ReadyTasks: self._tasks_ready,
             Progress: self._progress,
-            api.TasksDone: self._completion.tasks_done,
-            api.TasksCancelled: self._completion.tasks_cancelled,
-            api.CommandEnded: self._completion.command_ended,
+            api.TasksDone: self._reports.tasks_done,
+            api.TasksCancelled: self._reports.tasks_cancelled,
+            api.CommandEnded: self._reports.command_ended,
         }
 
     def handle(self, event: e.Event, now: float) -> list[Instruction]:
@@ -164,7 +159,7 @@ class Cluster:
             case e.Said(name, message):
                 self._said(name, message, now)
             case e.Answered(name, number, refusals):
-                self._decision_results.answered(name, number, refusals)
+                self._reports.answered(name, number, refusals)
             case e.NodeAway(name):
                 self._node_away(name, now)
             case e.Forecasted() | e.Learnt():
@@ -214,7 +209,7 @@ class Cluster:
     def _asked(self, event: e.Asked) -> None:
         match event:
             case e.CancelAsked():
-                self._cancellations.asked(event)
+                self._lifecycle.cancel_asked(event)
             case e.OrderAsked():
                 self._hand_orders.asked(event)
                 self.dues.order_anew()
@@ -265,7 +260,7 @@ class Cluster:
         message_checks.check_tasks(message)
         self._tasks.add_tasks(job, message)
         if job.cancelled_by:
-            self._cancellations.stop(job)  # the origin did not know of the cancellation yet
+            self._lifecycle.stop(job)  # the origin did not know of the cancellation yet
 
     def _progress(self, node: Node, message: Progress, now: float) -> None:
         job = message_checks.job_of_origin(self.jobs, node, message.job)

@@ -1,4 +1,4 @@
-"""Lifecycle of jobs: expected from other nodes' reports, described by their origin, and ended once."""
+"""Lifecycle of jobs: expected from other nodes' reports, described by their origin, cancelled, and ended once."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from master.core import message_checks
 from master.core.dues import Clock, Dues
+from master.core.events import CancelAsked
 from master.core.executors import Executors
 from master.core.finished_jobs import FinishedJobs
 from master.core.job import Job
@@ -24,7 +25,7 @@ from penstock.wire.errors import bad_request, refused
 
 @dataclass(eq=False, repr=False)
 class JobLifecycle:
-    """Adds, describes and ends jobs."""
+    """Adds, describes, cancels and ends jobs."""
 
     _settings: CurrentSettings
     _clock: Clock
@@ -103,6 +104,57 @@ class JobLifecycle:
         del self._members.jobs[job.job]
         self._dues.order_anew()
         self._dues.place_and_admit()
+
+    # ------------------------------------------------------------ cancellations
+
+    def cancel_asked(self, event: CancelAsked) -> None:
+        """Cancel a current job, for its user or an operator; ignore a request for a finished or unknown one."""
+        job = self._members.jobs.get(event.job)
+        if job is not None and job.described:
+            self._cancel(job, event.by)
+
+    def _cancel(self, job: Job, by: str) -> None:
+        """Stop the job on all its nodes: its origin ends it, as does every other node that serves it.
+
+        The master keeps the job until the origin has confirmed, so that it does not reappear after a lost connection.
+        The cancellation is stored with the finished jobs, for nodes that were away. ``by`` names the requester; the
+        first requester is kept.
+        """
+        job.cancel(by)
+        for node in dict.fromkeys([job.origin, *job.hosts]):
+            self._tell_cancelled(node, job.job, job.cancelled_by)  # sent before the reports that its tasks ended
+        self.stop(job)
+        self._outbox.explain("job cancelled", job=job.job, name=job.name, user=job.user, by=job.cancelled_by)
+        self._dues.place_and_admit()
+
+    def stop(self, job: Job) -> None:
+        """Withdraw a cancelled job's waiting and running tasks."""
+        why = f"cancelled by {job.cancelled_by}"
+        for task in list(job.tasks.values()):
+            self._tasks.cancel(job, task, why)
+
+    def _tell_cancelled(self, node: str, job: str, by: str) -> None:
+        """Tell a node to end its part of a job, and to tell the job's clients who cancelled it."""
+        self._outbox.propose(node, api.CancelJob(job=job, by=by, why=f"cancelled by {by}"))
+
+    def repeat_cancellations(self, message: api.Register, jobs: list[Job]) -> None:
+        """Repeat cancellations to a node that is back, for jobs whose cancellation it has not received or not
+        confirmed.
+        """
+        for job in jobs:
+            past = self._past.get(job.job)
+            by = job.cancelled_by or (past.cancelled_by if past is not None else "")
+            self._past.forget(job.job)
+            if by:
+                self._cancel(job, by)
+        for use in message.load.jobs:
+            known = self._members.jobs.get(use.job)
+            if known is not None:
+                by = known.cancelled_by if known.origin != message.node else ""
+            else:
+                by = past.cancelled_by if (past := self._past.get(use.job)) is not None else ""
+            if by:
+                self._tell_cancelled(message.node, use.job, by)
 
     # ------------------------------------------------------------ messages of nodes
 

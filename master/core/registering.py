@@ -11,7 +11,6 @@ from collections import Counter
 from dataclasses import dataclass
 
 from master.core import message_checks
-from master.core.cancellations import Cancellations
 from master.core.draining import Drain
 from master.core.dues import Dues
 from master.core.executors import Executors
@@ -43,7 +42,6 @@ class Registration:
     _tasks: TaskLifecycle
     _lifecycle: JobLifecycle
     _drain: Drain
-    _cancellations: Cancellations
 
     def register(self, message: api.Register, now: float) -> None:
         """Register an agent, as the module's docstring describes.
@@ -69,7 +67,7 @@ class Registration:
         self._holdings(node, message, before, now)
         for job in jobs:
             self._catch_up(job, wanted)
-        self._cancellations.registered(message, jobs)
+        self._lifecycle.repeat_cancellations(message, jobs)
         self._executors.registered(node)
         self._lifecycle.attained(node, message.load)
         self._table.refresh(node)

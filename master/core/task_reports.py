@@ -1,33 +1,107 @@
-"""Agents' messages about tasks that ended or are to end."""
+"""Agents' messages about tasks: decisions that they have carried out or refused, and tasks that ended or are to end."""
 
 from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
 
-from master.core import backing_off, message_checks
+from master.core import message_checks
+from master.core.draining import Drain
 from master.core.dues import Dues
 from master.core.finished_jobs import FinishedJobs
+from master.core.job import Task
 from master.core.job_lifecycle import JobLifecycle
 from master.core.membership import Membership
-from master.core.node import Node
-from master.core.settings import CurrentSettings
+from master.core.node import Held, Node
+from master.core.outbox import Outbox
+from master.core.settings import CurrentSettings, MasterSettings
+from master.core.table import NodeTable
 from master.core.task_lifecycle import TaskLifecycle, keep_end
+from master.opportunistic import SlackLimit, pause_after
 from penstock.model import Ended, EndedBy
 from penstock.wire import master_api as api
 
 
 @dataclass(eq=False, repr=False)
-class TaskCompletion:
-    """Handles the agents' messages about ends."""
+class TaskReports:
+    """Handles the agents' answers to decisions, and their messages about ends."""
 
     _settings: CurrentSettings
     _dues: Dues
     _counts: Counter[str]
     _past: FinishedJobs
+    _table: NodeTable
     _members: Membership
+    _outbox: Outbox
     _tasks: TaskLifecycle
     _lifecycle: JobLifecycle
+    _drain: Drain
+
+    # ------------------------------------------------------------ decisions
+
+    def answered(self, name: str, number: int, refusals: list[api.Refusal]) -> None:
+        """Record that the agent carried out every decision of the request except the refused ones."""
+        node = self._members.nodes.get(name)
+        if node is None:
+            return
+        reasons = {refusal.index: refusal.reason for refusal in refusals}
+        # none: sent on a connection that was lost since; the registration reported the true state
+        for index, decision in enumerate(node.requests.answered(number)):
+            reason = reasons.get(index)
+            match decision:
+                case api.Assign():
+                    self._assigned(node, number, decision, reason)
+                case api.Withdraw():
+                    held = node.held.get((decision.job, decision.task))
+                    # A framework's task is released at once, a command when it has ended; a refusal means that the node
+                    # did not have it.
+                    if held is not None and held.leaving and (reason is not None or not held.command):
+                        self._tasks.rid_of(node, held)
+                case api.Promote():
+                    self._promoted(node, number, decision, reason)
+                case api.Drain():
+                    if reason is None:
+                        self._drain.confirmed(node, number, decision)
+                    else:
+                        self._drain.refused(node, decision, reason)
+                case api.TellEnded():
+                    job = self._members.jobs.get(decision.job)
+                    if job is not None:
+                        self._tasks.heard(job, decision.task)
+
+    def _assigned(self, node: Node, number: int, decision: api.Assign, reason: str | None) -> None:
+        key = (decision.job, decision.request.task)
+        held = node.held.get(key)
+        if held is None or held.assigned_in != number:
+            return  # the task has ended already: the node's report of that arrived first
+        job, task = self._members.jobs.get(key[0]), self._members.task(key)
+        if reason is None:
+            held.step("accepted")
+            self._table.touch(node)
+            if job is not None and task is not None and task.node == node.name:
+                self._tasks.tell_placed(job, task)
+            return
+        self._counts["refused"] += 1
+        self._outbox.explain("refused", node=node.name, job=key[0], task=key[1], reason=reason, why=decision.why)
+        if task is not None:
+            task.refusals[node.name] = node.heartbeats
+        self._tasks.rid_of(node, held)
+
+    def _promoted(self, node: Node, number: int, decision: api.Promote, reason: str | None) -> None:
+        held = node.held.get((decision.job, decision.task))
+        if held is None or held.promoted_in != number:
+            return
+        if reason is None:
+            held.promoted()
+            self._table.touch(node)
+            task = self._members.task(held.key)
+            if task is not None and task.node == node.name:
+                task.on_slack = False
+            return
+        held.promotion_refused(node.heartbeats)
+        self._table.touch(node)
+
+    # ------------------------------------------------------------ ends
 
     def tasks_done(self, node: Node, message: api.TasksDone, now: float) -> None:
         """Handle tasks that a framework executes itself and has finished. The message may come through any node that
@@ -49,7 +123,7 @@ class TaskCompletion:
             held = self._members.held_of(task)
             if task.node == node.name and held is not None and not held.command:
                 self._tasks.drop(node, held)  # that agent released the task before it sent the message
-                backing_off.done(node, held)
+                _ended_well(node, held)
             else:
                 self._tasks.recall(task, "its framework says that it is done")
             if node.name == job.origin:
@@ -101,13 +175,13 @@ class TaskCompletion:
         if held is not None and held.accepted:
             self._tasks.drop(node, held)
             if message.ended.by is EndedBy.EXIT:
-                backing_off.done(node, held)
+                _ended_well(node, held)
             if job is not None and task is not None and task.node == node.name:
                 if message.ended.by is not EndedBy.PREEMPTED:
                     self._tasks.end(job, task, message.ended)
                 # preempted through no fault of its own: back to its job's queue (UBIS §IV.C)
                 elif task.request is not None:
-                    backing_off.preempted(self._settings.current, node, task, message.ended, now)
+                    _back_off(self._settings.current, node, task, message.ended, now)
                     self._tasks.requeue(job, task)
                 else:  # only its origin knows the task, and reports it at registration
                     self._tasks.forget(job, task)
@@ -128,3 +202,23 @@ class TaskCompletion:
         if (past is not None and past.cancelled_by) or (origin is not None and origin.connected):
             return False
         return job is None or not job.described
+
+
+def _back_off(settings: MasterSettings, node: Node, task: Task, ended: Ended, now: float) -> None:
+    """Back off after a node ended a command for its resources; the node's held tasks no longer include the command.
+
+    A command without an exit status did not run: the node handed it back, which says nothing against the node. The same
+    holds for a drained node, which ends all its opportunistic work.
+    """
+    first_s, most_s = settings.preemption_backoff_s, settings.preemption_backoff_max_s
+    if not first_s or ended.exit_status is None or node.draining is not None:
+        return
+    task.pauses[node.name] = pause_after(task.pauses.get(node.name), now, first_s, most_s)
+    left = sum(not held.regular and not held.leaving for held in node.held.values())
+    node.slack_limit = SlackLimit.after_preemption(left, now, most_s)
+
+
+def _ended_well(node: Node, held: Held) -> None:
+    """Raise the node's limit: an opportunistic task ended there without a preemption."""
+    if node.slack_limit is not None and not held.regular:
+        node.slack_limit.most += 1
