@@ -37,10 +37,20 @@ class RoundSnapshot:
 
     def placement(self) -> TaskPlacement:
         """Return this round's placement of regular tasks."""
-        settings = self._settings
+        settings, table, rows = self._settings, self._table, self.rows
         if settings.placement == "ursa":
-            return AlgorithmOne(self.workers(), chunk=settings.share_chunk_tasks, stage_aware=settings.stage_aware)
-        peaks, table, rows = settings.peaks(), self._table, self.rows
+            workers = Workers(
+                table.ept_s,
+                rates=table.rates[rows],
+                pending=table.pending[rows],
+                slots=table.slots[rows],
+                idle_cores=table.idle[rows, 0],
+                memory_free=table.memory_free[rows],
+                memory_capacity=table.memory_capacity[rows],
+                cores_free=table.cores_free[rows],
+            )
+            return AlgorithmOne(workers, chunk=settings.share_chunk_tasks, stage_aware=settings.stage_aware)
+        peaks = settings.peaks()
         unreserved = Unreserved.of(
             peaks,
             cores=table.cores[rows],
@@ -50,20 +60,6 @@ class RoundSnapshot:
             reserved=np.array([reserved(table.nodes[row], peaks) for row in rows.tolist()]).reshape(len(rows), 3),
         )
         return PeakPlacement(settings.placement, unreserved, peaks)
-
-    def workers(self) -> Workers:
-        """Return the workers for regular placement (Ursa §4.2.2)."""
-        table, rows = self._table, self.rows
-        return Workers(
-            table.ept_s,
-            rates=table.rates[rows],
-            pending=table.pending[rows],
-            slots=table.slots[rows],
-            idle_cores=table.idle[rows, 0],
-            memory_free=table.memory_free[rows],
-            memory_capacity=table.memory_capacity[rows],
-            cores_free=table.cores_free[rows],
-        )
 
     def slack(self) -> Slack:
         """Return the room for opportunistic work: T_alloc × capacity − utilization (UBIS, Algorithm 1, line 21)."""
