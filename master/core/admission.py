@@ -1,4 +1,7 @@
-"""Job admission (Ursa §4.2.2): a job's memory is reserved in the cluster before any of its tasks is placed."""
+"""Job admission (Ursa §4.2.2): a job's memory is reserved in the cluster before any of its tasks is placed.
+
+Tasks that no node of the cluster could ever hold are refused.
+"""
 
 from __future__ import annotations
 
@@ -9,20 +12,24 @@ from dataclasses import dataclass
 
 from master.core.backfill import Backfill, Running
 from master.core.dues import Dues
+from master.core.executors import Executors
 from master.core.history import History
 from master.core.job import Job
 from master.core.membership import Membership
 from master.core.order import Order
 from master.core.outbox import Outbox
 from master.core.settings import CurrentSettings, MasterSettings
+from master.core.snapshot import Snapshots
 from master.core.table import NodeTable
+from master.core.task_lifecycle import TaskLifecycle
+from penstock.model import Ended, EndedBy
 from penstock.model.units import counted, format_bytes
 from penstock.wire import master_api as api
 
 
 @dataclass(eq=False, repr=False)
 class Admission:
-    """Admits the jobs that fit, and records why the others wait."""
+    """Admits the jobs that fit, records why the others wait, and refuses tasks that could never be placed."""
 
     _settings: CurrentSettings
     _dues: Dues
@@ -32,6 +39,9 @@ class Admission:
     _members: Membership
     _outbox: Outbox
     _order: Order
+    _snapshots: Snapshots
+    _executors: Executors
+    _tasks: TaskLifecycle
 
     def look(self, now: float) -> None:
         """Admit jobs between two rounds, because the reservable memory or the set of waiting jobs has changed."""
@@ -150,6 +160,35 @@ class Admission:
         waiting = api.TellWaiting(job=job.job, why=why, never=kind == "never")
         if job.waits_told != kind and self._outbox.propose(job.origin, waiting):
             job.waits_told = kind
+
+    def refuse_unfit(self, now: float) -> None:
+        """End each task that no node can ever hold, because it, or its job, is too large: at once if the cluster is
+        complete, else after ``node_timeout_s``.
+        """
+        if not self._members.ready_tasks or not len(self._table.here()):
+            return
+        timeout_s = 0.0 if self.complete(now) else self._settings.current.node_timeout_s
+        shape = self._table.shape
+        for job in list(self._members.jobs.values()):
+            if job.fits_in == shape and job.admitted:
+                continue
+            too_large = self.never_fits(job) if job.described else ""
+            job.fits_in = shape
+            for (_, opportunistic), tasks in list(job.ready.items()):
+                for task in list(tasks.values()):
+                    if task.fits_in == shape and not too_large:
+                        continue
+                    reason = not opportunistic and too_large
+                    if not reason and not self._executors.foreseen(job, task):
+                        reason = self._snapshots.unfit(task)
+                    if not reason:  # an executor's forecast changes
+                        task.unfit_since, task.fits_in = None, -1 if task.elastic else shape
+                        job.fits_in = min(job.fits_in, task.fits_in)
+                        continue
+                    job.fits_in = -1
+                    task.unfit_since = now if task.unfit_since is None else task.unfit_since
+                    if not timeout_s or now - task.unfit_since > timeout_s:
+                        self._tasks.end(job, task, Ended(by=EndedBy.REFUSED, reason=reason))
 
 
 class _First:

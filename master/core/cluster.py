@@ -26,8 +26,7 @@ from master.core.membership import Membership
 from master.core.node import Node
 from master.core.order import Order, Places
 from master.core.outbox import Outbox
-from master.core.plan import Guarantees
-from master.core.plan_follower import PlanFollower
+from master.core.plan import Guarantees, PlanFollower
 from master.core.priorities import Priorities
 from master.core.registering import Registration
 from master.core.regular import RegularWork
@@ -39,7 +38,6 @@ from master.core.stored_state import StoredState
 from master.core.table import NodeTable
 from master.core.task_lifecycle import TaskLifecycle
 from master.core.task_reports import TaskReports
-from master.core.unfit import UnfitTasks
 from master.core.unlearnt_jobs import UnlearntJobs
 from master.core.user_quotas import UserQuotas
 from master.core.waiting import WaitingStages
@@ -102,8 +100,9 @@ class Cluster:
             self._tasks, self._lifecycle, self.drain,
         )  # fmt: skip
         self.admission = Admission(
-            shared, self.dues, self.counts, self.history, self.table, self.members, self.outbox, self.order
-        )
+            shared, self.dues, self.counts, self.history, self.table, self.members, self.outbox, self.order,
+            self.snapshots, self.executors, self._tasks,
+        )  # fmt: skip
         self._rounds = self._steps()
         self._handlers = self._routes()
 
@@ -113,11 +112,7 @@ class Cluster:
         ahead = Ahead(self.clock, self.dues, self.table, self.members, self.snapshots, waiting, self._tasks)
         return Rounds(
             self._settings, self.dues, self.counts, self.table, self.members, self.order, self.executors,
-            self.user_quotas, self.admission, waiting,
-            UnfitTasks(
-                self._settings, self.table, self.members, self.snapshots, self.executors, self._tasks, self.admission
-            ),
-            ahead,
+            self.user_quotas, self.admission, waiting, ahead,
             RegularWork(
                 self.drains, self.members, self.snapshots, waiting, self.user_quotas, self._tasks, ahead
             ),

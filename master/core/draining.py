@@ -121,7 +121,7 @@ class Drain:
             self._propose(node)
             self._table.refresh(node)
         self._dues.place_and_admit()
-        self._executors.nodes_changed()
+        self._executors.news = True
         what = "node takes work again" if draining is None else "node is drained"
         self._outbox.explain(what, node=node.name, by=by, tasks=len(node.held))
 

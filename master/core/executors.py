@@ -7,7 +7,7 @@ command there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from master.core import events as e
 from master.core.dues import Dues
@@ -38,8 +38,8 @@ class Executors:
         self.forecasts = Forecasts()
         self.usage = UsageReports()
         self.waiting: dict[Key, Task] = {}
-        self._waits: dict[str, str] = {}
-        self._news = False  # since all nodes were examined, the waiting executors, forecasts or nodes have changed
+        self.waits: dict[str, str] = {}  # by job, why its executors wait, as of the latest round
+        self.news = False  # since all nodes were examined, the waiting executors, forecasts or nodes have changed
         self._dues = dues
         self._members = members
         self._outbox = outbox
@@ -47,33 +47,15 @@ class Executors:
     def ready(self, task: Task) -> None:
         """Add an executor that waits for a node."""
         self.waiting[task.job, task.name] = task
-        self._news = True
+        self.news = True
 
     def unready(self, task: Task) -> None:
         """Remove a task that no longer waits for a node, if it is an executor."""
         self.waiting.pop((task.job, task.name), None)
 
-    def nodes_changed(self) -> None:
-        """Have all nodes examined in the next round, because a node takes work again or no longer."""
-        self._news = True
-
-    def take_news(self) -> bool:
-        """Return whether the waiting executors, forecasts or nodes have changed since the last call."""
-        news, self._news = self._news, False
-        return news
-
-    @property
-    def waits(self) -> Mapping[str, str]:
-        """Return by job why its executors wait, as of the latest round."""
-        return self._waits
-
-    def wait(self, waits: dict[str, str]) -> None:
-        """Record why executors wait, by job."""
-        self._waits = waits
-
     def over(self, job: str) -> None:
         """Remove the state of a job that is over."""
-        self._waits.pop(job, None)
+        self.waits.pop(job, None)
         self.usage.forget_unfinished(job)
 
     def foreseen(self, job: Job, task: Task) -> bool:
@@ -96,7 +78,7 @@ class Executors:
         forecasts = self.forecasts
         if isinstance(event, e.Forecasted):
             forecasts.take(event)
-            self._news = True
+            self.news = True
         else:
             forecasts.forget(event.application)
         if self.waiting:
@@ -164,7 +146,7 @@ class Executors:
 
     def registered(self, node: Node) -> None:
         """Tell a node that is back of the stages that ended while it was away."""
-        self._news = True
+        self.news = True
         for name in dict.fromkeys(held.job for held in node.held.values() if held.executor and not held.leaving):
             job = self._members.jobs.get(name)
             if job is not None:

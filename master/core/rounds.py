@@ -17,12 +17,11 @@ from master.core.executor_round import ExecutorRound
 from master.core.executors import Executors
 from master.core.membership import Membership
 from master.core.order import Order
-from master.core.plan_follower import PlanFollower
+from master.core.plan import PlanFollower
 from master.core.regular import RegularWork
 from master.core.settings import CurrentSettings
 from master.core.slack import SlackWork
 from master.core.table import NodeTable
-from master.core.unfit import UnfitTasks
 from master.core.user_quotas import UserQuotas
 from master.core.waiting import WaitingStages
 
@@ -41,7 +40,6 @@ class Rounds:
     _user_quotas: UserQuotas
     _admission: Admission
     _waiting: WaitingStages
-    _unfit: UnfitTasks
     _ahead: Ahead
     _regular: RegularWork
     _plan_follower: PlanFollower
@@ -62,7 +60,7 @@ class Rounds:
         looks_ahead = self._ahead.due(now)
         if ranking is None and (hopeful or looks_ahead):
             ranking = self._order.rank(now)
-        self._unfit.refuse(now)
+        self._admission.refuse_unfit(now)
         self._dues.changed = False
         limits = self._user_quotas.in_round()
         if self._settings.current.promotion and self._dues.promotable:

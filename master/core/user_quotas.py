@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from master.core.executors import Executors
 from master.core.finished_jobs import FinishedJobs
-from master.core.job import Job, Task
+from master.core.job import Job, Key, Task
 from master.core.membership import Membership
 from master.core.node import Held
 from master.core.settings import CurrentSettings
@@ -57,7 +57,8 @@ class UserQuotas:
             return None
         most = (settings.user_max_cores or math.inf, settings.user_max_memory_bytes or math.inf)
         regular = [held for node in self._members.nodes.values() for held in node.held.values() if held.regular]
-        return RoundQuotas(most, ((self.user_of(held), _held(held)) for held in regular))
+        held = ((self.user_of(one), one.holds()) for one in regular)
+        return RoundQuotas(most, ((user, (cores, memory)) for user, (cores, _, _, memory) in held))
 
     def amounts_of(self, job: Job, task: Task) -> Amounts:
         """Return the amounts a placed task will hold; for an executor with a forecast, its largest demand."""
@@ -120,7 +121,7 @@ class RoundQuotas:
         lacking = self._lacking(user, amounts)
         return self._limit_text(user, lacking[0], amounts[lacking[0]]) if lacking else ""
 
-    def offer(self, asking: Iterable[WaitingTask]) -> tuple[list[WaitingTask], dict[str, str]]:
+    def offer(self, asking: Iterable[WaitingTask]) -> tuple[set[Key], dict[str, str]]:
         """Return the tasks to offer to placement, and by job why others are held back; ``asking`` in the order of the
         jobs.
 
@@ -131,20 +132,19 @@ class RoundQuotas:
         by_user: dict[str, list[WaitingTask]] = {}
         for one in asking:
             by_user.setdefault(one.job.user, []).append(one)
-        offered: list[WaitingTask] = []
+        offered: set[Key] = set()
         over: dict[str, str] = {}
         for user, line in by_user.items():
             fresh = [one for one in line if not one.task.in_vain]
             again = [one for one in line if one.task.in_vain] if fresh else []
             for one in (*fresh, *again) if fresh else line:
                 one.task.in_vain &= bool(fresh)
-                if one.nowhere:
-                    offered.append(one)
-                elif why := self._next(user, one.amounts):
-                    over.setdefault(one.job.job, why)
-                else:
-                    offered.append(one)
+                if not one.nowhere:
+                    if why := self._next(user, one.amounts):
+                        over.setdefault(one.job.job, why)
+                        continue
                     self._offered.append(one)
+                offered.add((one.task.job, one.task.name))
         return offered, over
 
     def settle(self, *, tried: bool = True) -> None:
@@ -190,10 +190,6 @@ class RoundQuotas:
             return f"it wants {_amount(resource, wanted)}, a user may hold {_amount(resource, most)} ({key})"
         more = f", it wants {_amount(resource, wanted)}" if has < most - _EPSILON else ""
         return f"user {user} holds {_amount(resource, has, unit=False)} of {_amount(resource, most)} ({key}){more}"
-
-
-def _held(held: Held) -> Amounts:
-    return held.cores or float(held.uses_core()), float(held.memory_bytes)
 
 
 def _amount(resource: int, amount: float, *, unit: bool = True) -> str:
