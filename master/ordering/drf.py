@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from master.ordering.policy import Key, Ranking, Reason
-from master.ordering.view import Amounts, ClusterView, JobView
+from master.ordering.policy import Amounts, ClusterView, JobView, Key, Ranking, Reason
 
 
 class DominantResourceFairness:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
-from master.ordering.policy import Key, Reason
-from master.ordering.view import Amounts, JobView
+from master.ordering.policy import Amounts, JobView, Key, Reason
 
 
 class Shared:
