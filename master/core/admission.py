@@ -72,9 +72,7 @@ class Admission:
         return f"it wants {format_bytes(job.memory_bytes)} reserved, the whole cluster has {format_bytes(total)}"
 
     def complete(self, now: float) -> bool:
-        """Return whether no node is missing: the time to return after a restart is over, and all nodes are
-        connected.
-        """
+        """Return whether all nodes are connected, and the time to return after a restart is over."""
         first = self._dues.gathers_since
         gathered = first is not None and now - first > self._settings.current.node_timeout_s
         return gathered and all(node.connected for node in self._members.nodes.values())
@@ -150,9 +148,7 @@ class Admission:
         return job.waited_s(now) > self._settings.current.admission_wait_max_s
 
     def _waits(self, job: Job, kind: str, why: str) -> None:
-        """Record why a job waits; tell its origin when the kind of reason changes. The status shows the current
-        numbers.
-        """
+        """Record why a job waits, with the present numbers; tell its origin when the kind of reason changes."""
         if not job.slack_only:
             job.wait(why)
         elif not job.ready_count:

@@ -184,9 +184,7 @@ class Cluster:
 
     @property
     def wants_round(self) -> bool:
-        """Return whether a round could place or promote something that the last one could not, or a new order is
-        due.
-        """
+        """Return whether a round could do what the last one could not, or a new order is due."""
         dues = self.dues
         return dues.order_owed or (dues.changed and (self.members.ready_tasks > 0 or dues.promotable))
 

@@ -74,9 +74,7 @@ class Drain:
         return list(nodes.values())
 
     def registered(self, node: Node, said: Draining | None) -> None:
-        """Compare the drain a node reports at registration with the operator's latest request, and send it where they
-        differ.
-        """
+        """Compare a registering node's drain with the operator's latest request; send that where they differ."""
         node.draining_in, node.own = 0, None
         known = self._drains.get(node.name)
         node.draining = said if known is None else known.draining

@@ -1,6 +1,4 @@
-"""The second half of a round's placement: executors, by their profiles, one node's heartbeat after the other
-(Elasecutor §III.B, Algorithm 1).
-"""
+"""A round's placement of executors by their profiles, heartbeat by heartbeat (Elasecutor §III.B, Algorithm 1)."""
 
 from __future__ import annotations
 

@@ -59,9 +59,7 @@ class Executors:
         self.usage.forget_unfinished(job)
 
     def foreseen(self, job: Job, task: Task) -> bool:
-        """Return whether a task is an executor that does not reserve its bounds: it has a forecast, or one is
-        requested.
-        """
+        """Return whether a task is an executor with a forecast, or one to come, and so does not reserve its bounds."""
         if not task.elastic:
             return False
         forecast = self.forecasts.of(key_of(job, task))
@@ -90,9 +88,7 @@ class Executors:
         return [task for task in waiting if self.forecasts.of(key_of(job, task)) is not None]
 
     def largest(self, job: Job, task: Task) -> tuple[float, int]:
-        """Return the most cores and bytes of memory that an executor with a forecast will hold, as seen by other
-        work.
-        """
+        """Return the most cores and bytes of memory that an executor with a forecast will hold."""
         forecast = self.forecasts.of(key_of(job, task))
         assert forecast is not None
         wanted = Demand.of(job, task, forecast.profile)
@@ -155,9 +151,7 @@ class Executors:
     # ---------------------------------------------------------------- task rescheduling (Elasecutor §III.D)
 
     def _stuck(self, node: Node, use: api.ExecutorUse) -> None:
-        """Suggest a helper for a stuck executor, whose node has no resources left: the run's executor with the most
-        available.
-        """
+        """Suggest a helper for a stuck executor, whose node is full: its run's executor with the most available."""
         job, task = self._members.jobs.get(use.job), self._members.task((use.job, use.task))
         if job is None or task is None or task.node != node.name:
             return

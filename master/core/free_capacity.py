@@ -88,9 +88,7 @@ class Grid:
 
     @classmethod
     def of(cls, settings: MasterSettings, profiles: Sequence[Profile], *, elastic: bool) -> Grid:
-        """Return a grid for the longest profile; long profiles get longer slots. Policies without time get a single
-        slot.
-        """
+        """Return a grid for the longest profile, in longer slots if need be; one slot for policies without time."""
         slot_s = max([settings.executor_slot_s, *(profile.slot_s for profile in profiles)])
         ending = [profile for profile in profiles if not lasting(profile)]
         while True:
@@ -161,9 +159,7 @@ def within(profile: Profile, capacity: Floats) -> Profile:
 
 
 def free_capacity(grid: Grid, nodes: Sequence[Node], workers: Sequence[int], wanted: Mask, now: float) -> FreeCapacity:
-    """Return the free capacity of ``workers`` among ``nodes``. Resources that no waiting executor wants count as
-    unknown.
-    """
+    """Return the free capacity of ``workers`` among ``nodes``. What no waiting executor wants counts as unknown."""
     chosen = [nodes[worker] for worker in workers]
     capacity = capacities(chosen)
     available = np.array([_available(node, grid, now) for node in chosen])

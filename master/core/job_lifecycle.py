@@ -138,9 +138,7 @@ class JobLifecycle:
         self._outbox.propose(node, api.CancelJob(job=job, by=by, why=f"cancelled by {by}"))
 
     def repeat_cancellations(self, message: api.Register, jobs: list[Job]) -> None:
-        """Repeat cancellations to a node that is back, for jobs whose cancellation it has not received or not
-        confirmed.
-        """
+        """Repeat to a node that is back the cancellations that it has not received or not confirmed."""
         for job in jobs:
             past = self._past.get(job.job)
             by = job.cancelled_by or (past.cancelled_by if past is not None else "")

@@ -31,9 +31,7 @@ class Listing:
     _places: Places
 
     def listed(self, asked: ListJobs, user: str | None) -> list[JobView]:
-        """List finished jobs, then current ones; ``user`` None: of all users. Only the latest :data:`MOST_JOBS` are
-        listed.
-        """
+        """List finished jobs, then current ones, the latest :data:`MOST_JOBS`; ``user`` None: of all users."""
         found: list[JobView] = []
         if asked.ended:
             leaving = self._leaving()

@@ -19,9 +19,7 @@ class Outbox:
         self._out: list[Instruction] = []
 
     def propose(self, node: str, decision: AnyDecision) -> int:
-        """Add a decision to the node's next request; return the request's number, or 0 where the node is not
-        connected.
-        """
+        """Add a decision to the node's next request; return its number, or 0 where the node is not connected."""
         known = self._members.nodes.get(node)
         if known is None or not known.connected:
             return 0

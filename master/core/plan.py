@@ -138,9 +138,7 @@ class PlanFollower:
                 fewest.keep_for(self._takes(task))
 
     def _give_slots(self, nodes: list[_Node], protected: dict[str, str], promised: dict[str, Guarantee]) -> None:
-        """Give slots of other jobs to commands that wait for one on their nodes, as far as their reservation's promise
-        goes.
-        """
+        """Give slots of other jobs to commands that wait for one on their nodes, up to their reservation's promise."""
         waiting = [(one, held) for one in nodes for held in one.waiting()]
         if not waiting:
             return

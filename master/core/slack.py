@@ -41,9 +41,7 @@ class SlackWork:
     _tasks: TaskLifecycle
 
     def promote(self, limits: RoundQuotas | None) -> None:
-        """Promote opportunistic tasks on their nodes, oldest first, before new tasks are placed (UBIS §IV.D), within
-        their users' limits.
-        """
+        """Promote opportunistic tasks on their nodes, oldest first (UBIS §IV.D), within their users' limits."""
         table = self._table
         table.settle()
         some = [table.nodes[row] for row in np.flatnonzero(table.opportunistic[: len(table.nodes)])]
@@ -61,9 +59,7 @@ class SlackWork:
         return allowed and held.promotion_refused_at != node.heartbeats
 
     def _promote(self, node: Node, held: Held, limits: RoundQuotas | None) -> None:
-        """Promote a task where its memory, its cores and, for a command, the slot that it ran without can be
-        promised.
-        """
+        """Promote a task where its memory, its cores and the slot that a command ran without can be promised."""
         free, cores = node.memory_free_bytes(), node.cores_free()
         if held.memory_bytes > free or held.cores > cores + 1e-9:
             return

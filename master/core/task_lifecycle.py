@@ -36,9 +36,7 @@ class TaskLifecycle:
     _memory: MemoryEstimates = field(init=False, default_factory=MemoryEstimates)
 
     def add_tasks(self, job: Job, message: api.ReadyTasks) -> None:
-        """Add ready tasks. A known task keeps its state, and its origin, which has lost it, is told that state
-        again.
-        """
+        """Add ready tasks. A known task keeps its state, of which its origin, which has lost it, is told again."""
         requests = message.tasks
         if self._settings.current.memory_estimate:
             requests = self._memory.stated(job, message.stage, requests)
@@ -67,9 +65,7 @@ class TaskLifecycle:
         self._counts["tasks"] += 1
 
     def know(self, task: Task, request: TaskRequest, held: Held | None, opportunistic: Opportunistic) -> None:
-        """Update a task from its origin's request: a node's report of a held task lacks parts of the request, and
-        ``opportunistic``.
-        """
+        """Update a task from its origin's request and ``opportunistic``, parts of which a node's report lacks."""
         job = self._members.jobs[task.job]
         if task.request is None:
             job.work.task_announced(task.stage, request.usage)
@@ -109,9 +105,7 @@ class TaskLifecycle:
         queued: bool = False,
         profile: Profile | None = None,
     ) -> None:
-        """Propose a task to a node, regular or ``on_slack``; its memory counts as held until the node has released
-        it.
-        """
+        """Propose a task to a node, regular or ``on_slack``; it counts as held until the node has released it."""
         request = task.request
         assert request is not None
         self.unready(job, task)
@@ -195,9 +189,7 @@ class TaskLifecycle:
             self._make_ready(job, task)
 
     def lost(self, job: Job, task: Task, why: str) -> None:
-        """Handle a task lost with its node. A command is placed again (it may run more than once); a framework decides
-        itself.
-        """
+        """Place a command lost with its node again (it may run more than once); a framework decides itself."""
         task.losses += 1
         again = task.request is not None and task.request.command is not None
         if task.unwanted or (again and task.losses < self._settings.current.max_losses):

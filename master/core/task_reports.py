@@ -194,9 +194,7 @@ class TaskReports:
             self._tasks.end(job, task, message.ended)
 
     def _origin_is_to_come(self, message: api.CommandEnded) -> bool:
-        """Return whether the origin may still report the job: neither for a finished job, nor once the origin has
-        reported.
-        """
+        """Return whether the origin may still report a job: it is away, and the job neither cancelled nor described."""
         job, past = self._members.jobs.get(message.job), self._past.get(message.job)
         origin = self._members.nodes.get(job.origin if job is not None else message.origin)
         if (past is not None and past.cancelled_by) or (origin is not None and origin.connected):

@@ -39,9 +39,7 @@ class Identity:
 
 @dataclass(slots=True)
 class _Report:
-    """The report on one executor on one node. ``missing`` describes missing slots; a report from slot 0 on clears
-    it.
-    """
+    """The report on one executor on one node. A report from slot 0 on clears ``missing``, the missing slots."""
 
     node: str
     slot_s: float = 0.0
@@ -88,9 +86,7 @@ class _Report:
 
 
 class UsageReports:
-    """Reports by executor. Bounded number of executors that ended well and wait for their last part; the oldest go
-    first.
-    """
+    """Reports by executor. Of those that ended well and wait for their last part, the oldest go first."""
 
     def __init__(self) -> None:
         self._reports: dict[Key, _Report] = {}
@@ -100,9 +96,7 @@ class UsageReports:
         return len(self._reports)
 
     def reported(self, node: str, use: ExecutorUse, *, held: bool) -> tuple[StoreRun | None, str]:
-        """Add a part of a report; return the run to store, or why there is none. ``held``: the node holds the executor
-        now.
-        """
+        """Add a part of a report; return the run to store, or why there is none. ``held``: it is there now."""
         key = (use.job, use.task)
         known = self._reports.get(key)
         if known is None or known.node != node:
@@ -142,9 +136,7 @@ class UsageReports:
         self._waiting.pop(key, None)
 
     def forget_unfinished(self, job: str) -> None:
-        """Drop the reports of a finished job, except those of executors that ended well, whose last part may still
-        come.
-        """
+        """Drop the reports of a finished job, except of executors that ended well, whose last part may still come."""
         for key in [key for key, report in self._reports.items() if key[0] == job and report.identity is None]:
             del self._reports[key]
 

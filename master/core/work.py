@@ -16,9 +16,7 @@ _ROUNDING_S = 1e-3
 
 @dataclass(slots=True)
 class StageTally:
-    """A stage whose tasks the master places: the numbers of announced and finished tasks, and bytes per kind of the
-    rest.
-    """
+    """A stage whose tasks the master places: the announced and the finished tasks, and bytes per kind of the rest."""
 
     tasks: int = 0
     done: int = 0
@@ -59,18 +57,14 @@ class Work:
 
     @property
     def tasks_left(self) -> int:
-        """Return the tasks left in all reported stages; in stages with tasks sent to the master, at least those
-        tasks.
-        """
+        """Return the tasks left in all reported stages; at least those sent to the master."""
         told = {stage.stage: stage.tasks - stage.done for stage in self.told}
         came = {stage: tally.tasks - tally.done for stage, tally in self.tallies.items()}
         return sum(max(0, told.get(stage, 0), came.get(stage, 0)) for stage in told.keys() | came.keys())
 
     @property
     def complete(self) -> bool:
-        """Return whether its framework completed it, as reported by the framework or inferred from its latest
-        progress.
-        """
+        """Return whether its framework completed it, as it reported, or as inferred from its latest progress."""
         if self.finished:
             return True
         left = sum(stage.tasks - stage.done for stage in self.told)

@@ -77,9 +77,7 @@ def document(cluster: Cluster, job: str, now: float) -> dict[str, Any]:
 def _standing(
     known: Job, place: Place, ordering: str, order: Sequence[str], jobs: Mapping[str, Job], nodes: Collection[Node]
 ) -> dict[str, Any]:
-    """Return a job's place and its reason, as text and as numbers. Other users' jobs appear by id only, without
-    names.
-    """
+    """Return a job's place and its reason, as text and numbers; other users' jobs by id only, without names."""
 
     def named(other: str) -> str:
         its = jobs.get(other)

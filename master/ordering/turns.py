@@ -29,9 +29,7 @@ class Turns(Generic[Party]):
         self.due: dict[Party, float] = {}
 
     def update(self, served: Mapping[Party, float], weights: Mapping[Party, float]) -> None:
-        """Update from ``served``: the service of each present party since the last update; absent parties are
-        removed.
-        """
+        """Update from the service of each present party since the last update; absent parties are removed."""
         before = {party: self.received[party] for party in served if party in self.received}
         level = min(before.values(), default=0.0)
         now = {party: before.get(party, level) + served[party] / weights[party] for party in served}
