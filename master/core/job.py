@@ -43,7 +43,7 @@ class Task:
     node: str = ""
     on_slack: bool = False
     was_on: str = ""  # its node before it became ready again, which may still report its end
-    _told: bool = False  # the origin knows its node
+    told: bool = False  # the origin knows its node
     why: str = ""  # the reason for its placement
     unwanted: bool = False  # cancelled; it ends as soon as its node has released it
     losses: int = 0
@@ -68,27 +68,22 @@ class Task:
         """Record that it is proposed to a node."""
         self.state = life_cycles.step(life_cycles.TASK, self.state, "placed")
         self.node, self.why, self.on_slack = node, why, on_slack
-        self._told, self.unfit_since = False, None
+        self.told, self.unfit_since = False, None
 
     def found(self, node: str, *, on_slack: bool, told: bool = False) -> None:
         """Record that a report shows it on a node; ``told``: the origin knows that."""
         self.state = life_cycles.step(life_cycles.TASK, self.state, "found")
-        self._told = told or (self._told and node == self.node)
+        self.told = told or (self.told and node == self.node)
         self.node, self.on_slack = node, on_slack
 
     def requeue(self) -> None:
         """Record that it waits for a node again."""
         self.state = life_cycles.step(life_cycles.TASK, self.state, "requeued")
-        self.was_on, self.node, self.on_slack, self._told = self.node, "", False, False
-
-    @property
-    def told(self) -> bool:
-        """Return whether the origin knows its node."""
-        return self._told
+        self.was_on, self.node, self.on_slack, self.told = self.node, "", False, False
 
     def origin_knows(self, node: str) -> None:
         """Record the node on which its origin knows it; "": none, or the message could not be sent."""
-        self._told = node == self.node != ""
+        self.told = node == self.node != ""
 
     def know(self, request: TaskRequest, opportunistic: Opportunistic) -> None:
         """Store the origin's request, which a node's report lacks. A ready task follows its request already."""

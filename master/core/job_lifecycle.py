@@ -50,7 +50,8 @@ class JobLifecycle:
         if first:
             for node in [node for node, told in job.hosts.items() if told is None]:
                 job.served_by(node, state.priority)
-            self._members.nodes[job.origin].job_came(job.came_at)
+            origin = self._members.nodes[job.origin]
+            origin.job_came_at = max(origin.job_came_at, job.came_at)
         job.served_by(job.origin, state.priority)
         if state.priority != job.priority:
             why = (

@@ -124,14 +124,6 @@ class Held:
         self.state = life_cycles.step(life_cycles.COPY, self.state, event)
         self.leaving = self.state in {"recalled", "leaving"}
 
-    def promoted(self) -> None:
-        """Record that the node has promised it its resources."""
-        self.opportunistic = False
-
-    def promotion_refused(self, heartbeats: int) -> None:
-        """Record that the node refused its promotion, after so many heartbeats."""
-        self.promoted_in, self.promotion_refused_at = None, heartbeats
-
     def know(self, request: TaskRequest, user: str, *, executor: bool) -> None:
         """Add the parts of the origin's request that a node's report of a task lacks."""
         self.kind, self.user, self.executor = request.command_kind, user or self.user, executor
@@ -274,10 +266,6 @@ class Node:
     def expired(self) -> None:
         """Record that the node was away or silent for too long."""
         self.state = life_cycles.step(life_cycles.NODE, self.state, "expires")
-
-    def job_came(self, at: float) -> None:
-        """Record that a job that the node serves came at this time."""
-        self.job_came_at = max(self.job_came_at, at)
 
     def take_load(self, load: Load, decided: int) -> None:
         """Store a report. Memory it promises beyond the known tasks counts as promised to other work."""

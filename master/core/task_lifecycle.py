@@ -205,7 +205,7 @@ class TaskLifecycle:
             return
         self._outbox.propose(node.name, api.Withdraw(job=held.job, task=held.task, why=why))
         held.step("withdrawn")
-        self._members.mark_leaving(node, held)
+        self._members.leaving.setdefault(held.key, {})[node.name] = None
         self._table.touch(node)
         self._counts["withdrawn"] += 1
 

@@ -91,15 +91,14 @@ class TaskReports:
         held = node.held.get((decision.job, decision.task))
         if held is None or held.promoted_in != number:
             return
+        self._table.touch(node)
         if reason is None:
-            held.promoted()
-            self._table.touch(node)
+            held.opportunistic = False
             task = self._members.task(held.key)
             if task is not None and task.node == node.name:
                 task.on_slack = False
-            return
-        held.promotion_refused(node.heartbeats)
-        self._table.touch(node)
+        else:
+            held.promoted_in, held.promotion_refused_at = None, node.heartbeats
 
     # ------------------------------------------------------------ ends
 
