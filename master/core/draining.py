@@ -90,10 +90,6 @@ class Drain:
         if decision.draining is None and number >= node.draining_in:
             self._drains.confirmed(node.name)
 
-    def refused(self, node: Node, decision: api.Drain, reason: str) -> None:
-        """Log that an agent does not support drains; the master places nothing there all the same."""
-        self._outbox.explain("drain refused", node=node.name, draining=decision.draining is not None, reason=reason)
-
     def told(self, node: Node) -> NodeDrain:
         """Return a node's drain: its state, and the work that still runs there."""
         own = node.own or []

@@ -225,7 +225,8 @@ class _ExecutorPlacement:
         demand = one.demand if self._policy.elastic else one.demand.at_most(held)
         self._executors.tell_stages(one.job, node.name)
         why = f"{launch.why}; {one.forecast.by}"
-        self._tasks.assign_executor(one.job, one.task, node, demand, why, self._now)
+        self._tasks.assign(one.job, one.task, node, why, profile=demand.profile)
+        node.held[key].follow(demand.profile, demand.outside_profile, self._now)
         self._outbox.explain(
             "executor placed", job=key[0], task=key[1], node=node.name, application=one.forecast.application,
             slots=demand.profile.slots, why=why,

@@ -114,8 +114,9 @@ class FreeCapacity:
         may = [machine for machine in range(len(machines)) if allowed is None or allowed[self.workers[machine]]]
         if not may:
             return f"it may go to none of {counted(len(machines), 'node')} now"
+        tolerance = TOLERANCE * machines.capacity[:, :, None]
         short = [
-            (wanted > machines.available(machine)[:, : wanted.shape[1]] + _slack(machines, machine)).any(axis=1)
+            (wanted > machines.available(machine)[:, : wanted.shape[1]] + tolerance[machine]).any(axis=1)
             for machine in may
         ]
         counts = np.sum(short, axis=0).tolist()
@@ -127,11 +128,6 @@ class FreeCapacity:
         over_s = wanted.shape[1] * self.grid.slot_s
         lacking = ", ".join(said) or "none was reached"
         return f"of {counted(len(may), 'node')} {lacking} within the {over_s:g} s of its profile"
-
-
-def _slack(machines: Machines, machine: int) -> Floats:
-    slack: Floats = TOLERANCE * machines.capacity[machine][:, None]
-    return slack
 
 
 def capacities(nodes: Sequence[Node]) -> Floats:

@@ -40,7 +40,7 @@ class JobLifecycle:
 
     def new_job(self, job: str, origin: str, now: float) -> Job:
         """Add a job that the master does not know yet."""
-        self._unlearnt.came_back(job)
+        self._unlearnt.jobs.pop(job, None)  # it had ended with its origin, and has come back
         return self._members.add_job(job, origin, now)
 
     def describe(self, job: Job, state: api.JobState) -> None:

@@ -13,8 +13,9 @@ from master.core.membership import Membership
 from master.core.plan import Guarantees
 from master.core.settings import CurrentSettings
 from master.core.table import NodeTable
-from master.core.views import Totals, cluster_view, job_views, totals
+from master.core.views import job_views, totals
 from master.ordering import (
+    ClusterView,
     HandOrder,
     JobSizes,
     JobView,
@@ -131,22 +132,21 @@ class Order:
 
         Orders by hand are applied within the configured order.
         """
-        total, at = totals(self._table), self._clock.unix(now)
-        views = self._views(total)
-        ranking = self._hand_orders.arrange(self.ordering.rank(views, cluster_view(total, at)), views)
-        ranking = guarantees_first(ranking, *self._guarantees.of(at))
+        views, cluster = self._views(now)
+        ranking = self._hand_orders.arrange(self.ordering.rank(views, cluster), views)
+        ranking = guarantees_first(ranking, *self._guarantees.of(cluster.now))
         self._places.ranked(ranking)
         return ranking
 
     def rank_opportunistic(self, now: float) -> Ranking:
         """Rank the jobs for opportunistic work, by the share of it that each job has."""
-        total = totals(self._table)
-        views = self._views(total, opportunistic=True)
-        ranking = self._slack_ordering.rank(views, cluster_view(total, self._clock.unix(now)))
-        return self._hand_orders.arrange(ranking, views)
+        views, cluster = self._views(now, opportunistic=True)
+        return self._hand_orders.arrange(self._slack_ordering.rank(views, cluster), views)
 
-    def _views(self, total: Totals, *, opportunistic: bool = False) -> list[JobView]:
+    def _views(self, now: float, *, opportunistic: bool = False) -> tuple[list[JobView], ClusterView]:
+        total = totals(self._table)
         described = [job for job in self._members.jobs.values() if job.described]
-        return job_views(
+        views = job_views(
             described, self._members.nodes, self._settings.current, self._history, total, opportunistic=opportunistic
         )
+        return views, ClusterView(self._clock.unix(now), total.capacity, max(1.0, total.capacity[0]))

@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from master.core.dues import Dues
 from master.core.executors import Executors
 from master.core.finished_jobs import note_end
-from master.core.free_capacity import Demand
 from master.core.instructions import EndHeard
 from master.core.job import Job, Task
 from master.core.membership import Membership
@@ -132,12 +131,6 @@ class TaskLifecycle:
         if on_slack:
             self._dues.promotable = True
         self._counts["assigned"] += 1
-
-    def assign_executor(self, job: Job, task: Task, node: Node, demand: Demand, why: str, now: float) -> None:
-        """Propose an executor to a node; towards other work, its largest demands are held until it ends."""
-        profile = demand.profile
-        self.assign(job, task, node, why, profile=profile)
-        node.held[job.job, task.name].follow(profile, demand.outside_profile, now)
 
     def tell_placed(self, job: Job, task: Task) -> None:
         """Tell the origin the task's node; an origin that is away is told when it is back."""

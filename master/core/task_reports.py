@@ -60,10 +60,11 @@ class TaskReports:
                 case api.Promote():
                     self._promoted(node, number, decision, reason)
                 case api.Drain():
+                    drains = decision.draining is not None
                     if reason is None:
                         self._drain.confirmed(node, number, decision)
-                    else:
-                        self._drain.refused(node, decision, reason)
+                    else:  # the agent does not support drains; nothing is placed there all the same
+                        self._outbox.explain("drain refused", node=node.name, draining=drains, reason=reason)
                 case api.TellEnded():
                     job = self._members.jobs.get(decision.job)
                     if job is not None:

@@ -71,10 +71,6 @@ class UnlearntJobs:
         else:
             self._learn(job.job, over)
 
-    def came_back(self, job: str) -> None:
-        """Learn nothing from a job that ended with its origin and has come back; it is counted when it ends."""
-        self.jobs.pop(job, None)
-
     def received(self, node: Node, use: JobUse) -> None:
         """Add a node's report on a finished job."""
         over = self.jobs.get(use.job)

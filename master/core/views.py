@@ -11,7 +11,7 @@ from master.core.job import Job
 from master.core.node import Node
 from master.core.settings import MasterSettings
 from master.core.table import NodeTable
-from master.ordering import ClusterView, JobView, StageView
+from master.ordering import JobView, StageView
 
 #: From so many tasks on, the mean length of other jobs' tasks tells a job's size. The length of one command varies as
 #: much as the size of a job, so the size of a job of fewer commands is not known by their number.
@@ -32,11 +32,6 @@ def totals(table: NodeTable) -> Totals:
     slots, rates = table.slots[here].sum(axis=0).tolist(), table.rates[here].sum(axis=0).tolist()
     memory = float(table.memory_capacity[here].sum())
     return Totals((slots[0], slots[1], slots[2], memory), (rates[0], rates[1], rates[2]))
-
-
-def cluster_view(total: Totals, at: float) -> ClusterView:
-    """Return the cluster's view at ``at``, Unix time."""
-    return ClusterView(at, total.capacity, max(1.0, total.capacity[0]))
 
 
 def job_views(

@@ -12,8 +12,7 @@ from typing import Literal
 
 from master.ordering.multilevel import Multilevel
 from master.ordering.policy import Amounts, ClusterView, JobView, Key, Ranking, Reason
-from master.ordering.shares import received_since
-from master.ordering.turns import Turns
+from master.ordering.shares import Turns, received_since
 from penstock.model.units import counted, format_duration
 
 #: The order within a queue: by arrival in the queue, or by the number of containers needed (§3.3).
