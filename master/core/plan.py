@@ -14,14 +14,13 @@ from typing import Protocol
 
 from master.core.dues import Clock
 from master.core.executors import Executors
-from master.core.job import Task
+from master.core.job import Job, Task
 from master.core.membership import Membership
 from master.core.node import Held, Node
 from master.core.outbox import Outbox
 from master.core.snapshot import holds
 from master.core.task_lifecycle import TaskLifecycle
 from master.core.user_quotas import RoundQuotas, UserQuotas
-from master.core.views import held_by
 from master.ordering import Guarantee
 from penstock.model import KINDS, ResourceKind
 
@@ -90,6 +89,20 @@ class Guarantees:
             if reservation in found:
                 found[reservation].take(held_by(self._members.nodes, self._members.jobs[name]))
         return members, found
+
+
+def held_by(nodes: Mapping[str, Node], job: Job, *, opportunistic: bool = False) -> tuple[float, ...]:
+    """Return the holdings of its placed tasks; for a framework that schedules its own tasks, its slots as cores."""
+    total = [0.0, 0.0, 0.0, 0.0]
+    for task in job.tasks.values():
+        node = nodes.get(task.node) if task.node else None
+        held = node.held.get((job.job, task.name)) if node is not None else None
+        if held is not None and held.regular is not opportunistic:
+            for resource, amount in enumerate(held.holds()):
+                total[resource] += amount
+    if not job.tasks:
+        total[0] = float(job.work.slots)
+    return tuple(total)
 
 
 @dataclass(eq=False, repr=False)

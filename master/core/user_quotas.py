@@ -96,18 +96,13 @@ class RoundQuotas:
     def __init__(self, most: Amounts, held: Iterable[tuple[str, Amounts]]) -> None:
         """``most``: the limit of each user. ``held``: the user and the amounts of each held task."""
         self._most = most
-        self._held: dict[str, list[float]] = {}
+        self._held: dict[str, list[float]] = {}  # by user, with the tasks offered in this round
         # (user, resource) → why the first task in the user's line waits for the resource
         self._closed: dict[tuple[str, int], str] = {}
         self._offered: list[WaitingTask] = []
         for user, amounts in held:
             if user:
                 self._add(user, amounts)
-
-    def held(self, user: str) -> Amounts:
-        """Return the amounts a user holds, including the tasks offered in this round."""
-        cores, memory = self._held.get(user, (0.0, 0.0))
-        return cores, memory
 
     def take(self, user: str, amounts: Amounts) -> str:
         """Add these amounts to the user's; return why not where they exceed the limit."""
@@ -161,13 +156,9 @@ class RoundQuotas:
         for resource in wanted:
             if (user, resource) in self._closed:
                 return self._closed[user, resource]
-        lacking = self._lacking(user, amounts)
-        if not lacking:
-            self._add(user, amounts)
-            return ""
-        why = self._limit_text(user, lacking[0], amounts[lacking[0]])
-        if all(amounts[resource] <= self._most[resource] for resource in wanted):
-            self._closed |= {(user, resource): why for resource in lacking}
+        why = self.take(user, amounts)
+        if why and all(amounts[resource] <= self._most[resource] for resource in wanted):
+            self._closed |= {(user, resource): why for resource in self._lacking(user, amounts)}
         return why
 
     def _add(self, user: str, amounts: Amounts) -> None:
@@ -185,7 +176,7 @@ class RoundQuotas:
         ]
 
     def _limit_text(self, user: str, resource: int, wanted: float) -> str:
-        has, most, key = self.held(user)[resource], self._most[resource], _KEYS[resource]
+        has, most, key = self._held.get(user, (0.0, 0.0))[resource], self._most[resource], _KEYS[resource]
         if wanted > most:
             return f"it wants {_amount(resource, wanted)}, a user may hold {_amount(resource, most)} ({key})"
         more = f", it wants {_amount(resource, wanted)}" if has < most - _EPSILON else ""

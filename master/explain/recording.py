@@ -11,8 +11,8 @@ import numpy as np
 from master.config import MasterConfig
 from master.core import Cluster
 from master.core.job import Job, Task
+from master.core.order import job_views, totals
 from master.core.snapshot import RoundSnapshot, reserved
-from master.core.views import job_views, totals
 from master.ordering import ClusterView, JobSizes, JobView, KnownSizes, Ranking, StageView, ordering_of
 from master.placement import AlgorithmOne, Need, PeakPlacement, Stage, TaskPlacement, Unreserved, Workers
 from master.placement.workers import Floats
