@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
@@ -136,7 +137,34 @@ class Ordering(Protocol):
         ...
 
 
-class Scored:
+class Ordered:
+    """A ranking that is an order of the jobs, without bounds; holdings do not affect it."""
+
+    whole_stages = False
+
+    def __init__(self, order: list[str], reason: Callable[[str], Reason]) -> None:
+        """``reason`` is called on demand."""
+        self._order = order
+        self._reason = reason
+
+    def charge(self, job: str, taken: Amounts) -> bool:
+        """Return False: holdings do not affect the ranking."""
+        return False
+
+    def room(self, job: str) -> float:
+        """Return infinity: there is no bound."""
+        return math.inf
+
+    def order(self) -> list[str]:
+        """Return the order."""
+        return self._order
+
+    def reason(self, job: str) -> Reason:
+        """See :class:`Ranking`."""
+        return self._reason(job)
+
+
+class Scored(Ordered):
     """A ranking in which a job adds a number to the scores of its stages (Ursa §4.2.2, "Job ordering")."""
 
     whole_stages = True
@@ -148,35 +176,18 @@ class Scored:
         why: Mapping[str, str],
         reason: Callable[[str], Reason],
     ) -> None:
-        """``why`` is given per job, ``reason`` is called on demand; ``order`` is by ``added``, ties by submission."""
+        """``why`` is given per job; ``order`` is by ``added``, ties by submission."""
+        super().__init__(order, reason)
         self._added = added
-        self._order = order
         self._why = why
-        self._reason = reason
 
     def key(self, job: str, score: float) -> Key:
         """Return the score plus the job's number."""
         return (score + self._added[job],)
 
-    def charge(self, job: str, taken: Amounts) -> bool:
-        """Return False: holdings do not affect the ranking."""
-        return False
-
-    def room(self, job: str) -> float:
-        """Return infinity: there is no bound."""
-        return float("inf")
-
-    def order(self) -> list[str]:
-        """Return the order by the jobs' numbers."""
-        return self._order
-
     def why(self, job: str) -> str:
         """See :class:`Ranking`."""
         return self._why[job]
-
-    def reason(self, job: str) -> Reason:
-        """See :class:`Ranking`."""
-        return self._reason(job)
 
 
 def scored(

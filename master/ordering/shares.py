@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from master.ordering.policy import Amounts, JobView, Key, Reason
+from master.ordering.policy import Amounts, JobView, Key, Ordered, Reason
 
 Party = TypeVar("Party", bound=Hashable)
 
 
-class Shared:
+class Shared(Ordered):
     """A ranking by a level per job, the smallest first, which grows as the job is given containers within the round."""
-
-    whole_stages = False
 
     def __init__(
         self,
@@ -24,14 +23,13 @@ class Shared:
         reason: Callable[[str], Reason],
         rooms: Mapping[str, float] | None = None,
     ) -> None:
-        """``growth``: the rise of a job's level per container given; ``reason`` is called on demand."""
+        """``growth``: the rise of a job's level per container given."""
+        super().__init__(order, reason)
         self._name = name
         self._levels = dict(levels)
         self._growth = growth
-        self._order = order
-        self._reason = reason
         self._place = {job: place for place, job in enumerate(order)}
-        self._rooms = dict(rooms) if rooms is not None else None
+        self._rooms = dict.fromkeys(order, math.inf) if rooms is None else dict(rooms)
 
     def key(self, job: str, score: float) -> Key:
         """Return the level, the place in the order, and the score for the stages within a job."""
@@ -40,25 +38,16 @@ class Shared:
     def charge(self, job: str, taken: Amounts) -> bool:
         """Count one container."""
         self._levels[job] += self._growth[job]
-        if self._rooms is not None:
-            self._rooms[job] -= 1
+        self._rooms[job] -= 1
         return False
 
     def room(self, job: str) -> float:
         """Return the containers the job may hold beyond its present ones."""
-        return float("inf") if self._rooms is None else self._rooms[job]
-
-    def order(self) -> list[str]:
-        """See :class:`master.ordering.policy.Ranking`."""
-        return self._order
+        return self._rooms[job]
 
     def why(self, job: str) -> str:
         """Return the level, and the place among all jobs."""
         return f"{self._name} {self._levels[job]:.4g}, {self._place[job] + 1} of {len(self._order)}"
-
-    def reason(self, job: str) -> Reason:
-        """See :class:`master.ordering.policy.Ranking`."""
-        return self._reason(job)
 
 
 def received_since(jobs: Sequence[JobView], seen: Mapping[str, float]) -> dict[str, float]:
