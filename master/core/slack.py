@@ -76,18 +76,12 @@ class SlackWork:
 
     def place(self, now: float) -> None:
         """Place tasks that found no regular room, and allow slack, by the order of the opportunistic shares."""
-        waiting = {
-            job.job: deque(
-                task
-                for (_, allows), tasks in job.ready.items()
-                if allows
-                for task in tasks.values()
-                if not (job.some_executors and task.elastic)
-            )
-            for job in self._members.jobs.values()
-            if job.described and job.some_opportunistic and job.ready_count
-        }
-        waiting = {job: tasks for job, tasks in waiting.items() if tasks}
+        waiting: dict[str, deque[Task]] = {}
+        for job in self._members.jobs.values():
+            if job.described and job.some_opportunistic and job.ready_count:
+                ready = [task for (_, allows), tasks in job.ready.items() if allows for task in tasks.values()]
+                if some := [task for task in ready if not (job.some_executors and task.elastic)]:
+                    waiting[job.job] = deque(some)
         if not waiting:
             return
         snapshot = self._snapshots.take()

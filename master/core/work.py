@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from msgspec.structs import astuple
+
 from penstock.model import KINDS, KindAmounts
 from penstock.wire.agent_api import StageProgress
 from penstock.wire.master_api import JobUse
@@ -74,7 +76,7 @@ class Work:
         """Count a new task."""
         self._under_way = None
         _add(self.announced, usage)
-        self.unknown += not any(_by_kind(usage))
+        self.unknown += not any(astuple(usage))
         if stage not in self.tallies and len(self.tallies) >= MOST_STAGES:
             self.tallies.pop(next(iter(self.tallies)))
         tally = self.tallies.setdefault(stage, StageTally())
@@ -86,11 +88,11 @@ class Work:
         self._under_way = None
         _add(self.ended, usage)
         self.ended_tasks += 1
-        self.unknown -= not any(_by_kind(usage))
+        self.unknown -= not any(astuple(usage))
         tally = self.tallies.get(stage)
         if tally is not None:
             tally.done += 1
-            for kind, amount in enumerate(_by_kind(usage)):
+            for kind, amount in enumerate(astuple(usage)):
                 tally.left[kind] = max(0.0, tally.left[kind] - amount)
 
     def left(self) -> list[float]:
@@ -109,7 +111,7 @@ class Work:
             if left:
                 tasks += max(0, left - (tally.tasks - tally.done))
                 part = left / (stage.tasks - stage.done)
-                told = [amount * part for amount in _by_kind(_usage(stage))]
+                told = [amount * part for amount in astuple(_usage(stage))]
                 _add(work, KindAmounts(*told).minus(KindAmounts(*tally.left)))
         return work, tasks
 
@@ -175,13 +177,9 @@ _NOTHING = StageTally()
 
 def _usage(stage: StageProgress) -> KindAmounts:
     """Return the rest of a stage in bytes per kind; a framework's undivided total counts as CPU."""
-    return stage.usage if any(_by_kind(stage.usage)) else KindAmounts(cpu=float(stage.input_bytes))
-
-
-def _by_kind(usage: KindAmounts) -> tuple[float, float, float]:
-    return usage.cpu, usage.disk, usage.network
+    return stage.usage if any(astuple(stage.usage)) else KindAmounts(cpu=float(stage.input_bytes))
 
 
 def _add(to: list[float], usage: KindAmounts) -> None:
-    for kind, amount in enumerate(_by_kind(usage)):
+    for kind, amount in enumerate(astuple(usage)):
         to[kind] += amount
