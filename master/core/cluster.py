@@ -304,7 +304,7 @@ class Cluster:
             job.work.gone(node.name)
             job.hosts.pop(node.name, None)
         for job in [job for job in self.jobs.values() if job.origin == node.name]:
-            self._lifecycle.end_job(job, why, told=why, lost=True)
+            self._lifecycle.end_job(job, why, lost=True)
 
     def _reconfigure(self, settings: MasterSettings) -> None:
         """Apply new settings. Placed tasks stay where they are. A changed ordering starts without its earlier state."""

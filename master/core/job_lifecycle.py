@@ -67,7 +67,6 @@ class JobLifecycle:
         job: Job,
         why: str,
         *,
-        told: str = "",
         released_by: str = "",
         lost: bool = False,
         listed: bool = True,
@@ -75,12 +74,12 @@ class JobLifecycle:
     ) -> None:
         """End a job: withdraw its tasks and free its reservation.
 
-        ``told``: the reason, where the job's framework did not end it. ``released_by``: an origin that released the
+        ``why``: the reason; empty where the job's framework ended it. ``released_by``: an origin that released the
         framework's tasks there when it ended the job. ``lost``: the job ended with its origin. ``listed``: the job is
         stored with the finished jobs. ``more_to_tell``: nodes may yet report more of its service.
         """
         if job.described and listed:
-            self._past.remember(past_of(job, told, self._clock.unix(self._clock.now), lost=lost))
+            self._past.remember(past_of(job, why, self._clock.unix(self._clock.now), lost=lost))
         for task in list(job.tasks.values()):
             self._tasks.unready(job, task)
             node, held = self._members.nodes.get(task.node), self._members.held_of(task)
@@ -89,7 +88,7 @@ class JobLifecycle:
             if node.name == released_by and not held.command and held.accepted:
                 self._tasks.drop(node, held)
             else:
-                self._tasks.withdraw(node, held, why)
+                self._tasks.withdraw(node, held, why or "its job ended")
         if job.described and listed:
             self._unlearnt.job_over(job, teaches=not job.tasks and job.work.complete, waits=more_to_tell)
         if job.some_executors:
@@ -202,11 +201,9 @@ class JobLifecycle:
         message_checks.job_of_origin(self._members.jobs, node, message.job)
         if message.use is not None:
             job.work.attained(node.name, message.use)
-        why = message.why or "its job ended"
         job.work.finished = message.done
-        told, listed = message.why, not message.merged_into
-        more = message.use is not None
-        self.end_job(job, why, told=told, released_by=node.name, listed=listed, more_to_tell=more)
+        listed, more = not message.merged_into, message.use is not None
+        self.end_job(job, message.why, released_by=node.name, listed=listed, more_to_tell=more)
 
     def attained(self, node: Node, load: api.Load) -> None:
         """Store a node's report of the service that jobs received there, and of what they hold."""

@@ -101,8 +101,7 @@ class Registration:
         """Update the jobs of this origin; jobs it no longer has are over."""
         listed = {state.job for state in message.jobs}
         for job in [job for job in self._members.jobs.values() if job.origin == node.name and job.job not in listed]:
-            why = "its job ended while its origin was away"
-            self._lifecycle.end_job(job, why, told=why)
+            self._lifecycle.end_job(job, "its job ended while its origin was away")
         jobs: list[Job] = []
         for state in message.jobs:
             job = self._members.jobs.get(state.job) or self._lifecycle.new_job(state.job, node.name, now)
@@ -123,8 +122,13 @@ class Registration:
         for key, known in before.items():
             if key not in node.held:
                 task = self._members.task(key)
-                if task is not None and task.node == node.name:
-                    self._missing(node, task, never_there=not known.accepted)
+                if task is None or task.node != node.name:
+                    continue
+                job = self._members.jobs[task.job]
+                if known.accepted:  # the report of its end was lost
+                    self._tasks.lost(job, task, f"{node.name} came back without it")
+                else:  # the proposal was
+                    self._tasks.requeue(job, task)
 
     def _adopt(self, node: Node, placed: api.PlacedTask, held: Held, now: float) -> str:
         """Make the node the task's place; return why it must not be there, or an empty string."""
@@ -155,14 +159,6 @@ class Registration:
         if job.described:
             self._tasks.tell_placed(job, task)
         return ""
-
-    def _missing(self, node: Node, task: Task, *, never_there: bool) -> None:
-        """Handle a task missing on its node: either the proposal was lost, or the report of its end."""
-        job = self._members.jobs[task.job]
-        if never_there:
-            self._tasks.requeue(job, task)
-        else:
-            self._tasks.lost(job, task, f"{node.name} came back without it")
 
     def _wanted(self, message: api.Register, now: float) -> set[Key]:
         """Store the tasks that this origin's frameworks want, and return their keys."""
@@ -224,7 +220,7 @@ class Registration:
             self._tasks.know(task, request, there, awaited.opportunistic)
             return
         if holder.connected:
-            self._missing(holder, task, never_there=False)
+            self._tasks.lost(job, task, f"{holder.name} came back without it")
         else:  # it counts as held there until the node reports
             held = holder.held[job.job, task.name] = Held.of(task, request, job.user)
             self._tasks.know(task, request, held, task.opportunistic)
