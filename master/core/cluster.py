@@ -297,9 +297,8 @@ class Cluster:
         self.outbox.explain("node lost", node=node.name, why=why, tasks=len(node.held))
         for held in node.held.values():
             self.members.unmark(node, held)
-            job, task = self.jobs.get(held.job), self.members.task(held.key)
-            if job is not None and task is not None and task.node == node.name:
-                self._tasks.lost(job, task, why)
+            if (found := self.members.at_home(node, held.key)) is not None:
+                self._tasks.lost(*found, why)
         for job in self.jobs.values():
             job.work.gone(node.name)
             job.hosts.pop(node.name, None)

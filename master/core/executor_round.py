@@ -179,7 +179,7 @@ class _ExecutorPlacement:
         self._waiting: dict[Key, _WaitingExecutor] = {(one.task.job, one.task.name): one for one in waiting}
         numbers: dict[object, int] = {}
         for one in waiting:
-            same = one.demand.same
+            same = id(one.demand.profile), one.demand.outside_profile  # equal demands share one profile
             if same not in numbers:
                 numbers[same] = self._demands.add(self._policy.demand(one.demand.over(grid)))
             one.number = numbers[same]

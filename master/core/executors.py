@@ -152,9 +152,9 @@ class Executors:
 
     def _stuck(self, node: Node, use: api.ExecutorUse) -> None:
         """Suggest a helper for a stuck executor, whose node is full: its run's executor with the most available."""
-        job, task = self._members.jobs.get(use.job), self._members.task((use.job, use.task))
-        if job is None or task is None or task.node != node.name:
+        if (found := self._members.at_home(node, (use.job, use.task))) is None:
             return
+        job, task = found
         helpers = [each for each in self._same_run(job, task) if each.node != node.name]
         rooms = {name: _room(self._members.nodes[name]) for name in {each.node for each in helpers}}
         best = max(helpers, key=lambda each: rooms[each.node], default=None)

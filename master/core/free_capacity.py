@@ -58,11 +58,6 @@ class Demand:
         )
         return cls(profile, (cores, disk, sent, memory))
 
-    @property
-    def same(self) -> object:
-        """Return a key that is equal for equal demands."""
-        return id(self.profile), self.outside_profile
-
     def over(self, grid: Grid) -> Floats:
         """Return resources × slots, from the executor's start on."""
         wanted: Floats = demand(self.profile, grid.slot_s, grid.slots) + np.array(self.outside_profile)[:, None]

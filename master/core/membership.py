@@ -56,6 +56,11 @@ class Membership:
         job = self.jobs.get(key[0])
         return job.tasks.get(key[1]) if job is not None else None
 
+    def at_home(self, node: Node, key: Key) -> tuple[Job, Task] | None:
+        """Return a task whose place is this node, with its job; None: it has ended, or its place is elsewhere."""
+        task = self.task(key)
+        return (self.jobs[key[0]], task) if task is not None and task.node == node.name else None
+
     def held_of(self, task: Task) -> Held | None:
         """Return what a task occupies on its node; None where it is not placed."""
         node = self.nodes.get(task.node)

@@ -168,12 +168,11 @@ class PlanFollower:
         """Stop these commands on a node; they wait for a place again."""
         on.free(victims)
         for held in victims:
-            job, task = self._members.jobs.get(held.job), self._members.task(held.key)
             self._tasks.withdraw(on.node, held, why)
             self._counts["preempted_for_promises"] += 1
             self._outbox.explain("preempted", node=on.node.name, job=held.job, task=held.task, why=why)
-            if job is not None and task is not None and task.node == on.node.name:
-                self._tasks.requeue(job, task)
+            if (found := self._members.at_home(on.node, held.key)) is not None:
+                self._tasks.requeue(*found)
 
     def _lacking_tasks(
         self, members: dict[str, str], promised: dict[str, Guarantee], limits: RoundQuotas | None

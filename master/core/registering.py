@@ -120,15 +120,11 @@ class Registration:
             if why:
                 self._tasks.withdraw(node, held, why)
         for key, known in before.items():
-            if key not in node.held:
-                task = self._members.task(key)
-                if task is None or task.node != node.name:
-                    continue
-                job = self._members.jobs[task.job]
+            if key not in node.held and (found := self._members.at_home(node, key)) is not None:
                 if known.accepted:  # the report of its end was lost
-                    self._tasks.lost(job, task, f"{node.name} came back without it")
+                    self._tasks.lost(*found, f"{node.name} came back without it")
                 else:  # the proposal was
-                    self._tasks.requeue(job, task)
+                    self._tasks.requeue(*found)
 
     def _adopt(self, node: Node, placed: api.PlacedTask, held: Held, now: float) -> str:
         """Make the node the task's place; return why it must not be there, or an empty string."""

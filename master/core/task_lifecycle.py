@@ -228,10 +228,8 @@ class TaskLifecycle:
         """Handle that a node released a task and will not report how it ended."""
         self.drop(node, held)
         self._dues.changed = True
-        job = self._members.jobs.get(held.job)
-        task = self._members.task(held.key)
-        if job is not None and task is not None and task.node == node.name:
-            self.requeue(job, task)
+        if (found := self._members.at_home(node, held.key)) is not None:
+            self.requeue(*found)
 
 
 def _see_executor(job: Job, task: Task) -> None:

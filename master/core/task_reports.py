@@ -75,16 +75,15 @@ class TaskReports:
         held = node.held.get(key)
         if held is None or held.assigned_in != number:
             return  # the task has ended already: the node's report of that arrived first
-        job, task = self._members.jobs.get(key[0]), self._members.task(key)
         if reason is None:
             held.step("accepted")
             self._table.touch(node)
-            if job is not None and task is not None and task.node == node.name:
-                self._tasks.tell_placed(job, task)
+            if (found := self._members.at_home(node, key)) is not None:
+                self._tasks.tell_placed(*found)
             return
         self._counts["refused"] += 1
         self._outbox.explain("refused", node=node.name, job=key[0], task=key[1], reason=reason, why=decision.why)
-        if task is not None:
+        if (task := self._members.task(key)) is not None:
             task.refusals[node.name] = node.heartbeats
         self._tasks.rid_of(node, held)
 
@@ -95,9 +94,8 @@ class TaskReports:
         self._table.touch(node)
         if reason is None:
             held.opportunistic = False
-            task = self._members.task(held.key)
-            if task is not None and task.node == node.name:
-                task.on_slack = False
+            if (found := self._members.at_home(node, held.key)) is not None:
+                found[1].on_slack = False
         else:
             held.promoted_in, held.promotion_refused_at = None, node.heartbeats
 

@@ -28,15 +28,6 @@ _MOST_WAITING = 256
 _TERMINATED = 143
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """The application, run and settings of an executor."""
-
-    application: str
-    run: str
-    settings: Settings
-
-
 @dataclass(slots=True)
 class _Report:
     """The report on one executor on one node. A report from slot 0 on clears ``missing``, the missing slots."""
@@ -50,7 +41,7 @@ class _Report:
     last_part: float = 1.0
     missing: str = "nothing was reported"
     complete: bool = False
-    identity: Identity | None = None  # set once it has ended well
+    identity: tuple[str, str, Settings] | None = None  # its application, run and settings, once it has ended well
     stuck: bool = False
 
     def add(self, use: ExecutorUse) -> None:
@@ -123,7 +114,7 @@ class UsageReports:
             return None, ""
         application, settings, _ = key_of(job, task)
         report = self._reports.setdefault(key, _Report(task.node))
-        report.identity = Identity(application, task.request.executor.run or job.job, settings)
+        report.identity = application, task.request.executor.run or job.job, settings
         self._waiting[key] = None
         stored, why = self._finish(key, report)
         if len(self._waiting) > _MOST_WAITING:
@@ -146,12 +137,12 @@ class UsageReports:
             self.forget(key)
 
     def _finish(self, key: Key, report: _Report) -> tuple[StoreRun | None, str]:
-        identity = report.identity
-        if identity is None or not report.complete:
+        if report.identity is None or not report.complete:
             return None, ""
+        application, run, settings = report.identity
         self.forget(key)
         if report.missing or not report.slots:
             return None, report.missing or "it ended before its first slot did"
         if not any(report.mean):
             return None, "none of its slots was measured"
-        return StoreRun(identity.application, identity.run, report.slot_s, report.run(identity.settings)), ""
+        return StoreRun(application, run, report.slot_s, report.run(settings)), ""
