@@ -24,7 +24,7 @@ from master.core.job_lifecycle import JobLifecycle
 from master.core.listing import Listing
 from master.core.membership import Membership
 from master.core.node import Node
-from master.core.order import Order, Places
+from master.core.order import Order
 from master.core.outbox import Outbox
 from master.core.plan import Guarantees, PlanFollower
 from master.core.priorities import Priorities
@@ -63,18 +63,16 @@ class Cluster:
         self.drains, self.past = self._stored.drains, self._stored.past
         self.sizes, self.history = self._stored.sizes, self._stored.history
         self._hand_orders = self._stored.hand_orders
-        self.places = Places()
         self.table = NodeTable(shared, self._stored.task_lengths)
         self.members = Membership(self.table, self.drains)
         self.nodes: Mapping[str, Node] = self.members.nodes
         self.jobs: Mapping[str, Job] = self.members.jobs
         self.outbox = Outbox(self.members, self.counts)
-        self.listing = Listing(self.members, self.past, self.places)
         self.guarantees = Guarantees(self.members)
         self.order = Order(
-            shared, self.members, self.table, self.history, self.sizes, self._hand_orders, self.guarantees,
-            self.places, self.clock,
-        )  # fmt: skip
+            shared, self.members, self.table, self.history, self.sizes, self._hand_orders, self.guarantees, self.clock
+        )
+        self.listing = Listing(self.members, self.past, self.order)
         self.snapshots = Snapshots(shared, self.members, self.table, self.clock)
         self.executors = Executors(settings.executor_placement, draw, self.dues, self.members, self.outbox)
         self.unlearnt = UnlearntJobs(shared, self.clock, self.dues, self.history, self.past, self.sizes, self.members)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from master.changes import Changes
 from master.core.dues import Clock
@@ -90,27 +90,6 @@ class Place:
 NOWHERE = Place(0, 0, Reason(""))
 
 
-class Places:
-    """The latest ranking, made for any purpose. Reading it affects no decision."""
-
-    def __init__(self) -> None:
-        self._ranking: Ranking | None = None
-        self._ranks: dict[str, int] | None = None  # computed on demand
-
-    def ranked(self, ranking: Ranking) -> None:
-        """Store a new ranking."""
-        self._ranking, self._ranks = ranking, None
-
-    def of(self, job: str) -> Place:
-        """Return a job's position."""
-        if self._ranking is None:
-            return NOWHERE
-        if self._ranks is None:
-            self._ranks = {name: rank for rank, name in enumerate(self._ranking.order(), start=1)}
-        rank = self._ranks.get(job)
-        return Place(rank, len(self._ranks), self._ranking.reason(job)) if rank is not None else NOWHERE
-
-
 @dataclass(eq=False, repr=False)
 class Order:
     """Ranks the jobs, for regular and for opportunistic work. A changed ordering starts without its earlier state."""
@@ -122,8 +101,9 @@ class Order:
     _sizes: JobSizes
     _hand_orders: HandOrders
     _guarantees: Guarantees
-    _places: Places
     _clock: Clock
+    _latest: Ranking | None = field(init=False, default=None)  # made for any purpose
+    _ranks: dict[str, int] | None = field(init=False, default=None)  # in that ranking; computed on demand
 
     def __post_init__(self) -> None:
         self._start()
@@ -146,8 +126,17 @@ class Order:
         views, cluster = self._views(now)
         ranking = self._hand_orders.arrange(self.ordering.rank(views, cluster), views)
         ranking = guarantees_first(ranking, *self._guarantees.of(cluster.now))
-        self._places.ranked(ranking)
+        self._latest, self._ranks = ranking, None
         return ranking
+
+    def place_of(self, job: str) -> Place:
+        """Return a job's position in the latest ranking. Reading it affects no decision."""
+        if self._latest is None:
+            return NOWHERE
+        if self._ranks is None:
+            self._ranks = {name: rank for rank, name in enumerate(self._latest.order(), start=1)}
+        rank = self._ranks.get(job)
+        return Place(rank, len(self._ranks), self._latest.reason(job)) if rank is not None else NOWHERE
 
     def rank_opportunistic(self, now: float) -> Ranking:
         """Rank the jobs for opportunistic work, by the share of it that each job has."""
@@ -202,7 +191,8 @@ def job_views(
     views: list[JobView] = []
     for job, done in zip(jobs, ended, strict=True):
         tenant = settings.tenants.get(job.user, job.user)
-        left, can_run = (job.work.tasks_left, _can_run(job)) if job.work.known else (math.inf, math.inf)
+        known = job.work.told or job.work.tallies
+        left, can_run = (job.work.tasks_left, _can_run(job)) if known else (math.inf, math.inf)
         regular, on_slack = job.placed()
         containers = on_slack if opportunistic else max(regular, job.work.slots - on_slack)
         views.append(

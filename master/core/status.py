@@ -71,7 +71,7 @@ def _node(node: Node, now: float) -> dict[str, Any]:
 
 
 def _job(cluster: Cluster, job: Job) -> dict[str, Any]:
-    ready, place = job.ready_count, cluster.places.of(job.job)
+    ready, place = job.ready_count, cluster.order.place_of(job.job)
     return {
         "name": job.name,
         "user": job.user,

@@ -48,11 +48,6 @@ class Work:
     _under_way: list[str] | None = None  # None: to be computed
 
     @property
-    def known(self) -> bool:
-        """Return whether any tasks have been reported."""
-        return bool(self.told or self.tallies)
-
-    @property
     def own(self) -> list[StageProgress]:
         """Return the stages whose tasks its framework schedules itself: reported, with no task sent to the master."""
         return [stage for stage in self.told if stage.stage not in self.tallies]

@@ -37,7 +37,7 @@ def document(cluster: Cluster, job: str, now: float) -> dict[str, Any]:
         some = f"{', '.join(ids[:10])}{', …' if len(ids) > 10 else ''}" if ids else "there is none"
         raise UnknownJobError(f"no job {job[:128]!r}; known jobs: {some}")
     ranking = cluster.order.rank(now)
-    order, place = ranking.order(), cluster.places.of(job)
+    order, place = ranking.order(), cluster.order.place_of(job)
     picture = cluster.snapshots.take()
     placement = picture.placement()
     limits = cluster.user_quotas.in_round()
