@@ -33,7 +33,6 @@ class Admission:
 
     _settings: CurrentSettings
     _dues: Dues
-    _counts: Counter[str]
     _history: History
     _table: NodeTable
     _members: Membership
@@ -120,7 +119,7 @@ class Admission:
     def _admit(self, job: Job, room: _Room, now: float, passed: str = "") -> None:
         room.take(job.user, job.memory_bytes)
         job.admit(now)
-        self._counts["admitted"] += 1
+        self._outbox.counts["admitted"] += 1
         self._dues.changed = True
         why = f"{format_bytes(room.reserved_bytes)} of {format_bytes(room.total_bytes)} reserved with it{passed}"
         self._outbox.propose(job.origin, api.AdmitJob(job=job.job, why=why))

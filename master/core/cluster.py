@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -56,76 +55,53 @@ class Cluster:
     def __init__(self, settings: MasterSettings, draw: Callable[[], float] = lambda: 0.0) -> None:
         """``draw`` returns random numbers in [0, 1) for policies that need them."""
         self._settings = shared = CurrentSettings(settings)
-        self.clock = Clock()
-        self.dues = Dues(shared)
-        self.counts: Counter[str] = Counter()
-        self._stored = StoredState()
-        self.drains, self.past = self._stored.drains, self._stored.past
-        self.sizes, self.history = self._stored.sizes, self._stored.history
-        self._hand_orders = self._stored.hand_orders
-        self.table = NodeTable(shared, self._stored.task_lengths)
-        self.members = Membership(self.table, self.drains)
-        self.nodes: Mapping[str, Node] = self.members.nodes
-        self.jobs: Mapping[str, Job] = self.members.jobs
-        self.outbox = Outbox(self.members, self.counts)
-        self.guarantees = Guarantees(self.members)
-        self.order = Order(
-            shared, self.members, self.table, self.history, self.sizes, self._hand_orders, self.guarantees, self.clock
+        self.clock = clock = Clock()
+        self.dues = dues = Dues(shared)
+        self._stored = stored = StoredState()
+        self.drains, self.past, self.sizes, self.history = stored.drains, stored.past, stored.sizes, stored.history
+        self._hand_orders = hand_orders = stored.hand_orders
+        self.table = table = NodeTable(shared, stored.task_lengths)
+        self.members = members = Membership(table, self.drains)
+        self.nodes: Mapping[str, Node] = members.nodes
+        self.jobs: Mapping[str, Job] = members.jobs
+        self.outbox = outbox = Outbox(members)
+        self.counts = outbox.counts
+        self.guarantees = Guarantees(members)
+        self.order = Order(shared, members, table, self.history, self.sizes, hand_orders, self.guarantees, clock)
+        self.listing = Listing(members, self.past, self.order)
+        self.snapshots = Snapshots(shared, members, table, clock)
+        self.executors = executors = Executors(settings.executor_placement, draw, dues, members, outbox)
+        self.unlearnt = UnlearntJobs(shared, clock, dues, self.history, self.past, self.sizes, members)
+        self.user_quotas = UserQuotas(shared, self.past, table, members, executors)
+        self._priorities = Priorities(shared, dues, members, outbox)
+        self._tasks = tasks = TaskLifecycle(shared, dues, table, members, outbox, executors)
+        self._lifecycle = lifecycle = JobLifecycle(
+            shared, clock, dues, hand_orders, self.past, members, outbox, executors, self.unlearnt, tasks
         )
-        self.listing = Listing(self.members, self.past, self.order)
-        self.snapshots = Snapshots(shared, self.members, self.table, self.clock)
-        self.executors = Executors(settings.executor_placement, draw, self.dues, self.members, self.outbox)
-        self.unlearnt = UnlearntJobs(shared, self.clock, self.dues, self.history, self.past, self.sizes, self.members)
-        self.user_quotas = UserQuotas(shared, self.past, self.table, self.members, self.executors)
-        self._priorities = Priorities(shared, self.dues, self.members, self.outbox)
-        self._tasks = TaskLifecycle(
-            shared, self.dues, self.counts, self.table, self.members, self.outbox, self.executors
-        )
-        self._lifecycle = JobLifecycle(
-            shared, self.clock, self.dues, self._hand_orders, self.past, self.members, self.outbox, self.executors,
-            self.unlearnt, self._tasks,
-        )  # fmt: skip
-        self.drain = Drain(
-            self.clock, self.dues, self.counts, self.drains, self.table, self.members, self.outbox, self.executors,
-            self._tasks,
-        )  # fmt: skip
-        self._reports = TaskReports(
-            shared, self.dues, self.counts, self.past, self.table, self.members, self.outbox, self._tasks,
-            self._lifecycle, self.drain,
-        )  # fmt: skip
+        self.drain = Drain(clock, dues, self.drains, table, members, outbox, executors, tasks)
+        self._reports = TaskReports(shared, dues, self.past, table, members, outbox, tasks, lifecycle, self.drain)
         self._registration = Registration(
-            shared, self.dues, self.counts, self.past, self.table, self.members, self.outbox, self.executors,
-            self._tasks, self._lifecycle, self.drain,
-        )  # fmt: skip
+            shared, dues, self.past, table, members, outbox, executors, tasks, lifecycle, self.drain
+        )
         self.admission = Admission(
-            shared, self.dues, self.counts, self.history, self.table, self.members, self.outbox, self.order,
-            self.snapshots, self.executors, self._tasks,
-        )  # fmt: skip
+            shared, dues, self.history, table, members, outbox, self.order, self.snapshots, executors, tasks
+        )
         self._rounds = self._steps()
         self._handlers = self._routes()
 
     def _steps(self) -> Rounds:
         """Return the rounds, with the owner of each step."""
-        waiting = WaitingStages(self._settings, self.table, self.snapshots)
-        ahead = Ahead(self.clock, self.dues, self.table, self.members, self.snapshots, waiting, self._tasks)
+        shared, dues, table, members, outbox = self._settings, self.dues, self.table, self.members, self.outbox
+        snapshots, executors, quotas, tasks = self.snapshots, self.executors, self.user_quotas, self._tasks
+        waiting = WaitingStages(shared, table, snapshots)
+        ahead = Ahead(self.clock, dues, table, members, snapshots, waiting, tasks)
+        regular = RegularWork(self.drains, members, snapshots, waiting, quotas, tasks, ahead)
+        plan = PlanFollower(self.clock, members, outbox, self.guarantees, executors, quotas, tasks)
+        slack = SlackWork(dues, self.drains, table, members, outbox, self.order, snapshots, quotas, tasks)
+        placing = ExecutorRound(shared, self.drains, members, outbox, snapshots, executors, quotas, tasks)
         return Rounds(
-            self._settings, self.dues, self.counts, self.table, self.members, self.order, self.executors,
-            self.user_quotas, self.admission, waiting, ahead,
-            RegularWork(
-                self.drains, self.members, self.snapshots, waiting, self.user_quotas, self._tasks, ahead
-            ),
-            PlanFollower(
-                self.clock, self.counts, self.members, self.outbox, self.guarantees, self.executors,
-                self.user_quotas, self._tasks,
-            ),
-            SlackWork(
-                self.dues, self.counts, self.drains, self.table, self.members, self.outbox, self.order,
-                self.snapshots, self.user_quotas, self._tasks,
-            ),
-            ExecutorRound(
-                self._settings, self.drains, self.members, self.outbox, self.snapshots, self.executors,
-                self.user_quotas, self._tasks,
-            ),
+            shared, dues, table, members, outbox, self.order, executors, quotas, self.admission, waiting, ahead,
+            regular, plan, slack, placing,
         )  # fmt: skip
 
     def _routes(self) -> dict[type[Any], Callable[[Node, Any, float], None]]:

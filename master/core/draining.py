@@ -7,7 +7,6 @@ precedence: a node that was away receives the request when it is back.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -32,7 +31,6 @@ class Drain:
 
     _clock: Clock
     _dues: Dues
-    _counts: Counter[str]
     _drains: Drains
     _table: NodeTable
     _members: Membership
@@ -136,7 +134,7 @@ class Drain:
                 self._tasks.requeue(job, task)
             else:
                 self._tasks.end(job, task, Ended(by=EndedBy.LOST, reason=why))
-            self._counts["stopped_for_drains"] += 1
+            self._outbox.counts["stopped_for_drains"] += 1
 
     def _held(self, node: Node) -> Iterator[Remaining]:
         for held in list(node.held.values())[:MOST_NAMED]:

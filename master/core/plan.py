@@ -7,7 +7,6 @@ promised jobs as they become free.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Protocol
@@ -110,7 +109,6 @@ class PlanFollower:
     """Makes room for promised tasks."""
 
     _clock: Clock
-    _counts: Counter[str]
     _members: Membership
     _outbox: Outbox
     _guarantees: Guarantees
@@ -169,7 +167,7 @@ class PlanFollower:
         on.free(victims)
         for held in victims:
             self._tasks.withdraw(on.node, held, why)
-            self._counts["preempted_for_promises"] += 1
+            self._outbox.counts["preempted_for_promises"] += 1
             self._outbox.explain("preempted", node=on.node.name, job=held.job, task=held.task, why=why)
             if (found := self._members.at_home(on.node, held.key)) is not None:
                 self._tasks.requeue(*found)

@@ -7,7 +7,6 @@ The agent's report of what its node holds is authoritative, as is the origin's r
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import dataclass
 
 from master.core import message_checks
@@ -33,7 +32,6 @@ class Registration:
 
     _settings: CurrentSettings
     _dues: Dues
-    _counts: Counter[str]
     _past: FinishedJobs
     _table: NodeTable
     _members: Membership
@@ -184,7 +182,7 @@ class Registration:
             if job.complete and (job.job, task.name) not in wanted and not task.unwanted:
                 self._tasks.recall(task, "its origin no longer waits for it")
                 self._tasks.forget(job, task)
-                self._counts["ended_cancelled"] += 1
+                self._outbox.counts["ended_cancelled"] += 1
             else:
                 self._tasks.tell_if_placed(job, task)
 

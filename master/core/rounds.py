@@ -7,7 +7,6 @@ work is promoted, as in UBIS, Algorithm 1.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 from master.core.admission import Admission
@@ -17,6 +16,7 @@ from master.core.executor_round import ExecutorRound
 from master.core.executors import Executors
 from master.core.membership import Membership
 from master.core.order import Order
+from master.core.outbox import Outbox
 from master.core.plan import PlanFollower
 from master.core.regular import RegularWork
 from master.core.settings import CurrentSettings
@@ -32,9 +32,9 @@ class Rounds:
 
     _settings: CurrentSettings
     _dues: Dues
-    _counts: Counter[str]
     _table: NodeTable
     _members: Membership
+    _outbox: Outbox
     _order: Order
     _executors: Executors
     _user_quotas: UserQuotas
@@ -68,7 +68,7 @@ class Rounds:
         if not self._members.ready_tasks:
             self._plan_follower.make_room(now, limits)
             return
-        self._counts["rounds"] += 1
+        self._outbox.counts["rounds"] += 1
         if ranking is not None and self._executors.waiting:
             self._executor_round.place(ranking, now, limits)
         placed = self._regular.place(hopeful, ranking, limits, looks_ahead=looks_ahead)

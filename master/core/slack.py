@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +30,6 @@ class SlackWork:
     """Promotes opportunistic tasks and places them on slack."""
 
     _dues: Dues
-    _counts: Counter[str]
     _drains: Drains
     _table: NodeTable
     _members: Membership
@@ -72,7 +71,7 @@ class SlackWork:
         why = f"ubis: {format_bytes(free)} and {counted(cores, 'core')} of {node.name} are not promised"
         held.promoted_in = self._outbox.propose(node.name, api.Promote(job=held.job, task=held.task, why=why))
         table.refresh(node)
-        self._counts["promoted"] += 1
+        self._outbox.counts["promoted"] += 1
 
     def place(self, now: float) -> None:
         """Place tasks that found no regular room, and allow slack, by the order of the opportunistic shares."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 
 from master.core.dues import Dues
@@ -27,7 +26,6 @@ class TaskLifecycle:
 
     _settings: CurrentSettings
     _dues: Dues
-    _counts: Counter[str]
     _table: NodeTable
     _members: Membership
     _outbox: Outbox
@@ -61,7 +59,7 @@ class TaskLifecycle:
         job.add(task)
         _see_executor(job, task)
         job.work.task_announced(task.stage, request.usage)
-        self._counts["tasks"] += 1
+        self._outbox.counts["tasks"] += 1
 
     def know(self, task: Task, request: TaskRequest, held: Held | None, opportunistic: Opportunistic) -> None:
         """Update a task from its origin's request and ``opportunistic``, parts of which a node's report lacks."""
@@ -130,7 +128,7 @@ class TaskLifecycle:
         self._members.serve(node, job)
         if on_slack:
             self._dues.promotable = True
-        self._counts["assigned"] += 1
+        self._outbox.counts["assigned"] += 1
 
     def tell_placed(self, job: Job, task: Task) -> None:
         """Tell the origin the task's node; an origin that is away is told when it is back."""
@@ -156,7 +154,7 @@ class TaskLifecycle:
         if task.node:
             self.tell_placed(job, task)
         self._outbox.propose(job.origin, keep_end(job, task.name, task.node or task.was_on, ended))
-        self._counts[f"ended_{ended.by}"] += 1
+        self._outbox.counts[f"ended_{ended.by}"] += 1
         self._dues.place_anew()
 
     def heard(self, job: Job, task: str) -> None:
@@ -186,7 +184,7 @@ class TaskLifecycle:
         task.losses += 1
         again = task.request is not None and task.request.command is not None
         if task.unwanted or (again and task.losses < self._settings.current.max_losses):
-            self._counts["placed_again"] += not task.unwanted
+            self._outbox.counts["placed_again"] += not task.unwanted
             self.requeue(job, task)
         else:
             times = f" ({task.losses} times)" if task.losses > 1 else ""
@@ -200,7 +198,7 @@ class TaskLifecycle:
         held.step("withdrawn")
         self._members.leaving.setdefault(held.key, {})[node.name] = None
         self._table.touch(node)
-        self._counts["withdrawn"] += 1
+        self._outbox.counts["withdrawn"] += 1
 
     def recall(self, task: Task, why: str) -> Held | None:
         """Withdraw a task from its node; return what it holds there, None where it is on none."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 from master.core import message_checks
@@ -28,7 +27,6 @@ class TaskReports:
 
     _settings: CurrentSettings
     _dues: Dues
-    _counts: Counter[str]
     _past: FinishedJobs
     _table: NodeTable
     _members: Membership
@@ -81,7 +79,7 @@ class TaskReports:
             if (found := self._members.at_home(node, key)) is not None:
                 self._tasks.tell_placed(*found)
             return
-        self._counts["refused"] += 1
+        self._outbox.counts["refused"] += 1
         self._outbox.explain("refused", node=node.name, job=key[0], task=key[1], reason=reason, why=decision.why)
         if (task := self._members.task(key)) is not None:
             task.refusals[node.name] = node.heartbeats
@@ -126,7 +124,7 @@ class TaskReports:
                 self._tasks.recall(task, "its framework says that it is done")
             if node.name == job.origin:
                 self._tasks.forget(job, task)
-                self._counts["ended_exit"] += 1
+                self._outbox.counts["ended_exit"] += 1
                 self._dues.changed = True
             else:
                 task.found(task.node or node.name, on_slack=task.on_slack)  # executed before its placement was known
