@@ -98,7 +98,7 @@ class Admission:
                 self._waits(job, kind, self._too_large(job, room.total_bytes, never=never))
             elif not room.for_user(job.user):
                 limit = self._settings.current.user_max_jobs
-                job.leave_line()  # a limit of the user delays the job, not the cluster
+                job.in_line_since = None  # a limit of the user delays the job, not the cluster
                 self._waits(job, "user jobs", f"{job.user} runs {counted(limit, 'job')}, which is user_max_jobs")
             elif not room.jobs:
                 limit = self._settings.current.max_running_jobs
@@ -137,14 +137,14 @@ class Admission:
         jobs = (self._members.jobs[name] for name in order)
         waiting = [job for job in jobs if not job.admitted and not job.cancelled_by]
         for job in waiting:
-            job.line_up(now)
+            job.in_line_since = now if job.in_line_since is None else job.in_line_since
         late = [job for job in waiting if self._late(job, now)]
         late.sort(key=lambda job: (job.submitted_at, job.sequence))
-        names = {job.job for job in late}
-        return late + [job for job in waiting if job.job not in names]
+        return late + [job for job in waiting if not self._late(job, now)]
 
     def _late(self, job: Job, now: float) -> bool:
-        return job.waited_s(now) > self._settings.current.admission_wait_max_s
+        longest_s = self._settings.current.admission_wait_max_s
+        return job.in_line_since is not None and now - job.in_line_since > longest_s
 
     def _waits(self, job: Job, kind: str, why: str) -> None:
         """Record why a job waits, with the present numbers; tell its origin when the kind of reason changes."""

@@ -154,7 +154,7 @@ class Job:
     # the reason why a task waits, or a function that derives it from the latest round
     _waits: str | Callable[[], str] = ""
     waits_told: str = ""
-    _waits_since: float | None = None  # start of the wait for admission, monotonic
+    in_line_since: float | None = None  # monotonic; None: it is not the cluster that delays its admission
     cancelled_by: str = ""  # the requester; the origin has not confirmed the cancellation yet
     failed_tasks: int = 0
     cancelled_tasks: int = 0
@@ -207,19 +207,6 @@ class Job:
     def wait(self, why: str | Callable[[], str]) -> None:
         """Record why a task of the job waits; "": none waits, or the reason is not known yet."""
         self._waits = why
-
-    def line_up(self, now: float) -> None:
-        """Record that it waits for admission from now on, unless it does already."""
-        if self._waits_since is None:
-            self._waits_since = now
-
-    def leave_line(self) -> None:
-        """Record that it is not the cluster that delays its admission."""
-        self._waits_since = None
-
-    def waited_s(self, now: float) -> float:
-        """Return for how long it has waited for admission, in seconds."""
-        return now - (now if self._waits_since is None else self._waits_since)
 
     @property
     def application(self) -> str:
