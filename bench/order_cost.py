@@ -13,8 +13,8 @@ from random import Random
 
 from master.ordering.gittins import Gittins
 from master.ordering.las_mq import LasMq
+from master.ordering.policy import ClusterView, JobView
 from master.ordering.sizes import JobSizes
-from master.ordering.view import ClusterView, JobView
 
 JOBS, USERS, APPLICATIONS, TIMES = 1_000, 32, 20, 15
 #: Jobs of each kind that have ended.

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from master.core import Cluster
 from master.core.events import CancelAsked, OrderAsked
-from master.explain import placed
+from master.explain import why
 from penstock.wire import jobs_api as api
 from penstock.wire.agent_api import Result
 from penstock.wire.errors import bad_request, refused
@@ -36,7 +36,7 @@ def answer(
             return _order(cluster, dispatch, tuple(dict.fromkeys(wanted_jobs)), asked)
         case api.ExplainJob(job):
             _own(cluster, job, asked)
-            return api.Explained(explained=placed.document(cluster, job, now))
+            return api.Explained(explained=why.with_placements(cluster, job, now))
     raise AssertionError(asked.call)
 
 

@@ -95,7 +95,7 @@ class ReservationService:
                 self._written[one.id] = self._kept(one.id)
             if kept:
                 log.info("reservations are kept", reservations=len(kept))
-        self._cluster.guarantees.follow(self.follower)
+        self._cluster.guarantees.plan = self.follower
         self._task = asyncio.create_task(self._run())
 
     async def close(self) -> None:

@@ -1,4 +1,7 @@
-"""Job admission (Ursa §4.2.2): a job's memory is reserved in the cluster before any of its tasks is placed."""
+"""Job admission (Ursa §4.2.2): a job's memory is reserved in the cluster before any of its tasks is placed.
+
+Tasks that no node of the cluster could ever hold are refused.
+"""
 
 from __future__ import annotations
 
@@ -9,33 +12,39 @@ from dataclasses import dataclass
 
 from master.core.backfill import Backfill, Running
 from master.core.dues import Dues
+from master.core.executors import Executors
 from master.core.history import History
 from master.core.job import Job
 from master.core.membership import Membership
 from master.core.order import Order
 from master.core.outbox import Outbox
 from master.core.settings import CurrentSettings, MasterSettings
+from master.core.snapshot import Snapshots
 from master.core.table import NodeTable
+from master.core.task_lifecycle import TaskLifecycle
+from penstock.model import Ended, EndedBy
 from penstock.model.units import counted, format_bytes
 from penstock.wire import master_api as api
 
 
 @dataclass(eq=False, repr=False)
 class Admission:
-    """Admits the jobs that fit, and records why the others wait."""
+    """Admits the jobs that fit, records why the others wait, and refuses tasks that could never be placed."""
 
     _settings: CurrentSettings
     _dues: Dues
-    _counts: Counter[str]
     _history: History
     _table: NodeTable
     _members: Membership
     _outbox: Outbox
     _order: Order
+    _snapshots: Snapshots
+    _executors: Executors
+    _tasks: TaskLifecycle
 
     def look(self, now: float) -> None:
         """Admit jobs between two rounds, because the reservable memory or the set of waiting jobs has changed."""
-        self._dues.admitted()
+        self._dues.room_changed = False
         waiting = [name for name, job in self._members.jobs.items() if job.described and not job.admitted]
         if len(waiting) == 1:
             self.admit(waiting, now)
@@ -62,9 +71,7 @@ class Admission:
         return f"it wants {format_bytes(job.memory_bytes)} reserved, the whole cluster has {format_bytes(total)}"
 
     def complete(self, now: float) -> bool:
-        """Return whether no node is missing: the time to return after a restart is over, and all nodes are
-        connected.
-        """
+        """Return whether all nodes are connected, and the time to return after a restart is over."""
         first = self._dues.gathers_since
         gathered = first is not None and now - first > self._settings.current.node_timeout_s
         return gathered and all(node.connected for node in self._members.nodes.values())
@@ -91,7 +98,7 @@ class Admission:
                 self._waits(job, kind, self._too_large(job, room.total_bytes, never=never))
             elif not room.for_user(job.user):
                 limit = self._settings.current.user_max_jobs
-                job.leave_line()  # a limit of the user delays the job, not the cluster
+                job.in_line_since = None  # a limit of the user delays the job, not the cluster
                 self._waits(job, "user jobs", f"{job.user} runs {counted(limit, 'job')}, which is user_max_jobs")
             elif not room.jobs:
                 limit = self._settings.current.max_running_jobs
@@ -112,8 +119,8 @@ class Admission:
     def _admit(self, job: Job, room: _Room, now: float, passed: str = "") -> None:
         room.take(job.user, job.memory_bytes)
         job.admit(now)
-        self._counts["admitted"] += 1
-        self._dues.place()
+        self._outbox.counts["admitted"] += 1
+        self._dues.changed = True
         why = f"{format_bytes(room.reserved_bytes)} of {format_bytes(room.total_bytes)} reserved with it{passed}"
         self._outbox.propose(job.origin, api.AdmitJob(job=job.job, why=why))
 
@@ -130,19 +137,17 @@ class Admission:
         jobs = (self._members.jobs[name] for name in order)
         waiting = [job for job in jobs if not job.admitted and not job.cancelled_by]
         for job in waiting:
-            job.line_up(now)
+            job.in_line_since = now if job.in_line_since is None else job.in_line_since
         late = [job for job in waiting if self._late(job, now)]
         late.sort(key=lambda job: (job.submitted_at, job.sequence))
-        names = {job.job for job in late}
-        return late + [job for job in waiting if job.job not in names]
+        return late + [job for job in waiting if not self._late(job, now)]
 
     def _late(self, job: Job, now: float) -> bool:
-        return job.waited_s(now) > self._settings.current.admission_wait_max_s
+        longest_s = self._settings.current.admission_wait_max_s
+        return job.in_line_since is not None and now - job.in_line_since > longest_s
 
     def _waits(self, job: Job, kind: str, why: str) -> None:
-        """Record why a job waits; tell its origin when the kind of reason changes. The status shows the current
-        numbers.
-        """
+        """Record why a job waits, with the present numbers; tell its origin when the kind of reason changes."""
         if not job.slack_only:
             job.wait(why)
         elif not job.ready_count:
@@ -150,6 +155,35 @@ class Admission:
         waiting = api.TellWaiting(job=job.job, why=why, never=kind == "never")
         if job.waits_told != kind and self._outbox.propose(job.origin, waiting):
             job.waits_told = kind
+
+    def refuse_unfit(self, now: float) -> None:
+        """End each task that no node can ever hold, because it, or its job, is too large: at once if the cluster is
+        complete, else after ``node_timeout_s``.
+        """
+        if not self._members.ready_tasks or not len(self._table.here()):
+            return
+        timeout_s = 0.0 if self.complete(now) else self._settings.current.node_timeout_s
+        shape = self._table.shape
+        for job in list(self._members.jobs.values()):
+            if job.fits_in == shape and job.admitted:
+                continue
+            too_large = self.never_fits(job) if job.described else ""
+            job.fits_in = shape
+            for (_, opportunistic), tasks in list(job.ready.items()):
+                for task in list(tasks.values()):
+                    if task.fits_in == shape and not too_large:
+                        continue
+                    reason = not opportunistic and too_large
+                    if not reason and not self._executors.foreseen(job, task):
+                        reason = self._snapshots.unfit(task)
+                    if not reason:  # an executor's forecast changes
+                        task.unfit_since, task.fits_in = None, -1 if task.elastic else shape
+                        job.fits_in = min(job.fits_in, task.fits_in)
+                        continue
+                    job.fits_in = -1
+                    task.unfit_since = now if task.unfit_since is None else task.unfit_since
+                    if not timeout_s or now - task.unfit_since > timeout_s:
+                        self._tasks.end(job, task, Ended(by=EndedBy.REFUSED, reason=reason))
 
 
 class _First:

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from master.core.clock import Clock
-from master.core.dues import Dues
+from master.core.dues import Clock, Dues
 from master.core.job import Job, Task
 from master.core.membership import Membership
 from master.core.snapshot import RoundSnapshot, Snapshots
@@ -24,7 +23,7 @@ from master.core.table import NodeTable, Rows
 from master.core.task_lifecycle import TaskLifecycle
 from master.core.waiting import WaitingStages, is_command
 from master.ordering import Ranking
-from master.placement.workers import Floats, open_slots
+from master.placement.workers import Floats, Mask, open_slots
 from penstock.model import MOST_BEYOND
 from penstock.model.units import counted
 
@@ -51,16 +50,9 @@ class _Commands:
         columns = np.array(found, dtype=float).reshape(len(found), 3).T
         return cls(columns[0].astype(np.intp), columns[1], columns[2])
 
-    def at(self, place: float, workers: int) -> Floats:
-        """Return each node's number of commands of the job at this position."""
-        there = self.places == place
-        counted: Floats = np.bincount(self.workers[there], self.counts[there], workers).astype(float)
-        return counted
-
-    def up_to(self, place: float, workers: int) -> Floats:
-        """Return each node's number of commands of the jobs up to and including this position."""
-        before = self.places <= place
-        counted: Floats = np.bincount(self.workers[before], self.counts[before], workers).astype(float)
+    def on_each(self, which: Mask, workers: int) -> Floats:
+        """Return each node's number of commands, of these elements."""
+        counted: Floats = np.bincount(self.workers[which], self.counts[which], workers).astype(float)
         return counted
 
 
@@ -121,7 +113,7 @@ class _Nodes:
         self._commands = _Commands.of(snapshot, table, places)
         self._most, self._slots = table.most_commands[rows], table.slots[rows, 0]
         self._memory, self._cores = table.memory_free[rows].copy(), table.cores_free[rows].copy()
-        self._count = self._commands.up_to(np.inf, len(rows))
+        self._count = self._commands.on_each(self._commands.places <= np.inf, len(rows))
         self._taken = np.zeros(len(rows))  # in this round, by jobs further ahead
         self._ahead = self._own = self._taken
         self._refused: set[tuple[float, int]] = set()
@@ -134,8 +126,8 @@ class _Nodes:
     def turn_to(self, job: Job) -> None:
         """Make this the job that commands are placed for."""
         place, workers = self._places[job.job], len(self._taken)
-        self._ahead = self._commands.up_to(place, workers) + self._taken
-        self._own = self._commands.at(place, workers)
+        self._ahead = self._commands.on_each(self._commands.places <= place, workers) + self._taken
+        self._own = self._commands.on_each(self._commands.places == place, workers)
         self._refused = set()
 
     def take(self, task: Task) -> int | None:

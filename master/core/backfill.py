@@ -34,9 +34,7 @@ class Backfill:
         self._spare = _spare(lacks_bytes, sorted(running, key=lambda job: job.ends_after_s))
 
     def take(self, memory_bytes: int, ends_within_s: float = math.inf) -> bool:
-        """Let a job pass if allowed. It holds ``memory_bytes`` and ends within ``ends_within_s`` seconds (inf:
-        unknown).
-        """
+        """Let a job of ``memory_bytes`` pass if allowed; it ends within ``ends_within_s`` seconds (inf: unknown)."""
         lent_to = [time_s for time_s in self._spare if time_s < ends_within_s]
         if any(memory_bytes > self._spare[time_s] for time_s in lent_to):
             return False

@@ -5,32 +5,27 @@
 
 from __future__ import annotations
 
-from collections import Counter
+import math
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from master.core import draining, message_checks
 from master.core import events as e
+from master.core import message_checks
 from master.core.admission import Admission
 from master.core.ahead import Ahead
-from master.core.cancellations import Cancellations
-from master.core.clock import Clock
-from master.core.decision_results import DecisionResults
 from master.core.draining import Drain
-from master.core.dues import Dues
+from master.core.dues import Clock, Dues
 from master.core.executor_round import ExecutorRound
 from master.core.executors import Executors
-from master.core.expiry import Expiry
-from master.core.instructions import Instruction
+from master.core.instructions import Hangup, Instruction
 from master.core.job import Job, Key
 from master.core.job_lifecycle import JobLifecycle
 from master.core.listing import Listing
 from master.core.membership import Membership
 from master.core.node import Node
-from master.core.order import Order, Places
+from master.core.order import Order
 from master.core.outbox import Outbox
-from master.core.plan import Guarantees
-from master.core.plan_follower import PlanFollower
+from master.core.plan import Guarantees, PlanFollower
 from master.core.priorities import Priorities
 from master.core.registering import Registration
 from master.core.regular import RegularWork
@@ -40,9 +35,8 @@ from master.core.slack import SlackWork
 from master.core.snapshot import Snapshots
 from master.core.stored_state import StoredState
 from master.core.table import NodeTable
-from master.core.task_completion import TaskCompletion
 from master.core.task_lifecycle import TaskLifecycle
-from master.core.unfit import UnfitTasks
+from master.core.task_reports import TaskReports
 from master.core.unlearnt_jobs import UnlearntJobs
 from master.core.user_quotas import UserQuotas
 from master.core.waiting import WaitingStages
@@ -61,88 +55,53 @@ class Cluster:
     def __init__(self, settings: MasterSettings, draw: Callable[[], float] = lambda: 0.0) -> None:
         """``draw`` returns random numbers in [0, 1) for policies that need them."""
         self._settings = shared = CurrentSettings(settings)
-        self.clock = Clock()
-        self.dues = Dues(shared)
-        self.counts: Counter[str] = Counter()
-        self._stored = StoredState()
-        self.drains, self.past = self._stored.drains, self._stored.past
-        self.sizes, self.history = self._stored.sizes, self._stored.history
-        self._hand_orders = self._stored.hand_orders
-        self.places = Places()
-        self.table = NodeTable(shared, self._stored.task_lengths)
-        self.members = Membership(self.table, self.drains)
-        self.nodes: Mapping[str, Node] = self.members.nodes
-        self.jobs: Mapping[str, Job] = self.members.jobs
-        self.outbox = Outbox(self.members, self.counts)
-        self.listing = Listing(self.members, self.past, self.places)
-        self.guarantees = Guarantees(self.members)
-        self.order = Order(
-            shared, self.members, self.table, self.history, self.sizes, self._hand_orders, self.guarantees,
-            self.places, self.clock,
-        )  # fmt: skip
-        self.snapshots = Snapshots(shared, self.members, self.table, self.clock)
-        self.executors = Executors(settings.executor_placement, draw, self.dues, self.members, self.outbox)
-        self.unlearnt = UnlearntJobs(shared, self.clock, self.dues, self.history, self.past, self.sizes, self.members)
-        self.user_quotas = UserQuotas(shared, self.past, self.table, self.members, self.executors)
-        self._priorities = Priorities(shared, self.dues, self.members, self.outbox, self.guarantees, self.clock)
-        self._tasks = TaskLifecycle(
-            shared, self.dues, self.counts, self.table, self.members, self.outbox, self.executors
+        self.clock = clock = Clock()
+        self.dues = dues = Dues(shared)
+        self._stored = stored = StoredState()
+        self.drains, self.past, self.sizes, self.history = stored.drains, stored.past, stored.sizes, stored.history
+        self._hand_orders = hand_orders = stored.hand_orders
+        self.table = table = NodeTable(shared, stored.task_lengths)
+        self.members = members = Membership(table, self.drains)
+        self.nodes: Mapping[str, Node] = members.nodes
+        self.jobs: Mapping[str, Job] = members.jobs
+        self.outbox = outbox = Outbox(members)
+        self.counts = outbox.counts
+        self.guarantees = Guarantees(members)
+        self.order = Order(shared, members, table, self.history, self.sizes, hand_orders, self.guarantees, clock)
+        self.listing = Listing(members, self.past, self.order)
+        self.snapshots = Snapshots(shared, members, table, clock)
+        self.executors = executors = Executors(settings.executor_placement, draw, dues, members, outbox)
+        self.unlearnt = UnlearntJobs(shared, clock, dues, self.history, self.past, self.sizes, members)
+        self.user_quotas = UserQuotas(shared, self.past, table, members, executors)
+        self._priorities = Priorities(shared, dues, members, outbox, self.guarantees, clock)
+        self._tasks = tasks = TaskLifecycle(shared, dues, table, members, outbox, executors)
+        self._lifecycle = lifecycle = JobLifecycle(
+            shared, clock, dues, hand_orders, self.past, members, outbox, executors, self.unlearnt, tasks
         )
-        self._lifecycle = JobLifecycle(
-            shared, self.clock, self.dues, self._hand_orders, self.past, self.members, self.outbox, self.executors,
-            self.unlearnt, self._tasks,
-        )  # fmt: skip
-        self._cancellations = Cancellations(self.dues, self.past, self.members, self.outbox, self._tasks)
-        self.drain = Drain(
-            self.clock, self.dues, self.counts, self.drains, self.table, self.members, self.outbox, self.executors,
-            self._tasks,
-        )  # fmt: skip
-        self._completion = TaskCompletion(
-            shared, self.dues, self.counts, self.past, self.members, self._tasks, self._lifecycle
-        )
-        self._decision_results = DecisionResults(
-            self.counts, self.table, self.members, self.outbox, self._tasks, self.drain
-        )
+        self.drain = Drain(clock, dues, self.drains, table, members, outbox, executors, tasks)
+        self._reports = TaskReports(shared, dues, self.past, table, members, outbox, tasks, lifecycle, self.drain)
         self._registration = Registration(
-            shared, self.dues, self.counts, self.past, self.table, self.members, self.outbox, self.executors,
-            self._tasks, self._lifecycle, self.drain, self._cancellations,
-        )  # fmt: skip
-        self.admission = Admission(
-            shared, self.dues, self.counts, self.history, self.table, self.members, self.outbox, self.order
+            shared, dues, self.past, table, members, outbox, executors, tasks, lifecycle, self.drain
         )
-        self._expiry = Expiry(
-            shared, self.clock, self.dues, self.counts, self.table, self.members, self.outbox, self.executors,
-            self.unlearnt, self._tasks, self._lifecycle,
-        )  # fmt: skip
+        self.admission = Admission(
+            shared, dues, self.history, table, members, outbox, self.order, self.snapshots, executors, tasks
+        )
         self._rounds = self._steps()
         self._handlers = self._routes()
 
     def _steps(self) -> Rounds:
         """Return the rounds, with the owner of each step."""
-        waiting = WaitingStages(self._settings, self.table, self.snapshots)
-        ahead = Ahead(self.clock, self.dues, self.table, self.members, self.snapshots, waiting, self._tasks)
+        shared, dues, table, members, outbox = self._settings, self.dues, self.table, self.members, self.outbox
+        snapshots, executors, quotas, tasks = self.snapshots, self.executors, self.user_quotas, self._tasks
+        waiting = WaitingStages(shared, table, snapshots)
+        ahead = Ahead(self.clock, dues, table, members, snapshots, waiting, tasks)
+        regular = RegularWork(self.drains, members, snapshots, waiting, quotas, tasks, ahead)
+        plan = PlanFollower(self.clock, members, outbox, self.guarantees, executors, quotas, tasks)
+        slack = SlackWork(dues, self.drains, table, members, outbox, self.order, snapshots, quotas, tasks)
+        placing = ExecutorRound(shared, self.drains, members, outbox, snapshots, executors, quotas, tasks)
         return Rounds(
-            self._settings, self.dues, self.counts, self.table, self.members, self.order, self.executors,
-            self.user_quotas, self.admission, waiting,
-            UnfitTasks(
-                self._settings, self.table, self.members, self.snapshots, self.executors, self._tasks, self.admission
-            ),
-            ahead,
-            RegularWork(
-                self.drains, self.members, self.snapshots, waiting, self.user_quotas, self._tasks, ahead
-            ),
-            PlanFollower(
-                self.clock, self.counts, self.members, self.outbox, self.guarantees, self.executors,
-                self.user_quotas, self._tasks,
-            ),
-            SlackWork(
-                self.dues, self.counts, self.drains, self.table, self.members, self.outbox, self.order,
-                self.snapshots, self.user_quotas, self._tasks,
-            ),
-            ExecutorRound(
-                self._settings, self.drains, self.members, self.outbox, self.snapshots, self.executors,
-                self.user_quotas, self._tasks,
-            ),
+            shared, dues, table, members, outbox, self.order, executors, quotas, self.admission, waiting, ahead,
+            regular, plan, slack, placing,
         )  # fmt: skip
 
     def _routes(self) -> dict[type[Any], Callable[[Node, Any, float], None]]:
@@ -154,9 +113,9 @@ class Cluster:
             api.JobEnded: self._lifecycle.ended,
             api.ReadyTasks: self._tasks_ready,
             Progress: self._progress,
-            api.TasksDone: self._completion.tasks_done,
-            api.TasksCancelled: self._completion.tasks_cancelled,
-            api.CommandEnded: self._completion.command_ended,
+            api.TasksDone: self._reports.tasks_done,
+            api.TasksCancelled: self._reports.tasks_cancelled,
+            api.CommandEnded: self._reports.command_ended,
         }
 
     def handle(self, event: e.Event, now: float) -> list[Instruction]:
@@ -169,7 +128,7 @@ class Cluster:
             case e.Said(name, message):
                 self._said(name, message, now)
             case e.Answered(name, number, refusals):
-                self._decision_results.answered(name, number, refusals)
+                self._reports.answered(name, number, refusals)
             case e.NodeAway(name):
                 self._node_away(name, now)
             case e.Forecasted() | e.Learnt():
@@ -182,8 +141,8 @@ class Cluster:
                 self._stored.restore(event)
                 self.table.follow_lengths()
             case e.RoundDue(at):
-                self.clock.round_begins(at)
-                self._expiry.expire(now)
+                self.clock.unix_ahead_s = at - now
+                self._expire(now)
                 self._rounds.run(now)
         self.unlearnt.overdue(now)
         if now >= self.dues.order_due:
@@ -199,15 +158,13 @@ class Cluster:
 
     @property
     def wants_round(self) -> bool:
-        """Return whether a round could place or promote something that the last one could not, or a new order is
-        due.
-        """
+        """Return whether a round could do what the last one could not, or a new order is due."""
         dues = self.dues
         return dues.order_owed or (dues.changed and (self.members.ready_tasks > 0 or dues.promotable))
 
     def want_round(self) -> None:
         """Make a round due, because something outside of the events has changed."""
-        self.dues.place()
+        self.dues.changed = True
 
     def untold(self, key: Key) -> bool:
         """Return whether the end of a task has yet to reach the job's origin."""
@@ -219,7 +176,7 @@ class Cluster:
     def _asked(self, event: e.Asked) -> None:
         match event:
             case e.CancelAsked():
-                self._cancellations.asked(event)
+                self._lifecycle.cancel_asked(event)
             case e.OrderAsked():
                 self._hand_orders.asked(event)
                 self.dues.order_anew()
@@ -254,9 +211,11 @@ class Cluster:
             self._priorities.served(node, now)
         if message.executors:
             self.executors.reported(node, message.executors)
-        draining.heard(node, message)
+        if node.draining is not None and message.decided >= node.draining_in:  # sent once the node knew of the drain
+            node.own = message.own
         self.table.refresh(node)
-        self.dues.heartbeat_came(other_memory_changed=node.external_memory_bytes != external)
+        self.dues.changed = True
+        self.dues.room_changed |= node.external_memory_bytes != external
 
     def joined(self, job: str) -> api.JobJoined:
         """Return the answer to an accepted :class:`~penstock.wire.master_api.JoinJob`."""
@@ -268,7 +227,7 @@ class Cluster:
         message_checks.check_tasks(message)
         self._tasks.add_tasks(job, message)
         if job.cancelled_by:
-            self._cancellations.stop(job)  # the origin did not know of the cancellation yet
+            self._lifecycle.stop(job)  # the origin did not know of the cancellation yet
 
     def _progress(self, node: Node, message: Progress, now: float) -> None:
         job = message_checks.job_of_origin(self.jobs, node, message.job)
@@ -285,12 +244,48 @@ class Cluster:
             self.table.refresh(node)
             self.outbox.explain("node away", node=name, waits_s=self.settings.node_timeout_s)
 
+    def _expire(self, now: float) -> None:
+        """Remove nodes that were away or silent for too long. An empty node drained before it left gets longer: nothing
+        waits for its work, but the jobs submitted there would end with it.
+        """
+        timeout_s = self.settings.node_timeout_s
+        for node in self.table.silent(now, timeout_s):
+            if node.away_since is None:
+                self.outbox.instruct(Hangup(node.name, f"silent for more than {timeout_s:g} s"))
+                self._lose(node, f"node {node.name} was silent for more than {timeout_s:g} s")
+                continue
+            empty = node.draining is not None and not node.held
+            longest_s = self.settings.drained_timeout_s if empty else timeout_s
+            if now - node.away_since > longest_s:
+                self._lose(node, f"node {node.name} was away for more than {longest_s:g} s")
+
+    def _lose(self, node: Node, why: str) -> None:
+        """Remove a lost node: its tasks are lost or placed again, and the jobs it is the origin of are over."""
+        node.expired()
+        del self.members.nodes[node.name]
+        self.dues.gathers_since = self.clock.now
+        self.table.remove(node)
+        self.executors.usage.gone(node.name)
+        self.unlearnt.node_lost(node.name)
+        self.counts["nodes_lost"] += 1
+        self.outbox.explain("node lost", node=node.name, why=why, tasks=len(node.held))
+        for held in node.held.values():
+            self.members.unmark(node, held)
+            if (found := self.members.at_home(node, held.key)) is not None:
+                self._tasks.lost(*found, why)
+        for job in self.jobs.values():
+            job.work.gone(node.name)
+            job.hosts.pop(node.name, None)
+        for job in [job for job in self.jobs.values() if job.origin == node.name]:
+            self._lifecycle.end_job(job, why, lost=True)
+
     def _reconfigure(self, settings: MasterSettings) -> None:
         """Apply new settings. Placed tasks stay where they are. A changed ordering starts without its earlier state."""
         before = self.settings
         self._settings.current = after = before.changed(settings)
         self.table.reconfigured()
-        self.dues.reconfigured()
+        self.dues.place_and_admit()
+        self.dues.order_due = -math.inf
         self.order.reconfigured()
         if before.network_aware != after.network_aware:
             for job in self.jobs.values():

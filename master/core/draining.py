@@ -7,14 +7,12 @@ precedence: a node that was away receives the request when it is back.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
 from master.core import events as e
-from master.core.clock import Clock
 from master.core.drains import Drains
-from master.core.dues import Dues
+from master.core.dues import Clock, Dues
 from master.core.executors import Executors
 from master.core.membership import Membership
 from master.core.node import Held, Node
@@ -33,7 +31,6 @@ class Drain:
 
     _clock: Clock
     _dues: Dues
-    _counts: Counter[str]
     _drains: Drains
     _table: NodeTable
     _members: Membership
@@ -75,9 +72,7 @@ class Drain:
         return list(nodes.values())
 
     def registered(self, node: Node, said: Draining | None) -> None:
-        """Compare the drain a node reports at registration with the operator's latest request, and send it where they
-        differ.
-        """
+        """Compare a registering node's drain with the operator's latest request; send that where they differ."""
         node.draining_in, node.own = 0, None
         known = self._drains.get(node.name)
         node.draining = said if known is None else known.draining
@@ -92,10 +87,6 @@ class Drain:
         """Handle the node's confirmation that it stored the request, unless a later request followed."""
         if decision.draining is None and number >= node.draining_in:
             self._drains.confirmed(node.name)
-
-    def refused(self, node: Node, decision: api.Drain, reason: str) -> None:
-        """Log that an agent does not support drains; the master places nothing there all the same."""
-        self._outbox.explain("drain refused", node=node.name, draining=decision.draining is not None, reason=reason)
 
     def told(self, node: Node) -> NodeDrain:
         """Return a node's drain: its state, and the work that still runs there."""
@@ -122,7 +113,7 @@ class Drain:
             self._propose(node)
             self._table.refresh(node)
         self._dues.place_and_admit()
-        self._executors.nodes_changed()
+        self._executors.news = True
         what = "node takes work again" if draining is None else "node is drained"
         self._outbox.explain(what, node=node.name, by=by, tasks=len(node.held))
 
@@ -143,19 +134,13 @@ class Drain:
                 self._tasks.requeue(job, task)
             else:
                 self._tasks.end(job, task, Ended(by=EndedBy.LOST, reason=why))
-            self._counts["stopped_for_drains"] += 1
+            self._outbox.counts["stopped_for_drains"] += 1
 
     def _held(self, node: Node) -> Iterator[Remaining]:
         for held in list(node.held.values())[:MOST_NAMED]:
             job = self._members.jobs.get(held.job)
             name, user = (job.name, job.user) if job is not None else ("", "")
             yield Remaining(_kind(held), f"{held.job}/{held.task}", name, user)
-
-
-def heard(node: Node, message: api.Heartbeat) -> None:
-    """Take the node's other running work from a heartbeat sent after the node knew of the drain."""
-    if node.draining is not None and message.decided >= node.draining_in:
-        node.own = message.own
 
 
 def state(node: Node) -> str:

@@ -14,32 +14,13 @@ from master.placement.lengths import KnownLengths
 from master.prediction.runs import Settings
 from penstock.model import Profile
 from penstock.model.executor import Sizing
+from penstock.wire import master_api as api
 from penstock.wire.agent_api import Progress
-from penstock.wire.master_api import (
-    CommandEnded,
-    Heartbeat,
-    JobEnded,
-    JobState,
-    JoinJob,
-    ReadyTasks,
-    Refusal,
-    Register,
-    TasksCancelled,
-    TasksDone,
-)
 
 Message = (
-    Register
-    | Heartbeat
-    | JobState
-    | JoinJob
-    | JobEnded
-    | ReadyTasks
-    | TasksDone
-    | TasksCancelled
-    | CommandEnded
-    | Progress
-)
+    api.Register | api.Heartbeat | api.JobState | api.JoinJob | api.JobEnded | api.ReadyTasks | api.TasksDone
+    | api.TasksCancelled | api.CommandEnded | Progress
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +37,7 @@ class Answered:
 
     node: str
     number: int
-    refused: list[Refusal]
+    refused: list[api.Refusal]
 
 
 @dataclass(frozen=True, slots=True)

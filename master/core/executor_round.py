@@ -1,10 +1,9 @@
-"""The second half of a round's placement: executors, by their profiles, one node's heartbeat after the other
-(Elasecutor §III.B, Algorithm 1).
-"""
+"""A round's placement of executors by their profiles, heartbeat by heartbeat (Elasecutor §III.B, Algorithm 1)."""
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -60,9 +59,8 @@ class ExecutorRound:
     _user_quotas: UserQuotas
     _tasks: TaskLifecycle
     _looked_at: float = field(init=False, default=-math.inf)  # when all nodes were examined, monotonic
-    _lacks: dict[str, str] = field(
-        init=False, default_factory=dict
-    )  # job → resources that all nodes lacked for its executors at that time
+    # job → resources that all nodes lacked for its executors at that time
+    _lacks: dict[str, str] = field(init=False, default_factory=dict)
 
     def place(self, ranking: Ranking, now: float, limits: RoundQuotas | None) -> None:
         """Place executors with a forecast on the nodes that have reported since they were last examined.
@@ -73,11 +71,12 @@ class ExecutorRound:
         known, not_offered = self._forecast(ranking)
         snapshot = self._snapshots.take()
         if limits is not None:
-            known, over = self._within(snapshot, known, limits)
+            offered, over = limits.offer([self._user_quotas.asking(snapshot, job, task) for job, task, _ in known])
+            known = [one for one in known if (one[1].job, one[1].name) in offered]
             not_offered |= over
         nodes = [snapshot.node(worker) for worker in range(len(snapshot.rows))]
-        everywhere = now - self._looked_at >= self._settings.current.heartbeat_s
-        everywhere |= self._executors.take_news()
+        everywhere = self._executors.news or now - self._looked_at >= self._settings.current.heartbeat_s
+        self._executors.news = False
         if everywhere:
             self._looked_at = now
         looked_at = [worker for worker, node in enumerate(nodes) if everywhere or node.executors_due]
@@ -132,23 +131,13 @@ class ExecutorRound:
                     known.append((job, task, forecast))
         return known, too_large
 
-    def _within(
-        self, snapshot: RoundSnapshot, known: list[_Known], limits: RoundQuotas
-    ) -> tuple[list[_Known], dict[str, str]]:
-        """Return the executors whose largest demands fit their users' limits, and by job why the others wait."""
-        offered, over = limits.offer([self._user_quotas.asking(snapshot, job, task) for job, task, _ in known])
-        names = {(one.task.job, one.task.name) for one in offered}
-        return [one for one in known if (one[1].job, one[1].name) in names], over
-
     def _record_waits(self, lacking: dict[str, str]) -> None:
         """Record by job why executors wait: the resources they lack, or a missing forecast."""
-        waits: dict[str, str] = {}
-        waiting: dict[str, int] = {}
-        for task in self._executors.waiting.values():
-            waiting[task.job] = waiting.get(task.job, 0) + 1
-        for job, count in waiting.items():
-            waits[job] = f"{counted(count, 'executor', 'wait')}: {lacking.get(job, 'for what is forecast of them')}"
-        self._executors.wait(waits)
+        waiting = Counter(task.job for task in self._executors.waiting.values())
+        self._executors.waits = {
+            job: f"{counted(count, 'executor', 'wait')}: {lacking.get(job, 'for what is forecast of them')}"
+            for job, count in waiting.items()
+        }
 
 
 def _waiting(snapshot: RoundSnapshot, nodes: list[Node], known: list[_Known]) -> list[_WaitingExecutor]:
@@ -190,7 +179,7 @@ class _ExecutorPlacement:
         self._waiting: dict[Key, _WaitingExecutor] = {(one.task.job, one.task.name): one for one in waiting}
         numbers: dict[object, int] = {}
         for one in waiting:
-            same = one.demand.same
+            same = id(one.demand.profile), one.demand.outside_profile  # equal demands share one profile
             if same not in numbers:
                 numbers[same] = self._demands.add(self._policy.demand(one.demand.over(grid)))
             one.number = numbers[same]
@@ -236,7 +225,8 @@ class _ExecutorPlacement:
         demand = one.demand if self._policy.elastic else one.demand.at_most(held)
         self._executors.tell_stages(one.job, node.name)
         why = f"{launch.why}; {one.forecast.by}"
-        self._tasks.assign_executor(one.job, one.task, node, demand, why, self._now)
+        self._tasks.assign(one.job, one.task, node, why, profile=demand.profile)
+        node.held[key].follow(demand.profile, demand.outside_profile, self._now)
         self._outbox.explain(
             "executor placed", job=key[0], task=key[1], node=node.name, application=one.forecast.application,
             slots=demand.profile.slots, why=why,

@@ -7,7 +7,7 @@ command there.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 
 from master.core import events as e
 from master.core.dues import Dues
@@ -38,8 +38,8 @@ class Executors:
         self.forecasts = Forecasts()
         self.usage = UsageReports()
         self.waiting: dict[Key, Task] = {}
-        self._waits: dict[str, str] = {}
-        self._news = False  # since all nodes were examined, the waiting executors, forecasts or nodes have changed
+        self.waits: dict[str, str] = {}  # by job, why its executors wait, as of the latest round
+        self.news = False  # since all nodes were examined, the waiting executors, forecasts or nodes have changed
         self._dues = dues
         self._members = members
         self._outbox = outbox
@@ -47,39 +47,19 @@ class Executors:
     def ready(self, task: Task) -> None:
         """Add an executor that waits for a node."""
         self.waiting[task.job, task.name] = task
-        self._news = True
+        self.news = True
 
     def unready(self, task: Task) -> None:
         """Remove a task that no longer waits for a node, if it is an executor."""
         self.waiting.pop((task.job, task.name), None)
 
-    def nodes_changed(self) -> None:
-        """Have all nodes examined in the next round, because a node takes work again or no longer."""
-        self._news = True
-
-    def take_news(self) -> bool:
-        """Return whether the waiting executors, forecasts or nodes have changed since the last call."""
-        news, self._news = self._news, False
-        return news
-
-    @property
-    def waits(self) -> Mapping[str, str]:
-        """Return by job why its executors wait, as of the latest round."""
-        return self._waits
-
-    def wait(self, waits: dict[str, str]) -> None:
-        """Record why executors wait, by job."""
-        self._waits = waits
-
     def over(self, job: str) -> None:
         """Remove the state of a job that is over."""
-        self._waits.pop(job, None)
+        self.waits.pop(job, None)
         self.usage.forget_unfinished(job)
 
     def foreseen(self, job: Job, task: Task) -> bool:
-        """Return whether a task is an executor that does not reserve its bounds: it has a forecast, or one is
-        requested.
-        """
+        """Return whether a task is an executor with a forecast, or one to come, and so does not reserve its bounds."""
         if not task.elastic:
             return False
         forecast = self.forecasts.of(key_of(job, task))
@@ -96,11 +76,11 @@ class Executors:
         forecasts = self.forecasts
         if isinstance(event, e.Forecasted):
             forecasts.take(event)
-            self._news = True
+            self.news = True
         else:
             forecasts.forget(event.application)
         if self.waiting:
-            self._dues.place()
+            self._dues.changed = True
 
     def waiting_of(self, job: Job) -> list[Task]:
         """Return the waiting executors of a job that have a forecast."""
@@ -108,9 +88,7 @@ class Executors:
         return [task for task in waiting if self.forecasts.of(key_of(job, task)) is not None]
 
     def largest(self, job: Job, task: Task) -> tuple[float, int]:
-        """Return the most cores and bytes of memory that an executor with a forecast will hold, as seen by other
-        work.
-        """
+        """Return the most cores and bytes of memory that an executor with a forecast will hold."""
         forecast = self.forecasts.of(key_of(job, task))
         assert forecast is not None
         wanted = Demand.of(job, task, forecast.profile)
@@ -164,7 +142,7 @@ class Executors:
 
     def registered(self, node: Node) -> None:
         """Tell a node that is back of the stages that ended while it was away."""
-        self._news = True
+        self.news = True
         for name in dict.fromkeys(held.job for held in node.held.values() if held.executor and not held.leaving):
             job = self._members.jobs.get(name)
             if job is not None:
@@ -173,12 +151,10 @@ class Executors:
     # ---------------------------------------------------------------- task rescheduling (Elasecutor §III.D)
 
     def _stuck(self, node: Node, use: api.ExecutorUse) -> None:
-        """Suggest a helper for a stuck executor, whose node has no resources left: the run's executor with the most
-        available.
-        """
-        job, task = self._members.jobs.get(use.job), self._members.task((use.job, use.task))
-        if job is None or task is None or task.node != node.name:
+        """Suggest a helper for a stuck executor, whose node is full: its run's executor with the most available."""
+        if (found := self._members.at_home(node, (use.job, use.task))) is None:
             return
+        job, task = found
         helpers = [each for each in self._same_run(job, task) if each.node != node.name]
         rooms = {name: _room(self._members.nodes[name]) for name in {each.node for each in helpers}}
         best = max(helpers, key=lambda each: rooms[each.node], default=None)

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 from master.changes import Changes
-from master.ordering import JobSizes, KnownSizes
+from master.core.job import Job, Task
 from penstock.model import Ended, EndedBy
 from penstock.model.units import counted
 from penstock.wire.jobs_api import JobView, TaskFailure
-
-if TYPE_CHECKING:
-    from master.core.job import Job, Task
 
 #: Bounds on the finished jobs of one user, on all finished jobs, and on the failed tasks listed for a job.
 MOST_OF_A_USER = 100
@@ -78,15 +74,6 @@ class FinishedJobs:
         for past in jobs:
             self.remember(past)
         self.unstored.update({job: None for job, past in self.unstored.take().items() if past is None})
-
-
-def remember_sizes(sizes: JobSizes, kept: Iterable[KnownSizes], jobs: Iterable[FinishedJob]) -> None:
-    """Restore the sizes learnt by the previous master; where it stored none, learn them from its finished jobs."""
-    kept = list(kept)
-    sizes.restore(kept)
-    for past in jobs if not kept else ():
-        if past.view.outcome in {"succeeded", "failed"}:
-            sizes.learn(past.view.user, past.view.name, past.view.service_container_s)
 
 
 def note_end(job: Job, task: Task, ended: Ended) -> None:

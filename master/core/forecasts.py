@@ -15,9 +15,7 @@ _Key = tuple[str, Settings, Sizing]
 
 
 def key_of(job: Job, task: Task) -> _Key:
-    """Return the key of an executor's forecast. The user is part of it: equal application names of users are
-    unrelated.
-    """
+    """Return the key of an executor's forecast, with its user: equal names of applications may be unrelated."""
     request = task.request
     assert request is not None
     assert request.command is not None

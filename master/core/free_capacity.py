@@ -58,11 +58,6 @@ class Demand:
         )
         return cls(profile, (cores, disk, sent, memory))
 
-    @property
-    def same(self) -> object:
-        """Return a key that is equal for equal demands."""
-        return id(self.profile), self.outside_profile
-
     def over(self, grid: Grid) -> Floats:
         """Return resources × slots, from the executor's start on."""
         wanted: Floats = demand(self.profile, grid.slot_s, grid.slots) + np.array(self.outside_profile)[:, None]
@@ -88,9 +83,7 @@ class Grid:
 
     @classmethod
     def of(cls, settings: MasterSettings, profiles: Sequence[Profile], *, elastic: bool) -> Grid:
-        """Return a grid for the longest profile; long profiles get longer slots. Policies without time get a single
-        slot.
-        """
+        """Return a grid for the longest profile, in longer slots if need be; one slot for policies without time."""
         slot_s = max([settings.executor_slot_s, *(profile.slot_s for profile in profiles)])
         ending = [profile for profile in profiles if not lasting(profile)]
         while True:
@@ -116,8 +109,9 @@ class FreeCapacity:
         may = [machine for machine in range(len(machines)) if allowed is None or allowed[self.workers[machine]]]
         if not may:
             return f"it may go to none of {counted(len(machines), 'node')} now"
+        tolerance = TOLERANCE * machines.capacity[:, :, None]
         short = [
-            (wanted > machines.available(machine)[:, : wanted.shape[1]] + _slack(machines, machine)).any(axis=1)
+            (wanted > machines.available(machine)[:, : wanted.shape[1]] + tolerance[machine]).any(axis=1)
             for machine in may
         ]
         counts = np.sum(short, axis=0).tolist()
@@ -129,11 +123,6 @@ class FreeCapacity:
         over_s = wanted.shape[1] * self.grid.slot_s
         lacking = ", ".join(said) or "none was reached"
         return f"of {counted(len(may), 'node')} {lacking} within the {over_s:g} s of its profile"
-
-
-def _slack(machines: Machines, machine: int) -> Floats:
-    slack: Floats = TOLERANCE * machines.capacity[machine][:, None]
-    return slack
 
 
 def capacities(nodes: Sequence[Node]) -> Floats:
@@ -161,9 +150,7 @@ def within(profile: Profile, capacity: Floats) -> Profile:
 
 
 def free_capacity(grid: Grid, nodes: Sequence[Node], workers: Sequence[int], wanted: Mask, now: float) -> FreeCapacity:
-    """Return the free capacity of ``workers`` among ``nodes``. Resources that no waiting executor wants count as
-    unknown.
-    """
+    """Return the free capacity of ``workers`` among ``nodes``. What no waiting executor wants counts as unknown."""
     chosen = [nodes[worker] for worker in workers]
     capacity = capacities(chosen)
     available = np.array([_available(node, grid, now) for node in chosen])

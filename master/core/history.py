@@ -28,9 +28,7 @@ class Needed:
     lengths_s: tuple[float, ...] = ()
 
     def ends_after_s(self, elapsed_s: float) -> float:
-        """Return the least remaining time of a run that has lasted ``elapsed_s``: half of the shortest length; 0:
-        unknown.
-        """
+        """Return the least time left after ``elapsed_s``, by half of the shortest length; 0: unknown."""
         return max(0.0, min(self.lengths_s) / _ERRS_BY - elapsed_s) if self._known else 0.0
 
     @property
@@ -62,9 +60,7 @@ class History:
         return self._known.get(name)
 
     def learn(self, name: Name, needed: Needed) -> None:
-        """Learn from a finished job of this name. The last run weighs as much as all earlier ones: inputs grow and
-        shrink.
-        """
+        """Learn from a finished job. The last run weighs as much as all earlier ones: inputs grow and shrink."""
         before = self._known.pop(name, None)
         if before is not None:
             work = tuple((old + new) / 2 for old, new in zip(before.work, needed.work, strict=True))

@@ -43,7 +43,7 @@ class Task:
     node: str = ""
     on_slack: bool = False
     was_on: str = ""  # its node before it became ready again, which may still report its end
-    _told: bool = False  # the origin knows its node
+    told: bool = False  # the origin knows its node
     why: str = ""  # the reason for its placement
     unwanted: bool = False  # cancelled; it ends as soon as its node has released it
     losses: int = 0
@@ -68,27 +68,22 @@ class Task:
         """Record that it is proposed to a node."""
         self.state = life_cycles.step(life_cycles.TASK, self.state, "placed")
         self.node, self.why, self.on_slack = node, why, on_slack
-        self._told, self.unfit_since = False, None
+        self.told, self.unfit_since = False, None
 
     def found(self, node: str, *, on_slack: bool, told: bool = False) -> None:
         """Record that a report shows it on a node; ``told``: the origin knows that."""
         self.state = life_cycles.step(life_cycles.TASK, self.state, "found")
-        self._told = told or (self._told and node == self.node)
+        self.told = told or (self.told and node == self.node)
         self.node, self.on_slack = node, on_slack
 
     def requeue(self) -> None:
         """Record that it waits for a node again."""
         self.state = life_cycles.step(life_cycles.TASK, self.state, "requeued")
-        self.was_on, self.node, self.on_slack, self._told = self.node, "", False, False
-
-    @property
-    def told(self) -> bool:
-        """Return whether the origin knows its node."""
-        return self._told
+        self.was_on, self.node, self.on_slack, self.told = self.node, "", False, False
 
     def origin_knows(self, node: str) -> None:
         """Record the node on which its origin knows it; "": none, or the message could not be sent."""
-        self._told = node == self.node != ""
+        self.told = node == self.node != ""
 
     def know(self, request: TaskRequest, opportunistic: Opportunistic) -> None:
         """Store the origin's request, which a node's report lacks. A ready task follows its request already."""
@@ -160,7 +155,7 @@ class Job:
     # the reason why a task waits, or a function that derives it from the latest round
     _waits: str | Callable[[], str] = ""
     waits_told: str = ""
-    _waits_since: float | None = None  # start of the wait for admission, monotonic
+    in_line_since: float | None = None  # monotonic; None: it is not the cluster that delays its admission
     cancelled_by: str = ""  # the requester; the origin has not confirmed the cancellation yet
     failed_tasks: int = 0
     cancelled_tasks: int = 0
@@ -213,19 +208,6 @@ class Job:
     def wait(self, why: str | Callable[[], str]) -> None:
         """Record why a task of the job waits; "": none waits, or the reason is not known yet."""
         self._waits = why
-
-    def line_up(self, now: float) -> None:
-        """Record that it waits for admission from now on, unless it does already."""
-        if self._waits_since is None:
-            self._waits_since = now
-
-    def leave_line(self) -> None:
-        """Record that it is not the cluster that delays its admission."""
-        self._waits_since = None
-
-    def waited_s(self, now: float) -> float:
-        """Return for how long it has waited for admission, in seconds."""
-        return now - (now if self._waits_since is None else self._waits_since)
 
     @property
     def application(self) -> str:

@@ -1,12 +1,12 @@
-"""Lifecycle of jobs: expected from other nodes' reports, described by their origin, and ended once."""
+"""Lifecycle of jobs: expected from other nodes' reports, described by their origin, cancelled, and ended once."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
 from master.core import message_checks
-from master.core.clock import Clock
-from master.core.dues import Dues
+from master.core.dues import Clock, Dues
+from master.core.events import CancelAsked
 from master.core.executors import Executors
 from master.core.finished_jobs import FinishedJobs
 from master.core.job import Job
@@ -25,7 +25,7 @@ from penstock.wire.errors import bad_request, refused
 
 @dataclass(eq=False, repr=False)
 class JobLifecycle:
-    """Adds, describes and ends jobs."""
+    """Adds, describes, cancels and ends jobs."""
 
     _settings: CurrentSettings
     _clock: Clock
@@ -40,7 +40,7 @@ class JobLifecycle:
 
     def new_job(self, job: str, origin: str, now: float) -> Job:
         """Add a job that the master does not know yet."""
-        self._unlearnt.came_back(job)
+        self._unlearnt.jobs.pop(job, None)  # it had ended with its origin, and has come back
         return self._members.add_job(job, origin, now)
 
     def describe(self, job: Job, state: api.JobState) -> None:
@@ -50,7 +50,8 @@ class JobLifecycle:
         if first:
             for node in [node for node, told in job.hosts.items() if told is None]:
                 job.served_by(node, state.priority)
-            self._members.nodes[job.origin].job_came(job.came_at)
+            origin = self._members.nodes[job.origin]
+            origin.job_came_at = max(origin.job_came_at, job.came_at)
         job.served_by(job.origin, state.priority)
         if state.priority != job.priority:
             why = (
@@ -66,7 +67,6 @@ class JobLifecycle:
         job: Job,
         why: str,
         *,
-        told: str = "",
         released_by: str = "",
         lost: bool = False,
         listed: bool = True,
@@ -74,12 +74,12 @@ class JobLifecycle:
     ) -> None:
         """End a job: withdraw its tasks and free its reservation.
 
-        ``told``: the reason, where the job's framework did not end it. ``released_by``: an origin that released the
+        ``why``: the reason; empty where the job's framework ended it. ``released_by``: an origin that released the
         framework's tasks there when it ended the job. ``lost``: the job ended with its origin. ``listed``: the job is
         stored with the finished jobs. ``more_to_tell``: nodes may yet report more of its service.
         """
         if job.described and listed:
-            self._past.remember(past_of(job, told, self._clock.unix(self._clock.now), lost=lost))
+            self._past.remember(past_of(job, why, self._clock.unix(self._clock.now), lost=lost))
         for task in list(job.tasks.values()):
             self._tasks.unready(job, task)
             node, held = self._members.nodes.get(task.node), self._members.held_of(task)
@@ -88,7 +88,7 @@ class JobLifecycle:
             if node.name == released_by and not held.command and held.accepted:
                 self._tasks.drop(node, held)
             else:
-                self._tasks.withdraw(node, held, why)
+                self._tasks.withdraw(node, held, why or "its job ended")
         if job.described and listed:
             self._unlearnt.job_over(job, teaches=not job.tasks and job.work.complete, waits=more_to_tell)
         if job.some_executors:
@@ -105,6 +105,55 @@ class JobLifecycle:
         self._dues.order_anew()
         self._dues.place_and_admit()
 
+    # ------------------------------------------------------------ cancellations
+
+    def cancel_asked(self, event: CancelAsked) -> None:
+        """Cancel a current job, for its user or an operator; ignore a request for a finished or unknown one."""
+        job = self._members.jobs.get(event.job)
+        if job is not None and job.described:
+            self._cancel(job, event.by)
+
+    def _cancel(self, job: Job, by: str) -> None:
+        """Stop the job on all its nodes: its origin ends it, as does every other node that serves it.
+
+        The master keeps the job until the origin has confirmed, so that it does not reappear after a lost connection.
+        The cancellation is stored with the finished jobs, for nodes that were away. ``by`` names the requester; the
+        first requester is kept.
+        """
+        job.cancel(by)
+        for node in dict.fromkeys([job.origin, *job.hosts]):
+            self._tell_cancelled(node, job.job, job.cancelled_by)  # sent before the reports that its tasks ended
+        self.stop(job)
+        self._outbox.explain("job cancelled", job=job.job, name=job.name, user=job.user, by=job.cancelled_by)
+        self._dues.place_and_admit()
+
+    def stop(self, job: Job) -> None:
+        """Withdraw a cancelled job's waiting and running tasks."""
+        why = f"cancelled by {job.cancelled_by}"
+        for task in list(job.tasks.values()):
+            self._tasks.cancel(job, task, why)
+
+    def _tell_cancelled(self, node: str, job: str, by: str) -> None:
+        """Tell a node to end its part of a job, and to tell the job's clients who cancelled it."""
+        self._outbox.propose(node, api.CancelJob(job=job, by=by, why=f"cancelled by {by}"))
+
+    def repeat_cancellations(self, message: api.Register, jobs: list[Job]) -> None:
+        """Repeat to a node that is back the cancellations that it has not received or not confirmed."""
+        for job in jobs:
+            past = self._past.get(job.job)
+            by = job.cancelled_by or (past.cancelled_by if past is not None else "")
+            self._past.forget(job.job)
+            if by:
+                self._cancel(job, by)
+        for use in message.load.jobs:
+            known = self._members.jobs.get(use.job)
+            if known is not None:
+                by = known.cancelled_by if known.origin != message.node else ""
+            else:
+                by = past.cancelled_by if (past := self._past.get(use.job)) is not None else ""
+            if by:
+                self._tell_cancelled(message.node, use.job, by)
+
     # ------------------------------------------------------------ messages of nodes
 
     def submitted(self, node: Node, message: api.JobState, now: float) -> None:
@@ -120,7 +169,7 @@ class JobLifecycle:
             job = self.new_job(message.job, node.name, now)
             job.since_birth = True
         self.describe(job, message)
-        self._dues.job_described()
+        self._dues.room_changed = True
 
     def joined(self, node: Node, message: api.JoinJob, now: float) -> None:
         """Let a node's connection take part in another node's job.
@@ -152,11 +201,9 @@ class JobLifecycle:
         message_checks.job_of_origin(self._members.jobs, node, message.job)
         if message.use is not None:
             job.work.attained(node.name, message.use)
-        why = message.why or "its job ended"
         job.work.finished = message.done
-        told, listed = message.why, not message.merged_into
-        more = message.use is not None
-        self.end_job(job, why, told=told, released_by=node.name, listed=listed, more_to_tell=more)
+        listed, more = not message.merged_into, message.use is not None
+        self.end_job(job, message.why, released_by=node.name, listed=listed, more_to_tell=more)
 
     def attained(self, node: Node, load: api.Load) -> None:
         """Store a node's report of the service that jobs received there, and of what they hold."""

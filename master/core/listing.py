@@ -11,7 +11,7 @@ from master.core.finished_jobs import FinishedJob, FinishedJobs, outcome
 from master.core.job import Job
 from master.core.membership import Membership
 from master.core.node import Node
-from master.core.order import NOWHERE, Place, Places
+from master.core.order import NOWHERE, Order, Place
 from penstock.model import KindAmounts
 from penstock.wire.jobs_api import MOST_JOBS, JobView, ListJobs, NodeRank, StageView
 
@@ -28,19 +28,17 @@ class Listing:
 
     _members: Membership
     _past: FinishedJobs
-    _places: Places
+    _order: Order
 
     def listed(self, asked: ListJobs, user: str | None) -> list[JobView]:
-        """List finished jobs, then current ones; ``user`` None: of all users. Only the latest :data:`MOST_JOBS` are
-        listed.
-        """
+        """List finished jobs, then current ones, the latest :data:`MOST_JOBS`; ``user`` None: of all users."""
         found: list[JobView] = []
         if asked.ended:
             leaving = self._leaving()
             found += [without_details(_ended(leaving, past)) for past in self._past if user in {None, past.view.user}]
         for job in self._members.jobs.values():
             if job.described and user in {None, job.user}:
-                found.append(without_details(view(job, self._places.of(job.job))))
+                found.append(without_details(view(job, self._order.place_of(job.job))))
         return found[-MOST_JOBS:]
 
     def find(self, job: str) -> JobView | None:
@@ -48,7 +46,7 @@ class Listing:
         known = self._members.jobs.get(job)
         if known is not None and known.described:
             ranks = on_nodes(known, self._members.nodes.values())
-            return msgspec.structs.replace(view(known, self._places.of(job)), ranks=ranks)
+            return msgspec.structs.replace(view(known, self._order.place_of(job)), ranks=ranks)
         past = self._past.get(job)
         return _ended(self._leaving(), past) if past is not None else None
 

@@ -44,7 +44,7 @@ class Membership:
         """Record that a node serves a job, and is sent its present priority."""
         job.served_by(node.name, job.priority)
         job.work.told_last.discard(node.name)
-        node.job_came(job.came_at)
+        node.job_came_at = max(node.job_came_at, job.came_at)
         node.serves.add(job.job)
 
     def with_ready_tasks(self) -> list[Job]:
@@ -56,14 +56,15 @@ class Membership:
         job = self.jobs.get(key[0])
         return job.tasks.get(key[1]) if job is not None else None
 
+    def at_home(self, node: Node, key: Key) -> tuple[Job, Task] | None:
+        """Return a task whose place is this node, with its job; None: it has ended, or its place is elsewhere."""
+        task = self.task(key)
+        return (self.jobs[key[0]], task) if task is not None and task.node == node.name else None
+
     def held_of(self, task: Task) -> Held | None:
         """Return what a task occupies on its node; None where it is not placed."""
         node = self.nodes.get(task.node)
         return node.held.get((task.job, task.name)) if node is not None else None
-
-    def mark_leaving(self, node: Node, held: Held) -> None:
-        """Mark an unwanted copy of a task that a node still holds."""
-        self.leaving.setdefault(held.key, {})[node.name] = None
 
     def unmark(self, node: Node, held: Held) -> None:
         """Remove the mark of an unwanted copy that is gone."""

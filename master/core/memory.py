@@ -24,9 +24,7 @@ class MemoryEstimates:
         self._learned: dict[_Stage, float] = {}
 
     def stated(self, job: Job, stage: str, requests: list[TaskRequest]) -> list[TaskRequest]:
-        """Return these ready tasks, each with its memory. r is a task's share of the input of all ready tasks of its
-        job.
-        """
+        """Return these ready tasks with their memory. r is a task's share of the input of its job's ready tasks."""
         inputs = [input_bytes(request.usage) for request in requests]
         total = job.ready_input_bytes + sum(inputs)
         learned = self._learned.get((job.user, job.name, stage))

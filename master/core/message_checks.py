@@ -63,9 +63,7 @@ def check_registration(known: Mapping[str, Job], message: api.Register) -> None:
 
 
 def maker(job: str) -> str:
-    """Return the node whose agent made an id. Agents make ids of the node's name, the agent run's name, and a
-    number.
-    """
+    """Return the node whose agent made an id: ids are the node's name, the agent run's name, and a number."""
     return job.rsplit("-", 2)[0]
 
 

@@ -1,4 +1,4 @@
-"""The master's record of a node, and of the copies of tasks that it holds."""
+"""The master's record of a node, of the copies of tasks that it holds, and of the requests to it."""
 
 from __future__ import annotations
 
@@ -7,12 +7,14 @@ from dataclasses import dataclass, field
 
 from master.core import life_cycles
 from master.core.job import Key, Task
-from master.core.requests import Requests
 from master.opportunistic import SlackLimit
 from penstock.model import Capacity, KindAmounts, Profile, ResourceKind, TaskRequest
 from penstock.wire.cluster_api import Draining, Remaining
-from penstock.wire.master_api import Availability, Load, Register
+from penstock.wire.master_api import AnyDecision, Assign, Availability, Load, Register
 from penstock.wire.ranks_api import NodeRanks
+
+#: Largest size of one request's decisions; far below the frame limit, and a node processes it in milliseconds.
+_REQUEST_BYTES = 1024 * 1024
 
 
 @dataclass(slots=True)
@@ -122,14 +124,6 @@ class Held:
         self.state = life_cycles.step(life_cycles.COPY, self.state, event)
         self.leaving = self.state in {"recalled", "leaving"}
 
-    def promoted(self) -> None:
-        """Record that the node has promised it its resources."""
-        self.opportunistic = False
-
-    def promotion_refused(self, heartbeats: int) -> None:
-        """Record that the node refused its promotion, after so many heartbeats."""
-        self.promoted_in, self.promotion_refused_at = None, heartbeats
-
     def know(self, request: TaskRequest, user: str, *, executor: bool) -> None:
         """Add the parts of the origin's request that a node's report of a task lacks."""
         self.kind, self.user, self.executor = request.command_kind, user or self.user, executor
@@ -147,6 +141,49 @@ class Held:
         self.outside_profile = outside_profile
         self.cores = max(profile.cpu_cores, default=outside_profile[0])
         self.memory_bytes = max(profile.memory_bytes, default=int(outside_profile[-1]))
+
+
+@dataclass(slots=True)
+class Requests:
+    """The ``decide`` requests on one connection of a node: gathered, then numbered and sent, then answered once."""
+
+    number: int = 0  # of the latest request that was sent
+    unanswered: dict[int, list[AnyDecision]] = field(default_factory=dict)
+    gathered: list[list[AnyDecision]] = field(default_factory=list)  # the requests after `number`
+    _weight_bytes: int = 0  # of the last one of them
+
+    def add(self, decision: AnyDecision) -> int:
+        """Add a decision to the next request; return the request's number."""
+        weight = _weight_bytes(decision)
+        if not self.gathered or self._weight_bytes + weight > _REQUEST_BYTES:
+            self.gathered.append([])
+            self._weight_bytes = 0
+        self.gathered[-1].append(decision)
+        self._weight_bytes += weight
+        return self.number + len(self.gathered)
+
+    def send(self) -> list[tuple[int, list[AnyDecision]]]:
+        """Return the gathered requests with their numbers; they are now to be answered."""
+        numbered = list(enumerate(self.gathered, self.number + 1))
+        self.unanswered.update(numbered)
+        self.number += len(numbered)
+        self.gathered = []
+        return numbered
+
+    def answered(self, number: int) -> list[AnyDecision]:
+        """Return the decisions of an answered request; none where it was sent on another connection."""
+        return self.unanswered.pop(number, [])
+
+
+def _weight_bytes(decision: AnyDecision) -> int:
+    """Return the approximate bytes of a decision on the wire, so that no request exceeds the frame limit."""
+    weight = 512 + len(decision.why)
+    if isinstance(decision, Assign) and decision.request.command is not None:
+        command = decision.request.command
+        weight += sum(len(text) + 8 for text in (*command.argv, *command.env, *command.env.values()))
+        weight += 16 * len(decision.request.nodes)
+        weight += 4 * 9 * decision.profile.slots if decision.profile is not None else 0
+    return weight
 
 
 @dataclass(slots=True)
@@ -229,10 +266,6 @@ class Node:
     def expired(self) -> None:
         """Record that the node was away or silent for too long."""
         self.state = life_cycles.step(life_cycles.NODE, self.state, "expires")
-
-    def job_came(self, at: float) -> None:
-        """Record that a job that the node serves came at this time."""
-        self.job_came_at = max(self.job_came_at, at)
 
     def take_load(self, load: Load, decided: int) -> None:
         """Store a report. Memory it promises beyond the known tasks counts as promised to other work."""

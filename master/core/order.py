@@ -1,25 +1,32 @@
-"""The order of the jobs: the configured ordering, with the plan's guarantees and the orders by hand applied."""
+"""The order of the jobs: the configured ordering, with the plan's guarantees and the orders by hand applied.
+
+An ordering sees frozen views of the jobs and of the cluster, which are made once a round.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
 
 from master.changes import Changes
-from master.core.clock import Clock
+from master.core.dues import Clock
 from master.core.events import OrderAsked
 from master.core.history import History
+from master.core.job import Job
 from master.core.membership import Membership
-from master.core.plan import Guarantees
-from master.core.settings import CurrentSettings
+from master.core.node import Node
+from master.core.plan import Guarantees, held_by
+from master.core.settings import CurrentSettings, MasterSettings
 from master.core.table import NodeTable
-from master.core.views import Totals, cluster_view, job_views, totals
 from master.ordering import (
+    ClusterView,
     HandOrder,
     JobSizes,
     JobView,
     Ranking,
     Reason,
+    StageView,
     guarantees_first,
     ordering_of,
     placed_by_hand,
@@ -27,6 +34,11 @@ from master.ordering import (
 
 #: The key of an operator's order of all jobs, in place of a user. No user has this name.
 OF_ALL = ""
+#: From so many tasks on, the mean length of other jobs' tasks tells a job's size. The length of one command varies as
+#: much as the size of a job, so the size of a job of fewer commands is not known by their number.
+_SOME = 4
+#: Holdings are summed up only for orderings that use them.
+_NOTHING = (0.0, 0.0, 0.0, 0.0)
 
 
 class HandOrders:
@@ -78,27 +90,6 @@ class Place:
 NOWHERE = Place(0, 0, Reason(""))
 
 
-class Places:
-    """The latest ranking, made for any purpose. Reading it affects no decision."""
-
-    def __init__(self) -> None:
-        self._ranking: Ranking | None = None
-        self._ranks: dict[str, int] | None = None  # computed on demand
-
-    def ranked(self, ranking: Ranking) -> None:
-        """Store a new ranking."""
-        self._ranking, self._ranks = ranking, None
-
-    def of(self, job: str) -> Place:
-        """Return a job's position."""
-        if self._ranking is None:
-            return NOWHERE
-        if self._ranks is None:
-            self._ranks = {name: rank for rank, name in enumerate(self._ranking.order(), start=1)}
-        rank = self._ranks.get(job)
-        return Place(rank, len(self._ranks), self._ranking.reason(job)) if rank is not None else NOWHERE
-
-
 @dataclass(eq=False, repr=False)
 class Order:
     """Ranks the jobs, for regular and for opportunistic work. A changed ordering starts without its earlier state."""
@@ -110,8 +101,9 @@ class Order:
     _sizes: JobSizes
     _hand_orders: HandOrders
     _guarantees: Guarantees
-    _places: Places
     _clock: Clock
+    _latest: Ranking | None = field(init=False, default=None)  # made for any purpose
+    _ranks: dict[str, int] | None = field(init=False, default=None)  # in that ranking; computed on demand
 
     def __post_init__(self) -> None:
         self._start()
@@ -131,22 +123,150 @@ class Order:
 
         Orders by hand are applied within the configured order.
         """
-        total, at = totals(self._table), self._clock.unix(now)
-        views = self._views(total)
-        ranking = self._hand_orders.arrange(self.ordering.rank(views, cluster_view(total, at)), views)
-        ranking = guarantees_first(ranking, *self._guarantees.of(at))
-        self._places.ranked(ranking)
+        views, cluster = self._views(now)
+        ranking = self._hand_orders.arrange(self.ordering.rank(views, cluster), views)
+        ranking = guarantees_first(ranking, *self._guarantees.of(cluster.now))
+        self._latest, self._ranks = ranking, None
         return ranking
+
+    def place_of(self, job: str) -> Place:
+        """Return a job's position in the latest ranking. Reading it affects no decision."""
+        if self._latest is None:
+            return NOWHERE
+        if self._ranks is None:
+            self._ranks = {name: rank for rank, name in enumerate(self._latest.order(), start=1)}
+        rank = self._ranks.get(job)
+        return Place(rank, len(self._ranks), self._latest.reason(job)) if rank is not None else NOWHERE
 
     def rank_opportunistic(self, now: float) -> Ranking:
         """Rank the jobs for opportunistic work, by the share of it that each job has."""
-        total = totals(self._table)
-        views = self._views(total, opportunistic=True)
-        ranking = self._slack_ordering.rank(views, cluster_view(total, self._clock.unix(now)))
-        return self._hand_orders.arrange(ranking, views)
+        views, cluster = self._views(now, opportunistic=True)
+        return self._hand_orders.arrange(self._slack_ordering.rank(views, cluster), views)
 
-    def _views(self, total: Totals, *, opportunistic: bool = False) -> list[JobView]:
+    def _views(self, now: float, *, opportunistic: bool = False) -> tuple[list[JobView], ClusterView]:
+        total = totals(self._table)
         described = [job for job in self._members.jobs.values() if job.described]
-        return job_views(
+        views = job_views(
             described, self._members.nodes, self._settings.current, self._history, total, opportunistic=opportunistic
         )
+        return views, ClusterView(self._clock.unix(now), total.capacity, max(1.0, total.capacity[0]))
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Sums over the nodes that take work: cores, disk slots, network slots and bytes of memory; bytes/s per kind."""
+
+    capacity: tuple[float, float, float, float]
+    rates: tuple[float, float, float]
+
+
+def totals(table: NodeTable) -> Totals:
+    """Return the sums over the nodes that take work."""
+    here = table.taking()
+    slots, rates = table.slots[here].sum(axis=0).tolist(), table.rates[here].sum(axis=0).tolist()
+    memory = float(table.memory_capacity[here].sum())
+    return Totals((slots[0], slots[1], slots[2], memory), (rates[0], rates[1], rates[2]))
+
+
+def job_views(
+    jobs: Iterable[Job],
+    nodes: Mapping[str, Node],
+    settings: MasterSettings,
+    history: History,
+    total: Totals,
+    *,
+    opportunistic: bool = False,
+) -> list[JobView]:
+    """Return one view per job, with its regular or its ``opportunistic`` holdings, which are accounted separately."""
+    rates = [max(rate, 1.0) for rate in total.rates]
+    slots = max(1.0, total.capacity[0])
+    jobs = list(jobs)
+    ended = [job.work.done for job in jobs]
+    begun = service_s = 0.0  # of the jobs that have ended some tasks; those that run are taken to be half done
+    for job, done in zip(jobs, ended, strict=True):
+        if done:
+            begun += done + job.work.slots / 2
+            service_s += job.work.service_s
+    typical_s = service_s / begun if begun else 0.0
+    views: list[JobView] = []
+    for job, done in zip(jobs, ended, strict=True):
+        tenant = settings.tenants.get(job.user, job.user)
+        known = job.work.told or job.work.tallies
+        left, can_run = (job.work.tasks_left, _can_run(job)) if known else (math.inf, math.inf)
+        regular, on_slack = job.placed()
+        containers = on_slack if opportunistic else max(regular, job.work.slots - on_slack)
+        views.append(
+            JobView(
+                job=job.job,
+                tenant=tenant,
+                weight=settings.weights.get(tenant, 1.0),
+                submitted_at=job.submitted_at,
+                sequence=job.sequence,
+                holds=held_by(nodes, job, opportunistic=opportunistic) if settings.ordering == "drf" else _NOTHING,
+                containers=containers,
+                service=job.work.service_s,
+                stages=_stages(job),
+                remaining=_remaining(history, job, rates, slots, done, typical_s),
+                needs=max(left, job.work.slots),
+                wants=max(can_run, job.work.slots),
+                user=job.user,
+                application=job.application,
+            )
+        )
+    return views
+
+
+def _stages(job: Job) -> tuple[StageView, ...]:
+    work = job.work
+    told = {s.stage: StageView(s.stage, s.tasks, s.done, work.service.get(s.stage, 0.0)) for s in work.told}
+    came = {
+        name: StageView(name, t.tasks, t.done, work.service.get(name, 0.0))
+        for name, t in work.tallies.items()
+        if name not in told
+    }
+    return (*told.values(), *came.values())
+
+
+def _can_run(job: Job) -> int:
+    """Return the tasks left in stages that wait for no other; tasks sent to the master are ready or placed."""
+    under_way = set(job.work.under_way())
+    return len(job.tasks) + sum(max(0, s.tasks - s.done) for s in job.work.own if s.stage in under_way)
+
+
+def _remaining(
+    history: History, job: Job, rates: list[float], slots: float, done: int, typical_s: float
+) -> tuple[float, ...]:  # fmt: skip
+    """Return R per kind, in seconds of the whole cluster: the rest expected from history, and at least the announced
+    rest.
+
+    Of tasks not sent to the master, a framework reports the bytes it knows (Dask only for the next stages), and most
+    commands come without bytes. The mean length of a task may give a larger estimate, which is then divided among the
+    kinds like the bytes' times; it counts as CPU where no bytes were reported. It is the mean of the job's own tasks
+    once some have ended; before, where no bytes are known, ``typical_s``, the mean of other jobs' tasks in
+    container-seconds, or what its own have taken so far if that is more; 0: unknown.
+    """
+    work = job.work
+    left = [amount / rate for amount, rate in zip(work.left(), rates, strict=True)]
+    told, to_come = work.to_come()
+    tasks = to_come + work.unknown
+    if tasks:
+        begun = done + work.slots / 2
+        mean_s = work.service_s / begun if begun else 0.0
+        coming = [amount / rate for amount, rate in zip(told, rates, strict=True)]
+        by_bytes = sum(coming)
+        if not done:
+            mean_s = max(mean_s, typical_s) if typical_s and tasks >= _SOME and not by_bytes else 0.0
+        half_done = min(work.unknown, work.slots) / 2
+        by_time = (tasks - half_done) * mean_s / slots
+        if not by_bytes:
+            coming[0] = by_time
+        elif by_time > by_bytes:
+            coming = [own * by_time / by_bytes for own in coming]
+        left = [own + more for own, more in zip(left, coming, strict=True)]
+    before = history.of((job.user, job.name))
+    if before is None:
+        return tuple(left)
+    if not any(before.work):
+        return max(left[0], (before.service_s - work.service_s) / slots), left[1], left[2]
+    lacking = [(needed - ended) / rate for needed, ended, rate in zip(before.work, work.ended, rates, strict=True)]
+    return tuple(max(own, more) for own, more in zip(left, lacking, strict=True))

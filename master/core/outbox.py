@@ -1,4 +1,4 @@
-"""The instructions that an event leads to, in their order; decisions become requests, one node's together."""
+"""What an event leads to: instructions, in their order, and counts. Decisions become requests, one node's together."""
 
 from __future__ import annotations
 
@@ -12,16 +12,14 @@ from penstock.wire.master_api import AnyDecision
 class Outbox:
     """Numbers the requests of each node; a request that is still open takes further decisions."""
 
-    def __init__(self, members: Membership, counts: Counter[str]) -> None:
+    def __init__(self, members: Membership) -> None:
         self._members = members
-        self._counts = counts
+        self.counts: Counter[str] = Counter()  # since the start, for the status and the metrics
         self._spoken_to: dict[str, None] = {}
         self._out: list[Instruction] = []
 
     def propose(self, node: str, decision: AnyDecision) -> int:
-        """Add a decision to the node's next request; return the request's number, or 0 where the node is not
-        connected.
-        """
+        """Add a decision to the node's next request; return its number, or 0 where the node is not connected."""
         known = self._members.nodes.get(node)
         if known is None or not known.connected:
             return 0
@@ -43,7 +41,7 @@ class Outbox:
             if node is None:
                 continue
             for number, decisions in node.requests.send():
-                self._counts["decisions"] += len(decisions)
+                self.counts["decisions"] += len(decisions)
                 self._out.append(SendDecisions(name, number, decisions))
         self._spoken_to.clear()
         if kept is not None:

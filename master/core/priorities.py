@@ -13,8 +13,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
-from master.core.clock import Clock
-from master.core.dues import Dues
+from master.core.dues import Clock, Dues
 from master.core.job import Job
 from master.core.membership import Membership
 from master.core.node import Node

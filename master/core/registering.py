@@ -7,11 +7,9 @@ The agent's report of what its node holds is authoritative, as is the origin's r
 from __future__ import annotations
 
 import math
-from collections import Counter
 from dataclasses import dataclass
 
 from master.core import message_checks
-from master.core.cancellations import Cancellations
 from master.core.draining import Drain
 from master.core.dues import Dues
 from master.core.executors import Executors
@@ -34,7 +32,6 @@ class Registration:
 
     _settings: CurrentSettings
     _dues: Dues
-    _counts: Counter[str]
     _past: FinishedJobs
     _table: NodeTable
     _members: Membership
@@ -43,7 +40,6 @@ class Registration:
     _tasks: TaskLifecycle
     _lifecycle: JobLifecycle
     _drain: Drain
-    _cancellations: Cancellations
 
     def register(self, message: api.Register, now: float) -> None:
         """Register an agent, as the module's docstring describes.
@@ -69,7 +65,7 @@ class Registration:
         self._holdings(node, message, before, now)
         for job in jobs:
             self._catch_up(job, wanted)
-        self._cancellations.registered(message, jobs)
+        self._lifecycle.repeat_cancellations(message, jobs)
         self._executors.registered(node)
         self._lifecycle.attained(node, message.load)
         self._table.refresh(node)
@@ -103,8 +99,7 @@ class Registration:
         """Update the jobs of this origin; jobs it no longer has are over."""
         listed = {state.job for state in message.jobs}
         for job in [job for job in self._members.jobs.values() if job.origin == node.name and job.job not in listed]:
-            why = "its job ended while its origin was away"
-            self._lifecycle.end_job(job, why, told=why)
+            self._lifecycle.end_job(job, "its job ended while its origin was away")
         jobs: list[Job] = []
         for state in message.jobs:
             job = self._members.jobs.get(state.job) or self._lifecycle.new_job(state.job, node.name, now)
@@ -123,10 +118,11 @@ class Registration:
             if why:
                 self._tasks.withdraw(node, held, why)
         for key, known in before.items():
-            if key not in node.held:
-                task = self._members.task(key)
-                if task is not None and task.node == node.name:
-                    self._missing(node, task, never_there=not known.accepted)
+            if key not in node.held and (found := self._members.at_home(node, key)) is not None:
+                if known.accepted:  # the report of its end was lost
+                    self._tasks.lost(*found, f"{node.name} came back without it")
+                else:  # the proposal was
+                    self._tasks.requeue(*found)
 
     def _adopt(self, node: Node, placed: api.PlacedTask, held: Held, now: float) -> str:
         """Make the node the task's place; return why it must not be there, or an empty string."""
@@ -153,18 +149,10 @@ class Registration:
         if task.request is not None:
             self._tasks.know(task, task.request, held, task.opportunistic)
         if placed.opportunistic:
-            self._dues.put_on_slack()
+            self._dues.promotable = True
         if job.described:
             self._tasks.tell_placed(job, task)
         return ""
-
-    def _missing(self, node: Node, task: Task, *, never_there: bool) -> None:
-        """Handle a task missing on its node: either the proposal was lost, or the report of its end."""
-        job = self._members.jobs[task.job]
-        if never_there:
-            self._tasks.requeue(job, task)
-        else:
-            self._tasks.lost(job, task, f"{node.name} came back without it")
 
     def _wanted(self, message: api.Register, now: float) -> set[Key]:
         """Store the tasks that this origin's frameworks want, and return their keys."""
@@ -194,7 +182,7 @@ class Registration:
             if job.complete and (job.job, task.name) not in wanted and not task.unwanted:
                 self._tasks.recall(task, "its origin no longer waits for it")
                 self._tasks.forget(job, task)
-                self._counts["ended_cancelled"] += 1
+                self._outbox.counts["ended_cancelled"] += 1
             else:
                 self._tasks.tell_if_placed(job, task)
 
@@ -226,7 +214,7 @@ class Registration:
             self._tasks.know(task, request, there, awaited.opportunistic)
             return
         if holder.connected:
-            self._missing(holder, task, never_there=False)
+            self._tasks.lost(job, task, f"{holder.name} came back without it")
         else:  # it counts as held there until the node reports
             held = holder.held[job.job, task.name] = Held.of(task, request, job.user)
             self._tasks.know(task, request, held, task.opportunistic)

@@ -115,12 +115,11 @@ class RegularWork:
             for task in tasks
         ]
         offered, over = limits.offer(asking)
-        names = {(one.task.job, one.task.name) for one in offered}
         return {
             job: {
                 stage: some
                 for stage, tasks in stages.items()
-                if (some := [task for task in tasks if (task.job, task.name) in names])
+                if (some := [task for task in tasks if (task.job, task.name) in offered])
             }
             for job, stages in ready.items()
         }, over

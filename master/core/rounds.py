@@ -7,7 +7,6 @@ work is promoted, as in UBIS, Algorithm 1.
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass
 
 from master.core.admission import Admission
@@ -17,12 +16,12 @@ from master.core.executor_round import ExecutorRound
 from master.core.executors import Executors
 from master.core.membership import Membership
 from master.core.order import Order
-from master.core.plan_follower import PlanFollower
+from master.core.outbox import Outbox
+from master.core.plan import PlanFollower
 from master.core.regular import RegularWork
 from master.core.settings import CurrentSettings
 from master.core.slack import SlackWork
 from master.core.table import NodeTable
-from master.core.unfit import UnfitTasks
 from master.core.user_quotas import UserQuotas
 from master.core.waiting import WaitingStages
 
@@ -33,15 +32,14 @@ class Rounds:
 
     _settings: CurrentSettings
     _dues: Dues
-    _counts: Counter[str]
     _table: NodeTable
     _members: Membership
+    _outbox: Outbox
     _order: Order
     _executors: Executors
     _user_quotas: UserQuotas
     _admission: Admission
     _waiting: WaitingStages
-    _unfit: UnfitTasks
     _ahead: Ahead
     _regular: RegularWork
     _plan_follower: PlanFollower
@@ -51,7 +49,7 @@ class Rounds:
     def run(self, now: float) -> None:
         """Run one round."""
         if now < self._dues.gathers_until:
-            self._dues.place()
+            self._dues.changed = True
             return
         self._table.follow_lengths()
         self._table.settle()
@@ -62,15 +60,15 @@ class Rounds:
         looks_ahead = self._ahead.due(now)
         if ranking is None and (hopeful or looks_ahead):
             ranking = self._order.rank(now)
-        self._unfit.refuse(now)
-        self._dues.placed()
+        self._admission.refuse_unfit(now)
+        self._dues.changed = False
         limits = self._user_quotas.in_round()
         if self._settings.current.promotion and self._dues.promotable:
             self._slack.promote(limits)
         if not self._members.ready_tasks:
             self._plan_follower.make_room(now, limits)
             return
-        self._counts["rounds"] += 1
+        self._outbox.counts["rounds"] += 1
         if ranking is not None and self._executors.waiting:
             self._executor_round.place(ranking, now, limits)
         placed = self._regular.place(hopeful, ranking, limits, looks_ahead=looks_ahead)

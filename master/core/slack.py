@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, deque
+from collections import deque
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,7 +30,6 @@ class SlackWork:
     """Promotes opportunistic tasks and places them on slack."""
 
     _dues: Dues
-    _counts: Counter[str]
     _drains: Drains
     _table: NodeTable
     _members: Membership
@@ -41,13 +40,11 @@ class SlackWork:
     _tasks: TaskLifecycle
 
     def promote(self, limits: RoundQuotas | None) -> None:
-        """Promote opportunistic tasks on their nodes, oldest first, before new tasks are placed (UBIS §IV.D), within
-        their users' limits.
-        """
+        """Promote opportunistic tasks on their nodes, oldest first (UBIS §IV.D), within their users' limits."""
         table = self._table
         table.settle()
         some = [table.nodes[row] for row in np.flatnonzero(table.opportunistic[: len(table.nodes)])]
-        self._dues.promoted(some_left=bool(some))
+        self._dues.promotable = bool(some)
         for node in some:
             for held in node.held.values() if node.takes_work else ():
                 if self._may_be_promoted(node, held):
@@ -61,9 +58,7 @@ class SlackWork:
         return allowed and held.promotion_refused_at != node.heartbeats
 
     def _promote(self, node: Node, held: Held, limits: RoundQuotas | None) -> None:
-        """Promote a task where its memory, its cores and, for a command, the slot that it ran without can be
-        promised.
-        """
+        """Promote a task where its memory, its cores and the slot that a command ran without can be promised."""
         free, cores = node.memory_free_bytes(), node.cores_free()
         if held.memory_bytes > free or held.cores > cores + 1e-9:
             return
@@ -76,22 +71,16 @@ class SlackWork:
         why = f"ubis: {format_bytes(free)} and {counted(cores, 'core')} of {node.name} are not promised"
         held.promoted_in = self._outbox.propose(node.name, api.Promote(job=held.job, task=held.task, why=why))
         table.refresh(node)
-        self._counts["promoted"] += 1
+        self._outbox.counts["promoted"] += 1
 
     def place(self, now: float) -> None:
         """Place tasks that found no regular room, and allow slack, by the order of the opportunistic shares."""
-        waiting = {
-            job.job: deque(
-                task
-                for (_, allows), tasks in job.ready.items()
-                if allows
-                for task in tasks.values()
-                if not (job.some_executors and task.elastic)
-            )
-            for job in self._members.jobs.values()
-            if job.described and job.some_opportunistic and job.ready_count
-        }
-        waiting = {job: tasks for job, tasks in waiting.items() if tasks}
+        waiting: dict[str, deque[Task]] = {}
+        for job in self._members.jobs.values():
+            if job.described and job.some_opportunistic and job.ready_count:
+                ready = [task for (_, allows), tasks in job.ready.items() if allows for task in tasks.values()]
+                if some := [task for task in ready if not (job.some_executors and task.elastic)]:
+                    waiting[job.job] = deque(some)
         if not waiting:
             return
         snapshot = self._snapshots.take()

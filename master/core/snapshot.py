@@ -7,8 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from master.core import backing_off
-from master.core.clock import Clock
+from master.core.dues import Clock
 from master.core.job import Task
 from master.core.membership import Membership
 from master.core.node import Node
@@ -16,7 +15,7 @@ from master.core.settings import CurrentSettings, MasterSettings
 from master.core.table import NodeTable, Rows, usable
 from master.opportunistic import Asked, Slack
 from master.placement import AlgorithmOne, Need, PeakPlacement, Peaks, TaskPlacement, Unreserved, Workers
-from master.placement.workers import COLUMN, Mask
+from master.placement.workers import COLUMN, Floats, Mask
 from penstock.model import KINDS, ResourceKind, TaskRequest
 from penstock.model.units import counted, format_bytes
 
@@ -38,10 +37,20 @@ class RoundSnapshot:
 
     def placement(self) -> TaskPlacement:
         """Return this round's placement of regular tasks."""
-        settings = self._settings
+        settings, table, rows = self._settings, self._table, self.rows
         if settings.placement == "ursa":
-            return AlgorithmOne(self.workers(), chunk=settings.share_chunk_tasks, stage_aware=settings.stage_aware)
-        peaks, table, rows = settings.peaks(), self._table, self.rows
+            workers = Workers(
+                table.ept_s,
+                rates=table.rates[rows],
+                pending=table.pending[rows],
+                slots=table.slots[rows],
+                idle_cores=table.idle[rows, 0],
+                memory_free=table.memory_free[rows],
+                memory_capacity=table.memory_capacity[rows],
+                cores_free=table.cores_free[rows],
+            )
+            return AlgorithmOne(workers, chunk=settings.share_chunk_tasks, stage_aware=settings.stage_aware)
+        peaks = settings.peaks()
         unreserved = Unreserved.of(
             peaks,
             cores=table.cores[rows],
@@ -52,20 +61,6 @@ class RoundSnapshot:
         )
         return PeakPlacement(settings.placement, unreserved, peaks)
 
-    def workers(self) -> Workers:
-        """Return the workers for regular placement (Ursa §4.2.2)."""
-        table, rows = self._table, self.rows
-        return Workers(
-            table.ept_s,
-            rates=table.rates[rows],
-            pending=table.pending[rows],
-            slots=table.slots[rows],
-            idle_cores=table.idle[rows, 0],
-            memory_free=table.memory_free[rows],
-            memory_capacity=table.memory_capacity[rows],
-            cores_free=table.cores_free[rows],
-        )
-
     def slack(self) -> Slack:
         """Return the room for opportunistic work: T_alloc × capacity − utilization (UBIS, Algorithm 1, line 21)."""
         table, rows = self._table, self.rows
@@ -75,15 +70,25 @@ class RoundSnapshot:
             capacity=np.column_stack((table.cores[rows], table.slots[rows, 1:], table.memory_capacity[rows])),
             idle=table.idle[rows],
             queue=table.queue[rows],
-            room=backing_off.room(table, rows, self._now),
+            room=self._room_after_preemptions(),
         )
+
+    def _room_after_preemptions(self) -> Floats | None:
+        """Return how many more opportunistic tasks each worker may hold; None where no node has a limit."""
+        limits = [self._table.nodes[row].slack_limit for row in self.rows.tolist()]
+        if not any(limits):
+            return None
+        most = [np.inf if limit is None or not limit.holds(self._now) else limit.most for limit in limits]
+        left: Floats = np.array(most) - self._table.opportunistic[self.rows]
+        return left
 
     def need(self, task: Task) -> Need:
         """Return a ready task's demand on regular placement."""
         need = base_need(task, network=self._settings.network_aware)
-        if not self._choosy(task):
+        allowed = self.allowed(task)
+        if allowed is None:
             return need
-        return Need(need.job, need.task, need.amounts, need.cores, need.unknown_size, self._allowed(task), need.holds)
+        return Need(need.job, need.task, need.amounts, need.cores, need.unknown_size, allowed, need.holds)
 
     def asked(self, task: Task) -> Asked:
         """Return a ready task's demand on slack.
@@ -95,8 +100,8 @@ class RoundSnapshot:
         assert request is not None
         command, usage = request.command, request.usage
         memory = float(request.memory_bytes)
-        allowed = self._allowed(task) if self._choosy(task) else None
-        if task.pauses and (shunned := backing_off.shunned(task, self._now)):
+        allowed = self.allowed(task)
+        if shunned := [name for name, pause in task.pauses.items() if not pause.over(self._now)]:
             allowed = np.full(len(self.rows), True) if allowed is None else allowed
             self._mark(allowed, shunned, False)
         if command is not None:
@@ -107,33 +112,24 @@ class RoundSnapshot:
         return Asked(task.job, task.name, holds(request), (0.0, 0.0, 0.0, memory), needs, slot, allowed)
 
     def allowed(self, task: Task) -> Mask | None:
-        """Return which workers a task may go to; None: all."""
-        return self._allowed(task) if self._choosy(task) else None
+        """Return which workers a task may go to: the named nodes, without those that refused the task and have not
+        reported since, and without those that still hold an earlier copy; None: all.
+        """
+        request = task.request
+        assert request is not None
+        nodes, leaving = self._members.nodes, self._members.leaving.get((task.job, task.name))
+        if not request.nodes and not task.refusals and not leaving:
+            return None
+        mask = np.full(len(self.rows), not request.nodes)
+        self._mark(mask, request.nodes, True)
+        shy = [name for name, when in task.refusals.items() if name in nodes and nodes[name].heartbeats == when]
+        self._mark(mask, [*shy, *(leaving or ())], False)
+        return mask
 
     def named(self, names: Sequence[str]) -> Mask:
         """Return which workers are among these nodes."""
         mask = np.zeros(len(self.rows), dtype=np.bool_)
         self._mark(mask, names, True)
-        return mask
-
-    def _choosy(self, task: Task) -> bool:
-        """Return whether some nodes are excluded."""
-        request = task.request
-        assert request is not None
-        return bool(request.nodes or task.refusals) or (task.job, task.name) in self._members.leaving
-
-    def _allowed(self, task: Task) -> Mask:
-        """Return which workers may be asked: the named nodes, without those that refused the task and have not reported
-        since, and without those that still hold an earlier copy.
-        """
-        request = task.request
-        assert request is not None
-        mask = np.full(len(self.rows), not request.nodes)
-        self._mark(mask, request.nodes, True)
-        nodes = self._members.nodes
-        shy = [name for name, when in task.refusals.items() if name in nodes and nodes[name].heartbeats == when]
-        self._mark(mask, shy, False)
-        self._mark(mask, list(self._members.leaving.get((task.job, task.name), ())), False)
         return mask
 
     def _mark(self, mask: Mask, names: Sequence[str], value: bool) -> None:
@@ -156,16 +152,12 @@ def reserved(node: Node, peaks: Peaks) -> tuple[float, float, float]:
 
 def base_need(task: Task, *, network: bool) -> Need:
     """Return a ready task's demand on any node that it may go to."""
-    if task.need is None:
-        task.need = _need_of(task, network=network)
-    return task.need
-
-
-def _need_of(task: Task, *, network: bool) -> Need:
+    if task.need is not None:
+        return task.need
     request = task.request
     assert request is not None
     usage, command = request.usage, request.command
-    return Need(
+    task.need = Need(
         task.job,
         task.name,
         (usage.cpu, usage.disk, usage.network if network else 0.0, float(request.memory_bytes)),
@@ -173,6 +165,7 @@ def _need_of(task: Task, *, network: bool) -> Need:
         unknown_size=request.command_kind if command is not None and usage.of(request.command_kind) <= 0 else None,
         holds=holds(request),
     )
+    return task.need
 
 
 def holds(request: TaskRequest) -> tuple[float, float, float, float]:

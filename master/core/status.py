@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 
 from master.core import draining
+from master.core.cluster import Cluster
 from master.core.job import Job
 from master.core.node import Node
 from master.history import resources
-
-if TYPE_CHECKING:
-    from master.core.cluster import Cluster
 
 
 def document(cluster: Cluster, now: float) -> dict[str, Any]:
@@ -73,7 +71,7 @@ def _node(node: Node, now: float) -> dict[str, Any]:
 
 
 def _job(cluster: Cluster, job: Job) -> dict[str, Any]:
-    ready, place = job.ready_count, cluster.places.of(job.job)
+    ready, place = job.ready_count, cluster.order.place_of(job.job)
     return {
         "name": job.name,
         "user": job.user,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from master.core.drains import Drains
 from master.core.events import Remembered
-from master.core.finished_jobs import FinishedJobs, remember_sizes
+from master.core.finished_jobs import FinishedJobs
 from master.core.history import History
 from master.core.instructions import Keep
 from master.core.order import HandOrders
@@ -28,7 +28,10 @@ class StoredState:
         self.drains.remember(event.drains)
         self.hand_orders.remember(event.orders)
         self.past.restore(event.jobs)
-        remember_sizes(self.sizes, event.sizes, event.jobs)
+        self.sizes.restore(event.sizes)
+        for view in [past.view for past in event.jobs] if not event.sizes else ():  # stored by a master without sizes
+            if view.outcome in {"succeeded", "failed"}:
+                self.sizes.learn(view.user, view.name, view.service_container_s)
         self.history.restore(event.needed)
         self.task_lengths.restore(event.lengths)
 

@@ -153,16 +153,16 @@ class NodeTable:
         memory = float(capacity.memory_bytes)
         slots = node.slots
         said, pending, idle = load.rates, load.pending, load.idle
-        numbers = finite_and_positive(
+        reported = (
             said.cpu, said.disk, said.network, pending.cpu, pending.disk, pending.network,
             idle.cpu, idle.disk, idle.network, load.disk_busy, load.network_busy, load.used_cores,
         )  # fmt: skip
+        numbers = [number if 0 < number < math.inf else 0.0 for number in reported]  # safe for calculations
         rates = numbers[:3]
         if not all(rates):  # the node has measured nothing yet of some kind
             rates = [
                 found or most for found, most in zip(rates, self._settings.current.default_rates(capacity), strict=True)
             ]
-        unsized_s = self.ept_s
         if any(stock.unsized):
             self._unsized.add(node.name)
         else:
@@ -170,8 +170,8 @@ class NodeTable:
         self.rates[row] = rates
         self.slots[row] = slots
         self.pending[row] = [
-            reported + sent + unsized * rate * unsized_s / slot
-            for reported, sent, unsized, rate, slot in zip(
+            queued + sent + unsized * rate * self.ept_s / slot
+            for queued, sent, unsized, rate, slot in zip(
                 numbers[3:6], stock.pending, stock.unsized, rates, slots, strict=True
             )
         ]
@@ -244,11 +244,6 @@ class NodeTable:
 def usable(t_alloc: float, opportunistic: Opportunistic) -> float:
     """Return the usable part of an empty node: all of it for regular work, T_alloc of it for slack."""
     return max(0.0 if opportunistic == "only" else 1.0, t_alloc if opportunistic else 0.0)
-
-
-def finite_and_positive(*values: float) -> list[float]:
-    """Return an agent's numbers made safe for calculations: 0 instead of one that is negative or not finite."""
-    return [value if 0 < value < math.inf else 0.0 for value in values]
 
 
 def _take_stock(node: Node) -> _Stock:

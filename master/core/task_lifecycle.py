@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from dataclasses import dataclass, field
 
 from master.core.dues import Dues
 from master.core.executors import Executors
 from master.core.finished_jobs import note_end
-from master.core.free_capacity import Demand
 from master.core.instructions import EndHeard
 from master.core.job import Job, Task
 from master.core.membership import Membership
@@ -28,7 +26,6 @@ class TaskLifecycle:
 
     _settings: CurrentSettings
     _dues: Dues
-    _counts: Counter[str]
     _table: NodeTable
     _members: Membership
     _outbox: Outbox
@@ -36,9 +33,7 @@ class TaskLifecycle:
     _memory: MemoryEstimates = field(init=False, default_factory=MemoryEstimates)
 
     def add_tasks(self, job: Job, message: api.ReadyTasks) -> None:
-        """Add ready tasks. A known task keeps its state, and its origin, which has lost it, is told that state
-        again.
-        """
+        """Add ready tasks. A known task keeps its state, of which its origin, which has lost it, is told again."""
         requests = message.tasks
         if self._settings.current.memory_estimate:
             requests = self._memory.stated(job, message.stage, requests)
@@ -64,12 +59,10 @@ class TaskLifecycle:
         job.add(task)
         _see_executor(job, task)
         job.work.task_announced(task.stage, request.usage)
-        self._counts["tasks"] += 1
+        self._outbox.counts["tasks"] += 1
 
     def know(self, task: Task, request: TaskRequest, held: Held | None, opportunistic: Opportunistic) -> None:
-        """Update a task from its origin's request: a node's report of a held task lacks parts of the request, and
-        ``opportunistic``.
-        """
+        """Update a task from its origin's request and ``opportunistic``, parts of which a node's report lacks."""
         job = self._members.jobs[task.job]
         if task.request is None:
             job.work.task_announced(task.stage, request.usage)
@@ -109,9 +102,7 @@ class TaskLifecycle:
         queued: bool = False,
         profile: Profile | None = None,
     ) -> None:
-        """Propose a task to a node, regular or ``on_slack``; its memory counts as held until the node has released
-        it.
-        """
+        """Propose a task to a node, regular or ``on_slack``; it counts as held until the node has released it."""
         request = task.request
         assert request is not None
         self.unready(job, task)
@@ -136,14 +127,8 @@ class TaskLifecycle:
         self._table.touch(node)
         self._members.serve(node, job)
         if on_slack:
-            self._dues.put_on_slack()
-        self._counts["assigned"] += 1
-
-    def assign_executor(self, job: Job, task: Task, node: Node, demand: Demand, why: str, now: float) -> None:
-        """Propose an executor to a node; towards other work, its largest demands are held until it ends."""
-        profile = demand.profile
-        self.assign(job, task, node, why, profile=profile)
-        node.held[job.job, task.name].follow(profile, demand.outside_profile, now)
+            self._dues.promotable = True
+        self._outbox.counts["assigned"] += 1
 
     def tell_placed(self, job: Job, task: Task) -> None:
         """Tell the origin the task's node; an origin that is away is told when it is back."""
@@ -169,7 +154,7 @@ class TaskLifecycle:
         if task.node:
             self.tell_placed(job, task)
         self._outbox.propose(job.origin, keep_end(job, task.name, task.node or task.was_on, ended))
-        self._counts[f"ended_{ended.by}"] += 1
+        self._outbox.counts[f"ended_{ended.by}"] += 1
         self._dues.place_anew()
 
     def heard(self, job: Job, task: str) -> None:
@@ -195,13 +180,11 @@ class TaskLifecycle:
             self._make_ready(job, task)
 
     def lost(self, job: Job, task: Task, why: str) -> None:
-        """Handle a task lost with its node. A command is placed again (it may run more than once); a framework decides
-        itself.
-        """
+        """Place a command lost with its node again (it may run more than once); a framework decides itself."""
         task.losses += 1
         again = task.request is not None and task.request.command is not None
         if task.unwanted or (again and task.losses < self._settings.current.max_losses):
-            self._counts["placed_again"] += not task.unwanted
+            self._outbox.counts["placed_again"] += not task.unwanted
             self.requeue(job, task)
         else:
             times = f" ({task.losses} times)" if task.losses > 1 else ""
@@ -213,9 +196,9 @@ class TaskLifecycle:
             return
         self._outbox.propose(node.name, api.Withdraw(job=held.job, task=held.task, why=why))
         held.step("withdrawn")
-        self._members.mark_leaving(node, held)
+        self._members.leaving.setdefault(held.key, {})[node.name] = None
         self._table.touch(node)
-        self._counts["withdrawn"] += 1
+        self._outbox.counts["withdrawn"] += 1
 
     def recall(self, task: Task, why: str) -> Held | None:
         """Withdraw a task from its node; return what it holds there, None where it is on none."""
@@ -242,11 +225,9 @@ class TaskLifecycle:
     def rid_of(self, node: Node, held: Held) -> None:
         """Handle that a node released a task and will not report how it ended."""
         self.drop(node, held)
-        self._dues.place()
-        job = self._members.jobs.get(held.job)
-        task = self._members.task(held.key)
-        if job is not None and task is not None and task.node == node.name:
-            self.requeue(job, task)
+        self._dues.changed = True
+        if (found := self._members.at_home(node, held.key)) is not None:
+            self.requeue(*found)
 
 
 def _see_executor(job: Job, task: Task) -> None:

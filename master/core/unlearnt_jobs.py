@@ -11,15 +11,13 @@ from dataclasses import dataclass, field, replace
 
 import msgspec
 
-from master.core.clock import Clock
-from master.core.dues import Dues
+from master.core.dues import Clock, Dues
 from master.core.finished_jobs import FinishedJobs
 from master.core.history import History, Needed
 from master.core.job import Job
 from master.core.membership import Membership
 from master.core.node import Node
 from master.core.settings import CurrentSettings
-from master.core.work import Work
 from master.ordering import JobSizes
 from master.ordering.sizes import LEAST
 from penstock.wire.master_api import JobUse
@@ -32,16 +30,12 @@ PATIENCE = 3
 class Unlearnt:
     """A finished job, and the nodes that have yet to report the last part of its service.
 
-    ``teaches``: the job was completed, so its size is that of a whole job. ``at_least``: the size to use where no node
-    reported any service. ``lengths_s``: the time since its admission, if known.
+    ``teaches``: the job was completed, so its size is that of a whole job. ``lengths_s``: the time since its admission,
+    if known.
     """
 
-    user: str
-    name: str
-    application: str
-    work: Work
+    job: Job
     teaches: bool
-    at_least: float
     waits_for: set[str]
     due: float  # monotonic
     lengths_s: tuple[float, ...]
@@ -62,61 +56,57 @@ class UnlearntJobs:
 
     def job_over(self, job: Job, *, teaches: bool, waits: bool) -> None:
         """Count a finished job, or store it until it can be counted; ``waits``: its nodes may have more to report."""
-        some = LEAST if job.work.done and not job.executors_of else 0.0
         nodes = {name for name in {job.origin, *job.hosts, *job.work.seen} if waits and self._may_tell(job, name)}
         due = self._clock.now + PATIENCE * self._settings.current.heartbeat_s
         lengths_s = () if job.admitted_at is None else (self._clock.now - job.admitted_at,)
-        over = Unlearnt(job.user, job.name, job.application, job.work, teaches, some, nodes, due, lengths_s)
+        over = Unlearnt(job, teaches, nodes, due, lengths_s)
         if nodes:
             self.jobs[job.job] = over
         else:
-            self._learn(job.job, over)
-
-    def came_back(self, job: str) -> None:
-        """Learn nothing from a job that ended with its origin and has come back; it is counted when it ends."""
-        self.jobs.pop(job, None)
+            self._learn(over)
 
     def received(self, node: Node, use: JobUse) -> None:
         """Add a node's report on a finished job."""
         over = self.jobs.get(use.job)
         if over is None or node.name not in over.waits_for:
             return
-        over.work.attained(node.name, use)
+        over.job.work.attained(node.name, use)
         if use.last:
-            self._told(use.job, over, node.name)
+            self._told(over, node.name)
 
     def node_lost(self, node: str) -> None:
         """Stop waiting for a lost node's reports."""
-        for job, over in list(self.jobs.items()):
-            self._told(job, over, node)
+        for over in list(self.jobs.values()):
+            self._told(over, node)
 
     def overdue(self, now: float) -> None:
         """Count the jobs whose time to wait is over."""
         while self.jobs:
-            job, over = next(iter(self.jobs.items()))
+            over = next(iter(self.jobs.values()))
             if now < over.due:
                 return
-            del self.jobs[job]
-            self._learn(job, over)
+            del self.jobs[over.job.job]
+            self._learn(over)
 
     def _may_tell(self, job: Job, name: str) -> bool:
         node = self._members.nodes.get(name)
         return node is not None and node.connected and name not in job.work.told_last
 
-    def _told(self, job: str, over: Unlearnt, node: str) -> None:
+    def _told(self, over: Unlearnt, node: str) -> None:
         over.waits_for.discard(node)
         if not over.waits_for:
-            del self.jobs[job]
-            self._learn(job, over)
+            del self.jobs[over.job.job]
+            self._learn(over)
 
-    def _learn(self, job: str, over: Unlearnt) -> None:
-        service_s = over.work.service_s
+    def _learn(self, over: Unlearnt) -> None:
+        job, service_s = over.job, over.job.work.service_s
         if over.teaches:
-            self._history.learn((over.user, over.name), Needed(tuple(over.work.ended), service_s, over.lengths_s))
+            self._history.learn((job.user, job.name), Needed(tuple(job.work.ended), service_s, over.lengths_s))
             # Older agents report no service for jobs shorter than a heartbeat: then use the smallest size.
-            self._sizes.learn(over.user, over.application, service_s or over.at_least)
+            some = LEAST if job.work.done and not job.executors_of else 0.0
+            self._sizes.learn(job.user, job.application, service_s or some)
             self._dues.order_anew()
-        past = self._past.get(job)
+        past = self._past.get(job.job)
         if past is not None and past.view.service_container_s != service_s:
             view = msgspec.structs.replace(past.view, service_container_s=service_s)
             self._past.remember(replace(past, view=view))

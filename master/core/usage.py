@@ -28,20 +28,9 @@ _MOST_WAITING = 256
 _TERMINATED = 143
 
 
-@dataclass(frozen=True, slots=True)
-class Identity:
-    """The application, run and settings of an executor."""
-
-    application: str
-    run: str
-    settings: Settings
-
-
 @dataclass(slots=True)
 class _Report:
-    """The report on one executor on one node. ``missing`` describes missing slots; a report from slot 0 on clears
-    it.
-    """
+    """The report on one executor on one node. A report from slot 0 on clears ``missing``, the missing slots."""
 
     node: str
     slot_s: float = 0.0
@@ -52,7 +41,7 @@ class _Report:
     last_part: float = 1.0
     missing: str = "nothing was reported"
     complete: bool = False
-    identity: Identity | None = None  # set once it has ended well
+    identity: tuple[str, str, Settings] | None = None  # its application, run and settings, once it has ended well
     stuck: bool = False
 
     def add(self, use: ExecutorUse) -> None:
@@ -88,9 +77,7 @@ class _Report:
 
 
 class UsageReports:
-    """Reports by executor. Bounded number of executors that ended well and wait for their last part; the oldest go
-    first.
-    """
+    """Reports by executor. Of those that ended well and wait for their last part, the oldest go first."""
 
     def __init__(self) -> None:
         self._reports: dict[Key, _Report] = {}
@@ -100,9 +87,7 @@ class UsageReports:
         return len(self._reports)
 
     def reported(self, node: str, use: ExecutorUse, *, held: bool) -> tuple[StoreRun | None, str]:
-        """Add a part of a report; return the run to store, or why there is none. ``held``: the node holds the executor
-        now.
-        """
+        """Add a part of a report; return the run to store, or why there is none. ``held``: it is there now."""
         key = (use.job, use.task)
         known = self._reports.get(key)
         if known is None or known.node != node:
@@ -129,7 +114,7 @@ class UsageReports:
             return None, ""
         application, settings, _ = key_of(job, task)
         report = self._reports.setdefault(key, _Report(task.node))
-        report.identity = Identity(application, task.request.executor.run or job.job, settings)
+        report.identity = application, task.request.executor.run or job.job, settings
         self._waiting[key] = None
         stored, why = self._finish(key, report)
         if len(self._waiting) > _MOST_WAITING:
@@ -142,9 +127,7 @@ class UsageReports:
         self._waiting.pop(key, None)
 
     def forget_unfinished(self, job: str) -> None:
-        """Drop the reports of a finished job, except those of executors that ended well, whose last part may still
-        come.
-        """
+        """Drop the reports of a finished job, except of executors that ended well, whose last part may still come."""
         for key in [key for key, report in self._reports.items() if key[0] == job and report.identity is None]:
             del self._reports[key]
 
@@ -154,12 +137,12 @@ class UsageReports:
             self.forget(key)
 
     def _finish(self, key: Key, report: _Report) -> tuple[StoreRun | None, str]:
-        identity = report.identity
-        if identity is None or not report.complete:
+        if report.identity is None or not report.complete:
             return None, ""
+        application, run, settings = report.identity
         self.forget(key)
         if report.missing or not report.slots:
             return None, report.missing or "it ended before its first slot did"
         if not any(report.mean):
             return None, "none of its slots was measured"
-        return StoreRun(identity.application, identity.run, report.slot_s, report.run(identity.settings)), ""
+        return StoreRun(application, run, report.slot_s, report.run(settings)), ""

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from master.core.executors import Executors
 from master.core.finished_jobs import FinishedJobs
-from master.core.job import Job, Task
+from master.core.job import Job, Key, Task
 from master.core.membership import Membership
 from master.core.node import Held
 from master.core.settings import CurrentSettings
@@ -57,7 +57,8 @@ class UserQuotas:
             return None
         most = (settings.user_max_cores or math.inf, settings.user_max_memory_bytes or math.inf)
         regular = [held for node in self._members.nodes.values() for held in node.held.values() if held.regular]
-        return RoundQuotas(most, ((self.user_of(held), _held(held)) for held in regular))
+        held = ((self.user_of(one), one.holds()) for one in regular)
+        return RoundQuotas(most, ((user, (cores, memory)) for user, (cores, _, _, memory) in held))
 
     def amounts_of(self, job: Job, task: Task) -> Amounts:
         """Return the amounts a placed task will hold; for an executor with a forecast, its largest demand."""
@@ -95,18 +96,13 @@ class RoundQuotas:
     def __init__(self, most: Amounts, held: Iterable[tuple[str, Amounts]]) -> None:
         """``most``: the limit of each user. ``held``: the user and the amounts of each held task."""
         self._most = most
-        self._held: dict[str, list[float]] = {}
+        self._held: dict[str, list[float]] = {}  # by user, with the tasks offered in this round
         # (user, resource) → why the first task in the user's line waits for the resource
         self._closed: dict[tuple[str, int], str] = {}
         self._offered: list[WaitingTask] = []
         for user, amounts in held:
             if user:
                 self._add(user, amounts)
-
-    def held(self, user: str) -> Amounts:
-        """Return the amounts a user holds, including the tasks offered in this round."""
-        cores, memory = self._held.get(user, (0.0, 0.0))
-        return cores, memory
 
     def take(self, user: str, amounts: Amounts) -> str:
         """Add these amounts to the user's; return why not where they exceed the limit."""
@@ -120,7 +116,7 @@ class RoundQuotas:
         lacking = self._lacking(user, amounts)
         return self._limit_text(user, lacking[0], amounts[lacking[0]]) if lacking else ""
 
-    def offer(self, asking: Iterable[WaitingTask]) -> tuple[list[WaitingTask], dict[str, str]]:
+    def offer(self, asking: Iterable[WaitingTask]) -> tuple[set[Key], dict[str, str]]:
         """Return the tasks to offer to placement, and by job why others are held back; ``asking`` in the order of the
         jobs.
 
@@ -131,20 +127,19 @@ class RoundQuotas:
         by_user: dict[str, list[WaitingTask]] = {}
         for one in asking:
             by_user.setdefault(one.job.user, []).append(one)
-        offered: list[WaitingTask] = []
+        offered: set[Key] = set()
         over: dict[str, str] = {}
         for user, line in by_user.items():
             fresh = [one for one in line if not one.task.in_vain]
             again = [one for one in line if one.task.in_vain] if fresh else []
             for one in (*fresh, *again) if fresh else line:
                 one.task.in_vain &= bool(fresh)
-                if one.nowhere:
-                    offered.append(one)
-                elif why := self._next(user, one.amounts):
-                    over.setdefault(one.job.job, why)
-                else:
-                    offered.append(one)
+                if not one.nowhere:
+                    if why := self._next(user, one.amounts):
+                        over.setdefault(one.job.job, why)
+                        continue
                     self._offered.append(one)
+                offered.add((one.task.job, one.task.name))
         return offered, over
 
     def settle(self, *, tried: bool = True) -> None:
@@ -161,13 +156,9 @@ class RoundQuotas:
         for resource in wanted:
             if (user, resource) in self._closed:
                 return self._closed[user, resource]
-        lacking = self._lacking(user, amounts)
-        if not lacking:
-            self._add(user, amounts)
-            return ""
-        why = self._limit_text(user, lacking[0], amounts[lacking[0]])
-        if all(amounts[resource] <= self._most[resource] for resource in wanted):
-            self._closed |= {(user, resource): why for resource in lacking}
+        why = self.take(user, amounts)
+        if why and all(amounts[resource] <= self._most[resource] for resource in wanted):
+            self._closed |= {(user, resource): why for resource in self._lacking(user, amounts)}
         return why
 
     def _add(self, user: str, amounts: Amounts) -> None:
@@ -185,15 +176,11 @@ class RoundQuotas:
         ]
 
     def _limit_text(self, user: str, resource: int, wanted: float) -> str:
-        has, most, key = self.held(user)[resource], self._most[resource], _KEYS[resource]
+        has, most, key = self._held.get(user, (0.0, 0.0))[resource], self._most[resource], _KEYS[resource]
         if wanted > most:
             return f"it wants {_amount(resource, wanted)}, a user may hold {_amount(resource, most)} ({key})"
         more = f", it wants {_amount(resource, wanted)}" if has < most - _EPSILON else ""
         return f"user {user} holds {_amount(resource, has, unit=False)} of {_amount(resource, most)} ({key}){more}"
-
-
-def _held(held: Held) -> Amounts:
-    return held.cores or float(held.uses_core()), float(held.memory_bytes)
 
 
 def _amount(resource: int, amount: float, *, unit: bool = True) -> str:

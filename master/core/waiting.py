@@ -8,7 +8,6 @@ places none in it, in any order of the jobs, and need not be examined.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from master.core.job import Asks, Job, Task, WaitingStage
@@ -90,9 +89,15 @@ class _Room:
 
 
 def _summed_up(tasks: list[Task], *, network: bool) -> WaitingStage:
+    """Return the summary. Refusals and earlier copies also exclude nodes; placement checks those."""
     least: dict[Asks, float] = {}
-    for asks, memory_bytes in _asked(tasks, network=network):
-        least[asks] = min(memory_bytes, least.get(asks, math.inf))
+    for task in tasks:
+        need, request = base_need(task, network=network), task.request
+        assert request is not None
+        unknown = None if need.unknown_size is None else COLUMN[need.unknown_size]
+        kinds = tuple(kind for kind in range(MEMORY) if need.amounts[kind] > 0 or kind == unknown)
+        asks = kinds, need.cores, request.nodes
+        least[asks] = min(need.amounts[MEMORY], least.get(asks, math.inf))
     return WaitingStage(tasks[0], len(tasks), least, any(is_command(task) for task in tasks))
 
 
@@ -100,13 +105,3 @@ def is_command(task: Task) -> bool:
     """Return whether a ready task is a command that takes a CPU slot."""
     request = task.request
     return request is not None and request.command is not None and request.command_kind is ResourceKind.CPU
-
-
-def _asked(tasks: list[Task], *, network: bool) -> Iterator[tuple[Asks, float]]:
-    """Yield each task's demands. Refusals and earlier copies also exclude nodes; placement checks those."""
-    for task in tasks:
-        need, request = base_need(task, network=network), task.request
-        assert request is not None
-        unknown = None if need.unknown_size is None else COLUMN[need.unknown_size]
-        kinds = tuple(kind for kind in range(MEMORY) if need.amounts[kind] > 0 or kind == unknown)
-        yield (kinds, need.cores, request.nodes), need.amounts[MEMORY]

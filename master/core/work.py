@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from msgspec.structs import astuple
+
 from penstock.model import KINDS, KindAmounts
 from penstock.wire.agent_api import StageProgress
 from penstock.wire.master_api import JobUse
@@ -16,9 +18,7 @@ _ROUNDING_S = 1e-3
 
 @dataclass(slots=True)
 class StageTally:
-    """A stage whose tasks the master places: the numbers of announced and finished tasks, and bytes per kind of the
-    rest.
-    """
+    """A stage whose tasks the master places: the announced and the finished tasks, and bytes per kind of the rest."""
 
     tasks: int = 0
     done: int = 0
@@ -48,29 +48,20 @@ class Work:
     _under_way: list[str] | None = None  # None: to be computed
 
     @property
-    def known(self) -> bool:
-        """Return whether any tasks have been reported."""
-        return bool(self.told or self.tallies)
-
-    @property
     def own(self) -> list[StageProgress]:
         """Return the stages whose tasks its framework schedules itself: reported, with no task sent to the master."""
         return [stage for stage in self.told if stage.stage not in self.tallies]
 
     @property
     def tasks_left(self) -> int:
-        """Return the tasks left in all reported stages; in stages with tasks sent to the master, at least those
-        tasks.
-        """
+        """Return the tasks left in all reported stages; at least those sent to the master."""
         told = {stage.stage: stage.tasks - stage.done for stage in self.told}
         came = {stage: tally.tasks - tally.done for stage, tally in self.tallies.items()}
         return sum(max(0, told.get(stage, 0), came.get(stage, 0)) for stage in told.keys() | came.keys())
 
     @property
     def complete(self) -> bool:
-        """Return whether its framework completed it, as reported by the framework or inferred from its latest
-        progress.
-        """
+        """Return whether its framework completed it, as it reported, or as inferred from its latest progress."""
         if self.finished:
             return True
         left = sum(stage.tasks - stage.done for stage in self.told)
@@ -80,7 +71,7 @@ class Work:
         """Count a new task."""
         self._under_way = None
         _add(self.announced, usage)
-        self.unknown += not any(_by_kind(usage))
+        self.unknown += not any(astuple(usage))
         if stage not in self.tallies and len(self.tallies) >= MOST_STAGES:
             self.tallies.pop(next(iter(self.tallies)))
         tally = self.tallies.setdefault(stage, StageTally())
@@ -92,11 +83,11 @@ class Work:
         self._under_way = None
         _add(self.ended, usage)
         self.ended_tasks += 1
-        self.unknown -= not any(_by_kind(usage))
+        self.unknown -= not any(astuple(usage))
         tally = self.tallies.get(stage)
         if tally is not None:
             tally.done += 1
-            for kind, amount in enumerate(_by_kind(usage)):
+            for kind, amount in enumerate(astuple(usage)):
                 tally.left[kind] = max(0.0, tally.left[kind] - amount)
 
     def left(self) -> list[float]:
@@ -115,7 +106,7 @@ class Work:
             if left:
                 tasks += max(0, left - (tally.tasks - tally.done))
                 part = left / (stage.tasks - stage.done)
-                told = [amount * part for amount in _by_kind(_usage(stage))]
+                told = [amount * part for amount in astuple(_usage(stage))]
                 _add(work, KindAmounts(*told).minus(KindAmounts(*tally.left)))
         return work, tasks
 
@@ -181,13 +172,9 @@ _NOTHING = StageTally()
 
 def _usage(stage: StageProgress) -> KindAmounts:
     """Return the rest of a stage in bytes per kind; a framework's undivided total counts as CPU."""
-    return stage.usage if any(_by_kind(stage.usage)) else KindAmounts(cpu=float(stage.input_bytes))
-
-
-def _by_kind(usage: KindAmounts) -> tuple[float, float, float]:
-    return usage.cpu, usage.disk, usage.network
+    return stage.usage if any(astuple(stage.usage)) else KindAmounts(cpu=float(stage.input_bytes))
 
 
 def _add(to: list[float], usage: KindAmounts) -> None:
-    for kind, amount in enumerate(_by_kind(usage)):
+    for kind, amount in enumerate(astuple(usage)):
         to[kind] += amount

@@ -11,8 +11,8 @@ import numpy as np
 from master.config import MasterConfig
 from master.core import Cluster
 from master.core.job import Job, Task
+from master.core.order import job_views, totals
 from master.core.snapshot import RoundSnapshot, reserved
-from master.core.views import job_views, totals
 from master.ordering import ClusterView, JobSizes, JobView, KnownSizes, Ranking, StageView, ordering_of
 from master.placement import AlgorithmOne, Need, PeakPlacement, Stage, TaskPlacement, Unreserved, Workers
 from master.placement.workers import Floats
@@ -115,10 +115,9 @@ class Recording(_Struct, frozen=True, kw_only=True):
         sizes = JobSizes()
         sizes.restore(self.sizes)
         ordering = ordering_of(self.settings.cluster_settings().ordering_settings(), sizes)
-        return ordering.rank(self.views(), self.cluster())
+        return ordering.rank(self._views(), ClusterView(self.at, self.capacity, max(1.0, self.capacity[0])))
 
-    def views(self) -> list[JobView]:
-        """Return the jobs' views."""
+    def _views(self) -> list[JobView]:
         return [
             JobView(
                 job=job.job,
@@ -138,10 +137,6 @@ class Recording(_Struct, frozen=True, kw_only=True):
             )
             for sequence, job in enumerate(self.jobs)
         ]
-
-    def cluster(self) -> ClusterView:
-        """Return the cluster's view."""
-        return ClusterView(self.at, self.capacity, max(1.0, self.capacity[0]))
 
     def stages(self) -> list[Stage]:
         """Return the stages to be placed, earlier jobs first."""

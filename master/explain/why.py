@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
@@ -15,6 +17,9 @@ from master.core.order import Place
 from master.explain.sentence import sentence
 from master.opportunistic import why_not as no_slack
 from master.placement import why_not
+
+#: Number of placed tasks listed: the latest.
+MOST_TOLD = 100
 
 
 class UnknownJobError(Exception):
@@ -32,7 +37,7 @@ def document(cluster: Cluster, job: str, now: float) -> dict[str, Any]:
         some = f"{', '.join(ids[:10])}{', …' if len(ids) > 10 else ''}" if ids else "there is none"
         raise UnknownJobError(f"no job {job[:128]!r}; known jobs: {some}")
     ranking = cluster.order.rank(now)
-    order, place = ranking.order(), cluster.places.of(job)
+    order, place = ranking.order(), cluster.order.place_of(job)
     picture = cluster.snapshots.take()
     placement = picture.placement()
     limits = cluster.user_quotas.in_round()
@@ -51,9 +56,8 @@ def document(cluster: Cluster, job: str, now: float) -> dict[str, Any]:
         if opportunistic != "only":
             need = picture.need(first)
             said["lacks"] = placement.lacks(need) if len(placement) else {}
-            over = (
-                limits.why_not(known.user, cluster.user_quotas.amounts_of(known, first)) if limits is not None else ""
-            )
+            amounts = cluster.user_quotas.amounts_of(known, first)
+            over = limits.why_not(known.user, amounts) if limits is not None else ""
             said["waits"] = f"task {first.name}: {over or why_not(need, placement)}"
         stages.append(said)
     return {
@@ -64,7 +68,7 @@ def document(cluster: Cluster, job: str, now: float) -> dict[str, Any]:
         **_standing(known, place, cluster.settings.ordering, order, cluster.jobs, cluster.nodes.values()),
         "why": ranking.why(job),
         "containers": max(sum(known.placed()), known.work.slots),
-        "room_containers": room if room != float("inf") else None,
+        "room_containers": room if math.isfinite(room) else None,
         "priority": known.priority,
         "service_container_s": known.work.service_s,
         "admitted": known.admitted,
@@ -74,12 +78,41 @@ def document(cluster: Cluster, job: str, now: float) -> dict[str, Any]:
     }
 
 
+def with_placements(cluster: Cluster, job: str, now: float) -> dict[str, Any]:
+    """Return the explanation for the job's user: :func:`document`, plus ``placed`` (tasks by node), ``last_placed``
+    (with each task's reason) and ``ended``; for a finished job only ``ended``.
+
+    Raises: UnknownJobError: the master knows no job of this id.
+    """
+    view = cluster.listing.find(job)
+    if view is not None and job not in cluster.jobs:
+        return {"job": job, "name": view.name, "ended": msgspec.to_builtins(view)}
+    said = document(cluster, job, now)
+    placed = [task for task in cluster.jobs[job].tasks.values() if task.node]
+    return {
+        **said,
+        "cancelled_by": cluster.jobs[job].cancelled_by,
+        "placed": dict(sorted(Counter(task.node for task in placed).items())),
+        "last_placed": [
+            {
+                "task": task.name,
+                "stage": task.stage,
+                "node": task.node,
+                "opportunistic": task.on_slack,
+                "why": task.why,
+                "losses": task.losses,
+                "refused_by": sorted(task.refusals),
+            }
+            for task in placed[-MOST_TOLD:]
+        ],
+        "ended": None,
+    }
+
+
 def _standing(
     known: Job, place: Place, ordering: str, order: Sequence[str], jobs: Mapping[str, Job], nodes: Collection[Node]
 ) -> dict[str, Any]:
-    """Return a job's place and its reason, as text and as numbers. Other users' jobs appear by id only, without
-    names.
-    """
+    """Return a job's place and its reason, as text and numbers; other users' jobs by id only, without names."""
 
     def named(other: str) -> str:
         its = jobs.get(other)

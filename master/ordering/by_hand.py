@@ -9,8 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from master.ordering.policy import Key, Ranking, Reason
-from master.ordering.view import Amounts
+from master.ordering.policy import Amounts, Key, Ranking, Reason
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from master.ordering.policy import Key, Ranking, Reason
-from master.ordering.view import Amounts, ClusterView, JobView
+from master.ordering.policy import Amounts, ClusterView, JobView, Key, Ordered, Ranking, Reason
 
 
 class DominantResourceFairness:
@@ -25,9 +24,7 @@ class DominantResourceFairness:
         return _Dominant(jobs, cluster.capacity, self._weights)
 
 
-class _Dominant:
-    whole_stages = False
-
+class _Dominant(Ordered):
     def __init__(self, jobs: Sequence[JobView], capacity: Amounts, weights: Mapping[str, float]) -> None:
         self._capacity = capacity
         self._paths = {job.job: (*_levels(job.tenant), f"\0{job.job}") for job in jobs}
@@ -38,6 +35,7 @@ class _Dominant:
         for job in jobs:
             self.charge(job.job, job.holds)
         ordered = sorted(jobs, key=lambda job: ([self._shares[level] for level in self._paths[job.job]], job.earliest))
+        super().__init__([job.job for job in ordered], self._explained)
         self._place = {job.job: place for place, job in enumerate(ordered)}
 
     def key(self, job: str, score: float) -> Key:
@@ -53,20 +51,12 @@ class _Dominant:
             self._shares[level] = max(self._parts(level)) / self._weights[level]
         return len(self._paths[job]) > 1
 
-    def room(self, job: str) -> float:
-        """Return infinity: the ordering sets no bound, and the job furthest below its share goes first."""
-        return float("inf")
-
-    def order(self) -> list[str]:
-        """Return the order by the holdings at the start of the round."""
-        return list(self._place)
-
     def why(self, job: str) -> str:
         """Return the dominant share of each level."""
         said = [f"{name or 'job'} {part:.3g} of {resource}" for name, part, resource in self._dominant(job)]
         return f"drf: {', '.join(said)}, {self._place[job] + 1} of {len(self._place)}"
 
-    def reason(self, job: str) -> Reason:
+    def _explained(self, job: str) -> Reason:
         """Return the dominant resource of the job and of each tenant above it."""
         said = [
             f"{name or 'it'} holds {100 * part:.3g} % of the {resource}" for name, part, resource in self._dominant(job)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from master.ordering.policy import Ranking, Reason, scored
-from master.ordering.view import ClusterView, JobView
+from master.ordering.policy import ClusterView, JobView, Ranking, Reason, scored
 from penstock.model.units import format_duration
 
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from master.ordering.policy import Ranking, Reason
-from master.ordering.shares import Shared, received_since
-from master.ordering.turns import Turns
-from master.ordering.view import ClusterView, JobView
+from master.ordering.policy import ClusterView, JobView, Ranking, Reason
+from master.ordering.shares import Shared, Turns, received_since
 from penstock.model.units import counted, format_duration
 
 #: Container-seconds that a job may catch up on after wanting less than its share, for a weight of 1.

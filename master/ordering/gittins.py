@@ -15,9 +15,8 @@ from functools import cached_property
 import numpy as np
 
 from master.ordering.multilevel import Multilevel
-from master.ordering.policy import Ranking, Reason, Strict
+from master.ordering.policy import ClusterView, JobView, Ranking, Reason, Strict
 from master.ordering.sizes import CELLS, EDGES, LEAST, Floats, JobSizes
-from master.ordering.view import ClusterView, JobView
 from penstock.model import KINDS
 from penstock.model.units import counted, format_duration
 

@@ -11,8 +11,7 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from master.ordering.policy import Key, Ranking, Reason
-from master.ordering.view import Amounts
+from master.ordering.policy import Amounts, Key, Ranking, Reason
 from penstock.model.units import counted
 
 #: Tolerance for sums of fractions of cores.

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from master.ordering.policy import Ranking, Reason
+from master.ordering.policy import ClusterView, JobView, Ranking, Reason
 from master.ordering.shares import Shared
-from master.ordering.view import ClusterView, JobView
 from penstock.model.units import format_duration
 
 

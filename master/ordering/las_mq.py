@@ -11,10 +11,8 @@ from collections.abc import Sequence
 from typing import Literal
 
 from master.ordering.multilevel import Multilevel
-from master.ordering.policy import Key, Ranking, Reason
-from master.ordering.shares import received_since
-from master.ordering.turns import Turns
-from master.ordering.view import Amounts, ClusterView, JobView
+from master.ordering.policy import Amounts, ClusterView, JobView, Key, Ordered, Ranking, Reason
+from master.ordering.shares import Turns, received_since
 from penstock.model.units import counted, format_duration
 
 #: The order within a queue: by arrival in the queue, or by the number of containers needed (§3.3).
@@ -84,9 +82,7 @@ def service(job: JobView) -> float:
     return job.service + ahead
 
 
-class _Queues:
-    whole_stages = False
-
+class _Queues(Ordered):
     def __init__(
         self,
         queues: dict[int, list[JobView]],
@@ -96,7 +92,7 @@ class _Queues:
         cluster: ClusterView,
         inside: Inside,
     ) -> None:
-        self._order = order
+        super().__init__(order, self._explained)
         self._inside = inside
         self._services = services
         self._queue = {job.job: number for number, queue in queues.items() for job in queue}
@@ -136,10 +132,6 @@ class _Queues:
         """Return the containers that Algorithm 2 gives the job beyond those it holds."""
         return self._room[job]
 
-    def order(self) -> list[str]:
-        """Return the order: the queue whose turn it is first; within a queue by ``inside``."""
-        return self._order
-
     def why(self, job: str) -> str:
         """Return the job's queue, its place in the queue, and its service."""
         queue = self._queue[job]
@@ -151,7 +143,7 @@ class _Queues:
             f"(up to {self._upper[queue]:g}), {stands}, place {self._place[job] + 1} in the queue"
         )
 
-    def reason(self, job: str) -> Reason:
+    def _explained(self, job: str) -> Reason:
         """Return the job's queue and service, its place in the queue, and whether another queue is served first now."""
         queue, needs, view = self._queue[job], self._views[job].needs, self._views[job]
         received, counted_as, upper = view.service, self._services[job], self._upper[queue]

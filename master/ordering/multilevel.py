@@ -64,9 +64,7 @@ class Multilevel:
         return self._thresholds[queue] if queue < self.queues - 1 else math.inf
 
     def shares(self, busy: Sequence[int]) -> dict[int, float]:
-        """Return the shares of the queues that have jobs, as fractions of the cluster with sum 1: nothing stays unused
-        (§3.5).
-        """
+        """Return the shares of the queues that have jobs: fractions with sum 1, so nothing stays unused (§3.5)."""
         queues = sorted(set(busy))
         total = sum(self.weights[queue] for queue in queues)
         return {queue: self.weights[queue] / total for queue in queues}

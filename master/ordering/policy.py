@@ -1,15 +1,76 @@
-"""The interface of orderings: objects that rank the jobs of a round."""
+"""The interface of orderings: objects that rank the jobs of a round, from frozen views of the jobs and the cluster."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from master.ordering.view import Amounts, ClusterView, JobView
-
 #: The larger key goes first.
 Key = tuple[float, ...]
+#: Amounts per resource: cores, disk slots, network slots, bytes of memory (or, where noted, seconds of work per kind).
+Amounts = Sequence[float]
+
+
+@dataclass(frozen=True, slots=True)
+class StageView:
+    """A stage: its known and its finished tasks, and the container-seconds it has received."""
+
+    name: str
+    tasks: int
+    done: int
+    service: float = 0.0
+
+    @property
+    def progress(self) -> float:
+        """Return the finished fraction of its tasks, 0 to 1."""
+        return self.done / self.tasks if self.tasks else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class JobView:
+    """A job.
+
+    ``user`` and ``application`` identify similar earlier jobs. ``tenant`` is a path (``research/eve``),
+    ``submitted_at`` Unix time, ``sequence`` breaks ties. ``holds`` are the amounts its tasks hold now (cores, disk
+    slots, network slots, bytes of memory), ``containers`` their number. ``service`` is the received service in
+    container-seconds (LAS_MQ §3.2). ``remaining`` is R of Ursa §4.2.2 per kind, as seconds of the whole cluster.
+    ``needs`` is the number of containers of its unfinished tasks, including running ones (LAS_MQ §3.3), ``wants`` the
+    part of them in stages that can run now (§3.4); infinite while no tasks have been reported.
+    """
+
+    job: str
+    tenant: str = ""
+    weight: float = 1.0
+    submitted_at: float = 0.0
+    sequence: int = 0
+    holds: Amounts = (0.0, 0.0, 0.0, 0.0)
+    containers: int = 0
+    service: float = 0.0
+    stages: tuple[StageView, ...] = ()
+    remaining: Amounts = (0.0, 0.0, 0.0)
+    needs: float = 0.0
+    wants: float = 0.0
+    user: str = ""
+    application: str = ""
+
+    @property
+    def earliest(self) -> tuple[float, int]:
+        """Return the sort key for the order of submission."""
+        return self.submitted_at, self.sequence
+
+
+@dataclass(frozen=True, slots=True)
+class ClusterView:
+    """The cluster: ``now`` is Unix time, ``capacity`` cores, disk slots, network slots and bytes of memory,
+    ``containers`` the number of one-core containers that fit. L of Ursa §4.2.2, the work of all jobs, is the sum of
+    their R.
+    """
+
+    now: float = 0.0
+    capacity: Amounts = (1.0, 1.0, 1.0, 1.0)
+    containers: float = 1.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +137,34 @@ class Ordering(Protocol):
         ...
 
 
-class Scored:
+class Ordered:
+    """A ranking that is an order of the jobs, without bounds; holdings do not affect it."""
+
+    whole_stages = False
+
+    def __init__(self, order: list[str], reason: Callable[[str], Reason]) -> None:
+        """``reason`` is called on demand."""
+        self._order = order
+        self._reason = reason
+
+    def charge(self, job: str, taken: Amounts) -> bool:
+        """Return False: holdings do not affect the ranking."""
+        return False
+
+    def room(self, job: str) -> float:
+        """Return infinity: there is no bound."""
+        return math.inf
+
+    def order(self) -> list[str]:
+        """Return the order."""
+        return self._order
+
+    def reason(self, job: str) -> Reason:
+        """See :class:`Ranking`."""
+        return self._reason(job)
+
+
+class Scored(Ordered):
     """A ranking in which a job adds a number to the scores of its stages (Ursa §4.2.2, "Job ordering")."""
 
     whole_stages = True
@@ -88,35 +176,18 @@ class Scored:
         why: Mapping[str, str],
         reason: Callable[[str], Reason],
     ) -> None:
-        """``why`` is given per job, ``reason`` is called on demand; ``order`` is by ``added``, ties by submission."""
+        """``why`` is given per job; ``order`` is by ``added``, ties by submission."""
+        super().__init__(order, reason)
         self._added = added
-        self._order = order
         self._why = why
-        self._reason = reason
 
     def key(self, job: str, score: float) -> Key:
         """Return the score plus the job's number."""
         return (score + self._added[job],)
 
-    def charge(self, job: str, taken: Amounts) -> bool:
-        """Return False: holdings do not affect the ranking."""
-        return False
-
-    def room(self, job: str) -> float:
-        """Return infinity: there is no bound."""
-        return float("inf")
-
-    def order(self) -> list[str]:
-        """Return the order by the jobs' numbers."""
-        return self._order
-
     def why(self, job: str) -> str:
         """See :class:`Ranking`."""
         return self._why[job]
-
-    def reason(self, job: str) -> Reason:
-        """See :class:`Ranking`."""
-        return self._reason(job)
 
 
 def scored(

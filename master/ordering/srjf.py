@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from master.ordering.policy import Ranking, Reason, scored
-from master.ordering.view import Amounts, ClusterView, JobView
+from master.ordering.policy import Amounts, ClusterView, JobView, Ranking, Reason, scored
 from penstock.model import KINDS
 from penstock.model.units import format_duration
 

@@ -49,7 +49,7 @@ class Reservations:
         memory_bytes = int(settings.share * sum(one.memory_bytes for one in capacities))
         self._manager.set_capacity(Bundle(cpu_cores=cores, memory_bytes=memory_bytes), clock.now_s)
         self._follower = Follower(self._manager, settings.lead_s)
-        master.guarantees.follow(self._follower)
+        master.guarantees.plan = self._follower
         clock.after(LOOK_S, self._look)
 
     def reserve(self, name: str, rdl: str) -> str:

@@ -39,7 +39,7 @@ class Hosts(Bed):
 
     def __init__(self, nodes: int, bundles: int) -> None:
         super().__init__(ordering="fifo", node_timeout_s=100.0)
-        self.cluster.guarantees.follow(Plan(bundles))
+        self.cluster.guarantees.plan = Plan(bundles)
         self.names = [f"n{index}" for index in range(nodes)]
         for name in self.names:
             self.node(name, capacity=Capacity(cores=CORES, memory_bytes=1000 * MB))

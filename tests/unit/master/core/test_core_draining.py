@@ -101,7 +101,7 @@ def test_nobody_leaves_for_what_is_promised_where_it_cannot_go() -> None:
     b.job("a", "others")
     b.ready("a", command("c", 900, 4.0), job="others")
     b.round()
-    b.cluster.guarantees.follow(Plan())
+    b.cluster.guarantees.plan = Plan()
     b.job("a", "promised", reservation="r")
     drain(b, "a")
     b.ready("a", command("p", 900, 4.0), job="promised")

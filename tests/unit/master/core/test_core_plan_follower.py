@@ -36,7 +36,7 @@ class Plan:
 
 def two_jobs(plan: Plan, *nodes: str) -> Bed:
     b = bed(*(nodes or ("a",)), ordering="fifo")
-    b.cluster.guarantees.follow(plan)
+    b.cluster.guarantees.plan = plan
     b.job("a", "best", at=1.0)
     b.job("a", "prod", at=2.0, reservation="r")
     return b
@@ -198,7 +198,7 @@ def test_what_ends_is_not_stopped_again() -> None:
 
 def test_an_executor_that_nobody_was_promised_is_in_the_way_like_any_command() -> None:
     b = ExecutorBed("a", ordering="fifo", forecasts={"u/app": profile((4, 100))})
-    b.cluster.guarantees.follow(Plan(4.0))
+    b.cluster.guarantees.plan = Plan(4.0)
     b.executors(executor("e", cores=4.0))
     assert b.round() == [("e", "a")]
     b.job("a", "prod", at=2.0, reservation="r")
@@ -209,7 +209,7 @@ def test_an_executor_that_nobody_was_promised_is_in_the_way_like_any_command() -
 
 def test_room_is_made_for_an_executor_that_is_promised_its_place() -> None:
     b = ExecutorBed("a", ordering="fifo", forecasts={"u/app": profile((1, 100), (3, 100))})
-    b.cluster.guarantees.follow(Plan(3.0))
+    b.cluster.guarantees.plan = Plan(3.0)
     b.ready("a", *[command(f"b{i}", cores=1.0) for i in range(4)])
     b.round()
     b.job("a", "prod", at=2.0, reservation="r")

@@ -12,8 +12,8 @@ from agent.core.settings import NodeSettings
 from master.core import events as e
 from master.core.history import History
 from master.core.job import Job
+from master.core.order import Totals, job_views, totals
 from master.core.settings import MasterSettings
-from master.core.views import Totals, job_views, totals
 from penstock.model import Capacity, KindAmounts, TaskRequest
 from penstock.opgraph.dataflow import DataflowManager, FlowStarted, Made, PlaceTasks
 from penstock.wire import agent_methods as m

@@ -43,7 +43,7 @@ def beat(b: Bed, *nodes: str, seconds: float = 1.0) -> None:
 def reserved(plan: Plan, *nodes: str, tasks: int = 1) -> Bed:
     """A job with a reservation, whose commands run."""
     b = bed(*nodes, ordering="fifo")
-    b.cluster.guarantees.follow(plan)
+    b.cluster.guarantees.plan = plan
     b.job("a", "best", at=1.0)
     b.job("a", "prod", at=2.0, reservation="r")
     b.job("a", "last", at=3.0)

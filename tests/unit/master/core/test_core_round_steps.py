@@ -33,7 +33,7 @@ class _Plan:
 def test_what_the_plan_promises_comes_first() -> None:
     for plan, first in ((NothingPromised(), "early"), (_Plan(), "late")):
         b = bed("a", ordering="fifo")
-        b.cluster.guarantees.follow(plan)
+        b.cluster.guarantees.plan = plan
         b.job("a", "early", at=1.0)
         b.job("a", "late", at=2.0, reservation="r")
         for job in ("early", "late"):

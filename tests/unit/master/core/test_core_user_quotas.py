@@ -149,7 +149,7 @@ def test_opportunistic_work_is_not_limited_and_is_promoted_as_far_as_its_user_ma
 def test_no_room_is_made_for_what_is_promised_beyond_the_limit() -> None:
     for most, stopped in ((0.0, 2), (3.0, 1)):
         made = bed("a", ordering="fifo", user_max_cores=most)
-        made.cluster.guarantees.follow(Plan(4.0))
+        made.cluster.guarantees.plan = Plan(4.0)
         made.job("a", "best", at=1.0, user="bob")
         made.job("a", "mine", at=2.0, user="eve")
         made.job("a", "prod", at=3.0, user="eve", reservation="r")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from master.core import events as e
-from master.core.views import job_views, totals
+from master.core.order import job_views, totals
 from master.ordering import JobView
 from penstock.wire.agent_api import Progress, StageProgress
 from penstock.wire.master_api import JobUse
