@@ -14,16 +14,14 @@ from master.reservations.rdl.expressions import (
     atoms_of,
 )
 from master.reservations.rdl.feasible import infeasible
-from master.reservations.rdl.json_form import from_json, to_json
+from master.reservations.rdl.json_form import from_json
 from master.reservations.rdl.normal import alternatives, normalized
 from master.reservations.rdl.recurring import Recurrence
-from master.reservations.rdl.satisfied import Allocation, unsatisfied
-from master.reservations.rdl.text import parse, parse_bundle, show
+from master.reservations.rdl.text import parse, parse_bundle
 from master.reservations.rdl.wording import Wording
 
 __all__ = [
     "All",
-    "Allocation",
     "Any",
     "Atom",
     "Bundle",
@@ -41,8 +39,5 @@ __all__ = [
     "normalized",
     "parse",
     "parse_bundle",
-    "show",
-    "to_json",
     "Wording",
-    "unsatisfied",
 ]

@@ -74,32 +74,6 @@ def parse_bundle(text: str) -> Bundle:
     return _Reader(text, Calendar(), {}).bundle(tree)
 
 
-def show(expression: Expression) -> str:
-    """Return the text of an expression, with steps for times, as :func:`parse` reads it."""
-    match expression:
-        case Atom(bundle, gang, parallelism, lease, work, start, finish):
-            atom = f"atom({_show_bundle(bundle)},{gang},{parallelism},{lease},{work})"
-            if start is None and finish is None:
-                return atom
-            return f"window({atom},{start or 0},{'∞' if finish is None else finish})"
-        case Window(part, start, finish):
-            return f"window({show(part)},{start},{finish})"
-        case Any(parts) | All(parts):
-            return f"{type(expression).__name__.lower()}({','.join(map(show, parts))})"
-        case Order(parts, no_gap):
-            return f"order({','.join([*map(show, parts), *(['no_gap'] if no_gap else [])])})"
-
-
-def _show_bundle(bundle: Bundle) -> str:
-    amounts = (
-        (f"{bundle.cpu_cores:g}core", bundle.cpu_cores),
-        (f"{bundle.memory_bytes}B", bundle.memory_bytes),
-        (f"{bundle.disk_bytes_per_s}B/s disk", bundle.disk_bytes_per_s),
-        (f"{bundle.network_bytes_per_s}B/s network", bundle.network_bytes_per_s),
-    )
-    return "<" + ",".join(text for text, amount in amounts if amount) + ">"
-
-
 @cache
 def _parser(start: str) -> Lark:
     from master.reservations.rdl.grammar import GRAMMAR

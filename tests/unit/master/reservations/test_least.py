@@ -13,8 +13,9 @@ from master.reservations.gree import Gree
 from master.reservations.gree_l import GreeL
 from master.reservations.least import least_anywhere, small
 from master.reservations.plan import Piece, Plan
-from master.reservations.rdl import Atom, Bundle, unsatisfied
+from master.reservations.rdl import Atom, Bundle
 from tests.unit.master.reservations.plan_bed import CORE
+from tests.unit.master.reservations.satisfied import unsatisfied
 
 _ROOMS = st.lists(st.integers(0, 4), min_size=1, max_size=5)
 _ATOMS = st.builds(

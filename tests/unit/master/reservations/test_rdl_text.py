@@ -24,10 +24,9 @@ from master.reservations.rdl import (
     from_json,
     normalized,
     parse,
-    show,
-    to_json,
 )
 from tests.unit.master.reservations.rdl_strategies import expressions
+from tests.unit.master.reservations.rdl_written import show, to_json
 
 GB = 10**9
 B = Bundle(cpu_cores=1.0, memory_bytes=2 * GB)
