@@ -16,12 +16,10 @@ from master.core.node import Node
 from master.reservations.agenda import Dropped, Reservation, Returned
 from master.reservations.calls import Answered, answer
 from master.reservations.follower import Follower
-from master.reservations.past import PastRecord
 from master.reservations.rdl import Bundle
-from master.reservations.repair import Cut
-from master.reservations.reservation_manager import Entry, ReservationManager
+from master.reservations.reservation_manager import Entry, PastRecord, ReservationManager
 from master.reservations.reservation_record import ReservationRecord, from_record, to_keep
-from master.reservations.turn import Turn
+from master.reservations.turns import Cut, Turn
 from master.store.database import StoreError
 from master.store.reservations import ReservationStore
 from penstock.wire import master_api as api

@@ -8,11 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import Protocol
 
 from master.reservations.gree import Placed
-from master.reservations.plan import Piece, Plan, Steps
-from master.reservations.quotas import Quotas, sum_of
+from master.reservations.plan import Plan, Steps, clipped
+from master.reservations.quotas import Quotas
 from master.reservations.rdl import (
     Bundle,
     Expression,
@@ -23,10 +24,8 @@ from master.reservations.rdl import (
     infeasible,
     normalized,
 )
-from master.reservations.remaining import remaining
-from master.reservations.repair import Cut, after, fits
 from master.reservations.sharing import Instantaneous, Integral
-from master.reservations.turn import Turn
+from master.reservations.turns import Cut, Turn, fits, remaining
 from penstock.model.units import counted
 
 #: Each turn is planned at once: a larger number would delay all other calls.
@@ -141,7 +140,7 @@ class Agenda:
         """
         old = self._reservations.pop(id)
         self._forget(old, now)
-        before = sum_of(piece for each in old.turns.values() for piece in after(each.pieces, now))
+        before = Steps.sum_of(piece for each in old.turns.values() for piece in clipped(each.pieces, now))
         why = self._create(Reservation(id, old.owner, request, old.sequence), now, before)
         if why:
             for each in old.turns.values():
@@ -290,7 +289,7 @@ class Agenda:
         """
         last = self._last(expression, now)
         placed = self._planner.promise(key, expression, now, last)
-        if placed is None or not (why := self.quotas.accept(owner, _flat(placed), None, before)):
+        if placed is None or not (why := self.quotas.accept(owner, [*chain.from_iterable(placed)], None, before)):
             return placed, ""
         self.plan.remove(key)
         for limit in self.quotas.limits(owner, expression, now, last, before):
@@ -298,7 +297,7 @@ class Agenda:
                 placed = self._planner.promise(key, expression, now, last)
                 if placed is None and before is None:  # later limits leave less room
                     break
-                if placed is not None and not self.quotas.accept(owner, _flat(placed), limit, before):
+                if placed is not None and not self.quotas.accept(owner, [*chain.from_iterable(placed)], limit, before):
                     return placed, ""
                 if placed is not None:
                     self.plan.remove(key)
@@ -318,7 +317,7 @@ class Agenda:
         """Return a cut turn, planned again: unchanged; or everything not yet given, at another time; or the rest of it,
         where some of its time was missed.
         """
-        turn, left, coming = cut.turn, cut.left(), cut.coming(now)
+        turn, left, coming = cut.turn, cut.left(), clipped(cut.turn.pieces, now)
         fitting = bool(coming) and fits(self.plan, coming)
         if not fitting or cut.missed(now):
             placed = self._planner.promise(turn.key, left, now, self._last(left, now))
@@ -349,7 +348,3 @@ class Agenda:
             if not one.turns and not self._goes_on(one, now):
                 self._cut_off[one.id] = self._reservations.pop(one.id)
         return dropped
-
-
-def _flat(placed: Placed) -> list[Piece]:
-    return [piece for pieces in placed for piece in pieces]

@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -87,7 +88,7 @@ def _solved(asked: Requests, options: argparse.Namespace) -> dict[str, Placed | 
     )
     for name, placed in solved.placed.items():
         if placed is not None:
-            asked.plan.add(name, (piece for pieces in placed for piece in pieces))
+            asked.plan.add(name, chain.from_iterable(placed))
     return dict(solved.placed)
 
 
@@ -105,7 +106,7 @@ def _rows(asked: Requests, placed: Mapping[str, Placed | None]) -> list[dict[str
         if given is None:
             row["reason"] = _why_not(asked, each)
         else:
-            pieces = sorted((piece.start, piece.finish, piece.number) for atom in given for piece in atom)
+            pieces = sorted(piece[:3] for piece in chain.from_iterable(given))
             row["promised"] = [{"start": start, "finish": finish, "bundles": n} for start, finish, n in pieces]
         rows.append(row)
     return rows

@@ -60,9 +60,7 @@ class GreeL(Gree):
 
     def _fits(self, piece: Piece) -> bool:
         lowest = self._plan.lowest(piece.start, piece.finish)
-        return all(
-            piece.number * amount <= free + 1e-6 for amount, free in zip(piece.bundle.amounts, lowest, strict=True)
-        )
+        return all(amount <= free + 1e-6 for amount, free in zip(piece.amounts, lowest, strict=True))
 
     def _level(self, atom: Atom, start: int, finish: int) -> list[Piece]:
         """Place at the lowest height that completes the work, cut off where there is less room; for leases of one step.

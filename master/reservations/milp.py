@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -91,7 +91,7 @@ def _greedily(
     taken: list[Piece] = []
     for name, expression in requests.items():
         given = placed[name] = planner.place(expression, now, horizon)
-        for piece in (piece for pieces in given or () for piece in pieces):
+        for piece in chain.from_iterable(given or ()):
             plan.take(piece)
             taken.append(piece)
     for piece in taken:
@@ -112,7 +112,7 @@ def _cost(
             preempted += preemption(given, plan)
             for atom, pieces in zip(atoms_of(requests[name]), given, strict=True):
                 if pieces:
-                    beyond += sum((piece.finish - piece.start) * piece.number for piece in pieces) - atom.work
+                    beyond += sum(piece.work for piece in pieces) - atom.work
     return -accepted, -round(work, _SAME), round(preempted, _SAME), beyond
 
 
@@ -340,6 +340,6 @@ class _Model:
                 if pieces and pieces[-1].finish == begins and pieces[-1].number == number:
                     pieces[-1] = pieces[-1]._replace(finish=begins + self.quantum)
                 elif number:
-                    pieces.append(Piece(begins, begins + self.quantum, one.atom.bundle, number))
+                    pieces.append(Piece(begins, begins + self.quantum, number, one.atom.bundle))
             placed.append(pieces)
         return placed

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
+import msgspec
+
 from master.reservations.agenda import Agenda, Dropped, Planner, Reservation, Returned
 from master.reservations.gree import Gree
 from master.reservations.gree_l import GreeL
-from master.reservations.past import PastRecord
 from master.reservations.placement_delay import PlacementDelays
 from master.reservations.plan import Piece, Plan, Vector
 from master.reservations.rdl import (
@@ -104,6 +105,14 @@ class Entry:
     rdl: str | dict[str, Any]
     created_at: float
     dropped: str = ""
+
+
+class PastRecord(msgspec.Struct, frozen=True, array_like=True):
+    """Finished turns of an owner from ``start`` to ``finish`` (Unix time), as stored; quotas over time count them."""
+
+    start: float
+    finish: float
+    amounts: Vector
 
 
 @dataclass(frozen=True, slots=True)
@@ -361,9 +370,7 @@ class ReservationManager:
 
 
 def _promise(id: str, pieces: Sequence[Piece]) -> Promise:  # noqa: A002 - the field's name
-    cores, disk, network, memory = (
-        sum(piece.number * piece.bundle.amounts[index] for piece in pieces) for index in range(4)
-    )
+    cores, disk, network, memory = map(sum, zip(*(piece.amounts for piece in pieces), strict=True))
     smallest = min((piece.bundle for piece in pieces), key=lambda bundle: bundle.amounts)
     return Promise(id, (cores, disk, network, memory), sum(piece.number for piece in pieces), smallest)
 

@@ -7,8 +7,8 @@ from collections.abc import Mapping
 import msgspec
 import sqlalchemy as sa
 
-from master.reservations.past import PastRecord
 from master.reservations.rdl import Bundle
+from master.reservations.reservation_manager import PastRecord
 from master.reservations.reservation_record import ReservationRecord
 from master.store.database import METADATA, Database, StoreError
 

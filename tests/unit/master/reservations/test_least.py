@@ -40,7 +40,7 @@ def least_of_all(atom: Atom, rooms: list[int]) -> int | None:
 
 def given_by(planner: Callable[..., Gree], atom: Atom, rooms: list[int], *, early: bool) -> int | None:
     plan = Plan(Bundle(cpu_cores=4))
-    plan.add("others", [Piece(step, step + 1, CORE, 4 - room) for step, room in enumerate(rooms) if room < 4])
+    plan.add("others", [Piece(step, step + 1, 4 - room, CORE) for step, room in enumerate(rooms) if room < 4])
     placed = planner(plan, early=early).place(atom, 0, len(rooms))
     if placed is None:
         return None
