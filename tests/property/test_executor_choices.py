@@ -6,9 +6,8 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.placement.choices import Choices
 from master.placement.executors import Demands, Machines
-from master.placement.peak import fit, roomy
+from master.placement.peak import Choices, fit, roomy
 
 _MACHINES = 4
 _AMOUNT = st.integers(0, 8).map(float)
@@ -46,7 +45,7 @@ def test_what_is_kept_is_what_comparing_all_would_say(events: list[tuple[str, ob
 def _check(choices: Choices, machines: Machines, demands: Demands) -> None:
     choices.look()
     free = machines.free()
-    assert choices.of(machines, demands)
+    assert Choices.now(choices, machines, demands) is choices
     assert len(choices.fits) == len(choices.counts) == len(demands)
     for number in range(len(demands)):
         peak = demands.peaks[number]

@@ -7,12 +7,10 @@ from itertools import cycle
 import numpy as np
 import pytest
 
-from master.placement.capacity import MostAvailable
 from master.placement.drr import Floats
 from master.placement.executors import Demands, ExecutorPolicy, Machines, WaitingExecutors
 from master.placement.executors_named import EXECUTOR_POLICIES, executor_policy
-from master.placement.random_fit import Dynamic, RandomFit, Static
-from master.placement.tetris import Tetris
+from master.placement.peak import Dynamic, MostAvailable, RandomFit, Static, Tetris
 
 CAPACITY = np.array([16.0, 500e6, 1.25e9, 64e9])
 
