@@ -9,9 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
-from typing import Protocol
 
-from master.reservations.gree import Placed
+from master.reservations.gree import Gree, Placed
 from master.reservations.plan import Plan, Steps, clipped
 from master.reservations.quotas import Quotas
 from master.reservations.rdl import (
@@ -30,12 +29,6 @@ from penstock.model.units import counted
 
 #: Each turn is planned at once: a larger number would delay all other calls.
 MOST_TURNS = 10_000
-
-
-class Planner(Protocol):
-    """GREE and GREE-L: add a placement to the plan, or return None and leave the plan unchanged."""
-
-    def promise(self, reservation: str, expression: Expression, now: int, horizon: int) -> Placed | None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -83,7 +76,7 @@ class Agenda:
     def __init__(
         self,
         capacity: Bundle,
-        planner: Callable[[Plan], Planner],
+        planner: Callable[[Plan], Gree],
         *,
         horizon: int,
         policies: Sequence[Instantaneous | Integral] = (),
@@ -258,9 +251,8 @@ class Agenda:
         if placed is not None:
             one.turns[key] = Turn(key, expression, placed)
             return ""
-        return (
-            why or infeasible(expression, now, self._most(), self._wording) or "no room next to the existing promises"
-        )
+        most = Bundle.of(map(max, self.plan.capacity.columns))
+        return why or infeasible(expression, now, most, self._wording) or "no room next to the existing promises"
 
     def _in_sight(self, one: Reservation, now: int) -> range:
         """Return the numbers of unplanned turns that begin before the horizon."""
@@ -276,10 +268,6 @@ class Agenda:
         """Return the last step at which the expression may lie."""
         finishes = [atom.finish for atom in atoms_of(expression)]
         return max(now + self._horizon, *(finish for finish in finishes if finish is not None), 0)
-
-    def _most(self) -> Bundle:
-        """Return the cluster's largest capacity of each resource."""
-        return Bundle.of(max(values) for values in zip(*self.plan.capacity.rows, strict=True))
 
     def _promise(
         self, owner: str, key: str, expression: Expression, now: int, before: Steps | None

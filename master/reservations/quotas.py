@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from master.reservations.plan import EPSILON, Piece, Plan, Steps, clipped
-from master.reservations.rdl import All, Any, Atom, Expression, Order, Window, atoms_of
+from master.reservations.rdl import All, Any, Atom, Expression, Order, Window, bounds_of
 from master.reservations.sharing import ROUNDING, Floats, Instantaneous, Integral, Show, Windows
 
 Ints = npt.NDArray[np.int64]
@@ -135,7 +135,8 @@ class Quotas:
         if before is not None:
             yield before.times(1.0)
         if self._over_time:
-            first, last = _bounds(expression, first, last)
+            first, last = bounds_of(expression, first, last)
+            last = max(first + 1, last)
             for divided in (False, True):
                 limit = self._within_windows(one, expression, first, last, divided=divided)
                 if limit is not None:
@@ -255,15 +256,6 @@ def _least_around(marks: Ints, last: int, window: int, begins: Ints, left: Float
     at_ends = np.minimum(np.interp(lows, begins, left), np.interp(highs, begins, left))
     found: Floats = np.maximum(0.0, np.minimum(within, at_ends))
     return found
-
-
-def _bounds(expression: Expression, first: int, last: int) -> tuple[int, int]:
-    """Return the bounds in [first, last) of an expression in its normal form."""
-    atoms = list(atoms_of(expression))
-    starts = [atom.start or 0 for atom in atoms]
-    finishes = [last if atom.finish is None else atom.finish for atom in atoms]
-    begins = max(first, min(starts))
-    return begins, max(begins + 1, min(last, max(finishes)))
 
 
 def _wanted(expression: Expression, chosen: Callable[[Iterable[float]], float]) -> list[float]:

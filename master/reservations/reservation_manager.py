@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from master.reservations.agenda import Agenda, Dropped, Planner, Reservation, Returned
+from master.reservations.agenda import Agenda, Dropped, Reservation, Returned
 from master.reservations.gree import Gree
 from master.reservations.gree_l import GreeL
 from master.reservations.placement_delay import PlacementDelays
@@ -47,7 +47,7 @@ _RATES = {
 }
 _NODES_SHOWN = 5
 #: Name in the configuration → factory of a planner for a plan.
-PLANNERS: Mapping[str, Callable[[Plan], Planner]] = {
+PLANNERS: Mapping[str, Callable[[Plan], Gree]] = {
     "gree": Gree,
     "gree_early": partial(Gree, early=True),
     "gree_l": GreeL,

@@ -12,6 +12,7 @@ from master.reservations.rdl.expressions import (
     Request,
     Window,
     atoms_of,
+    bounds_of,
 )
 from master.reservations.rdl.feasible import infeasible
 from master.reservations.rdl.json_form import from_json
@@ -34,6 +35,7 @@ __all__ = [
     "Window",
     "alternatives",
     "atoms_of",
+    "bounds_of",
     "from_json",
     "infeasible",
     "normalized",

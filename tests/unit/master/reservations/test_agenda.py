@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from master.reservations.agenda import Agenda, Dropped, Planner
+from master.reservations.agenda import Agenda, Dropped
 from master.reservations.gree import Gree
 from master.reservations.gree_l import GreeL
 from master.reservations.plan import Plan
@@ -144,7 +144,7 @@ def test_what_has_begun_is_planned_anew_for_what_is_left() -> None:
 def test_every_promise_is_what_was_asked_for_and_the_plan_never_exceeds_the_capacity(
     capacity: Bundle, acts: list[tuple[str, object, int | None]], planner: type[Gree]
 ) -> None:
-    def make(plan: Plan) -> Planner:
+    def make(plan: Plan) -> Gree:
         return planner(plan)
 
     one, now = Agenda(capacity, make, horizon=50), 0
