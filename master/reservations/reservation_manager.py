@@ -235,8 +235,7 @@ class ReservationManager:
         Drained or lost capacity is missing for the next :data:`REPAIR_AHEAD_S` only. Later promises are left as they
         are until half of that time is over, when the plan is examined again. Nothing new is promised on absent nodes.
         """
-        step = self.step(at)
-        span = max(2, math.ceil(REPAIR_AHEAD_S / self.settings.step_s))
+        step, span = self.step(at), self.supply.kept_steps
         first = self.supply.whole == Bundle()
         changed = self.supply.tell(capacity, drained or Bundle(), step)
         if not changed and step < self._repaired_until - span // 2:
