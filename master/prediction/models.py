@@ -32,9 +32,7 @@ class Neighbours:
     """
 
     name = "neighbours"
-
-    def __init__(self, nearest: int = 3) -> None:
-        self._nearest = nearest
+    NEAREST = 3
 
     def learn(self, runs: Sequence[Run]) -> None:
         """Store the runs' curves."""
@@ -44,7 +42,7 @@ class Neighbours:
     def predict(self, settings: Settings) -> Usage:
         """Return the mean in logarithms, so that halfway between two inputs is halfway between two sizes."""
         apart = np.linalg.norm(self._at - features([settings]), axis=1)
-        nearest = np.argsort(apart, kind="stable")[: self._nearest]
+        nearest = np.argsort(apart, kind="stable")[: self.NEAREST]
         weights = 1 / (apart[nearest] + 1e-3)
         weights /= weights.sum()
         shape: Floats = np.tensordot(weights, self._curves.shapes[nearest], axes=1)

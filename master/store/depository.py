@@ -114,11 +114,8 @@ class Depository:
         assert key is not None
         return int(key[0])
 
-    def runs(
-        self, application: str, *, settings: Settings | None = None, slot_s: float | None = None
-    ) -> list[Recorded]:
-        """Return the stored runs of an application in the order of their ends, limited to some settings or a slot's
-        length.
+    def runs(self, application: str, *, settings: Settings | None = None) -> list[Recorded]:
+        """Return the stored runs of an application in the order of their ends, or those with some settings.
 
         Raises: StoreError: the database failed.
         """
@@ -129,8 +126,6 @@ class Depository:
                 _RUNS.c.cores == settings.cores,
                 _RUNS.c.memory_bytes == settings.memory_bytes,
             )
-        if slot_s is not None:
-            query = query.where(_RUNS.c.slot_s == slot_s)
         with self._database.transaction() as connection:
             return _whole_runs([_recorded(row) for row in connection.execute(query)])
 
@@ -156,11 +151,6 @@ class Depository:
         query = sa.select(_RUNS.c.application, sa.func.count()).group_by(_RUNS.c.application)
         with self._database.transaction() as connection:
             return {name: int(count) for name, count in connection.execute(query.order_by(_RUNS.c.application))}
-
-    def forget(self, application: str) -> int:
-        """Delete all runs of an application; return the number of deleted executors."""
-        with self._database.transaction() as connection:
-            return connection.execute(sa.delete(_RUNS).where(_RUNS.c.application == application)).rowcount
 
     def _forget(self, connection: sa.Connection, application: str) -> None:
         """Delete the oldest rows that exceed the bounds."""

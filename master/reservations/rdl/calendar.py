@@ -89,10 +89,6 @@ class Calendar:
         ends, begins = self.wording.time(finish), self.wording.time(start)
         return f"the window ends at {ends}, not behind its start at {begins} ({rounded})"
 
-    def at(self, step: int) -> float:
-        """The Unix time at which a step begins."""
-        return self.origin + step * self.step_s
-
     def _duration(self, text: str) -> Fraction:
         """Return a duration in steps, without rounding."""
         if len(text) > _LONGEST:
