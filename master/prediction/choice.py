@@ -15,6 +15,9 @@ from master.prediction.recent import forecast_of_latest
 from master.prediction.runs import RESOURCES, Floats, Forecast, Run, Settings
 from penstock.model.units import counted
 
+#: Number of turns in which settings are held back from training.
+_FOLDS = 5
+
 
 @dataclass(frozen=True, slots=True)
 class Rules:
@@ -92,12 +95,12 @@ class Predictor:
         return f"{same} of {counted(self.rules.runs, 'run')} with these settings, too few others"
 
 
-def _held_back(make: Callable[[], Model], runs: Sequence[Run], folds: int = 5) -> list[Errors]:
+def _held_back(make: Callable[[], Model], runs: Sequence[Run]) -> list[Errors]:
     """Return the errors on settings held back from training, each setting once."""
     known = list(dict.fromkeys(run.settings for run in runs))
     found: list[Errors] = []
-    for fold in range(min(folds, len(known))):
-        out = set(known[fold::folds])
+    for fold in range(min(_FOLDS, len(known))):
+        out = set(known[fold::_FOLDS])
         model = make()
         model.learn([run for run in runs if run.settings not in out])
         found += [errors_of(_without_band(model, run.settings), run) for run in runs if run.settings in out]

@@ -81,7 +81,6 @@ def _solved(asked: Requests, options: argparse.Namespace) -> dict[str, Placed | 
     solved = solve(
         asked.plan,
         {each.name: each.expression for each in asked.asked},
-        0,
         asked.horizon,
         quantum=options.quantum,
         time_limit_s=options.time_limit_s,

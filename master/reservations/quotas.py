@@ -54,27 +54,22 @@ class Quotas:
         self._known_since = 0  # earlier time is not counted
         self._changed: set[str] = set()  # owners whose past has changed since it was stored
 
-    @property
-    def bound(self) -> bool:
-        """Return whether any policy is in force."""
-        return bool(self._policies)
-
     # ------------------------------------------------------------ what owners have
 
     def take(self, owner: str, pieces: Iterable[Piece]) -> None:
         """Count pieces towards the owner's amounts."""
-        if self.bound:
+        if self._policies:
             self._change(owner, pieces, self._known_since, 1)
 
     def release(self, owner: str, pieces: Sequence[Piece], now: int) -> None:
         """Stop counting the pieces' future; within the window, their past still counts."""
-        if self.bound:
+        if self._policies:
             self._change(owner, pieces, now, -1)
             self._record(owner, pieces, now, 1)
 
     def take_again(self, owner: str, pieces: Sequence[Piece], now: int) -> None:
         """Undo :meth:`release`."""
-        if self.bound:
+        if self._policies:
             self._record(owner, pieces, now, -1)
             self._change(owner, pieces, now, 1)
 

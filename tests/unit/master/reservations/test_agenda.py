@@ -9,7 +9,6 @@ from hypothesis import strategies as st
 from master.reservations.agenda import Agenda, Dropped
 from master.reservations.gree import Gree
 from master.reservations.gree_l import GreeL
-from master.reservations.plan import Plan
 from master.reservations.rdl import Bundle, Request, parse
 from master.reservations.sharing import Instantaneous
 from tests.unit.master.reservations.plan_bed import CORE, wrong
@@ -144,10 +143,7 @@ def test_what_has_begun_is_planned_anew_for_what_is_left() -> None:
 def test_every_promise_is_what_was_asked_for_and_the_plan_never_exceeds_the_capacity(
     capacity: Bundle, acts: list[tuple[str, object, int | None]], planner: type[Gree]
 ) -> None:
-    def make(plan: Plan) -> Gree:
-        return planner(plan)
-
-    one, now = Agenda(capacity, make, horizon=50), 0
+    one, now = Agenda(capacity, planner, horizon=50), 0
     for number, (kind, what, more) in enumerate(acts):
         known = [each.id for each in one.reservations()]
         some = known[(more or 0) % len(known)] if known else ""
