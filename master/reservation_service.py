@@ -18,10 +18,9 @@ from master.reservations.calls import Answered, answer
 from master.reservations.follower import Follower
 from master.reservations.rdl import Bundle
 from master.reservations.reservation_manager import Entry, PastRecord, ReservationManager
-from master.reservations.reservation_record import ReservationRecord, from_record, to_keep
 from master.reservations.turns import Cut, Turn
 from master.store.database import StoreError
-from master.store.reservations import ReservationStore
+from master.store.reservations import ReservationRecord, ReservationStore, from_record, to_keep
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Result
 from penstock.wire.errors import ErrorCode, RpcError, unavailable

@@ -11,7 +11,7 @@ import numpy as np
 from master.ordering import Key, Ranking
 from master.placement.candidates import Candidates
 from master.placement.scoring import STAGE_BONUS, Alike, Plan, Stage, score_among, stage_score
-from master.placement.workers import COLUMN_NAMES, MEMORY, Floats, Need, NeedsTable, Workers
+from master.placement.workers import COLUMN_NAMES, Floats, Need, NeedsTable, Workers
 from penstock.model.units import counted
 
 #: Tolerance for sums in another order at the scale of the bonus.
@@ -182,14 +182,3 @@ def terms_of(d: tuple[float, ...], inc: list[float]) -> str:
             if asked > 0
         ]
     ) or "nothing asked"  # fmt: skip
-
-
-def lacks(need: Need, workers: Workers) -> dict[str, int]:
-    """Return the reasons that bar a task, and from how many workers each."""
-    asks = NeedsTable([need]).asks[0]
-    masks = {f"{name} to spare": (workers.d[i] <= 0) & asks[i] for i, name in enumerate(COLUMN_NAMES[:3])}
-    masks["memory"] = workers.memory_free < need.amounts[MEMORY]
-    masks["unpromised cores"] = workers.cores_free < need.cores - 1e-9
-    if need.allowed is not None:
-        masks["permission for it (its nodes, or an earlier refusal)"] = ~need.allowed
-    return {reason: int(mask.sum()) for reason, mask in masks.items() if mask.any()}
