@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from itertools import chain
 
 from master.reservations.gree import Gree, Placed
-from master.reservations.plan import Plan, Steps, clipped
+from master.reservations.plan import Piece, Plan, Steps, clipped
 from master.reservations.quotas import Quotas
 from master.reservations.rdl import (
     Bundle,
@@ -49,6 +49,11 @@ class Reservation:
 
     def __post_init__(self) -> None:
         self.recurrence = None if self.request.every is None else Recurrence(self.request)
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """Return what all its turns promise."""
+        return [piece for turn in self.turns.values() for piece in turn.pieces]
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +138,7 @@ class Agenda:
         """
         old = self._reservations.pop(id)
         self._forget(old, now)
-        before = Steps.sum_of(piece for each in old.turns.values() for piece in clipped(each.pieces, now))
+        before = Steps.sum_of(clipped(old.pieces, now))
         why = self._create(Reservation(id, old.owner, request, old.sequence), now, before)
         if why:
             for each in old.turns.values():

@@ -79,7 +79,7 @@ def may_use(manager: ReservationManager, reservation: str, user: str) -> None:
 def show(manager: ReservationManager, id: str, at: float) -> api.Reserved:  # noqa: A002 - the field's name
     """Return a reservation's state at Unix time ``at``."""
     entry = manager.entries[id]
-    pieces = [] if entry.dropped else [piece for turn in manager.kept(id).turns.values() for piece in turn.pieces]
+    pieces = [] if entry.dropped else manager.kept(id).pieces
     sizes = {size(piece.bundle.cpu_cores, piece.bundle.memory_bytes) for piece in pieces}
     return api.Reserved(
         reservation=id,

@@ -323,7 +323,7 @@ class ReservationManager:
         since, until, found = 0, None, {}
         for one in self.agenda.reservations():
             now = list[Piece]()
-            for piece in (piece for turn in one.turns.values() for piece in turn.pieces):
+            for piece in one.pieces:
                 if piece.start <= step < piece.finish:
                     now.append(piece)
                 for mark in piece[:2]:

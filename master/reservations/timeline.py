@@ -26,7 +26,7 @@ def stacked(manager: ReservationManager, since: float, until: float, *, by: str 
     held: dict[str, Steps] = {}
     for one in manager.agenda.reservations():
         name = one.id if by == "reservation" else manager.entries[one.id].user
-        if pieces := clipped((piece for turn in one.turns.values() for piece in turn.pieces), first, last):
+        if pieces := clipped(one.pieces, first, last):
             held.setdefault(name, Steps()).put(pieces)
     capacity = manager.agenda.plan.capacity
     changes = {start for steps in (capacity, *held.values()) for start in steps.starts if first < start < last}

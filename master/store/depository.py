@@ -88,8 +88,8 @@ class Depository:
         self._database = database
         self._bounds = bounds or Bounds()
 
-    def add(self, application: str, run: Run, *, ended_at: float, slot_s: float, name: str = "") -> int:
-        """Store an executor of the run ``name``, delete what exceeds the bounds, and return its id.
+    def add(self, application: str, run: Run, *, ended_at: float, slot_s: float, name: str = "") -> None:
+        """Store an executor of the run ``name``, and delete what exceeds the bounds.
 
         Raises: StoreError: the database failed.
         """
@@ -109,10 +109,8 @@ class Depository:
             "usage_bytes": len(usage),
         }
         with self._database.transaction() as connection:
-            key = connection.execute(sa.insert(_RUNS).values(values)).inserted_primary_key
+            connection.execute(sa.insert(_RUNS).values(values))
             self._forget(connection, application)
-        assert key is not None
-        return int(key[0])
 
     def runs(self, application: str, *, settings: Settings | None = None) -> list[Recorded]:
         """Return the stored runs of an application in the order of their ends, or those with some settings.

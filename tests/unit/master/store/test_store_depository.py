@@ -22,11 +22,11 @@ def run(input_bytes: int = MB, slots: int = 4, level: float = 1.0, stages: tuple
 
 def test_a_run_comes_back_as_it_was_also_after_a_restart(tmp_path: Path) -> None:
     database = Database(str(tmp_path / "store.db"))
-    first = Depository(database).add("sort", run(stages=(1, 4)), ended_at=100.5, slot_s=3.0)
+    Depository(database).add("sort", run(stages=(1, 4)), ended_at=100.5, slot_s=3.0)
     database.close()
     database = Database(str(tmp_path / "store.db"))
     (kept,) = Depository(database).runs("sort")
-    assert (kept.id, kept.application, kept.ended_at, kept.slot_s) == (first, "sort", 100.5, 3.0)
+    assert (kept.application, kept.ended_at, kept.slot_s) == ("sort", 100.5, 3.0)
     assert kept.run.settings == run().settings
     assert kept.run.stages == (1, 4)
     assert np.array_equal(kept.run.mean, run().mean)
