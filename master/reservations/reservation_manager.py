@@ -118,13 +118,11 @@ class PastRecord(msgspec.Struct, frozen=True, array_like=True):
 @dataclass(frozen=True, slots=True)
 class Promise:
     """The promise to a reservation at a moment: cores, disk bytes/s, network bytes/s, bytes of memory, in ``bundles``
-    bundles, of which ``bundle`` is the smallest.
+    bundles.
     """
 
-    reservation: str
     amounts: Vector
     bundles: int
-    bundle: Bundle
 
 
 class _Moment(NamedTuple):
@@ -332,7 +330,8 @@ class ReservationManager:
                     elif until is None or mark < until:
                         until = mark
             if now:
-                found[one.id] = _promise(one.id, now)
+                cores, disk, network, memory = map(sum, zip(*(piece.amounts for piece in now), strict=True))
+                found[one.id] = Promise((cores, disk, network, memory), sum(piece.number for piece in now))
         moment = _Moment(since, until, found)
         self._moments.append(moment)
         return moment
@@ -366,12 +365,6 @@ class ReservationManager:
                 shown = ", ".join(nodes[:_NODES_SHOWN]) + (", …" if len(nodes) > _NODES_SHOWN else "")
                 notes.append(f"the rate of {name} is not known of the nodes {shown}; set {key} of their agents")
         return f" ({'; '.join(notes)})" if notes else ""
-
-
-def _promise(id: str, pieces: Sequence[Piece]) -> Promise:  # noqa: A002 - the field's name
-    cores, disk, network, memory = map(sum, zip(*(piece.amounts for piece in pieces), strict=True))
-    smallest = min((piece.bundle for piece in pieces), key=lambda bundle: bundle.amounts)
-    return Promise(id, (cores, disk, network, memory), sum(piece.number for piece in pieces), smallest)
 
 
 def named_bundles(texts: Mapping[str, str]) -> dict[str, Bundle]:
