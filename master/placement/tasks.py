@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, Protocol, get_args
+from typing import Literal, Protocol
 
 from master.ordering import Ranking
 from master.placement import ursa
@@ -14,8 +14,6 @@ from master.placement.workers import COLUMN_NAMES, MEMORY, Need, NeedsTable, Wor
 from penstock.model.units import counted
 
 PlacementName = Literal["ursa", "tetris", "tetris2", "capacity"]
-#: Every placement that can be chosen.
-TASK_PLACEMENTS: tuple[str, ...] = get_args(PlacementName)
 
 
 class TaskPlacement(Protocol):
