@@ -93,7 +93,7 @@ class Depository:
 
         Raises: StoreError: the database failed.
         """
-        usage = _packed(run)
+        usage = zlib.compress(np.concatenate((run.mean, run.peak)).astype("<f4").tobytes())
         settings = run.settings
         values = {
             "application": application,
@@ -176,10 +176,6 @@ class Depository:
             sums = sa.select(_RUNS.c.id, so_far.label("so_far")).subquery()
             beyond = sa.select(sums.c.id).where(sums.c.so_far > bounds.bytes_in_all)
             connection.execute(sa.delete(_RUNS).where(_RUNS.c.id.in_(beyond)))
-
-
-def _packed(run: Run) -> bytes:
-    return zlib.compress(np.concatenate((run.mean, run.peak)).astype("<f4").tobytes())
 
 
 def _recorded(row: sa.Row[Any]) -> Recorded:
