@@ -1,6 +1,6 @@
 """PURE. The reservation definition language (Rayon §3.1): text or JSON in, a normalized expression out."""
 
-from master.reservations.rdl.calendar import Calendar
+from master.reservations.rdl.calendar import Calendar, Wording
 from master.reservations.rdl.expressions import (
     All,
     Any,
@@ -19,7 +19,6 @@ from master.reservations.rdl.json_form import from_json
 from master.reservations.rdl.normal import alternatives, normalized
 from master.reservations.rdl.recurring import Recurrence
 from master.reservations.rdl.text import parse, parse_bundle
-from master.reservations.rdl.wording import Wording
 
 __all__ = [
     "All",
