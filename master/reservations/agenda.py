@@ -190,11 +190,6 @@ class Agenda:
                 del self._reservations[one.id]
         return dropped
 
-    def set_capacity(self, since: int, capacity: Bundle, now: int, until: int | None = None) -> list[Dropped]:
-        """Set the cluster's capacity in [since, until), or from ``since`` on; return the turns dropped by it."""
-        self.plan.set_capacity(since, capacity, until)
-        return self.repair(now)
-
     def repair(self, now: int, until: int | None = None) -> list[Dropped]:
         """Plan again what exceeds the capacity before step ``until``; return the dropped turns."""
         moved: list[tuple[Reservation, Turn]] = []
