@@ -95,7 +95,8 @@ def _combined(judged: _Judged, chosen: Mapping[str, str]) -> Errors:
 
 def _candidates(runs: Sequence[Run]) -> dict[str, Forecast]:
     """Return the forecasts of all candidates, from runs with equal numbers of stages."""
-    mean = _forecast(_mean(runs))
+    some = _mean(runs)  # an unmeasured slot is interpolated from its neighbours
+    mean = replace(some, mean=filled(some.mean), peak=filled(some.peak), low=filled(some.low), high=filled(some.high))
     to_ends = (*mean.stages[:-1], mean.duration_slots)
     last = runs[-1]
     used, peak = (filled(at_ends(usage, last.ends, to_ends)) for usage in (last.mean, last.peak))
@@ -110,11 +111,6 @@ def _named(chosen: Mapping[str, str], runs: int) -> str:
     if len(last) == len(chosen):
         return "the last run"
     return f"mean of {counted(runs, 'run')}" + (f", {' and '.join(last)} of the last" if last else "")
-
-
-def _forecast(mean: Forecast) -> Forecast:
-    """Return the forecast without gaps: an unmeasured slot is interpolated from its neighbours."""
-    return replace(mean, mean=filled(mean.mean), peak=filled(mean.peak), low=filled(mean.low), high=filled(mean.high))
 
 
 def _mean(runs: Sequence[Run]) -> Forecast:
