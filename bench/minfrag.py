@@ -10,8 +10,9 @@ import time
 
 import numpy as np
 
-from master.placement.executors import Demands, Machines, WaitingExecutors
+from master.placement.executors import Demands, WaitingExecutors
 from master.placement.minfrag import MinFrag
+from simulator.executors.machines import PlannedMachines
 
 #: A machine of Elasecutor §V.A: cores, disk and network bytes/s, bytes of memory.
 CAPACITY = np.array([16.0, 500e6, 1.25e9, 64e9])
@@ -36,7 +37,7 @@ def measure(executors: int, slots: int, share: float, *, busy: bool, repeat: int
     launched = 0
     for seed in range(repeat):
         pending = waiting(executors, slots, share, np.random.default_rng(seed))
-        machines = Machines(["m0"], CAPACITY[None].copy(), slots)
+        machines = PlannedMachines(["m0"], CAPACITY[None].copy(), slots)
         policy = MinFrag()
         if busy:
             for launch in policy.heartbeat(machines, 0, pending):

@@ -83,7 +83,7 @@ def solver() -> None:
                 placed = {key: by.promise(key, each, 0, 24) for key, each in requests.items()}
                 found[name].append(judged(requests, placed))
             began = time.process_time()
-            solved = solve(cluster(2), requests, 0, 24)
+            solved = solve(cluster(2), requests, 24)
             took_s.append(time.process_time() - began)
             found["milp"].append(judged(requests, solved.placed))
             costs = [_cost(of[-1]) for of in found.values()]

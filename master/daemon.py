@@ -21,10 +21,7 @@ from master.config import MasterConfig
 from master.core import Cluster
 from master.core import events as e
 from master.core.status import document
-from master.explain import why
-from master.explain.recording import Recording, record
 from master.forecaster import Forecaster
-from master.history import resources
 from master.http import status_site
 from master.http_reservations import ReservationSite
 from master.overview import Overview
@@ -114,8 +111,7 @@ class Master:
             token,
         )
         pages = [*Profiles(self.forecaster).routes(), *reservations.routes()]
-        cluster = self.service.cluster
-        self.site = status_site(self.status, self.explain, self.snapshot, registry, pages, lambda: resources(cluster))
+        self.site = status_site(self.status, self.service.cluster, registry, pages)
 
     async def start(self) -> None:
         """Open both ports, and restore reservations and stored state.
@@ -232,17 +228,6 @@ class Master:
             "models": models(),
             **document(self.service.cluster, time.monotonic()),
         }
-
-    def explain(self, job: str) -> dict[str, Any]:
-        """Return the document of ``GET /explain?job=…``.
-
-        Raises: UnknownJobError: no job has this id.
-        """
-        return why.document(self.service.cluster, job, time.monotonic())
-
-    def snapshot(self) -> Recording:
-        """Return the document of ``GET /snapshot``, the input of ``penstock place``."""
-        return record(self.service.cluster, time.monotonic())
 
     def write_addresses(self, path: Path) -> None:
         """Write the chosen ports to a file.

@@ -44,7 +44,7 @@ class Forecaster:
         train: Train = in_a_process,
     ) -> None:
         self._url = database
-        self._settings = settings
+        self.settings = settings
         self._tell = tell
         self._train_models = train
         self._loop = asyncio.get_running_loop()
@@ -77,11 +77,6 @@ class Forecaster:
         """
         return await self._loop.run_in_executor(self._answers, lambda: question(self._store(), self._application))
 
-    @property
-    def settings(self) -> ForecastSettings:
-        """Return the settings of forecasts."""
-        return self._settings
-
     async def close(self) -> None:
         """Finish storing; abandon training."""
         self._stopping.set()
@@ -99,7 +94,7 @@ class Forecaster:
             log.error("forecasting failed", exc_info=error)
 
     def _predict(self, asked: Predict) -> None:
-        forecast, slot_s = None, self._settings.slot_s
+        forecast, slot_s = None, self.settings.slot_s
         try:
             forecast, slot_s = self._forecast(asked.application, asked.settings)
         except StoreError as error:
@@ -108,14 +103,14 @@ class Forecaster:
         except Exception as error:
             log.error("a forecast failed", application=asked.application, exc_info=error)
             forecast = reservation(asked.settings, [], why="its forecast failed")
-        profile = profile_of(forecast, asked.settings, slot_s, self._settings.promises, asked.sizing)
+        profile = profile_of(forecast, asked.settings, slot_s, self.settings.promises, asked.sizing)
         self._say(e.Forecasted(asked.application, asked.settings, profile, forecast.by, forecast.error, asked.sizing))
 
     def _forecast(self, application: str, settings: Settings) -> tuple[Forecast, float]:
         """Use the runs with equal settings if there are enough of them; otherwise all runs of the application."""
         store, known = self._store(), self._application(application)
         same = self._history(store.runs(application, settings=settings))
-        if len(same.runs) >= self._settings.rules.runs:
+        if len(same.runs) >= self.settings.rules.runs:
             return known.forecast(settings, same), same.slot_s
         history = self._history(store.runs(application))
         if not known.looked_at:
@@ -134,11 +129,11 @@ class Forecaster:
         self._learn(stored.application, history)
 
     def _history(self, recorded: list[Recorded]) -> History:
-        return History.of([(each.slot_s, each.run) for each in recorded], self._settings)
+        return History.of([(each.slot_s, each.run) for each in recorded], self.settings)
 
     def _application(self, name: str) -> Application:
         with self._lock:
-            known = self._applications.pop(name, None) or Application(self._settings)
+            known = self._applications.pop(name, None) or Application(self.settings)
             self._applications[name] = known
             while len(self._applications) > _MOST_APPLICATIONS:
                 del self._applications[next(iter(self._applications))]
@@ -170,7 +165,7 @@ class Forecaster:
         """Start training for an application with enough different settings; runs that arrive meanwhile are included."""
         known = self._application(application)
         known.looked_at = True
-        if len({run.settings for run in history.runs}) < self._settings.rules.settings:
+        if len({run.settings for run in history.runs}) < self.settings.rules.settings:
             return
         with self._lock:
             if application in self._learning or self._stopping.is_set():
@@ -187,7 +182,7 @@ class Forecaster:
         except (StoreError, CancelledError):
             return
         try:
-            predictor = self._train_models(self._settings.rules, history.to_learn(), self._stopping)
+            predictor = self._train_models(self.settings.rules, history.to_learn(), self._stopping)
         except TrainingError as error:
             log.warning("no model was learnt", application=application, reason=str(error))
             return

@@ -3,61 +3,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Sequence
 from typing import Any
 
 from aiohttp import web
 from prometheus_client import CollectorRegistry
 
 from master import http_documents as documents
-from master.explain.recording import Recording
-from master.explain.why import UnknownJobError
+from master.core import Cluster
+from master.explain import why
+from master.explain.recording import Recording, record
+from master.history import resources
 from master.metrics import MasterCollector, Status
 from master.overview import MOST_JOBS, MOST_NODES, waiting_first
 from penstock import openapi
 from penstock.openapi import Operation, Refused
-from penstock.web.history import Resources
 from penstock.web.live import Live
 from penstock.web.site import Site
 
-#: Returns the explanation of a job; raises UnknownJobError.
-Explain = Callable[[str], dict[str, Any]]
 _ABOUT = "What the master knows of the cluster, and why it decides as it does. Reservations can be changed."
 
 
-def status_site(
-    status: Status, explain: Explain, snapshot: Callable[[], Recording], registry: CollectorRegistry,
-    more: Sequence[Operation] = (), resources: Callable[[], Resources] | None = None,
-) -> Site:  # fmt: skip
+def status_site(status: Status, cluster: Cluster, registry: CollectorRegistry, more: Sequence[Operation]) -> Site:
     """Return the site of the master's status and the explanations of its decisions.
 
-    ``more``: operations of other parts; ``resources``: :func:`master.history.resources`, recorded for the page (None:
-    only while the page is open).
+    ``more``: operations of other parts.
     """
     registry.register(MasterCollector(status))
     return Site(
         title="Penstock master",
         about=_ABOUT,
         page="cluster.html",
-        live=Live(lambda: shown(status()), resources),
+        live=Live(lambda: shown(status()), lambda: resources(cluster)),
         registry=registry,
         prefix="penstock_master",
-        operations=[*_operations(status, explain, snapshot), *more],
+        operations=[*_operations(status, cluster), *more],
     )
 
 
-def _operations(status: Status, explain: Explain, snapshot: Callable[[], Recording]) -> list[Operation]:
+def _operations(status: Status, cluster: Cluster) -> list[Operation]:
     async def get_status(request: web.Request) -> web.Response:
         return openapi.json(status())
 
     async def get_explanation(request: web.Request, query: documents.ExplainQuery) -> web.Response:
         try:
-            return openapi.json(explain(query.job))
-        except UnknownJobError as error:
+            return openapi.json(why.document(cluster, query.job, time.monotonic()))
+        except why.UnknownJobError as error:
             raise Refused(404, str(error), "job") from None
 
     async def get_snapshot(request: web.Request) -> web.Response:
-        recording = snapshot()
+        recording = record(cluster, time.monotonic())
         if not recording.nodes:
             raise Refused(503, "no node is connected: there is nothing that a round would see")
         return openapi.json(recording)

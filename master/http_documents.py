@@ -22,7 +22,6 @@ from penstock.wire.reservation_api import FreeRun, Label, Rdl, Reserved
 
 #: The year 9999: later times are invalid.
 UnixTime = Annotated[float, msgspec.Meta(ge=0, lt=253_402_300_800, description="Unix time in seconds")]
-Amount = dict[Literal["cpu_cores", "disk_bytes_per_s", "network_bytes_per_s", "memory_bytes"], float]
 Columns = dict[Literal["cpu_cores", "disk_bytes_per_s", "network_bytes_per_s", "memory_bytes"], list[float]]
 
 

@@ -58,22 +58,17 @@ class MasterCollector(Collector):
         yield _by("tasks", "Tasks that have not ended.", "state", tasks)
         yield from resource_metrics("penstock_master_", status["resources"], "of the connected nodes")
         yield from certificate_metrics("penstock_master", status["certificates"])
-        for key, text in (
-            ("reservable_bytes", "Memory of the connected nodes that jobs may reserve."),
-            ("reserved_bytes", "Memory reserved for admitted jobs."),
-        ):
-            yield GaugeMetricFamily(f"penstock_master_{key}", text, value=status["memory"][key])
+        memory, unanswered = status["memory"], sum(node["unanswered"] for node in nodes)
         free = sum(max(0, node["memory_free_bytes"]) for node in nodes if node["state"] == "connected")
-        yield GaugeMetricFamily("penstock_master_memory_free_bytes", "Memory not promised on any node.", value=free)
         away = max((node["away_s"] or 0.0 for node in nodes), default=0.0)
-        yield GaugeMetricFamily(
-            "penstock_master_node_away_max_seconds", "How long the node that is away longest has been.", value=away
-        )
-        yield GaugeMetricFamily(
-            "penstock_master_decisions_unanswered",
-            "Decisions that agents have not answered yet.",
-            value=sum(node["unanswered"] for node in nodes),
-        )
+        for name, text, value in (
+            ("reservable_bytes", "Memory of the connected nodes that jobs may reserve.", memory["reservable_bytes"]),
+            ("reserved_bytes", "Memory reserved for admitted jobs.", memory["reserved_bytes"]),
+            ("memory_free_bytes", "Memory not promised on any node.", free),
+            ("node_away_max_seconds", "How long the node that is away longest has been.", away),
+            ("decisions_unanswered", "Decisions that agents have not answered yet.", unanswered),
+        ):
+            yield GaugeMetricFamily(f"penstock_master_{name}", text, value=value)
         yield from self._counters(status)
 
     def _counters(self, status: Mapping[str, Any]) -> Iterator[Metric]:

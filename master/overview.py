@@ -44,7 +44,9 @@ class Overview:
 
     def answer(self, asked: OnBehalf) -> Status:
         """Return the part visible to this user: nodes and sums, and the user's own jobs; operators see all jobs."""
-        whole = self._whole()
+        if (now := self._clock()) - self._made_at >= _FRESH_S:
+            self._made, self._made_at = self._status(), now
+        whole = self._made
         nodes, jobs = whole["nodes"], whole["jobs"]
         rest = whole if asked.operator else {key: said for key, said in whole.items() if key in _FOR_ALL}
         seen = {job: row for job, row in jobs.items() if asked.operator or row["user"] == asked.user}
@@ -61,12 +63,6 @@ class Overview:
                 },
             }
         )
-
-    def _whole(self) -> Mapping[str, Any]:
-        now = self._clock()
-        if now - self._made_at >= _FRESH_S:
-            self._made, self._made_at = self._status(), now
-        return self._made
 
 
 def waiting_first(jobs: Mapping[str, Mapping[str, Any]]) -> list[str]:

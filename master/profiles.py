@@ -27,10 +27,6 @@ _SETTINGS = 20
 Known = Callable[[str], Application]
 
 
-class UnknownApplicationError(Exception):
-    """No runs of the application are stored; the message names applications with runs."""
-
-
 class Profiles:
     """Serves profiles; reads in the thread that has the store, and decides nothing."""
 
@@ -69,8 +65,6 @@ class Profiles:
     async def _answer(self, question: Callable[[Depository, Known], object]) -> web.Response:
         try:
             return openapi.json(await self._forecaster.read(question))
-        except UnknownApplicationError as error:
-            raise Refused(404, str(error)) from None
         except StoreError as error:
             raise Refused(503, str(error)) from None
 
@@ -78,7 +72,7 @@ class Profiles:
         recorded = store.runs(name)
         if not recorded:
             kept = ", ".join(sorted(store.applications())[:10]) or "none"
-            raise UnknownApplicationError(f"no runs of {name!r} are kept; those that are: {kept}")
+            raise Refused(404, f"no runs of {name!r} are kept; those that are: {kept}")
         settings = self._forecaster.settings
         history = History.of([(each.slot_s, each.run) for each in recorded], settings)
         latest = dict.fromkeys(run.settings for run in reversed(history.runs))

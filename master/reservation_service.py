@@ -16,14 +16,11 @@ from master.core.node import Node
 from master.reservations.agenda import Dropped, Reservation, Returned
 from master.reservations.calls import Answered, answer
 from master.reservations.follower import Follower
-from master.reservations.past import PastRecord
 from master.reservations.rdl import Bundle
-from master.reservations.repair import Cut
-from master.reservations.reservation_manager import Entry, ReservationManager
-from master.reservations.reservation_record import ReservationRecord, from_record, to_keep
-from master.reservations.turn import Turn
+from master.reservations.reservation_manager import Entry, PastRecord, ReservationManager
+from master.reservations.turns import Cut, Turn
 from master.store.database import StoreError
-from master.store.reservations import ReservationStore
+from master.store.reservations import ReservationRecord, ReservationStore, from_record, to_keep
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Result
 from penstock.wire.errors import ErrorCode, RpcError, unavailable
@@ -50,12 +47,12 @@ _Kept = tuple[Entry, Reservation | None, tuple[Turn | Cut, ...]]
 
 
 class ReservationService:
-    """:meth:`start`, then calls, then :meth:`close`. ``store`` None: reservations are lost with the process."""
+    """:meth:`start`, then calls, then :meth:`close`."""
 
     def __init__(
         self,
         manager: ReservationManager,
-        store: ReservationStore | None,
+        store: ReservationStore,
         cluster: Cluster,
         *,
         lead_s: float,
@@ -82,19 +79,18 @@ class ReservationService:
 
         Raises: StoreError: the reservations cannot be read; a master must not accept new ones beside them.
         """
-        if self._store is not None:
-            found: Bundle | None = await asyncio.to_thread(self._store.capacity)
-            self._expected = found or Bundle()
-            kept = await asyncio.to_thread(self._store.all, self.manager.settings.step_s)
-            past = await asyncio.to_thread(self._store.past)
-            self.manager.set_capacity(self._expected, time.time())
-            for owner, runs in past.items():
-                self.manager.set_past(owner, runs)
-            for one in kept:
-                self.manager.restore(*from_record(one))
-                self._written[one.id] = self._kept(one.id)
-            if kept:
-                log.info("reservations are kept", reservations=len(kept))
+        found: Bundle | None = await asyncio.to_thread(self._store.capacity)
+        self._expected = found or Bundle()
+        kept = await asyncio.to_thread(self._store.all, self.manager.settings.step_s)
+        past = await asyncio.to_thread(self._store.past)
+        self.manager.set_capacity(self._expected, time.time())
+        for owner, runs in past.items():
+            self.manager.set_past(owner, runs)
+        for one in kept:
+            self.manager.restore(*from_record(one))
+            self._written[one.id] = self._kept(one.id)
+        if kept:
+            log.info("reservations are kept", reservations=len(kept))
         self._cluster.guarantees.plan = self.follower
         self._task = asyncio.create_task(self._run())
 
@@ -103,8 +99,7 @@ class ReservationService:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)
-        if self._store is not None:
-            await asyncio.to_thread(self._store.close)
+        await asyncio.to_thread(self._store.close)
 
     async def call(self, asked: OnBehalf) -> Result:
         """Answer a call; its changes are stored when this returns.
@@ -169,8 +164,6 @@ class ReservationService:
         """Apply the effects of time and of the cluster's changes to the plan; tell the jobs, and store the changes."""
         for each in (*self._follow_capacity(), *self.manager.advance(time.time())):
             self._tell(each)
-        if self._store is None:
-            return
         kept = {id: self._kept(id) for id in self.manager.entries}  # noqa: A001 - the field's name
         changed = [self._to_keep(id) for id, now in kept.items() if now != self._written.get(id)]  # noqa: A001
         deleted = [id for id in self._written if id not in kept]  # noqa: A001
@@ -179,7 +172,10 @@ class ReservationService:
             await asyncio.to_thread(self._store.keep, changed, deleted, past)
         self._written = kept
         self.manager.agenda.quotas.stored(past)
-        await self._write_capacity()
+        connected = self.manager.supply.connected
+        if connected != self._expected:
+            self._expected = connected
+            await asyncio.to_thread(self._store.keep_capacity, connected)
 
     def _follow_capacity(self) -> list[Dropped | Returned]:
         """Update the capacity from the nodes; while they gather after a start, at least the earlier capacity."""
@@ -217,8 +213,6 @@ class ReservationService:
         return {owner: self.manager.past(owner) for owner in self.manager.agenda.quotas.changed()}
 
     async def _write(self, answered: Answered, before: _Before) -> None:
-        if self._store is None:
-            return
         id, entry = answered.changed, self.manager.entries.get(answered.changed)  # noqa: A001 - the field's name
         changed, past = [self._to_keep(id)] if entry is not None else [], self._changed_past()
         try:
@@ -236,12 +230,6 @@ class ReservationService:
         self._written.pop(id, None)
         if entry is not None:
             self._written[id] = self._kept(id)
-
-    async def _write_capacity(self) -> None:
-        connected = self.manager.supply.connected
-        if self._store is not None and connected != self._expected:
-            self._expected = connected
-            await asyncio.to_thread(self._store.keep_capacity, connected)
 
 
 def _together(nodes: Iterable[Node]) -> Bundle:

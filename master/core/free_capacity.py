@@ -158,7 +158,7 @@ def free_capacity(grid: Grid, nodes: Sequence[Node], workers: Sequence[int], wan
     ignored = (capacity <= 0) | ~wanted
     capacity[ignored] = UNKNOWN
     available[ignored] = UNKNOWN_AVAILABLE
-    machines = Machines.with_available([node.name for node in chosen], capacity, available, first_end)
+    machines = Machines([node.name for node in chosen], capacity, available, first_end)
     return FreeCapacity(grid, machines, chosen, np.array(workers, dtype=np.intp))
 
 

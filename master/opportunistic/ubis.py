@@ -73,10 +73,8 @@ class Slack:
         shape = (asked.takes, asked.fits, asked.needs, asked.slot) if asked.allowed is None else None
         if not len(self.left) or shape in self._hopeless:
             return None
-        barred = np.logical_or.reduce(list(self._bars(asked).values()))
-        share = np.where(barred, -np.inf, (self.left / self.capacity).min(axis=1))
-        worker = int(share.argmax())
-        if share[worker] == -np.inf:
+        worker = self._roomiest(np.logical_or.reduce(list(self._bars(asked).values())))
+        if worker is None:
             if shape is not None:
                 self._hopeless.add(shape)
             return None
@@ -97,9 +95,8 @@ class Slack:
             barred |= ~asked.allowed
         if self.room is not None:
             barred |= self.room < 1
-        share = np.where(barred, -np.inf, (self.left / self.capacity).min(axis=1))
-        worker = int(share.argmax())
-        if share[worker] == -np.inf:
+        worker = self._roomiest(barred)
+        if worker is None:
             return None
         given = Given(
             asked, worker, f"ubis: no slack; one of {counted(self.queue[worker], 'place')} in the queue for it"
@@ -111,6 +108,12 @@ class Slack:
     def lacks(self, asked: Asked) -> dict[str, int]:
         """Return the reasons that bar a task, and from how many workers each."""
         return {reason: int(mask.sum()) for reason, mask in self._bars(asked).items() if mask.any()}
+
+    def _roomiest(self, barred: Mask) -> int | None:
+        """Return the worker with the largest fraction of slack left; None: all are barred."""
+        share = np.where(barred, -np.inf, (self.left / self.capacity).min(axis=1))
+        worker = int(share.argmax())
+        return None if share[worker] == -np.inf else worker
 
     def _take(self, worker: int, asked: Asked) -> None:
         """Subtract a placed task from the worker."""

@@ -2,23 +2,21 @@
 machines.
 """
 
-from master.placement.executors import Demands, ExecutorPolicy, Launch, Machines, WaitingExecutors
-from master.placement.executors_named import EXECUTOR_POLICIES, executor_policy
+from master.placement.executors import Demands, Launch, Machines, WaitingExecutors
+from master.placement.executors_named import executor_policy
 from master.placement.peaks import PeakPlacement, Peaks, Unreserved
 from master.placement.scoring import Stage
 from master.placement.singly import place_singly
-from master.placement.tasks import TASK_PLACEMENTS, AlgorithmOne, PlacementName, TaskPlacement, why_not
-from master.placement.ursa import Placement, place
+from master.placement.tasks import AlgorithmOne, PlacementName, TaskPlacement, why_not
+from master.placement.ursa import place
 from master.placement.workers import Need, Workers
 
 __all__ = [
     "Need",
-    "Placement",
     "Stage",
     "Workers",
     "place",
     "place_singly",
-    "TASK_PLACEMENTS",
     "AlgorithmOne",
     "PeakPlacement",
     "Peaks",
@@ -26,9 +24,7 @@ __all__ = [
     "TaskPlacement",
     "Unreserved",
     "why_not",
-    "EXECUTOR_POLICIES",
     "Demands",
-    "ExecutorPolicy",
     "Launch",
     "Machines",
     "WaitingExecutors",

@@ -140,128 +140,56 @@ class WaitingExecutors:
         return executor
 
 
-@dataclass(slots=True, eq=False)
-class _Held:
-    """The holdings of an executor from slot ``began`` of its machine's clock on (resources × slots)."""
-
-    amounts: Floats
-    began: int
-
-
 class Machines:
-    """The available resources of each machine, slot by slot, and the executors' holdings: AR(j) of Table V.
+    """The available resources of each machine, slot by slot, less the executors launched since: AR(j) of Table V.
 
     ``capacity`` is machines × resources.
     """
 
-    def __init__(self, names: Sequence[str], capacity: Floats, slots: int) -> None:
+    def __init__(self, names: Sequence[str], capacity: Floats, available: Floats, first_end: Ints) -> None:
+        """``available`` is machines × resources × slots; ``first_end`` (machines) as :meth:`first_end`."""
         self.names = list(names)
         self.capacity = capacity
-        self.slots = slots
-        #: Machines × resources × (2 × slots): a window of ``slots`` moves along it, so the end of a slot copies
-        #: nothing.
-        self._free: Floats = np.repeat(capacity[:, :, None], 2 * slots if slots > 1 else 1, axis=2)
-        self._origin: Ints = np.zeros(len(self.names), dtype=np.intp)
-        self._passed = [0] * len(self.names)
+        self.slots = int(available.shape[2])
         self.changes = 0  # increases with each change of the free resources
+        self._available = available.copy()
+        self._first_end = first_end.copy()
         self._changed_in: Ints = np.zeros(len(self.names), dtype=np.intp)
-        self._held: list[dict[Hashable, _Held]] = [{} for _ in self.names]
-        self._first_end: Ints = np.full(len(self.names), slots, dtype=np.intp)
-
-    @classmethod
-    def with_available(cls, names: Sequence[str], capacity: Floats, available: Floats, first_end: Ints) -> Machines:
-        """Return machines with reported availability, whose holdings only their nodes know. ``available`` is machines ×
-        resources × slots; ``first_end`` (machines) as :meth:`first_end`. The last slot's values continue.
-        """
-        slots = available.shape[2]
-        made = cls(names, capacity, slots)
-        made._free[:, :, :slots] = available
-        made._free[:, :, slots:] = available[:, :, -1:]
-        made._first_end = first_end
-        return made
 
     def __len__(self) -> int:
         return len(self.names)
 
     def available(self, machine: int) -> Floats:
         """Return resources × slots from now on; a view that changes with the machine."""
-        origin = int(self._origin[machine])
-        return self._free[machine, :, origin : origin + self.slots]
+        view: Floats = self._available[machine]
+        return view
 
     def free(self) -> Floats:
         """Return machines × resources in the present slot: a copy."""
-        if self.slots == 1:
-            return self._free[:, :, 0].copy()
-        free: Floats = self._free[np.arange(len(self)), :, self._origin]
-        return free
+        return self._available[:, :, 0].copy()
 
     def first_end(self, machine: int) -> int:
         """Return the slots until the first running executor ends; all known slots where none runs."""
-        passed = self._passed[machine]
-        ends = [held.began + held.amounts.shape[1] - passed for held in self._held[machine].values()]
-        return min((end for end in ends if end > 0), default=int(self._first_end[machine]))
+        return int(self._first_end[machine])
 
     def changed_since(self, change: int) -> list[int]:
         """Return the machines whose free resources have changed since that number of changes."""
         found: list[int] = np.flatnonzero(self._changed_in > change).tolist()
         return found
 
+    def launch(self, machine: int, executor: Hashable, demand: Floats) -> None:
+        """Promise ``demand`` (resources × its slots) from now on. Raises ValueError: it does not fit."""
+        available = self.available(machine)[:, : demand.shape[1]]
+        slack = TOLERANCE * self.capacity[machine][:, None]
+        if (demand > available + slack).any():
+            raise ValueError(f"{executor} does not fit on {self.names[machine]}")
+        available -= demand
+        self._changed(machine)
+        self._first_end[machine] = min(self._first_end[machine], demand.shape[1])
+
     def _changed(self, machine: int) -> None:
         self.changes += 1
         self._changed_in[machine] = self.changes
-
-    def held(self, machine: int, executor: Hashable) -> Floats:
-        """Return an executor's remaining holdings, resources × slots from now on."""
-        held = self._held[machine][executor]
-        return held.amounts[:, self._passed[machine] - held.began :]
-
-    def executors(self, machine: int) -> list[Hashable]:
-        """Return the executors with holdings there, in the order of launching."""
-        return list(self._held[machine])
-
-    def launch(self, machine: int, executor: Hashable, demand: Floats) -> None:
-        """Promise ``demand`` (resources × its slots) from now on. Raises ValueError: it runs there, or does not fit."""
-        available = self.available(machine)[:, : demand.shape[1]]
-        slack = TOLERANCE * self.capacity[machine][:, None]
-        if executor in self._held[machine] or (demand > available + slack).any():
-            raise ValueError(f"{executor} runs on {self.names[machine]} already or does not fit there")
-        available -= demand
-        self._changed(machine)
-        self._held[machine][executor] = _Held(demand, self._passed[machine])
-
-    def end(self, machine: int, executor: Hashable) -> None:
-        """Release an executor's holdings from now on."""
-        left = self.held(machine, executor)
-        self.available(machine)[:, : left.shape[1]] += left
-        self._changed(machine)
-        del self._held[machine][executor]
-
-    def replan(self, machine: int, executor: Hashable, wanted: Floats) -> Floats:
-        """Replace an executor's holdings by ``wanted`` (resources × slots) as far as available; return the granted
-        amounts.
-
-        Other executors' holdings never change: in a slot with too little of one resource, the executor gets the same
-        fraction of every resource, because it can progress no faster.
-        """
-        self.end(machine, executor)
-        room = np.maximum(self.available(machine)[:, : wanted.shape[1]], 0.0)
-        fraction = np.divide(room, wanted, out=np.ones_like(wanted), where=wanted > 0).min(axis=0).clip(max=1.0)
-        granted: Floats = wanted * fraction
-        self.launch(machine, executor, granted)
-        return granted
-
-    def tick(self, machine: int) -> None:
-        """Advance by one slot. Policies with peaks (one slot) have no time."""
-        if self.slots == 1:
-            return
-        self._changed(machine)
-        self._passed[machine] += 1
-        self._origin[machine] += 1
-        if self._origin[machine] == self.slots:
-            free = self._free[machine]
-            free[:, : self.slots] = free[:, self.slots :]
-            free[:, self.slots :] = self.capacity[machine][:, None]
-            self._origin[machine] = 0
 
 
 @dataclass(frozen=True, slots=True)

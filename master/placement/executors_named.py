@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from master.placement.capacity import MostAvailable
 from master.placement.executors import ExecutorPolicy
 from master.placement.minfrag import MinFrag
-from master.placement.random_fit import Dynamic, RandomFit, Static
-from master.placement.tetris import Tetris
+from master.placement.peak import Dynamic, MostAvailable, RandomFit, Static, Tetris
 
 Draw = Callable[[], float]
 

@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Literal, Protocol, get_args
+from typing import Literal, Protocol
 
 from master.ordering import Ranking
 from master.placement import ursa
 from master.placement.scoring import Stage
 from master.placement.singly import place_singly
 from master.placement.ursa import Account, Placement
-from master.placement.workers import Need, Workers
+from master.placement.workers import COLUMN_NAMES, MEMORY, Need, NeedsTable, Workers
 from penstock.model.units import counted
 
 PlacementName = Literal["ursa", "tetris", "tetris2", "capacity"]
-#: Every placement that can be chosen.
-TASK_PLACEMENTS: tuple[str, ...] = get_args(PlacementName)
 
 
 class TaskPlacement(Protocol):
@@ -53,8 +51,14 @@ class AlgorithmOne:
         return ursa.place(self._workers, stages, ranking, chunk=self._chunk, account=account)
 
     def lacks(self, need: Need) -> dict[str, int]:
-        """See :func:`master.placement.ursa.lacks`."""
-        return ursa.lacks(need, self._workers)
+        """Return the reasons that bar a task, and from how many workers each."""
+        workers, asks = self._workers, NeedsTable([need]).asks[0]
+        masks = {f"{name} to spare": (workers.d[i] <= 0) & asks[i] for i, name in enumerate(COLUMN_NAMES[:3])}
+        masks["memory"] = workers.memory_free < need.amounts[MEMORY]
+        masks["unpromised cores"] = workers.cores_free < need.cores - 1e-9
+        if need.allowed is not None:
+            masks["permission for it (its nodes, or an earlier refusal)"] = ~need.allowed
+        return {reason: int(mask.sum()) for reason, mask in masks.items() if mask.any()}
 
     def __len__(self) -> int:
         return len(self._workers)

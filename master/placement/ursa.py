@@ -11,7 +11,7 @@ import numpy as np
 from master.ordering import Key, Ranking
 from master.placement.candidates import Candidates
 from master.placement.scoring import STAGE_BONUS, Alike, Plan, Stage, score_among, stage_score
-from master.placement.workers import COLUMN_NAMES, MEMORY, Floats, Need, NeedsTable, Workers
+from master.placement.workers import COLUMN_NAMES, Floats, Need, NeedsTable, Workers
 from penstock.model.units import counted
 
 #: Tolerance for sums in another order at the scale of the bonus.
@@ -80,7 +80,8 @@ def place(
         plan = chosen.plan
         placed, all_move = _carry_out(chosen, plan, workers, ranking, account)
         placements += placed
-        if chosen.go_on(plan):
+        chosen.start, chosen.plan = plan.tried, None
+        if chosen.start < len(chosen.stage.needs):
             line.enter(best, chosen, ranking)
         else:
             del left[best]
@@ -102,7 +103,9 @@ class _Line:
 
     def enter(self, index: int, stage: _Open, ranking: Ranking) -> None:
         """Enter a stage with its new key."""
-        stage.rank(ranking)
+        # without a plan, a bound on its score
+        score = stage.plan.score if stage.plan is not None else stage.most + _ROUNDING
+        stage.key = ranking.key(stage.stage.job, score)
         stage.behind = tuple(-each for each in stage.key)
         heappush(self._heap, (stage.behind, index))
 
@@ -120,7 +123,7 @@ class _Open:
     """A stage during the round: its remaining tasks, and its plan while that is valid."""
 
     __slots__ = (
-        "_among", "_bonus", "_limit", "_most", "_room", "alike", "behind", "key", "plan", "stage", "start", "workers",
+        "_among", "_bonus", "_limit", "_room", "alike", "behind", "key", "most", "plan", "stage", "start", "workers",
     )  # fmt: skip
 
     def __init__(self, stage: Stage, workers: Workers, bonus: float, limit: int, room: int) -> None:
@@ -134,12 +137,7 @@ class _Open:
         most = np.repeat(workers.most(self.alike.table), self.alike.counts)
         self._bonus, self._limit, self._room = bonus, limit, room
         self._among: Candidates | None = None
-        self._most = float(most.max() if limit else max(most.mean() + bonus, most.max()))
-
-    def rank(self, ranking: Ranking) -> None:
-        """Set its key, or a bound on it while there is no plan."""
-        score = self.plan.score if self.plan is not None else self._most + _ROUNDING
-        self.key = ranking.key(self.stage.job, score)
+        self.most = float(most.max() if limit else max(most.mean() + bonus, most.max()))
 
     def score(self, workers: Workers) -> bool:
         """Make the plan; return False if no task finds a worker."""
@@ -150,13 +148,8 @@ class _Open:
             plan = stage_score(self.stage, workers, self.alike, self._bonus, self.start, self._limit, self._room)
         self._among = plan.candidates
         self.plan, self.workers = plan, plan.workers
-        self._most = min(self._most, plan.most)
+        self.most = min(self.most, plan.most)
         return bool(plan.chosen)
-
-    def go_on(self, plan: Plan) -> bool:
-        """Continue after the plan was carried out; return False if no tasks are left to try."""
-        self.start, self.plan = plan.tried, None
-        return self.start < len(self.stage.needs)
 
 
 def _carry_out(
@@ -189,14 +182,3 @@ def terms_of(d: tuple[float, ...], inc: list[float]) -> str:
             if asked > 0
         ]
     ) or "nothing asked"  # fmt: skip
-
-
-def lacks(need: Need, workers: Workers) -> dict[str, int]:
-    """Return the reasons that bar a task, and from how many workers each."""
-    asks = NeedsTable([need]).asks[0]
-    masks = {f"{name} to spare": (workers.d[i] <= 0) & asks[i] for i, name in enumerate(COLUMN_NAMES[:3])}
-    masks["memory"] = workers.memory_free < need.amounts[MEMORY]
-    masks["unpromised cores"] = workers.cores_free < need.cores - 1e-9
-    if need.allowed is not None:
-        masks["permission for it (its nodes, or an earlier refusal)"] = ~need.allowed
-    return {reason: int(mask.sum()) for reason, mask in masks.items() if mask.any()}

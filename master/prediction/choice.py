@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from master.prediction.align import alike, last_part, stages_of
-from master.prediction.errors import Errors, errors_of, totals_missed
+from master.prediction.errors import Errors, errors_of, with_errors
 from master.prediction.models import Model, Neighbours, Svr
-from master.prediction.recent import LATEST, forecast_of_latest
+from master.prediction.recent import forecast_of_latest
 from master.prediction.runs import RESOURCES, Floats, Forecast, Run, Settings
 from penstock.model.units import counted
+
+#: Number of turns in which settings are held back from training.
+_FOLDS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +27,6 @@ class Rules:
     while its error on held-back settings (:attr:`Errors.judged`) is at most ``error``.
     """
 
-    latest: int = LATEST
     runs: int = 3
     settings: int = 4
     error: float = 0.3
@@ -81,9 +83,9 @@ class Predictor:
         """Forecast a run; ``runs`` are all runs of the application, in the order of their ends."""
         same = [run for run in runs if run.settings == settings]
         if len(same) >= self.rules.runs:
-            return forecast_of_latest(same, self.rules.latest)
+            return forecast_of_latest(same)
         if self._learnt is not None and self._learnt.error <= self.rules.error:
-            return _forecast(self._learnt, settings)
+            return with_errors(_without_band(self._learnt.model, settings), self._learnt.held_back)
         return reservation(settings, [*same] or [*runs], why=self._why_not(len(same)))
 
     def _why_not(self, same: int) -> str:
@@ -93,12 +95,12 @@ class Predictor:
         return f"{same} of {counted(self.rules.runs, 'run')} with these settings, too few others"
 
 
-def _held_back(make: Callable[[], Model], runs: Sequence[Run], folds: int = 5) -> list[Errors]:
+def _held_back(make: Callable[[], Model], runs: Sequence[Run]) -> list[Errors]:
     """Return the errors on settings held back from training, each setting once."""
     known = list(dict.fromkeys(run.settings for run in runs))
     found: list[Errors] = []
-    for fold in range(min(folds, len(known))):
-        out = set(known[fold::folds])
+    for fold in range(min(_FOLDS, len(known))):
+        out = set(known[fold::_FOLDS])
         model = make()
         model.learn([run for run in runs if run.settings not in out])
         found += [errors_of(_without_band(model, run.settings), run) for run in runs if run.settings in out]
@@ -110,14 +112,6 @@ def _without_band(model: Model, settings: Settings) -> Forecast:
     mean, peak, ends = model.predict(settings)
     part = last_part(ends[-1])
     return Forecast(mean, peak, mean, mean, stages_of(ends), model.name, math.nan, last_part=part)
-
-
-def _forecast(learnt: _Learnt, settings: Settings) -> Forecast:
-    forecast = _without_band(learnt.model, settings)
-    shapes = np.array([[min(1.0, error) for error in each.shape.values()] for each in learnt.held_back])
-    margin: Floats = forecast.mean * shapes.mean(axis=0)[:, None]
-    low, high = np.maximum(0.0, forecast.mean - margin), forecast.mean + margin
-    return replace(forecast, low=low, high=high, error=learnt.error, errors=totals_missed(learnt.held_back))
 
 
 def reservation(settings: Settings, runs: Sequence[Run], *, why: str) -> Forecast:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -50,9 +50,17 @@ def errors_of(forecast: Forecast, run: Run) -> Errors:
     )
 
 
-def totals_missed(errors: Sequence[Errors]) -> dict[str, float]:
-    """Resource → the mean of its relative errors of the total."""
-    return {name: float(np.mean([each.total[name] for each in errors])) for name in RESOURCES}
+def with_errors(forecast: Forecast, missed: Sequence[Errors]) -> Forecast:
+    """Return a forecast with the mean of such forecasts' errors, and with a band widened by their errors in a slot."""
+    shapes = np.array([[min(1.0, error) for error in each.shape.values()] for each in missed])
+    margin: Floats = forecast.mean * shapes.mean(axis=0)[:, None]
+    return replace(
+        forecast,
+        low=np.maximum(0.0, forecast.low - margin),
+        high=forecast.high + margin,
+        error=float(np.mean([each.judged for each in missed])),
+        errors={name: float(np.mean([each.total[name] for each in missed])) for name in RESOURCES},
+    )
 
 
 def _relative(said: Floats, came: Floats) -> Floats:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 
 from master.prediction.align import alike, at_ends, last_part, stages_of, whole_ends
-from master.prediction.errors import Errors, errors_of, totals_missed
-from master.prediction.runs import RESOURCES, Floats, Forecast, Run, filled
+from master.prediction.errors import Errors, errors_of, with_errors
+from master.prediction.runs import RESOURCES, Forecast, Run, filled
 from penstock.model.units import counted
 
 #: "the average resource time series of the latest 3 runs"
@@ -24,55 +24,29 @@ MEAN, LAST = "mean", "last"
 PRIOR: Mapping[str, str] = {"cpu": MEAN, "disk": LAST, "network": MEAN, "memory": MEAN}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class _Judged:
-    """The error of each candidate's forecast of a run, made from the runs before it."""
-
-    missed: Mapping[str, Errors]
-
-    def of(self, chosen: Mapping[str, str]) -> Errors:
-        """Return the errors of the forecast that combines the candidates chosen for each resource."""
-        each = {name: self.missed[candidate] for name, candidate in chosen.items()}
-        return Errors(
-            total={name: errors.total[name] for name, errors in each.items()},
-            peak={name: errors.peak[name] for name, errors in each.items()},
-            shape={name: errors.shape[name] for name, errors in each.items()},
-            length=self.missed[MEAN].length,
-        )
+#: The errors of each candidate's forecast of a run, made from the runs before it.
+_Judged = Mapping[str, Errors]
 
 
-def forecast_of_latest(runs: Sequence[Run], latest: int = LATEST) -> Forecast:
+def forecast_of_latest(runs: Sequence[Run]) -> Forecast:
     """Forecast each resource by the candidate with the least error on former runs; ``runs`` are in order, at least one.
 
     Both candidates take as long as the mean of the latest runs, stage by stage. The band spans those runs, widened by
     the errors of former forecasts in a slot.
     """
-    judged = [
-        _Judged({name: errors_of(one, run) for name, one in forecasts.items()})
-        for forecasts, run in walk_forward(runs, latest)
-    ]
+    judged = [{name: errors_of(one, run) for name, one in forecasts.items()} for forecasts, run in walk_forward(runs)]
     chosen = _chosen(judged)
-    candidates = _candidates(alike(runs[-latest:]))
+    candidates = _candidates(alike(runs[-LATEST:]))
     rows = [candidates[chosen[name]] for name in RESOURCES]
     forecast = replace(
         candidates[MEAN],
         mean=np.array([one.mean[row] for row, one in enumerate(rows)]),
         peak=np.array([one.peak[row] for row, one in enumerate(rows)]),
-        by=_named(chosen, min(latest, len(runs))),
+        by=_named(chosen, min(LATEST, len(runs))),
     )
     low, high = np.minimum(forecast.low, forecast.mean), np.maximum(forecast.high, forecast.mean)
-    if not judged:
-        return replace(forecast, low=low, high=high)
-    missed = [each.of(chosen) for each in judged]
-    shapes = np.array([[min(1.0, error) for error in each.shape.values()] for each in missed])
-    margin: Floats = forecast.mean * shapes.mean(axis=0)[:, None]
-    return replace(
-        forecast,
-        low=np.maximum(0.0, low - margin),
-        high=high + margin,
-        error=float(np.mean([each.judged for each in missed])),
-        errors=totals_missed(missed),
-    )
+    forecast = replace(forecast, low=low, high=high)
+    return with_errors(forecast, [_combined(each, chosen) for each in judged]) if judged else forecast
 
 
 def merged(runs: Sequence[Run]) -> Run:
@@ -87,10 +61,10 @@ def merged(runs: Sequence[Run]) -> Run:
     return Run(runs[0].settings, mean.mean, mean.peak, stages, mean.last_part)
 
 
-def walk_forward(runs: Sequence[Run], latest: int = LATEST) -> Iterator[tuple[dict[str, Forecast], Run]]:
+def walk_forward(runs: Sequence[Run]) -> Iterator[tuple[dict[str, Forecast], Run]]:
     """Yield, for each of the latest runs, each candidate's forecast from the runs before it, and the run."""
     for number in range(max(1, len(runs) - _JUDGED), len(runs)):
-        yield _candidates(alike(runs[max(0, number - latest) : number])), runs[number]
+        yield _candidates(alike(runs[max(0, number - LATEST) : number])), runs[number]
 
 
 def _chosen(judged: Sequence[_Judged]) -> dict[str, str]:
@@ -102,16 +76,27 @@ def _chosen(judged: Sequence[_Judged]) -> dict[str, str]:
     for name, prior in PRIOR.items():
         other = LAST if prior == MEAN else MEAN
         missed = {
-            candidate: sum(min(1.0, each.missed[candidate].total[name]) for each in judged)
-            for candidate in (prior, other)
+            candidate: sum(min(1.0, each[candidate].total[name]) for each in judged) for candidate in (prior, other)
         }
         chosen[name] = other if missed[other] < missed[prior] - 1e-9 * len(judged) else prior
     return chosen
 
 
+def _combined(judged: _Judged, chosen: Mapping[str, str]) -> Errors:
+    """Return the errors of the forecast that combines the candidates chosen for each resource."""
+    each = {name: judged[candidate] for name, candidate in chosen.items()}
+    return Errors(
+        total={name: errors.total[name] for name, errors in each.items()},
+        peak={name: errors.peak[name] for name, errors in each.items()},
+        shape={name: errors.shape[name] for name, errors in each.items()},
+        length=judged[MEAN].length,
+    )
+
+
 def _candidates(runs: Sequence[Run]) -> dict[str, Forecast]:
     """Return the forecasts of all candidates, from runs with equal numbers of stages."""
-    mean = _forecast(_mean(runs))
+    some = _mean(runs)  # an unmeasured slot is interpolated from its neighbours
+    mean = replace(some, mean=filled(some.mean), peak=filled(some.peak), low=filled(some.low), high=filled(some.high))
     to_ends = (*mean.stages[:-1], mean.duration_slots)
     last = runs[-1]
     used, peak = (filled(at_ends(usage, last.ends, to_ends)) for usage in (last.mean, last.peak))
@@ -126,11 +111,6 @@ def _named(chosen: Mapping[str, str], runs: int) -> str:
     if len(last) == len(chosen):
         return "the last run"
     return f"mean of {counted(runs, 'run')}" + (f", {' and '.join(last)} of the last" if last else "")
-
-
-def _forecast(mean: Forecast) -> Forecast:
-    """Return the forecast without gaps: an unmeasured slot is interpolated from its neighbours."""
-    return replace(mean, mean=filled(mean.mean), peak=filled(mean.peak), low=filled(mean.low), high=filled(mean.high))
 
 
 def _mean(runs: Sequence[Run]) -> Forecast:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from itertools import chain
 
-from master.reservations.gree import Placed
-from master.reservations.plan import Piece, Plan, Steps
-from master.reservations.quotas import Quotas, sum_of
+from master.reservations.gree import Gree, Placed
+from master.reservations.plan import Piece, Plan, Steps, clipped
+from master.reservations.quotas import Quotas
 from master.reservations.rdl import (
     Bundle,
     Expression,
@@ -23,20 +23,12 @@ from master.reservations.rdl import (
     infeasible,
     normalized,
 )
-from master.reservations.remaining import remaining
-from master.reservations.repair import Cut, after, fits
 from master.reservations.sharing import Instantaneous, Integral
-from master.reservations.turn import Turn
+from master.reservations.turns import Cut, Turn, fits, remaining
 from penstock.model.units import counted
 
 #: Each turn is planned at once: a larger number would delay all other calls.
 MOST_TURNS = 10_000
-
-
-class Planner(Protocol):
-    """GREE and GREE-L: add a placement to the plan, or return None and leave the plan unchanged."""
-
-    def promise(self, reservation: str, expression: Expression, now: int, horizon: int) -> Placed | None: ...
 
 
 @dataclass(slots=True, eq=False)
@@ -57,6 +49,11 @@ class Reservation:
 
     def __post_init__(self) -> None:
         self.recurrence = None if self.request.every is None else Recurrence(self.request)
+
+    @property
+    def pieces(self) -> list[Piece]:
+        """Return what all its turns promise."""
+        return [piece for turn in self.turns.values() for piece in turn.pieces]
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +81,7 @@ class Agenda:
     def __init__(
         self,
         capacity: Bundle,
-        planner: Callable[[Plan], Planner],
+        planner: Callable[[Plan], Gree],
         *,
         horizon: int,
         policies: Sequence[Instantaneous | Integral] = (),
@@ -141,7 +138,7 @@ class Agenda:
         """
         old = self._reservations.pop(id)
         self._forget(old, now)
-        before = sum_of(piece for each in old.turns.values() for piece in after(each.pieces, now))
+        before = Steps.sum_of(clipped(old.pieces, now))
         why = self._create(Reservation(id, old.owner, request, old.sequence), now, before)
         if why:
             for each in old.turns.values():
@@ -192,11 +189,6 @@ class Agenda:
             if not one.turns and not self._goes_on(one, now):
                 del self._reservations[one.id]
         return dropped
-
-    def set_capacity(self, since: int, capacity: Bundle, now: int, until: int | None = None) -> list[Dropped]:
-        """Set the cluster's capacity in [since, until), or from ``since`` on; return the turns dropped by it."""
-        self.plan.set_capacity(since, capacity, until)
-        return self.repair(now)
 
     def repair(self, now: int, until: int | None = None) -> list[Dropped]:
         """Plan again what exceeds the capacity before step ``until``; return the dropped turns."""
@@ -259,9 +251,8 @@ class Agenda:
         if placed is not None:
             one.turns[key] = Turn(key, expression, placed)
             return ""
-        return (
-            why or infeasible(expression, now, self._most(), self._wording) or "no room next to the existing promises"
-        )
+        most = Bundle.of(map(max, self.plan.capacity.columns))
+        return why or infeasible(expression, now, most, self._wording) or "no room next to the existing promises"
 
     def _in_sight(self, one: Reservation, now: int) -> range:
         """Return the numbers of unplanned turns that begin before the horizon."""
@@ -278,10 +269,6 @@ class Agenda:
         finishes = [atom.finish for atom in atoms_of(expression)]
         return max(now + self._horizon, *(finish for finish in finishes if finish is not None), 0)
 
-    def _most(self) -> Bundle:
-        """Return the cluster's largest capacity of each resource."""
-        return Bundle.of(max(values) for values in zip(*self.plan.capacity.rows, strict=True))
-
     def _promise(
         self, owner: str, key: str, expression: Expression, now: int, before: Steps | None
     ) -> tuple[Placed | None, str]:
@@ -290,7 +277,7 @@ class Agenda:
         """
         last = self._last(expression, now)
         placed = self._planner.promise(key, expression, now, last)
-        if placed is None or not (why := self.quotas.accept(owner, _flat(placed), None, before)):
+        if placed is None or not (why := self.quotas.accept(owner, [*chain.from_iterable(placed)], None, before)):
             return placed, ""
         self.plan.remove(key)
         for limit in self.quotas.limits(owner, expression, now, last, before):
@@ -298,7 +285,7 @@ class Agenda:
                 placed = self._planner.promise(key, expression, now, last)
                 if placed is None and before is None:  # later limits leave less room
                     break
-                if placed is not None and not self.quotas.accept(owner, _flat(placed), limit, before):
+                if placed is not None and not self.quotas.accept(owner, [*chain.from_iterable(placed)], limit, before):
                     return placed, ""
                 if placed is not None:
                     self.plan.remove(key)
@@ -318,7 +305,7 @@ class Agenda:
         """Return a cut turn, planned again: unchanged; or everything not yet given, at another time; or the rest of it,
         where some of its time was missed.
         """
-        turn, left, coming = cut.turn, cut.left(), cut.coming(now)
+        turn, left, coming = cut.turn, cut.left(), clipped(cut.turn.pieces, now)
         fitting = bool(coming) and fits(self.plan, coming)
         if not fitting or cut.missed(now):
             placed = self._planner.promise(turn.key, left, now, self._last(left, now))
@@ -349,7 +336,3 @@ class Agenda:
             if not one.turns and not self._goes_on(one, now):
                 self._cut_off[one.id] = self._reservations.pop(one.id)
         return dropped
-
-
-def _flat(placed: Placed) -> list[Piece]:
-    return [piece for pieces in placed for piece in pieces]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from msgspec.structs import asdict
+
 from master.reservations.placement_delay import size
 from master.reservations.reservation_manager import Declined, Entry, ReservationManager
 from master.reservations.timeline import free_runs
@@ -66,11 +68,7 @@ def may_use(manager: ReservationManager, reservation: str, user: str) -> None:
 
     Raises: RpcError: ``bad_request``: the reservation is unknown; ``refused``: it is another tenant's, or was dropped.
     """
-    entry = manager.entries.get(reservation)
-    if entry is None:
-        raise bad_request(
-            f"there is no reservation {reservation[:128]!r}", field="reservation", remedy="see `penstock reservations`"
-        )
+    entry = _known(manager, reservation)
     tenants = manager.settings.tenants
     if tenants.get(user, user) != tenants.get(entry.user, entry.user):
         raise refused(f"the reservation {reservation!r} belongs to {entry.user}", field="reservation")
@@ -81,7 +79,7 @@ def may_use(manager: ReservationManager, reservation: str, user: str) -> None:
 def show(manager: ReservationManager, id: str, at: float) -> api.Reserved:  # noqa: A002 - the field's name
     """Return a reservation's state at Unix time ``at``."""
     entry = manager.entries[id]
-    pieces = [] if entry.dropped else [piece for turn in manager.kept(id).turns.values() for piece in turn.pieces]
+    pieces = [] if entry.dropped else manager.kept(id).pieces
     sizes = {size(piece.bundle.cpu_cores, piece.bundle.memory_bytes) for piece in pieces}
     return api.Reserved(
         reservation=id,
@@ -96,10 +94,7 @@ def show(manager: ReservationManager, id: str, at: float) -> api.Reserved:  # no
                 start=manager.unix(piece.start),
                 finish=manager.unix(piece.finish),
                 bundles=piece.number,
-                cpu_cores=piece.bundle.cpu_cores,
-                memory_bytes=piece.bundle.memory_bytes,
-                disk_bytes_per_s=piece.bundle.disk_bytes_per_s,
-                network_bytes_per_s=piece.bundle.network_bytes_per_s,
+                **asdict(piece.bundle),
             )
             for piece in sorted(pieces, key=lambda piece: (piece.start, piece.finish))
         ],
@@ -119,8 +114,15 @@ def _then(manager: ReservationManager, user: str | None, at: float, then: float)
 
 def _owned(manager: ReservationManager, id: str, asked: api.OnBehalf) -> None:  # noqa: A002 - the field's name
     """Raises RpcError: the reservation is unknown, or belongs to another user."""
-    entry = manager.entries.get(id)
-    if entry is None:
-        raise bad_request(f"there is no reservation {id!r}", field="reservation", remedy="see `penstock reservations`")
+    entry = _known(manager, id)
     if entry.user != asked.user and not asked.operator:
         raise refused(f"the reservation {id!r} belongs to {entry.user}", field="reservation")
+
+
+def _known(manager: ReservationManager, id: str) -> Entry:  # noqa: A002 - the field's name
+    """Raises RpcError: the reservation is unknown."""
+    entry = manager.entries.get(id)
+    if entry is None:
+        said = f"there is no reservation {id[:128]!r}"
+        raise bad_request(said, field="reservation", remedy="see `penstock reservations`")
+    return entry

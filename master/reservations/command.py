@@ -7,6 +7,7 @@ import json
 import sys
 import time
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from master.reservations.gree_l import GreeL
 from master.reservations.measures import Measures, measure
 from master.reservations.milp import solve
 from master.reservations.rdl import Bundle, infeasible
-from master.reservations.requests_file import Asked, Requests, RequestsError, read
+from master.reservations.requests_file import Requests, RequestsError, read
 from penstock import extras
 from penstock.cli.arguments import Parser
 
@@ -80,32 +81,27 @@ def _solved(asked: Requests, options: argparse.Namespace) -> dict[str, Placed | 
     solved = solve(
         asked.plan,
         {each.name: each.expression for each in asked.asked},
-        0,
         asked.horizon,
         quantum=options.quantum,
         time_limit_s=options.time_limit_s,
     )
     for name, placed in solved.placed.items():
         if placed is not None:
-            asked.plan.add(name, (piece for pieces in placed for piece in pieces))
+            asked.plan.add(name, chain.from_iterable(placed))
     return dict(solved.placed)
 
 
-def _why_not(asked: Requests, one: Asked) -> str:
-    """Return why a request was rejected."""
-    most = Bundle.of(max(values) for values in zip(*asked.plan.capacity.rows, strict=True))
-    return infeasible(one.expression, 0, most, asked.wording) or "no room next to the existing promises"
-
-
 def _rows(asked: Requests, placed: Mapping[str, Placed | None]) -> list[dict[str, Any]]:
+    most = Bundle.of(map(max, asked.plan.capacity.columns))
     rows = []
     for each in asked.asked:
         given = placed[each.name]
         row: dict[str, Any] = {"name": each.name, "owner": each.owner, "accepted": given is not None}
         if given is None:
-            row["reason"] = _why_not(asked, each)
+            why = infeasible(each.expression, 0, most, asked.wording)
+            row["reason"] = why or "no room next to the existing promises"
         else:
-            pieces = sorted((piece.start, piece.finish, piece.number) for atom in given for piece in atom)
+            pieces = sorted(piece[:3] for piece in chain.from_iterable(given))
             row["promised"] = [{"start": start, "finish": finish, "bundles": n} for start, finish, n in pieces]
         rows.append(row)
     return rows

@@ -54,7 +54,7 @@ class Gree:
         """As :meth:`place`, but add the placement to the plan."""
         placed = self._fitted(expression, now, horizon)
         if placed is not None:
-            self._plan.add_taken(reservation, (piece for pieces in placed for piece in pieces))
+            self._plan.add_taken(reservation, chain.from_iterable(placed))
         return placed
 
     def _fitted(self, expression: Expression, start: int, finish: int) -> Placed | None:
@@ -96,7 +96,7 @@ class Gree:
             if placed is not None:
                 others: list[Placed] = [[[] for _ in atoms_of(other)] for other in parts]
                 others[chosen] = placed
-                return [pieces for each in others for pieces in each]
+                return [*chain.from_iterable(others)]
         return None
 
     def _order(self, parts: tuple[Expression, ...], start: int, finish: int) -> Placed | None:
@@ -107,9 +107,9 @@ class Gree:
                 return placed
             self._undo(placed)
             if self._early:
-                start = gap + min(piece.start for pieces in placed for piece in pieces)
+                start = gap + min(piece.start for piece in chain.from_iterable(placed))
             else:
-                finish = max(piece.finish for pieces in placed for piece in pieces) - gap
+                finish = max(piece.finish for piece in chain.from_iterable(placed)) - gap
         return None
 
     def _in_turn(
@@ -129,21 +129,20 @@ class Gree:
                 return None, 0
             found.append(placed)
             if in_order and any(placed):
-                begins = min(piece.start for pieces in placed for piece in pieces)
-                ends = max(piece.finish for pieces in placed for piece in pieces)
+                begins = min(piece.start for piece in chain.from_iterable(placed))
+                ends = max(piece.finish for piece in chain.from_iterable(placed))
                 gap = (begins - start if self._early else finish - ends) if before else 0
                 first_gap, before = first_gap or gap, True
                 start, finish = (ends, finish) if self._early else (start, begins)
-        return [pieces for each in (found if self._early else reversed(found)) for pieces in each], first_gap
+        return [*chain.from_iterable(found if self._early else reversed(found))], first_gap
 
     def _next(self, line: tuple[Expression, ...], index: int, start: int, finish: int) -> Placed | None:
         """Place the next part of an order in the time that the parts before it in the ``line`` have left."""
         return self._place(line[index], start, finish)
 
     def _undo(self, placed: Placed) -> None:
-        for pieces in placed:
-            for piece in pieces:
-                self._plan.give_back(piece)
+        for piece in chain.from_iterable(placed):
+            self._plan.give_back(piece)
 
     # ------------------------------------------------------------ one atom
 
@@ -239,7 +238,7 @@ class Gree:
             for piece in found:
                 self._plan.take(piece)
                 pieces.append(piece)
-                left -= (piece.finish - piece.start) * piece.number
+                left -= piece.work
         return pieces
 
     def _block(self, atom: Atom, low: int, high: int, own: list[Piece], left: int) -> tuple[list[Piece], int] | None:
@@ -297,7 +296,7 @@ class Gree:
         for steps, number in shape:
             ends = begins + steps
             span = (begins, ends) if self._early else (-ends, -begins)
-            pieces.append(Piece(*span, atom.bundle, number))
+            pieces.append(Piece(*span, number, atom.bundle))
             begins = ends
         return pieces
 
@@ -325,7 +324,7 @@ class Gree:
 
 
 def _given(pieces: Iterable[Piece]) -> int:
-    return sum((piece.finish - piece.start) * piece.number for piece in pieces)
+    return sum(piece.work for piece in pieces)
 
 
 def _least(atom: Atom) -> int:

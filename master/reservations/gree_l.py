@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from master.reservations.gree import Gree, Placed
 from master.reservations.plan import Piece, Plan
-from master.reservations.rdl import All, Any, Atom, Expression, Order, Window
+from master.reservations.rdl import All, Any, Atom, Expression, Order, Window, bounds_of
 from master.reservations.shapes import shapes, steps_of
 
 #: Steps [near, far) seen from the edge, and the number of bundles that fit.
@@ -29,8 +29,7 @@ class GreeL(Gree):
         """guessIntervals: in proportion to the least time that each part takes, and no less than that."""
         part = line[index]
         own, left = _least_steps(part), sum(map(_least_steps, line[index + 1 :]))
-        first, last = _bounds(part)
-        low, high = max(start, first), finish if last is None else min(finish, last)
+        low, high = bounds_of(part, start, finish)
         share = max(own, (high - low) * own // max(1, own + left))
         placed = self._place(part, *((low, min(high, low + share)) if self._early else (max(low, high - share), high)))
         if placed is None and self._fallback and not self._tall:
@@ -60,9 +59,7 @@ class GreeL(Gree):
 
     def _fits(self, piece: Piece) -> bool:
         lowest = self._plan.lowest(piece.start, piece.finish)
-        return all(
-            piece.number * amount <= free + 1e-6 for amount, free in zip(piece.bundle.amounts, lowest, strict=True)
-        )
+        return all(amount <= free + 1e-6 for amount, free in zip(piece.amounts, lowest, strict=True))
 
     def _level(self, atom: Atom, start: int, finish: int) -> list[Piece]:
         """Place at the lowest height that completes the work, cut off where there is less room; for leases of one step.
@@ -118,24 +115,11 @@ def _first_steps(runs: list[_Run], steps: int) -> list[_Run]:
     return found
 
 
-def _bounds(expression: Expression) -> tuple[int, int | None]:
-    """Return the bounds within which all of the expression lies."""
-    match expression:
-        case Atom():
-            return expression.start or 0, expression.finish
-        case Window(part, start, finish):
-            first, last = _bounds(part)
-            return max(first, start), finish if last is None else min(last, finish)
-        case Any(parts) | All(parts) | Order(parts):
-            firsts, lasts = zip(*map(_bounds, parts), strict=True)
-            return min(firsts), None if None in lasts else max(last for last in lasts if last is not None)
-
-
 def _least_steps(expression: Expression) -> int:
-    """Return the least time that it can take."""
+    """Return the least time that it can take; 0 for an empty atom."""
     match expression:
-        case Atom():
-            return atom_steps(expression)
+        case Atom(parallelism=parallelism, lease=lease, work=work):
+            return max(lease, -(-work // parallelism)) if work else 0
         case Window(part):
             return _least_steps(part)
         case Any(parts):
@@ -144,8 +128,3 @@ def _least_steps(expression: Expression) -> int:
             return max(map(_least_steps, parts))
         case Order(parts):
             return sum(map(_least_steps, parts))
-
-
-def atom_steps(atom: Atom) -> int:
-    """Return the least time that an atom can take; 0 for an empty atom."""
-    return max(atom.lease, -(-atom.work // atom.parallelism)) if atom.work else 0

@@ -16,7 +16,7 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import pairwise
+from itertools import chain, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -52,23 +52,22 @@ class Solved:
 def solve(
     plan: Plan,
     requests: Mapping[str, Expression],
-    now: int,
     horizon: int,
     *,
     quantum: int = 1,
     time_limit_s: float = 60.0,
 ) -> Solved:
-    """Place as many requests as possible within [now, horizon) in the plan's free capacity; the plan is unchanged.
+    """Place as many requests as possible in the steps [0, horizon) of the plan, which is unchanged.
 
     Expressions are in their normal form. The result is no worse than those of :class:`Gree` and :class:`GreeL`.
     """
     if not requests:
         return Solved({}, optimal=True)
     greedy = min(
-        (_greedily(planner, plan, requests, now, horizon) for planner in (Gree(plan), GreeL(plan))),
+        (_greedily(planner, plan, requests, horizon) for planner in (Gree(plan), GreeL(plan))),
         key=lambda placed: _cost(placed, requests, plan),
     )
-    model = _Model(now, (horizon - now) // quantum, quantum)
+    model = _Model(horizon // quantum, quantum)
     roots = {name: model.binary() for name in requests}
     trees = {name: model.expression(each, roots[name]) for name, each in requests.items()}
     model.capacity(plan)
@@ -83,15 +82,13 @@ def solve(
     return Solved(placed, optimal)
 
 
-def _greedily(
-    planner: Gree, plan: Plan, requests: Mapping[str, Expression], now: int, horizon: int
-) -> dict[str, Placed | None]:
+def _greedily(planner: Gree, plan: Plan, requests: Mapping[str, Expression], horizon: int) -> dict[str, Placed | None]:
     """Return a greedy planner's placement of all requests, one after the other; the plan is unchanged."""
     placed: dict[str, Placed | None] = {}
     taken: list[Piece] = []
     for name, expression in requests.items():
-        given = placed[name] = planner.place(expression, now, horizon)
-        for piece in (piece for pieces in given or () for piece in pieces):
+        given = placed[name] = planner.place(expression, 0, horizon)
+        for piece in chain.from_iterable(given or ()):
             plan.take(piece)
             taken.append(piece)
     for piece in taken:
@@ -112,7 +109,7 @@ def _cost(
             preempted += preemption(given, plan)
             for atom, pieces in zip(atoms_of(requests[name]), given, strict=True):
                 if pieces:
-                    beyond += sum((piece.finish - piece.start) * piece.number for piece in pieces) - atom.work
+                    beyond += sum(piece.work for piece in pieces) - atom.work
     return -accepted, -round(work, _SAME), round(preempted, _SAME), beyond
 
 
@@ -128,7 +125,6 @@ class _AtomVars:
 
 @dataclass(slots=True)
 class _Model:
-    now: int
     slots: int
     quantum: int
     atoms: list[_AtomVars] = field(default_factory=list)
@@ -178,8 +174,8 @@ class _Model:
 
     def _atom(self, atom: Atom, chosen: int) -> _AtomVars:
         """Add constraints (2), (3), (5), (6) and leases."""
-        first = 0 if atom.start is None else max(0, -(-(atom.start - self.now) // self.quantum))
-        last = self.slots if atom.finish is None else min(self.slots, (atom.finish - self.now) // self.quantum)
+        first = -(-(atom.start or 0) // self.quantum)
+        last = self.slots if atom.finish is None else min(self.slots, atom.finish // self.quantum)
         slots = range(first, max(first, last)) if atom.work else range(0)
         height = {slot: self.variable(atom.parallelism) for slot in slots}
         busy = {slot: self.binary() for slot in slots}
@@ -235,7 +231,7 @@ class _Model:
     def capacity(self, plan: Plan) -> None:
         """Add (1), in every dimension, for the capacity that is free in a whole slot."""
         for slot in range(self.slots):
-            begins = self.now + slot * self.quantum
+            begins = slot * self.quantum
             free = plan.free.lowest(begins, begins + self.quantum)
             for index, amount in enumerate(free):
                 terms = {
@@ -276,7 +272,7 @@ class _Model:
 
         Return variable → its cost, which is 1 for the smallest step that an atom can make.
         """
-        marks = [plan.capacity.at(self.now + slot * self.quantum) for slot in range(self.slots + 1)]
+        marks = [plan.capacity.at(slot * self.quantum) for slot in range(self.slots + 1)]
         shares = (
             amount / has
             for one in self.atoms
@@ -335,11 +331,11 @@ class _Model:
         for one in atoms:
             pieces: list[Piece] = []
             for slot, variable in one.height.items():
-                begins = self.now + slot * self.quantum
+                begins = slot * self.quantum
                 number = int(x[variable])
                 if pieces and pieces[-1].finish == begins and pieces[-1].number == number:
                     pieces[-1] = pieces[-1]._replace(finish=begins + self.quantum)
                 elif number:
-                    pieces.append(Piece(begins, begins + self.quantum, one.atom.bundle, number))
+                    pieces.append(Piece(begins, begins + self.quantum, number, one.atom.bundle))
             placed.append(pieces)
         return placed

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from itertools import chain
 from pathlib import Path
 
 import numpy as np
 
 from master.reservations.gree import Placed
-from master.reservations.plan import Plan, Vector
+from master.reservations.plan import Plan
 from penstock.model.units import counted
 
 #: Number of reservations named in the plot; the others share one colour.
@@ -59,8 +60,6 @@ def _busiest(plan: Plan) -> int:
 
 def _held(placed: Placed, starts: np.ndarray, index: int) -> np.ndarray:
     height = np.zeros(len(starts))
-    for pieces in placed:
-        for piece in pieces:
-            amounts: Vector = piece.bundle.amounts
-            height[(starts >= piece.start) & (starts < piece.finish)] += piece.number * amounts[index]
+    for piece in chain.from_iterable(placed):
+        height[(starts >= piece.start) & (starts < piece.finish)] += piece.amounts[index]
     return height

@@ -14,6 +14,7 @@ from master.reservations.rdl import Bundle
 
 #: Cores, disk bytes/s, network bytes/s, bytes of memory, as :attr:`Bundle.amounts`.
 Vector = tuple[float, float, float, float]
+_NOTHING: Vector = (0.0, 0.0, 0.0, 0.0)
 #: Tolerance for sums of fractions of cores; all other amounts are whole.
 EPSILON = 1e-6
 
@@ -23,22 +24,49 @@ class Piece(NamedTuple):
 
     start: int
     finish: int
-    bundle: Bundle
     number: int
+    bundle: Bundle
+
+    @property
+    def amounts(self) -> list[float]:
+        """Return what it takes in each of its steps, as :attr:`Bundle.amounts`."""
+        return [self.number * amount for amount in self.bundle.amounts]
+
+    @property
+    def work(self) -> int:
+        """Return its bundle-steps."""
+        return (self.finish - self.start) * self.number
+
+
+def clipped(pieces: Iterable[Piece], start: int, finish: int | None = None) -> list[Piece]:
+    """Return the parts of pieces in [start, finish), or from ``start`` on."""
+    found: list[Piece] = []
+    for piece in pieces:
+        first, last = max(piece.start, start), piece.finish if finish is None else min(piece.finish, finish)
+        if first < last:
+            found.append(piece._replace(start=first, finish=last))
+    return found
 
 
 class Steps:
     """Amounts over time, one run for each stretch of steps without a change; a column for each resource."""
 
-    def __init__(self, amounts: Vector) -> None:
+    def __init__(self, amounts: Vector = _NOTHING) -> None:
         #: Rising, from 0; run i holds until start i + 1.
         self.starts: list[int] = [0]
         self.columns: tuple[list[float], ...] = tuple([float(amount)] for amount in amounts)
 
     @classmethod
+    def sum_of(cls, pieces: Iterable[Piece]) -> Steps:
+        """Return the sum of pieces over time."""
+        made = cls()
+        made.put(pieces)
+        return made
+
+    @classmethod
     def of(cls, starts: Sequence[int], columns: Iterable[Sequence[float]]) -> Steps:
         """Return amounts from given steps on, a column for each resource; 0 before the first step."""
-        made = cls((0.0, 0.0, 0.0, 0.0))
+        made = cls()
         lead = [] if starts[0] == 0 else [0]
         made.starts = [*lead, *starts]
         made.columns = tuple([*map(float, lead), *column] for column in columns)
@@ -46,7 +74,7 @@ class Steps:
 
     def times(self, factor: float) -> Steps:
         """Return the amounts multiplied by ``factor``."""
-        made = Steps((0.0, 0.0, 0.0, 0.0))
+        made = Steps()
         made.starts = self.starts[:]
         made.columns = tuple([factor * amount for amount in column] for column in self.columns)
         return made
@@ -70,6 +98,11 @@ class Steps:
                 column[first:last] = [before + amount for before in column[first:last]]
         self._join(last)
         self._join(first)
+
+    def put(self, pieces: Iterable[Piece], sign: int = 1) -> None:
+        """Add the amounts of pieces; ``sign`` -1: subtract them."""
+        for piece in pieces:
+            self.add(piece.start, piece.finish, [sign * amount for amount in piece.amounts])
 
     def lowest(self, start: int, finish: int) -> list[float]:
         """Return the least of each amount in [start, finish)."""
@@ -137,9 +170,6 @@ class Plan:
         self.limit: Steps | None = None
         self._pieces: dict[str, tuple[Piece, ...]] = {}
 
-    def __contains__(self, reservation: object) -> bool:
-        return reservation in self._pieces
-
     def reservations(self) -> Mapping[str, tuple[Piece, ...]]:
         """Return reservation → its promised pieces, in the order of addition."""
         return self._pieces
@@ -149,10 +179,7 @@ class Plan:
 
         Raises: KeyError: it is in the plan already.
         """
-        if reservation in self._pieces:
-            raise KeyError(f"{reservation} is in the plan")
-        self._pieces[reservation] = _in_time(pieces)
-        self.version += 1
+        self.add_taken(reservation, pieces)
         for piece in self._pieces[reservation]:
             self.take(piece)
 
@@ -160,11 +187,11 @@ class Plan:
         """As :meth:`add`, for pieces that a planner has taken already."""
         if reservation in self._pieces:
             raise KeyError(f"{reservation} is in the plan")
-        self._pieces[reservation] = _in_time(pieces)
+        self._pieces[reservation] = tuple(sorted(pieces, key=lambda piece: (piece.start, piece.finish)))
         self.version += 1
 
-    def remove(self, reservation: str) -> tuple[Piece, ...]:
-        """Remove a reservation and return its pieces.
+    def remove(self, reservation: str) -> None:
+        """Remove a reservation.
 
         Raises: KeyError: it is not in the plan.
         """
@@ -172,43 +199,18 @@ class Plan:
         self.version += 1
         for piece in pieces:
             self.give_back(piece)
-        return pieces
-
-    def change(self, reservation: str, pieces: Iterable[Piece]) -> None:
-        """Replace a reservation's pieces; it keeps its place among the others.
-
-        Raises: KeyError: it is not in the plan.
-        """
-        for piece in self._pieces[reservation]:
-            self.give_back(piece)
-        self._pieces[reservation] = _in_time(pieces)
-        self.version += 1
-        for piece in self._pieces[reservation]:
-            self.take(piece)
 
     def set_capacity(self, since: int, capacity: Bundle, until: int | None = None) -> None:
         """Set the capacity in [since, until), or from ``since`` on; promises do not change."""
-        changes = Steps((0.0, 0.0, 0.0, 0.0))
+        changes = Steps()
         self.capacity_version += 1
         for start, finish, row in self.capacity.runs():
-            first, end = max(start, since), _earlier(finish, until)
+            first, end = max(start, since), min((each for each in (finish, until) if each is not None), default=None)
             if end is None or first < end:
                 changes.add(first, end, [new - old for new, old in zip(capacity.amounts, row, strict=True)])
         for start, finish, change in changes.runs():
             self.capacity.add(start, finish, change)
             self.free.add(start, finish, change)
-
-    def promised(self, step: int) -> dict[str, Vector]:
-        """Return reservation → its promise in a step; reservations without one are left out."""
-        found: dict[str, Vector] = {}
-        for reservation, pieces in self._pieces.items():
-            now = [piece for piece in pieces if piece.start <= step < piece.finish]
-            if now:
-                cores, disk, network, memory = (
-                    sum(piece.number * piece.bundle.amounts[index] for piece in now) for index in range(4)
-                )
-                found[reservation] = (cores, disk, network, memory)
-        return found
 
     def overcommitted(self, since: int = 0, until: int | None = None) -> int | None:
         """Return the first step in [since, until), or from ``since`` on, in which promises exceed the capacity."""
@@ -235,24 +237,13 @@ class Plan:
 
     def take(self, piece: Piece) -> None:
         """Subtract a piece from the free capacity, without a reservation: used while planning."""
-        amounts = [-piece.number * amount for amount in piece.bundle.amounts]
-        self.free.add(piece.start, piece.finish, amounts)
-        if self.limit is not None:
-            self.limit.add(piece.start, piece.finish, amounts)
+        self._put(piece, -1)
 
     def give_back(self, piece: Piece) -> None:
         """Undo :meth:`take`."""
-        amounts = [piece.number * amount for amount in piece.bundle.amounts]
-        self.free.add(piece.start, piece.finish, amounts)
+        self._put(piece, 1)
+
+    def _put(self, piece: Piece, sign: int) -> None:
+        self.free.put([piece], sign)
         if self.limit is not None:
-            self.limit.add(piece.start, piece.finish, amounts)
-
-
-def _in_time(pieces: Iterable[Piece]) -> tuple[Piece, ...]:
-    return tuple(sorted(pieces, key=lambda piece: (piece.start, piece.finish)))
-
-
-def _earlier(one: int | None, other: int | None) -> int | None:
-    if one is None or other is None:
-        return one if other is None else other
-    return min(one, other)
+            self.limit.put([piece], sign)

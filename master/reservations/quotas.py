@@ -13,12 +13,11 @@ from dataclasses import dataclass, field
 import numpy as np
 import numpy.typing as npt
 
-from master.reservations.plan import EPSILON, Piece, Plan, Steps
-from master.reservations.rdl import All, Any, Atom, Expression, Order, Window, atoms_of
+from master.reservations.plan import EPSILON, Piece, Plan, Steps, clipped
+from master.reservations.rdl import All, Any, Atom, Expression, Order, Window, bounds_of
 from master.reservations.sharing import ROUNDING, Floats, Instantaneous, Integral, Show, Windows
 
 Ints = npt.NDArray[np.int64]
-_NOTHING = (0.0, 0.0, 0.0, 0.0)
 #: More than any request.
 _UNBOUND = 1e30
 #: Tolerance for fractions lost by rounding.
@@ -33,8 +32,8 @@ class _Owner:
     ``room``: the rest at any time, for the capacity of ``version``.
     """
 
-    used: Steps = field(default_factory=lambda: Steps(_NOTHING))
-    past: Steps = field(default_factory=lambda: Steps(_NOTHING))
+    used: Steps = field(default_factory=Steps)
+    past: Steps = field(default_factory=Steps)
     room: Steps | None = None
     version: int = -1
 
@@ -55,27 +54,22 @@ class Quotas:
         self._known_since = 0  # earlier time is not counted
         self._changed: set[str] = set()  # owners whose past has changed since it was stored
 
-    @property
-    def bound(self) -> bool:
-        """Return whether any policy is in force."""
-        return bool(self._policies)
-
     # ------------------------------------------------------------ what owners have
 
     def take(self, owner: str, pieces: Iterable[Piece]) -> None:
         """Count pieces towards the owner's amounts."""
-        if self.bound:
+        if self._policies:
             self._change(owner, pieces, self._known_since, 1)
 
     def release(self, owner: str, pieces: Sequence[Piece], now: int) -> None:
         """Stop counting the pieces' future; within the window, their past still counts."""
-        if self.bound:
+        if self._policies:
             self._change(owner, pieces, now, -1)
             self._record(owner, pieces, now, 1)
 
     def take_again(self, owner: str, pieces: Sequence[Piece], now: int) -> None:
         """Undo :meth:`release`."""
-        if self.bound:
+        if self._policies:
             self._record(owner, pieces, now, -1)
             self._change(owner, pieces, now, 1)
 
@@ -136,7 +130,8 @@ class Quotas:
         if before is not None:
             yield before.times(1.0)
         if self._over_time:
-            first, last = _bounds(expression, first, last)
+            first, last = bounds_of(expression, first, last)
+            last = max(first + 1, last)
             for divided in (False, True):
                 limit = self._within_windows(one, expression, first, last, divided=divided)
                 if limit is not None:
@@ -148,46 +143,35 @@ class Quotas:
         """
         one = self._owners.setdefault(owner, _Owner())
         within_room = limit is not None and limit is one.room
-        for piece in pieces:
-            one.used.add(piece.start, piece.finish, _amounts(piece))
+        one.used.put(pieces)
         why = ""
         if before is None or not _within(pieces, before):
             policies = self._over_time if within_room else self._policies
             said = (each.too_much(self._plan.capacity, owner, one.used, pieces, self._show) for each in policies)
             why = next((line for line in said if line), "")
         if why:
-            for piece in pieces:
-                one.used.add(piece.start, piece.finish, _amounts(piece, -1))
+            one.used.put(pieces, -1)
             return why
         if not within_room and one.room is not None:
-            for piece in pieces:
-                one.room.add(piece.start, piece.finish, _amounts(piece, -1))
+            one.room.put(pieces, -1)
         if before is not None:
-            for piece in pieces:
-                before.add(piece.start, piece.finish, _amounts(piece, -1))
+            before.put(pieces, -1)
         return ""
 
     # ------------------------------------------------------------ inside
 
     def _change(self, owner: str, pieces: Iterable[Piece], since: int, sign: int) -> None:
         """Change the owner's amounts by the pieces from a step on."""
-        one = self._owners.setdefault(owner, _Owner())
-        for piece in pieces:
-            if max(piece.start, since) < piece.finish:
-                one.used.add(max(piece.start, since), piece.finish, _amounts(piece, sign))
-                if one.room is not None:
-                    one.room.add(max(piece.start, since), piece.finish, _amounts(piece, -sign))
+        one, changed = self._owners.setdefault(owner, _Owner()), clipped(pieces, since)
+        one.used.put(changed, sign)
+        if one.room is not None:
+            one.room.put(changed, -sign)
 
     def _record(self, owner: str, pieces: Iterable[Piece], now: int, sign: int) -> None:
         """Change the owner's past by the pieces before a step."""
-        if not self._window:
-            return
-        one = self._owners.setdefault(owner, _Owner())
-        for piece in pieces:
-            start, finish = max(piece.start, self._known_since), min(piece.finish, now)
-            if start < finish:
-                one.past.add(start, finish, _amounts(piece, sign))
-                self._changed.add(owner)
+        if self._window and (changed := clipped(pieces, self._known_since, now)):
+            self._owners.setdefault(owner, _Owner()).past.put(changed, sign)
+            self._changed.add(owner)
 
     def _room(self, one: _Owner) -> Steps | None:
         """Return the rest of the owner's quota at any time; None: unlimited."""
@@ -269,15 +253,6 @@ def _least_around(marks: Ints, last: int, window: int, begins: Ints, left: Float
     return found
 
 
-def _bounds(expression: Expression, first: int, last: int) -> tuple[int, int]:
-    """Return the bounds in [first, last) of an expression in its normal form."""
-    atoms = list(atoms_of(expression))
-    starts = [atom.start or 0 for atom in atoms]
-    finishes = [last if atom.finish is None else atom.finish for atom in atoms]
-    begins = max(first, min(starts))
-    return begins, max(begins + 1, min(last, max(finishes)))
-
-
 def _wanted(expression: Expression, chosen: Callable[[Iterable[float]], float]) -> list[float]:
     """Return the total of each resource, amounts × steps; ``chosen`` selects among alternatives."""
     match expression:
@@ -296,21 +271,8 @@ def _over(steps: Steps, before: int) -> bool:
     return len(steps.starts) > 1 and steps.starts[1] < before
 
 
-def _amounts(piece: Piece, sign: int = 1) -> list[float]:
-    return [sign * piece.number * amount for amount in piece.bundle.amounts]
-
-
-def sum_of(pieces: Iterable[Piece]) -> Steps:
-    """Return the sum of pieces over time."""
-    found = Steps(_NOTHING)
-    for piece in pieces:
-        found.add(piece.start, piece.finish, _amounts(piece))
-    return found
-
-
 def _within(pieces: Sequence[Piece], before: Steps) -> bool:
     """Return whether pieces stay within ``before`` at all times."""
     left = before.times(1.0)
-    for piece in pieces:
-        left.add(piece.start, piece.finish, _amounts(piece, -1))
+    left.put(pieces, -1)
     return all(min(left.lowest(piece.start, piece.finish)) >= -EPSILON for piece in pieces)

@@ -14,10 +14,11 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, NamedTuple
 
-from master.reservations.agenda import Agenda, Dropped, Planner, Reservation, Returned
+import msgspec
+
+from master.reservations.agenda import Agenda, Dropped, Reservation, Returned
 from master.reservations.gree import Gree
 from master.reservations.gree_l import GreeL
-from master.reservations.past import PastRecord
 from master.reservations.placement_delay import PlacementDelays
 from master.reservations.plan import Piece, Plan, Vector
 from master.reservations.rdl import (
@@ -46,7 +47,7 @@ _RATES = {
 }
 _NODES_SHOWN = 5
 #: Name in the configuration → factory of a planner for a plan.
-PLANNERS: Mapping[str, Callable[[Plan], Planner]] = {
+PLANNERS: Mapping[str, Callable[[Plan], Gree]] = {
     "gree": Gree,
     "gree_early": partial(Gree, early=True),
     "gree_l": GreeL,
@@ -106,16 +107,22 @@ class Entry:
     dropped: str = ""
 
 
+class PastRecord(msgspec.Struct, frozen=True, array_like=True):
+    """Finished turns of an owner from ``start`` to ``finish`` (Unix time), as stored; quotas over time count them."""
+
+    start: float
+    finish: float
+    amounts: Vector
+
+
 @dataclass(frozen=True, slots=True)
 class Promise:
     """The promise to a reservation at a moment: cores, disk bytes/s, network bytes/s, bytes of memory, in ``bundles``
-    bundles, of which ``bundle`` is the smallest.
+    bundles.
     """
 
-    reservation: str
     amounts: Vector
     bundles: int
-    bundle: Bundle
 
 
 class _Moment(NamedTuple):
@@ -227,8 +234,7 @@ class ReservationManager:
         Drained or lost capacity is missing for the next :data:`REPAIR_AHEAD_S` only. Later promises are left as they
         are until half of that time is over, when the plan is examined again. Nothing new is promised on absent nodes.
         """
-        step = self.step(at)
-        span = max(2, math.ceil(REPAIR_AHEAD_S / self.settings.step_s))
+        step, span = self.step(at), self.supply.kept_steps
         first = self.supply.whole == Bundle()
         changed = self.supply.tell(capacity, drained or Bundle(), step)
         if not changed and step < self._repaired_until - span // 2:
@@ -320,7 +326,7 @@ class ReservationManager:
         since, until, found, later = 0, None, {}, set[str]()
         for one in self.agenda.reservations():
             now = list[Piece]()
-            for piece in (piece for turn in one.turns.values() for piece in turn.pieces):
+            for piece in one.pieces:
                 if piece.start <= step < piece.finish:
                     now.append(piece)
                 elif step < piece.start:
@@ -331,7 +337,8 @@ class ReservationManager:
                     elif until is None or mark < until:
                         until = mark
             if now:
-                found[one.id] = _promise(one.id, now)
+                cores, disk, network, memory = map(sum, zip(*(piece.amounts for piece in now), strict=True))
+                found[one.id] = Promise((cores, disk, network, memory), sum(piece.number for piece in now))
         moment = _Moment(since, until, found, frozenset(later))
         self._moments.append(moment)
         return moment
@@ -365,14 +372,6 @@ class ReservationManager:
                 shown = ", ".join(nodes[:_NODES_SHOWN]) + (", …" if len(nodes) > _NODES_SHOWN else "")
                 notes.append(f"the rate of {name} is not known of the nodes {shown}; set {key} of their agents")
         return f" ({'; '.join(notes)})" if notes else ""
-
-
-def _promise(id: str, pieces: Sequence[Piece]) -> Promise:  # noqa: A002 - the field's name
-    cores, disk, network, memory = (
-        sum(piece.number * piece.bundle.amounts[index] for piece in pieces) for index in range(4)
-    )
-    smallest = min((piece.bundle for piece in pieces), key=lambda bundle: bundle.amounts)
-    return Promise(id, (cores, disk, network, memory), sum(piece.number for piece in pieces), smallest)
 
 
 def named_bundles(texts: Mapping[str, str]) -> dict[str, Bundle]:

@@ -64,7 +64,7 @@ class Integral:
             return ""
         first, last = min(piece.start for piece in new), max(piece.finish for piece in new)
         room = Windows(self, capacity, used, first, last)
-        for index in resources_of(new):
+        for index in sorted({index for piece in new for index, amount in enumerate(piece.bundle.amounts) if amount}):
             left = room.left(index)
             worst = int(np.argmin(left))
             if left[worst] < -EPSILON * self.window:
@@ -129,8 +129,3 @@ class _Sums:
         np.cumsum(self._lengths * np.array(self._columns[index]), out=sums[1:])
         found: Floats = np.interp(begins + length, self._ends, sums) - np.interp(begins, self._ends, sums)
         return found
-
-
-def resources_of(pieces: Iterable[Piece]) -> list[int]:
-    """Return the indices of the resources that occur in the pieces."""
-    return sorted({index for piece in pieces for index, amount in enumerate(piece.bundle.amounts) if amount})

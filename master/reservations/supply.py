@@ -18,7 +18,7 @@ class Supply:
         #: Capacity of all connected nodes, drained ones too.
         self.connected = Bundle()
         self.drained = Bundle()
-        self._kept_steps = kept_steps
+        self.kept_steps = kept_steps
         self._lost_since: int | None = None
 
     @property
@@ -41,13 +41,10 @@ class Supply:
             self._lost_since = None
         elif self._lost_since is None:
             self._lost_since = step
-        elif step - self._lost_since >= self._kept_steps:
+        elif step - self._lost_since >= self.kept_steps:
             whole, self._lost_since = connected, None
         self.whole, self.connected, self.drained = whole, connected, drained
-        self.present = less(connected, drained)
+        self.present = Bundle.of(
+            max(0, has - gone) for has, gone in zip(connected.amounts, drained.amounts, strict=True)
+        )
         return before != (self.whole, self.present)
-
-
-def less(capacity: Bundle, gone: Bundle) -> Bundle:
-    """Return the rest of a capacity."""
-    return Bundle.of(max(0, has - other) for has, other in zip(capacity.amounts, gone.amounts, strict=True))

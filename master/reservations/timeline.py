@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import islice
 from typing import Any
 
-from master.reservations.plan import Steps
+from master.reservations.plan import Steps, clipped
 from master.reservations.reservation_manager import ReservationManager
 from penstock.wire.reservation_api import FreeRun
 
@@ -26,11 +26,8 @@ def stacked(manager: ReservationManager, since: float, until: float, *, by: str 
     held: dict[str, Steps] = {}
     for one in manager.agenda.reservations():
         name = one.id if by == "reservation" else manager.entries[one.id].user
-        for piece in (piece for turn in one.turns.values() for piece in turn.pieces):
-            start, finish = max(piece.start, first), min(piece.finish, last)
-            if start < finish:
-                steps = held.setdefault(name, Steps((0.0, 0.0, 0.0, 0.0)))
-                steps.add(start, finish, [piece.number * amount for amount in piece.bundle.amounts])
+        if pieces := clipped(one.pieces, first, last):
+            held.setdefault(name, Steps()).put(pieces)
     capacity = manager.agenda.plan.capacity
     changes = {start for steps in (capacity, *held.values()) for start in steps.starts if first < start < last}
     marks = [first, *sorted(changes)]

@@ -88,12 +88,12 @@ class Depository:
         self._database = database
         self._bounds = bounds or Bounds()
 
-    def add(self, application: str, run: Run, *, ended_at: float, slot_s: float, name: str = "") -> int:
-        """Store an executor of the run ``name``, delete what exceeds the bounds, and return its id.
+    def add(self, application: str, run: Run, *, ended_at: float, slot_s: float, name: str = "") -> None:
+        """Store an executor of the run ``name``, and delete what exceeds the bounds.
 
         Raises: StoreError: the database failed.
         """
-        usage = _packed(run)
+        usage = zlib.compress(np.concatenate((run.mean, run.peak)).astype("<f4").tobytes())
         settings = run.settings
         values = {
             "application": application,
@@ -109,16 +109,11 @@ class Depository:
             "usage_bytes": len(usage),
         }
         with self._database.transaction() as connection:
-            key = connection.execute(sa.insert(_RUNS).values(values)).inserted_primary_key
+            connection.execute(sa.insert(_RUNS).values(values))
             self._forget(connection, application)
-        assert key is not None
-        return int(key[0])
 
-    def runs(
-        self, application: str, *, settings: Settings | None = None, slot_s: float | None = None
-    ) -> list[Recorded]:
-        """Return the stored runs of an application in the order of their ends, limited to some settings or a slot's
-        length.
+    def runs(self, application: str, *, settings: Settings | None = None) -> list[Recorded]:
+        """Return the stored runs of an application in the order of their ends, or those with some settings.
 
         Raises: StoreError: the database failed.
         """
@@ -129,8 +124,6 @@ class Depository:
                 _RUNS.c.cores == settings.cores,
                 _RUNS.c.memory_bytes == settings.memory_bytes,
             )
-        if slot_s is not None:
-            query = query.where(_RUNS.c.slot_s == slot_s)
         with self._database.transaction() as connection:
             return _whole_runs([_recorded(row) for row in connection.execute(query)])
 
@@ -156,11 +149,6 @@ class Depository:
         query = sa.select(_RUNS.c.application, sa.func.count()).group_by(_RUNS.c.application)
         with self._database.transaction() as connection:
             return {name: int(count) for name, count in connection.execute(query.order_by(_RUNS.c.application))}
-
-    def forget(self, application: str) -> int:
-        """Delete all runs of an application; return the number of deleted executors."""
-        with self._database.transaction() as connection:
-            return connection.execute(sa.delete(_RUNS).where(_RUNS.c.application == application)).rowcount
 
     def _forget(self, connection: sa.Connection, application: str) -> None:
         """Delete the oldest rows that exceed the bounds."""
@@ -188,10 +176,6 @@ class Depository:
             sums = sa.select(_RUNS.c.id, so_far.label("so_far")).subquery()
             beyond = sa.select(sums.c.id).where(sums.c.so_far > bounds.bytes_in_all)
             connection.execute(sa.delete(_RUNS).where(_RUNS.c.id.in_(beyond)))
-
-
-def _packed(run: Run) -> bytes:
-    return zlib.compress(np.concatenate((run.mean, run.peak)).astype("<f4").tobytes())
 
 
 def _recorded(row: sa.Row[Any]) -> Recorded:

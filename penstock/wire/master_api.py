@@ -221,8 +221,7 @@ class JobJoined(Result, frozen=True):
 
 class JobEnded(Params, frozen=True):
     """The job is over; ``why``: the reason if its framework did not end it. ``done``: its last connection left
-    properly. ``merged_into``: the job that continues its work. ``use``: its service on this node; nil: no last one is
-    sent."""
+    properly. ``merged_into``: the job that continues its work. ``use``: its service on this node; nil: none."""
 
     job: str
     why: str = ""
@@ -275,10 +274,8 @@ class TellWaiting(Decision, frozen=True, tag="waiting"):
 
 
 class SetPriority(Decision, frozen=True, tag="priority"):
-    """To every agent that serves the job: its priority in the queues (larger first).
-
-    ``reserved_cores`` are the cores of that node that the job's reservation promises it now. 0: its time has not come,
-    and what its tasks state is not promised, either. None: what they state is."""
+    """To every agent that serves the job: its priority in the queues (larger first), and the cores of the node that its
+    reservation promises it now; 0: its time has not come, nor is what its tasks state promised; None: that is."""
 
     job: str
     priority: float

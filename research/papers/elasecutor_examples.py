@@ -5,10 +5,11 @@ from __future__ import annotations
 import numpy as np
 
 from master.placement.drr import drr, remaining, remaining_with
-from master.placement.executors import Demands, Machines, WaitingExecutors
+from master.placement.executors import Demands, WaitingExecutors
 from master.placement.minfrag import MinFrag
 from research.papers.claims import Inputs, Row
 from research.papers.runs import runs_of
+from simulator.executors.machines import PlannedMachines
 
 
 def figure_1(_inputs: Inputs) -> list[Row]:
@@ -26,7 +27,7 @@ def figure_1(_inputs: Inputs) -> list[Row]:
 
 def figure_5(_inputs: Inputs) -> list[Row]:
     """Try Fig. 5: three executors, ending at t1 < t2 < t3, on 8 cores and 6 units of memory; t1 is two slots away."""
-    machines = Machines(["machine 1"], np.array([[8.0, 6.0]]), slots=6)
+    machines = PlannedMachines(["machine 1"], np.array([[8.0, 6.0]]), slots=6)
     for executor, cpu, memory in (
         (1, [1, 3], [2, 1]),
         (2, [2, 2, 6, 6], [2, 2, 1, 1]),
@@ -47,7 +48,7 @@ def figure_5(_inputs: Inputs) -> list[Row]:
 
 def figure_6(_inputs: Inputs) -> list[Row]:
     """Try Fig. 6, with series of eight slots up to T that have the paper's integrals; cores, MB/s, Gbps, GB."""
-    machines = Machines(["machine j"], np.array([[16.0, 500.0, 10.0, 64.0]]), slots=9)
+    machines = PlannedMachines(["machine j"], np.array([[16.0, 500.0, 10.0, 64.0]]), slots=9)
     free = np.repeat([[10.0], [150.0], [2.0], [40.0]], 8, axis=1)
     machines.launch(0, "running", machines.capacity[0][:, None] - free)
     pending = WaitingExecutors(Demands(9))

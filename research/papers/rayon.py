@@ -249,7 +249,7 @@ def _planned(requests: Requests, nodes: int, horizon: int) -> list[tuple[str, Ma
         by = make(plan)
         found.append((name, {key: by.promise(key, each, 0, horizon) for key, each in requests.items()}, plan))
     plan = cluster(nodes)
-    solved = solve(plan, requests, 0, horizon, time_limit_s=600.0)
+    solved = solve(plan, requests, horizon, time_limit_s=600.0)
     for key, placed in solved.placed.items():
         plan.add(key, (piece for pieces in placed or () for piece in pieces))
     return [*found, ("milp", solved.placed, plan)]

@@ -13,12 +13,12 @@ from master.placement.executors import (
     TOLERANCE,
     Demands,
     ExecutorPolicy,
-    Machines,
     WaitingExecutors,
     machines_with_room,
 )
 from simulator.executors.executor_table import FIELDS, Parts, Rows, Table, row
 from simulator.executors.lives import Life, lives_of
+from simulator.executors.machines import PlannedMachines
 from simulator.executors.measures import Measures
 from simulator.executors.reprovisioning import Reprovisioning
 from simulator.executors.rescheduling import Rescheduling
@@ -45,7 +45,7 @@ class Engine:
         slots = longest if policy.elastic else 1
         amounts = [getattr(cluster, key) for key in CAPACITY_KEYS]
         self._capacity: Floats = np.tile(np.array(amounts), (cluster.machines, 1))
-        self._machines = Machines([f"m{index}" for index in range(cluster.machines)], self._capacity, slots)
+        self._machines = PlannedMachines([f"m{index}" for index in range(cluster.machines)], self._capacity, slots)
         self._pending = WaitingExecutors(Demands(slots))
         self._plans = Table(slots)
         self._chains = [self._chain(life, each.name) for life, each in zip(lives, applications, strict=True)]

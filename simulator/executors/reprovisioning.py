@@ -6,8 +6,8 @@ import numpy as np
 
 from agent.core.reprovisioning import rescaled
 from master.placement.drr import Ints
-from master.placement.executors import Machines
 from simulator.executors.executor_table import Parts, Rows, Table
+from simulator.executors.machines import PlannedMachines
 from simulator.executors.spec import Policy
 
 
@@ -18,7 +18,7 @@ class Reprovisioning:
     profile slot; a new plan starts from there, within the room that other executors leave.
     """
 
-    def __init__(self, machines: Machines, plans: Table, parts: Parts, policy: Policy, slot_s: float) -> None:
+    def __init__(self, machines: PlannedMachines, plans: Table, parts: Parts, policy: Policy, slot_s: float) -> None:
         self._machines = machines
         self._plans = plans
         self._parts = parts

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 
 from master.placement.drr import Floats
-from master.placement.executors import Machines
 from simulator.executors.executor_table import Parts, Rows
+from simulator.executors.machines import PlannedMachines
 
 
 class Rescheduling:
@@ -19,7 +19,7 @@ class Rescheduling:
     executor's full-speed use that their machine has left. They speed the executor up by the same fraction.
     """
 
-    def __init__(self, machines: Machines, parts: Parts, application_of: Callable[[int], int]) -> None:
+    def __init__(self, machines: PlannedMachines, parts: Parts, application_of: Callable[[int], int]) -> None:
         """``application_of`` maps an executor's key to its application."""
         self._machines = machines
         self._parts = parts

@@ -6,9 +6,9 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.placement.choices import Choices
-from master.placement.executors import Demands, Machines
-from master.placement.peak import fit, roomy
+from master.placement.executors import Demands
+from master.placement.peak import Choices, fit, roomy
+from simulator.executors.machines import PlannedMachines
 
 _MACHINES = 4
 _AMOUNT = st.integers(0, 8).map(float)
@@ -25,7 +25,7 @@ _EVENTS = st.one_of(
 @given(st.lists(_EVENTS, max_size=40))
 def test_what_is_kept_is_what_comparing_all_would_say(events: list[tuple[str, object, int]]) -> None:
     capacity = np.tile([8.0, 6.0, 4.0, 8.0], (_MACHINES, 1))
-    machines, demands = Machines([f"m{index}" for index in range(_MACHINES)], capacity, 1), Demands(1)
+    machines, demands = PlannedMachines([f"m{index}" for index in range(_MACHINES)], capacity, 1), Demands(1)
     choices = Choices(machines, demands)
     launched = 0
     for what, value, machine in events:
@@ -43,10 +43,10 @@ def test_what_is_kept_is_what_comparing_all_would_say(events: list[tuple[str, ob
     _check(choices, machines, demands)
 
 
-def _check(choices: Choices, machines: Machines, demands: Demands) -> None:
+def _check(choices: Choices, machines: PlannedMachines, demands: Demands) -> None:
     choices.look()
     free = machines.free()
-    assert choices.of(machines, demands)
+    assert Choices.now(choices, machines, demands) is choices
     assert len(choices.fits) == len(choices.counts) == len(demands)
     for number in range(len(demands)):
         peak = demands.peaks[number]

@@ -10,9 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from master.placement.drr import METRICS, drr, remaining, remaining_with
-from master.placement.executors import Demands, ExecutorPolicy, Machines, WaitingExecutors, fitting
+from master.placement.executors import Demands, ExecutorPolicy, WaitingExecutors, fitting
 from master.placement.executors_named import EXECUTOR_POLICIES, executor_policy
 from master.placement.minfrag import MinFrag
+from simulator.executors.machines import PlannedMachines
 
 SLOTS = 12
 #: Whole sixteenths of a machine of 16: sums are exact, so that "fits" has one meaning for us and for the code.
@@ -36,8 +37,8 @@ def policy_of(name: str, seed: int) -> ExecutorPolicy:
     return executor_policy(name, np.random.default_rng(seed).random)
 
 
-def cluster(count: int, slots: int) -> Machines:
-    return Machines([f"m{index}" for index in range(count)], np.full((count, 4), 16.0), slots)
+def cluster(count: int, slots: int) -> PlannedMachines:
+    return PlannedMachines([f"m{index}" for index in range(count)], np.full((count, 4), 16.0), slots)
 
 
 def asking(policy: ExecutorPolicy, work: list[tuple[Any, int]], slots: int) -> WaitingExecutors:
@@ -49,7 +50,7 @@ def asking(policy: ExecutorPolicy, work: list[tuple[Any, int]], slots: int) -> W
     return pending
 
 
-def heartbeat(policy: ExecutorPolicy, machines: Machines, machine: int, pending: WaitingExecutors) -> int:
+def heartbeat(policy: ExecutorPolicy, machines: PlannedMachines, machine: int, pending: WaitingExecutors) -> int:
     launches = policy.heartbeat(machines, machine, pending)
     for launch in launches:
         assert pending.take(launch.demand) == launch.executor
@@ -79,7 +80,7 @@ def test_nothing_is_over_committed_and_launching_changes_nothing_that_runs(
         machines.tick(machine)
 
 
-def _held(machines: Machines, machine: int) -> list[Any]:
+def _held(machines: PlannedMachines, machine: int) -> list[Any]:
     return [machines.held(machine, executor) for executor in machines.executors(machine)]
 
 

@@ -74,7 +74,7 @@ def stretched(atom: Atom, part: list[_Run], line: list[_Run], left: int) -> tupl
             if has_room(each, line, atom.lease):
                 return pieces_of(each, ends, atom), 0
     lowest = next((start for start, _, room in part if room == height), part[0][0])
-    return [Piece(begins, ends, atom.bundle, height)], max(begins, lowest) if limited else begins
+    return [Piece(begins, ends, height, atom.bundle)], max(begins, lowest) if limited else begins
 
 
 def room_at(line: list[_Run], step: int) -> int:
@@ -91,7 +91,7 @@ def has_room(shape: Shape, line: list[_Run], lease: int) -> bool:
 def pieces_of(shape: Shape, ends: int, atom: Atom) -> list[Piece]:
     found = []
     for steps, number in shape:
-        found.append(Piece(ends - steps, ends, atom.bundle, number))
+        found.append(Piece(ends - steps, ends, number, atom.bundle))
         ends -= steps
     return found
 

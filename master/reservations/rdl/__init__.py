@@ -1,6 +1,6 @@
 """PURE. The reservation definition language (Rayon §3.1): text or JSON in, a normalized expression out."""
 
-from master.reservations.rdl.calendar import Calendar
+from master.reservations.rdl.calendar import Calendar, Wording
 from master.reservations.rdl.expressions import (
     All,
     Any,
@@ -12,18 +12,16 @@ from master.reservations.rdl.expressions import (
     Request,
     Window,
     atoms_of,
+    bounds_of,
 )
 from master.reservations.rdl.feasible import infeasible
-from master.reservations.rdl.json_form import from_json, to_json
+from master.reservations.rdl.json_form import from_json
 from master.reservations.rdl.normal import alternatives, normalized
 from master.reservations.rdl.recurring import Recurrence
-from master.reservations.rdl.satisfied import Allocation, unsatisfied
-from master.reservations.rdl.text import parse, parse_bundle, show
-from master.reservations.rdl.wording import Wording
+from master.reservations.rdl.text import parse, parse_bundle
 
 __all__ = [
     "All",
-    "Allocation",
     "Any",
     "Atom",
     "Bundle",
@@ -36,13 +34,11 @@ __all__ = [
     "Window",
     "alternatives",
     "atoms_of",
+    "bounds_of",
     "from_json",
     "infeasible",
     "normalized",
     "parse",
     "parse_bundle",
-    "show",
-    "to_json",
     "Wording",
-    "unsatisfied",
 ]

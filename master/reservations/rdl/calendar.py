@@ -1,4 +1,4 @@
-"""Conversion of written times and durations to steps of the plan."""
+"""Conversion of written times and durations to steps of the plan, and of steps to times and durations in refusals."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from fractions import Fraction
 
 from master.reservations.rdl.expressions import RdlError
-from master.reservations.rdl.wording import Wording
+from penstock.model.units import counted
 
 _SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)(s|min|h|d)")
 _SECONDS = {"s": 1, "min": 60, "h": 3600, "d": 86400}
@@ -18,6 +18,40 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LONGEST = 40
 #: The last valid step; later ones are taken for mistakes.
 LAST_STEP = 2**53
+
+
+@dataclass(frozen=True, slots=True)
+class Wording:
+    """``step_s`` is the length of a step (seconds); None: steps are shown as numbers.
+
+    ``origin`` is the Unix time at which step 0 begins; None: times are shown as durations since then.
+    """
+
+    step_s: float | None = None
+    origin: float | None = 0.0
+
+    def time(self, step: int) -> str:
+        """Return when a step begins: ``2026-11-24T14:30:00Z``, which commands show in local time."""
+        if self.step_s is None:
+            return f"step {step}"
+        if self.origin is None:
+            return self.span(step)
+        seconds = self.origin + step * self.step_s
+        try:
+            at = datetime.fromtimestamp(seconds, UTC)
+        except (ValueError, OverflowError, OSError):  # beyond the range of calendars
+            return f"Unix time {seconds:.0f}"
+        return at.isoformat(timespec="seconds").replace("+00:00", "Z")
+
+    def span(self, steps: int) -> str:
+        """Return the duration of a number of steps: ``90 s``, ``1.5 h``."""
+        if self.step_s is None:
+            return counted(steps, "step")
+        seconds = steps * self.step_s
+        for unit in ("d", "h", "min"):
+            if seconds >= _SECONDS[unit]:
+                return f"{seconds / _SECONDS[unit]:.4g} {unit}"
+        return f"{seconds:.4g} s"
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,10 +122,6 @@ class Calendar:
         rounded = f"a start is rounded up and an end down to whole steps of {self.step_s:g} s"
         ends, begins = self.wording.time(finish), self.wording.time(start)
         return f"the window ends at {ends}, not behind its start at {begins} ({rounded})"
-
-    def at(self, step: int) -> float:
-        """The Unix time at which a step begins."""
-        return self.origin + step * self.step_s
 
     def _duration(self, text: str) -> Fraction:
         """Return a duration in steps, without rounding."""

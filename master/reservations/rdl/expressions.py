@@ -105,16 +105,20 @@ class Request(_Node, frozen=True, kw_only=True, tag=False):
     base: Steps = 0
 
 
-def parts_of(expression: Expression) -> tuple[Expression, ...]:
-    """Return the expression's direct parts; none for an atom."""
-    if isinstance(expression, Atom):
-        return ()
-    return (expression.part,) if isinstance(expression, Window) else expression.parts
-
-
 def atoms_of(expression: Expression) -> Iterator[Atom]:
     """Yield its atoms from left to right, with repetitions."""
-    if isinstance(expression, Atom):
-        yield expression
-    for part in parts_of(expression):
-        yield from atoms_of(part)
+    match expression:
+        case Atom():
+            yield expression
+        case Window(part):
+            yield from atoms_of(part)
+        case Any(parts) | All(parts) | Order(parts):
+            for part in parts:
+                yield from atoms_of(part)
+
+
+def bounds_of(expression: Expression, first: int, last: int) -> tuple[int, int]:
+    """Return the bounds in [first, last) of an expression in its normal form, whose atoms have all its bounds."""
+    atoms = list(atoms_of(expression))
+    finishes = (last if atom.finish is None else atom.finish for atom in atoms)
+    return max(first, min(atom.start or 0 for atom in atoms)), min(last, max(finishes))

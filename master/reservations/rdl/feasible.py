@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from master.reservations.rdl.calendar import Wording
 from master.reservations.rdl.expressions import All, Any, Atom, Bundle, Expression, Order, Window
 from master.reservations.rdl.normal import normalized
-from master.reservations.rdl.wording import Wording, amount
-from penstock.model.units import counted
+from penstock.model.units import counted, format_bytes
+
+_BYTES = {
+    "memory_bytes": ("of memory", ""),
+    "disk_bytes_per_s": ("of disk", "/s"),
+    "network_bytes_per_s": ("of network", "/s"),
+}
 
 
 class _Cannot(Exception):  # noqa: N818 - it is an answer
@@ -90,7 +96,15 @@ class _Earliest:
             if wants:
                 most = min(most, int(has / wants + 1e-9))
                 if most < atom.gang:
-                    wanted = amount(name, atom.gang * wants)
+                    wanted = _amount(name, atom.gang * wants)
                     said = "1 bundle wants" if atom.gang == 1 else f"{atom.gang} bundles at once want"
-                    raise _Cannot(f"{said} {wanted}; the cluster has {amount(name, has)}")
+                    raise _Cannot(f"{said} {wanted}; the cluster has {_amount(name, has)}")
         return most
+
+
+def _amount(resource: str, value: float) -> str:
+    """Return an amount of a resource: ``4 cores``, ``8 GiB of memory``."""
+    if resource == "cpu_cores":
+        return counted(value, "core")
+    of, per = _BYTES[resource]
+    return f"{format_bytes(value)}{per} {of}" if value else f"nothing {of}"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import Any as Anything
 
 import msgspec
 
@@ -37,31 +36,6 @@ def from_json(value: object, calendar: Calendar | None = None, bundles: Mapping[
     until = reader.time(value["until"], "$.until", last=True) if "until" in value else None
     base = reader.now if every is not None and reader.relative else 0
     return Request(expression=expression, every=every, until=until, base=base)
-
-
-def to_json(request: Request) -> dict[str, Anything]:
-    """Return the JSON form for :func:`from_json`; times are steps, and periods count from step 0."""
-    said = _expression(request.expression)
-    if request.every is not None:
-        said["every"] = request.every
-    if request.until is not None:
-        said["until"] = request.until
-    return said
-
-
-def _expression(expression: Expression) -> dict[str, Anything]:
-    match expression:
-        case Atom(bundle, gang, parallelism, lease, work, start, finish):
-            atom = {"atom": [msgspec.to_builtins(bundle), gang, parallelism, lease, work]}
-            if start is None and finish is None:
-                return atom
-            return {"window": [atom, start or 0, finish]}
-        case Window(part, start, finish):
-            return {"window": [_expression(part), start, finish]}
-        case Order(parts, no_gap):
-            return {"order": [*map(_expression, parts)], **({"no_gap": True} if no_gap else {})}
-        case Any(parts) | All(parts):
-            return {type(expression).__name__.lower(): [*map(_expression, parts)]}
 
 
 class _Reader:

@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections import Counter
 from itertools import islice, product
 
+from msgspec.structs import replace
+
 from master.reservations.rdl.expressions import All, Any, Atom, Expression, Order, Window, atoms_of
 
 #: With more alternatives, choices stay in place.
@@ -22,7 +24,7 @@ def normalized(expression: Expression) -> Expression:
     choices = alternatives(pushed, MOST_ALTERNATIVES)
     if choices is None:
         return _flat(pushed)
-    flat = list(dict.fromkeys(_flat(each) for each in choices))
+    flat = list(dict.fromkeys(map(_flat, choices)))
     return flat[0] if len(flat) == 1 else Any(tuple(flat))
 
 
@@ -34,9 +36,9 @@ def alternatives(expression: Expression, most: int) -> list[Expression] | None:
     match expression:
         case Atom():
             return [expression]
-        case Window(part, start, finish):
+        case Window(part):
             inner = alternatives(part, most)
-            return None if inner is None else [Window(each, start, finish) for each in inner]
+            return None if inner is None else [replace(expression, part=each) for each in inner]
         case Any(parts):
             found: list[Expression] = []
             for part in parts:
@@ -51,28 +53,19 @@ def alternatives(expression: Expression, most: int) -> list[Expression] | None:
             if len(known) < len(choices):
                 return None
             combined = list(islice(product(*known), most + 1))
-            if len(combined) > most:
-                return None
-            return [_like(expression, each) for each in combined]
-
-
-def _like(expression: All | Order, parts: tuple[Expression, ...]) -> Expression:
-    return All(parts) if isinstance(expression, All) else Order(parts, expression.no_gap)
+            return None if len(combined) > most else [replace(expression, parts=each) for each in combined]
 
 
 def _pushed(expression: Expression, start: int | None, finish: int | None) -> Expression:
     """Return the expression without windows: each atom is bounded by the intersection of those around it."""
     match expression:
-        case Atom(bundle, gang, parallelism, lease, work, own_start, own_finish):
-            return Atom(bundle, gang, parallelism, lease, work, *_both(start, finish, own_start, own_finish))
+        case Atom(start=own_start, finish=own_finish):
+            first, last = _both(start, finish, own_start, own_finish)
+            return replace(expression, start=first, finish=last)
         case Window(part, own_start, own_finish):
             return _pushed(part, *_both(start, finish, own_start, own_finish))
-        case Any(parts):
-            return Any(tuple(_pushed(part, start, finish) for part in parts))
-        case All(parts):
-            return All(tuple(_pushed(part, start, finish) for part in parts))
-        case Order(parts, no_gap):
-            return Order(tuple(_pushed(part, start, finish) for part in parts), no_gap)
+        case Any(parts) | All(parts) | Order(parts):
+            return replace(expression, parts=tuple(_pushed(part, start, finish) for part in parts))
 
 
 def _both(start: int | None, finish: int | None, other: int | None, end: int | None) -> tuple[int | None, int | None]:
@@ -89,7 +82,7 @@ def _flat(expression: Expression) -> Expression:
     for part in map(_flat, expression.parts):
         if not isinstance(part, Atom | Window) and _same_kind(part, expression):
             parts += part.parts
-        elif isinstance(expression, Any) or not _void(part):
+        elif isinstance(expression, Any) or not isinstance(part, Atom) or part.work:
             parts.append(part)
     if isinstance(expression, All):
         parts = _unified(parts)
@@ -97,21 +90,13 @@ def _flat(expression: Expression) -> Expression:
         parts = list(dict.fromkeys(parts))
     if not parts:
         return next(iter(atoms_of(expression)))
-    if len(parts) == 1:
-        return parts[0]
-    if isinstance(expression, Any):
-        return Any(tuple(parts))
-    return _like(expression, tuple(parts))
+    return parts[0] if len(parts) == 1 else replace(expression, parts=tuple(parts))
 
 
 def _same_kind(part: Expression, outer: Any | All | Order) -> bool:
     if isinstance(part, Order) and isinstance(outer, Order):
         return part.no_gap == outer.no_gap
     return type(part) is type(outer)
-
-
-def _void(part: Expression) -> bool:
-    return isinstance(part, Atom) and not part.work
 
 
 def _unified(parts: list[Expression]) -> list[Expression]:
@@ -124,8 +109,7 @@ def _unified(parts: list[Expression]) -> list[Expression]:
     unified: list[Expression] = []
     for part, count in counts.items():
         if isinstance(part, Atom) and part.gang == 1 and part.lease == 1:
-            more = Atom(part.bundle, 1, count * part.parallelism, 1, count * part.work, part.start, part.finish)
-            unified.append(more)
+            unified.append(replace(part, parallelism=count * part.parallelism, work=count * part.work))
         else:
             unified += [part] * count
     # Merged atoms may equal another part: merge again.

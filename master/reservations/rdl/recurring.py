@@ -6,6 +6,8 @@ along with later periods; an expression without a window lies within its own per
 
 from __future__ import annotations
 
+from msgspec.structs import replace
+
 from master.reservations.rdl.expressions import All, Any, Atom, Expression, Order, Request, Window, atoms_of
 from master.reservations.rdl.normal import normalized
 
@@ -51,15 +53,11 @@ class Recurrence:
 def _moved(expression: Expression, by: int, first: int, last: int) -> Expression:
     """Return the expression with its windows moved; atoms without a window lie in [``first``, ``last``)."""
     match expression:
-        case Atom(bundle, gang, parallelism, lease, work, start, finish):
+        case Atom(start=start, finish=finish):
             begins = first if start is None else start + by
             ends = last if finish is None else finish + by
-            return Atom(bundle, gang, parallelism, lease, work, begins, ends)
+            return replace(expression, start=begins, finish=ends)
         case Window(part, start, finish):
             return Window(_moved(part, by, first, last), start + by, finish + by)
-        case Any(parts):
-            return Any(tuple(_moved(part, by, first, last) for part in parts))
-        case All(parts):
-            return All(tuple(_moved(part, by, first, last) for part in parts))
-        case Order(parts, no_gap):
-            return Order(tuple(_moved(part, by, first, last) for part in parts), no_gap)
+        case Any(parts) | All(parts) | Order(parts):
+            return replace(expression, parts=tuple(_moved(part, by, first, last) for part in parts))

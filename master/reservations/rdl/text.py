@@ -20,6 +20,36 @@ from penstock.model.units import QuantityError, counted, parse_bytes, parse_rate
 #: Longer or more deeply nested expressions are taken for mistakes.
 LONGEST = 100_000
 DEEPEST = 50
+_GRAMMAR = r"""
+request: expression every?
+every: "every" span until?
+until: "until" time
+
+?expression: atom | any_of | all_of | order | window
+
+atom: "atom" "(" bundle "," INT "," INT "," span "," span ")"
+any_of: "any" "(" expression ("," expression)* ")"
+all_of: "all" "(" expression ("," expression)* ")"
+order: "order" "(" expression ("," expression)* ("," NO_GAP)? ")"
+window: "window" "(" expression "," time "," time ")"
+
+bundle: NAME | "<" amount ("," amount)* ">"
+amount: QUANTITY RESOURCE?
+span: INT | SPAN
+time: INT | SPAN | AHEAD | DATE
+
+NO_GAP: "no_gap"
+INT.3: /[0-9]{1,18}(?![0-9A-Za-z.\-])/
+SPAN.2: /[0-9]{1,18}(\.[0-9]{1,9})?(s|min|h|d)(?![A-Za-z])/
+AHEAD: /\+[0-9]{1,18}(\.[0-9]{1,9})?(s|min|h|d)?/
+DATE.4: /[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]{5,15}(Z|[+-][0-9]{2}:?[0-9]{2})?/
+QUANTITY.1: /[0-9]{1,18}(\.[0-9]{1,9})?\s?(cores?|[KMGT]?i?(B|bit)?(\/s)?)(?![A-Za-z])/
+RESOURCE: /RAM|memory|disk|network|cores?/
+NAME: /[A-Za-z_][A-Za-z0-9_.\-]*/
+
+%import common.WS
+%ignore WS
+"""
 _Tree = Tree[Token]
 _KINDS = {
     "RAM": "memory_bytes",
@@ -74,37 +104,9 @@ def parse_bundle(text: str) -> Bundle:
     return _Reader(text, Calendar(), {}).bundle(tree)
 
 
-def show(expression: Expression) -> str:
-    """Return the text of an expression, with steps for times, as :func:`parse` reads it."""
-    match expression:
-        case Atom(bundle, gang, parallelism, lease, work, start, finish):
-            atom = f"atom({_show_bundle(bundle)},{gang},{parallelism},{lease},{work})"
-            if start is None and finish is None:
-                return atom
-            return f"window({atom},{start or 0},{'∞' if finish is None else finish})"
-        case Window(part, start, finish):
-            return f"window({show(part)},{start},{finish})"
-        case Any(parts) | All(parts):
-            return f"{type(expression).__name__.lower()}({','.join(map(show, parts))})"
-        case Order(parts, no_gap):
-            return f"order({','.join([*map(show, parts), *(['no_gap'] if no_gap else [])])})"
-
-
-def _show_bundle(bundle: Bundle) -> str:
-    amounts = (
-        (f"{bundle.cpu_cores:g}core", bundle.cpu_cores),
-        (f"{bundle.memory_bytes}B", bundle.memory_bytes),
-        (f"{bundle.disk_bytes_per_s}B/s disk", bundle.disk_bytes_per_s),
-        (f"{bundle.network_bytes_per_s}B/s network", bundle.network_bytes_per_s),
-    )
-    return "<" + ",".join(text for text, amount in amounts if amount) + ">"
-
-
 @cache
 def _parser(start: str) -> Lark:
-    from master.reservations.rdl.grammar import GRAMMAR
-
-    return Lark(GRAMMAR, start=start, parser="lalr", propagate_positions=True, maybe_placeholders=False)
+    return Lark(_GRAMMAR, start=start, parser="lalr", propagate_positions=True, maybe_placeholders=False)
 
 
 def _at(text: str, position: int, what: str) -> RdlError:

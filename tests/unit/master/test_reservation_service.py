@@ -40,11 +40,10 @@ class Broken(ReservationStore):
 
 @asynccontextmanager
 async def reservation_service(
-    path: Path | None, cluster: Cluster, wake: Callable[[], object] = lambda: None, **settings: Any
+    path: Path, cluster: Cluster, wake: Callable[[], object] = lambda: None, **settings: Any
 ) -> AsyncIterator[ReservationService]:
     ids = iter(range(1000))
-    store = Broken(Database(str(path))) if path is not None else None
-    manager = ReservationManager(ManagerSettings(**settings))
+    store, manager = Broken(Database(str(path))), ReservationManager(ManagerSettings(**settings))
     fresh = f"r{time.monotonic_ns()}"
     one = ReservationService(manager, store, cluster, lead_s=2.0, fresh_id=lambda: f"{fresh}-{next(ids)}", wake=wake)
     await one.start()
@@ -201,7 +200,6 @@ async def test_what_a_user_had_counts_in_the_window_after_a_restart(
     async with reservation_service(tmp_path / "db", cluster().cluster, **quota) as third:
         await ask(third, "reserve", rdl=half.replace("250", "500").replace("2000", "4000"))
         await third._look()
-        assert third._store is not None
         assert third._store.past() == {}
 
 
@@ -233,11 +231,11 @@ async def test_what_could_not_be_written_down_is_with_the_next_look(tmp_path: Pa
         assert (await ask(again, "reservations")).reservations == [told]
 
 
-async def test_disk_and_network_that_agents_report_can_be_promised() -> None:
+async def test_disk_and_network_that_agents_report_can_be_promised(tmp_path: Path) -> None:
     b = Bed()
     for name in ("a", "b"):  # 100 MiB/s of disks and 125 MB/s of the link each, as agents report them
         b.node(name, load=load(availability=available((4000, 102_400, 125_000_000 // 1024, 953))))
-    async with reservation_service(None, b.cluster) as one:
+    async with reservation_service(tmp_path / "db", b.cluster) as one:
         made = await ask(one, "reserve", rdl="atom(<1core,100MiB/s disk,125MB/s network>,2,2,20s,40)")
         [piece] = made.promised
         assert (piece.disk_bytes_per_s, piece.network_bytes_per_s) == (100 << 20, 125_000_000)
@@ -252,11 +250,11 @@ async def test_disk_and_network_that_agents_report_can_be_promised() -> None:
             await ask(one, "reserve", rdl="window(atom(<100MiB/s disk>,2,2,20s,40),+24h,+25h)")
 
 
-async def test_a_rate_that_a_node_does_not_tell_is_named_with_the_remedy() -> None:
+async def test_a_rate_that_a_node_does_not_tell_is_named_with_the_remedy(tmp_path: Path) -> None:
     b = Bed()
     b.node("a", load=load(availability=available((4000, 102_400, 0, 953))))
     b.node("b")  # tells nothing
-    async with reservation_service(None, b.cluster) as one:
+    async with reservation_service(tmp_path / "db", b.cluster) as one:
         await ask(one, "reserve", rdl="atom(<50MB/s disk>,1,1,20s,20)")
         with pytest.raises(
             RpcError, match="the rate of the link is not known of the nodes a, b; set network_link_bytes"
@@ -267,12 +265,6 @@ async def test_a_rate_that_a_node_does_not_tell_is_named_with_the_remedy() -> No
         with pytest.raises(RpcError) as no:
             await ask(one, "reserve", rdl="atom(<9core>,1,1,20s,20)")
         assert "not known" not in str(no.value)
-
-
-async def test_without_a_store_it_serves_too() -> None:
-    async with reservation_service(None, cluster().cluster) as one:
-        made = await ask(one, "reserve", rdl=RDL)
-        assert (await ask(one, "reservations")).reservations == [made]
 
 
 def test_the_bed_has_what_the_tests_say() -> None:

@@ -7,18 +7,17 @@ from itertools import cycle
 import numpy as np
 import pytest
 
-from master.placement.capacity import MostAvailable
 from master.placement.drr import Floats
-from master.placement.executors import Demands, ExecutorPolicy, Machines, WaitingExecutors
+from master.placement.executors import Demands, ExecutorPolicy, WaitingExecutors
 from master.placement.executors_named import EXECUTOR_POLICIES, executor_policy
-from master.placement.random_fit import Dynamic, RandomFit, Static
-from master.placement.tetris import Tetris
+from master.placement.peak import Dynamic, MostAvailable, RandomFit, Static, Tetris
+from simulator.executors.machines import PlannedMachines
 
 CAPACITY = np.array([16.0, 500e6, 1.25e9, 64e9])
 
 
-def cluster(machines: int) -> Machines:
-    return Machines([f"m{index}" for index in range(machines)], np.tile(CAPACITY, (machines, 1)), slots=1)
+def cluster(machines: int) -> PlannedMachines:
+    return PlannedMachines([f"m{index}" for index in range(machines)], np.tile(CAPACITY, (machines, 1)), slots=1)
 
 
 def share(cpu: float, disk: float, network: float, memory: float) -> Floats:
@@ -127,7 +126,7 @@ def test_random_draws_anew_for_each_demand() -> None:
 @pytest.mark.parametrize("name", EXECUTOR_POLICIES)
 def test_every_policy_fills_a_lonely_machine_to_its_last_core(name: str) -> None:
     policy = executor_policy(name, lambda: 0.5)
-    machines = Machines(["m0"], CAPACITY[None].copy(), slots=2 if policy.elastic else 1)
+    machines = PlannedMachines(["m0"], CAPACITY[None].copy(), slots=2 if policy.elastic else 1)
     pending = WaitingExecutors(Demands(machines.slots))
     for executor in range(5):
         pending.add(executor, pending.demands.add(policy.demand(share(0.25, 0.1, 0.1, 0.125))))

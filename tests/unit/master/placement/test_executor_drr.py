@@ -6,12 +6,13 @@ import numpy as np
 import pytest
 
 from master.placement.drr import Floats, drr, remaining, remaining_with, trc
-from master.placement.executors import RESOURCES, Demands, Launch, Machines, WaitingExecutors
+from master.placement.executors import RESOURCES, Demands, Launch, WaitingExecutors
 from master.placement.minfrag import MinFrag
+from simulator.executors.machines import PlannedMachines
 
 
-def one_machine(capacity: list[float], slots: int) -> Machines:
-    return Machines(["m0"], np.array([capacity]), slots)
+def one_machine(capacity: list[float], slots: int) -> PlannedMachines:
+    return PlannedMachines(["m0"], np.array([capacity]), slots)
 
 
 def ask(slots: int, resources: int, *demands: Floats) -> WaitingExecutors:
@@ -21,7 +22,7 @@ def ask(slots: int, resources: int, *demands: Floats) -> WaitingExecutors:
     return pending
 
 
-def carry_out(machines: Machines, pending: WaitingExecutors, launches: list[Launch]) -> None:
+def carry_out(machines: PlannedMachines, pending: WaitingExecutors, launches: list[Launch]) -> None:
     for launch in launches:
         assert pending.take(launch.demand) == launch.executor
         machines.launch(launch.machine, launch.executor, pending.demands.of(launch.demand))
@@ -55,7 +56,7 @@ def test_remaining_says_where_the_horizon_is_wrong() -> None:
 FIG_6_CAPACITY = [16.0, 64.0, 10.0, 500.0]
 
 
-def figure_6() -> tuple[Machines, WaitingExecutors]:
+def figure_6() -> tuple[PlannedMachines, WaitingExecutors]:
     """Series whose integrals are the paper's: θ(1) = max{53/112, 165/448, 3/70, 6/35} and θ(2) = max{13/32, …}.
 
     The figure itself is a picture; executor 2 takes all the network of a slot, and executor 1 needs some in that slot.

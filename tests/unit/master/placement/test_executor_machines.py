@@ -5,11 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from master.placement.executors import Demands, Machines, WaitingExecutors, fitting, machines_with_room
+from master.placement.executors import Demands, WaitingExecutors, fitting, machines_with_room
+from simulator.executors.machines import PlannedMachines
 
 
-def machines(slots: int, count: int = 1) -> Machines:
-    return Machines([f"m{index}" for index in range(count)], np.full((count, 1), 10.0), slots)
+def machines(slots: int, count: int = 1) -> PlannedMachines:
+    return PlannedMachines([f"m{index}" for index in range(count)], np.full((count, 1), 10.0), slots)
 
 
 def row(*values: float) -> np.ndarray[tuple[int, int], np.dtype[np.float64]]:
@@ -49,7 +50,7 @@ def test_a_promise_beyond_what_is_there_is_refused() -> None:
     one = machines(slots=2)
     one.launch(0, "a", row(6, 6))
     for name, demand in (("b", row(4, 5)), ("a", row(1))):
-        with pytest.raises(ValueError, match="does not fit"):
+        with pytest.raises(ValueError, match=r"does not fit|runs on"):
             one.launch(0, name, demand)
     one.launch(0, "b", row(4, 4))
 
@@ -64,7 +65,7 @@ def test_planning_anew_leaves_the_others_alone() -> None:
 
 
 def test_who_is_cut_short_is_cut_in_all_resources() -> None:
-    one = Machines(["m0"], np.array([[10.0, 100.0]]), slots=1)
+    one = PlannedMachines(["m0"], np.array([[10.0, 100.0]]), slots=1)
     one.launch(0, "a", np.array([[8.0], [0.0]]))
     one.launch(0, "b", np.array([[1.0], [10.0]]))
     assert one.replan(0, "b", np.array([[4.0], [40.0]])).tolist() == [[2.0], [20.0]]

@@ -6,7 +6,8 @@ from itertools import pairwise
 
 from master.reservations.gree import Placed
 from master.reservations.plan import Piece, Plan
-from master.reservations.rdl import Bundle, Expression, atoms_of, unsatisfied
+from master.reservations.rdl import Bundle, Expression, atoms_of
+from tests.unit.master.reservations.satisfied import unsatisfied
 
 CORE = Bundle(cpu_cores=1.0)
 

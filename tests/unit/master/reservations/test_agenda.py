@@ -6,10 +6,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from master.reservations.agenda import Agenda, Dropped, Planner
+from master.reservations.agenda import Agenda, Dropped
 from master.reservations.gree import Gree
 from master.reservations.gree_l import GreeL
-from master.reservations.plan import Plan
 from master.reservations.rdl import Bundle, Request, parse
 from master.reservations.sharing import Instantaneous
 from tests.unit.master.reservations.plan_bed import CORE, wrong
@@ -18,6 +17,11 @@ from tests.unit.master.reservations.test_gree import _ASKED, _CAPACITY
 
 def agenda(cores: float = 10.0, horizon: int = 100, policies: tuple[Instantaneous, ...] = ()) -> Agenda:
     return Agenda(Bundle(cpu_cores=cores), Gree, horizon=horizon, policies=policies)
+
+
+def with_capacity(one: Agenda, since: int, capacity: Bundle, now: int, until: int | None = None) -> list[Dropped]:
+    one.plan.set_capacity(since, capacity, until)
+    return one.repair(now)
 
 
 def asked(text: str) -> Request:
@@ -106,10 +110,10 @@ def test_lost_capacity_drops_the_newest_and_moves_what_can_be_moved() -> None:
     one.create("movable", "eve", asked("window(atom(b,5,5,5,25),0,20)"), 0)
     one.create("new", "bob", asked("window(atom(b,5,5,5,25),5,10)"), 0)
     assert promised(one) == {"old": [(5, 10, 5)], "movable": [(15, 20, 5)], "new": [(5, 10, 5)]}
-    said = one.set_capacity(5, Bundle(cpu_cores=5.0), 0)
+    said = with_capacity(one, 5, Bundle(cpu_cores=5.0), 0)
     assert [each.id for each in said] == ["new"]
     assert "less than was promised" in said[0].why
-    assert one.set_capacity(15, Bundle(cpu_cores=4.0), 0) == []
+    assert with_capacity(one, 15, Bundle(cpu_cores=4.0), 0) == []
     assert promised(one) == {"old": [(5, 10, 5)], "movable": [(10, 15, 5)]}
 
 
@@ -117,13 +121,13 @@ def test_what_has_begun_is_planned_anew_for_what_is_left() -> None:
     one = agenda()
     one.create("a", "eve", asked("window(order(atom(b,5,5,2,50),atom(b,2,2,2,10)),0,30)"), 0)
     assert promised(one) == {"a": [(15, 25, 5), (25, 30, 2)]}
-    assert one.set_capacity(18, Bundle(cpu_cores=4.0), 18, until=20) == [
+    assert with_capacity(one, 18, Bundle(cpu_cores=4.0), 18, until=20) == [
         Dropped("a", "eve", "a", "the cluster has less than was promised, and no room for it in its time")
     ]
     one.create("b", "eve", asked("window(order(atom(b,5,5,2,25),atom(b,2,2,2,10)),18,35)"), 18)
     assert promised(one) == {"b": [(25, 30, 5), (30, 35, 2)]}
     one.advance(27)
-    assert one.set_capacity(27, Bundle(cpu_cores=4.0), 27, until=28) != []
+    assert with_capacity(one, 27, Bundle(cpu_cores=4.0), 27, until=28) != []
 
 
 @given(
@@ -144,10 +148,7 @@ def test_what_has_begun_is_planned_anew_for_what_is_left() -> None:
 def test_every_promise_is_what_was_asked_for_and_the_plan_never_exceeds_the_capacity(
     capacity: Bundle, acts: list[tuple[str, object, int | None]], planner: type[Gree]
 ) -> None:
-    def make(plan: Plan) -> Planner:
-        return planner(plan)
-
-    one, now = Agenda(capacity, make, horizon=50), 0
+    one, now = Agenda(capacity, planner, horizon=50), 0
     for number, (kind, what, more) in enumerate(acts):
         known = [each.id for each in one.reservations()]
         some = known[(more or 0) % len(known)] if known else ""
@@ -167,7 +168,7 @@ def test_every_promise_is_what_was_asked_for_and_the_plan_never_exceeds_the_capa
             one.advance(now)
         elif kind == "capacity":
             assert isinstance(what, Bundle)
-            dropped = one.set_capacity(now + (more or 0), what, now)
+            dropped = with_capacity(one, now + (more or 0), what, now)
             assert {each.turn for each in dropped} == before.keys() - promised(one).keys()
         assert one.plan.overcommitted(now) is None
         assert sorted(one.plan.reservations()) == sorted(promised(one))

@@ -38,7 +38,7 @@ def place(plan: Plan, text: str, *, early: bool = False) -> list[tuple[int, int,
 
 def cluster(cores: float, *taken: tuple[int, int, int]) -> Plan:
     plan = Plan(Bundle(cpu_cores=cores))
-    plan.add("others", [Piece(start, finish, CORE, number) for start, finish, number in taken])
+    plan.add("others", [Piece(start, finish, number, CORE) for start, finish, number in taken])
     return plan
 
 
@@ -111,7 +111,7 @@ def test_every_dimension_binds() -> None:
     plan = Plan(Bundle(cpu_cores=10, memory_bytes=100))
     big = Atom(Bundle(cpu_cores=1, memory_bytes=40), 1, 10, 1, 4, 0, 10)
     placed = Gree(plan).place(big, 0, 10)
-    assert placed == [[Piece(8, 10, big.bundle, 2)]]
+    assert placed == [[Piece(8, 10, 2, big.bundle)]]
 
 
 @pytest.mark.parametrize("early", [False, True])
@@ -210,4 +210,4 @@ def test_a_promise_is_what_would_be_placed() -> None:
         )
         is None
     )
-    assert "again" not in one
+    assert "again" not in one.reservations()

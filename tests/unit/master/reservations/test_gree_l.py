@@ -96,5 +96,5 @@ def test_pieces_are_what_the_plan_takes() -> None:
     placed = GreeL(plan).place(
         normalized(parse("window(atom(b,1,10,1,60),0,20)", bundles={"b": CORE}).expression), 0, 99
     )
-    assert placed == [[Piece(0, 20, CORE, 3)]]
+    assert placed == [[Piece(0, 20, 3, CORE)]]
     assert plan.free.rows == [[10.0, 0, 0, 0]]

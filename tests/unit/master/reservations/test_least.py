@@ -13,8 +13,9 @@ from master.reservations.gree import Gree
 from master.reservations.gree_l import GreeL
 from master.reservations.least import least_anywhere, small
 from master.reservations.plan import Piece, Plan
-from master.reservations.rdl import Atom, Bundle, unsatisfied
+from master.reservations.rdl import Atom, Bundle
 from tests.unit.master.reservations.plan_bed import CORE
+from tests.unit.master.reservations.satisfied import unsatisfied
 
 _ROOMS = st.lists(st.integers(0, 4), min_size=1, max_size=5)
 _ATOMS = st.builds(
@@ -39,7 +40,7 @@ def least_of_all(atom: Atom, rooms: list[int]) -> int | None:
 
 def given_by(planner: Callable[..., Gree], atom: Atom, rooms: list[int], *, early: bool) -> int | None:
     plan = Plan(Bundle(cpu_cores=4))
-    plan.add("others", [Piece(step, step + 1, CORE, 4 - room) for step, room in enumerate(rooms) if room < 4])
+    plan.add("others", [Piece(step, step + 1, 4 - room, CORE) for step, room in enumerate(rooms) if room < 4])
     placed = planner(plan, early=early).place(atom, 0, len(rooms))
     if placed is None:
         return None

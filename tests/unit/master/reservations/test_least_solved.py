@@ -13,8 +13,9 @@ from master.reservations.gree import Gree
 from master.reservations.gree_l import GreeL
 from master.reservations.least import least, small
 from master.reservations.least_solved import least_solved
-from master.reservations.rdl import Atom, unsatisfied
+from master.reservations.rdl import Atom
 from tests.unit.master.reservations.plan_bed import CORE
+from tests.unit.master.reservations.satisfied import unsatisfied
 from tests.unit.master.reservations.test_least import given_by, intervals
 
 _ATOMS = st.builds(

@@ -26,7 +26,7 @@ def asked(*texts: str) -> dict[str, Expression]:
 
 def test_a_request_alone_is_placed_without_ups_and_downs() -> None:
     requests = asked("window(atom(b,1,10,4,40),0,20)")
-    solved = solve(cluster(10), requests, 0, 20)
+    solved = solve(cluster(10), requests, 20)
     assert solved.optimal
     placed = solved.placed["r0"]
     assert placed is not None
@@ -41,19 +41,19 @@ def test_it_moves_what_greedy_planners_leave_in_the_way() -> None:
     greedy = Gree(plan)
     assert greedy.promise("first", requests["r0"], 0, 10) is not None
     assert greedy.promise("second", requests["r1"], 0, 10) is None
-    solved = solve(cluster(4), requests, 0, 10)
+    solved = solve(cluster(4), requests, 10)
     assert all(placed is not None for placed in solved.placed.values())
 
 
 def test_what_does_not_fit_together_is_rejected_as_little_as_can_be() -> None:
     requests = asked(*["window(atom(b,1,1,5,5),0,5)"] * 3, "window(atom(b,2,2,5,10),0,5)")
-    solved = solve(cluster(3), requests, 0, 5)
+    solved = solve(cluster(3), requests, 5)
     assert [name for name, placed in solved.placed.items() if placed is None] == ["r3"]
 
 
 def test_orders_and_gaps() -> None:
     requests = asked("window(order(atom(b,2,4,2,8),atom(b,1,4,3,6),no_gap),0,12)")
-    solved = solve(cluster(4, (3, 5, 4)), requests, 0, 12)
+    solved = solve(cluster(4, (3, 5, 4)), requests, 12)
     placed = solved.placed["r0"]
     assert placed is not None
     assert wrong(requests["r0"], placed) == ""
@@ -61,7 +61,7 @@ def test_orders_and_gaps() -> None:
 
 def test_slots_of_several_steps_keep_the_language() -> None:
     requests = asked("window(order(atom(b,1,10,24,240),any(atom(b,30,30,5,60),atom(b,2,9,6,60))),3,80)")
-    solved = solve(cluster(12), requests, 0, 80, quantum=5)
+    solved = solve(cluster(12), requests, 80, quantum=5)
     placed = solved.placed["r0"]
     assert placed is not None
     assert wrong(requests["r0"], placed, quantum=5) == ""
@@ -97,7 +97,7 @@ def cost(of: Measures) -> tuple[int, float, float]:
 @pytest.mark.parametrize("seed", range(8))
 def test_it_is_never_worse_than_a_greedy_planner(seed: int) -> None:
     requests = gangs(seed)
-    solved = solve(cluster(8), requests, 0, 24)
+    solved = solve(cluster(8), requests, 24)
     assert solved.optimal
     ours = cost(judged(requests, solved.placed, 8))
     for planner in (Gree, GreeL):
@@ -110,14 +110,14 @@ def test_it_is_never_worse_than_a_greedy_planner(seed: int) -> None:
 def test_least_preemption_is_found_and_not_only_come_near_to() -> None:
     """Spread over all of its time a request steps down by one core, whatever others do."""
     requests = asked(*(f"window(atom(b,1,8,1,{20 - n}),{n},20)" for n in range(6)))
-    solved = solve(cluster(8), requests, 0, 20)
+    solved = solve(cluster(8), requests, 20)
     assert solved.optimal
     assert judged(requests, solved.placed, 8).preemption == pytest.approx(6 / 8)
 
 
 def test_where_time_is_up_it_is_what_a_greedy_planner_places() -> None:
     requests = gangs(3, jobs=40)
-    solved = solve(cluster(8), requests, 0, 24, time_limit_s=1e-6)
+    solved = solve(cluster(8), requests, 24, time_limit_s=1e-6)
     assert not solved.optimal
     by = Gree(cluster(8))
     placed = {name: by.promise(name, each, 0, 24) for name, each in requests.items()}
@@ -126,17 +126,17 @@ def test_where_time_is_up_it_is_what_a_greedy_planner_places() -> None:
 
 def test_the_larger_of_two_requests_is_accepted() -> None:
     requests = asked("window(atom(b,4,4,5,20),0,5)", "window(atom(b,8,8,5,40),0,5)")
-    assert solve(cluster(8), requests, 0, 5).placed["r0"] is None
+    assert solve(cluster(8), requests, 5).placed["r0"] is None
 
 
 def test_no_more_than_the_work_is_given_where_that_takes_no_preemption() -> None:
-    placed = solve(cluster(8), asked("window(atom(b,1,8,4,17),0,20)"), 0, 20).placed["r0"]
+    placed = solve(cluster(8), asked("window(atom(b,1,8,4,17),0,20)"), 20).placed["r0"]
     assert placed is not None
     assert sum((piece.finish - piece.start) * piece.number for piece in flat(placed)) == 17
 
 
 def test_no_requests_are_no_program() -> None:
-    assert solve(cluster(8), {}, 0, 20) == Solved({}, optimal=True)
+    assert solve(cluster(8), {}, 20) == Solved({}, optimal=True)
 
 
 @given(st.lists(expressions, min_size=1, max_size=3), st.integers(1, 5))
@@ -144,7 +144,7 @@ def test_no_requests_are_no_program() -> None:
 def test_it_places_what_was_asked_for_and_no_less_than_gree(parts: list[Expression], cores: int) -> None:
     requests = {f"r{n}": normalized(Window(part, 0, 6)) for n, part in enumerate(parts)}
     capacity = Bundle(cpu_cores=float(cores))
-    solved = solve(Plan(capacity), requests, 0, 6)
+    solved = solve(Plan(capacity), requests, 6)
     assert solved.optimal
     plan, greedy_plan = Plan(capacity), Plan(capacity)
     greedy = Gree(greedy_plan)

@@ -18,9 +18,9 @@ from master.reservations.rdl import (
     atoms_of,
     infeasible,
     normalized,
-    unsatisfied,
 )
 from tests.unit.master.reservations.rdl_strategies import STEPS, B, expressions, given_in_all, intervals
+from tests.unit.master.reservations.satisfied import unsatisfied
 
 heights = st.tuples(*[st.integers(0, 3)] * STEPS)
 

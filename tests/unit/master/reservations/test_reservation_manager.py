@@ -21,10 +21,9 @@ from master.reservations.reservation_manager import (
     ReservationManager,
     named_bundles,
 )
-from master.reservations.reservation_record import ReservationRecord, from_record, to_keep
 from master.reservations.timeline import free_runs
 from master.store.database import Database, StoreError
-from master.store.reservations import ReservationStore
+from master.store.reservations import ReservationRecord, ReservationStore, from_record, to_keep
 
 NOW = 1_800_000_000.0
 CLUSTER = Bundle(cpu_cores=10.0, memory_bytes=100 << 30)

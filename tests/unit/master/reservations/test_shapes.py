@@ -7,10 +7,11 @@ from functools import cache
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.reservations.rdl import Atom, unsatisfied
+from master.reservations.rdl import Atom
 from master.reservations.shapes import given as given_by
 from master.reservations.shapes import shape, shapes, steps_of
 from tests.unit.master.reservations.plan_bed import CORE
+from tests.unit.master.reservations.satisfied import unsatisfied
 
 _WORK = st.integers(1, 40)
 _GANG = st.integers(1, 5)

@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from master.reservations.rdl.expressions import All, Any, Atom, Expression, Order, Window
+from master.reservations.rdl import All, Any, Atom, Expression, Order, Window
 from penstock.model.units import counted
 
 #: [from, to) in steps, and the number of bundles; in order, without overlap.
