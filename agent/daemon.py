@@ -21,7 +21,6 @@ from agent import cgroup_root, disk_scheduler, previous_agent, process
 from agent.cgroups import CgroupTree, blk_throttle_workaround, limited_disks, whole_disks
 from agent.check.facts import Host as CheckedHost
 from agent.check.facts import enforcement
-from agent.check.facts.links import links_out
 from agent.config import AgentConfig
 from agent.core import Node
 from agent.core import events as e
@@ -37,7 +36,7 @@ from agent.launcher_supervisor import LauncherSupervisor
 from agent.limit_enforcer import LimitEnforcer
 from agent.master_link import MasterLink
 from agent.monitor import HostMonitor, MemoryWatch, Sampler
-from agent.network import NetworkLimiter
+from agent.network import NetworkLimiter, links_out
 from agent.nice import can_rank
 from agent.output import forget_outputs
 from agent.periodic import Periodic
@@ -146,7 +145,8 @@ class Agent:
         seen = CheckedHost(links=partial(links_out, config.network_link_bytes_per_s))
         self._enforcement = {name: asdict(fact) for name, fact in enforcement(self._tree, seen).items()}
         network = self._limit_network()
-        link = await _slowest(network) if network is not None else 0
+        # 0: the rate of one of them is unknown
+        link = min((each.rate_bytes_per_s for each in seen.links()), default=0) if network is not None else 0
         node = self._new_node(config, instance, len(disks), link)
         self._stdio = Stdio(config.socket_path().with_name("stdio.sock"))
         self._closers.append(self._stdio.close)
@@ -388,8 +388,3 @@ class Agent:
                 return
             await asyncio.sleep(0.01)
             self._executor.look_at_orphans()
-
-
-async def _slowest(network: NetworkLimiter) -> int:
-    """Return the lowest rate of all links; 0: one of them is unknown."""
-    return min((link.rate_bytes_per_s for link in await asyncio.wrap_future(network.links())), default=0)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import socket
 from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -59,7 +58,7 @@ class Htb:
 
     def roots(self) -> set[int]:
         """Return the indices of the links that have our root."""
-        return {q["index"] for q in self._qdiscs() if _is_ours(q)}
+        return {q["index"] for q in self._ip.get_qdiscs() if _is_ours(q)}
 
     def refuses(self, link: Link) -> str | None:
         """Return why our root cannot be put on the link, if another program's root is there."""
@@ -133,11 +132,8 @@ class Htb:
         return None
 
     def _root(self, link: Link) -> Any:
-        found = (qdisc for qdisc in self._qdiscs() if qdisc["index"] == link.index and qdisc["parent"] == _ROOT)
+        found = (qdisc for qdisc in self._ip.get_qdiscs() if qdisc["index"] == link.index and qdisc["parent"] == _ROOT)
         return next(found, None)
-
-    def _qdiscs(self) -> list[Any]:
-        return list(self._ip.get_qdiscs())
 
     def _tc_ignoring_missing(self, command: str, **where: int) -> None:
         try:
@@ -180,11 +176,6 @@ def default_routes(tables: Path = Path("/proc/thread-self/net")) -> set[str]:
             continue
         found.update(link for line in lines if (link := is_default(line.split())) is not None)
     return found - {"lo"}
-
-
-def interfaces() -> frozenset[tuple[int, str]]:
-    """Return the existing links: far cheaper than all their attributes."""
-    return frozenset(socket.if_nameindex())
 
 
 def _default_ipv4(columns: list[str]) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -20,29 +21,15 @@ import structlog
 
 from agent.network import bpf, htb_parameters
 from agent.network.bpf_map import BpfMap, Counters
-from agent.network.htb import HANDLE, Htb, default_routes, interfaces, named
+from agent.network.htb import HANDLE, Htb, default_routes, named
 from agent.network.htb_parameters import MIN_RATE_BYTES_PER_S, Shape
 from agent.network.htb_tree import HtbTree
-from agent.network.links import Link, leading_out, link_rate, transmit_queues
+from agent.network.links import Link, leading_out, link_rate
 from agent.network.programs import MAX_SLOT
 
 log = structlog.get_logger()
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True)
-class LinkReport:
-    """One link that leads out, for status and check."""
-
-    name: str
-    rate_bytes_per_s: int
-    """0: unknown, so nothing can be promised here, and opportunistic containers do not yield."""
-    promised_bytes_per_s: int
-    transmit_queues: int
-    """Above 1: while limits exist, our single root qdisc replaces the queues per processor."""
-    why_not: str | None
-    """Why containers that need it are not limited here, with the remedy."""
 
 
 @dataclass(slots=True)
@@ -150,8 +137,9 @@ class NetworkLimiter:
     def reconcile(self, known: Mapping[int, tuple[Path, Shape]], under: Path | None = None) -> list[str]:
         """Make the kernel agree with slot → (cgroup, shape): after a restart, and periodically.
 
-        Classes and trees of ours without an owner are removed; missing or changed ones are restored. Slots may differ
-        from those of the earlier agent: its counters are found through the cgroup.
+        Classes and trees of ours without an owner are removed; missing or changed ones are restored. So with no slots,
+        nothing is limited any more. Slots may differ from those of the earlier agent: its counters are found through
+        the cgroup.
 
         Args:
             under: the containers' tree: our programs on any other cgroup below it are removed too.
@@ -179,37 +167,6 @@ class NetworkLimiter:
         if under is not None:
             repaired += _stray_programs(under, {container.cgroup for container in self._containers.values()})
         return repaired
-
-    @_in_worker
-    def links(self) -> list[LinkReport]:
-        """Return the links that lead out, with rates, promises, and why containers are not limited there."""
-        self._look(again=True)
-        return [
-            LinkReport(
-                tree.link.name,
-                tree.link_bytes_per_s,
-                tree.promised_bytes_per_s,
-                transmit_queues(tree.link.name),
-                tree.why or self._htb.refuses(tree.link),
-            )
-            for tree in self._trees
-        ]
-
-    @_in_worker
-    def uninstall(self, under: Path | None = None) -> None:
-        """Remove all that is ours: nothing is limited any more, and the kernel's default qdisc is restored.
-
-        Args:
-            under: programs that an earlier agent left on cgroups below this directory are removed too.
-        """
-        for container in self._containers.values():
-            _unmark(container.cgroup)
-        if under is not None:
-            _stray_programs(under, set())
-        self._containers.clear()
-        self._trees.clear()
-        self._seen = frozenset()
-        self._stray_roots()
 
     def close(self) -> None:
         """Close the sockets. Limits stay in force; only roots that are not needed are removed."""
@@ -300,7 +257,7 @@ class NetworkLimiter:
 
     def _look(self, *, again: bool) -> None:
         """Read the links and their rates, and apply the limits of all containers on new links."""
-        there = interfaces()
+        there = frozenset(socket.if_nameindex())  # far cheaper than all their attributes
         if there == self._seen and not again:
             return
         links = self._htb.links()

@@ -124,7 +124,7 @@ def test_uninstalling_after_a_crash_leaves_nothing(bed: Bed) -> None:
 
     limiter = NetworkLimiter([UPLINK])
     try:
-        limiter.uninstall(under=cgroup.parent).result()
+        limiter.reconcile({}, under=cgroup.parent).result()
         assert bed.qdiscs() == [] and bed.classes() == set()
         assert bed.programs(cgroup) == 0
     finally:

@@ -36,7 +36,7 @@ def test_what_is_sent_keeps_to_the_rate(bed: Bed, protocol: str, mbit: int, flow
         limiter.change(1, Shape(ceil_bytes_per_s=rate // 2)).result()
         assert flow.share_of(rate // 2, seconds=2) == pytest.approx(1.0, abs=0.06)
 
-        limiter.uninstall().result()
+        limiter.reconcile({}).result()
         assert bed.qdiscs() == [] and bed.programs(bed.cgroup("c")) == 0
     finally:
         limiter.close()
@@ -105,7 +105,7 @@ def test_the_next_agent_takes_everything_over_and_uninstalls_it(bed: Bed) -> Non
     try:
         assert second.reconcile({3: (cgroup, shape)}, under=cgroup.parent).result() != []  # the class of slot 1
         assert second.counters().result()[3].sent_bytes > 1 * MBIT
-        second.uninstall(under=cgroup.parent).result()
+        second.reconcile({}, under=cgroup.parent).result()
         assert bed.qdiscs() == [] and bed.programs(cgroup) == 0
     finally:
         second.close()

@@ -11,7 +11,7 @@ import pytest
 
 from agent.cgroups import CgroupTree, Disk, Placement, Reason
 from agent.check.facts import Fact, Host, enforcement, host, paths
-from agent.check.facts.links import LinkOut
+from agent.network import LinkOut
 from tests.fakes.fake_cgroups import CONTROLLERS, FakeCgroups
 
 DISK = Disk("vda", 254, 0)
