@@ -202,7 +202,9 @@ class LimitEnforcer:
         if before is not None and self._holds_disks and blk_throttle_workaround.falls(before, wanted):
             standing = replace(wanted, **{name: getattr(before, name) for name in _DISK_RATES})
             at_once = await self._apply(container, one, standing)
-            return at_once | await _lower_disks(cgroup, wanted, standing)
+            with cgroup.disks_held(wanted):
+                await asyncio.sleep(blk_throttle_workaround.SLICE_S)
+                return at_once | cgroup.confine(wanted, standing).failed
         changed = differing(before, wanted)
         if not changed.isdisjoint(_MEMORY):
             applied = await asyncio.to_thread(cgroup.confine, wanted, before)
@@ -268,15 +270,6 @@ class LimitEnforcer:
         """Limit processes even without a request, so that a fork bomb ends in its own container."""
         default = 0 if confinement.borrowed else self._pids_max()
         return replace(confinement, pids_max=default) if default and confinement.pids_max is None else confinement
-
-
-async def _lower_disks(cgroup: Cgroup, wanted: Confinement, standing: Confinement) -> dict[str, str]:
-    cgroup.hold_disks()
-    try:
-        await asyncio.sleep(blk_throttle_workaround.SLICE_S)
-        return cgroup.confine(wanted, standing).failed
-    finally:
-        cgroup.let_go_of_disks(wanted)
 
 
 def _without_network(wanted: Confinement) -> dict[str, str]:

@@ -59,13 +59,9 @@ class Cgroup:
             files = Files(os.fsencode(self.path), ReadingOnce(self._filesystem))
         return ConfinementChange(files, confinement, since, self._surroundings).apply()
 
-    def hold_disks(self) -> None:
-        """Hold back new I/O until :meth:`let_go_of_disks`; see :mod:`agent.cgroups.blk_throttle_workaround`."""
-        blk_throttle_workaround.hold(self._files.io, self._surroundings.disks)
-
-    def let_go_of_disks(self, confinement: Confinement) -> None:
-        """Let I/O continue under this confinement."""
-        blk_throttle_workaround.let_go(self._files.io, self._surroundings.disks, confinement)
+    def disks_held(self, wanted: Confinement) -> contextlib.AbstractContextManager[None]:
+        """Keep new I/O from starting meanwhile; see :func:`agent.cgroups.blk_throttle_workaround.held`."""
+        return blk_throttle_workaround.held(self._files.io, self._surroundings.disks, wanted)
 
     def shrink_memory(self, target_bytes: int, *, step_bytes: int = STEP_BYTES, within_s: float = 2.0) -> Shrunk:
         """Lower ``memory.max`` towards a target without causing an OOM kill; blocks, so call it in a thread.
