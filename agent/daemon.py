@@ -49,6 +49,7 @@ from penstock.config.endpoint import endpoint
 from penstock.config.live_config import LiveConfig
 from penstock.config.settings import SettingsError, host_port
 from penstock.daemon import StartError
+from penstock.durable import replace_file
 from penstock.model import Capacity
 from penstock.security import doors
 from penstock.security.certificates import CertificateWatch
@@ -354,9 +355,7 @@ class Agent:
     def write_addresses(self, path: Path) -> None:
         """Write the addresses for a caller that started the agent with port 0."""
         addresses = {"http": self._site.address, "socket": str(self._config.socket_path())}
-        fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps(addresses), encoding="utf-8")
-        fresh.replace(path)
+        replace_file(path, json.dumps(addresses).encode(), mode=0o644)
 
     async def close(self) -> None:
         """Close everything; containers continue under the launcher. An unused launcher of the agent's ends too."""

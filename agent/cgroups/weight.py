@@ -11,12 +11,12 @@ import re
 from pathlib import Path
 
 from agent.cgroups.devices import Disk
+from agent.cgroups.devices.blocks import SYS_BLOCK
 from agent.cgroups.files import V2Controller
 from agent.cgroups.filesystem import KERNEL, Access, Gone, NotSupported
 from agent.cgroups.io import IoFiles
 from agent.cgroups.reason import Reason
 
-SYS_BLOCK = Path("/sys/block")
 _CHOSEN = re.compile(r"\[(.*)\]")
 
 
@@ -28,7 +28,7 @@ def io_weight_works(
     Args:
         top: the cgroup2 mount, which has ``io.cost.qos``.
     """
-    if scheduler(disk, sys_block) == "bfq":
+    if scheduler(disk.name, sys_block) == "bfq":
         return None
     with contextlib.suppress(NotSupported, Gone):
         if disk.number in IoFiles(top, filesystem).cost_enabled:
@@ -39,10 +39,10 @@ def io_weight_works(
     )
 
 
-def scheduler(disk: Disk, sys_block: Path = SYS_BLOCK) -> str | None:
+def scheduler(disk: str, sys_block: Path) -> str | None:
     """Return the I/O scheduler in use; None for a device without a choice, e.g. a device mapper's."""
     try:
-        text = (sys_block / disk.name / "queue" / "scheduler").read_text(encoding="ascii")
+        text = (sys_block / disk / "queue" / "scheduler").read_text(encoding="ascii")
     except OSError:
         return None
     chosen = _CHOSEN.search(text)
