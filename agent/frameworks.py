@@ -43,8 +43,8 @@ class Frameworks:
 
     def __init__(
         self, shell: Shell, executor: Executor, *, status: Callable[[], dict[str, Any]], outputs: Path,
-        enforced: list[str], max_frame_bytes: int, operators: str = "", connections: Callable[[], int] = lambda: 0,
-        configuration: ConfigurationCalls | None = None, containers_go_on: bool = False,
+        enforced: list[str], max_frame_bytes: int, operators: str, connections: Callable[[], int],
+        configuration: ConfigurationCalls, containers_go_on: bool,
     ) -> None:  # fmt: skip
         """``operators``: the group that may act on all users' work; ``connections``: returns the limit per user (0:
         none); ``containers_go_on`` when the agent stops, even those that clients are attached to.
@@ -270,8 +270,6 @@ class FrameworkSession:
             params = structs.replace(params, nodes=[self._shell.node.settings.node])
         asked = OnBehalf(user=opened.user, operator=opened.operator, call=call.name, params=to_wire(params))
         if relay is relays.OF_CONFIGURATION and params.daemon == "agent":
-            if self._frameworks.configuration is None:
-                raise unavailable("this agent has no configuration to show or change")
             return self._frameworks.configuration.answer(asked)
         if link is None:
             raise unavailable(relay.without_master, remedy="set `master`")
