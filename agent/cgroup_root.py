@@ -1,7 +1,8 @@
-"""Choose the place of the containers' tree without configuration or a delegated unit of Penstock."""
+"""The place of the containers' tree without configuration or a unit of Penstock; cgroups as plain directories."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import select
@@ -59,6 +60,15 @@ def choose_root(instance: str) -> Path | None:
 def was_made_by_launcher(root: Path) -> bool:
     """Return whether a root has a name from :func:`choose_root`, so that an earlier launcher created it."""
     return root.parent == cgroup2_mount() and root.name.startswith(_MADE) and len(root.name) == len(_MADE) + 8
+
+
+def members(cgroup: Path) -> list[int]:
+    """Return the processes in a cgroup and those below it; one that vanished has none."""
+    found: list[int] = []
+    for directory, _, _ in os.walk(cgroup):
+        with contextlib.suppress(OSError):
+            found += map(int, Path(directory, "cgroup.procs").read_text(encoding="ascii").split())
+    return found
 
 
 def wait_until_empty(cgroup: Path, timeout_s: float) -> bool:

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 
 from agent.core.instructions import Renice
-from agent.launcher.adopt import parents
+from agent.launcher.adopt import descendants
 
 
 def can_rank(controllers: Collection[str]) -> bool:
@@ -69,14 +69,7 @@ def renice_tree(first: int, nice: int, apart: Collection[int] = (), *, policy: i
 
 def tree(first: int, apart: Collection[int] = ()) -> list[int]:
     """Return a process and its descendants that run now, except ``apart`` and the agent, and theirs."""
-    apart = {*apart, os.getpid()}
-    children: dict[int, list[int]] = {}
-    for pid, parent in parents().items():
-        children.setdefault(parent, []).append(pid)
-    found = [first]
-    for pid in found:
-        found += [child for child in children.get(pid, ()) if child not in apart]
-    return found
+    return [first, *descendants([first], {*apart, os.getpid()})]
 
 
 def _sessions() -> dict[int, list[int]]:

@@ -6,6 +6,8 @@ import contextlib
 import os
 from pathlib import Path
 
+from agent.cgroup_root import members
+
 #: A process may fork between the listing and the write; each round finds those that the previous one missed.
 _ROUNDS = 100
 
@@ -18,21 +20,13 @@ def set_oom_score_adj(cgroup: Path, value: int) -> None:
     """
     done: set[int] = set()
     for _ in range(_ROUNDS):
-        fresh = _pids(cgroup) - done
+        fresh = set(members(cgroup)) - done
         if not fresh:
             return
         for pid in fresh:
             with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):  # ended, or not permitted
                 _set(pid, cgroup.name, value)
         done |= fresh
-
-
-def _pids(cgroup: Path) -> set[int]:
-    found: set[int] = set()
-    for directory in (cgroup, *cgroup.rglob("*/")):
-        with contextlib.suppress(OSError):  # it vanished meanwhile
-            found.update(map(int, (directory / "cgroup.procs").read_text(encoding="ascii").split()))
-    return found
 
 
 def _set(pid: int, cgroup: str, value: int) -> None:

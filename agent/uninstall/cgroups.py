@@ -7,7 +7,7 @@ import select
 import signal
 from pathlib import Path
 
-from agent.cgroup_root import wait_until_empty
+from agent.cgroup_root import members, wait_until_empty
 from agent.cgroups import Cgroup
 from agent.cgroups.limits import Surroundings
 
@@ -44,7 +44,7 @@ def running(root: Path) -> list[Path]:
 
 def launchers(root: Path) -> list[int]:
     """Return the processes in a tree's holder."""
-    return _pids(root / "holder")
+    return members(root / "holder")
 
 
 def populated(cgroup: Path) -> bool:
@@ -97,10 +97,3 @@ def end(pid: int) -> None:
         return
     finally:
         os.close(pidfd)
-
-
-def _pids(cgroup: Path) -> list[int]:
-    try:
-        return [int(pid) for pid in (cgroup / "cgroup.procs").read_text(encoding="ascii").split()]
-    except OSError:
-        return []  # it vanished
