@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import TracebackType
@@ -202,10 +202,3 @@ def _link(message: Any) -> Link:
         master=message.get_attr("IFLA_MASTER") or 0,
         lower=0 if elsewhere else message.get_attr("IFLA_LINK") or 0,
     )
-
-
-def named(links: Iterable[Link], names: Iterable[str]) -> tuple[list[Link], dict[str, str]]:
-    """Return the links of these names, and the missing ones."""
-    by_name = {link.name: link for link in links}
-    missing = {name: f"there is no link {name}" for name in names if name not in by_name}
-    return [by_name[name] for name in names if name in by_name], missing

@@ -21,7 +21,7 @@ import structlog
 
 from agent.network import bpf, htb_parameters
 from agent.network.bpf_map import BpfMap, Counters
-from agent.network.htb import HANDLE, Htb, default_routes, named
+from agent.network.htb import HANDLE, Htb, default_routes
 from agent.network.htb_parameters import MIN_RATE_BYTES_PER_S, Shape
 from agent.network.htb_tree import HtbTree
 from agent.network.links import Link, leading_out, link_rate
@@ -57,25 +57,22 @@ class NetworkLimiter:
 
     pyroute2 0.9 has its own event loop, which cannot run inside another one; and the daemon's loop must not wait for
     netlink (about half a millisecond per class). The limiter works in the network namespace of the thread that created
-    it.
+    it, on the links that lead out of this machine (``links.leading_out``). Links that appear later are found by the
+    next ``attach`` or ``reconcile``.
 
     Args:
-        links: names of the links to limit; None for those that lead out of this machine (``links.leading_out``). Links
-            that appear later are found by the next ``attach`` or ``reconcile``.
         link_bytes_per_s: the capacity of each link; 0: the rate that it reports. If that is unknown, nothing can be
             promised, and opportunistic containers do not yield.
     """
 
-    def __init__(self, links: Sequence[str] | None = None, link_bytes_per_s: int = 0) -> None:
+    def __init__(self, link_bytes_per_s: int = 0) -> None:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="network")
-        self._names = links
         self._link_bytes_per_s = link_bytes_per_s
         self._htb = self._worker.submit(Htb).result()
         self._table: BpfMap | None = None
         self._containers: dict[int, _Container] = {}
         self._seen: frozenset[tuple[int, str]] = frozenset()
         self._trees: list[HtbTree] = []
-        self._missing: dict[str, str] = {}
 
     @_in_worker
     def attach(self, slot: int, cgroup: Path, shape: Shape) -> dict[str, str]:
@@ -205,8 +202,6 @@ class NetworkLimiter:
         """Create the class, then mark packets for it, then attach the marking program; remove the old class last."""
         container = self._containers[slot]
         failed, shape = _enforceable(container.shape)
-        if shape.ceil_bytes_per_s is not None:
-            failed |= {f"network_egress_bytes_per_s on {name}": why for name, why in self._missing.items()}
         for tree in self._trees:
             failed |= tree.limit(slot, shape)
         why = self._mark(slot, container, shape, again=programs)
@@ -261,11 +256,8 @@ class NetworkLimiter:
         if there == self._seen and not again:
             return
         links = self._htb.links()
-        if self._names is None:
-            chosen = leading_out(links, default_routes())
-        else:
-            chosen, self._missing = named(links, self._names)
         former = {tree.link.index: tree for tree in self._trees}
+        chosen = leading_out(links, default_routes())
         trees = [self._tree(link, links, former.get(link.index)) for link in chosen]
         added = [tree for tree in trees if tree not in self._trees]
         self._seen, self._trees = there, trees

@@ -21,7 +21,7 @@ bed = pytest.fixture(beds)
 
 @pytest.fixture
 def limiter(bed: Bed) -> Iterator[NetworkLimiter]:
-    made = NetworkLimiter([UPLINK], link_bytes_per_s=LINK_MBIT * MBIT)
+    made = NetworkLimiter(link_bytes_per_s=LINK_MBIT * MBIT)
     yield made
     made.close()
 
