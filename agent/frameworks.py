@@ -59,7 +59,6 @@ class Frameworks:
         self.connections = Connections(connections)
         self.configuration = configuration
         self.containers_go_on = containers_go_on
-        self.errors = 0
         self.stopping = False
         self._server: asyncio.Server | None = None
         self._sessions = COMMANDS  # session ids start above the one that commands have
@@ -193,7 +192,6 @@ class FrameworkSession:
 
     def internal_error(self, peer: RpcPeer, method: str, error: Exception) -> None:
         """Log a failure of the agent."""
-        self._frameworks.errors += 1
         log.error("a request failed", method=method, user=self._user, exc_info=error)
 
     def _refuse_silent(self, peer: SharedPeer) -> None:
