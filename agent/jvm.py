@@ -30,7 +30,7 @@ import psutil
 
 from agent.core.records import ContainerRecord, ContainerState
 from agent.launcher.account import Account, look_up
-from agent.launcher.keyring import join_new_session_keyring
+from agent.launcher.syscalls import join_new_session_keyring
 
 if TYPE_CHECKING:
     from agent.cgroups import CgroupTree

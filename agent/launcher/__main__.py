@@ -69,11 +69,8 @@ def _settle(root: Path | None) -> Path | None:
 
 
 def _enter(cgroup: Path) -> None:
-    descriptor = os.open(cgroup / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(descriptor, b"0")
-    finally:
-        os.close(descriptor)
+    with (cgroup / "cgroup.procs").open("r+b", buffering=0) as procs:  # never creates it
+        procs.write(b"0")
 
 
 def _leave(root: Path, *, made: bool) -> None:

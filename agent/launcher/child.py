@@ -22,10 +22,9 @@ from typing import NamedTuple, NoReturn
 import msgpack
 
 from agent.launcher.account import Account, Accounts, look_up
-from agent.launcher.fork import fork_into
-from agent.launcher.keyring import join_new_session_keyring
 from agent.launcher.messages import Start
 from agent.launcher.session import kill_session
+from agent.launcher.syscalls import fork_into, join_new_session_keyring
 
 _PR_SET_NO_NEW_PRIVS = 38  # linux/prctl.h, Linux 3.5
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"

@@ -132,7 +132,7 @@ class Sampler:
     def look(self, containers: Iterable[str]) -> Snapshot:
         """Return the latest snapshot, with the containers' present memory."""
         uses = dict(self._last.containers)
-        for container in containers if self._tree is not None else ():
+        for container in containers:
             sample = self._tree.get(container).sample(full=False) if self._tree is not None else None
             if sample is None:
                 uses.pop(container, None)
@@ -150,11 +150,10 @@ class Sampler:
         new ones.
         """
         uses = dict(self._last.containers)
-        for container in containers if self._tree is not None else ():
-            if container in self._quiet:
+        for container in containers:
+            if self._tree is None or container in self._quiet:
                 continue
-            cpu_s = self._tree.get(container).cpu_s() if self._tree is not None else None
-            if cpu_s is not None:
+            if (cpu_s := self._tree.get(container).cpu_s()) is not None:
                 uses[container] = replace(uses.get(container, ContainerUse()), cpu_seconds=cpu_s)
         return replace(self._last, containers=uses)
 
