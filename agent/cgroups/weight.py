@@ -13,7 +13,7 @@ from pathlib import Path
 from agent.cgroups.devices import Disk
 from agent.cgroups.devices.blocks import SYS_BLOCK
 from agent.cgroups.files import V2Controller
-from agent.cgroups.filesystem import KERNEL, Access, Gone, NotSupported
+from agent.cgroups.filesystem import KERNEL, Filesystem, Gone, NotSupported
 from agent.cgroups.io import IoFiles
 from agent.cgroups.reason import Reason
 
@@ -21,7 +21,7 @@ _CHOSEN = re.compile(r"\[(.*)\]")
 
 
 def io_weight_works(
-    disk: Disk, top: Path, *, sys_block: Path = SYS_BLOCK, filesystem: Access = KERNEL
+    disk: Disk, top: Path, *, sys_block: Path = SYS_BLOCK, filesystem: Filesystem = KERNEL
 ) -> Reason | None:
     """Return why weights have no effect on a disk; None if they have.
 
@@ -49,7 +49,7 @@ def scheduler(disk: str, sys_block: Path) -> str | None:
     return chosen[1] if chosen else None
 
 
-def hierarchy_top(directory: Path, filesystem: Access = KERNEL) -> Path:
+def hierarchy_top(directory: Path, filesystem: Filesystem = KERNEL) -> Path:
     """Return the highest ancestor that is still a cgroup: the mount."""
     while V2Controller(directory.parent, filesystem).has("cgroup.controllers"):
         directory = directory.parent
