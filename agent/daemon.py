@@ -301,16 +301,15 @@ class Agent:
         gc.collect()
         gc.freeze()  # objects from start-up stay: garbage collection skips them from now on
         sdnotify.notify("READY=1")
+        works = [self._periodic().run(), self._live_config.run(), self._certificates.run()]
+        if self._watch is not None:
+            works.append(self._watch.run())
+        if self._link is not None:
+            works.append(self._link.run())
+        if (watchdog_s := sdnotify.watchdog_interval_s()) is not None:
+            works.append(process.watchdog(watchdog_s))
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(self._periodic().run()), tasks.create_task(self._live_config.run())]
-            running.append(tasks.create_task(self._certificates.run()))
-            if self._watch is not None:
-                running.append(tasks.create_task(self._watch.run()))
-            if self._link is not None:
-                running.append(tasks.create_task(self._link.run()))
-            watchdog_s = sdnotify.watchdog_interval_s()
-            if watchdog_s is not None:
-                running.append(tasks.create_task(process.watchdog(watchdog_s)))
+            running = [tasks.create_task(work) for work in works]
             await stop.wait()
             for task in running:
                 task.cancel()
