@@ -11,8 +11,7 @@ import errno
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
@@ -38,14 +37,6 @@ class Htb:
     def __init__(self) -> None:
         self._ip = IPRoute()
         self._reader = ClassReader()
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the sockets; the kernel keeps its settings."""
@@ -148,7 +139,7 @@ def with_htb(do: Callable[[Htb], T]) -> T:
     """Call a function in a thread of its own: pyroute2 cannot be used in one that runs an event loop."""
 
     def work() -> T:
-        with Htb() as htb:
+        with contextlib.closing(Htb()) as htb:
             return do(htb)
 
     with ThreadPoolExecutor(1) as worker:

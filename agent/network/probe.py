@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 from dataclasses import dataclass
 
@@ -31,7 +32,7 @@ def probe() -> str | None:
     if root is None:
         return "no cgroup2 file system is mounted; remedy: `mount -t cgroup2 none /sys/fs/cgroup/unified`"
     try:
-        with BpfMap() as table:
+        with contextlib.closing(BpfMap()) as table:
             for direction in bpf.Direction:
                 with bpf.loaded(direction, table.descriptor, slot=1):
                     pass
