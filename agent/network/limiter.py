@@ -7,6 +7,7 @@ meanwhile.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import socket
@@ -191,10 +192,8 @@ class NetworkLimiter:
         if former is None:
             for tree in self._trees:
                 tree.forget(slot)
-        if self._table is not None or self._open_table() is None:
-            assert self._table is not None
-            if former is None:
-                self._table.fill(slot, _carried(cgroup))
+            with contextlib.suppress(OSError):  # marking reports it
+                self._open_table().fill(slot, _carried(cgroup))
         self._containers[slot] = _Container(cgroup, shape, {})
         return self._carry_out(slot)
 
@@ -216,26 +215,26 @@ class NetworkLimiter:
 
     def _mark(self, slot: int, container: _Container, shape: Shape, *, again: bool) -> str | None:
         """Set the container's mark and limit; attach its programs if needed. Returns why that fails, or None."""
-        if self._table is None:
-            return self._open_table()
+        try:
+            table = self._open_table()
+        except OSError as error:
+            return _why_not_marked(Path("/"), error)
         sharing = any(tree.link_bytes_per_s for tree in self._trees)
         minor = htb_parameters.minor(slot, shape, sharing=sharing)
-        self._table.mark(slot, HANDLE | minor if minor else 0)
-        self._table.limit(slot, shape.ingress_bytes_per_s or 0)
+        table.mark(slot, HANDLE | minor if minor else 0)
+        table.limit(slot, shape.ingress_bytes_per_s or 0)
         if container.programs and not again:
             return None
         try:
-            container.programs = bpf.attach(container.cgroup, self._table.descriptor, slot)
+            container.programs = bpf.attach(container.cgroup, table.descriptor, slot)
         except OSError as error:
             return _why_not_marked(container.cgroup, error)
         return None
 
-    def _open_table(self) -> str | None:
-        try:
+    def _open_table(self) -> BpfMap:
+        if self._table is None:
             self._table = BpfMap()
-        except OSError as error:
-            return _why_not_marked(Path("/"), error)
-        return None
+        return self._table
 
     def _nothing(self, shape: Shape, why: str) -> dict[str, str]:
         """Return every requested setting as not enforced."""
