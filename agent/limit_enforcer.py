@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import structlog
 
@@ -127,12 +126,10 @@ class LimitEnforcer:
         if one.worker is not None:
             await asyncio.wait([one.worker])
         if self._network is not None and one.slot is not None:
-            await asyncio.wrap_future(self._network.detach(one.slot, self._still_there(container)))
-
-    def _still_there(self, container: str) -> Path | None:
-        """Remove a cgroup; return its path if that cannot be yet. With it go its programs, for nothing."""
-        cgroup = self._tree.get(container) if self._tree is not None else None
-        return cgroup.path if cgroup is not None and not cgroup.remove() else None
+            # A cgroup that can be removed takes its programs with it, for nothing.
+            cgroup = self._tree.get(container) if self._tree is not None else None
+            left = cgroup.path if cgroup is not None and not cgroup.remove() else None
+            await asyncio.wrap_future(self._network.detach(one.slot, left))
 
     # ------------------------------------------------------------ all of them
 

@@ -36,18 +36,6 @@ class _Read:
     sample: CgroupSample
     traffic: Counters
 
-    def same_as(self, other: _Read) -> bool:
-        """Return whether nothing was used between the two reads."""
-        return self.sample == other.sample and self.traffic == other.traffic
-
-
-@dataclass(slots=True)
-class _Sums:
-    """The use of all containers together, right before and right after they are read one by one."""
-
-    before: SummedUse
-    after: SummedUse
-
 
 class Sampler:
     """Computes rates from the previous and the present counters."""
@@ -57,7 +45,7 @@ class Sampler:
         self._host = host
         self._before: dict[str, _Read] = {}
         self._quiet: set[str] = set()
-        self._sums: _Sums | None = None
+        self._sum: SummedUse | None = None  # right after the containers were read one by one
         self._ticks = 0
         self._last = Snapshot(at=time.monotonic(), interval_s=0.0)
 
@@ -84,18 +72,19 @@ class Sampler:
         for name in containers:
             if name not in left_out:
                 self._read_one(tree, name, traffic, fresh)
-        sums = _Sums(before, tree.summed_use())
-        if left_out and self._more_was_used(fresh, sums):
+        after = tree.summed_use()
+        if left_out and self._more_was_used(fresh, before, after):
             for name in left_out:
                 self._read_one(tree, name, traffic, fresh)
-        self._sums = sums
+        self._sum = after
         uses: dict[str, ContainerUse] = {}
         now = time.monotonic()
         for name in containers:
             had = self._before.get(name)
             if (read := fresh.get(name)) is not None:
                 uses[name] = self._use(name, had or read, read)
-                (self._quiet.add if had is not None and read.same_as(had) else self._quiet.discard)(name)
+                used_nothing = had is not None and (read.sample, read.traffic) == (had.sample, had.traffic)
+                (self._quiet.add if used_nothing else self._quiet.discard)(name)
             elif had is not None and name in left_out:
                 uses[name] = self._last.containers[name]
                 fresh[name] = _Read(now, had.sample, had.traffic)
@@ -112,15 +101,15 @@ class Sampler:
         if sample is not None:
             fresh[name] = _Read(time.monotonic(), sample, traffic.get(name, _NO_TRAFFIC))
 
-    def _more_was_used(self, fresh: Mapping[str, _Read], sums: _Sums) -> bool:
+    def _more_was_used(self, fresh: Mapping[str, _Read], before: SummedUse, after: SummedUse) -> bool:
         """Return whether, since the last tick, all containers together surely used more than those that were read, or
-        memory moved in another way: by reclaim, for example.
+        memory moved in another way: by reclaim, for example. ``before`` and ``after`` they were read one by one.
         """
-        if self._sums is None:
+        if self._sum is None:
             return True
-        cpu_s = sums.before.cpu_s - self._sums.after.cpu_s
-        disk_bytes = sums.before.disk_bytes - self._sums.after.disk_bytes
-        memory_bytes = sums.after.memory_bytes - self._sums.after.memory_bytes
+        cpu_s = before.cpu_s - self._sum.cpu_s
+        disk_bytes = before.disk_bytes - self._sum.disk_bytes
+        memory_bytes = after.memory_bytes - self._sum.memory_bytes
         for name, read in fresh.items():
             had = self._before.get(name)
             sample, was = read.sample, had.sample if had is not None else CgroupSample()
