@@ -130,13 +130,6 @@ class Cgroup:
         except Gone:
             return
 
-    def frozen(self) -> bool:
-        """Return whether every process in the cgroup has stopped."""
-        try:
-            return bool(self._files.core.events.get("frozen"))
-        except Gone:
-            return False
-
     def kill(self) -> None:
         """Send SIGKILL to every process in the cgroup, even while they fork. A vanished cgroup is ignored."""
         try:
