@@ -26,6 +26,8 @@ _AS_CONFIGURED = (
     "disk_bytes_per_s", "executor_slot_s", "sample_interval_s", "elastic_lead_s", "elastic_lag_s", "reprovision_rho",
     "rate_window_s", "opportunistic_queue", "opportunistic_wait_s", "rejoin_s", "keep_ended",
 )  # fmt: skip
+#: Those of preemption that are keys with the prefix ``preempt_``.
+_PREEMPT = ("after", "after_cpu", "after_disk", "after_network", "hysteresis", "cooldown_s", "order", "dry_run")
 Whole = Annotated[int, Meta(ge=0)]
 NotNegative = Annotated[float, Meta(ge=0)]
 Positive = Annotated[float, Meta(gt=0)]
@@ -289,16 +291,9 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 thresholds=Thresholds(
                     self.t_preempt_cpu, self.t_preempt_memory, self.t_preempt_disk, self.t_preempt_network
                 ),
-                after=self.preempt_after,
-                after_cpu=self.preempt_after_cpu,
-                after_disk=self.preempt_after_disk,
-                after_network=self.preempt_after_network,
-                hysteresis=self.preempt_hysteresis,
-                cooldown_s=self.preempt_cooldown_s,
-                order=self.preempt_order,
                 starved_after_s=self.starved_after_s,
                 grace_max_s=self.grace_max_s,
-                dry_run=self.preempt_dry_run,
+                **{name: getattr(self, f"preempt_{name}") for name in _PREEMPT},
             ),
             quotas=UserQuotas(**{each.name: getattr(self, f"user_max_{each.name}") for each in fields(UserQuotas)}),
             **{name: getattr(self, name) for name in _AS_CONFIGURED},
