@@ -1,9 +1,11 @@
-"""Choose the place of the containers' tree without configuration or a delegated unit of Penstock."""
+"""The place of the containers' tree without configuration or a unit of Penstock; cgroups as plain directories."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
+import select
 from pathlib import Path
 
 #: The prefix of roots that launchers create; the instance of the agent follows, 8 digits.
@@ -58,6 +60,27 @@ def choose_root(instance: str) -> Path | None:
 def was_made_by_launcher(root: Path) -> bool:
     """Return whether a root has a name from :func:`choose_root`, so that an earlier launcher created it."""
     return root.parent == cgroup2_mount() and root.name.startswith(_MADE) and len(root.name) == len(_MADE) + 8
+
+
+def members(cgroup: Path) -> list[int]:
+    """Return the processes in a cgroup and those below it; one that vanished has none."""
+    found: list[int] = []
+    for directory, _, _ in os.walk(cgroup):
+        with contextlib.suppress(OSError):
+            found += map(int, Path(directory, "cgroup.procs").read_text(encoding="ascii").split())
+    return found
+
+
+def wait_until_empty(cgroup: Path, timeout_s: float) -> bool:
+    """Wait until killed processes are gone, and return whether they are. POLLPRI on cgroup.events signals it (4.2)."""
+    with (cgroup / "cgroup.events").open("rb", buffering=0) as events:
+        watch = select.poll()
+        watch.register(events, select.POLLPRI)
+        while b"populated 1" in events.read(4096):
+            if not watch.poll(timeout_s * 1000):
+                return False
+            events.seek(0)
+    return True
 
 
 def vacate(root: Path) -> None:

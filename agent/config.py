@@ -11,14 +11,7 @@ from typing import Annotated, Literal
 import msgspec
 import psutil
 
-from agent.core.settings import (
-    NodeSettings,
-    PreemptionSettings,
-    Thresholds,
-    TuningSettings,
-    UserQuotas,
-    VictimOrder,
-)
+from agent.core.settings import NodeSettings, PreemptionSettings, Thresholds, TuningSettings, UserQuotas, VictimOrder
 from penstock import paths
 from penstock.config.settings import LIVE, SettingsError
 from penstock.model import Capacity
@@ -33,6 +26,11 @@ _AS_CONFIGURED = (
     "disk_bytes_per_s", "executor_slot_s", "sample_interval_s", "elastic_lead_s", "elastic_lag_s", "reprovision_rho",
     "rate_window_s", "opportunistic_queue", "opportunistic_wait_s", "rejoin_s", "keep_ended",
 )  # fmt: skip
+#: Those of preemption that are keys with the prefix ``preempt_``.
+_PREEMPT = ("after", "after_cpu", "after_disk", "after_network", "hysteresis", "cooldown_s", "order", "dry_run")
+Whole = Annotated[int, Meta(ge=0)]
+NotNegative = Annotated[float, Meta(ge=0)]
+Positive = Annotated[float, Meta(gt=0)]
 Fraction = Annotated[float, Meta(ge=0.0, le=1.0)]
 
 
@@ -55,35 +53,31 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
         str, Meta(description="group whose members, like root, may act on the jobs and containers of all users")
     ] = ""
     user_max_connections: Annotated[
-        int,
-        Meta(ge=0, description="connections that one user may have at once; operators have none of these limits"),
-        LIVE,
+        Whole, Meta(description="connections that one user may have at once; operators have none of these limits"), LIVE
     ] = 1024
     user_max_jobs: Annotated[
-        int, Meta(ge=0, description="jobs that one user may have registered here at once; 0: no limit"), LIVE
+        Whole, Meta(description="jobs that one user may have registered here at once; 0: no limit"), LIVE
     ] = 1000
     user_max_queued: Annotated[
-        int, Meta(ge=0, description="monotasks that one user may have queued here; 0: no limit"), LIVE
+        Whole, Meta(description="monotasks that one user may have queued here; 0: no limit"), LIVE
     ] = 100_000
     user_max_tasks: Annotated[
-        int, Meta(ge=0, description="tasks of one user's jobs that may wait or run anywhere; 0: no limit"), LIVE
+        Whole, Meta(description="tasks of one user's jobs that may wait or run anywhere; 0: no limit"), LIVE
     ] = 100_000
     user_max_containers: Annotated[
-        int, Meta(ge=0, description="containers that one user may have here when starting another; 0: no limit"), LIVE
+        Whole, Meta(description="containers that one user may have here when starting another; 0: no limit"), LIVE
     ] = 500
     user_max_cores: Annotated[
-        float, Meta(ge=0, description="cores promised to the containers that one user starts here; 0: no limit"), LIVE
+        NotNegative, Meta(description="cores promised to the containers that one user starts here; 0: no limit"), LIVE
     ] = 0.0
     user_max_memory_bytes: Annotated[
-        int, Meta(ge=0, description="memory promised to the containers that one user starts here; 0: no limit"), LIVE
+        Whole, Meta(description="memory promised to the containers that one user starts here; 0: no limit"), LIVE
     ] = 0
     user_max_pids: Annotated[
-        int,
-        Meta(ge=0, description="processes and threads that one container's `pids_max` may allow; 0: no limit"),
-        LIVE,
+        Whole, Meta(description="processes and threads that one container's `pids_max` may allow; 0: no limit"), LIVE
     ] = 32_768
     container_pids_max: Annotated[
-        int, Meta(ge=0, description="`pids_max` of containers that set none; 0: no limit"), LIVE
+        Whole, Meta(description="`pids_max` of containers that set none; 0: no limit"), LIVE
     ] = 4096
     socket: Annotated[str, Meta(description="path of the framework socket; default: RUNTIME_DIR/agent.sock")] = ""
     runtime_dir: Annotated[str, Meta(description="sockets; default: /run/penstock, or the user's own")] = ""
@@ -97,21 +91,18 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
         bool, Meta(description="start a launcher if none runs; false under systemd, where it has a unit of its own")
     ] = True
     launcher_leave_after_s: Annotated[
-        float,
-        Meta(
-            ge=0,
-            description="a launcher started by the agent ends this long after its last container and agent; 0: never",
-        ),
+        NotNegative,
+        Meta(description="a launcher started by the agent ends this long after its last container and agent; 0: never"),
     ] = 600.0
-    cores: Annotated[float, Meta(ge=0, description="cores offered; 0: all of the host's")] = 0.0
-    memory_bytes: Annotated[int, Meta(ge=0, description="memory offered; 0: nine tenths of the host's")] = 0
+    cores: Annotated[NotNegative, Meta(description="cores offered; 0: all of the host's")] = 0.0
+    memory_bytes: Annotated[Whole, Meta(description="memory offered; 0: nine tenths of the host's")] = 0
     disk_concurrency: Annotated[int, Meta(ge=0, le=1024, description="disk monotasks at once; 0: one per disk")] = 0
     network_concurrency: Annotated[int, Meta(ge=1, le=64, description="network monotasks at once (Ursa: 1 to 4)")] = 2
     network_bypass_bytes: Annotated[
-        int, Meta(ge=0, description="network monotasks smaller than this are not queued (Ursa §4.2.3)")
+        Whole, Meta(description="network monotasks smaller than this are not queued (Ursa §4.2.3)")
     ] = 16 * 1024
     disk_small_bytes: Annotated[
-        int, Meta(ge=0, description="sixteen disk monotasks smaller than this run together as one (Ursa §4.2.3)"), LIVE
+        Whole, Meta(description="sixteen disk monotasks smaller than this run together as one (Ursa §4.2.3)"), LIVE
     ] = 64 * 1024
     lease_s: Annotated[
         float,
@@ -124,19 +115,14 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
         LIVE,
     ] = 0.1
     job_wait_max_s: Annotated[
-        float,
-        Meta(gt=0, description="a job that has waited this long for its turn gets one slot before all others"),
-        LIVE,
+        Positive, Meta(description="a job that has waited this long for its turn gets one slot before all others"), LIVE
     ] = 30.0
     slot_held_max_s: Annotated[
-        float,
-        Meta(
-            ge=0,
-            description="a slot held this long goes to another user's job that has waited job_wait_max_s; 0: never",
-        ),
+        NotNegative,
+        Meta(description="a slot held this long goes to another user's job that has waited job_wait_max_s; 0: never"),
         LIVE,
     ] = 60.0
-    rate_window_s: Annotated[float, Meta(gt=0, description="window of the processing rates")] = 10.0
+    rate_window_s: Annotated[Positive, Meta(description="window of the processing rates")] = 10.0
     sample_interval_s: Annotated[
         float, Meta(ge=0.05, description="time between two samples of host and containers"), LIVE
     ] = 1.0
@@ -155,12 +141,12 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = False
     t_alloc_least: Annotated[Fraction, Meta(description="lower bound of a tuned T_alloc"), LIVE] = 0.5
     opportunistic_queue: Annotated[
-        int,
-        Meta(ge=0, description="placed opportunistic commands that may wait here for slack, beyond what fits now"),
+        Whole,
+        Meta(description="placed opportunistic commands that may wait here for slack, beyond what fits now"),
         LIVE,
     ] = 0
     opportunistic_wait_s: Annotated[
-        float, Meta(gt=0, description="how long such a command waits before it is handed back to the master"), LIVE
+        Positive, Meta(description="how long such a command waits before it is handed back to the master"), LIVE
     ] = 10.0
     t_preempt_cpu: Annotated[Fraction, Meta(description="UBIS T_preempt for CPU"), LIVE] = 0.95
     t_preempt_memory: Annotated[Fraction, Meta(description="UBIS T_preempt for memory"), LIVE] = 0.9
@@ -171,10 +157,10 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
         Meta(ge=1, description="samples in a row above T_preempt before CPU, disk or network work is preempted"),
         LIVE,
     ] = 3
-    preempt_after_cpu: Annotated[int, Meta(ge=0, description="the same for CPU alone; 0: preempt_after"), LIVE] = 0
-    preempt_after_disk: Annotated[int, Meta(ge=0, description="the same for disk alone; 0: preempt_after"), LIVE] = 0
+    preempt_after_cpu: Annotated[Whole, Meta(description="the same for CPU alone; 0: preempt_after"), LIVE] = 0
+    preempt_after_disk: Annotated[Whole, Meta(description="the same for disk alone; 0: preempt_after"), LIVE] = 0
     preempt_after_network: Annotated[
-        int, Meta(ge=0, description="the same for the network alone; 0: preempt_after"), LIVE
+        Whole, Meta(description="the same for the network alone; 0: preempt_after"), LIVE
     ] = 0
     preempt_order: Annotated[
         VictimOrder,
@@ -182,7 +168,7 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
         LIVE,
     ] = VictimOrder.NEWEST
     preempt_cooldown_s: Annotated[
-        float, Meta(ge=0, description="minimum time between two actions for CPU, disk or network, and of a pause"), LIVE
+        NotNegative, Meta(description="minimum time between two actions for CPU, disk or network, and of a pause"), LIVE
     ] = 5.0
     preempt_hysteresis: Annotated[
         Fraction, Meta(description="how far below T_preempt use must be before a paused container resumes"), LIVE
@@ -194,24 +180,21 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
         float, Meta(ge=0, le=300, description="longest grace that a container's notice may ask for"), LIVE
     ] = 30.0
     starved_after_s: Annotated[
-        float,
-        Meta(
-            ge=0, description="a placed opportunistic command without progress for this long is handed back; 0: never"
-        ),
+        NotNegative,
+        Meta(description="a placed opportunistic command without progress for this long is handed back; 0: never"),
         LIVE,
     ] = 60.0
     memory_look_interval_s: Annotated[
         float, Meta(ge=0.01, description="time between two checks of memory while opportunistic work runs"), LIVE
     ] = 0.05
     repair_interval_s: Annotated[
-        float, Meta(ge=0, description="time between two checks for limits changed by other programs; 0: never"), LIVE
+        NotNegative, Meta(description="time between two checks for limits changed by other programs; 0: never"), LIVE
     ] = 30.0
     network_link_bytes_per_s: Annotated[
-        int, Meta(ge=0, description="rate of the link if it does not report one; network promises are parts of it")
+        Whole, Meta(description="rate of the link if it does not report one; network promises are parts of it")
     ] = 0
     disk_bytes_per_s: Annotated[
-        int,
-        Meta(ge=0, description="rate of the disks, for reservations and executors whose use is predicted; 0: unknown"),
+        Whole, Meta(description="rate of the disks, for reservations and executors whose use is predicted; 0: unknown")
     ] = 0
     executor_slot_s: Annotated[
         float, Meta(ge=0.1, le=60, description="length of the slots in which executors' use is recorded and planned")
@@ -236,7 +219,7 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
             description="bfq: select it on every disk, so that disks are divided by weight; keep: leave disks unchanged"
         ),
     ] = "keep"
-    rejoin_s: Annotated[float, Meta(ge=0, description="how long a restarted agent waits for its frameworks"), LIVE] = (
+    rejoin_s: Annotated[NotNegative, Meta(description="how long a restarted agent waits for its frameworks"), LIVE] = (
         30.0
     )
     output_max_bytes: Annotated[
@@ -244,11 +227,10 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
     ] = 16 * 1024**2
     max_frame_bytes: Annotated[int, Meta(ge=4096, description="largest message from a framework")] = MAX_FRAME_BYTES
     keep_ended: Annotated[
-        int,
+        Whole,
         Meta(
-            ge=0,
             description="ended containers of each user that are kept, with their output (20 times as many of all "
-            "users), and preemptions",
+            "users), and preemptions"
         ),
         LIVE,
     ] = 100
@@ -309,16 +291,9 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
                 thresholds=Thresholds(
                     self.t_preempt_cpu, self.t_preempt_memory, self.t_preempt_disk, self.t_preempt_network
                 ),
-                after=self.preempt_after,
-                after_cpu=self.preempt_after_cpu,
-                after_disk=self.preempt_after_disk,
-                after_network=self.preempt_after_network,
-                hysteresis=self.preempt_hysteresis,
-                cooldown_s=self.preempt_cooldown_s,
-                order=self.preempt_order,
                 starved_after_s=self.starved_after_s,
                 grace_max_s=self.grace_max_s,
-                dry_run=self.preempt_dry_run,
+                **{name: getattr(self, f"preempt_{name}") for name in _PREEMPT},
             ),
             quotas=UserQuotas(**{each.name: getattr(self, f"user_max_{each.name}") for each in fields(UserQuotas)}),
             **{name: getattr(self, name) for name in _AS_CONFIGURED},

@@ -21,7 +21,6 @@ from agent import cgroup_root, disk_scheduler, previous_agent, process
 from agent.cgroups import CgroupTree, blk_throttle_workaround, limited_disks, whole_disks
 from agent.check.facts import Host as CheckedHost
 from agent.check.facts import enforcement
-from agent.check.facts.links import links_out
 from agent.config import AgentConfig
 from agent.core import Node
 from agent.core import events as e
@@ -37,7 +36,7 @@ from agent.launcher_supervisor import LauncherSupervisor
 from agent.limit_enforcer import LimitEnforcer
 from agent.master_link import MasterLink
 from agent.monitor import HostMonitor, MemoryWatch, Sampler
-from agent.network import NetworkLimiter
+from agent.network import NetworkLimiter, links_out
 from agent.nice import can_rank
 from agent.output import forget_outputs
 from agent.periodic import Periodic
@@ -50,6 +49,7 @@ from penstock.config.endpoint import endpoint
 from penstock.config.live_config import LiveConfig
 from penstock.config.settings import SettingsError, host_port
 from penstock.daemon import StartError
+from penstock.durable import replace_file
 from penstock.model import Capacity
 from penstock.security import doors
 from penstock.security.certificates import CertificateWatch
@@ -146,7 +146,8 @@ class Agent:
         seen = CheckedHost(links=partial(links_out, config.network_link_bytes_per_s))
         self._enforcement = {name: asdict(fact) for name, fact in enforcement(self._tree, seen).items()}
         network = self._limit_network()
-        link = await _slowest(network) if network is not None else 0
+        # 0: the rate of one of them is unknown
+        link = min((each.rate_bytes_per_s for each in seen.links()), default=0) if network is not None else 0
         node = self._new_node(config, instance, len(disks), link)
         self._stdio = Stdio(config.socket_path().with_name("stdio.sock"))
         self._closers.append(self._stdio.close)
@@ -300,16 +301,15 @@ class Agent:
         gc.collect()
         gc.freeze()  # objects from start-up stay: garbage collection skips them from now on
         sdnotify.notify("READY=1")
+        works = [self._periodic().run(), self._live_config.run(), self._certificates.run()]
+        if self._watch is not None:
+            works.append(self._watch.run())
+        if self._link is not None:
+            works.append(self._link.run())
+        if (watchdog_s := sdnotify.watchdog_interval_s()) is not None:
+            works.append(process.watchdog(watchdog_s))
         async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(self._periodic().run()), tasks.create_task(self._live_config.run())]
-            running.append(tasks.create_task(self._certificates.run()))
-            if self._watch is not None:
-                running.append(tasks.create_task(self._watch.run()))
-            if self._link is not None:
-                running.append(tasks.create_task(self._link.run()))
-            watchdog_s = sdnotify.watchdog_interval_s()
-            if watchdog_s is not None:
-                running.append(tasks.create_task(process.watchdog(watchdog_s)))
+            running = [tasks.create_task(work) for work in works]
             await stop.wait()
             for task in running:
                 task.cancel()
@@ -354,9 +354,7 @@ class Agent:
     def write_addresses(self, path: Path) -> None:
         """Write the addresses for a caller that started the agent with port 0."""
         addresses = {"http": self._site.address, "socket": str(self._config.socket_path())}
-        fresh = path.with_suffix(".new")
-        fresh.write_text(json.dumps(addresses), encoding="utf-8")
-        fresh.replace(path)
+        replace_file(path, json.dumps(addresses).encode(), mode=0o644)
 
     async def close(self) -> None:
         """Close everything; containers continue under the launcher. An unused launcher of the agent's ends too."""
@@ -388,8 +386,3 @@ class Agent:
                 return
             await asyncio.sleep(0.01)
             self._executor.look_at_orphans()
-
-
-async def _slowest(network: NetworkLimiter) -> int:
-    """Return the lowest rate of all links; 0: one of them is unknown."""
-    return min((link.rate_bytes_per_s for link in await asyncio.wrap_future(network.links())), default=0)

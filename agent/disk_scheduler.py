@@ -7,14 +7,14 @@ effect. bfq (Linux 4.12, a module) divides a disk's time by weight (docs/kernel-
 from __future__ import annotations
 
 import json
-import re
 import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
-from agent.cgroups.weight import SYS_BLOCK
+from agent.cgroups.devices.blocks import SYS_BLOCK
+from agent.cgroups.weight import scheduler
+from penstock.durable import replace_file
 
-_CHOSEN = re.compile(r"\[(.*)\]")
 #: One queue at a time, and the promised queue is waited for as long as a busy processor may keep it: with bfq's
 #: defaults, ten writers through the page cache leave a regular reader half of its rate without them, with these
 #: settings 98 % (docs/kernel.md). They disappear with the scheduler. ``low_latency`` stays unchanged, although it
@@ -47,12 +47,13 @@ def choose(wanted: str, disks: Iterable[str], before: Path, sys_block: Path = SY
     had = _read(before)
     for disk in disks:
         try:
-            present = _present(disk, sys_block)
+            present = scheduler(disk, sys_block) or "none"
             if present == wanted and disk not in had:  # otherwise its settings may still be missing
                 continue
             if wanted not in _offered(disk, sys_block):
                 subprocess.run(["modprobe", wanted], check=False, capture_output=True)
-            _write(before, had := {disk: present, **had})  # written first, so that every change can be undone
+            had = {disk: present, **had}
+            replace_file(before, json.dumps(had).encode())  # first, so that every change can be undone
             _file(disk, sys_block).write_text(wanted, encoding="ascii")
             for name, value in _SETTINGS.get(wanted, {}).items():
                 (sys_block / disk / "queue" / "iosched" / name).write_text(value, encoding="ascii")
@@ -67,9 +68,9 @@ def choose(wanted: str, disks: Iterable[str], before: Path, sys_block: Path = SY
 def restore(before: Path, sys_block: Path = SYS_BLOCK) -> dict[str, str]:
     """Restore the former schedulers; missing disks are skipped. Returns disk → why that failed."""
     failed: dict[str, str] = {}
-    for disk, scheduler in _read(before).items():
+    for disk, former in _read(before).items():
         try:
-            _file(disk, sys_block).write_text(scheduler, encoding="ascii")
+            _file(disk, sys_block).write_text(former, encoding="ascii")
         except FileNotFoundError:
             continue
         except OSError as error:
@@ -87,19 +88,8 @@ def _offered(disk: str, sys_block: Path) -> list[str]:
     return _file(disk, sys_block).read_text(encoding="ascii").replace("[", "").replace("]", "").split()
 
 
-def _present(disk: str, sys_block: Path) -> str:
-    chosen = _CHOSEN.search(_file(disk, sys_block).read_text(encoding="ascii"))
-    return chosen[1] if chosen else "none"
-
-
 def _read(before: Path) -> dict[str, str]:
     try:
         return dict(json.loads(before.read_text(encoding="utf-8")))
     except (FileNotFoundError, ValueError):
         return {}
-
-
-def _write(before: Path, had: dict[str, str]) -> None:
-    fresh = before.with_suffix(".new")
-    fresh.write_text(json.dumps(had), encoding="utf-8")
-    fresh.replace(before)

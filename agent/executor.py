@@ -15,7 +15,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 import structlog
 
-from agent.cgroups import CgroupTree
+from agent.cgroups import CgroupTree, Total
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.confinement import Confinement, confine, worth_saying
@@ -109,11 +109,11 @@ class Executor:
         """Handle the exit of a container's first process: kill the rest."""
         reach(Point.EXIT_SEEN)
         self._orphans.discard(ended.container)
-        total = None
+        used = Total(ended.cpu_seconds, ended.max_rss_bytes, oom_kills=0)
         if self._tree is not None:
             cgroup = self._tree.get(ended.container)
             try:
-                total = cgroup.total()
+                used = cgroup.total() or used
                 cgroup.kill()
             except OSError as error:
                 if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
@@ -128,9 +128,9 @@ class Executor:
                 container=ended.container,
                 exit_status=ended.exit_status,
                 signal=ended.signal,
-                cpu_seconds=total.cpu_s if total is not None else ended.cpu_seconds,
-                memory_peak_bytes=(total.memory_peak_bytes if total is not None else 0) or ended.max_rss_bytes,
-                oom_kills=total.oom_kills if total is not None else 0,
+                cpu_seconds=used.cpu_s,
+                memory_peak_bytes=used.memory_peak_bytes or ended.max_rss_bytes,
+                oom_kills=used.oom_kills,
                 ended_at=ended.ended_at,
             )
         )
@@ -268,7 +268,7 @@ class Executor:
     @_in_a_task
     async def give_back(self, instruction: i.GiveBack) -> None:
         """Carry out GiveBack."""
-        container, why_not, total = instruction.container, "", None
+        container, why_not, used = instruction.container, "", Total(0.0, 0, 0)
         try:
             await self._ask(lambda launcher: launcher.give_back(container))
         except LaunchFailed as error:
@@ -278,9 +278,8 @@ class Executor:
             if not self._weighs() and (why := renice_tree(instruction.pid, instruction.nice, instruction.apart)):
                 log.warning("a process keeps the nice value of its rank", container=container, why=why)
         if self._tree is not None:  # after the move, to include all use until then
-            total = self._tree.get(container).total()
-        cpu_s, peak_bytes = (total.cpu_s, total.memory_peak_bytes) if total is not None else (0.0, 0)
-        self.on_event(e.GivenBack(container, cpu_s, peak_bytes, time.time(), why_not))
+            used = self._tree.get(container).total() or used
+        self.on_event(e.GivenBack(container, used.cpu_s, used.memory_peak_bytes, time.time(), why_not))
 
     def _weighs(self) -> bool:
         """Return whether ranks are cgroup weights here, rather than nice values, which only root can restore."""

@@ -43,8 +43,8 @@ class Frameworks:
 
     def __init__(
         self, shell: Shell, executor: Executor, *, status: Callable[[], dict[str, Any]], outputs: Path,
-        enforced: list[str], max_frame_bytes: int, operators: str = "", connections: Callable[[], int] = lambda: 0,
-        configuration: ConfigurationCalls | None = None, containers_go_on: bool = False,
+        enforced: list[str], max_frame_bytes: int, operators: str, connections: Callable[[], int],
+        configuration: ConfigurationCalls, containers_go_on: bool,
     ) -> None:  # fmt: skip
         """``operators``: the group that may act on all users' work; ``connections``: returns the limit per user (0:
         none); ``containers_go_on`` when the agent stops, even those that clients are attached to.
@@ -59,7 +59,6 @@ class Frameworks:
         self.connections = Connections(connections)
         self.configuration = configuration
         self.containers_go_on = containers_go_on
-        self.errors = 0
         self.stopping = False
         self._server: asyncio.Server | None = None
         self._sessions = COMMANDS  # session ids start above the one that commands have
@@ -193,7 +192,6 @@ class FrameworkSession:
 
     def internal_error(self, peer: RpcPeer, method: str, error: Exception) -> None:
         """Log a failure of the agent."""
-        self._frameworks.errors += 1
         log.error("a request failed", method=method, user=self._user, exc_info=error)
 
     def _refuse_silent(self, peer: SharedPeer) -> None:
@@ -270,8 +268,6 @@ class FrameworkSession:
             params = structs.replace(params, nodes=[self._shell.node.settings.node])
         asked = OnBehalf(user=opened.user, operator=opened.operator, call=call.name, params=to_wire(params))
         if relay is relays.OF_CONFIGURATION and params.daemon == "agent":
-            if self._frameworks.configuration is None:
-                raise unavailable("this agent has no configuration to show or change")
             return self._frameworks.configuration.answer(asked)
         if link is None:
             raise unavailable(relay.without_master, remedy="set `master`")

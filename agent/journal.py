@@ -153,7 +153,10 @@ class Journal:
         try:
             self._write(room, key, value)
         except OSError as error:
-            self._refused(room, key, value, error)
+            if not self.unwritten:
+                log.error("the journal cannot be written; tried again with each sample", why=str(error))
+            self.why = f"{error.strerror}: {self._directory}"
+            self.unwritten[room, key] = value
             return False
         self.unwritten.pop((room, key), None)
         return True
@@ -241,12 +244,6 @@ class Journal:
         with self._lock:
             self._old.append(self._log)
             self._log, self._new_names = fresh, True
-
-    def _refused(self, room: str, key: str, value: object | None, error: OSError) -> None:
-        if not self.unwritten:
-            log.error("the journal cannot be written; tried again with each sample", why=str(error))
-        self.why = f"{error.strerror}: {self._directory}"
-        self.unwritten[room, key] = value
 
     def _keep_synced(self) -> None:
         """Run the thread: changes made while the disk is busy are synced together."""

@@ -30,7 +30,7 @@ import psutil
 
 from agent.core.records import ContainerRecord, ContainerState
 from agent.launcher.account import Account, look_up
-from agent.launcher.keyring import join_new_session_keyring
+from agent.launcher.syscalls import join_new_session_keyring
 
 if TYPE_CHECKING:
     from agent.cgroups import CgroupTree
@@ -82,13 +82,15 @@ class _Jvm:
         """Return whether the difference is worth a change, and one is left."""
         more = wanted >= self.set_bytes
         worth = abs(wanted - self.set_bytes) >= (_WORTH_MORE if more else _WORTH_LESS) * self.set_bytes
-        left = min(_IN_A_ROW, self.changes + (now - self.counted_at) / _EVERY_S)
-        return worth and left >= (1 if more else 1 + _TO_GROW) and self.failures < _GIVE_UP_AFTER
+        return worth and self._left(now) >= (1 if more else 1 + _TO_GROW) and self.failures < _GIVE_UP_AFTER
 
     def count_change(self, wanted: int, now: float) -> None:
         """Count a change."""
-        self.changes = min(_IN_A_ROW, self.changes + (now - self.counted_at) / _EVERY_S) - 1
+        self.changes = self._left(now) - 1
         self.set_bytes, self.counted_at = wanted, now
+
+    def _left(self, now: float) -> float:
+        return min(_IN_A_ROW, self.changes + (now - self.counted_at) / _EVERY_S)
 
 
 @dataclass(slots=True)

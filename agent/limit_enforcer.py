@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from pathlib import Path
 
 import structlog
 
@@ -127,12 +126,10 @@ class LimitEnforcer:
         if one.worker is not None:
             await asyncio.wait([one.worker])
         if self._network is not None and one.slot is not None:
-            await asyncio.wrap_future(self._network.detach(one.slot, self._still_there(container)))
-
-    def _still_there(self, container: str) -> Path | None:
-        """Remove a cgroup; return its path if that cannot be yet. With it go its programs, for nothing."""
-        cgroup = self._tree.get(container) if self._tree is not None else None
-        return cgroup.path if cgroup is not None and not cgroup.remove() else None
+            # A cgroup that can be removed takes its programs with it, for nothing.
+            cgroup = self._tree.get(container) if self._tree is not None else None
+            left = cgroup.path if cgroup is not None and not cgroup.remove() else None
+            await asyncio.wrap_future(self._network.detach(one.slot, left))
 
     # ------------------------------------------------------------ all of them
 
@@ -202,7 +199,9 @@ class LimitEnforcer:
         if before is not None and self._holds_disks and blk_throttle_workaround.falls(before, wanted):
             standing = replace(wanted, **{name: getattr(before, name) for name in _DISK_RATES})
             at_once = await self._apply(container, one, standing)
-            return at_once | await _lower_disks(cgroup, wanted, standing)
+            with cgroup.disks_held(wanted):
+                await asyncio.sleep(blk_throttle_workaround.SLICE_S)
+                return at_once | cgroup.confine(wanted, standing).failed
         changed = differing(before, wanted)
         if not changed.isdisjoint(_MEMORY):
             applied = await asyncio.to_thread(cgroup.confine, wanted, before)
@@ -268,15 +267,6 @@ class LimitEnforcer:
         """Limit processes even without a request, so that a fork bomb ends in its own container."""
         default = 0 if confinement.borrowed else self._pids_max()
         return replace(confinement, pids_max=default) if default and confinement.pids_max is None else confinement
-
-
-async def _lower_disks(cgroup: Cgroup, wanted: Confinement, standing: Confinement) -> dict[str, str]:
-    cgroup.hold_disks()
-    try:
-        await asyncio.sleep(blk_throttle_workaround.SLICE_S)
-        return cgroup.confine(wanted, standing).failed
-    finally:
-        cgroup.let_go_of_disks(wanted)
 
 
 def _without_network(wanted: Confinement) -> dict[str, str]:

@@ -157,13 +157,10 @@ class MasterLink:
                 self._send(peer, method, params)
             async with asyncio.timeout(10):
                 answer = read(await registered, api.REGISTER.result)
-        except TimeoutError:
-            peer.close()
+        except (OSError, RpcError) as error:
             self._kept = kept + self._kept
-            raise ConnectionResetError("the master did not answer") from None
-        except (OSError, RpcError):
-            peer.close()
-            self._kept = kept + self._kept
+            if isinstance(error, TimeoutError):
+                raise ConnectionResetError("the master did not answer") from None
             raise
         finally:
             self._registering = None

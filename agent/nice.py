@@ -12,9 +12,7 @@ from pathlib import Path
 import psutil
 
 from agent.core.instructions import Renice
-from agent.launcher.adopt import parents
-
-PROC = Path("/proc")
+from agent.launcher.adopt import descendants
 
 
 def can_rank(controllers: Collection[str]) -> bool:
@@ -37,7 +35,7 @@ def _give(rank: Renice, policy: int | None) -> str:
     return renice(rank.pid, rank.nice, policy=policy)
 
 
-def renice(session: int, nice: int, proc: Path = PROC, *, policy: int | None = None) -> str:
+def renice(session: int, nice: int, *, policy: int | None = None) -> str:
     """Give every process of a session a nice value; return the reason of a failure, or "".
 
     ``policy`` is their new scheduling policy; None: unchanged.
@@ -51,13 +49,11 @@ def renice(session: int, nice: int, proc: Path = PROC, *, policy: int | None = N
             return f"process {session} leads no session"
     except ProcessLookupError:
         pass  # its session may live on
-    why = _weigh(session, nice, proc)
-    return _set(_sessions().get(session, ()), nice, proc, policy) or why
+    why = _weigh(session, nice)
+    return _set(_sessions().get(session, ()), nice, policy) or why
 
 
-def renice_tree(
-    first: int, nice: int, apart: Collection[int] = (), proc: Path = PROC, *, policy: int | None = None
-) -> str:
+def renice_tree(first: int, nice: int, apart: Collection[int] = (), *, policy: int | None = None) -> str:
     """Give a process and its descendants a nice value, except ``apart`` and theirs; return as :func:`renice`.
 
     A session is weighed, too, if all of its processes are among these. A login session, for example, has others; where
@@ -67,20 +63,13 @@ def renice_tree(
     why = ""
     for pids in _sessions().values():
         if members.issuperset(pids):
-            why = _weigh(pids[0], nice, proc) or why
-    return _set(sorted(members), nice, proc, policy) or why
+            why = _weigh(pids[0], nice) or why
+    return _set(sorted(members), nice, policy) or why
 
 
 def tree(first: int, apart: Collection[int] = ()) -> list[int]:
     """Return a process and its descendants that run now, except ``apart`` and the agent, and theirs."""
-    apart = {*apart, os.getpid()}
-    children: dict[int, list[int]] = {}
-    for pid, parent in parents().items():
-        children.setdefault(parent, []).append(pid)
-    found = [first]
-    for pid in found:
-        found += [child for child in children.get(pid, ()) if child not in apart]
-    return found
+    return [first, *descendants([first], {*apart, os.getpid()})]
 
 
 def _sessions() -> dict[int, list[int]]:
@@ -94,10 +83,10 @@ def _sessions() -> dict[int, list[int]]:
     return found
 
 
-def _weigh(member: int, nice: int, proc: Path) -> str:
+def _weigh(member: int, nice: int) -> str:
     """Weigh the session of a process; return the reason of a failure, or ""."""
     try:
-        (proc / str(member) / "autogroup").write_text(str(nice))
+        Path(f"/proc/{member}/autogroup").write_text(str(nice))
     except (FileNotFoundError, ProcessLookupError):
         pass  # a kernel without autogroup, or all processes have ended
     except OSError as error:
@@ -105,11 +94,11 @@ def _weigh(member: int, nice: int, proc: Path) -> str:
     return ""
 
 
-def _set(pids: Iterable[int], nice: int, proc: Path, policy: int | None) -> str:
+def _set(pids: Iterable[int], nice: int, policy: int | None) -> str:
     """Set values per thread: Linux applies PRIO_PROCESS to one thread (setpriority(2))."""
     for pid in pids:
         try:
-            threads = [int(thread.name) for thread in (proc / str(pid) / "task").iterdir()]
+            threads = [int(thread.name) for thread in Path(f"/proc/{pid}/task").iterdir()]
         except FileNotFoundError:
             continue  # it ended meanwhile
         for thread in threads:

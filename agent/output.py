@@ -46,9 +46,7 @@ def read_output(path: Path, offset: int) -> Output:
 def trim_output(path: Path, max_bytes: int) -> bool:
     """Keep the newer half of a file that holds more than ``max_bytes``; return whether anything was dropped."""
     try:
-        if (
-            path.stat().st_blocks * 512 <= max_bytes + _BLOCK
-        ):  # one call instead of three, as containers are checked often
+        if path.stat().st_blocks * 512 <= max_bytes + _BLOCK:  # often: one call instead of three
             return False
         descriptor = os.open(path, os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:

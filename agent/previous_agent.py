@@ -56,10 +56,8 @@ def recovered_state(
 def _orphans(containers: Iterable[ContainerRecord], known: AbstractSet[str], tree: CgroupTree | None) -> dict[str, int]:
     """Return container → pid for running containers that no launcher knows: theirs died."""
     found = {}
-    for record in containers if tree is not None else ():
-        assert tree is not None
-        cgroup = tree.get(record.container)
-        if record.container not in known and cgroup.populated():
+    for record in containers:
+        if tree is not None and record.container not in known and (cgroup := tree.get(record.container)).populated():
             found[record.container] = record.pid or next(iter(cgroup.pids()), 0)
     return found
 

@@ -197,6 +197,7 @@ class Bed:
         with IPRoute() as ip:
             _configure(ip, UPLINK, NEAR, NEAR6)
             _configure(ip, "lo")
+            ip.route("add", dst="0.0.0.0/0", gateway=FAR)
 
     def close(self) -> None:
         """Everything ends; the thread is back where it was."""
@@ -208,6 +209,11 @@ class Bed:
         for cgroup in reversed(self._cgroups):
             if cgroup.exists():
                 cgroup.rmdir()
+
+    def lead_nowhere(self) -> None:
+        """From now on no route leads out of the near namespace."""
+        with IPRoute() as ip:
+            ip.route("del", dst="0.0.0.0/0", gateway=FAR)
 
     def cgroup(self, name: str) -> Path:
         """A cgroup of the test's own; ``parent/child`` makes both."""

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from agent.cgroups.devices import Disk
 from agent.cgroups.io import IoFiles
@@ -25,7 +25,6 @@ SLICE_S = 0.11
 #: The minimum of io.max: the first operation would be due after half a second.
 _HELD = 2
 _FIRST, _MENDED = (6, 1), (6, 6)
-_OPERATIONS = ("riops", "wiops")
 
 
 def needed(release: str) -> bool:
@@ -45,18 +44,20 @@ def falls(before: Confinement | None, wanted: Confinement) -> bool:
     return any(old is not None and (new is None or new < old) for old, new in rates)
 
 
-def hold(io: IoFiles, disks: Sequence[Disk]) -> None:
-    """Keep new I/O from starting. A disk that refuses the limit is skipped."""
-    _limit(io, disks, dict.fromkeys(_OPERATIONS, _HELD))
+@contextlib.contextmanager
+def held(io: IoFiles, disks: Sequence[Disk], wanted: Confinement) -> Iterator[None]:
+    """Keep new I/O from starting meanwhile; then let it continue, with the operations that ``wanted`` allows.
+
+    A disk that refuses the limit is skipped.
+    """
+    _limit(io, disks, _HELD, _HELD)
+    try:
+        yield
+    finally:
+        _limit(io, disks, wanted.disk_read_ops_per_s, wanted.disk_write_ops_per_s)
 
 
-def let_go(io: IoFiles, disks: Sequence[Disk], confinement: Confinement) -> None:
-    """Let I/O continue, with the operations that the confinement allows."""
-    limits = (confinement.disk_read_ops_per_s, confinement.disk_write_ops_per_s)
-    _limit(io, disks, dict(zip(_OPERATIONS, limits, strict=True)))
-
-
-def _limit(io: IoFiles, disks: Sequence[Disk], limits: dict[str, int | None]) -> None:
+def _limit(io: IoFiles, disks: Sequence[Disk], read_ops_per_s: int | None, write_ops_per_s: int | None) -> None:
     for disk in disks:
         with contextlib.suppress(OSError):
-            io.max = (disk.number, limits)
+            io.max = (disk.number, {"riops": read_ops_per_s, "wiops": write_ops_per_s})

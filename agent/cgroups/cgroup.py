@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import signal
 from collections.abc import Callable
 from pathlib import Path
 
 from agent.cgroups import blk_throttle_workaround
-from agent.cgroups.filesystem import KERNEL, FdBudget, FdCache, Filesystem, Gone, NotSupported, ReadingOnce
+from agent.cgroups.filesystem import KERNEL, FdBudget, FdCache, Filesystem, Gone, NotSupported
 from agent.cgroups.limits import Applied, ConfinementChange, Surroundings
 from agent.cgroups.sample import COUNTERS, CgroupSample, Counters, Files, Total
 from agent.cgroups.shrink import STEP_BYTES, Shrunk, reclaim, shrink_memory
@@ -38,7 +39,7 @@ class Cgroup:
         self._filesystem = filesystem
         self._files = Files(os.fsencode(path), filesystem)  # keeps no descriptor open, so threads may use it
         self._fd_cache = FdCache(filesystem, COUNTERS, fd_budget or FdBudget(0))
-        self._counters = Counters(Files(os.fsencode(path), self._fd_cache), controllers)
+        self._counters = Counters(Files(os.fsencode(path), filesystem, self._fd_cache.read), controllers)
         self._on_removed = on_removed
 
     def confine(self, confinement: Confinement, since: Confinement | None = None) -> Applied:
@@ -55,17 +56,14 @@ class Cgroup:
             FileNotFoundError: the cgroup vanished.
         """
         files = self._files
-        if since is None:  # several fields are in one file, which is read once
-            files = Files(os.fsencode(self.path), ReadingOnce(self._filesystem))
+        if since is None:
+            # Several fields are in one file, which is read once: nothing depends on the text of a file after its write.
+            files = Files(os.fsencode(self.path), self._filesystem, functools.cache(self._filesystem.read))
         return ConfinementChange(files, confinement, since, self._surroundings).apply()
 
-    def hold_disks(self) -> None:
-        """Hold back new I/O until :meth:`let_go_of_disks`; see :mod:`agent.cgroups.blk_throttle_workaround`."""
-        blk_throttle_workaround.hold(self._files.io, self._surroundings.disks)
-
-    def let_go_of_disks(self, confinement: Confinement) -> None:
-        """Let I/O continue under this confinement."""
-        blk_throttle_workaround.let_go(self._files.io, self._surroundings.disks, confinement)
+    def disks_held(self, wanted: Confinement) -> contextlib.AbstractContextManager[None]:
+        """Keep new I/O from starting meanwhile; see :func:`agent.cgroups.blk_throttle_workaround.held`."""
+        return blk_throttle_workaround.held(self._files.io, self._surroundings.disks, wanted)
 
     def shrink_memory(self, target_bytes: int, *, step_bytes: int = STEP_BYTES, within_s: float = 2.0) -> Shrunk:
         """Lower ``memory.max`` towards a target without causing an OOM kill; blocks, so call it in a thread.
@@ -131,13 +129,6 @@ class Cgroup:
             self._files.core.freeze = frozen
         except Gone:
             return
-
-    def frozen(self) -> bool:
-        """Return whether every process in the cgroup has stopped."""
-        try:
-            return bool(self._files.core.events.get("frozen"))
-        except Gone:
-            return False
 
     def kill(self) -> None:
         """Send SIGKILL to every process in the cgroup, even while they fork. A vanished cgroup is ignored."""

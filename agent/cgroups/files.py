@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import os
+from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -16,7 +17,7 @@ from typing import Any
 from cgroupspy.controllers import Controller
 from cgroupspy.interfaces import BaseFileInterface
 
-from agent.cgroups.filesystem import KERNEL, Access, Gone, NotSupported
+from agent.cgroups.filesystem import KERNEL, Filesystem, Gone, NotSupported
 
 #: The errors of a removed cgroup: ENOENT for a lookup, and for a write to a file opened before (cgroup_kn_lock_live);
 #: ENODEV for a read (kernfs).
@@ -26,9 +27,13 @@ _VANISHED = (errno.ENOENT, errno.ENODEV)
 class V2Controller(Controller):  # type: ignore[misc] # cgroupspy has no type hints
     """The files of one cgroup version 2 directory."""
 
-    def __init__(self, path: Path | bytes, filesystem: Access = KERNEL) -> None:
+    def __init__(
+        self, path: Path | bytes, filesystem: Filesystem = KERNEL, read: Callable[[bytes], str] | None = None
+    ) -> None:
+        """``read`` reads a file in another way than the file system, from a cache for example."""
         super().__init__(SimpleNamespace(full_path=os.fsencode(path)))
         self._filesystem = filesystem
+        self._read = read or filesystem.read
         self._prefix = os.fsencode(path) + b"/"
 
     def get_property(self, filename: bytes) -> str:
@@ -40,7 +45,7 @@ class V2Controller(Controller):  # type: ignore[misc] # cgroupspy has no type hi
         """
         path = self._prefix + filename
         try:
-            return self._filesystem.read(path).strip()
+            return self._read(path).strip()
         except OSError as error:
             raise self._meaning(error, path) from None
 

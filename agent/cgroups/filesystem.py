@@ -35,8 +35,11 @@ class OpenFile(Protocol):
         ...
 
 
-class Access(Protocol):
-    """Operations on files."""
+class Filesystem(Protocol):
+    """Operations on a cgroup2 file system; tests supply their own (`tests/fakes/fake_cgroups.py`).
+
+    Every method raises the OSError that the kernel would.
+    """
 
     def read(self, path: bytes) -> str:
         """Read a whole file."""
@@ -57,13 +60,6 @@ class Access(Protocol):
     def exists(self, path: bytes) -> bool:
         """Return whether the file or directory exists."""
         ...
-
-
-class Filesystem(Access, Protocol):
-    """Operations on a cgroup2 file system; tests supply their own (`tests/fakes/fake_cgroups.py`).
-
-    Every method raises the OSError that the kernel would.
-    """
 
     def keep(self, path: bytes) -> OpenFile:
         """Open a file for repeated reads."""
@@ -166,49 +162,21 @@ class FdBudget:
         self.left = resource.getrlimit(resource.RLIMIT_NOFILE)[0] // 2 if descriptors is None else descriptors
 
 
-class _Through:
-    """Passes each operation on to a file system."""
-
-    def __init__(self, filesystem: Access) -> None:
-        self._filesystem = filesystem
-
-    def read(self, path: bytes) -> str:
-        """Implement Access."""
-        return self._filesystem.read(path)
-
-    def exists(self, path: bytes) -> bool:
-        """Implement Access."""
-        return self._filesystem.exists(path)
-
-    def write(self, path: bytes, text: str) -> None:
-        """Implement Access."""
-        self._filesystem.write(path, text)
-
-    def exchange(self, path: bytes, text: str) -> str:
-        """Implement Access."""
-        return self._filesystem.exchange(path, text)
-
-    def open(self, path: bytes) -> int:
-        """Implement Access."""
-        return self._filesystem.open(path)
-
-
-class FdCache(_Through):
-    """Reads counters through descriptors that stay open (3 µs instead of 12); all else goes to the file system.
+class FdCache:
+    """Reads counters through descriptors that stay open (3 µs instead of 12), other files through the file system.
 
     Beyond the budget, files are opened for each read. Not thread-safe: one thread could close a descriptor that
     another still reads.
     """
 
     def __init__(self, filesystem: Filesystem, names: frozenset[bytes], fd_budget: FdBudget) -> None:
-        super().__init__(filesystem)
-        self._keep_open = filesystem.keep
+        self._filesystem = filesystem
         self._names = names
         self._fd_budget = fd_budget
         self._kept: dict[bytes, OpenFile] = {}
 
     def read(self, path: bytes) -> str:
-        """Implement Access."""
+        """Read a whole file."""
         kept = self._kept.get(path) or self._keep(path)
         if kept is None:
             return self._filesystem.read(path)
@@ -228,39 +196,10 @@ class FdCache(_Through):
     def _keep(self, path: bytes) -> OpenFile | None:
         if self._fd_budget.left <= 0 or path[path.rfind(b"/") + 1 :] not in self._names:
             return None
-        kept = self._kept[path] = self._keep_open(path)
+        kept = self._kept[path] = self._filesystem.keep(path)
         self._fd_budget.left -= 1
         return kept
 
     def _let_go(self, path: bytes) -> None:
         self._kept.pop(path).close()
         self._fd_budget.left += 1
-
-
-class ReadingOnce(_Through):
-    """Reads each file once until it is written: for a check of everything that stands there. Not to be kept."""
-
-    def __init__(self, filesystem: Access) -> None:
-        super().__init__(filesystem)
-        self._texts: dict[bytes, str] = {}
-
-    def read(self, path: bytes) -> str:
-        """Implement Access."""
-        if path not in self._texts:
-            self._texts[path] = super().read(path)
-        return self._texts[path]
-
-    def write(self, path: bytes, text: str) -> None:
-        """Implement Access."""
-        self._texts.pop(path, None)
-        super().write(path, text)
-
-    def exchange(self, path: bytes, text: str) -> str:
-        """Implement Access."""
-        self._texts.pop(path, None)
-        answer = self._texts[path] = super().exchange(path, text)
-        return answer
-
-    def exists(self, path: bytes) -> bool:
-        """Implement Access."""
-        return path in self._texts or super().exists(path)

@@ -6,16 +6,10 @@ import resource
 
 from cgroupspy.interfaces import FlagFile
 
-from agent.cgroups.files import FlatKeyed, Interface, MaxOrInteger, Number, OneKey, StalledTime, V2Controller
+from agent.cgroups.files import FlatKeyed, MaxOrInteger, Number, OneKey, StalledTime, V2Controller
 
 #: The kernel rounds limits down to pages.
 PAGE_BYTES = resource.getpagesize()
-
-
-class Command(Interface):
-    """A file that triggers an action and keeps no value."""
-
-    writeonly = True
 
 
 class MemoryFiles(V2Controller):
@@ -28,7 +22,7 @@ class MemoryFiles(V2Controller):
     swap_max = MaxOrInteger("memory.swap.max")
     # Off by default: a parent that outlives its child's OOM can report it (docs/kernel.md).
     oom_group = FlagFile("memory.oom.group")  # 4.19
-    reclaim = Command("memory.reclaim")  # 5.19; EAGAIN if less could be reclaimed
+    reclaim = Number("memory.reclaim", writeonly=True)  # 5.19; EAGAIN if less could be reclaimed
     current = Number("memory.current", readonly=True)
     peak = Number("memory.peak", readonly=True)  # 5.19
     stat = FlatKeyed("memory.stat")

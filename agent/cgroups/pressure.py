@@ -10,8 +10,6 @@ import errno
 import os
 import select
 from pathlib import Path
-from types import TracebackType
-from typing import Self
 
 from agent.cgroups.reason import Reason
 
@@ -54,12 +52,6 @@ class PressureTrigger:
         """Close both descriptors; remove them from the event loop first."""
         self._epoll.close()
         os.close(self._file)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self.close()
 
     def _arm(self) -> None:
         try:

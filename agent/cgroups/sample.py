@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
@@ -10,7 +11,7 @@ from agent.cgroups.core import CoreFiles, PidsFiles
 from agent.cgroups.cpu import CpuFiles
 from agent.cgroups.cpuset import CpusetFiles
 from agent.cgroups.files import V2Controller
-from agent.cgroups.filesystem import Access, Gone, NotSupported
+from agent.cgroups.filesystem import Filesystem, Gone, NotSupported
 from agent.cgroups.io import IoFiles
 from agent.cgroups.memory import MemoryFiles
 
@@ -73,17 +74,18 @@ class SummedUse(NamedTuple):
 class Files:
     """Every file of one cgroup, by controller. A controller is made on its first use, as a short container uses few."""
 
-    core = cached_property(lambda files: CoreFiles(files.path, files.filesystem))
-    pids = cached_property(lambda files: PidsFiles(files.path, files.filesystem))
-    cpu = cached_property(lambda files: CpuFiles(files.path, files.filesystem))
-    cpuset = cached_property(lambda files: CpusetFiles(files.path, files.filesystem))
-    parent_cpuset = cached_property(lambda files: CpusetFiles(files.path.rpartition(b"/")[0], files.filesystem))
-    memory = cached_property(lambda files: MemoryFiles(files.path, files.filesystem))
-    io = cached_property(lambda files: IoFiles(files.path, files.filesystem))
+    core = cached_property(lambda files: CoreFiles(files.path, *files.access))
+    pids = cached_property(lambda files: PidsFiles(files.path, *files.access))
+    cpu = cached_property(lambda files: CpuFiles(files.path, *files.access))
+    cpuset = cached_property(lambda files: CpusetFiles(files.path, *files.access))
+    parent_cpuset = cached_property(lambda files: CpusetFiles(files.path.rpartition(b"/")[0], *files.access))
+    memory = cached_property(lambda files: MemoryFiles(files.path, *files.access))
+    io = cached_property(lambda files: IoFiles(files.path, *files.access))
 
-    def __init__(self, path: bytes, filesystem: Access) -> None:
+    def __init__(self, path: bytes, filesystem: Filesystem, read: Callable[[bytes], str] | None = None) -> None:
+        """``read``: as for :class:`V2Controller`."""
         self.path = path
-        self.filesystem = filesystem
+        self.access = (filesystem, read)
 
 
 class Counters:

@@ -51,7 +51,7 @@ class CgroupTree:
         self._enabled: list[tuple[Path, str]] = []  # by the agent, in this order
         self._fd_budget = FdBudget()
         self._fd_cache = FdCache(filesystem, COUNTERS, self._fd_budget)
-        self._together = Files(os.fsencode(self._containers), self._fd_cache)
+        self._together = Files(os.fsencode(self._containers), filesystem, self._fd_cache.read)
         self._cgroups: dict[str, Cgroup] = {}
         #: The environment of the containers.
         self.surroundings = Surroundings({}, self._disks)

@@ -11,24 +11,24 @@ import re
 from pathlib import Path
 
 from agent.cgroups.devices import Disk
+from agent.cgroups.devices.blocks import SYS_BLOCK
 from agent.cgroups.files import V2Controller
-from agent.cgroups.filesystem import KERNEL, Access, Gone, NotSupported
+from agent.cgroups.filesystem import KERNEL, Filesystem, Gone, NotSupported
 from agent.cgroups.io import IoFiles
 from agent.cgroups.reason import Reason
 
-SYS_BLOCK = Path("/sys/block")
 _CHOSEN = re.compile(r"\[(.*)\]")
 
 
 def io_weight_works(
-    disk: Disk, top: Path, *, sys_block: Path = SYS_BLOCK, filesystem: Access = KERNEL
+    disk: Disk, top: Path, *, sys_block: Path = SYS_BLOCK, filesystem: Filesystem = KERNEL
 ) -> Reason | None:
     """Return why weights have no effect on a disk; None if they have.
 
     Args:
         top: the cgroup2 mount, which has ``io.cost.qos``.
     """
-    if scheduler(disk, sys_block) == "bfq":
+    if scheduler(disk.name, sys_block) == "bfq":
         return None
     with contextlib.suppress(NotSupported, Gone):
         if disk.number in IoFiles(top, filesystem).cost_enabled:
@@ -39,17 +39,17 @@ def io_weight_works(
     )
 
 
-def scheduler(disk: Disk, sys_block: Path = SYS_BLOCK) -> str | None:
+def scheduler(disk: str, sys_block: Path) -> str | None:
     """Return the I/O scheduler in use; None for a device without a choice, e.g. a device mapper's."""
     try:
-        text = (sys_block / disk.name / "queue" / "scheduler").read_text(encoding="ascii")
+        text = (sys_block / disk / "queue" / "scheduler").read_text(encoding="ascii")
     except OSError:
         return None
     chosen = _CHOSEN.search(text)
     return chosen[1] if chosen else None
 
 
-def hierarchy_top(directory: Path, filesystem: Access = KERNEL) -> Path:
+def hierarchy_top(directory: Path, filesystem: Filesystem = KERNEL) -> Path:
     """Return the highest ancestor that is still a cgroup: the mount."""
     while V2Controller(directory.parent, filesystem).has("cgroup.controllers"):
         directory = directory.parent

@@ -7,16 +7,15 @@ from __future__ import annotations
 import argparse
 import gc
 import os
-import select
 import signal
 import sys
 from pathlib import Path
 
-from agent.cgroup_root import cgroup2_mount, is_delegated, own_cgroup, was_made_by_launcher
+from agent.cgroup_root import cgroup2_mount, is_delegated, own_cgroup, wait_until_empty, was_made_by_launcher
 from agent.launcher.server import Server
 from penstock import paths
 
-#: How long to wait for killed processes to end before leaving their tree behind.
+#: How long to wait for killed processes to end, mostly some milliseconds, before leaving their tree behind.
 _EMPTY_TIMEOUT_S = 10
 
 
@@ -70,11 +69,8 @@ def _settle(root: Path | None) -> Path | None:
 
 
 def _enter(cgroup: Path) -> None:
-    descriptor = os.open(cgroup / "cgroup.procs", os.O_WRONLY | os.O_CLOEXEC)
-    try:
-        os.write(descriptor, b"0")
-    finally:
-        os.close(descriptor)
+    with (cgroup / "cgroup.procs").open("r+b", buffering=0) as procs:  # never creates it
+        procs.write(b"0")
 
 
 def _leave(root: Path, *, made: bool) -> None:
@@ -84,23 +80,12 @@ def _leave(root: Path, *, made: bool) -> None:
             _enter(root.parent)
         left = root if made else root / "containers"
         if left.exists():
-            _wait_until_empty(left)
+            wait_until_empty(left, _EMPTY_TIMEOUT_S)
             for directory in sorted(left.rglob("*/"), reverse=True):  # children first
                 directory.rmdir()
             left.rmdir()
     except OSError as error:
         print(f"penstock-launcher: {root} is left behind: {error.strerror}", file=sys.stderr)  # noqa: T201
-
-
-def _wait_until_empty(cgroup: Path) -> None:
-    """Wait until killed processes are gone, some milliseconds; POLLPRI on cgroup.events signals it (4.2)."""
-    with (cgroup / "cgroup.events").open("rb", buffering=0) as events:
-        watch = select.poll()
-        watch.register(events, select.POLLPRI)
-        while b"populated 1" in events.read(4096):
-            if not watch.poll(_EMPTY_TIMEOUT_S * 1000):
-                return
-            events.seek(0)
 
 
 sys.exit(main())

@@ -11,7 +11,7 @@ import fcntl
 import os
 import signal
 import struct
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from agent.launcher.messages import Adopt
 
@@ -156,12 +156,11 @@ def _take_descendants(pid: int, ours: frozenset[int], take: Callable[[int], int]
     """Move the descendants, parents first: children forked by a moved process are already in the cgroup."""
     known = {pid}
     for _ in range(_ROUNDS):
-        found = parents()
-        fresh = [one for one in found if one not in known and _descends(one, known, found)]
+        fresh = descendants(known, apart=known)
         if not fresh:
             return
-        for one in sorted(fresh, key=lambda one: _depth(one, found)):
-            known.add(one)
+        known.update(fresh)
+        for one in fresh:
             if one not in ours:
                 try:
                     os.close(take(one))
@@ -169,30 +168,19 @@ def _take_descendants(pid: int, ours: frozenset[int], take: Callable[[int], int]
                     continue  # it ended, is another user's, or is in a container
 
 
-def parents() -> dict[int, int]:
-    """Return process → parent, for all processes that run now."""
-    found = {}
+def descendants(pids: Collection[int], apart: Collection[int]) -> list[int]:
+    """Return the descendants of processes that run now, parents first; without ``apart`` and theirs."""
+    children: dict[int, list[int]] = {}
     for name in os.listdir("/proc"):  # noqa: PTH208
         if name.isdigit():
             try:
-                found[int(name)] = int(_stat(int(name))[1])
+                children.setdefault(int(_stat(int(name))[1]), []).append(int(name))
             except ProcessLookupError:
                 continue
-    return found
-
-
-def _descends(pid: int, ancestors: set[int], parents: dict[int, int]) -> bool:
-    while (pid := parents.get(pid, 0)) != 0:
-        if pid in ancestors:
-            return True
-    return False
-
-
-def _depth(pid: int, parents: dict[int, int]) -> int:
-    depth = 0
-    while (pid := parents.get(pid, 0)) != 0:
-        depth += 1
-    return depth
+    found = [*pids]
+    for pid in found:
+        found += [child for child in children.get(pid, ()) if child not in apart]
+    return found[len(pids) :]
 
 
 def _stat(pid: int) -> list[str]:

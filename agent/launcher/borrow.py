@@ -6,6 +6,7 @@ import errno
 import os
 from pathlib import Path
 
+from agent.cgroup_root import members
 from agent.launcher.adopt import NotAdoptable, cgroup_of
 
 #: A process may fork between the listing and the moves; each round finds those that the previous one missed.
@@ -53,19 +54,12 @@ def put_back(container: Path, origin: Path, mount: Path) -> bool:
     """
     below = [each for each in (origin, *origin.parents) if each == mount or mount in each.parents]
     for _ in range(_ROUNDS):
-        inside = _members(container)
+        inside = members(container)
         if not inside:
             return True
         for pid in inside:
             _move(pid, container.name, below)
     return False
-
-
-def _members(container: Path) -> list[int]:
-    found: list[int] = []
-    for directory, _, _ in os.walk(container):
-        found += map(int, _read(Path(directory, "cgroup.procs"), "").split())
-    return found
 
 
 def _move(pid: int, container: str, places: list[Path]) -> None:

@@ -22,10 +22,9 @@ from typing import NamedTuple, NoReturn
 import msgpack
 
 from agent.launcher.account import Account, Accounts, look_up
-from agent.launcher.fork import fork_into
-from agent.launcher.keyring import join_new_session_keyring
 from agent.launcher.messages import Start
 from agent.launcher.session import kill_session
+from agent.launcher.syscalls import fork_into, join_new_session_keyring
 
 _PR_SET_NO_NEW_PRIVS = 38  # linux/prctl.h, Linux 3.5
 _DEFAULT_PATH = "/usr/local/bin:/usr/bin:/bin"
@@ -50,10 +49,8 @@ class Spawner:
             OSError: the kernel refuses.
         """
         self.accounts = Accounts()
-        while (
-            os.open(os.devnull, os.O_RDWR) <= _STANDARD[-1]
-        ):  # so that passed descriptors do not get the standard numbers
-            pass
+        while os.open(os.devnull, os.O_RDWR) <= _STANDARD[-1]:
+            pass  # so that passed descriptors do not get the standard numbers
         for number in signal.valid_signals() - {signal.SIGCHLD}:
             if signal.getsignal(number) is signal.SIG_IGN:
                 # Ignored by Python, nohup or a shell's background job: exec resets a handler, but not SIG_IGN.
@@ -231,15 +228,10 @@ def _execution(start: Start, account: Account) -> Execution:
         "SHELL": account.shell,
         **start.env,
     }
-    command = start.argv[0]
-    if "/" in command:
-        return Execution(account, [*start.argv], [command], environment)
-    files = [_join(place, command) for place in environment["PATH"].split(":")]
+    files = [command := start.argv[0]]
+    if "/" not in command:  # an empty entry of PATH is the current directory
+        files = [f"{place}/{command}" if place else command for place in environment["PATH"].split(":")]
     return Execution(account, [*start.argv], files, environment)
-
-
-def _join(directory: str, command: str) -> str:
-    return f"{directory}/{command}" if directory else command  # an empty entry of PATH is the current directory
 
 
 def _execute(execution: Execution) -> None:

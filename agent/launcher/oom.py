@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 from pathlib import Path
+
+from agent.cgroup_root import members
 
 #: A process may fork between the listing and the write; each round finds those that the previous one missed.
 _ROUNDS = 100
@@ -18,7 +21,7 @@ def set_oom_score_adj(cgroup: Path, value: int) -> None:
     """
     done: set[int] = set()
     for _ in range(_ROUNDS):
-        fresh = _pids(cgroup) - done
+        fresh = set(members(cgroup)) - done
         if not fresh:
             return
         for pid in fresh:
@@ -27,25 +30,15 @@ def set_oom_score_adj(cgroup: Path, value: int) -> None:
         done |= fresh
 
 
-def _pids(cgroup: Path) -> set[int]:
-    found: set[int] = set()
-    for directory in (cgroup, *cgroup.rglob("*/")):
-        with contextlib.suppress(OSError):  # it vanished meanwhile
-            found.update(map(int, (directory / "cgroup.procs").read_text(encoding="ascii").split()))
-    return found
-
-
 def _set(pid: int, cgroup: str, value: int) -> None:
     """Set the score through the process's directory, which stays the same process's if the pid is reused."""
     process = os.open(f"/proc/{pid}", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    inside = functools.partial(os.open, dir_fd=process)
     try:
-        with open("cgroup", encoding="utf-8", opener=lambda name, flags: os.open(name, flags, dir_fd=process)) as file:
+        with open("cgroup", encoding="utf-8", opener=inside) as file:
             if cgroup not in file.read().split("0::", 1)[-1].strip().split("/"):
                 return
-        score = os.open("oom_score_adj", os.O_WRONLY | os.O_CLOEXEC, dir_fd=process)
-        try:
-            os.write(score, b"%d" % value)
-        finally:
-            os.close(score)
+        with open("oom_score_adj", "w", encoding="ascii", opener=inside) as file:
+            file.write(str(value))
     finally:
         os.close(process)

@@ -301,19 +301,16 @@ class Server:
         if container in self._children or container in self._starting:
             return {"error": f"container {container!r} runs already"}
         os.close(os.dup(self._listening.fileno()))  # there is one for the pidfd; the reserve is for the rest
-        with self._reserve:
-            return self._take_over(asked, procs_fd, borrow=borrow)
-
-    def _take_over(self, asked: Adopt, procs_fd: int | None, *, borrow: bool) -> dict[str, Any]:
-        container, holder = asked.container, cgroup_of(os.getpid())
-        tree = holder.removesuffix("holder") + "containers/" if self._cgroup_root is not None else None
         ours = {os.getpid(), *(agent.pid for agent in self._agents)}
-        mount = cgroup2_mount() if borrow and procs_fd is not None else None
-        try:
-            origin = place_of(asked.pid, mount) if mount is not None else None
-            pidfd = adopt(asked, procs_fd, ours, tree, together=borrow)
-        except NotAdoptable as error:
-            return {"error": str(error)}
+        with self._reserve:
+            holder = cgroup_of(os.getpid())
+            tree = holder.removesuffix("holder") + "containers/" if self._cgroup_root is not None else None
+            mount = cgroup2_mount() if borrow and procs_fd is not None else None
+            try:
+                origin = place_of(asked.pid, mount) if mount is not None else None
+                pidfd = adopt(asked, procs_fd, ours, tree, together=borrow)
+            except NotAdoptable as error:
+                return {"error": str(error)}
         running = Running(container, asked.pid, asked.user, time.time())
         self._children[container] = _Child(running, pidfd, procs_fd is not None, adopted=True, origin=origin)
         self._selector.watch(pidfd, lambda _: self._reap(container))

@@ -9,19 +9,19 @@ may be overlooked for that long.
 
 from __future__ import annotations
 
+import resource
 import time
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
 
 from agent.cgroups import CgroupSample, CgroupTree, SummedUse
 from agent.core.snapshot import ContainerUse, Snapshot
 from agent.monitor.host import HostMonitor
-from agent.monitor.processes import memory_of
 from agent.network import Counters
 
 _NO_TRAFFIC = Counters()
-
-
+_PAGE_BYTES = resource.getpagesize()
 #: Every container is read at least once in this many ticks.
 _ROUND = 16
 #: CPU time too small to matter: part of the time that a read takes.
@@ -36,18 +36,6 @@ class _Read:
     sample: CgroupSample
     traffic: Counters
 
-    def same_as(self, other: _Read) -> bool:
-        """Return whether nothing was used between the two reads."""
-        return self.sample == other.sample and self.traffic == other.traffic
-
-
-@dataclass(slots=True)
-class _Sums:
-    """The use of all containers together, right before and right after they are read one by one."""
-
-    before: SummedUse
-    after: SummedUse
-
 
 class Sampler:
     """Computes rates from the previous and the present counters."""
@@ -57,7 +45,7 @@ class Sampler:
         self._host = host
         self._before: dict[str, _Read] = {}
         self._quiet: set[str] = set()
-        self._sums: _Sums | None = None
+        self._sum: SummedUse | None = None  # right after the containers were read one by one
         self._ticks = 0
         self._last = Snapshot(at=time.monotonic(), interval_s=0.0)
 
@@ -84,18 +72,19 @@ class Sampler:
         for name in containers:
             if name not in left_out:
                 self._read_one(tree, name, traffic, fresh)
-        sums = _Sums(before, tree.summed_use())
-        if left_out and self._more_was_used(fresh, sums):
+        after = tree.summed_use()
+        if left_out and self._more_was_used(fresh, before, after):
             for name in left_out:
                 self._read_one(tree, name, traffic, fresh)
-        self._sums = sums
+        self._sum = after
         uses: dict[str, ContainerUse] = {}
         now = time.monotonic()
         for name in containers:
             had = self._before.get(name)
             if (read := fresh.get(name)) is not None:
                 uses[name] = self._use(name, had or read, read)
-                (self._quiet.add if had is not None and read.same_as(had) else self._quiet.discard)(name)
+                used_nothing = had is not None and (read.sample, read.traffic) == (had.sample, had.traffic)
+                (self._quiet.add if used_nothing else self._quiet.discard)(name)
             elif had is not None and name in left_out:
                 uses[name] = self._last.containers[name]
                 fresh[name] = _Read(now, had.sample, had.traffic)
@@ -112,15 +101,15 @@ class Sampler:
         if sample is not None:
             fresh[name] = _Read(time.monotonic(), sample, traffic.get(name, _NO_TRAFFIC))
 
-    def _more_was_used(self, fresh: Mapping[str, _Read], sums: _Sums) -> bool:
+    def _more_was_used(self, fresh: Mapping[str, _Read], before: SummedUse, after: SummedUse) -> bool:
         """Return whether, since the last tick, all containers together surely used more than those that were read, or
-        memory moved in another way: by reclaim, for example.
+        memory moved in another way: by reclaim, for example. ``before`` and ``after`` they were read one by one.
         """
-        if self._sums is None:
+        if self._sum is None:
             return True
-        cpu_s = sums.before.cpu_s - self._sums.after.cpu_s
-        disk_bytes = sums.before.disk_bytes - self._sums.after.disk_bytes
-        memory_bytes = sums.after.memory_bytes - self._sums.after.memory_bytes
+        cpu_s = before.cpu_s - self._sum.cpu_s
+        disk_bytes = before.disk_bytes - self._sum.disk_bytes
+        memory_bytes = after.memory_bytes - self._sum.memory_bytes
         for name, read in fresh.items():
             had = self._before.get(name)
             sample, was = read.sample, had.sample if had is not None else CgroupSample()
@@ -132,7 +121,7 @@ class Sampler:
     def look(self, containers: Iterable[str]) -> Snapshot:
         """Return the latest snapshot, with the containers' present memory."""
         uses = dict(self._last.containers)
-        for container in containers if self._tree is not None else ():
+        for container in containers:
             sample = self._tree.get(container).sample(full=False) if self._tree is not None else None
             if sample is None:
                 uses.pop(container, None)
@@ -150,11 +139,10 @@ class Sampler:
         new ones.
         """
         uses = dict(self._last.containers)
-        for container in containers if self._tree is not None else ():
-            if container in self._quiet:
+        for container in containers:
+            if self._tree is None or container in self._quiet:
                 continue
-            cpu_s = self._tree.get(container).cpu_s() if self._tree is not None else None
-            if cpu_s is not None:
+            if (cpu_s := self._tree.get(container).cpu_s()) is not None:
                 uses[container] = replace(uses.get(container, ContainerUse()), cpu_seconds=cpu_s)
         return replace(self._last, containers=uses)
 
@@ -188,3 +176,26 @@ class Sampler:
         if "memory" in self._tree.controllers:
             return sample.memory_working_set_bytes
         return memory_of(self._tree.get(container).path)
+
+
+def memory_of(cgroup: Path, proc: Path = Path("/proc")) -> int:
+    """Return the memory of a cgroup's processes, for hosts without the memory controller: the sum of what is resident,
+    without pages shared with files, in bytes.
+
+    Read from proc_pid_statm(5) directly: psutil also reads the start time of each process, which takes four times as
+    long.
+    """
+    try:
+        pids = (cgroup / "cgroup.procs").read_text().split()
+    except OSError:
+        return 0
+    return sum(_own_pages(proc / pid / "statm") for pid in pids) * _PAGE_BYTES
+
+
+def _own_pages(statm: Path) -> int:
+    """Return the pages of a process that do not belong to files, or 0 if it has ended."""
+    try:
+        _, resident, shared, *_ = statm.read_bytes().split()
+    except OSError:
+        return 0
+    return max(0, int(resident) - int(shared))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.network.bpf_map import Counters
 from agent.network.htb_parameters import Shape
-from agent.network.limiter import LinkReport, NetworkLimiter
-from agent.network.probe import probe
+from agent.network.limiter import NetworkLimiter
+from agent.network.probe import LinkOut, links_out, probe
 
-__all__ = ["NetworkLimiter", "Shape", "Counters", "LinkReport", "probe"]
+__all__ = ["NetworkLimiter", "Shape", "Counters", "LinkOut", "links_out", "probe"]

@@ -48,11 +48,6 @@ class Direction(IntEnum):
     INGRESS = 0
     EGRESS = 1
 
-    @property
-    def letter(self) -> bytes:
-        """The direction in a program's name."""
-        return b"e" if self is Direction.EGRESS else b"i"
-
 
 def create_table() -> int:
     """Create a table, all zero, and return its descriptor; the programs that use it keep it alive.
@@ -76,7 +71,7 @@ def loaded(direction: Direction, table: int, slot: int) -> Iterator[int]:
     instructions = assemble(table, slot)
     code = ctypes.create_string_buffer(instructions)
     license_ = ctypes.create_string_buffer(b"Apache-2.0")  # the kernel requires GPL only for some helpers
-    name = NAME + direction.letter + b"_%04x" % slot
+    name = NAME + f"{direction.name[0].lower()}_{slot:04x}".encode()
     attributes = struct.pack(
         "=IIQQIIQII16sII", _CGROUP_SKB, len(instructions) // 8, ctypes.addressof(code), ctypes.addressof(license_),
         0, 0, 0, 0, 0, name, 0, direction,

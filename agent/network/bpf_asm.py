@@ -15,19 +15,8 @@ _LOAD, _STORE = {4: 0x61, 8: 0x79}, {4: 0x63, 8: 0x7B}
 _MAP_VALUE = 2  # BPF_PSEUDO_MAP_VALUE, Linux 5.2
 
 
-class Register(IntEnum):
-    """R0: result; R1–R5: arguments, clobbered by a call; R6–R9: preserved."""
-
-    R0 = 0
-    R1 = 1
-    R2 = 2
-    R3 = 3
-    R4 = 4
-    R5 = 5
-    R6 = 6
-    R7 = 7
-    R8 = 8
-    R9 = 9
+#: R0: result; R1–R5: arguments, clobbered by a call; R6–R9: preserved.
+Register = IntEnum("Register", "R0 R1 R2 R3 R4 R5 R6 R7 R8 R9", start=0)
 
 
 class Sum(IntEnum):

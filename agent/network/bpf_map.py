@@ -9,7 +9,6 @@ import mmap
 import os
 import time
 from dataclasses import dataclass
-from typing import Self
 
 from agent.network import bpf, programs
 from agent.network.programs import NANOSECONDS, SLOT_BYTES, TABLE_BYTES
@@ -55,12 +54,6 @@ class BpfMap:
             os.close(self.descriptor)
             raise
         self._words = memoryview(self._memory).cast("Q")
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the table; attached programs keep it alive."""

@@ -8,12 +8,10 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import socket
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 from pyroute2 import IPRoute
 from pyroute2.netlink.exceptions import NetlinkError
@@ -40,14 +38,6 @@ class Htb:
         self._ip = IPRoute()
         self._reader = ClassReader()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def close(self) -> None:
         """Close the sockets; the kernel keeps its settings."""
         self._ip.close()
@@ -59,7 +49,7 @@ class Htb:
 
     def roots(self) -> set[int]:
         """Return the indices of the links that have our root."""
-        return {q["index"] for q in self._qdiscs() if _is_ours(q)}
+        return {q["index"] for q in self._ip.get_qdiscs() if _is_ours(q)}
 
     def refuses(self, link: Link) -> str | None:
         """Return why our root cannot be put on the link, if another program's root is there."""
@@ -133,11 +123,8 @@ class Htb:
         return None
 
     def _root(self, link: Link) -> Any:
-        found = (qdisc for qdisc in self._qdiscs() if qdisc["index"] == link.index and qdisc["parent"] == _ROOT)
+        found = (qdisc for qdisc in self._ip.get_qdiscs() if qdisc["index"] == link.index and qdisc["parent"] == _ROOT)
         return next(found, None)
-
-    def _qdiscs(self) -> list[Any]:
-        return list(self._ip.get_qdiscs())
 
     def _tc_ignoring_missing(self, command: str, **where: int) -> None:
         try:
@@ -152,7 +139,7 @@ def with_htb(do: Callable[[Htb], T]) -> T:
     """Call a function in a thread of its own: pyroute2 cannot be used in one that runs an event loop."""
 
     def work() -> T:
-        with Htb() as htb:
+        with contextlib.closing(Htb()) as htb:
             return do(htb)
 
     with ThreadPoolExecutor(1) as worker:
@@ -182,11 +169,6 @@ def default_routes(tables: Path = Path("/proc/thread-self/net")) -> set[str]:
     return found - {"lo"}
 
 
-def interfaces() -> frozenset[tuple[int, str]]:
-    """Return the existing links: far cheaper than all their attributes."""
-    return frozenset(socket.if_nameindex())
-
-
 def _default_ipv4(columns: list[str]) -> str | None:
     return columns[0] if columns[1] == "00000000" == columns[7] else None
 
@@ -211,10 +193,3 @@ def _link(message: Any) -> Link:
         master=message.get_attr("IFLA_MASTER") or 0,
         lower=0 if elsewhere else message.get_attr("IFLA_LINK") or 0,
     )
-
-
-def named(links: Iterable[Link], names: Iterable[str]) -> tuple[list[Link], dict[str, str]]:
-    """Return the links of these names, and the missing ones."""
-    by_name = {link.name: link for link in links}
-    missing = {name: f"there is no link {name}" for name in names if name not in by_name}
-    return [by_name[name] for name in names if name in by_name], missing

@@ -27,21 +27,11 @@ class HtbTree:
         self.link_bytes_per_s = link_bytes_per_s
         self.why: str | None = None
         """Why there is no tree although one is needed, with the remedy."""
+        self.installed = False  # whether our root is on the link, as last known
         self._htb = htb
-        self._there = False
         self._own: dict[int, HtbClass] = {}
         self._promised: dict[int, int] = {}
         self._draining: set[int] = set()
-
-    @property
-    def installed(self) -> bool:
-        """Whether our root is on the link, as last known."""
-        return self._there
-
-    @property
-    def promised_bytes_per_s(self) -> int:
-        """The sum of the rates guaranteed to containers: at most the link's."""
-        return sum(self._promised.values())
 
     def limit(self, slot: int, shape: Shape) -> dict[str, str]:
         """Create the container's own class, if it needs one; its former class stays until ``settle``.
@@ -52,7 +42,7 @@ class HtbTree:
         failed: dict[str, str] = {}
         self._promised.pop(slot, None)
         promised = htb_parameters.promise(shape)
-        room = max(0, self.link_bytes_per_s - self.promised_bytes_per_s)
+        room = max(0, self.link_bytes_per_s - sum(self._promised.values()))
         if promised and room:
             self._promised[slot] = min(promised, room)
         wanted = htb_parameters.own(slot, shape, self.link_bytes_per_s, room)
@@ -117,7 +107,7 @@ class HtbTree:
 
     def remove(self) -> None:
         """Remove all classes of ours, if any; the kernel restores its default, and other roots are unchanged."""
-        self._there = False
+        self.installed = False
         self._draining.clear()
         self._htb.uninstall(self.link.index)
 
@@ -136,12 +126,12 @@ class HtbTree:
     def _have(self, wanted: HtbClass | None) -> str | None:
         """Set a class. Our root is almost always there, so check only when the kernel reports that it is not."""
         if wanted is None:
-            return None if self._there else self._install()
-        if self._own.get(wanted.minor) == wanted and self._there:
+            return None if self.installed else self._install()
+        if self._own.get(wanted.minor) == wanted and self.installed:
             return None
         self._own[wanted.minor] = wanted
         self._draining.discard(wanted.minor)
-        if not self._there:
+        if not self.installed:
             return self._install()
         try:
             self._htb.set_class(self.link.index, wanted)
@@ -151,7 +141,7 @@ class HtbTree:
 
     def _install(self) -> str | None:
         """Install our root and all classes."""
-        self._there = False
+        self.installed = False
         why = self._htb.install(self.link)
         if why is not None:
             return why
@@ -164,7 +154,7 @@ class HtbTree:
                 self._htb.set_class(self.link.index, each)
         except NetlinkError as error:
             return reason(self.link.name, error)
-        self._there = True
+        self.installed = True
         return None
 
     def _release(self, minor: int, shape: Shape | None) -> None:

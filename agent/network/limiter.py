@@ -7,8 +7,10 @@ meanwhile.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -20,29 +22,15 @@ import structlog
 
 from agent.network import bpf, htb_parameters
 from agent.network.bpf_map import BpfMap, Counters
-from agent.network.htb import HANDLE, Htb, default_routes, interfaces, named
+from agent.network.htb import HANDLE, Htb, default_routes
 from agent.network.htb_parameters import MIN_RATE_BYTES_PER_S, Shape
 from agent.network.htb_tree import HtbTree
-from agent.network.links import Link, leading_out, link_rate, transmit_queues
+from agent.network.links import Link, leading_out, link_rate
 from agent.network.programs import MAX_SLOT
 
 log = structlog.get_logger()
 P = ParamSpec("P")
 R = TypeVar("R")
-
-
-@dataclass(frozen=True, slots=True)
-class LinkReport:
-    """One link that leads out, for status and check."""
-
-    name: str
-    rate_bytes_per_s: int
-    """0: unknown, so nothing can be promised here, and opportunistic containers do not yield."""
-    promised_bytes_per_s: int
-    transmit_queues: int
-    """Above 1: while limits exist, our single root qdisc replaces the queues per processor."""
-    why_not: str | None
-    """Why containers that need it are not limited here, with the remedy."""
 
 
 @dataclass(slots=True)
@@ -70,25 +58,22 @@ class NetworkLimiter:
 
     pyroute2 0.9 has its own event loop, which cannot run inside another one; and the daemon's loop must not wait for
     netlink (about half a millisecond per class). The limiter works in the network namespace of the thread that created
-    it.
+    it, on the links that lead out of this machine (``links.leading_out``). Links that appear later are found by the
+    next ``attach`` or ``reconcile``.
 
     Args:
-        links: names of the links to limit; None for those that lead out of this machine (``links.leading_out``). Links
-            that appear later are found by the next ``attach`` or ``reconcile``.
         link_bytes_per_s: the capacity of each link; 0: the rate that it reports. If that is unknown, nothing can be
             promised, and opportunistic containers do not yield.
     """
 
-    def __init__(self, links: Sequence[str] | None = None, link_bytes_per_s: int = 0) -> None:
+    def __init__(self, link_bytes_per_s: int = 0) -> None:
         self._worker = ThreadPoolExecutor(1, thread_name_prefix="network")
-        self._names = links
         self._link_bytes_per_s = link_bytes_per_s
         self._htb = self._worker.submit(Htb).result()
         self._table: BpfMap | None = None
         self._containers: dict[int, _Container] = {}
         self._seen: frozenset[tuple[int, str]] = frozenset()
         self._trees: list[HtbTree] = []
-        self._missing: dict[str, str] = {}
 
     @_in_worker
     def attach(self, slot: int, cgroup: Path, shape: Shape) -> dict[str, str]:
@@ -150,8 +135,9 @@ class NetworkLimiter:
     def reconcile(self, known: Mapping[int, tuple[Path, Shape]], under: Path | None = None) -> list[str]:
         """Make the kernel agree with slot → (cgroup, shape): after a restart, and periodically.
 
-        Classes and trees of ours without an owner are removed; missing or changed ones are restored. Slots may differ
-        from those of the earlier agent: its counters are found through the cgroup.
+        Classes and trees of ours without an owner are removed; missing or changed ones are restored. So with no slots,
+        nothing is limited any more. Slots may differ from those of the earlier agent: its counters are found through
+        the cgroup.
 
         Args:
             under: the containers' tree: our programs on any other cgroup below it are removed too.
@@ -180,37 +166,6 @@ class NetworkLimiter:
             repaired += _stray_programs(under, {container.cgroup for container in self._containers.values()})
         return repaired
 
-    @_in_worker
-    def links(self) -> list[LinkReport]:
-        """Return the links that lead out, with rates, promises, and why containers are not limited there."""
-        self._look(again=True)
-        return [
-            LinkReport(
-                tree.link.name,
-                tree.link_bytes_per_s,
-                tree.promised_bytes_per_s,
-                transmit_queues(tree.link.name),
-                tree.why or self._htb.refuses(tree.link),
-            )
-            for tree in self._trees
-        ]
-
-    @_in_worker
-    def uninstall(self, under: Path | None = None) -> None:
-        """Remove all that is ours: nothing is limited any more, and the kernel's default qdisc is restored.
-
-        Args:
-            under: programs that an earlier agent left on cgroups below this directory are removed too.
-        """
-        for container in self._containers.values():
-            _unmark(container.cgroup)
-        if under is not None:
-            _stray_programs(under, set())
-        self._containers.clear()
-        self._trees.clear()
-        self._seen = frozenset()
-        self._stray_roots()
-
     def close(self) -> None:
         """Close the sockets. Limits stay in force; only roots that are not needed are removed."""
         self._close().result()
@@ -237,10 +192,8 @@ class NetworkLimiter:
         if former is None:
             for tree in self._trees:
                 tree.forget(slot)
-        if self._table is not None or self._open_table() is None:
-            assert self._table is not None
-            if former is None:
-                self._table.fill(slot, _carried(cgroup))
+            with contextlib.suppress(OSError):  # marking reports it
+                self._open_table().fill(slot, _carried(cgroup))
         self._containers[slot] = _Container(cgroup, shape, {})
         return self._carry_out(slot)
 
@@ -248,8 +201,6 @@ class NetworkLimiter:
         """Create the class, then mark packets for it, then attach the marking program; remove the old class last."""
         container = self._containers[slot]
         failed, shape = _enforceable(container.shape)
-        if shape.ceil_bytes_per_s is not None:
-            failed |= {f"network_egress_bytes_per_s on {name}": why for name, why in self._missing.items()}
         for tree in self._trees:
             failed |= tree.limit(slot, shape)
         why = self._mark(slot, container, shape, again=programs)
@@ -264,26 +215,26 @@ class NetworkLimiter:
 
     def _mark(self, slot: int, container: _Container, shape: Shape, *, again: bool) -> str | None:
         """Set the container's mark and limit; attach its programs if needed. Returns why that fails, or None."""
-        if self._table is None:
-            return self._open_table()
+        try:
+            table = self._open_table()
+        except OSError as error:
+            return _why_not_marked(Path("/"), error)
         sharing = any(tree.link_bytes_per_s for tree in self._trees)
         minor = htb_parameters.minor(slot, shape, sharing=sharing)
-        self._table.mark(slot, HANDLE | minor if minor else 0)
-        self._table.limit(slot, shape.ingress_bytes_per_s or 0)
+        table.mark(slot, HANDLE | minor if minor else 0)
+        table.limit(slot, shape.ingress_bytes_per_s or 0)
         if container.programs and not again:
             return None
         try:
-            container.programs = bpf.attach(container.cgroup, self._table.descriptor, slot)
+            container.programs = bpf.attach(container.cgroup, table.descriptor, slot)
         except OSError as error:
             return _why_not_marked(container.cgroup, error)
         return None
 
-    def _open_table(self) -> str | None:
-        try:
+    def _open_table(self) -> BpfMap:
+        if self._table is None:
             self._table = BpfMap()
-        except OSError as error:
-            return _why_not_marked(Path("/"), error)
-        return None
+        return self._table
 
     def _nothing(self, shape: Shape, why: str) -> dict[str, str]:
         """Return every requested setting as not enforced."""
@@ -300,15 +251,12 @@ class NetworkLimiter:
 
     def _look(self, *, again: bool) -> None:
         """Read the links and their rates, and apply the limits of all containers on new links."""
-        there = interfaces()
+        there = frozenset(socket.if_nameindex())  # far cheaper than all their attributes
         if there == self._seen and not again:
             return
         links = self._htb.links()
-        if self._names is None:
-            chosen = leading_out(links, default_routes())
-        else:
-            chosen, self._missing = named(links, self._names)
         former = {tree.link.index: tree for tree in self._trees}
+        chosen = leading_out(links, default_routes())
         trees = [self._tree(link, links, former.get(link.index)) for link in chosen]
         added = [tree for tree in trees if tree not in self._trees]
         self._seen, self._trees = there, trees

@@ -82,8 +82,3 @@ def link_rate(link: Link, links: Sequence[Link], sysfs: Path = _SYSFS) -> int:
     except (OSError, ValueError):  # EINVAL: the link is down
         return 0
     return max(0, mbit_per_s) * 125_000
-
-
-def transmit_queues(name: str, sysfs: Path = _SYSFS) -> int:
-    """Return the number of a link's transmit queues; 1 if unknown."""
-    return max(1, len(list((sysfs / name / "queues").glob("tx-*"))))

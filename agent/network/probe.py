@@ -1,13 +1,25 @@
-"""Probe whether this host can enforce network limits, by asking the kernel, without side effects."""
+"""Whether this host can enforce network limits, and on which links: asks the kernel, without side effects."""
 
 from __future__ import annotations
 
+import contextlib
 import errno
+from dataclasses import dataclass
 
 from agent.cgroup_root import cgroup2_mount
 from agent.network import bpf
 from agent.network.bpf_map import BpfMap
-from agent.network.htb import Htb, with_htb
+from agent.network.htb import Htb, default_routes, with_htb
+from agent.network.links import leading_out, link_rate
+
+
+@dataclass(frozen=True, slots=True)
+class LinkOut:
+    """One link. ``rate_bytes_per_s`` 0: unknown; ``why_not``: why containers cannot be limited there, with remedy."""
+
+    name: str
+    rate_bytes_per_s: int
+    why_not: str | None = None
 
 
 def probe() -> str | None:
@@ -20,7 +32,7 @@ def probe() -> str | None:
     if root is None:
         return "no cgroup2 file system is mounted; remedy: `mount -t cgroup2 none /sys/fs/cgroup/unified`"
     try:
-        with BpfMap() as table:
+        with contextlib.closing(BpfMap()) as table:
             for direction in bpf.Direction:
                 with bpf.loaded(direction, table.descriptor, slot=1):
                     pass
@@ -33,3 +45,20 @@ def probe() -> str | None:
             )
         return f"the kernel cannot mark a cgroup's packets ({error}); remedy: a kernel with CONFIG_CGROUP_BPF"
     return with_htb(Htb.refused)
+
+
+def links_out(link_bytes_per_s: int = 0) -> list[LinkOut]:
+    """Return the links that lead out.
+
+    Args:
+        link_bytes_per_s: the configured capacity of each; 0: the rate that the link reports.
+    """
+
+    def look(htb: Htb) -> list[LinkOut]:
+        links = htb.links()
+        return [
+            LinkOut(link.name, link_bytes_per_s or link_rate(link, links), htb.refuses(link))
+            for link in leading_out(links, default_routes())
+        ]
+
+    return with_htb(look)

@@ -7,6 +7,7 @@ import select
 import signal
 from pathlib import Path
 
+from agent.cgroup_root import members, wait_until_empty
 from agent.cgroups import Cgroup
 from agent.cgroups.limits import Surroundings
 
@@ -43,7 +44,7 @@ def running(root: Path) -> list[Path]:
 
 def launchers(root: Path) -> list[int]:
     """Return the processes in a tree's holder."""
-    return _pids(root / "holder")
+    return members(root / "holder")
 
 
 def populated(cgroup: Path) -> bool:
@@ -61,15 +62,8 @@ def kill(cgroup: Path) -> None:
         TimeoutError: they do not end: one hangs in the kernel.
     """
     Cgroup(cgroup, frozenset(), Surroundings({}, ())).kill()
-    if not cgroup.is_dir():
-        return
-    with (cgroup / "cgroup.events").open("rb", buffering=0) as events:
-        watch = select.poll()
-        watch.register(events, select.POLLPRI)
-        while b"populated 1" in events.read(4096):
-            if not watch.poll(END_TIMEOUT_S * 1000):
-                raise TimeoutError(f"processes in {cgroup} do not end")
-            events.seek(0)
+    if cgroup.is_dir() and not wait_until_empty(cgroup, END_TIMEOUT_S):
+        raise TimeoutError(f"processes in {cgroup} do not end")
 
 
 def remove(root: Path) -> None:
@@ -103,10 +97,3 @@ def end(pid: int) -> None:
         return
     finally:
         os.close(pidfd)
-
-
-def _pids(cgroup: Path) -> list[int]:
-    try:
-        return [int(pid) for pid in (cgroup / "cgroup.procs").read_text(encoding="ascii").split()]
-    except OSError:
-        return []  # it vanished

@@ -15,7 +15,8 @@ from pathlib import Path
 from agent import cgroup_root, disk_scheduler
 from agent.config import AgentConfig
 from agent.launcher import Launcher
-from agent.uninstall import cgroups, links
+from agent.network.htb import Htb, with_htb
+from agent.uninstall import cgroups
 
 #: The files that an agent and its launcher leave in their runtime directory, and in their state directory.
 _RUNTIME = ("agent.sock", "stdio.sock", "launcher.sock", "launcher.log", "agent-runtime.lock")
@@ -34,13 +35,34 @@ class Removal:
     remove: Callable[[], object]
 
 
+def _roots_on_links() -> list[tuple[str, int]]:
+    """Return name and index of each link that has a root qdisc of ours. BPF programs are removed with their cgroups."""
+
+    def look(htb: Htb) -> list[tuple[str, int]]:
+        ours = htb.roots()
+        return sorted((link.name, link.index) for link in htb.links() if link.index in ours)
+
+    return with_htb(look)
+
+
+def _uninstall_link(index: int) -> None:
+    """Restore a link's default qdisc.
+
+    Raises:
+        PermissionError: CAP_NET_ADMIN is missing.
+    """
+    with_htb(lambda htb: htb.uninstall(index))
+    if index in (left for _, left in _roots_on_links()):
+        raise PermissionError(f"link {index}: Penstock's qdisc could not be removed; run as root")
+
+
 @dataclass(frozen=True, slots=True)
 class Host:
     """Access to the host; tests supply another one."""
 
     mount: Callable[[], Path | None] = cgroup_root.cgroup2_mount
-    roots_on_links: Callable[[], list[tuple[str, int]]] = links.roots
-    uninstall_link: Callable[[int], None] = links.remove
+    roots_on_links: Callable[[], list[tuple[str, int]]] = _roots_on_links
+    uninstall_link: Callable[[int], None] = _uninstall_link
 
 
 @dataclass(slots=True)

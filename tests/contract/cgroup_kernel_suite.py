@@ -7,6 +7,7 @@ import errno
 import os
 import select
 import signal
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -145,7 +146,7 @@ class KernelContract:
         for _ in range(3):
             bed.start(cgroup, SPIN)
         loop, told = asyncio.get_running_loop(), asyncio.Event()
-        with PressureTrigger(cgroup.path / "cpu.pressure", 50_000, WINDOW_US) as trigger:
+        with closing(PressureTrigger(cgroup.path / "cpu.pressure", 50_000, WINDOW_US)) as trigger:
             assert trigger.compromise is None
             loop.add_reader(trigger, told.set)
             for _ in range(2):
@@ -163,7 +164,7 @@ class KernelContract:
 
     def test_a_short_window_is_had_or_the_compromise_is_said(self, bed: Bed) -> None:
         cgroup = bed.tree.create("a")
-        with PressureTrigger(cgroup.path / "memory.pressure", 50_000, 500_000) as trigger:
+        with closing(PressureTrigger(cgroup.path / "memory.pressure", 50_000, 500_000)) as trigger:
             got = (trigger.stall_us, trigger.window_us)
             if trigger.compromise is None:
                 assert got == (50_000, 500_000)

@@ -18,7 +18,7 @@ from agent.network import bpf, probe
 from tests.cgroup_paths import container_cgroup
 from tests.escapes import wait_until_empty
 from tests.integration.conftest import Daemon
-from tests.network_bed import FAR, UPLINK, Bed
+from tests.network_bed import UPLINK, Bed
 from tests.unit.agent.launcher.launcher_bed import launcher_pid
 
 Start, Connect, Kill = Callable[..., Daemon], Callable[..., Any], Callable[[Daemon], None]
@@ -55,8 +55,6 @@ def kill_launcher() -> Iterator[Callable[[Daemon], None]]:
 def bed() -> Iterator[Bed | None]:
     """A network of our own, where there can be one."""
     made = Bed() if os.geteuid() == 0 and not probe() else None
-    if made is not None:
-        subprocess.run(["ip", "route", "add", "default", "via", FAR, "dev", UPLINK], check=True)  # it leads out
     yield made
     if made is not None:
         made.close()

@@ -11,7 +11,7 @@ import pytest
 
 from agent.network import NetworkLimiter, Shape, htb_parameters
 from agent.network.htb import HANDLE
-from tests.network_bed import TIMEOUT_S, UPLINK, Bed, beds
+from tests.network_bed import TIMEOUT_S, Bed, beds
 
 MBIT = 125_000  # bytes per second
 
@@ -19,9 +19,9 @@ MBIT = 125_000  # bytes per second
 _AGENT = """
 import pathlib, sys
 from agent.network import NetworkLimiter, Shape
-limiter = NetworkLimiter([sys.argv[1]])
-shape = Shape(ceil_bytes_per_s=int(sys.argv[2]), ingress_bytes_per_s=int(sys.argv[2]))
-for slot, cgroup in enumerate(sys.argv[3:], start=1):
+limiter = NetworkLimiter()
+shape = Shape(ceil_bytes_per_s=int(sys.argv[1]), ingress_bytes_per_s=int(sys.argv[1]))
+for slot, cgroup in enumerate(sys.argv[2:], start=1):
     assert limiter.attach(slot, pathlib.Path(cgroup), shape).result() == {}
 print("attached", flush=True)
 sys.stdin.read()
@@ -33,7 +33,7 @@ bed = pytest.fixture(beds)
 
 def agent(rate_bytes_per_s: int, *cgroups: Path, prefix: tuple[str, ...] = ()) -> subprocess.Popen[str]:
     """A process that has attached the cgroups, to slots 1, 2 …"""
-    command = [*prefix, sys.executable, "-c", _AGENT, UPLINK, str(rate_bytes_per_s), *map(str, cgroups)]
+    command = [*prefix, sys.executable, "-c", _AGENT, str(rate_bytes_per_s), *map(str, cgroups)]
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     assert process.stdout is not None
     try:
@@ -62,7 +62,7 @@ def test_limits_outlive_a_killed_agent_and_the_next_one_takes_them_over(bed: Bed
     flow = bed.send(kept)
     assert flow.share_of(rate) == pytest.approx(1.0, abs=0.04)
 
-    limiter = NetworkLimiter([UPLINK])
+    limiter = NetworkLimiter()
     try:
         limiter.reconcile({1: (kept, limit(2 * rate)), 7: (missing, limit(rate))}, under=kept.parent).result()
         assert bed.classes() == {HANDLE | 1, HANDLE | 7}
@@ -80,7 +80,7 @@ def test_counters_and_ingress_limits_go_on_under_the_next_agent_even_in_another_
     coming = bed.receive(second)
     assert coming.share_of(rate) == pytest.approx(1.0, abs=0.12)
 
-    limiter = NetworkLimiter([UPLINK])
+    limiter = NetworkLimiter()
     try:
         shape = Shape(ingress_bytes_per_s=rate // 2)
         limiter.reconcile({1: (second, shape), 2: (first, shape)}).result()
@@ -98,7 +98,7 @@ def test_of_an_agent_that_was_killed_and_owned_nothing_any_more_nothing_is_left(
     cgroup.rmdir()
     assert bed.classes() == {HANDLE | 1}
 
-    limiter = NetworkLimiter([UPLINK])
+    limiter = NetworkLimiter()
     try:
         assert limiter.reconcile({}).result() != []
         assert bed.qdiscs() == [] and bed.classes() == set()
@@ -110,7 +110,8 @@ def test_of_an_agent_that_was_killed_and_owned_nothing_any_more_nothing_is_left(
 def test_a_link_that_is_no_longer_to_be_limited_is_freed_of_our_root(bed: Bed) -> None:
     kill(agent(5 * MBIT, bed.cgroup("c")))
 
-    limiter = NetworkLimiter([])
+    bed.lead_nowhere()
+    limiter = NetworkLimiter()
     try:
         limiter.reconcile({1: (bed.cgroup("c"), limit(5 * MBIT))}).result()
         assert bed.qdiscs() == []
@@ -122,9 +123,9 @@ def test_uninstalling_after_a_crash_leaves_nothing(bed: Bed) -> None:
     cgroup = bed.cgroup("c")
     kill(agent(5 * MBIT, cgroup))
 
-    limiter = NetworkLimiter([UPLINK])
+    limiter = NetworkLimiter()
     try:
-        limiter.uninstall(under=cgroup.parent).result()
+        limiter.reconcile({}, under=cgroup.parent).result()
         assert bed.qdiscs() == [] and bed.classes() == set()
         assert bed.programs(cgroup) == 0
     finally:
@@ -135,7 +136,7 @@ def test_a_tree_for_another_rate_of_the_link_is_built_anew(bed: Bed) -> None:
     cgroup = bed.cgroup("c")
     kill(agent(5 * MBIT, cgroup))
 
-    limiter = NetworkLimiter([UPLINK], link_bytes_per_s=100 * MBIT)
+    limiter = NetworkLimiter(link_bytes_per_s=100 * MBIT)
     try:
         assert any("class 1 on" in each for each in limiter.reconcile({1: (cgroup, limit(5 * MBIT))}).result())
         assert bed.parents()[HANDLE | 1] == HANDLE | htb_parameters.LINK
@@ -153,7 +154,7 @@ def test_without_the_right_to_open_programs_by_id_the_last_one_attached_decides(
     bed.send(cgroup).wire_bytes_per_s(1 * MBIT)
 
     assert bed.programs(cgroup) == 4
-    limiter = NetworkLimiter([UPLINK])
+    limiter = NetworkLimiter()
     try:
         limiter.reconcile({2: (cgroup, limit(10 * MBIT))}).result()
         counted = limiter.counters().result()

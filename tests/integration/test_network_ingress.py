@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from agent.network import NetworkLimiter, Shape
-from tests.network_bed import TIMEOUT_S, UDP_PAYLOAD_BYTES, UPLINK, Bed, beds
+from tests.network_bed import TIMEOUT_S, UDP_PAYLOAD_BYTES, Bed, beds
 
 MBIT = 125_000  # bytes per second
 
@@ -18,7 +18,7 @@ bed = pytest.fixture(beds)
 
 @pytest.fixture
 def limiter(bed: Bed) -> Iterator[NetworkLimiter]:
-    made = NetworkLimiter([UPLINK])
+    made = NetworkLimiter()
     yield made
     made.close()
 

@@ -18,13 +18,13 @@ from agent.cgroup_root import cgroup2_mount
 TIMEOUT_S = 60
 #: Makes a network namespace with a link on which an agent's root qdisc is, says so, and keeps it until its input ends.
 _NETWORK = """
-import ctypes, os, sys
+import contextlib, ctypes, os, sys
 from pyroute2 import IPRoute
 from agent.network.htb import Htb
 assert ctypes.CDLL(None, use_errno=True).unshare(0x40000000) == 0
 with IPRoute() as ip:
     ip.link("add", ifname="up0", kind="veth", peer={"ifname": "up1"})
-with Htb() as htb:
+with contextlib.closing(Htb()) as htb:
     assert htb.install(next(link for link in htb.links() if link.name == "up0")) is None
 print("ready", flush=True)
 sys.stdin.read()

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from agent.network import NetworkLimiter, Shape, probe
-from tests.network_bed import UPLINK, Bed, beds, together
+from tests.network_bed import Bed, beds, together
 
 MBIT = 125_000  # bytes per second
 WINDOWS = 3
@@ -27,7 +27,7 @@ def test_the_probe_says_that_all_of_it_can_be_had() -> None:
 )
 def test_what_is_sent_keeps_to_the_rate(bed: Bed, protocol: str, mbit: int, flows: int) -> None:
     rate = mbit * MBIT
-    limiter = NetworkLimiter([UPLINK])
+    limiter = NetworkLimiter()
     try:
         assert limiter.attach(1, bed.cgroup("c"), Shape(ceil_bytes_per_s=rate)).result() == {}
         flow = bed.send(bed.cgroup("c"), protocol, flows=flows)
@@ -36,14 +36,14 @@ def test_what_is_sent_keeps_to_the_rate(bed: Bed, protocol: str, mbit: int, flow
         limiter.change(1, Shape(ceil_bytes_per_s=rate // 2)).result()
         assert flow.share_of(rate // 2, seconds=2) == pytest.approx(1.0, abs=0.06)
 
-        limiter.uninstall().result()
+        limiter.reconcile({}).result()
         assert bed.qdiscs() == [] and bed.programs(bed.cgroup("c")) == 0
     finally:
         limiter.close()
 
 
 def test_what_is_received_keeps_to_the_rate_before_and_after_a_change(bed: Bed) -> None:
-    limiter = NetworkLimiter([UPLINK])
+    limiter = NetworkLimiter()
     try:
         shape = Shape(ingress_bytes_per_s=10 * MBIT)
         assert limiter.attach(1, bed.cgroup("c"), shape).result() == {}
@@ -60,7 +60,7 @@ def test_what_is_received_keeps_to_the_rate_before_and_after_a_change(bed: Bed) 
 
 
 def test_a_change_takes_effect_soon(bed: Bed) -> None:
-    limiter = NetworkLimiter([UPLINK])
+    limiter = NetworkLimiter()
     try:
         limiter.attach(1, bed.cgroup("c"), Shape(ceil_bytes_per_s=20 * MBIT)).result()
         flow = bed.send(bed.cgroup("c"))
@@ -74,7 +74,7 @@ def test_a_change_takes_effect_soon(bed: Bed) -> None:
 
 
 def test_a_promise_holds_against_an_opportunistic_container_until_that_is_promoted(bed: Bed) -> None:
-    limiter = NetworkLimiter([UPLINK], link_bytes_per_s=8 * MBIT)
+    limiter = NetworkLimiter(link_bytes_per_s=8 * MBIT)
     try:
         limiter.attach(1, bed.cgroup("promised"), Shape(rate_bytes_per_s=5 * MBIT)).result()
         limiter.attach(2, bed.cgroup("hog"), Shape(opportunistic=True)).result()
@@ -96,16 +96,16 @@ def test_a_promise_holds_against_an_opportunistic_container_until_that_is_promot
 
 def test_the_next_agent_takes_everything_over_and_uninstalls_it(bed: Bed) -> None:
     cgroup, shape = bed.cgroup("c"), Shape(ceil_bytes_per_s=10 * MBIT)
-    first = NetworkLimiter([UPLINK])
+    first = NetworkLimiter()
     first.attach(1, cgroup, shape).result()
     bed.send(cgroup).wire_bytes_per_s(1 * MBIT)
     first.close()
 
-    second = NetworkLimiter([UPLINK])
+    second = NetworkLimiter()
     try:
         assert second.reconcile({3: (cgroup, shape)}, under=cgroup.parent).result() != []  # the class of slot 1
         assert second.counters().result()[3].sent_bytes > 1 * MBIT
-        second.uninstall(under=cgroup.parent).result()
+        second.reconcile({}, under=cgroup.parent).result()
         assert bed.qdiscs() == [] and bed.programs(cgroup) == 0
     finally:
         second.close()

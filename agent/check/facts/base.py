@@ -11,7 +11,6 @@ from pathlib import Path
 from agent import cgroup_root, network
 from agent.cgroups import Disk, Placement, Reason, disks_of, limited_disks, whole_disks
 from agent.cgroups.weight import io_weight_works
-from agent.check.facts.links import LinkOut, links_out
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class Host:
     hardware: Callable[[], Sequence[Disk]] = whole_disks
     weight_works: Callable[[Disk, Path], Reason | None] = io_weight_works
     network_why_not: Callable[[], str | None] = network.probe
-    links: Callable[[], Sequence[LinkOut]] = links_out
+    links: Callable[[], Sequence[network.LinkOut]] = network.links_out
     euid: Callable[[], int] = os.geteuid
     tick_s: Callable[[], float] = field(default=lambda: time.get_clock_info("monotonic").resolution)
 

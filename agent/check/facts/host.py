@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 from agent.cgroups import CgroupTree
@@ -27,7 +28,7 @@ def pressure(host: Host) -> Fact:
     except OSError as error:  # EOPNOTSUPP: built in, but switched off
         return Fact(False, f"{memory}: {error.strerror}", "add psi=1 to the kernel's command line and reboot")
     try:
-        with PressureTrigger(memory, _STALL_US, _WINDOW_US) as trigger:
+        with contextlib.closing(PressureTrigger(memory, _STALL_US, _WINDOW_US)) as trigger:
             compromise, window_s = trigger.compromise, trigger.window_us / 1e6
     except OSError as error:
         return Fact(False, f"{memory}: {error.strerror}", "run the agent as root, or use Linux 6.5 or later")

@@ -5,13 +5,13 @@ from __future__ import annotations
 import errno
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 
 from agent.cgroups import CgroupTree, Disk, Placement, Reason
 from agent.check.facts import Fact, Host, enforcement, host, paths
-from agent.check.facts.links import LinkOut
+from agent.network import LinkOut
 from tests.fakes.fake_cgroups import CONTROLLERS, FakeCgroups
 
 DISK = Disk("vda", 254, 0)
@@ -199,10 +199,7 @@ class Trigger:
             raise self._error
         return self
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
+    def close(self) -> None:
         pass
 
 

@@ -53,7 +53,7 @@ def test_every_command_is_in_its_cgroup_and_no_descriptor_stays_open(cgroup: Pat
 
 BORN = """
 import os, sys
-from agent.launcher.fork import fork_into
+from agent.launcher.syscalls import fork_into
 
 procs = os.open(sys.argv[1] + "/cgroup.procs", os.O_WRONLY)
 pid = fork_into(procs)

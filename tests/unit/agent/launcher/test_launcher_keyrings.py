@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent.jvm import run_as
-from agent.launcher import Launcher, keyring
+from agent.launcher import Launcher, syscalls
 from agent.launcher.account import look_up
 from tests.unit.agent.launcher.launcher_bed import ME, TIMEOUT_S, Client, end, launcher_pid
 
@@ -21,7 +21,7 @@ KEYS = f"""
 import ctypes, errno, sys, time
 call = ctypes.CDLL(None, use_errno=True).syscall
 call.restype = ctypes.c_long
-KEYCTL, ADD_KEY = {keyring._SYS_KEYCTL}, {keyring._SYS_KEYCTL - 2}
+KEYCTL, ADD_KEY = {syscalls._SYS_KEYCTL}, {syscalls._SYS_KEYCTL - 2}
 REVOKE, SEARCH, SESSION_KEYRING = 3, 10, -3
 def said(result):
     print(errno.errorcode[ctypes.get_errno()] if result < 0 else result, flush=True)
@@ -57,7 +57,7 @@ async def find_the_others_key(runtime: Path) -> tuple[str, str, str]:
 def test_a_container_neither_finds_nor_revokes_a_key_of_another(tmp_path: Path) -> None:
     # A session keyring is a thread's: the thread that starts the launcher has one, as a login has.
     with ThreadPoolExecutor(1) as login:
-        login.submit(keyring.join_new_session_keyring).result()
+        login.submit(syscalls.join_new_session_keyring).result()
         key, found, used = login.submit(asyncio.run, find_the_others_key(tmp_path)).result()
     if key == "ENOSYS":
         pytest.skip("this host's kernel has no keyrings")
@@ -68,9 +68,9 @@ def test_a_container_neither_finds_nor_revokes_a_key_of_another(tmp_path: Path) 
 
 def test_a_command_of_the_agent_that_runs_as_a_user_finds_no_key_of_the_agent() -> None:
     def look() -> tuple[int, str]:
-        keyring.join_new_session_keyring()
-        add_key, session_keyring = keyring._SYS_KEYCTL - 2, ctypes.c_long(-3)
-        key = keyring._syscall(add_key, b"user", b"penstock-test", b"secret", ctypes.c_long(6), session_keyring)
+        syscalls.join_new_session_keyring()
+        add_key, session_keyring = syscalls._SYS_KEYCTL - 2, ctypes.c_long(-3)
+        key = syscalls._syscall(add_key, b"user", b"penstock-test", b"secret", ctypes.c_long(6), session_keyring)
         return key, run_as(look_up(USERS[0]), ("python3", "-ISc", FIND))
 
     with ThreadPoolExecutor(1) as login:
@@ -82,9 +82,9 @@ def test_a_command_of_the_agent_that_runs_as_a_user_finds_no_key_of_the_agent() 
 
 @pytest.mark.parametrize("error", ["ENOSYS", "EPERM"])
 def test_without_keyrings_it_goes_on(monkeypatch: pytest.MonkeyPatch, error: str) -> None:
-    monkeypatch.setattr(keyring, "_syscall", lambda *_: -1)
+    monkeypatch.setattr(syscalls, "_syscall", lambda *_: -1)
     monkeypatch.setattr(ctypes, "get_errno", lambda: getattr(errno, error))
-    keyring.join_new_session_keyring()
+    syscalls.join_new_session_keyring()
 
 
 @pytest.mark.parametrize("unit", ["agent", "containers", "master"])

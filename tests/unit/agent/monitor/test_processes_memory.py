@@ -7,7 +7,7 @@ from pathlib import Path
 
 import psutil
 
-from agent.monitor.processes import memory_of
+from agent.monitor.sampler import memory_of
 
 
 def test_it_is_what_the_processes_have_beyond_files(tmp_path: Path) -> None:

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from agent.network.htb import default_routes
-from agent.network.links import Link, leading_out, link_rate, transmit_queues
+from agent.network.links import Link, leading_out, link_rate
 from agent.network.probe import cgroup2_mount
 
 LOOPBACK = Link(1, "lo", loopback=True)
@@ -107,10 +107,3 @@ def test_a_bridge_is_as_fast_as_its_way_out(tmp_path: Path) -> None:
     ports = [Link(2, "eth0", master=4), Link(5, "tap0", "tun", master=4)]
     assert link_rate(bridge, [bridge, *ports], tmp_path) == 125_000_000
     assert link_rate(bridge, [bridge, ports[1]], tmp_path) == 0
-
-
-def test_transmit_queues_are_counted(tmp_path: Path) -> None:
-    for queue in ("tx-0", "tx-1", "rx-0"):
-        (tmp_path / "eth0" / "queues" / queue).mkdir(parents=True)
-    assert transmit_queues("eth0", tmp_path) == 2
-    assert transmit_queues("gone0", tmp_path) == 1
