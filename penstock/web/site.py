@@ -95,7 +95,7 @@ class Site:
         return True
 
     async def _prepare(self, access: HttpAccess | None) -> None:
-        app = web.Application(middlewares=(openapi.faults, *(access.middlewares if access is not None else ())))
+        app = web.Application(middlewares=(openapi.faults, *([access.check] if access is not None else [])))
         app.on_response_prepare.append(pages.add_headers)
         app.on_shutdown.append(self._hang_up)
         shown = openapi.Access(access is not None and access.exposed, frozenset({OPEN}))
