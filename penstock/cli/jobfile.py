@@ -97,19 +97,22 @@ class JobTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class JobFile:
     """A checked job: ``graph`` is the order of tasks, ``requests`` are their placement requests.
 
+    ``opportunistic`` and ``strict`` are the command line's: None and False leave both to the file.
+
     Raises:
         CommandError: status 2; the message names the file, the task and the key.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, opportunistic: OpportunisticJob = None, strict: bool = False) -> None:
         self.path = path
-        table = self._table = _read(path)
+        table = _read(path)
         self.name = table.name
         self.priority = table.priority
         self.fail_fast = table.fail_fast
         self.opportunistic = self._stages(table, table.opportunistic, "opportunistic")
         self._memory_bytes = None if table.memory is None else self._bytes(table.memory, "memory")
-        self.requests = {task.name: self._request(task, table.env) for task in table.task}
+        strict = strict or table.strict
+        self.requests = {task.name: self._request(task, table.env, strict=strict) for task in table.task}
         try:
             self.graph = TaskGraph(
                 TaskNode(
@@ -123,23 +126,8 @@ class JobFile:
             )
         except GraphError as error:
             raise usage_error(f"{path}: {error}") from None
-        if table.strict:
-            self.make_strict()
-
-    def allow(self, opportunistic: OpportunisticJob) -> None:
-        """Apply the command line's ``--opportunistic``, which overrides the file.
-
-        Raises:
-            CommandError: status 2: it names an unknown stage.
-        """
-        self.opportunistic = self._stages(self._table, opportunistic, "--opportunistic")
-
-    def make_strict(self) -> None:
-        """Make every task fail if its host cannot enforce one of its limits."""
-        for name, request in self.requests.items():
-            assert request.command is not None
-            command = msgspec.structs.replace(request.command, strict=True)
-            self.requests[name] = msgspec.structs.replace(request, command=command)
+        if opportunistic is not None:
+            self.opportunistic = self._stages(table, opportunistic, "--opportunistic")
 
     def _stages(self, table: JobTable, opportunistic: OpportunisticJob, where: str) -> OpportunisticJob:
         if isinstance(opportunistic, list):
@@ -153,7 +141,7 @@ class JobFile:
         """Return M(j) of Ursa §4.2.1: the file's value, or an estimate from the graph for a host of this size."""
         return min(self.graph.largest_level_bytes(), host_bytes) if self._memory_bytes is None else self._memory_bytes
 
-    def _request(self, task: TaskTable, env: dict[str, str]) -> TaskRequest:
+    def _request(self, task: TaskTable, env: dict[str, str], *, strict: bool) -> TaskRequest:
         where = f"task {task.name!r}: "
         argv = ("/bin/sh", "-c", task.command) if isinstance(task.command, str) else tuple(task.command)
         if not argv or not argv[-1]:
@@ -179,6 +167,7 @@ class JobFile:
                 cpu_cores=task.cpu or 0.0,
                 memory_bytes=memory_bytes,
                 opportunistic=bool(task.opportunistic),
+                strict=strict,
             ),
             command_kind=task.kind,
             executor=executor,
