@@ -45,22 +45,10 @@ def main(argv: list[str]) -> int:
         return 0
     if name not in _COMMANDS:
         raise usage_error(f"unknown command {name[:80]!r}; one of {', '.join(_COMMANDS)}")
-    parse, run = _COMMANDS[name]
-    return run(parse().parse_args(argv[1:]))
+    return _COMMANDS[name](argv[1:])
 
 
 # ---------------------------------------------------------------- show, check
-
-
-def _parse_show() -> arguments.Parser:
-    parser = _of_sources("show", "Show every key, its value, its source and its meaning.")
-    parser.add_argument("--running", action="store_true", help="the values in force in the running daemon")
-    parser.add_argument("--json", action="store_true", help="as JSON")
-    return parser
-
-
-def _parse_check() -> arguments.Parser:
-    return _of_sources("check", "Report the errors in a configuration; print nothing if there are none.")
 
 
 def _of_sources(name: str, about: str) -> arguments.Parser:
@@ -74,7 +62,11 @@ def _of_sources(name: str, about: str) -> arguments.Parser:
     return parser
 
 
-def _show(options: argparse.Namespace) -> int:
+def _show(argv: list[str]) -> int:
+    parser = _of_sources("show", "Show every key, its value, its source and its meaning.")
+    parser.add_argument("--running", action="store_true", help="the values in force in the running daemon")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    options = parser.parse_args(argv)
     if not options.running:
         return _read("--show-config", options, *(["--json"] if options.json else []))
     if options.file or options.config or options.set:
@@ -91,8 +83,9 @@ def _show(options: argparse.Namespace) -> int:
     return 0
 
 
-def _check(options: argparse.Namespace) -> int:
-    return _read("--check-config", options)
+def _check(argv: list[str]) -> int:
+    parser = _of_sources("check", "Report the errors in a configuration; print nothing if there are none.")
+    return _read("--check-config", parser.parse_args(argv))
 
 
 def _read(what: str, options: argparse.Namespace, *more: str) -> int:
@@ -126,16 +119,13 @@ def _command_of(daemon: str, argv: list[str]) -> int:
 # ---------------------------------------------------------------- set
 
 
-def _parse_set() -> arguments.Parser:
+def _set(argv: list[str]) -> int:
     parser = arguments.Parser("config set", "Change keys of a running daemon.", _SET)
     parser.add_argument("values", nargs="+", type=arguments.key_value, metavar="KEY=VALUE", help="the new values")
     parser.add_argument("--daemon", choices=["agent", "master"], default="agent", help="the daemon; %(default)s")
     parser.add_argument("--persist", action="store_true", help="also write the change to the daemon's file")
     parser.add_argument("--json", action="store_true", help="print the changes as JSON")
-    return parser
-
-
-def _set(options: argparse.Namespace) -> int:
+    options = parser.parse_args(argv)
     values: dict[str, str] = {}
     for key, text in options.values:
         if key in values:
@@ -194,8 +184,4 @@ def _file(answer: ConfigSet) -> Path:
     return Path(answer.file)
 
 
-_COMMANDS: dict[str, tuple[Callable[[], arguments.Parser], Callable[[argparse.Namespace], int]]] = {
-    "show": (_parse_show, _show),
-    "check": (_parse_check, _check),
-    "set": (_parse_set, _set),
-}
+_COMMANDS = {"show": _show, "check": _check, "set": _set}
