@@ -13,7 +13,7 @@ from rich.text import Text
 
 from penstock.cli import render
 from penstock.cli.plain_text import duration
-from penstock.cli.profiles import Application, Compared, Forecast, Run, Series, Settings, average, measured, stretched
+from penstock.cli.profiles import Application, Compared, Forecast, Run, Series, Use, average, measured, stretched
 from penstock.model.units import counted, format_bytes
 
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -97,10 +97,11 @@ def print_compared(application: Application, compared: Sequence[Compared], *, to
     )
 
 
-def _use(application: Application, used: Run | Forecast) -> list[Text | str]:
+def _use(application: Application, used: Use) -> list[Text | str]:
     """Return the cells from ``input`` on."""
     cells: list[Text | str] = [
-        *_settings(used.settings),
+        format_bytes(used.settings.input_bytes) if used.settings.input_bytes else "–",
+        f"{counted(used.settings.cores, 'core')}, {format_bytes(used.settings.memory_bytes)}",
         str(max(1, len(used.stages))),
         duration(used.duration_slots * application.slot_s),
     ]
@@ -108,11 +109,6 @@ def _use(application: Application, used: Run | Forecast) -> list[Text | str]:
         mean, highest = average(means, used.last_part), max(measured(peaks), default=math.nan)
         cells.append(" / ".join("–" if math.isnan(value) else amount(name, value) for value in (mean, highest)))
     return cells
-
-
-def _settings(settings: Settings) -> tuple[str, str]:
-    bounds = f"{counted(settings.cores, 'core')}, {format_bytes(settings.memory_bytes)}"
-    return format_bytes(settings.input_bytes) if settings.input_bytes else "–", bounds
 
 
 def _models(error: object) -> str:
@@ -189,7 +185,7 @@ def plot(application: Application, run: Run, forecast: Forecast | None, of: str,
     return lines
 
 
-def series_of(one: Run | Forecast, of: str) -> Series:
+def series_of(one: Use, of: str) -> Series:
     """Return the peaks or the means of its slots."""
     return one.peak if of == "peak" else one.mean
 

@@ -32,40 +32,35 @@ class Settings(msgspec.Struct, frozen=True):
     memory_bytes: int = 0
 
 
-class Run(msgspec.Struct, frozen=True):
-    """The use of one run: the mean of its executors. ``stages`` are the slots at whose end a stage ended."""
+class Use(msgspec.Struct, frozen=True, kw_only=True):
+    """Measured or predicted use of a run: the mean of its executors. A stage ends at the end of each of ``stages``."""
+
+    mean: Series
+    peak: Series
+    settings: Settings = Settings()
+    stages: list[int] = []
+    last_part: LastPart = 1.0
+
+    @property
+    def duration_slots(self) -> float:
+        """The length in slots."""
+        return len(self.mean[0]) - 1 + self.last_part
+
+
+class Run(Use, frozen=True, kw_only=True):
+    """The measured use of one run."""
 
     run: str | int
-    mean: Series
-    peak: Series
     ended_at: float = 0.0
-    settings: Settings = Settings()
-    stages: list[int] = []
-    last_part: LastPart = 1.0
-
-    @property
-    def duration_slots(self) -> float:
-        """The run's length in slots."""
-        return len(self.mean[0]) - 1 + self.last_part
 
 
-class Forecast(msgspec.Struct, frozen=True):
+class Forecast(Use, frozen=True, kw_only=True):
     """A forecast for a run with these settings; ``low`` and ``high`` bound the mean. ``error`` None: not evaluated."""
 
-    mean: Series
-    peak: Series
     low: Series = []
     high: Series = []
-    settings: Settings = Settings()
-    stages: list[int] = []
     by: str = ""
     error: float | None = None
-    last_part: LastPart = 1.0
-
-    @property
-    def duration_slots(self) -> float:
-        """The predicted length in slots."""
-        return len(self.mean[0]) - 1 + self.last_part
 
 
 class Foretold(msgspec.Struct, frozen=True):
@@ -91,7 +86,7 @@ class Application(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         foretold = [past.forecast for past in self.history if past.forecast is not None]
-        usages: list[Run | Forecast] = [*self.runs, *self.forecasts, *foretold]
+        usages: list[Use] = [*self.runs, *self.forecasts, *foretold]
         for one in usages:
             bands = [one.low, one.high] if isinstance(one, Forecast) and one.low and one.high else []
             for series in [one.mean, one.peak, *bands]:
