@@ -114,7 +114,7 @@ def _compare(application: Application, document: Any, options: argparse.Namespac
     if options.json:
         _print_json(compared)
     else:
-        profile_view.print_compared(application, compared, told=bool(application.history))
+        profile_view.print_compared(application, compared)
 
 
 _SHOWS = {"show": _show, "plot": _plot, "compare": _compare}

@@ -75,8 +75,8 @@ def print_application(application: Application) -> None:
     _print(console, expected)
 
 
-def print_compared(application: Application, compared: Sequence[Compared], *, told: bool) -> None:
-    """Print the errors of forecasts; ``told``: the forecasts are those that the master had made."""
+def print_compared(application: Application, compared: Sequence[Compared]) -> None:
+    """Print the errors of forecasts."""
     if not compared:
         print(f"no run of {application.application} had a forecast: too few runs have been recorded")
         return
@@ -91,10 +91,8 @@ def print_compared(application: Application, compared: Sequence[Compared], *, to
         ]
         table.add_row(render.plain(one.run), render.plain(one.by), _percent(one.length, sign=True), *cells)
     console.print(table)
-    source = "forecast before each run" if told else "the mean of the runs before, as the master sends no forecasts"
-    console.print(
-        Text(f"Expected ({source}) ÷ used − 1; in band: share of slots whose mean lay in the band.", style="dim")
-    )
+    text = "Expected (forecast before each run) ÷ used − 1; in band: share of slots whose mean lay in the band."
+    console.print(Text(text, style="dim"))
 
 
 def _use(application: Application, used: Use) -> list[Text | str]:

@@ -16,8 +16,6 @@ import msgspec
 Series = list[list[float]]
 #: The covered fraction of the last slot; 1 from a master that does not send it.
 LastPart = Annotated[float, msgspec.Meta(gt=0, le=1)]
-#: The number of runs in a forecast made here, if the master does not send its own (Elasecutor §IV.C).
-LATEST = 3
 #: A slot of which a smaller part was measured is a gap: the rest is rounding.
 _LEAST_SEEN = 1e-9
 #: A length in slots that exceeds a whole number by less is rounded to it.
@@ -100,15 +98,8 @@ class Application(msgspec.Struct, frozen=True):
         return sorted(self.runs, key=lambda run: run.ended_at)
 
     def before(self, run: Run) -> Forecast | None:
-        """Return a run's forecast: the master's, or the mean of earlier runs with the same settings."""
-        for past in self.history:
-            if str(past.run) == str(run.run):
-                return past.forecast
-        if self.history:
-            return None
-        runs = self.latest()
-        earlier = [one for one in runs[: runs.index(run)] if one.settings == run.settings]
-        return _mean_of(earlier[-LATEST:]) if earlier else None
+        """Return the forecast made before a run; None if there was none, or the master does not send it any more."""
+        return next((past.forecast for past in self.history if str(past.run) == str(run.run)), None)
 
 
 class Errors(msgspec.Struct, frozen=True):
@@ -201,31 +192,12 @@ def with_gaps(document: Any) -> Any:
     return [with_gaps(value) for value in document]
 
 
-def average(values: Sequence[float], last_part: float = 1.0) -> float:
+def average(values: Sequence[float], last_part: float) -> float:
     """Return the mean over the measured time; NaN if nothing was measured."""
     lengths = [1.0] * (len(values) - 1) + [last_part]
     seen = [(value, length) for value, length in zip(values, lengths, strict=True) if not math.isnan(value)]
     total = math.fsum(value * length for value, length in seen)
     return total / math.fsum(length for _, length in seen) if seen else math.nan
-
-
-def _mean_of(runs: Sequence[Run]) -> Forecast:
-    """Return the mean of runs, regardless of their stages: a longer run did the same work more slowly."""
-    duration_slots = math.fsum(run.duration_slots for run in runs) / len(runs)
-    rows = range(len(runs[0].mean))
-    means, peaks = (
-        [[stretched(usage[row], run.duration_slots, duration_slots) for run, usage in used] for row in rows]
-        for used in ([(run, run.mean) for run in runs], [(run, run.peak) for run in runs])
-    )
-    return Forecast(
-        mean=[[average(slot) for slot in zip(*row, strict=True)] for row in means],
-        peak=[[max(measured(slot), default=math.nan) for slot in zip(*row, strict=True)] for row in peaks],
-        low=[[min(measured(slot), default=math.nan) for slot in zip(*row, strict=True)] for row in means],
-        high=[[max(measured(slot), default=math.nan) for slot in zip(*row, strict=True)] for row in means],
-        settings=runs[0].settings,
-        by=f"the mean of {len(runs)} before" if len(runs) > 1 else "the run before",
-        last_part=min(1.0, duration_slots - (len(means[0][0]) - 1)),
-    )
 
 
 def _highest(values: Sequence[float]) -> float:
