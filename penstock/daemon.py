@@ -52,7 +52,7 @@ def command(
     if arguments.check_config:
         return 0
     if arguments.show_config:
-        rendering.show(loaded, as_json=arguments.json)
+        rendering.show(rendering.document(loaded), as_json=arguments.json)
         return 0
     if arguments.port_file is not None and (why := paths.why_not_writable(arguments.port_file)):
         print(f"penstock {name}: --port-file: {why}", file=sys.stderr)  # noqa: T201

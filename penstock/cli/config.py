@@ -75,11 +75,7 @@ def _show(argv: list[str]) -> int:
     from penstock.wire.connection import to_wire
 
     found = asked("config", lambda agent: agent.show_config(options.daemon))
-    keys = {key: to_wire(facts) for key, facts in found.keys.items()}
-    if options.json:
-        print(json.dumps(keys, indent=2, ensure_ascii=False))
-    else:
-        rendering.show_table(keys)
+    rendering.show({key: to_wire(facts) for key, facts in found.keys.items()}, as_json=options.json)
     return 0
 
 
