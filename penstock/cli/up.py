@@ -20,6 +20,7 @@ from penstock.cli import arguments
 from penstock.cli.errors import CommandError, usage_error
 from penstock.cli.session import converse
 from penstock.client import AgentClient, AgentUnavailable
+from penstock.durable import replace_file
 
 _HOST = "127.0.0.1"
 #: The preferred ports; if one is taken, any free port is used.
@@ -266,9 +267,7 @@ class _Up:
 
     def _announce(self, addresses: dict[str, str], port_file: Path | None) -> None:
         if port_file is not None:
-            fresh = port_file.with_name(f"{port_file.name}.new")
-            fresh.write_text(json.dumps(addresses), encoding="utf-8")
-            fresh.replace(port_file)
+            replace_file(port_file, json.dumps(addresses).encode(), 0o666)
         print(f"agent socket   {addresses['socket']}")
         for name, http in self._http.items():
             where = f"{name} status"

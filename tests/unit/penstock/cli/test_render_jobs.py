@@ -152,22 +152,27 @@ def manager() -> JobManager:
     return JobManager(TaskGraph(nodes))
 
 
+def bars_of(bars: Bars) -> list[tuple[str, float, float | None, str]]:
+    """Each one's name, how many tasks have ended, of how many, and its text."""
+    return [(task.description.strip(), task.completed, task.total, task.fields["now"]) for task in bars._progress.tasks]
+
+
 def test_a_bar_for_each_stage_that_is_under_way_and_one_for_the_job() -> None:
     job = manager()
     bars = Bars("words", job, Console(file=io.StringIO(), force_terminal=True, width=100, color_system=None))
     bars.show()
-    assert bars.shown() == [("words", 0, 4, "")]
+    assert bars_of(bars) == [("words", 0, 4, "")]
     job.handle(Started())
     for name in ("m0", "m1", "m2"):
         job.handle(TaskPlaced(name, "alpha"))
     job.handle(TaskEnded("m0", Ended(by=EndedBy.EXIT, exit_status=0)))
     bars.show()
-    assert bars.shown() == [("words", 1, 4, ""), ("map", 1, 3, "2 placed")]
+    assert bars_of(bars) == [("words", 1, 4, ""), ("map", 1, 3, "2 placed")]
     for name in ("m1", "m2"):
         job.handle(TaskEnded(name, Ended(by=EndedBy.EXIT, exit_status=0)))
     job.handle(TaskPlaced("r", "beta"))
     bars.show()
-    assert bars.shown() == [("words", 3, 4, ""), ("reduce", 0, 1, "1 placed")], "the stage that is over has none"
+    assert bars_of(bars) == [("words", 3, 4, ""), ("reduce", 0, 1, "1 placed")], "the stage that is over has none"
 
 
 def test_quiet_says_only_what_goes_wrong(capsys: pytest.CaptureFixture[str]) -> None:
