@@ -77,7 +77,8 @@ class Operation(web.AbstractRouteDef):
     def register(self, router: web.UrlDispatcher) -> list[web.AbstractRoute]:
         """Register the route, for ``Application.add_routes``. HEAD is added if the answer to GET is finite."""
         found = [router.add_route(self.method, self.path, self._handle)]
-        if self.method == hdrs.METH_GET and not self._endless:
+        endless = isinstance(self.answer, Content) and self.answer.media_type == "text/event-stream"
+        if self.method == hdrs.METH_GET and not endless:
             found.append(router.add_route(hdrs.METH_HEAD, self.path, self._handle))
         return found
 
@@ -90,10 +91,6 @@ class Operation(web.AbstractRouteDef):
     def changes(self) -> bool:
         """Return whether a request changes something; then it needs the token."""
         return self.method not in _LOOKS
-
-    @property
-    def _endless(self) -> bool:
-        return isinstance(self.answer, Content) and self.answer.media_type == "text/event-stream"
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         try:
