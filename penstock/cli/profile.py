@@ -26,7 +26,7 @@ _COMPARED = 5
 def main(argv: list[str]) -> int:
     """Run the command; return its exit status."""
     options = _parse(argv)
-    master = MasterHttp(options.master, credentials(options.ca, options.token_file))
+    master = MasterHttp(options.master, *credentials(options.ca, options.token_file))
     if options.what == "list":
         listed = master.get("/profiles")
         if options.json:
