@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import socket
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -127,10 +126,11 @@ def _set(argv: list[str]) -> int:
         if key in values:
             raise usage_error(f"{key} is given twice")
         values[key] = text
-    write = _writer(options.daemon) if options.persist else None
+    if options.persist and not extras.is_installed("tomlkit"):
+        raise CommandError(f"--persist: No module named 'tomlkit'; install it with `{extras.install(options.daemon)}`")
     answer = asked("config", lambda agent: agent.set_config(values, options.daemon))
-    if write is not None:
-        write(answer, values)
+    if options.persist:
+        _persist(answer, values)
     if options.json:
         from penstock.wire.connection import to_wire
 
@@ -141,25 +141,24 @@ def _set(argv: list[str]) -> int:
     return 0
 
 
-def _writer(daemon: str) -> Callable[[ConfigSet, dict[str, str]], None]:
-    """Return the function that writes the change to the file; fail before anything is changed if there is none.
+def _persist(answer: ConfigSet, values: dict[str, str]) -> None:
+    """Write the change to the daemon's file.
 
     Raises:
-        CommandError: the library that writes such files is not installed.
+        CommandError: it has none, or on another host, or it cannot be written.
     """
+    from penstock.config import file
+
+    here = socket.gethostname()
     try:
-        from penstock.config import file
-    except ImportError as error:
-        raise CommandError(f"--persist: {error}; install it with `{extras.install(daemon)}`") from None
-
-    def write(answer: ConfigSet, values: dict[str, str]) -> None:
-        try:
-            file.write(_file(answer), values)
-        except file.NotWritten as error:
-            lines = file.lines(values)
-            raise CommandError(f"the change is in force, but not persistent: {error}; write there: {lines}") from None
-
-    return write
+        if not answer.file:
+            raise file.NotWritten("the daemon reads no file; give it one with --config")
+        if answer.host != here:
+            raise file.NotWritten(f"{answer.file} is on {answer.host}, and this is {here}")
+        file.write(Path(answer.file), values)
+    except file.NotWritten as error:
+        lines = file.lines(values)
+        raise CommandError(f"the change is in force, but not persistent: {error}; write there: {lines}") from None
 
 
 def _until(answer: ConfigSet, stronger: str, *, persisted: bool) -> str:
@@ -167,17 +166,6 @@ def _until(answer: ConfigSet, stronger: str, *, persisted: bool) -> str:
     if persisted and stronger:
         return f"  (also in {answer.file}; but {stronger} overrides the file at the next reload)"
     return "" if persisted else "  (until the next reload or restart; --persist makes it permanent)"
-
-
-def _file(answer: ConfigSet) -> Path:
-    """Return the daemon's file. Raises: file.NotWritten: it has none, or on another host."""
-    from penstock.config.file import NotWritten
-
-    if not answer.file:
-        raise NotWritten("the daemon reads no file; give it one with --config")
-    if answer.host != socket.gethostname():
-        raise NotWritten(f"{answer.file} is on {answer.host}, and this is {socket.gethostname()}")
-    return Path(answer.file)
 
 
 _COMMANDS = {"show": _show, "check": _check, "set": _set}
