@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -13,7 +12,7 @@ from rich.text import Text
 
 from penstock.cli import render
 from penstock.cli.plain_text import duration
-from penstock.cli.profiles import Application, Compared, Forecast, Run, Series, Use, average, measured, stretched
+from penstock.cli.profiles import Application, Compared, Entry, Forecast, Run, Series, Use, average, measured, stretched
 from penstock.model.units import counted, format_bytes
 
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -40,24 +39,18 @@ def label(resource: str) -> str:
 # ---------------------------------------------------------------- tables
 
 
-def print_list(entries: Sequence[Any]) -> None:
+def print_list(entries: Sequence[Entry]) -> None:
     """Print all applications."""
+    if not entries:
+        print("no run of executors has been recorded yet; start some with `penstock submit --executors`")
+        return
     table = _table("application", "user", "runs", "settings", "last run", "error")
     for entry in entries:
-        if isinstance(entry, Mapping):
-            settings = entry.get("settings")
-            table.add_row(
-                render.plain(entry.get("application", "")),
-                render.plain(entry.get("user", "")),
-                render.plain(entry.get("runs", "")),
-                render.plain(len(settings) if isinstance(settings, list) else settings or ""),
-                _at(entry.get("last_run_at")),
-                render.plain(_models(entry.get("error"))),
-            )
-    if table.row_count:
-        render.console().print(table)
-    else:
-        print("no run of executors has been recorded yet; start some with `penstock submit --executors`")
+        errors = ", ".join(f"{model} {_percent(error)}" for model, error in entry.error.items())
+        counts = (str(entry.runs), str(len(entry.settings)))
+        names = (render.plain(entry.application), render.plain(entry.user))
+        table.add_row(*names, *counts, _at(entry.last_run_at), render.plain(errors))
+    render.console().print(table)
 
 
 def print_application(application: Application) -> None:
@@ -109,21 +102,15 @@ def _use(application: Application, used: Use) -> list[Text | str]:
     return cells
 
 
-def _models(error: object) -> str:
-    if not isinstance(error, Mapping):
-        return ""
-    return ", ".join(f"{model} {_percent(value)}" for model, value in error.items())
-
-
-def _percent(value: object, *, sign: bool = False) -> str:
-    if not isinstance(value, int | float) or not math.isfinite(value):
+def _percent(value: float | None, *, sign: bool = False) -> str:
+    if value is None or not math.isfinite(value):
         return "–"
     return f"{100 * value:+.0f} %" if sign else f"{100 * value:.0f} %"
 
 
-def _at(at: object) -> str:
+def _at(at: float) -> str:
     try:
-        return time.strftime("%Y-%m-%d %H:%M", time.localtime(at)) if isinstance(at, int | float) and at else "–"
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(at)) if at else "–"
     except (OverflowError, ValueError, OSError):
         return "?"
 

@@ -30,6 +30,17 @@ class Settings(msgspec.Struct, frozen=True):
     memory_bytes: int = 0
 
 
+class Entry(msgspec.Struct, frozen=True):
+    """An application of ``GET /profiles``. ``error``: forecaster → its relative error; None: not evaluated."""
+
+    application: str
+    user: str
+    runs: int = 0
+    settings: list[Settings] = []
+    error: dict[str, float | None] = {}
+    last_run_at: float = 0.0
+
+
 class Use(msgspec.Struct, frozen=True, kw_only=True):
     """Measured or predicted use of a run: the mean of its executors. A stage ends at the end of each of ``stages``."""
 

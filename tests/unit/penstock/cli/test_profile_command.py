@@ -47,9 +47,9 @@ SORT: dict[str, Any] = {
     "history": [{"run": "job-1", "forecast": None}, {"run": "job-2", "forecast": _forecast([2.0, 2.0, 0.5, 0.5])}],
 }
 LIST: list[dict[str, Any]] = [
-    {"application": "sort", "user": "ann", "runs": 2, "settings": 1, "error": {"svr": 0.2}, "last_run_at": 2e9},
-    {"application": "k/means", "user": "ann", "runs": 1, "settings": 1, "error": {}, "last_run_at": 1e9},
-    {"application": "k/means", "user": "bob", "runs": 1, "settings": 1, "error": {}, "last_run_at": 1e9},
+    {"application": "sort", "user": "ann", "runs": 2, "settings": [{}], "error": {"svr": 0.2}, "last_run_at": 2e9},
+    {"application": "k/means", "user": "ann", "runs": 1, "settings": [{}], "error": {}, "last_run_at": 1e9},
+    {"application": "k/means", "user": "bob", "runs": 1, "settings": [{}], "error": {}, "last_run_at": 1e9},
 ]
 
 
