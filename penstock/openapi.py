@@ -7,6 +7,7 @@ from these operations, and they refuse requests that they do not describe. So ea
 from __future__ import annotations
 
 import difflib
+import functools
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -228,12 +229,10 @@ def document(title: str, version: str, about: str, operations: Sequence[Operatio
 
 def served(make: Callable[[], dict[str, Any]]) -> Operation:
     """Return the operation ``GET /openapi.json``; ``make`` is called once, at the first request."""
-    kept: list[bytes] = []
+    encoded = functools.cache(lambda: msgspec.json.encode(make()))
 
     async def get(request: web.Request) -> web.Response:
-        if not kept:
-            kept.append(msgspec.json.encode(make()))
-        return web.Response(body=kept[0], content_type=JSON)
+        return web.Response(body=encoded(), content_type=JSON)
 
     return Operation(path=PATH, handler=get, summary="This document: OpenAPI 3.1.", answer=dict[str, Any])
 
