@@ -52,7 +52,7 @@ def command(
     if arguments.check_config:
         return 0
     if arguments.show_config:
-        rendering.show(loaded, as_json=arguments.json)
+        rendering.show(rendering.document(loaded), as_json=arguments.json)
         return 0
     if arguments.port_file is not None and (why := paths.why_not_writable(arguments.port_file)):
         print(f"penstock {name}: --port-file: {why}", file=sys.stderr)  # noqa: T201
@@ -73,7 +73,9 @@ def command(
 
 
 def _parser(name: str, about: str, of: type[msgspec.Struct]) -> argparse.ArgumentParser:
-    keys = "\n".join(_describe(key) for key in declaration.keys(of))
+    keys = "\n".join(
+        f"  {key.name:<28} {key.description} [{key.default}]{' *' if key.live else ''}" for key in declaration.keys(of)
+    )
     parser = argparse.ArgumentParser(
         prog=f"penstock {name}",
         description=about,
@@ -102,8 +104,3 @@ def pair(text: str) -> tuple[str, str]:
     if not equals or not key:
         raise settings.SettingsError(f"--set: {text!r} is not KEY=VALUE")
     return key, value
-
-
-def _describe(key: declaration.Key) -> str:
-    """Return one line of help for a key, from its declaration."""
-    return f"  {key.name:<28} {key.description} [{key.default}]{' *' if key.live else ''}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 from pathlib import Path
 
@@ -18,20 +19,10 @@ def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:
     try:
         fresh.unlink(missing_ok=True)
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
-        try:
-            rest = memoryview(data)
-            while rest:  # a disk that gets full takes a part before it refuses
-                rest = rest[os.write(descriptor, rest) :]
-        finally:
-            os.close(descriptor)
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(data)
         fresh.replace(path)
     except OSError as error:
-        _discard(fresh)
+        with contextlib.suppress(OSError):  # a directory of that name, or a file system that is read-only by now
+            fresh.unlink(missing_ok=True)
         raise OSError(error.errno, error.strerror, str(path)) from None
-
-
-def _discard(fresh: Path) -> None:
-    try:
-        fresh.unlink(missing_ok=True)
-    except OSError:  # a directory of that name, or a file system that is read-only by now
-        return

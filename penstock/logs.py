@@ -92,10 +92,9 @@ class Journal:
 
     def _send_file(self, entry: bytes) -> None:
         descriptor = os.memfd_create("journal-entry", os.MFD_CLOEXEC | os.MFD_ALLOW_SEALING)
-        with os.fdopen(descriptor, "wb", buffering=0) as file:
-            rest = memoryview(entry)
-            while rest:
-                rest = rest[file.write(rest) :]
+        with os.fdopen(descriptor, "wb") as file:
+            file.write(entry)
+            file.flush()
             fcntl.fcntl(descriptor, fcntl.F_ADD_SEALS, _SEALS)
             passed = (socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", descriptor))
             self._socket.sendmsg([], [passed], 0, self._path)

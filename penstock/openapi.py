@@ -7,6 +7,7 @@ from these operations, and they refuse requests that they do not describe. So ea
 from __future__ import annotations
 
 import difflib
+import functools
 import math
 import re
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -77,7 +78,8 @@ class Operation(web.AbstractRouteDef):
     def register(self, router: web.UrlDispatcher) -> list[web.AbstractRoute]:
         """Register the route, for ``Application.add_routes``. HEAD is added if the answer to GET is finite."""
         found = [router.add_route(self.method, self.path, self._handle)]
-        if self.method == hdrs.METH_GET and not self._endless:
+        endless = isinstance(self.answer, Content) and self.answer.media_type == "text/event-stream"
+        if self.method == hdrs.METH_GET and not endless:
             found.append(router.add_route(hdrs.METH_HEAD, self.path, self._handle))
         return found
 
@@ -90,10 +92,6 @@ class Operation(web.AbstractRouteDef):
     def changes(self) -> bool:
         """Return whether a request changes something; then it needs the token."""
         return self.method not in _LOOKS
-
-    @property
-    def _endless(self) -> bool:
-        return isinstance(self.answer, Content) and self.answer.media_type == "text/event-stream"
 
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         try:
@@ -231,12 +229,10 @@ def document(title: str, version: str, about: str, operations: Sequence[Operatio
 
 def served(make: Callable[[], dict[str, Any]]) -> Operation:
     """Return the operation ``GET /openapi.json``; ``make`` is called once, at the first request."""
-    kept: list[bytes] = []
+    encoded = functools.cache(lambda: msgspec.json.encode(make()))
 
     async def get(request: web.Request) -> web.Response:
-        if not kept:
-            kept.append(msgspec.json.encode(make()))
-        return web.Response(body=kept[0], content_type=JSON)
+        return web.Response(body=encoded(), content_type=JSON)
 
     return Operation(path=PATH, handler=get, summary="This document: OpenAPI 3.1.", answer=dict[str, Any])
 

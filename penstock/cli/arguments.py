@@ -52,6 +52,8 @@ class Parser(argparse.ArgumentParser):
 
 
 def _reads(parse: Callable[[str], T]) -> Callable[[str], T]:
+    """Make a ValueError's text the message of argparse, which would show the parser's name instead."""
+
     def convert(text: str) -> T:
         try:
             return parse(text)
@@ -61,7 +63,8 @@ def _reads(parse: Callable[[str], T]) -> Callable[[str], T]:
     return convert
 
 
-def _cores(text: str) -> float:
+@_reads
+def cores(text: str) -> float:
     try:
         value = float(text)
     except ValueError:
@@ -74,6 +77,7 @@ def _cores(text: str) -> float:
 def _at_least(name: str, read: Callable[[str], float], show: Callable[[float], str]) -> Callable[[str], float]:
     """Return a reader that refuses values below a limit's minimum."""
 
+    @_reads
     def convert(text: str) -> float:
         value = read(text)
         if value < (least := least_of(name)):
@@ -83,33 +87,38 @@ def _at_least(name: str, read: Callable[[str], float], show: Callable[[float], s
     return convert
 
 
-def _key_value(text: str) -> tuple[str, str]:
+@_reads
+def key_value(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not key or not equals or "\0" in text:
         raise ValueError(f"{text!r} is not KEY=VALUE")
     return key, value
 
 
-def _count(text: str) -> int:
+@_reads
+def count(text: str) -> int:
     if not text.isascii() or not text.isdigit() or not 0 < int(text) < 2**31:
         raise ValueError(f"{text!r} is not a number from 1 on")
     return int(text)
 
 
-def _cpu_list(text: str) -> str:
+@_reads
+def cpu_list(text: str) -> str:
     if not re.fullmatch(r"[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*", text):
         raise ValueError(f"{text!r} is not a list of processors; write for example 0-3,8")
     return text
 
 
-def _burst(text: str) -> float:
+@_reads
+def burst(text: str) -> float:
     seconds = parse_duration_s(text)
     if not 0 < seconds <= 0.1:
         raise ValueError(f"{text!r} is not between 0 and 100ms")
     return seconds
 
 
-def _notice(text: str) -> Notice:
+@_reads
+def notice(text: str) -> Notice:
     name, colon, grace = text.partition(":")
     number = signal.Signals.__members__.get(f"SIG{name.upper().removeprefix('SIG')}")
     if number is None and name.isdigit():
@@ -129,14 +138,8 @@ def or_none(read: Callable[[str], T]) -> Callable[[str], T | None]:
 
 size = _reads(parse_bytes)
 rate = _reads(parse_rate)
-cores = _reads(_cores)
-#: Limits of a container.
-memory_limit = _reads(_at_least("memory_max_bytes", parse_bytes, format_bytes))
-rate_limit = _reads(_at_least("disk_read_bytes_per_s", parse_rate, lambda least: f"{format_bytes(least)}/s"))
-cores_limit = _reads(_at_least("cpu_cores", _cores, lambda least: f"{least:g}"))
 duration = _reads(parse_duration_s)
-key_value = _reads(_key_value)
-count = _reads(_count)
-cpu_list = _reads(_cpu_list)
-burst = _reads(_burst)
-notice = _reads(_notice)
+#: Limits of a container.
+memory_limit = _at_least("memory_max_bytes", parse_bytes, format_bytes)
+rate_limit = _at_least("disk_read_bytes_per_s", parse_rate, lambda least: f"{format_bytes(least)}/s")
+cores_limit = _at_least("cpu_cores", cores, lambda least: f"{least:g}")

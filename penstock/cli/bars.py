@@ -37,13 +37,6 @@ class Bars:
         """Print a line above the bars."""
         self._console.print(text, markup=False, soft_wrap=True)
 
-    def shown(self) -> list[tuple[str, float, float, str]]:
-        """Return each bar's name, number of ended tasks, number of tasks, and text."""
-        return [
-            (task.description.strip(), task.completed, task.total or 0, task.fields["now"])
-            for task in self._progress.tasks
-        ]
-
     def show(self) -> None:
         """Update the bars. Call it a few times a second at most, as it visits every task."""
         states, tasks = self._manager.states, self._manager.graph.tasks

@@ -6,7 +6,6 @@ import argparse
 import datetime as dt
 import json
 import os
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -40,15 +39,14 @@ def main(argv: list[str]) -> int:
         return 0
     if name not in _COMMANDS:
         raise usage_error(f"unknown command {name[:80]!r}; one of {', '.join(_COMMANDS)}")
-    from penstock.security.authority import Authority, AuthorityError, NotIssuedError
+    from penstock.security.authority import AuthorityError, NotIssuedError
 
-    parse, run = _COMMANDS[name]
-    options = parse().parse_args(argv[1:])
     try:
-        return run(Authority(options.directory), options)
+        _COMMANDS[name](argv[1:])
     except AuthorityError as error:
         status = Status.UNKNOWN if isinstance(error, NotIssuedError) else Status.FAILED
         raise CommandError(str(error), status=status) from None
+    return 0
 
 
 def _directory() -> Path:
@@ -65,30 +63,27 @@ def _parser(name: str, about: str) -> arguments.Parser:
     return parser
 
 
+def _parsed(parser: arguments.Parser, argv: list[str]) -> tuple[Authority, argparse.Namespace]:
+    from penstock.security.authority import Authority
+
+    options = parser.parse_args(argv)
+    return Authority(options.directory), options
+
+
 def _days(parser: arguments.Parser, default: int | None, text: str) -> None:
     parser.add_argument("--days", type=arguments.count, default=default, metavar="N", help=text)
 
 
-# ---------------------------------------------------------------- init
-
-
-def _parse_init() -> arguments.Parser:
+def _init(argv: list[str]) -> None:
     parser = _parser("init", "Create the authority. Its key, ca.key, stays on this host; copy ca.pem to every host.")
     parser.add_argument("--title", default="Penstock CA", help="the issuer's name in certificates; %(default)s")
     _days(parser, 10 * _YEAR_DAYS, "validity in days; %(default)s")
-    return parser
-
-
-def _init(authority: Authority, options: argparse.Namespace) -> int:
+    authority, options = _parsed(parser, argv)
     authority.init(options.title, options.days, _now())
     print(authority.certificate)
-    return 0
 
 
-# ---------------------------------------------------------------- issue, renew
-
-
-def _parse_issue() -> arguments.Parser:
+def _issue(argv: list[str]) -> None:
     parser = _parser("issue", "Create a key and a certificate for one host.")
     parser.add_argument("name", metavar="NAME", help="a node's `node` key; for the master, the host in `master`")
     parser.add_argument("--master", action="store_true", help="a server certificate for the master instead of a node's")
@@ -96,15 +91,11 @@ def _parse_issue() -> arguments.Parser:
         "--also", action="append", default=[], metavar="NAME", help="another name or address; repeatable"
     )
     _days(parser, _YEAR_DAYS, "validity in days; %(default)s")
-    return parser
-
-
-def _issue(authority: Authority, options: argparse.Namespace) -> int:
+    authority, options = _parsed(parser, argv)
     _print_paths(authority.issue(options.name, options.also, options.days, _now(), master=options.master))
-    return 0
 
 
-def _parse_renew() -> arguments.Parser:
+def _renew(argv: list[str]) -> None:
     parser = _parser(
         "renew", "Create new keys and certificates for the same names. Daemons load the files by themselves."
     )
@@ -113,16 +104,12 @@ def _parse_renew() -> arguments.Parser:
         "--within", type=arguments.count, metavar="DAYS", help="only certificates that expire within DAYS days"
     )
     _days(parser, None, "validity in days; default: as before")
-    return parser
-
-
-def _renew(authority: Authority, options: argparse.Namespace) -> int:
+    authority, options = _parsed(parser, argv)
     found = [authority.find(name) for name in options.names] or list(authority.issued())
     now = _now()
     for issued in found:
         if options.within is None or issued.left_days(now) < options.within:
             _print_paths(authority.renew(issued.name, now, options.days))
-    return 0
 
 
 def _print_paths(issued: Issued) -> None:
@@ -130,36 +117,23 @@ def _print_paths(issued: Issued) -> None:
     print(issued.key)
 
 
-# ---------------------------------------------------------------- revoke
-
-
-def _parse_revoke() -> arguments.Parser:
+def _revoke(argv: list[str]) -> None:
     parser = _parser(
         "revoke",
         "Add all certificates of these names to the list crl.pem. Copy it to every host, to the path in `tls_crl`, "
         "and reload the daemons: systemctl reload penstock-agent penstock-master.",
     )
     parser.add_argument("names", metavar="NAME", nargs="+", help="the names; certificates may be issued for them again")
-    return parser
-
-
-def _revoke(authority: Authority, options: argparse.Namespace) -> int:
+    authority, options = _parsed(parser, argv)
     for name in dict.fromkeys(options.names):
         authority.revoke(name, _now())
     print(authority.revocations)
-    return 0
 
 
-# ---------------------------------------------------------------- show
-
-
-def _parse_show() -> arguments.Parser:
+def _show(argv: list[str]) -> None:
     parser = _parser("show", "List the issued certificates with their names and expiry.")
     parser.add_argument("--json", action="store_true", help="as JSON")
-    return parser
-
-
-def _show(authority: Authority, options: argparse.Namespace) -> int:
+    authority, options = _parsed(parser, argv)
     now, found, revoked = _now(), list(authority.issued()), authority.revoked()
     if options.json:
         document = {
@@ -169,7 +143,7 @@ def _show(authority: Authority, options: argparse.Namespace) -> int:
             "revoked": [{"name": one.name, "serial": f"{one.serial:x}", "at": _day(one.at)} for one in revoked],
         }
         print(json.dumps(document))
-        return 0
+        return
     print(f"{authority.certificate}  until {_day(authority.until())}")
     for issued in found:
         left = issued.left_days(now)
@@ -178,7 +152,6 @@ def _show(authority: Authority, options: argparse.Namespace) -> int:
         print(f"{issued.name:<24} {role:<7} until {_day(issued.until)}  {ends:<15} {' '.join(issued.names)}")
     for one in revoked:
         print(f"{one.name or '?':<24} REVOKED since {_day(one.at)}  serial {one.serial:x}")
-    return 0
 
 
 def _row(issued: Issued, now: dt.datetime) -> dict[str, object]:
@@ -201,10 +174,4 @@ def _now() -> dt.datetime:
     return dt.datetime.now(dt.UTC)
 
 
-_COMMANDS: dict[str, tuple[Callable[[], arguments.Parser], Callable[[Authority, argparse.Namespace], int]]] = {
-    "init": (_parse_init, _init),
-    "issue": (_parse_issue, _issue),
-    "renew": (_parse_renew, _renew),
-    "revoke": (_parse_revoke, _revoke),
-    "show": (_parse_show, _show),
-}
+_COMMANDS = {"init": _init, "issue": _issue, "renew": _renew, "revoke": _revoke, "show": _show}

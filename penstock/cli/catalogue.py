@@ -120,7 +120,8 @@ def synopsis(name: str, parser: argparse.ArgumentParser) -> str:
 
 
 def _argument(parser: argparse.ArgumentParser, action: argparse.Action) -> Argument:
-    shown = {**vars(action), "prog": parser.prog, "default": _shown(action.default)}
+    default = "none" if action.default in (None, "", []) else str(action.default)
+    shown = {**vars(action), "prog": parser.prog, "default": default}
     return Argument(
         flags=tuple(action.option_strings),
         value=_value(action),
@@ -134,17 +135,9 @@ def _value(action: argparse.Action) -> str:
     if action.nargs == 0:
         return ""
     metavar = action.metavar if isinstance(action.metavar, str) else None
-    one = metavar or (_choices(action) if action.choices else action.dest.upper())
+    one = metavar or ("|".join(map(str, action.choices)) if action.choices else action.dest.upper())
     if action.option_strings or (metavar and metavar.startswith("-- ")):
         return one
     return {"?": f"[{one}]", "*": f"[{one}…]", "+": f"{one}…", argparse.REMAINDER: f"[{one}…]"}.get(
         str(action.nargs), one
     )
-
-
-def _choices(action: argparse.Action) -> str:
-    return "|".join(str(each) for each in action.choices or ())
-
-
-def _shown(default: object) -> str:
-    return "none" if default in (None, "", []) else str(default)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import argparse
 import json
 import socket
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -45,22 +44,10 @@ def main(argv: list[str]) -> int:
         return 0
     if name not in _COMMANDS:
         raise usage_error(f"unknown command {name[:80]!r}; one of {', '.join(_COMMANDS)}")
-    parse, run = _COMMANDS[name]
-    return run(parse().parse_args(argv[1:]))
+    return _COMMANDS[name](argv[1:])
 
 
 # ---------------------------------------------------------------- show, check
-
-
-def _parse_show() -> arguments.Parser:
-    parser = _of_sources("show", "Show every key, its value, its source and its meaning.")
-    parser.add_argument("--running", action="store_true", help="the values in force in the running daemon")
-    parser.add_argument("--json", action="store_true", help="as JSON")
-    return parser
-
-
-def _parse_check() -> arguments.Parser:
-    return _of_sources("check", "Report the errors in a configuration; print nothing if there are none.")
 
 
 def _of_sources(name: str, about: str) -> arguments.Parser:
@@ -74,7 +61,11 @@ def _of_sources(name: str, about: str) -> arguments.Parser:
     return parser
 
 
-def _show(options: argparse.Namespace) -> int:
+def _show(argv: list[str]) -> int:
+    parser = _of_sources("show", "Show every key, its value, its source and its meaning.")
+    parser.add_argument("--running", action="store_true", help="the values in force in the running daemon")
+    parser.add_argument("--json", action="store_true", help="as JSON")
+    options = parser.parse_args(argv)
     if not options.running:
         return _read("--show-config", options, *(["--json"] if options.json else []))
     if options.file or options.config or options.set:
@@ -83,16 +74,13 @@ def _show(options: argparse.Namespace) -> int:
     from penstock.wire.connection import to_wire
 
     found = asked("config", lambda agent: agent.show_config(options.daemon))
-    keys = {key: to_wire(facts) for key, facts in found.keys.items()}
-    if options.json:
-        print(json.dumps(keys, indent=2, ensure_ascii=False))
-    else:
-        rendering.show_table(keys)
+    rendering.show({key: to_wire(facts) for key, facts in found.keys.items()}, as_json=options.json)
     return 0
 
 
-def _check(options: argparse.Namespace) -> int:
-    return _read("--check-config", options)
+def _check(argv: list[str]) -> int:
+    parser = _of_sources("check", "Report the errors in a configuration; print nothing if there are none.")
+    return _read("--check-config", parser.parse_args(argv))
 
 
 def _read(what: str, options: argparse.Namespace, *more: str) -> int:
@@ -126,25 +114,23 @@ def _command_of(daemon: str, argv: list[str]) -> int:
 # ---------------------------------------------------------------- set
 
 
-def _parse_set() -> arguments.Parser:
+def _set(argv: list[str]) -> int:
     parser = arguments.Parser("config set", "Change keys of a running daemon.", _SET)
     parser.add_argument("values", nargs="+", type=arguments.key_value, metavar="KEY=VALUE", help="the new values")
     parser.add_argument("--daemon", choices=["agent", "master"], default="agent", help="the daemon; %(default)s")
     parser.add_argument("--persist", action="store_true", help="also write the change to the daemon's file")
     parser.add_argument("--json", action="store_true", help="print the changes as JSON")
-    return parser
-
-
-def _set(options: argparse.Namespace) -> int:
+    options = parser.parse_args(argv)
     values: dict[str, str] = {}
     for key, text in options.values:
         if key in values:
             raise usage_error(f"{key} is given twice")
         values[key] = text
-    write = _writer(options.daemon) if options.persist else None
+    if options.persist and not extras.is_installed("tomlkit"):
+        raise CommandError(f"--persist: No module named 'tomlkit'; install it with `{extras.install(options.daemon)}`")
     answer = asked("config", lambda agent: agent.set_config(values, options.daemon))
-    if write is not None:
-        write(answer, values)
+    if options.persist:
+        _persist(answer, values)
     if options.json:
         from penstock.wire.connection import to_wire
 
@@ -155,25 +141,24 @@ def _set(options: argparse.Namespace) -> int:
     return 0
 
 
-def _writer(daemon: str) -> Callable[[ConfigSet, dict[str, str]], None]:
-    """Return the function that writes the change to the file; fail before anything is changed if there is none.
+def _persist(answer: ConfigSet, values: dict[str, str]) -> None:
+    """Write the change to the daemon's file.
 
     Raises:
-        CommandError: the library that writes such files is not installed.
+        CommandError: it has none, or on another host, or it cannot be written.
     """
+    from penstock.config import file
+
+    here = socket.gethostname()
     try:
-        from penstock.config import file
-    except ImportError as error:
-        raise CommandError(f"--persist: {error}; install it with `{extras.install(daemon)}`") from None
-
-    def write(answer: ConfigSet, values: dict[str, str]) -> None:
-        try:
-            file.write(_file(answer), values)
-        except file.NotWritten as error:
-            lines = file.lines(values)
-            raise CommandError(f"the change is in force, but not persistent: {error}; write there: {lines}") from None
-
-    return write
+        if not answer.file:
+            raise file.NotWritten("the daemon reads no file; give it one with --config")
+        if answer.host != here:
+            raise file.NotWritten(f"{answer.file} is on {answer.host}, and this is {here}")
+        file.write(Path(answer.file), values)
+    except file.NotWritten as error:
+        lines = file.lines(values)
+        raise CommandError(f"the change is in force, but not persistent: {error}; write there: {lines}") from None
 
 
 def _until(answer: ConfigSet, stronger: str, *, persisted: bool) -> str:
@@ -183,19 +168,4 @@ def _until(answer: ConfigSet, stronger: str, *, persisted: bool) -> str:
     return "" if persisted else "  (until the next reload or restart; --persist makes it permanent)"
 
 
-def _file(answer: ConfigSet) -> Path:
-    """Return the daemon's file. Raises: file.NotWritten: it has none, or on another host."""
-    from penstock.config.file import NotWritten
-
-    if not answer.file:
-        raise NotWritten("the daemon reads no file; give it one with --config")
-    if answer.host != socket.gethostname():
-        raise NotWritten(f"{answer.file} is on {answer.host}, and this is {socket.gethostname()}")
-    return Path(answer.file)
-
-
-_COMMANDS: dict[str, tuple[Callable[[], arguments.Parser], Callable[[argparse.Namespace], int]]] = {
-    "show": (_parse_show, _show),
-    "check": (_parse_check, _check),
-    "set": (_parse_set, _set),
-}
+_COMMANDS = {"show": _show, "check": _check, "set": _set}

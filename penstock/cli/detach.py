@@ -43,8 +43,9 @@ async def detach(work: Work, reservation: str, argv: Sequence[str], *, as_json: 
     """
     async with await AgentClient.connect(client="penstock submit") as agent:
         job = await agent.register_job(**msgspec.structs.asdict(registration(work, agent.welcome, reservation)))
+        isolated = ["-I"] if sys.flags.isolated else []
         spec = ContainerSpec(
-            argv=(sys.executable, *_isolated(), "-m", "penstock.cli.main", "submit", "--manages", job.id, *argv),
+            argv=(sys.executable, *isolated, "-m", "penstock.cli.main", "submit", "--manages", job.id, *argv),
             name=manager_name(job.id),
             env={name: os.environ[name] for name in _KEPT if name in os.environ}
             | {"PENSTOCK_SOCKET": str(agent.socket.absolute())},
@@ -59,11 +60,6 @@ async def detach(work: Work, reservation: str, argv: Sequence[str], *, as_json: 
         print(job.id)
         print(f"penstock submit: see `penstock jobs {job.id}` and `penstock logs {job.id}`", file=sys.stderr)
     return 0
-
-
-def _isolated() -> list[str]:
-    """Return ``-I`` if this interpreter was started in isolated mode."""
-    return ["-I"] if sys.flags.isolated else []
 
 
 async def _until_joined(manager: Container, line: str) -> None:

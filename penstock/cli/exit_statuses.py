@@ -120,7 +120,7 @@ def of(command: str) -> dict[str, str]:
 
 def ordered(rows: dict[str, str]) -> dict[str, str]:
     """Sort by number, with entries that are not a single number last."""
-    return dict(sorted(rows.items(), key=_order))
+    return dict(sorted(rows.items(), key=lambda row: (False, int(row[0])) if row[0].isdigit() else (True, 0)))
 
 
 def section(command: str) -> str:
@@ -128,7 +128,3 @@ def section(command: str) -> str:
     rows = of(command)
     width = max(map(len, rows))
     return "\n".join(["exit status:", *(f"  {status:<{width}}  {meaning}" for status, meaning in rows.items())])
-
-
-def _order(row: tuple[str, str]) -> tuple[bool, int]:
-    return (False, int(row[0])) if row[0].isdigit() else (True, 0)

@@ -42,7 +42,7 @@ from penstock.cli.errors import usage_error
 from penstock.cli.executors import executor_limits
 from penstock.model.container import ContainerSpec, Limits
 from penstock.model.decode_errors import explained
-from penstock.model.executor import Executor, Sizing
+from penstock.model.executor import Executor
 from penstock.model.floors import limits_too_small
 from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.model.units import QuantityError, parse_bytes
@@ -50,17 +50,9 @@ from penstock.model.work import Name, Opportunistic, OpportunisticJob, TaskReque
 from penstock.opgraph import GraphError, TaskGraph, TaskNode
 from penstock.toml_files import TomlFileError, read_toml
 
-Quantity = str | Annotated[int, msgspec.Meta(ge=0)]
-
-
-class ExecutorTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
-    """``[task.executor]``: as penstock.model.Executor, with quantities in people's notation."""
-
-    application: Name
-    input_bytes: Quantity = 0
-    run: Annotated[str, msgspec.Meta(max_length=128)] = ""
-    sizing: Sizing = Sizing.HARD
-    jvm: bool = False
+Bytes = Annotated[int, msgspec.Meta(ge=0)]
+#: Keys of the tables whose values may be text with a unit, such as "256M".
+_QUANTITIES = frozenset({"input_bytes", "memory"})
 
 
 class TaskTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -70,15 +62,15 @@ class TaskTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     command: str | list[str]
     kind: ResourceKind = ResourceKind.CPU
     inputs: list[str] = []
-    input_bytes: Quantity | None = None
-    memory: Quantity = 0
+    input_bytes: Bytes | None = None
+    memory: Bytes = 0
     after: list[str] = []
     stage: Annotated[str, msgspec.Meta(max_length=128)] = ""
     cpu: Annotated[float, msgspec.Meta(gt=0)] | None = None
     env: dict[str, str] = {}
     cwd: str = "."
     opportunistic: Opportunistic = False
-    executor: ExecutorTable | None = None
+    executor: Executor | None = None
 
 
 class JobTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -86,7 +78,7 @@ class JobTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 
     name: Name
     task: Annotated[list[TaskTable], msgspec.Meta(min_length=1)]
-    memory: Quantity | None = None
+    memory: Bytes | None = None
     priority: float = 0.0
     fail_fast: bool = False
     env: dict[str, str] = {}
@@ -97,19 +89,22 @@ class JobTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
 class JobFile:
     """A checked job: ``graph`` is the order of tasks, ``requests`` are their placement requests.
 
+    ``opportunistic`` and ``strict`` are the command line's: None and False leave both to the file.
+
     Raises:
         CommandError: status 2; the message names the file, the task and the key.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, opportunistic: OpportunisticJob = None, strict: bool = False) -> None:
         self.path = path
-        table = self._table = _read(path)
+        table = _read(path)
         self.name = table.name
         self.priority = table.priority
         self.fail_fast = table.fail_fast
         self.opportunistic = self._stages(table, table.opportunistic, "opportunistic")
-        self._memory_bytes = None if table.memory is None else self._bytes(table.memory, "memory")
-        self.requests = {task.name: self._request(task, table.env) for task in table.task}
+        self._memory_bytes = table.memory
+        strict = strict or table.strict
+        self.requests = {task.name: self._request(task, table.env, strict=strict) for task in table.task}
         try:
             self.graph = TaskGraph(
                 TaskNode(
@@ -123,23 +118,8 @@ class JobFile:
             )
         except GraphError as error:
             raise usage_error(f"{path}: {error}") from None
-        if table.strict:
-            self.make_strict()
-
-    def allow(self, opportunistic: OpportunisticJob) -> None:
-        """Apply the command line's ``--opportunistic``, which overrides the file.
-
-        Raises:
-            CommandError: status 2: it names an unknown stage.
-        """
-        self.opportunistic = self._stages(self._table, opportunistic, "--opportunistic")
-
-    def make_strict(self) -> None:
-        """Make every task fail if its host cannot enforce one of its limits."""
-        for name, request in self.requests.items():
-            assert request.command is not None
-            command = msgspec.structs.replace(request.command, strict=True)
-            self.requests[name] = msgspec.structs.replace(request, command=command)
+        if opportunistic is not None:
+            self.opportunistic = self._stages(table, opportunistic, "--opportunistic")
 
     def _stages(self, table: JobTable, opportunistic: OpportunisticJob, where: str) -> OpportunisticJob:
         if isinstance(opportunistic, list):
@@ -153,7 +133,7 @@ class JobFile:
         """Return M(j) of Ursa §4.2.1: the file's value, or an estimate from the graph for a host of this size."""
         return min(self.graph.largest_level_bytes(), host_bytes) if self._memory_bytes is None else self._memory_bytes
 
-    def _request(self, task: TaskTable, env: dict[str, str]) -> TaskRequest:
+    def _request(self, task: TaskTable, env: dict[str, str], *, strict: bool) -> TaskRequest:
         where = f"task {task.name!r}: "
         argv = ("/bin/sh", "-c", task.command) if isinstance(task.command, str) else tuple(task.command)
         if not argv or not argv[-1]:
@@ -161,38 +141,26 @@ class JobFile:
         cwd = (self.path.parent / task.cwd).absolute()
         if not cwd.is_dir():
             raise usage_error(f"{self.path}: {where}cwd: {str(cwd)!r} is not a directory")
-        memory_bytes = self._bytes(task.memory, f"{where}memory")
-        executor = self._executor(task.executor, where)
-        limits = Limits(cpu_cores=task.cpu, memory_max_bytes=memory_bytes or None)
+        limits = Limits(cpu_cores=task.cpu, memory_max_bytes=task.memory or None)
         for limit, wrong, remedy in limits_too_small(limits):
             raise usage_error(f"{self.path}: {where}{limit.partition('_')[0]}: {wrong}; {remedy}")
         return TaskRequest(
             task=task.name,
             usage=KindAmounts.single(task.kind, self._input_bytes(task, where)),
-            memory_bytes=memory_bytes,
+            memory_bytes=task.memory,
             command=ContainerSpec(
                 argv=argv,
                 name=task.name,
                 env=env | task.env,
                 cwd=str(cwd),
-                limits=limits if executor is None else executor_limits(executor, task.cpu, memory_bytes),
+                limits=limits if task.executor is None else executor_limits(task.executor, task.cpu, task.memory),
                 cpu_cores=task.cpu or 0.0,
-                memory_bytes=memory_bytes,
+                memory_bytes=task.memory,
                 opportunistic=bool(task.opportunistic),
+                strict=strict,
             ),
             command_kind=task.kind,
-            executor=executor,
-        )
-
-    def _executor(self, table: ExecutorTable | None, where: str) -> Executor | None:
-        if table is None:
-            return None
-        return Executor(
-            application=table.application,
-            input_bytes=self._bytes(table.input_bytes, f"{where}executor: input_bytes"),
-            run=table.run,
-            sizing=table.sizing,
-            jvm=table.jvm,
+            executor=task.executor,
         )
 
     def _input_bytes(self, task: TaskTable, where: str) -> int:
@@ -200,7 +168,7 @@ class JobFile:
         if task.input_bytes is not None:
             if task.inputs:
                 raise usage_error(f"{self.path}: {where}input_bytes: give either this or inputs")
-            return max(1, self._bytes(task.input_bytes, f"{where}input_bytes"))
+            return max(1, task.input_bytes)
         total = 0
         for name in task.inputs:
             try:
@@ -210,14 +178,6 @@ class JobFile:
                 raise usage_error(f"{self.path}: {where}inputs: {name!r}: {error.strerror}; {reason}") from None
         return max(1, total)
 
-    def _bytes(self, value: Quantity, where: str) -> int:
-        if isinstance(value, int):
-            return value
-        try:
-            return parse_bytes(value)
-        except QuantityError as error:
-            raise usage_error(f"{self.path}: {where}: {error}") from None
-
 
 def _read(path: Path) -> JobTable:
     try:
@@ -225,27 +185,33 @@ def _read(path: Path) -> JobTable:
     except TomlFileError as error:
         raise usage_error(str(error)) from None
     tables = document.get("task")
-    _known_keys(path, document, JobTable, "")
+    _check_keys(path, document, JobTable, "")
     for index, table in enumerate(tables if isinstance(tables, list) else []):
         if isinstance(table, dict):
-            _known_keys(path, table, TaskTable, _task_at(document, index))
+            _check_keys(path, table, TaskTable, _task_at(document, index))
             if isinstance(table.get("executor"), dict):
-                _known_keys(path, table["executor"], ExecutorTable, f"{_task_at(document, index)}executor: ")
+                _check_keys(path, table["executor"], Executor, f"{_task_at(document, index)}executor: ")
     try:
         return msgspec.convert(document, JobTable)
     except msgspec.ValidationError as error:
         raise usage_error(f"{path}: {_located(error, document)}") from None
 
 
-def _known_keys(path: Path, table: dict[str, Any], of: type[msgspec.Struct], where: str) -> None:
+def _check_keys(path: Path, table: dict[str, Any], of: type[msgspec.Struct], where: str) -> None:
+    """Refuse unknown keys, and replace quantities with a unit by bytes."""
     known = of.__struct_fields__
-    for key in table:
+    for key, value in table.items():
         if key not in known:
             import difflib
 
             near = difflib.get_close_matches(key, known, 1)
             hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
             raise usage_error(f"{path}: {where}unknown key {key!r}; {hint}")
+        if key in _QUANTITIES and isinstance(value, str):
+            try:
+                table[key] = parse_bytes(value)
+            except QuantityError as error:
+                raise usage_error(f"{path}: {where}{key}: {error}") from None
 
 
 def _located(error: msgspec.ValidationError, document: dict[str, Any]) -> str:

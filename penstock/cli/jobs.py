@@ -50,18 +50,19 @@ def main(argv: list[str]) -> int:
         raise usage_error("--order: name jobs, without --wait and --all")
     if options.timeout is not None and not options.wait:
         raise usage_error("--timeout: only with --wait")
+    status = Status.DONE
     if options.order:
-        _show_order(asked("jobs", lambda agent: agent.jobs.order(options.jobs), named="job"), as_json=options.json)
-        return Status.DONE
-    if not options.jobs:
+        ordered = asked("jobs", lambda agent: agent.jobs.order(options.jobs), named="job")
+        print_json(ordered) if options.json else _show_order(ordered)
+    elif not options.jobs:
         found = asked("jobs", lambda agent: agent.jobs.list(everybody=options.all))
-        _show_list(found, everybody=options.all, as_json=options.json)
-        return Status.DONE
-    found, status = asked(
-        "jobs",
-        lambda agent: ended(agent, options.jobs, options.timeout) if options.wait else _look(agent, options.jobs),
-    )
-    _show_named(found, as_json=options.json)
+        print_json(found) if options.json else _show_list(found, everybody=options.all)
+    else:
+        found, status = asked(
+            "jobs",
+            lambda agent: ended(agent, options.jobs, options.timeout) if options.wait else _look(agent, options.jobs),
+        )
+        print_json(found) if options.json else _show_named(found)
     return status
 
 
@@ -70,37 +71,31 @@ def say(text: str) -> None:
     print(f"penstock jobs: {text}", file=sys.stderr)
 
 
-def _show_list(found: Sequence[JobView], *, everybody: bool, as_json: bool) -> None:
-    if as_json:
-        print_json(found)
-    else:
-        from penstock.cli.render import console
-        from penstock.cli.render_jobs import table
+def _show_list(found: Sequence[JobView], *, everybody: bool) -> None:
+    from penstock.cli.render import console
+    from penstock.cli.render_jobs import table
 
-        console().print(table(found, time.time(), users=everybody)) if found else print("no jobs")
+    console().print(table(found, time.time(), users=everybody)) if found else print("no jobs")
 
 
-def _show_order(ordered: JobsOrdered, *, as_json: bool) -> None:
-    if as_json:
-        print_json(ordered)
-    elif ordered.jobs:
+def _show_order(ordered: JobsOrdered) -> None:
+    if ordered.jobs:
         print(f"first of {'all' if ordered.of_all else 'your'} jobs, until they are over: {', '.join(ordered.jobs)}")
     else:
         print(f"no job is put first by {'an operator' if ordered.of_all else 'you'} any more")
 
 
-def _show_named(found: Sequence[JobView], *, as_json: bool) -> None:
-    if as_json:
-        print_json(found)
-    elif found:
-        from rich.text import Text
+def _show_named(found: Sequence[JobView]) -> None:
+    if not found:  # rich need not be imported
+        return
+    from rich.text import Text
 
-        from penstock.cli.render import console
-        from penstock.cli.render_jobs import details
+    from penstock.cli.render import console
+    from penstock.cli.render_jobs import details
 
-        for one in found:
-            for part in details(one, time.time()):
-                console().print(part, soft_wrap=isinstance(part, Text))
+    for one in found:
+        for part in details(one, time.time()):
+            console().print(part, soft_wrap=isinstance(part, Text))
 
 
 async def _look(

@@ -6,8 +6,9 @@ from __future__ import annotations
 import argparse
 import os
 import pwd
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 from urllib.parse import quote
 
 import msgspec
@@ -16,9 +17,10 @@ from penstock.cli import arguments, profile_view
 from penstock.cli.errors import CommandError, usage_error
 from penstock.cli.exit_statuses import Status
 from penstock.cli.profile_http import CA, DEFAULT, TOKEN, TOKEN_FILE, MasterHttp, credentials
-from penstock.cli.profiles import Application, Run, compare, with_gaps
+from penstock.cli.profiles import Application, Entry, Run, compare, with_gaps
 from penstock.model.decode_errors import told
 
+T = TypeVar("T")
 #: The number of latest runs that are compared with their forecasts.
 _COMPARED = 5
 
@@ -26,16 +28,17 @@ _COMPARED = 5
 def main(argv: list[str]) -> int:
     """Run the command; return its exit status."""
     options = _parse(argv)
-    master = MasterHttp(options.master, credentials(options.ca, options.token_file))
+    master = MasterHttp(options.master, *credentials(options.ca, options.token_file))
     if options.what == "list":
         listed = master.get("/profiles")
         if options.json:
             _print_json(listed)
         else:
-            profile_view.print_list(listed if isinstance(listed, list) else [])
+            profile_view.print_list(_read(listed, list[Entry], options.master))
         return 0
-    document = master.get(_path(master, options.application, options.user))
-    application = _read(document, options.master)
+    user = options.user or _owner(_read(master.get("/profiles"), list[Entry], options.master), options.application)
+    document = master.get(f"/profiles/{quote(user, safe='')}/{quote(options.application, safe='')}")
+    application = _read(with_gaps(document), Application, options.master)
     _SHOWS[options.what](application, document, options)
     return 0
 
@@ -114,7 +117,7 @@ def _compare(application: Application, document: Any, options: argparse.Namespac
     if options.json:
         _print_json(compared)
     else:
-        profile_view.print_compared(application, compared, told=bool(application.history))
+        profile_view.print_compared(application, compared)
 
 
 _SHOWS = {"show": _show, "plot": _plot, "compare": _compare}
@@ -138,26 +141,20 @@ def _print_json(said: Any) -> None:
 # ---------------------------------------------------------------- the application's owner
 
 
-def _path(master: MasterHttp, application: str, user: str | None) -> str:
-    """Return the path of an application: of the given user, of this user, or of its only owner.
+def _owner(entries: Sequence[Entry], application: str) -> str:
+    """Return the owner of an application: this user, or its only owner.
 
     Raises:
         CommandError: it does not exist, or several other users have one.
     """
-    if user is None:
-        listed = master.get("/profiles")
-        entries = [entry for entry in listed if isinstance(entry, dict)] if isinstance(listed, list) else []
-        users = [str(entry.get("user")) for entry in entries if entry.get("application") == application]
-        if not users:
-            known = ", ".join(dict.fromkeys(str(entry.get("application")) for entry in entries)) or "none yet"
-            raise CommandError(f"no run of {application!r} has been recorded; known: {known}", status=Status.UNKNOWN)
-        own = _own_name()
-        if own not in users and len(users) > 1:
-            raise CommandError(
-                f"{application!r} is of several users: {', '.join(users)}; give --user", status=Status.USAGE
-            )
-        user = own if own in users else users[0]
-    return f"/profiles/{quote(user, safe='')}/{quote(application, safe='')}"
+    users = [entry.user for entry in entries if entry.application == application]
+    if not users:
+        known = ", ".join(dict.fromkeys(entry.application for entry in entries)) or "none yet"
+        raise CommandError(f"no run of {application!r} has been recorded; known: {known}", status=Status.UNKNOWN)
+    own = _own_name()
+    if own not in users and len(users) > 1:
+        raise CommandError(f"{application!r} is of several users: {', '.join(users)}; give --user", status=Status.USAGE)
+    return own if own in users else users[0]
 
 
 def _own_name() -> str:
@@ -167,10 +164,9 @@ def _own_name() -> str:
         return str(os.getuid())
 
 
-def _read(document: Any, master: str) -> Application:
+def _read(document: Any, of: type[T], master: str) -> T:
     try:
-        return msgspec.convert(with_gaps(document), Application)
+        return msgspec.convert(document, of)
     except msgspec.ValidationError as error:
-        raise CommandError(
-            f"{master}: its answer about the application is invalid: {told(error, Application)}"
-        ) from None
+        what = "the application" if of is Application else "its applications"
+        raise CommandError(f"{master}: its answer about {what} is invalid: {told(error, of)}") from None

@@ -6,7 +6,6 @@ import http.client
 import json
 import os
 import ssl
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -23,16 +22,8 @@ _HOSTNAME_MISMATCH, _IP_MISMATCH = 62, 64  # X509_V_ERR_…, openssl/x509_vfy.h
 _NOT_IN_TIME = {9: "it is not valid yet; is a clock wrong?", 10: "it has expired; renew it on the master"}
 
 
-@dataclass(frozen=True, slots=True)
-class Credentials:
-    """``ca`` verifies the master's certificate (None: this host's CAs); ``token`` is sent (empty: none)."""
-
-    ca: Path | None = None
-    token: str = ""
-
-
-def credentials(ca: Path | None, token_file: Path | None) -> Credentials:
-    """Return the credentials from the options or the environment.
+def credentials(ca: Path | None, token_file: Path | None) -> tuple[Path | None, str]:
+    """Return the file of the CA and the token, from the options or the environment.
 
     Raises:
         CommandError: the token's file cannot be read, or is empty.
@@ -41,26 +32,29 @@ def credentials(ca: Path | None, token_file: Path | None) -> Credentials:
     named = "--token-file" if token_file is not None else f"${TOKEN_FILE}"
     token_file = token_file or _path(TOKEN_FILE)
     if token_file is None:
-        return Credentials(ca, _printable(os.environ.get(TOKEN, "").strip(), f"${TOKEN}"))
+        return ca, _printable(os.environ.get(TOKEN, "").strip(), f"${TOKEN}")
     try:
         token = token_file.read_text(encoding="utf-8").strip()
     except (OSError, UnicodeDecodeError) as error:
         raise usage_error(f"{named}: {token_file}: {getattr(error, 'strerror', None) or 'not text'}") from None
     if not token:
         raise usage_error(f"{named}: {token_file}: there is no token in it")
-    return Credentials(ca, _printable(token, f"{named}: {token_file}"))
+    return ca, _printable(token, f"{named}: {token_file}")
 
 
 class MasterHttp:
     """The master's HTTP at ``http://HOST:PORT`` or ``https://HOST:PORT``.
 
+    ``ca`` verifies the master's certificate (None: this host's CAs); ``token`` is sent (empty: none).
+
     Raises:
         CommandError: invalid address, unusable CA, or a token that would be sent in plain text.
     """
 
-    def __init__(self, url: str, shown: Credentials) -> None:
+    def __init__(self, url: str, ca: Path | None, token: str) -> None:
         self._url = url
-        self._shown = shown
+        self._ca = ca
+        self._token = token
         parts = urlsplit(url if "//" in url else f"http://{url}")
         try:
             self._port = parts.port or (443 if parts.scheme == "https" else 7422)
@@ -70,8 +64,8 @@ class MasterHttp:
         if not understood:
             raise usage_error(f"--master: {url!r} is not an address; write for example {DEFAULT}")
         self._host = str(parts.hostname)
-        self._tls = _context(shown.ca) if parts.scheme == "https" else None
-        if self._tls is None and shown.token and not _is_loopback(self._host):
+        self._tls = _context(ca) if parts.scheme == "https" else None
+        if self._tls is None and token and not _is_loopback(self._host):
             raise usage_error(f"--master: {url}: a token is not sent without TLS; write https://{self._host}")
 
     def get(self, path: str) -> Any:
@@ -81,8 +75,8 @@ class MasterHttp:
             CommandError: the server does not answer, or not with the requested document.
         """
         headers = {"Accept": "application/json"}
-        if self._shown.token:
-            headers["Authorization"] = f"Bearer {self._shown.token}"
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
         connection = self._connection()
         try:
             connection.request("GET", path, headers=headers)
@@ -110,7 +104,7 @@ class MasterHttp:
         return http.client.HTTPSConnection(self._host, self._port, timeout=_TIMEOUT_S, context=self._tls)
 
     def _why_unauthorized(self) -> str:
-        if self._shown.token:
+        if self._token:
             return "the token is refused; it is in the file http_token_file or http_read_token_file of the master"
         return f"it requires a token; name its file with --token-file, or set ${TOKEN_FILE} or ${TOKEN}"
 
@@ -121,7 +115,7 @@ class MasterHttp:
                 return f"{self._url}: its certificate is not for {self._host!r}; use a name in the certificate"
             if error.verify_code in _NOT_IN_TIME:
                 return f"{self._url}: its certificate is refused: {_NOT_IN_TIME[error.verify_code]}"
-            signer = f"by the CA in {self._shown.ca}" if self._shown.ca is not None else "by a CA trusted here"
+            signer = f"by the CA in {self._ca}" if self._ca is not None else "by a CA trusted here"
             return (
                 f"{self._url}: its certificate is not signed {signer}; give its CA with --ca ({error.verify_message})"
             )

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from rich.console import Console
 from rich.table import Table
@@ -13,7 +12,7 @@ from rich.text import Text
 
 from penstock.cli import render
 from penstock.cli.plain_text import duration
-from penstock.cli.profiles import Application, Compared, Forecast, Run, Series, Settings, average, measured, stretched
+from penstock.cli.profiles import Application, Compared, Entry, Forecast, Run, Series, Use, average, measured, stretched
 from penstock.model.units import counted, format_bytes
 
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -40,24 +39,18 @@ def label(resource: str) -> str:
 # ---------------------------------------------------------------- tables
 
 
-def print_list(entries: Sequence[Any]) -> None:
+def print_list(entries: Sequence[Entry]) -> None:
     """Print all applications."""
+    if not entries:
+        print("no run of executors has been recorded yet; start some with `penstock submit --executors`")
+        return
     table = _table("application", "user", "runs", "settings", "last run", "error")
     for entry in entries:
-        if isinstance(entry, Mapping):
-            settings = entry.get("settings")
-            table.add_row(
-                render.plain(entry.get("application", "")),
-                render.plain(entry.get("user", "")),
-                render.plain(entry.get("runs", "")),
-                render.plain(len(settings) if isinstance(settings, list) else settings or ""),
-                _at(entry.get("last_run_at")),
-                render.plain(_models(entry.get("error"))),
-            )
-    if table.row_count:
-        render.console().print(table)
-    else:
-        print("no run of executors has been recorded yet; start some with `penstock submit --executors`")
+        errors = ", ".join(f"{model} {_percent(error)}" for model, error in entry.error.items())
+        counts = (str(entry.runs), str(len(entry.settings)))
+        names = (render.plain(entry.application), render.plain(entry.user))
+        table.add_row(*names, *counts, _at(entry.last_run_at), render.plain(errors))
+    render.console().print(table)
 
 
 def print_application(application: Application) -> None:
@@ -75,8 +68,8 @@ def print_application(application: Application) -> None:
     _print(console, expected)
 
 
-def print_compared(application: Application, compared: Sequence[Compared], *, told: bool) -> None:
-    """Print the errors of forecasts; ``told``: the forecasts are those that the master had made."""
+def print_compared(application: Application, compared: Sequence[Compared]) -> None:
+    """Print the errors of forecasts."""
     if not compared:
         print(f"no run of {application.application} had a forecast: too few runs have been recorded")
         return
@@ -91,16 +84,15 @@ def print_compared(application: Application, compared: Sequence[Compared], *, to
         ]
         table.add_row(render.plain(one.run), render.plain(one.by), _percent(one.length, sign=True), *cells)
     console.print(table)
-    source = "forecast before each run" if told else "the mean of the runs before, as the master sends no forecasts"
-    console.print(
-        Text(f"Expected ({source}) ÷ used − 1; in band: share of slots whose mean lay in the band.", style="dim")
-    )
+    text = "Expected (forecast before each run) ÷ used − 1; in band: share of slots whose mean lay in the band."
+    console.print(Text(text, style="dim"))
 
 
-def _use(application: Application, used: Run | Forecast) -> list[Text | str]:
+def _use(application: Application, used: Use) -> list[Text | str]:
     """Return the cells from ``input`` on."""
     cells: list[Text | str] = [
-        *_settings(used.settings),
+        format_bytes(used.settings.input_bytes) if used.settings.input_bytes else "–",
+        f"{counted(used.settings.cores, 'core')}, {format_bytes(used.settings.memory_bytes)}",
         str(max(1, len(used.stages))),
         duration(used.duration_slots * application.slot_s),
     ]
@@ -110,26 +102,15 @@ def _use(application: Application, used: Run | Forecast) -> list[Text | str]:
     return cells
 
 
-def _settings(settings: Settings) -> tuple[str, str]:
-    bounds = f"{counted(settings.cores, 'core')}, {format_bytes(settings.memory_bytes)}"
-    return format_bytes(settings.input_bytes) if settings.input_bytes else "–", bounds
-
-
-def _models(error: object) -> str:
-    if not isinstance(error, Mapping):
-        return ""
-    return ", ".join(f"{model} {_percent(value)}" for model, value in error.items())
-
-
-def _percent(value: object, *, sign: bool = False) -> str:
-    if not isinstance(value, int | float) or not math.isfinite(value):
+def _percent(value: float | None, *, sign: bool = False) -> str:
+    if value is None or not math.isfinite(value):
         return "–"
     return f"{100 * value:+.0f} %" if sign else f"{100 * value:.0f} %"
 
 
-def _at(at: object) -> str:
+def _at(at: float) -> str:
     try:
-        return time.strftime("%Y-%m-%d %H:%M", time.localtime(at)) if isinstance(at, int | float) and at else "–"
+        return time.strftime("%Y-%m-%d %H:%M", time.localtime(at)) if at else "–"
     except (OverflowError, ValueError, OSError):
         return "?"
 
@@ -189,7 +170,7 @@ def plot(application: Application, run: Run, forecast: Forecast | None, of: str,
     return lines
 
 
-def series_of(one: Run | Forecast, of: str) -> Series:
+def series_of(one: Use, of: str) -> Series:
     """Return the peaks or the means of its slots."""
     return one.peak if of == "peak" else one.mean
 

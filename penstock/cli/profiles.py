@@ -16,8 +16,6 @@ import msgspec
 Series = list[list[float]]
 #: The covered fraction of the last slot; 1 from a master that does not send it.
 LastPart = Annotated[float, msgspec.Meta(gt=0, le=1)]
-#: The number of runs in a forecast made here, if the master does not send its own (Elasecutor §IV.C).
-LATEST = 3
 #: A slot of which a smaller part was measured is a gap: the rest is rounding.
 _LEAST_SEEN = 1e-9
 #: A length in slots that exceeds a whole number by less is rounded to it.
@@ -32,40 +30,46 @@ class Settings(msgspec.Struct, frozen=True):
     memory_bytes: int = 0
 
 
-class Run(msgspec.Struct, frozen=True):
-    """The use of one run: the mean of its executors. ``stages`` are the slots at whose end a stage ended."""
+class Entry(msgspec.Struct, frozen=True):
+    """An application of ``GET /profiles``. ``error``: forecaster → its relative error; None: not evaluated."""
+
+    application: str
+    user: str
+    runs: int = 0
+    settings: list[Settings] = []
+    error: dict[str, float | None] = {}
+    last_run_at: float = 0.0
+
+
+class Use(msgspec.Struct, frozen=True, kw_only=True):
+    """Measured or predicted use of a run: the mean of its executors. A stage ends at the end of each of ``stages``."""
+
+    mean: Series
+    peak: Series
+    settings: Settings = Settings()
+    stages: list[int] = []
+    last_part: LastPart = 1.0
+
+    @property
+    def duration_slots(self) -> float:
+        """The length in slots."""
+        return len(self.mean[0]) - 1 + self.last_part
+
+
+class Run(Use, frozen=True, kw_only=True):
+    """The measured use of one run."""
 
     run: str | int
-    mean: Series
-    peak: Series
     ended_at: float = 0.0
-    settings: Settings = Settings()
-    stages: list[int] = []
-    last_part: LastPart = 1.0
-
-    @property
-    def duration_slots(self) -> float:
-        """The run's length in slots."""
-        return len(self.mean[0]) - 1 + self.last_part
 
 
-class Forecast(msgspec.Struct, frozen=True):
+class Forecast(Use, frozen=True, kw_only=True):
     """A forecast for a run with these settings; ``low`` and ``high`` bound the mean. ``error`` None: not evaluated."""
 
-    mean: Series
-    peak: Series
     low: Series = []
     high: Series = []
-    settings: Settings = Settings()
-    stages: list[int] = []
     by: str = ""
     error: float | None = None
-    last_part: LastPart = 1.0
-
-    @property
-    def duration_slots(self) -> float:
-        """The predicted length in slots."""
-        return len(self.mean[0]) - 1 + self.last_part
 
 
 class Foretold(msgspec.Struct, frozen=True):
@@ -91,7 +95,7 @@ class Application(msgspec.Struct, frozen=True):
 
     def __post_init__(self) -> None:
         foretold = [past.forecast for past in self.history if past.forecast is not None]
-        usages: list[Run | Forecast] = [*self.runs, *self.forecasts, *foretold]
+        usages: list[Use] = [*self.runs, *self.forecasts, *foretold]
         for one in usages:
             bands = [one.low, one.high] if isinstance(one, Forecast) and one.low and one.high else []
             for series in [one.mean, one.peak, *bands]:
@@ -105,15 +109,8 @@ class Application(msgspec.Struct, frozen=True):
         return sorted(self.runs, key=lambda run: run.ended_at)
 
     def before(self, run: Run) -> Forecast | None:
-        """Return a run's forecast: the master's, or the mean of earlier runs with the same settings."""
-        for past in self.history:
-            if str(past.run) == str(run.run):
-                return past.forecast
-        if self.history:
-            return None
-        runs = self.latest()
-        earlier = [one for one in runs[: runs.index(run)] if one.settings == run.settings]
-        return _mean_of(earlier[-LATEST:]) if earlier else None
+        """Return the forecast made before a run; None if there was none, or the master does not send it any more."""
+        return next((past.forecast for past in self.history if str(past.run) == str(run.run)), None)
 
 
 class Errors(msgspec.Struct, frozen=True):
@@ -206,31 +203,12 @@ def with_gaps(document: Any) -> Any:
     return [with_gaps(value) for value in document]
 
 
-def average(values: Sequence[float], last_part: float = 1.0) -> float:
+def average(values: Sequence[float], last_part: float) -> float:
     """Return the mean over the measured time; NaN if nothing was measured."""
     lengths = [1.0] * (len(values) - 1) + [last_part]
     seen = [(value, length) for value, length in zip(values, lengths, strict=True) if not math.isnan(value)]
     total = math.fsum(value * length for value, length in seen)
     return total / math.fsum(length for _, length in seen) if seen else math.nan
-
-
-def _mean_of(runs: Sequence[Run]) -> Forecast:
-    """Return the mean of runs, regardless of their stages: a longer run did the same work more slowly."""
-    duration_slots = math.fsum(run.duration_slots for run in runs) / len(runs)
-    rows = range(len(runs[0].mean))
-    means, peaks = (
-        [[stretched(usage[row], run.duration_slots, duration_slots) for run, usage in used] for row in rows]
-        for used in ([(run, run.mean) for run in runs], [(run, run.peak) for run in runs])
-    )
-    return Forecast(
-        mean=[[average(slot) for slot in zip(*row, strict=True)] for row in means],
-        peak=[[max(measured(slot), default=math.nan) for slot in zip(*row, strict=True)] for row in peaks],
-        low=[[min(measured(slot), default=math.nan) for slot in zip(*row, strict=True)] for row in means],
-        high=[[max(measured(slot), default=math.nan) for slot in zip(*row, strict=True)] for row in means],
-        settings=runs[0].settings,
-        by=f"the mean of {len(runs)} before" if len(runs) > 1 else "the run before",
-        last_part=min(1.0, duration_slots - (len(means[0][0]) - 1)),
-    )
 
 
 def _highest(values: Sequence[float]) -> float:

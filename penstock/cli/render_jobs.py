@@ -89,12 +89,7 @@ def explanation(said: Mapping[str, Any]) -> Iterator[Text]:
     yield plain(f"{said.get('job')} {said.get('name')}")
     if said.get("cancelled_by"):
         yield plain(f"  cancelled by {said['cancelled_by']}; its host has not confirmed it yet")
-    if said.get("sentence"):
-        yield plain(f"  {said['sentence']}")
-    else:  # of an older master
-        yield plain(f"  order ({said.get('ordering')}): {said.get('place')} of {said.get('of')}: {said.get('why')}")
-        if before := said.get("before_it"):
-            yield plain(f"  before it: {', '.join(map(str, before))}")
+    yield plain(f"  {said.get('sentence')}")
     yield from map(_on_node, listing(said, "ranks")[:_NODES])
     if not said.get("admitted"):
         yield plain(f"  not admitted: {said.get('waits') or 'not looked at before the next round'}")

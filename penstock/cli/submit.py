@@ -85,9 +85,4 @@ def _work(options: argparse.Namespace, command: tuple[str, ...]) -> Work:
         raise usage_error("a command requires --executors; a job file has its own commands")
     if options.job is None:
         raise usage_error("the following arguments are required: JOB.toml, or --executors N … -- COMMAND")
-    file = JobFile(options.job)
-    if options.opportunistic is not None:
-        file.allow(options.opportunistic)
-    if options.strict:
-        file.make_strict()
-    return file
+    return JobFile(options.job, opportunistic=options.opportunistic, strict=options.strict)

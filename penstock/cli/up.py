@@ -20,6 +20,7 @@ from penstock.cli import arguments
 from penstock.cli.errors import CommandError, usage_error
 from penstock.cli.session import converse
 from penstock.client import AgentClient, AgentUnavailable
+from penstock.durable import replace_file
 
 _HOST = "127.0.0.1"
 #: The preferred ports; if one is taken, any free port is used.
@@ -192,7 +193,8 @@ class _Up:
     """Starts both daemons, prints their addresses, waits, stops them."""
 
     def __init__(self, options: argparse.Namespace) -> None:
-        self._options = options
+        self._port_file: Path | None = options.port_file
+        self._settings = {"agent": dict(options.set), "master": dict(options.master_set)}
         self._daemons: list[_Daemon] = []
         self._stop = asyncio.Event()
         self._http: dict[str, str] = {}  # the HTTP address given to each daemon
@@ -201,18 +203,18 @@ class _Up:
         """Return 0 after a request to stop; fail if a daemon ended by itself."""
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self._stop.set)
-        port_file: Path | None = self._options.port_file
         with tempfile.TemporaryDirectory(prefix="penstock-up-") as directory:
             try:
                 starting = asyncio.create_task(self._start(Path(directory)))
                 if not await self._finished(starting):
                     return 0
-                self._announce(starting.result(), port_file)
+                self._announce(starting.result())
                 return await self._watch()
             finally:
                 for daemon in reversed(self._daemons):
                     await daemon.stop()
-                _remove(port_file)
+                if self._port_file is not None:
+                    self._port_file.unlink(missing_ok=True)
 
     async def _finished(self, starting: asyncio.Task[dict[str, str]]) -> bool:
         """Return whether the start finished before a request to stop."""
@@ -226,19 +228,20 @@ class _Up:
         return False
 
     async def _start(self, directory: Path) -> dict[str, str]:
-        await self._refuse_a_second_one()
-        runtime = dict(self._options.set).get("runtime_dir") or paths.runtime_dir()
+        given = self._settings["agent"]
+        runtime = Path(given.get("runtime_dir") or paths.runtime_dir())
+        await _refuse_a_second_one(Path(given.get("socket") or runtime / "agent.sock"))
         http = f"{_HOST}:{_free_port(_MASTER_HTTP_PORT)}"
         master = {"listen": str(Path.cwd() / runtime / "master.sock"), "http": http}
-        if state := dict(self._options.set).get("state_dir"):
+        if state := given.get("state_dir"):
             directory_of_both = Path.cwd() / state
             paths.make_private(directory_of_both)
             master["store"] = str(directory_of_both / "master.db")
-        master |= dict(self._options.master_set)
+        master |= self._settings["master"]
         self._daemons.append(await _Daemon.start("master", directory, master))
         of_master = await self._daemons[-1].addresses()
         http = f"{_HOST}:{_free_port(_AGENT_HTTP_PORT)}"
-        agent = {"master": str(of_master["listen"]), "http": http} | dict(self._options.set)
+        agent = {"master": str(of_master["listen"]), "http": http} | given
         self._daemons.append(await _Daemon.start("agent", directory, agent))
         of_agent = await self._daemons[-1].addresses()
         self._http = {"agent": agent["http"], "master": master["http"]}
@@ -251,24 +254,9 @@ class _Up:
             "master_http": str(of_master["http"]),
         }
 
-    async def _refuse_a_second_one(self) -> None:
-        settings = dict(self._options.set)
-        runtime = Path(settings.get("runtime_dir") or paths.runtime_dir())
-        path = Path(settings.get("socket") or runtime / "agent.sock")
-        try:
-            client = await AgentClient.connect(path, "penstock up")
-        except AgentUnavailable:
-            return
-        await client.close()
-        raise CommandError(
-            f"an agent runs already at {path}; stop it first, or give --set runtime_dir=DIR --set state_dir=DIR2"
-        )
-
-    def _announce(self, addresses: dict[str, str], port_file: Path | None) -> None:
-        if port_file is not None:
-            fresh = port_file.with_name(f"{port_file.name}.new")
-            fresh.write_text(json.dumps(addresses), encoding="utf-8")
-            fresh.replace(port_file)
+    def _announce(self, addresses: dict[str, str]) -> None:
+        if self._port_file is not None:
+            replace_file(self._port_file, json.dumps(addresses).encode(), 0o666)
         print(f"agent socket   {addresses['socket']}")
         for name, http in self._http.items():
             where = f"{name} status"
@@ -291,9 +279,15 @@ class _Up:
         raise CommandError(f"the {dead[0].name} ended by itself (exit status {dead[0].process.returncode})")
 
 
-def _remove(port_file: Path | None) -> None:
-    if port_file is not None:
-        port_file.unlink(missing_ok=True)
+async def _refuse_a_second_one(socket_path: Path) -> None:
+    try:
+        client = await AgentClient.connect(socket_path, "penstock up")
+    except AgentUnavailable:
+        return
+    await client.close()
+    raise CommandError(
+        f"an agent runs already at {socket_path}; stop it first, or give --set runtime_dir=DIR --set state_dir=DIR2"
+    )
 
 
 def _free_port(wanted: int) -> int:

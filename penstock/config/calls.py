@@ -58,5 +58,4 @@ class ConfigurationCalls:
         return api.ConfigInForce(keys=keys, **self._place())
 
     def _place(self) -> dict[str, str]:
-        file = self.live_config.file
-        return {"host": socket.gethostname(), "file": str(file) if file is not None else ""}
+        return {"host": socket.gethostname(), "file": str(self.live_config.file or "")}

@@ -35,16 +35,11 @@ def keys(of: type[msgspec.Struct]) -> list[Key]:
         Key(
             each.name,
             str(msgspec.json.schema(each.type).get("description", "")),
-            written(each.name, default_of(each)),
+            written(each.name, each.default_factory() if each.default is msgspec.NODEFAULT else each.default),
             each.name in live,
         )
         for each in sorted(declared_keys(of).values(), key=lambda each: each.name in shared)
     ]
-
-
-def default_of(key: msgspec.structs.FieldInfo) -> Any:
-    """Return the default value of a key."""
-    return key.default_factory() if key.default_factory is not msgspec.NODEFAULT else key.default
 
 
 def written(key: str, value: Any) -> str:

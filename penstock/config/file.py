@@ -61,7 +61,8 @@ def changed(text: str, values: Mapping[str, Any]) -> str:
     before = tomllib.loads(text)
     document = tomlkit.parse(text)
     for key, value in values.items():
-        document[key] = _inline(value) if isinstance(value, dict) and not _is_table(document.get(key)) else value
+        table = isinstance(document.get(key), tomlkit.items.Table)
+        document[key] = _inline(value) if isinstance(value, dict) and not table else value
     written = tomlkit.dumps(document)
     assert tomllib.loads(written) == {**before, **values}
     return written
@@ -71,10 +72,6 @@ def _inline(value: dict[str, Any]) -> tomlkit.items.InlineTable:
     made = tomlkit.inline_table()
     made.update(value)
     return made
-
-
-def _is_table(item: object) -> bool:
-    return isinstance(item, tomlkit.items.Table)
 
 
 def lines(values: Mapping[str, str]) -> str:

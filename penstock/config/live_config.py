@@ -108,7 +108,8 @@ class LiveConfig(Generic[T]):
                 faults += error.faults
                 continue
             if key not in live_keys(of):
-                faults.append(f"{key}: cannot change while the daemon runs; write it into {self._place()} and restart")
+                place = self.file or "its file"
+                faults.append(f"{key}: cannot change while the daemon runs; write it into {place} and restart")
         if faults:
             raise SettingsError(*faults)
         before, fresh = self.loaded, msgspec.structs.replace(self.current, **taken)
@@ -145,9 +146,6 @@ class LiveConfig(Generic[T]):
     def _stronger(self, key: str) -> str:
         origin = self._found.origins.get(key)
         return origin.where if origin is not None and origin.source in _STRONGER else ""
-
-    def _place(self) -> str:
-        return str(self.file) if self.file is not None else "its file"
 
     def _hung_up(self) -> None:
         if self._had_terminal and not _has_terminal():

@@ -15,16 +15,11 @@ T = TypeVar("T", bound=msgspec.Struct)
 _DEFAULT = Origin("default", "default")
 
 
-def show(loaded: Loaded[T], *, as_json: bool) -> None:
-    """Print a table, or JSON: key → the facts of :func:`document`."""
+def show(keys: Mapping[str, Mapping[str, Any]], *, as_json: bool) -> None:
+    """Print the result of :func:`document` as JSON, or as a table; a key's ``after_restart`` follows its value."""
     if as_json:
-        print(json.dumps(document(loaded), indent=2, ensure_ascii=False))  # noqa: T201
-    else:
-        show_table(document(loaded))
-
-
-def show_table(keys: Mapping[str, Mapping[str, Any]]) -> None:
-    """Print the result of :func:`document`; a key's ``after_restart``, if present, follows its value."""
+        print(json.dumps(keys, indent=2, ensure_ascii=False))  # noqa: T201
+        return
     import sys
 
     from rich.console import Console

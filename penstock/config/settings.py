@@ -198,7 +198,7 @@ def _converted(of: type[msgspec.Struct], key: str, value: Any) -> Any:
     except QuantityError as error:
         raise SettingsError(f"{key}: {error}") from None
     except msgspec.ValidationError as error:
-        fault, choices = told(error, declared[key].type, key=key), _choices(of, key)
+        fault, choices = told(error, declared[key].type, key=key), _choices(declared[key].type)
         if choices and "; one of " not in fault:
             fault += f"; one of {', '.join(choices)}"
         raise SettingsError(fault) from None
@@ -209,11 +209,9 @@ def _nearest(name: str, known: Mapping[str, object]) -> str:
     return f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(sorted(known))}"
 
 
-def _choices(of: type[msgspec.Struct], key: str) -> list[str]:
-    """Return the values that a key may have, if they are a fixed set of words."""
-    declared = msgspec.inspect.type_info(of)
-    assert isinstance(declared, msgspec.inspect.StructType)
-    kind = next((each.type for each in declared.fields if each.name == key), None)
+def _choices(of: Any) -> list[str]:
+    """Return the values of a type, if they are a fixed set of words."""
+    kind = msgspec.inspect.type_info(of)
     if isinstance(kind, msgspec.inspect.Metadata):  # the field has a description
         kind = kind.type
     if isinstance(kind, msgspec.inspect.LiteralType):

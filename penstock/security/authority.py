@@ -212,7 +212,9 @@ class Authority:
             return None  # an authority made by a version without revocation lists
         except (OSError, ValueError) as error:
             raise AuthorityError(f"{self.revocations}: {getattr(error, 'strerror', None) or error}") from None
-        if not found.is_signature_valid(_elliptic(authority)):
+        key = authority.public_key()
+        assert isinstance(key, ec.EllipticCurvePublicKey)  # the type of its private key was checked on loading
+        if not found.is_signature_valid(key):
             raise AuthorityError(f"{self.revocations}: is not signed by {self.certificate}")
         return found
 
@@ -282,12 +284,6 @@ def _serial(certificate: Path) -> int:
         return x509.load_pem_x509_certificate(certificate.read_bytes()).serial_number
     except (OSError, ValueError) as error:
         raise AuthorityError(f"{certificate}: {getattr(error, 'strerror', None) or error}") from None
-
-
-def _elliptic(certificate: x509.Certificate) -> ec.EllipticCurvePublicKey:
-    key = certificate.public_key()
-    assert isinstance(key, ec.EllipticCurvePublicKey)  # the type of its private key was checked on loading
-    return key
 
 
 def _check_name(name: str) -> None:

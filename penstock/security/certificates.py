@@ -9,9 +9,11 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import msgspec
 import structlog
 from prometheus_client.core import GaugeMetricFamily, Metric
 
+from penstock.documents import Certificate
 from penstock.security import tls
 
 log = structlog.get_logger()
@@ -20,16 +22,7 @@ WARN_AHEAD_S = 30 * _DAY_S
 _LOOK_INTERVAL_S = 3600.0
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """The end of a certificate. ``key`` is ``tls_certificate`` or ``tls_ca`` (its signer); ``ends_at`` is Unix time."""
-
-    key: str
-    file: str
-    ends_at: float
-
-
-def endings(files: tls.TlsFiles) -> list[Ending]:
+def endings(files: tls.TlsFiles) -> list[Certificate]:
     """Return the end of our own certificate, and of its CA's certificate if ``tls_ca`` has it.
 
     Raises:
@@ -38,10 +31,10 @@ def endings(files: tls.TlsFiles) -> list[Ending]:
     own = tls.decoded(files)
     if not own:
         return []
-    found = [Ending("tls_certificate", str(files.tls_certificate), _ends_at(own))]
+    found = [Certificate(key="tls_certificate", file=str(files.tls_certificate), ends_at=_ends_at(own))]
     signers = [one for one in tls.authorities(files) if one.get("subject") == own.get("issuer")]
     if signers:
-        found.append(Ending("tls_ca", str(files.tls_ca), max(map(_ends_at, signers))))
+        found.append(Certificate(key="tls_ca", file=str(files.tls_ca), ends_at=max(map(_ends_at, signers))))
     return found
 
 
@@ -55,8 +48,8 @@ class CertificateWatch:
 
     files: tls.TlsFiles | None
     clock: Callable[[], float] = time.time
-    _endings: list[Ending] = field(default_factory=list, init=False)
-    _warned_at: dict[Ending, float] = field(default_factory=dict, init=False)
+    _endings: list[Certificate] = field(default_factory=list, init=False)
+    _warned_at: dict[Certificate, float] = field(default_factory=dict, init=False)
 
     def look(self) -> None:
         """Read the certificates again; log once a day those that expire soon or have expired."""
@@ -82,10 +75,10 @@ class CertificateWatch:
 
     def rows(self) -> list[dict[str, Any]]:
         """Return the ends of the certificates for the status document."""
-        return [{"key": each.key, "file": each.file, "ends_at": each.ends_at} for each in self._endings]
+        return [msgspec.structs.asdict(each) for each in self._endings]
 
 
-def _warn(each: Ending, left_s: float) -> None:
+def _warn(each: Certificate, left_s: float) -> None:
     own = each.key == "tls_certificate"
     renew = "`penstock ca renew`" if own else "make another with `penstock ca init`, and trust both for a while"
     if left_s <= 0:

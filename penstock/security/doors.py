@@ -54,14 +54,6 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def files_of(config: Doors) -> tls.TlsFiles | None:
-    """Return the TLS files of a configuration; None if the CA, the certificate or the key is missing."""
-    if not (config.tls_ca and config.tls_certificate and config.tls_key):
-        return None
-    revoked = Path(config.tls_crl) if config.tls_crl else None
-    return tls.TlsFiles(Path(config.tls_certificate), Path(config.tls_key), Path(config.tls_ca), revoked)
-
-
 def shown_by(config: Doors) -> tls.TlsFiles | None:
     """Return the files of the certificate that the daemon shows to agents, the master or browsers; None: none."""
     if not (config.tls_certificate and config.tls_key):
@@ -80,14 +72,14 @@ def required(config: Doors, key: str, place: Endpoint) -> tls.TlsFiles | None:
     """
     if isinstance(place, UnixEndpoint):
         return None
-    files = files_of(config)
-    if files is None:
-        missing = next(name for name in ("tls_ca", "tls_certificate", "tls_key") if not getattr(config, name))
+    missing = next((name for name in ("tls_ca", "tls_certificate", "tls_key") if not getattr(config, name)), None)
+    if missing is not None:
         remedy = "set tls_ca, tls_certificate and tls_key (`penstock ca` makes them)"
         if is_loopback(place.host):
             remedy += f', or {key} = "/run/penstock/master.sock": on one host a Unix socket needs no certificates'
         raise SettingsError(f"{missing}: empty, and `{key}` is a TCP port; {remedy}")
-    return files
+    revoked = Path(config.tls_crl) if config.tls_crl else None
+    return tls.TlsFiles(Path(config.tls_certificate), Path(config.tls_key), Path(config.tls_ca), revoked)
 
 
 def pages_required(config: Doors, host: str) -> None:

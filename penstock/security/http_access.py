@@ -14,12 +14,11 @@ import ipaddress
 import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Any
 
-import msgspec
-from aiohttp import web
+from aiohttp import hdrs, web
 
 from penstock.config.settings import SettingsError, host_port
+from penstock.openapi import Fault, json
 from penstock.security import doors, tls
 
 #: The minimum length of a token where other hosts can guess: `openssl rand -hex 16` gives twice that.
@@ -38,15 +37,10 @@ class HttpAccess:
         reader: Path | None = None,
     ) -> None:  # fmt: skip
         """``operator`` is the file of the token for changes, ``reader`` the file of the token for reading only."""
-        self._exposed = exposed
+        self.exposed = exposed  # other hosts can connect, so that reading needs a token
         self._contexts = contexts
         self._operator = operator
         self._reader = reader
-
-    @property
-    def exposed(self) -> bool:
-        """Return whether other hosts can connect, so that reading needs a token."""
-        return self._exposed
 
     @property
     def ssl(self) -> ssl.SSLContext | None:
@@ -62,23 +56,23 @@ class HttpAccess:
         serving.sni_callback = fresh
         return serving
 
-    @property
-    def middlewares(self) -> list[Any]:
-        """Return the middlewares for ``web.Application``."""
-
-        @web.middleware
-        async def access(request: web.Request, handler: _Handler) -> web.StreamResponse:
-            said = request.headers.get("Authorization", "")
-            changes_nothing = request.match_info.http_exception is not None  # unknown page or wrong method
-            method = "GET" if changes_nothing else request.method
-            refused = self.refusal(method, request.path, request.host, said)
-            return await handler(request) if refused is None else _refuse(*refused)
-
-        return [access]
+    @web.middleware
+    async def check(self, request: web.Request, handler: _Handler) -> web.StreamResponse:
+        """Answer a request, or refuse it: the middleware for ``web.Application``."""
+        changes_nothing = request.match_info.http_exception is not None  # unknown page or wrong method
+        method = "GET" if changes_nothing else request.method
+        refused = self.refusal(method, request.path, request.host, request.headers.get(hdrs.AUTHORIZATION, ""))
+        if refused is None:
+            return await handler(request)
+        status, why = refused
+        answer = json(Fault(why), status)
+        if status == 401:
+            answer.headers[hdrs.WWW_AUTHENTICATE] = 'Basic realm="Penstock", charset="UTF-8"'
+        return answer
 
     def refusal(self, method: str, path: str, host: str, authorization: str) -> tuple[int, str] | None:
         """Return the status and the reason to refuse a request; None: the request is allowed."""
-        if not self._exposed and not _local(host):
+        if not self.exposed and not _local(host):
             return 403, f"this page is on loopback, and {host[:80]!r} is a name that somebody else may have given it"
         if method not in _LOOKS:
             if self._operator is None:
@@ -86,7 +80,7 @@ class HttpAccess:
             if not _same(_bearer(authorization), self._operator):
                 return 401, "the header `Authorization: Bearer TOKEN` with the token of http_token_file is needed"
             return None
-        if not self._exposed or path == OPEN:
+        if not self.exposed or path == OPEN:
             return None
         said = _bearer(authorization) or _password(authorization)
         files = [file for file in (self._operator, self._reader) if file is not None]
@@ -95,13 +89,7 @@ class HttpAccess:
         return 401, "a token is needed: `Authorization: Bearer TOKEN`, or as the password"
 
 
-def _refuse(status: int, why: str) -> web.Response:
-    asks = {"WWW-Authenticate": 'Basic realm="Penstock", charset="UTF-8"'} if status == 401 else {}
-    body = msgspec.json.encode({"error": why})
-    return web.Response(body=body, status=status, content_type="application/json", headers=asks)
-
-
-def access_of(config: Any) -> HttpAccess:
+def access_of(config: doors.Doors) -> HttpAccess:
     """Return the access control that a daemon's configuration sets for its pages.
 
     Raises:

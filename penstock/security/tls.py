@@ -182,11 +182,7 @@ def decoded(files: TlsFiles) -> dict[str, Any]:
 def authorities(files: TlsFiles) -> list[dict[str, Any]]:
     """Return the fields of the certificates in ``tls_ca``, in the same form; empty without such a file."""
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    if files.tls_ca is not None:
-        try:
-            context.load_verify_locations(files.tls_ca)
-        except (ssl.SSLError, OSError) as error:
-            raise TlsError(f"tls_ca: {files.tls_ca}: no certificate in PEM: {_reason(error)}") from None
+    _load_trusted(context, files)
     return [dict(one) for one in context.get_ca_certs()]
 
 
@@ -214,11 +210,7 @@ def _loaded(context: ssl.SSLContext, files: TlsFiles, verify: ssl.VerifyMode) ->
     if context.protocol is ssl.PROTOCOL_TLS_SERVER:
         context.num_tickets = 0  # a resumed session would not check the certificate again
     _readable(files)
-    if files.tls_ca is not None:
-        try:
-            context.load_verify_locations(files.tls_ca)
-        except (ssl.SSLError, OSError) as error:
-            raise TlsError(f"tls_ca: {files.tls_ca}: no certificate in PEM: {_reason(error)}") from None
+    _load_trusted(context, files)
     if files.tls_crl is not None and verify is not ssl.CERT_NONE:
         _load_revoked(context, files.tls_crl)
     try:
@@ -229,6 +221,14 @@ def _loaded(context: ssl.SSLContext, files: TlsFiles, verify: ssl.VerifyMode) ->
         why = f"tls_certificate, tls_key: {files.tls_certificate}, {files.tls_key}: not in PEM: {_reason(error)}"
         raise TlsError(why) from None
     return context
+
+
+def _load_trusted(context: ssl.SSLContext, files: TlsFiles) -> None:
+    if files.tls_ca is not None:
+        try:
+            context.load_verify_locations(files.tls_ca)
+        except (ssl.SSLError, OSError) as error:
+            raise TlsError(f"tls_ca: {files.tls_ca}: no certificate in PEM: {_reason(error)}") from None
 
 
 def _load_revoked(context: ssl.SSLContext, file: Path) -> None:

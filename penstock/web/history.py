@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from itertools import dropwhile
 
 #: Ten minutes at one row per second.
-MOST_ROWS = 600
+_MOST_ROWS = 600
 STEP_S = 1.0
 #: A tick that comes this fraction of a step after the last row, a little early, still makes a row.
 _EARLY = 0.9
@@ -16,14 +16,13 @@ _DIGITS = 4
 #: Resource → quantity (such as ``used``) → amount in the resource's unit; None: it does not exist or is unknown.
 Resources = Mapping[str, Mapping[str, float | str | None]]
 #: The quantities that are kept over time; capacity is left out, as it changes only with the configuration.
-KEPT = ("promised", "used", "slack")
+_KEPT = ("promised", "used", "slack")
 
 
 class History:
-    """The last ``most_rows`` rows, at most one per ``step_s`` seconds."""
+    """The last ``most_rows`` rows, at most one per :data:`STEP_S`."""
 
-    def __init__(self, most_rows: int = MOST_ROWS, step_s: float = STEP_S) -> None:
-        self._step_s = step_s
+    def __init__(self, most_rows: int = _MOST_ROWS) -> None:
         self._columns: tuple[tuple[str, str], ...] = ()
         self._rows: deque[tuple[float, ...]] = deque(maxlen=most_rows)
 
@@ -37,12 +36,12 @@ class History:
         """
         at = round(at, 3)
         columns = tuple(
-            (resource, what) for resource, amounts in resources.items() for what in KEPT if amounts[what] is not None
+            (resource, what) for resource, amounts in resources.items() for what in _KEPT if amounts[what] is not None
         )
         if columns != self._columns or (self._rows and at < self._rows[-1][0]):
             self._columns = columns
             self._rows.clear()
-        if self._rows and at - self._rows[-1][0] < _EARLY * self._step_s:
+        if self._rows and at - self._rows[-1][0] < _EARLY * STEP_S:
             return
         self._rows.append((at, *(round(_number(resources[r][what]), _DIGITS) for r, what in columns)))
 

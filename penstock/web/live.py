@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 from aiohttp import web
 
+from penstock.openapi import Fault, json
 from penstock.web.history import STEP_S, History, Resources
 
 #: The minimum time between two events, and the fraction of one core that their computation may take.
@@ -65,7 +66,7 @@ class Live:
     async def get(self, request: web.Request) -> web.StreamResponse:
         """Send events until either side closes."""
         if self._watchers >= MOST_WATCHERS:
-            return web.Response(status=503, text=f"{MOST_WATCHERS} watch already; close a page\n")
+            return json(Fault(f"{MOST_WATCHERS} watch already; close a page"), 503)
         response = web.StreamResponse(
             headers={"Content-Type": "text/event-stream", "Cache-Control": "no-store", "X-Accel-Buffering": "no"}
         )

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
-from aiohttp import web
+from aiohttp import hdrs, web
+
+from penstock.openapi import LINK
 
 _FILES = Path(__file__).with_name("static")
 #: Set on every answer of the daemons' HTTP addresses. The page has no inline script or style, and loads from us alone.
@@ -18,13 +21,17 @@ HEADERS = {
 }
 
 
-def routes(page: str) -> list[web.AbstractRouteDef]:
-    """Return the routes: ``GET /`` for this page (``node.html`` or ``cluster.html``), ``/static/`` for its files."""
+#: The route of the pages' files.
+STATIC = web.static("/static", _FILES)
 
-    async def get_page(request: web.Request) -> web.FileResponse:
-        return web.FileResponse(_FILES / page, headers={"Cache-Control": "no-cache"})
 
-    return [web.get("/", get_page), web.static("/static", _FILES)]
+def handler(page: str) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
+    """Return the handler of a page (``node.html`` or ``cluster.html``), with a link to the description for programs."""
+
+    async def get(request: web.Request) -> web.FileResponse:
+        return web.FileResponse(_FILES / page, headers={hdrs.CACHE_CONTROL: "no-cache", hdrs.LINK: LINK})
+
+    return get
 
 
 async def add_headers(request: web.Request, response: web.StreamResponse) -> None:

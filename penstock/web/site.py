@@ -5,16 +5,17 @@ from __future__ import annotations
 import asyncio
 import errno
 import logging
-from collections.abc import Awaitable, Callable, Sequence
+import ssl
+from collections.abc import Sequence
 
 import structlog
-from aiohttp import hdrs, web
+from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from prometheus_client import CONTENT_TYPE_LATEST, CollectorRegistry, generate_latest
 
 from penstock import __version__, openapi
 from penstock.metrics import OwnMetrics
-from penstock.openapi import Content, Operation, Refused
+from penstock.openapi import Content, Operation
 from penstock.security.http_access import OPEN, HttpAccess
 from penstock.trouble import Troubles
 from penstock.web import pages
@@ -58,56 +59,52 @@ class Site:
             OSError: the port cannot be opened for another reason.
         """
         await self._prepare(access)
-        if not await self._try(host, port, access, troubles):
+        context = access.ssl if access is not None else None
+        if not await self._opened(host, port, context, troubles):
             self._opening = asyncio.get_running_loop().create_task(
-                self._keep_trying(host, port, access, troubles, retry_s)
+                self._keep_trying(host, port, context, troubles, retry_s)
             )
 
     async def _keep_trying(
-        self, host: str, port: int, access: HttpAccess | None, troubles: Troubles, retry_s: float
+        self, host: str, port: int, context: ssl.SSLContext | None, troubles: Troubles, retry_s: float
     ) -> None:
         opened = False
         while not opened:
             await asyncio.sleep(retry_s)
             try:
-                opened = await self._try(host, port, access, troubles)
+                opened = await self._opened(host, port, context, troubles)
             except OSError as error:  # no descriptors left, or the address was removed
                 troubles.begin("http", error)
 
-    async def _try(self, host: str, port: int, access: HttpAccess | None, troubles: Troubles) -> bool:
+    async def _opened(self, host: str, port: int, context: ssl.SSLContext | None, troubles: Troubles) -> bool:
+        """Try to open the port; return whether it is open, False if another process has it."""
+        assert self._runner is not None
+        site = web.TCPSite(self._runner, host, port, ssl_context=context)
         try:
-            await self._open(host, port, access)
+            await site.start()
         except OSError as error:
+            await site.stop()
             if error.errno != errno.EADDRINUSE:
                 raise
             taken = f"another process has {host}:{port}; end it, or set `http` to another address"
             troubles.begin("http", OSError(taken))
             return False
         troubles.end("http")
+        name, chosen = self._runner.addresses[0][:2]
+        self.address = f"[{name}]:{chosen}" if ":" in name else f"{name}:{chosen}"
         return True
 
     async def _prepare(self, access: HttpAccess | None) -> None:
-        app = web.Application(middlewares=(openapi.faults, *(access.middlewares if access is not None else ())))
+        app = web.Application(middlewares=(openapi.faults, *([access.check] if access is not None else [])))
         app.on_response_prepare.append(pages.add_headers)
         app.on_shutdown.append(self._hang_up)
         shown = openapi.Access(access is not None and access.exposed, frozenset({OPEN}))
-        app.add_routes([*self.operations(shown), *pages.routes(self._page)[1:]])
+        app.add_routes([*self.operations(shown), pages.STATIC])
         runner = web.AppRunner(app, access_log=None, logger=_logger())
         await runner.setup()
         self._runner = runner
         self._live.start()
         self._own.start()
-
-    async def _open(self, host: str, port: int, access: HttpAccess | None) -> None:
-        assert self._runner is not None
-        site = web.TCPSite(self._runner, host, port, ssl_context=access.ssl if access is not None else None)
-        try:
-            await site.start()
-        except OSError:
-            await site.stop()
-            raise
-        name, chosen = self._runner.addresses[0][:2]
-        self.address = f"[{name}]:{chosen}" if ":" in name else f"{name}:{chosen}"
 
     async def close(self) -> None:
         """Close the port."""
@@ -120,19 +117,17 @@ class Site:
 
     def operations(self, access: openapi.Access) -> list[Operation]:
         """Return all operations; ``access``: those that need a token, for the OpenAPI document."""
-        page = pages.routes(self._page)[0]
-        assert isinstance(page, web.RouteDef)
         described = [
             Operation(
                 path="/",
-                handler=_with_link(page.handler),
+                handler=pages.handler(self._page),
                 summary="The status page, for people.",
                 answer=Content("text/html", "The page; what it is made of is below /static/."),
                 page="status-page.md",
             ),
             Operation(
                 path="/events",
-                handler=self._get_events,
+                handler=self._live.get,
                 summary="The status, live, as server-sent events.",
                 answer=Content(
                     "text/event-stream",
@@ -163,12 +158,6 @@ class Site:
     async def _hang_up(self, app: web.Application) -> None:
         self._live.close()
 
-    async def _get_events(self, request: web.Request) -> web.StreamResponse:
-        answer = await self._live.get(request)
-        if isinstance(answer, web.Response):  # too many clients: nothing has been sent yet
-            raise Refused(answer.status, (answer.text or "").strip())
-        return answer
-
     async def _get_metrics(self, request: web.Request) -> web.Response:
         return web.Response(body=generate_latest(self._registry), headers={"Content-Type": CONTENT_TYPE_LATEST})
 
@@ -193,16 +182,3 @@ def _logger() -> logging.Logger:
     logger = logging.Logger("penstock.http", logging.WARNING)  # noqa: LOG001 - kept out of the global registry
     logger.addHandler(_Words())
     return logger
-
-
-def _with_link(
-    page: Callable[[web.Request], Awaitable[web.StreamResponse]],
-) -> Callable[[web.Request], Awaitable[web.StreamResponse]]:
-    """Return the handler with a Link header that names the description for programs (RFC 8631)."""
-
-    async def get(request: web.Request) -> web.StreamResponse:
-        answer = await page(request)
-        answer.headers[hdrs.LINK] = openapi.LINK
-        return answer
-
-    return get

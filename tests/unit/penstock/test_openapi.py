@@ -67,7 +67,7 @@ def documented(access: Access | None = None) -> dict[str, Any]:
 
 @asynccontextmanager
 async def served(access: HttpAccess | None = None) -> AsyncIterator[ClientSession]:
-    app = web.Application(middlewares=(openapi.faults, *(access.middlewares if access is not None else ())))
+    app = web.Application(middlewares=(openapi.faults, *([access.check] if access is not None else [])))
     app.add_routes([*OPERATIONS, openapi.served(documented)])
     async with TestServer(app) as server, ClientSession(server.make_url("/")) as client:
         yield client

@@ -11,6 +11,7 @@ from penstock.cli.errors import CommandError
 from penstock.cli.jobfile import JobFile
 from penstock.model.container import Limits
 from penstock.model.resources import KindAmounts, ResourceKind
+from penstock.model.work import OpportunisticJob
 
 JOB = """
 name = "count"
@@ -82,13 +83,13 @@ def test_memory_as_written_wins(tmp_path: Path) -> None:
     assert JobFile(path).memory_bytes(1) == 1 << 30
 
 
-def slack_job(tmp_path: Path, line: str = "") -> JobFile:
+def slack_job(tmp_path: Path, line: str = "", opportunistic: OpportunisticJob = None) -> JobFile:
     path = tmp_path / "slack.toml"
     path.write_text(
         f'name = "j"\n{line}\n[[task]]\nname = "a"\nstage = "map"\ncommand = "true"\n'
         '[[task]]\nname = "b"\ncommand = "true"\nopportunistic = "only"\n'
     )
-    return JobFile(path)
+    return JobFile(path, opportunistic=opportunistic)
 
 
 def test_a_job_opts_out_of_slack_or_names_the_stages_that_may_have_it(tmp_path: Path) -> None:
@@ -96,9 +97,9 @@ def test_a_job_opts_out_of_slack_or_names_the_stages_that_may_have_it(tmp_path: 
     assert plain.opportunistic is None
     assert [task.opportunistic for task in plain.graph.tasks.values()] == [False, "only"]
     assert slack_job(tmp_path, "opportunistic = false").opportunistic is False
-    named = slack_job(tmp_path, 'opportunistic = ["map", "b"]')
-    assert named.opportunistic == ["map", "b"]
-    named.allow(submit.which("only"))
+    in_file = 'opportunistic = ["map", "b"]'
+    assert slack_job(tmp_path, in_file).opportunistic == ["map", "b"]
+    named = slack_job(tmp_path, in_file, submit.which("only"))
     assert named.opportunistic == "only", "the command line comes before the file"
     assert [submit.which(text) for text in ("none", "all", "map, b")] == [False, True, ["map", "b"]]
 
@@ -107,7 +108,7 @@ def test_a_stage_that_there_is_not_is_named_with_those_that_there_are(tmp_path: 
     with pytest.raises(CommandError, match="opportunistic: no stage 'mop'; stages: map, b"):
         slack_job(tmp_path, 'opportunistic = ["mop"]')
     with pytest.raises(CommandError, match="--opportunistic: no stage 'c'"):
-        slack_job(tmp_path).allow(["c"])
+        slack_job(tmp_path, opportunistic=["c"])
 
 
 @pytest.mark.parametrize("in_file", [True, False])
@@ -117,5 +118,5 @@ def test_a_strict_job_starts_no_command_without_its_limits(tmp_path: Path, in_fi
     (tmp_path / "in.txt").touch()
     job = JobFile(path)
     assert {request.command.strict for request in job.requests.values() if request.command} == {in_file}
-    job.make_strict()  # as --strict does
+    job = JobFile(path, strict=True)  # as --strict does
     assert all(request.command.strict for request in job.requests.values() if request.command)

@@ -7,18 +7,16 @@ import math
 import pytest
 
 from penstock.cli.profile_view import amount
-from penstock.cli.profiles import Application, Forecast, Foretold, Run, Series, Settings, compare, stretched
+from penstock.cli.profiles import Application, Forecast, Run, Series, compare, stretched
 
 
-def run(name: str, mean: Series, *, at: float = 0.0, settings: Settings | None = None) -> Run:
+def run(name: str, mean: Series) -> Run:
     peak = [[2 * value for value in row] for row in mean]
-    return Run(run=name, mean=mean, peak=peak, ended_at=at, settings=settings or Settings())
+    return Run(run=name, mean=mean, peak=peak)
 
 
-def application(runs: list[Run], history: list[Foretold] | None = None) -> Application:
-    return Application(
-        application="sort", user="ann", slot_s=3.0, resources=["cpu", "memory"], runs=runs, history=history or []
-    )
+def application(runs: list[Run]) -> Application:
+    return Application(application="sort", user="ann", slot_s=3.0, resources=["cpu", "memory"], runs=runs)
 
 
 @pytest.mark.parametrize(
@@ -62,37 +60,6 @@ def test_a_run_that_ended_within_a_slot_is_compared_by_its_true_end() -> None:
     assert compared.length == pytest.approx(0.75 / 1.5 - 1)
     for one in compared.errors.values():
         assert (one.total, one.within) == (pytest.approx(-0.5), 1.0)
-
-
-def test_the_mean_of_runs_that_ended_within_a_slot_ends_within_a_slot() -> None:
-    runs = [
-        Run(run=str(part), mean=[[1.0, 1.0]] * 2, peak=[[1.0, 1.0]] * 2, ended_at=part, last_part=part)
-        for part in (0.25, 0.75, 1.0)
-    ]
-    forecast = application(runs).before(runs[2])
-    assert forecast is not None
-    assert forecast.duration_slots == pytest.approx(1.5)
-    assert forecast.mean == [pytest.approx([1.0, 1.0])] * 2
-
-
-def test_without_the_masters_word_it_is_the_mean_of_up_to_three_runs_before_with_the_same_settings() -> None:
-    other = Settings(input_bytes=9)
-    runs = [
-        run("a", [[100.0], [100.0]], at=1.0),
-        run("x", [[50.0], [50.0]], at=2.0, settings=other),
-        run("b", [[1.0, 1.0], [4.0, 4.0]], at=3.0),
-        run("c", [[2.0], [4.0]], at=4.0),
-        run("d", [[3.0, 3.0, 3.0], [4.0, 4.0, 4.0]], at=5.0),
-        run("e", [[9.0], [9.0]], at=6.0),
-    ]
-    told = application(list(reversed(runs)))
-    assert told.before(runs[0]) is None
-    assert told.before(runs[1]) is None
-    forecast = told.before(runs[5])
-    assert forecast is not None
-    assert forecast.by == "the mean of 3 before"
-    assert forecast.mean == [pytest.approx([2.0, 2.0]), pytest.approx([4.0, 4.0])]
-    assert (forecast.low[0], forecast.high[0], forecast.peak[0]) == ([1.0, 1.0], [3.0, 3.0], [6.0, 6.0])
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,7 @@ async def site(tmp_path: Path, tokens: tuple[Path, Path]) -> AsyncIterator[tuple
     async def page(request: web.Request) -> web.Response:
         return web.Response(text=request.method)
 
-    app = web.Application(middlewares=access.middlewares)
+    app = web.Application(middlewares=[access.check])
     app.add_routes([web.route("*", "/status", page), web.get("/healthz", page)])
     runner = web.AppRunner(app, access_log=None)
     await runner.setup()

@@ -19,7 +19,7 @@ FILES = Path(pages.__file__).with_name("static")
 async def test_a_page_and_all_that_it_names_are_served_with_strict_headers(page: str) -> None:
     app = web.Application()
     app.on_response_prepare.append(pages.add_headers)
-    app.add_routes(pages.routes(page))
+    app.add_routes([web.get("/", pages.handler(page)), pages.STATIC])
     async with TestServer(app) as server, aiohttp.ClientSession(str(server.make_url("/"))) as client:
         todo, seen = ["/"], set()
         while todo:
