@@ -113,7 +113,7 @@ class ClientContainers:
             user=session.user,
             spec=spec,
             opportunistic=spec.opportunistic,
-            _limits=spec.limits,
+            limits=spec.limits,
         )
         self._ranks.begin(record)
         session.attached.add(record.container)
