@@ -13,7 +13,7 @@ from agent.core.instructions import Instruction, Notify, Record, Reply
 from agent.core.job_lifecycle import ROOM, JobLifecycle
 from agent.core.membership import Membership
 from agent.core.placed_work import PlacedWork
-from agent.core.rank_updates import RankUpdates
+from agent.core.ranks import Ranks
 from agent.core.slot_grants import SlotGrants
 from agent.queues import MonotaskQueues, oversubscription
 from penstock.wire.agent_api import JobRef, JobWaiting
@@ -45,9 +45,9 @@ class MasterDecisions:
     _members: Membership
     _queues: MonotaskQueues
     _held: tasks.HeldTasks
+    _ranks: Ranks
     _elasticity: Elasticity
     _executors: Executors
-    _rank_updates: RankUpdates
     _slot_grants: SlotGrants
     _lifecycle: JobLifecycle
     _drain: Drain
@@ -63,7 +63,7 @@ class MasterDecisions:
                 refusals.append(Refusal(index=index, reason=why))
         if any(isinstance(decision, SetPriority) for decision in event.decisions):
             instructions += self._slot_grants.granted(oversubscription.reordered(self._queues, now), now)
-            instructions += self._rank_updates.rank(now)  # the order is then the same on all nodes
+            instructions += self._ranks.rank(now)  # the order is then the same on all nodes
         return [Reply(Decided(refused=refusals)), *instructions]
 
     def _carry_out(self, decision: AnyDecision, out: list[Instruction], now: float) -> str:

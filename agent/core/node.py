@@ -22,7 +22,6 @@ from agent.core.master_decisions import MasterDecisions
 from agent.core.node_state import NodeState
 from agent.core.placed_work import PlacedWork
 from agent.core.preemption_actions import PreemptionActions
-from agent.core.rank_updates import RankUpdates
 from agent.core.records import JobRecord, Session, job_state
 from agent.core.recovery import Recovery
 from agent.core.reporting import Reports
@@ -82,21 +81,20 @@ class Node(NodeState):
             settings, self._members, self.queues, self.held, self.containers, self.ranks, self.elasticity,
             self.executors, self.resources, self.slack, self.preemption, self.slot_grants, self._lifecycle, self.drain,
         )  # fmt: skip
-        self._rank_updates = RankUpdates(settings, self._members, self.containers, self.ranks, self.resources)
         self._client_containers = ClientContainers(
             settings, self._members, self.containers, self.elasticity, self.ranks, self.resources, self.slack,
-            self._rank_updates, self._lent, self._ids,
+            self._lent, self._ids,
         )  # fmt: skip
         self._container_events = ContainerEvents(
             self._members, self.held, self.containers, self.ranks, self.attained, self.elasticity, self.executors,
-            self.preemption, self._rank_updates, self.slot_grants, self._lent, self._lifecycle,
+            self.preemption, self.slot_grants, self._lent, self._lifecycle,
         )  # fmt: skip
         self._recovery = Recovery(
             self._members, self.containers, self.elasticity, self.executors, self._lent, self._lifecycle,
             self.drain, self._placed, self._container_events,
         )  # fmt: skip
         self._decisions = MasterDecisions(
-            self._members, self.queues, self.held, self.elasticity, self.executors, self._rank_updates,
+            self._members, self.queues, self.held, self.ranks, self.elasticity, self.executors,
             self.slot_grants, self._lifecycle, self.drain, self._placed,
         )  # fmt: skip
         self._reports = Reports(
@@ -228,7 +226,7 @@ class Node(NodeState):
                 instructions.append(TellMaster("job_submitted", job_state(record)))
         self._members.join(session, job)
         reply = JobRegistered(job=job.record.job, admitted=job.record.admitted)
-        return [Reply(reply), *instructions, *(self._rank_updates.rank(now) if session.container else ())]
+        return [Reply(reply), *instructions, *(self.ranks.rank(now) if session.container else ())]
 
     def _job_introduced(self, event: e.JobIntroduced, now: float) -> list[Instruction]:
         return self._lifecycle.welcome(event.job, event.name, event.user, event.priority, now)
@@ -311,12 +309,12 @@ class Node(NodeState):
         instructions += self.preemption.sampled(event.snapshot, event.at, now)
         instructions += self._placed.sampled(now)
         if instructions or self.ranks.moved_on(event.snapshot):
-            instructions += self._rank_updates.rank(now)
+            instructions += self.ranks.rank(now)
         return instructions
 
     def _cpu_times_read(self, event: CpuTimesRead, now: float) -> list[Instruction]:
         self.resources.snapshot = event.snapshot
-        return self._rank_updates.rank(now)
+        return self.ranks.rank(now)
 
     def _woken(self, event: e.Woken, now: float) -> list[Instruction]:
         """Apply profile slots that begin and grace periods that end; look at the CPU time again."""
@@ -348,7 +346,7 @@ class Node(NodeState):
         """Give every part that keeps settings its new ones. Grants remain."""
         self.settings = after = self.settings.changed(event.settings)
         self.queues.reconfigure(after.disk_small_bytes, after.lease_s, after.lease_kept_s, after.job_wait_max_s)
-        for owner in (self.slot_grants, self._placed, self._rank_updates, self._client_containers):
+        for owner in (self.slot_grants, self._placed, self.ranks, self._client_containers):
             owner.settings = after
         self.elasticity.reconfigure(after)
         self.slack.reconfigure(after)

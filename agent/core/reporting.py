@@ -8,12 +8,38 @@ from agent.core.attained_service import AttainedService
 from agent.core.draining import Drain
 from agent.core.executors import Executors
 from agent.core.node_resources import NodeResources
-from agent.core.rank_updates import RankReport
+from agent.core.ranks import Ranks
 from agent.core.slack import Slack
 from agent.core.tasks import HeldTasks
 from agent.queues import MonotaskQueues, oversubscription
 from penstock.model import KindAmounts
 from penstock.wire.master_api import Heartbeat, Load
+from penstock.wire.ranks_api import MOST_RANKS, NodeRanks
+
+
+class RankReport:
+    """The last report of this node's order of jobs: the master reads it to explain to users why their jobs wait."""
+
+    def __init__(self, ranks: Ranks) -> None:
+        self._ranks = ranks
+        self._reported = NodeRanks()
+        self.read = True  # whether the master reads ranks; unknown until it answers our registration
+
+    def changed(self) -> NodeRanks | None:
+        """Return the order if it has changed since the last report."""
+        if not self.read:
+            return None
+        standings = self._ranks.standings
+        first = list(standings.values())[:MOST_RANKS]
+        ranks = NodeRanks(jobs=[(each.job, each.weight) for each in first], of=len(standings))
+        if ranks == self._reported:
+            return None
+        self._reported = ranks
+        return ranks
+
+    def link_opens(self) -> None:
+        """Start over on a new connection: the master may be an older one that does not read ranks."""
+        self._reported, self.read = NodeRanks(), False
 
 
 @dataclass(eq=False, slots=True)
