@@ -12,7 +12,7 @@ from agent.core import tasks
 from agent.core.attained_service import AttainedService
 from agent.core.containers import Containers
 from agent.core.events import Asked
-from agent.core.instructions import Instruction, Notify, Record, Reply, TellMaster
+from agent.core.instructions import Instruction, Record, Reply, TellMaster
 from agent.core.lent_containers import LentContainers
 from agent.core.membership import Membership
 from agent.core.ranks import Ranks
@@ -114,8 +114,7 @@ class JobLifecycle:
 
     def cancelled(self, job: Job, decision: CancelJob, now: float) -> list[Instruction]:
         """End what a job cancelled at the master has here, and notify its clients, wherever it was registered."""
-        cancelled_by = CancelledBy(job=decision.job, by=decision.by)
-        notes: list[Instruction] = [Notify(session, "job_cancelled", cancelled_by) for session in sorted(job.sessions)]
+        notes = job.notify("job_cancelled", CancelledBy(job=decision.job, by=decision.by))
         return notes + self.end(job, now, f"cancelled by {decision.by}")
 
     # ------------------------------------------------------------ connections that end

@@ -9,7 +9,7 @@ from agent.core import tasks
 from agent.core.draining import Drain
 from agent.core.elasticity import Elasticity
 from agent.core.executors import Executors
-from agent.core.instructions import Instruction, Notify, Record, Reply
+from agent.core.instructions import Instruction, Record, Reply
 from agent.core.job_lifecycle import ROOM, JobLifecycle
 from agent.core.membership import Membership
 from agent.core.placed_work import PlacedWork
@@ -78,11 +78,10 @@ class MasterDecisions:
             case AdmitJob() if job is not None:
                 if job.admit():
                     out.append(Record(ROOM, decision.job, job.record))
-                out += [Notify(s, "job_admitted", JobRef(job=decision.job)) for s in sorted(job.sessions)]
+                out += job.notify("job_admitted", JobRef(job=decision.job))
             case TellWaiting() if job is not None:
                 job.wait(decision.why)
-                waiting = JobWaiting(job=decision.job, why=decision.why, never=decision.never)
-                out += [Notify(s, "job_waiting", waiting) for s in sorted(job.sessions)]
+                out += job.notify("job_waiting", JobWaiting(job=decision.job, why=decision.why, never=decision.never))
             case SetPriority() if job is not None:
                 job.record.priority = decision.priority
                 self._queues.set_priority(decision.job, decision.priority, now)

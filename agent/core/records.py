@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from agent.core.confinement import Promise, confine
-from agent.core.instructions import Confine, Instruction
+from agent.core.instructions import Confine, Instruction, Notify
 from agent.core.plans import Course
 from agent.core.surrogate import Recorded
 from penstock.model import (
@@ -23,7 +23,7 @@ from penstock.model import (
     TaskRequest,
 )
 from penstock.model.work import Opportunistic, OpportunisticJob
-from penstock.wire.agent_api import StageProgress
+from penstock.wire.agent_api import Params, StageProgress
 from penstock.wire.master_api import JobState
 
 
@@ -276,6 +276,10 @@ class Job:
     orphan_since: float | None = None  # without connections since then (after a restart of the agent)
     recovered: bool = False  # restored after a restart: only its framework knows all its tasks
     kept_ends: set[str] = field(default_factory=set)  # tasks whose ends are journaled until the job is over
+
+    def notify(self, method: str, params: Params) -> list[Instruction]:
+        """Send a notification to all its connections."""
+        return [Notify(session, method, params) for session in sorted(self.sessions)]
 
     def wait(self, why: str) -> None:
         """Record why the master does not admit it yet."""
