@@ -113,7 +113,7 @@ class ContainerEvents:
     def _end(self, record: ContainerRecord, ended: Ended, now: float) -> list[Instruction]:
         """End a container: notify those waiting, free its resources, start the next in order."""
         container = record.container
-        self._preemption.forget(container)
+        self._preemption.policy.forget(container)
         self._elasticity.forget(container)
         self._executors.ended(container, ended.cpu_seconds, now)
         moves_up = self._ranks.ended(record, ended.cpu_seconds, now)

@@ -326,7 +326,7 @@ class Node(NodeState):
 
     def _alarm(self, now: float) -> list[Instruction]:
         """Return a Wake if the next time has changed."""
-        times = (self.preemption.due(), self.elasticity.due(now), self.ranks.cpu_reads.due)
+        times = (self.preemption.policy.due(), self.elasticity.due(now), self.ranks.cpu_reads.due)
         wake = min((at for at in times if at is not None), default=None)
         before, self._wake = self._wake, self._wake if wake is None else wake
         return [Wake(wake)] if wake is not None and wake != before else []
