@@ -16,7 +16,7 @@ import msgspec
 from agent.core.amounts import NOTHING, RESOURCES, Amounts, as_amounts, minus
 from agent.core.containers import ROOM
 from agent.core.instructions import Explain, Instruction, Record
-from agent.core.memory_levels import Memory, levels, raised_bytes
+from agent.core.memory_levels import levels, raised_bytes, tiers
 from agent.core.plans import Course, Plan, Room, ahead
 from agent.core.profile_follower import EPSILON_S, ProfileFollower, begin, limits_by_the_clock, limits_of, promise_of
 from agent.core.records import ContainerRecord
@@ -288,7 +288,7 @@ class Elasticity:
         capacity_bytes = float(self._settings.capacity.memory_bytes)
         whole_bytes = self._whole(promised)[3]
         wants = [
-            Memory(seen.get(one.record.container), one.holds(now)[3], one.raised_bytes).tiers(capacity_bytes)
+            tiers(seen.get(one.record.container), one.holds(now)[3], one.raised_bytes, capacity_bytes)
             for one in limited
         ]
         given = levels(whole_bytes, wants)
