@@ -94,7 +94,7 @@ class SlotGrants:
         """
         spec = _monotask(held, running=running)
         if running and (held.opportunistic or held.slot is None):
-            slotless.begin(self._queues, COMMANDS, held.job, spec, now)
+            slotless.begin(self._queues, held.job, spec, now)
             return []
         if held.opportunistic:
             self._held.waiting[held.job, held.task] = now
@@ -105,12 +105,12 @@ class SlotGrants:
 
     def start(self, held: HeldTask, now: float) -> list[Instruction]:
         """Start a placed command that needs no slot: an opportunistic one, an executor, or one with promised cores."""
-        slotless.begin(self._queues, COMMANDS, held.job, _monotask(held), now)
+        slotless.begin(self._queues, held.job, _monotask(held), now)
         return self._start(held, None, now)
 
     def give_slot(self, held: HeldTask, now: float) -> None:
         """Count a running command in the slot that it needs as regular work, even if none is free."""
-        slotless.give_slot(self._queues, COMMANDS, held.job, _monotask(held), now)
+        slotless.give_slot(self._queues, held.job, _monotask(held), now)
 
     def cancel(self, held: HeldTask, now: float) -> list[Instruction]:
         """Take a command that has not started out of the queues."""
@@ -126,7 +126,7 @@ class SlotGrants:
             completion = [Completion(id=record.task, failed=not ended.ok)]
             return self.granted(self._queues.complete(COMMANDS, record.job, completion, now), now)
         if record.task:
-            slotless.end(self._queues, COMMANDS, record.job, record.task, now, failed=not ended.ok)
+            slotless.end(self._queues, record.job, record.task, now, failed=not ended.ok)
         return []
 
     def _start(self, held: HeldTask, slot: ResourceKind | None, now: float) -> list[Instruction]:

@@ -85,11 +85,6 @@ class Resource:
         """Return the slots in use."""
         return self.slots - self.withheld - self.free
 
-    def withhold(self, slots: int) -> None:
-        """Set the number of slots not to grant; slots already held stay held."""
-        self.free += self.withheld - slots
-        self.withheld = slots
-
     def enqueue(self, job: JobQueue, monotask: Monotask, stage: str, sequence: int, now: float, known: int) -> None:
         """Queue a monotask; ``sequence`` rises with each call, ``known`` is the number of jobs."""
         self.queued += 1

@@ -125,7 +125,7 @@ class NeverStand(RuleBasedStateMachine):
     @rule(job=JOBS)
     def begin_beside(self, job: str) -> None:
         spec = MonotaskSpec(id=self.fresh(), kind=ResourceKind.CPU, input_bytes=0)
-        slotless.begin(self.queues, COMMANDS, job, spec, self.now)
+        slotless.begin(self.queues, job, spec, self.now)
 
     @rule(data=st.data())
     def promote(self, data: st.DataObject) -> None:
@@ -133,7 +133,7 @@ class NeverStand(RuleBasedStateMachine):
             one = data.draw(st.sampled_from(able))
             if one.kind is ResourceKind.CPU and self.queues.idle().of(one.kind) >= 1:
                 spec = MonotaskSpec(id=one.id, kind=one.kind, input_bytes=7)
-                slotless.give_slot(self.queues, COMMANDS, one.job, spec, self.now)
+                slotless.give_slot(self.queues, one.job, spec, self.now)
                 self.first_command()
 
     @rule(seconds=st.sampled_from([0.5, 2.5, 6.0]))

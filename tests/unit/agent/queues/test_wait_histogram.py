@@ -62,8 +62,8 @@ def test_a_slot_that_is_held_over_a_restart_was_granted_before() -> None:
 def test_a_promoted_command_waited_for_no_slot() -> None:
     queues = make(0.0)
     command = MonotaskSpec(id="t", kind=CPU, input_bytes=100)
-    slotless.begin(queues, 0, "j", command, 0.0)
-    slotless.give_slot(queues, 0, "j", command, 30.0)
+    slotless.begin(queues, "j", command, 0.0)
+    slotless.give_slot(queues, "j", command, 30.0)
     assert (queues.running(CPU), counts(queues)) == (1, (0, [0] * 9, 0.0))
 
 
