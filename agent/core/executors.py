@@ -73,7 +73,12 @@ class Executors:
         return NOTHING if held is None else held.peak(now)
 
     def follow(self, held: HeldTask, record: ContainerRecord, profile: Profile, began: float) -> None:
-        """Add an executor whose limits follow its profile, which ``began`` then (as ``now``)."""
+        """Add an executor whose limits follow its profile, which ``began`` then (as ``now``).
+
+        Stages that its job had ended before do not count.
+        """
+        if record.course is None:
+            record.go_on(Course(before=self.surrogate.stages.get(record.job, 0)))
         record.follow(profile, record.profile_at)
         self._elasticity.follow(record, began)
         self.planned[record.container] = _Planned(profile, promised_without_profile(held.request, profile), began)

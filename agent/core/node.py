@@ -346,9 +346,8 @@ class Node(NodeState):
         """Give every part that keeps settings its new ones. Grants remain."""
         self.settings = after = self.settings.changed(event.settings)
         self.queues.reconfigure(after.disk_small_bytes, after.lease_s, after.lease_kept_s, after.job_wait_max_s)
-        for owner in (self.slot_grants, self._placed, self.ranks, self._client_containers):
+        for owner in (self.slot_grants, self._placed, self.ranks, self.elasticity, self._client_containers):
             owner.settings = after
-        self.elasticity.reconfigure(after)
         self.slack.reconfigure(after)
         return self.containers.keep(after.keep_ended) + self.preemption.reconfigure(after, event.at, now)
 
