@@ -80,8 +80,9 @@ class SlotGrants:
 
     def withhold(self, now: float) -> list[Instruction]:
         """Withhold the slots whose cores are promised and used; grant those that are free again."""
-        kept_cores = self.account().kept_cores
-        self.withheld_slots = self.settings.capacity.cpu_slots - self.settings.capacity.cpu_slots_beside(kept_cores)
+        account, capacity = self.account(), self.settings.capacity
+        free_slots = capacity.cpu_slots_beside(account.promised_cores - account.lent_cores)
+        self.withheld_slots = capacity.cpu_slots - free_slots
         return self.granted(withhold(self._queues, self.withheld_slots, now), now)
 
     # ------------------------------------------------------------ placed commands
