@@ -15,7 +15,7 @@ from agent.core.membership import Membership
 from agent.core.placed_work import PlacedWork
 from agent.core.ranks import Ranks
 from agent.core.slot_grants import SlotGrants
-from agent.queues import MonotaskQueues, oversubscription
+from agent.queues import MonotaskQueues
 from penstock.wire.agent_api import JobRef, JobWaiting
 from penstock.wire.master_api import (
     AdmitJob,
@@ -62,7 +62,7 @@ class MasterDecisions:
             if why:
                 refusals.append(Refusal(index=index, reason=why))
         if any(isinstance(decision, SetPriority) for decision in event.decisions):
-            instructions += self._slot_grants.granted(oversubscription.reordered(self._queues, now), now)
+            instructions += self._slot_grants.granted(self._queues.reordered(now), now)
             instructions += self._ranks.rank(now)  # the order is then the same on all nodes
         return [Reply(Decided(refused=refusals)), *instructions]
 

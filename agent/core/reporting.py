@@ -11,7 +11,7 @@ from agent.core.node_resources import NodeResources
 from agent.core.ranks import Ranks
 from agent.core.slack import Slack
 from agent.core.tasks import HeldTasks
-from agent.queues import MonotaskQueues, oversubscription
+from agent.queues import MonotaskQueues
 from penstock.model import KindAmounts
 from penstock.wire.master_api import Heartbeat, Load
 from penstock.wire.ranks_api import MOST_RANKS, NodeRanks
@@ -60,6 +60,7 @@ class Reports:
         ledger = self._resources.ledger(now)
         claimed, waiting_bytes = self._slack.claimed()
         in_use = self._slack.in_use(ledger) + claimed
+        cpu, *_ = self._queues.resources()
         pending, coming = self._queues.pending(), 0
         for held in self._held:
             if held.request.command is None:  # a command's work is in the queue until it is done
@@ -74,7 +75,7 @@ class Reports:
             disk_busy=in_use.disk,
             network_busy=in_use.network,
             opportunistic_queue_free=self._slack.queue_free(),
-            most_commands=oversubscription.most_commands(self._queues) if self._attained.most_commands_read else 0,
+            most_commands=cpu.most_commands if self._attained.most_commands_read else 0,
             promised_cores=ledger.promised_cores,
             promised_memory_bytes=ledger.promised_memory_bytes,
             opportunistic_memory_bytes=ledger.asked_memory_bytes,

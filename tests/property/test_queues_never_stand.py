@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from agent.queues import COMMANDS, Monotask, MonotaskQueues, overdue, oversubscription, slotless
+from agent.queues import COMMANDS, Monotask, MonotaskQueues, overdue, slotless
 from agent.queues.monotask import BYPASSING, GRANTED, OVERDUE, QUEUED
 from agent.queues.withheld import withhold
 from penstock.model import KINDS, Capacity, MonotaskSpec, ResourceKind
@@ -74,7 +74,7 @@ class NeverStand(RuleBasedStateMachine):
 
     def first_command(self) -> None:
         """A command that ran before it was counted makes room beyond the slots, which the next event grants."""
-        oversubscription.reordered(self.queues, self.now)
+        self.queues.reordered(self.now)
 
     @rule(data=st.data(), failed=st.booleans(), seconds=st.floats(0, 1))
     def complete(self, data: st.DataObject, failed: bool, seconds: float) -> None:
@@ -116,7 +116,7 @@ class NeverStand(RuleBasedStateMachine):
     def reorder(self, moved: list[tuple[str, int]]) -> None:
         for job, priority in moved:
             self.queues.set_priority(job, float(priority), self.now)
-        oversubscription.reordered(self.queues, self.now)
+        self.queues.reordered(self.now)
 
     @rule(slots=st.integers(0, 3))
     def withhold(self, slots: int) -> None:
