@@ -122,7 +122,7 @@ class ContainerEvents:
         if held is not None and held.container == container:  # first, or an agent that dies here would run it again
             instructions += self._held.command_ended(held, ended)
         instructions += self._containers.end(container, ended)
-        self._attained.container_gone(record.job, self._members.jobs, self._containers.live.values())
+        self._attained.container_gone(record.job)
         over = ContainerEnded(container=container, ended=ended)
         for session in self._members.sessions.values():
             if container in session.attached:

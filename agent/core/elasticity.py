@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
@@ -113,7 +113,7 @@ class Elasticity:
         """Whether a container follows an executor's plan."""
         return any(self._executors())
 
-    def sampled(self, snapshot: Snapshot, live: Container[str], promised: Amounts, now: float) -> list[Instruction]:
+    def sampled(self, snapshot: Snapshot, promised: Amounts, now: float) -> list[Instruction]:
         """Correct the executors' plans by their measured use. The arguments are those of :meth:`changes`."""
         executors = list(self._executors())
         if not executors:
@@ -128,7 +128,7 @@ class Elasticity:
                 seen.sampled(use, snapshot.at, snapshot.interval_s)
             else:
                 one.sampled(use, snapshot.at, snapshot.interval_s)
-        instructions = self.changes(live, promised, snapshot, now)
+        instructions = self.changes(promised, snapshot, now)
         for one in executors:
             behind = lateness(one.profile, one.course, now - one.started)
             one.behind = behind if behind > 1 else 0.0
@@ -139,16 +139,12 @@ class Elasticity:
             one.stuck = self._is_stuck(one, snapshot.containers.get(one.record.container), left, now)
         return instructions
 
-    def changes(
-        self, live: Container[str], promised: Amounts, snapshot: Snapshot | None, now: float
-    ) -> list[Instruction]:
+    def changes(self, promised: Amounts, snapshot: Snapshot | None, now: float) -> list[Instruction]:
         """Return the changes of limits due now, for every container.
 
         ``promised`` are the promises to regular work that follows no profile: plans have the rest. ``snapshot`` is the
         latest sample.
         """
-        for container in [each for each in self._following if each not in live]:
-            self.forget(container)
         if not self._following:
             return []
         late = [one for one in self._executors() if now >= one.extend_at - EPSILON_S]

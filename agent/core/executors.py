@@ -11,13 +11,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agent.core.amounts import NOTHING, RESOURCES, Amounts, as_amounts
+from agent.core.amounts import NOTHING, Amounts
 from agent.core.commitments import Steps, steps, total
 from agent.core.containers import ROOM
 from agent.core.elasticity import Elasticity
 from agent.core.instructions import Instruction, Record
 from agent.core.ledger import CORES_EPSILON, Ledger
-from agent.core.plans import Course, ahead
+from agent.core.plans import Course, ahead, unnamed
 from agent.core.records import ContainerRecord, HeldTask
 from agent.core.settings import NodeSettings
 from agent.core.surrogate import UNITS, MonitorSurrogate
@@ -175,9 +175,8 @@ def promised_without_profile(request: TaskRequest, profile: Profile) -> Amounts:
     """Return the promise for the resources that the profile does not name."""
     command = request.command
     assert command is not None
-    promise = (command.cpu_cores, 0.0, command.network_bytes_per_s, max(request.memory_bytes, command.memory_bytes))
-    named = profile.demand(0)
-    return as_amounts(0.0 if name in named else float(amount) for name, amount in zip(RESOURCES, promise, strict=True))
+    memory_bytes = float(max(request.memory_bytes, command.memory_bytes))
+    return unnamed(profile, (command.cpu_cores, 0.0, float(command.network_bytes_per_s), memory_bytes))
 
 
 def _text(resource: int, amount: float) -> str:

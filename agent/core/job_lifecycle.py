@@ -83,11 +83,10 @@ class JobLifecycle:
         if known is None or known.record.here or known.sessions or self._held.of_job(job):
             return []
         self._members.remove(known)
-        live = self._containers.live.values()
-        self._attained.tell(self._attained.over(job, now, live))
+        self._attained.tell(self._attained.over(job, now))
         self._queues.remove_job(job, now)  # it holds nothing, so nothing is freed
         instructions = [Record(ROOM, job, None), *self._lent.job_over(job)]
-        self._attained.container_gone(job, self._members.jobs, live)
+        self._attained.container_gone(job)
         return instructions
 
     def end(
@@ -98,8 +97,7 @@ class JobLifecycle:
         self._members.remove(job)
         instructions: list[Instruction] = [Record(ROOM, name, None)]
         instructions += [Record(tasks.ENDS, tasks.journal_key(name, task), None) for task in sorted(job.kept_ends)]
-        live = self._containers.live.values()
-        use = self._attained.over(name, now, live)
+        use = self._attained.over(name, now)
         if job.record.here and self._has_master:
             ended = JobEnded(job=name, why=why, done=done, merged_into=merged_into, use=use)
             instructions.append(TellMaster("job_ended", ended))
@@ -109,7 +107,7 @@ class JobLifecycle:
         for held in self._held.of_job(name):
             instructions += self.withdraw(held, why or "its job ended", now)
         instructions += self._lent.job_over(name, merged_into)
-        self._attained.container_gone(name, self._members.jobs, live)  # all may belong to another job by now
+        self._attained.container_gone(name)  # all may belong to another job by now
         return instructions
 
     def cancelled(self, job: Job, decision: CancelJob, now: float) -> list[Instruction]:

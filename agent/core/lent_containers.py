@@ -92,7 +92,7 @@ class LentContainers:
         left = record.job
         record.keep()
         self._ranks.keep(record, event.cpu_seconds)
-        self._attained.container_gone(left, self._members.jobs, self._containers.live.values())
+        self._attained.container_gone(left)
         return [Record(ROOM, record.container, record), record.confine()]
 
     def how_it_ended(self, event: e.GivenBack, record: ContainerRecord) -> Ended:

@@ -13,7 +13,6 @@ from agent.core import events as e
 from agent.core.client_containers import ClientContainers
 from agent.core.container_events import ContainerEvents
 from agent.core.draining import Drain
-from agent.core.events import CpuTimesRead, EndAcknowledged, EndUnread
 from agent.core.ids import Ids
 from agent.core.instructions import Instruction, Reply, TellMaster, Wake
 from agent.core.job_lifecycle import JobLifecycle
@@ -137,11 +136,11 @@ class Node(NodeState):
             e.Confined: self._container_events.confined,
             e.Reclaimed: self.preemption.reclaimed,
             e.MemoryChecked: self._memory_checked,
-            CpuTimesRead: self._cpu_times_read,
+            e.CpuTimesRead: self._cpu_times_read,
             e.Woken: self._woken,
             e.Decided: self._decided,
-            EndAcknowledged: self.held.end_acknowledged,
-            EndUnread: lambda event, now: tasks.end_unread(self.jobs, event),
+            e.EndAcknowledged: self.held.end_acknowledged,
+            e.EndUnread: lambda event, now: tasks.end_unread(self.jobs, event),
             e.Sampled: self._sampled,
             e.Reconfigured: self._reconfigured,
             e.Recovered: self._recovered,
@@ -303,16 +302,14 @@ class Node(NodeState):
         instructions += self._waits.sampled(self.queues, self.settings.job_wait_max_s, event.at, now)
         instructions += self.executors.journal(self.containers.live)
         instructions += self._lifecycle.orphans_left(self.settings.rejoin_s, now)
-        instructions += self.elasticity.sampled(
-            event.snapshot, self.containers.live, self.resources.promised_without_profile(), now
-        )
+        instructions += self.elasticity.sampled(event.snapshot, self.resources.promised_without_profile(), now)
         instructions += self.preemption.sampled(event.snapshot, event.at, now)
         instructions += self._placed.sampled(now)
         if instructions or self.ranks.moved_on(event.snapshot):
             instructions += self.ranks.rank(now)
         return instructions
 
-    def _cpu_times_read(self, event: CpuTimesRead, now: float) -> list[Instruction]:
+    def _cpu_times_read(self, event: e.CpuTimesRead, now: float) -> list[Instruction]:
         self.resources.snapshot = event.snapshot
         return self.ranks.rank(now)
 
@@ -320,9 +317,8 @@ class Node(NodeState):
         """Apply profile slots that begin and grace periods that end; look at the CPU time again."""
         self._wake = None
         acted = self.preemption.woken(event.at, now) + self.ranks.look_again(now)
-        return acted + self.elasticity.changes(
-            self.containers.live, self.resources.promised_without_profile(), self.resources.snapshot, now
-        )
+        promised = self.resources.promised_without_profile()
+        return acted + self.elasticity.changes(promised, self.resources.snapshot, now)
 
     def _alarm(self, now: float) -> list[Instruction]:
         """Return a Wake if the next time has changed."""

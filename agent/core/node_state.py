@@ -38,7 +38,7 @@ class NodeState:
         self.resources = NodeResources(settings.capacity, self.containers, self.held, self.elasticity, self.executors)
         self.ranks = Ranks(settings, self._members, self.containers, self.resources)
         self.rank_report = RankReport(self.ranks)
-        self.attained = AttainedService(self.queues, self.ranks)
+        self.attained = AttainedService(self.queues, self._members, self.containers, self.ranks)
         self.slack = Slack(settings, self.queues, self.containers, self.held, self.resources)
 
     def ledger(self) -> Ledger:
