@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -10,7 +11,6 @@ from agent.core import events as e
 from agent.core import floors, quotas
 from agent.core.containers import ROOM, Containers
 from agent.core.elasticity import Elasticity
-from agent.core.ids import Ids
 from agent.core.instructions import AdoptProcess, Instruction, Notify, Record, Reply
 from agent.core.ledger import Ledger
 from agent.core.lent_containers import LentContainers
@@ -39,7 +39,7 @@ class ClientContainers:
     _resources: NodeResources
     _slack: Slack
     _lent: LentContainers
-    _ids: Ids
+    _ids: Iterator[str]
 
     # ------------------------------------------------------------ new containers
 
@@ -107,7 +107,7 @@ class ClientContainers:
         if why:
             raise _refusal(spec, why, ledger, t_alloc)
         record = ContainerRecord(
-            container=self._ids.fresh("c-"),
+            container=f"c-{next(self._ids)}",
             user=session.user,
             spec=spec,
             opportunistic=spec.opportunistic,

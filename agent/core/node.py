@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 from agent.core import cores, floors, quotas, starvation, tasks
@@ -13,7 +14,6 @@ from agent.core import events as e
 from agent.core.client_containers import ClientContainers
 from agent.core.container_events import ContainerEvents
 from agent.core.draining import Drain
-from agent.core.ids import Ids
 from agent.core.instructions import Instruction, Reply, TellMaster, Wake
 from agent.core.job_lifecycle import JobLifecycle
 from agent.core.lent_containers import LentContainers
@@ -65,7 +65,8 @@ class Node(NodeState):
     def __init__(self, settings: NodeSettings, queues: MonotaskQueues | None = None) -> None:
         """``queues``: others than those of the settings."""
         super().__init__(settings, queues)
-        self._ids = Ids(settings.instance)
+        #: Ends of ids that no other job or container on any node ever has.
+        self._ids = (f"{settings.instance}-{number}" for number in count(1))
         self.slot_grants = SlotGrants(
             settings, self._members, self.queues, self.held, self.containers, self.ranks, self._ids
         )
@@ -213,7 +214,7 @@ class Node(NodeState):
             instructions: list[Instruction] = []
         else:
             quotas.check_job(session, self.settings.quotas, self.jobs.values())
-            fresh = self._ids.fresh(f"{self.settings.node}-")
+            fresh = f"{self.settings.node}-{next(self._ids)}"
             slack_only = request.opportunistic == "only"  # it takes nothing that could be reserved
             record = JobRecord(
                 job=fresh, name=request.name, user=session.user, memory_bytes=0 if slack_only else request.memory_bytes,

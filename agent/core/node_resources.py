@@ -28,7 +28,8 @@ class NodeResources:
     def ledger(self, now: float) -> Ledger:
         """Return the sums of promised, requested and used resources now."""
         containers, planned = self._containers.live.values(), self._executors.planned
-        return compute_ledger(self._capacity, containers, self._held, self.snapshot, planned, self._executors.peak(now))
+        peak = self._executors.peak(now) if planned else NOTHING
+        return compute_ledger(self._capacity, containers, self._held, self.snapshot, planned, peak)
 
     def promised_without_profile(self) -> Amounts:
         """Return the promises to regular work that follows no profile, if an executor's plan depends on them."""

@@ -89,10 +89,6 @@ class _Ranked:
     def queue(self) -> int:
         return queue_of(self.cpu_s)
 
-    @property
-    def key(self) -> tuple[float, int, int]:
-        return (-self.priority, self.queue, self.place)
-
 
 def queue_of(cpu_s: float) -> int:
     """Return the queue of a job that has used this many CPU seconds: 0 is the first."""
@@ -289,7 +285,7 @@ class Ranks:
         kept = {record.job for record in live}  # a job that is over still counts the use of its containers
         self._used_s = {job: used_s for job, used_s in self._used_s.items() if job in jobs or job in kept}
         ranked = self._collect()
-        ranked.sort(key=lambda each: each.key)
+        ranked.sort(key=lambda each: (-each.priority, each.queue, each.place))
         if self.settings.has_master:
             ranked = merge(ranked)
         self._give_turn(ranked, now)

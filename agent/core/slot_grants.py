@@ -5,11 +5,11 @@ Placed commands wait in the queues like any monotask, in the session COMMANDS.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from agent.core import cores, tasks
 from agent.core.containers import Containers
-from agent.core.ids import Ids
 from agent.core.instructions import Grant, Instruction, Notify, Record
 from agent.core.membership import Membership
 from agent.core.ranks import Ranks
@@ -31,7 +31,7 @@ class SlotGrants:
     _held: tasks.HeldTasks
     _containers: Containers
     _ranks: Ranks
-    _ids: Ids
+    _ids: Iterator[str]
     uses: cores.MeasuredUses = field(default_factory=cores.MeasuredUses)
     withheld_slots: int = 0
 
@@ -131,7 +131,7 @@ class SlotGrants:
         return []
 
     def _start(self, held: HeldTask, slot: ResourceKind | None, now: float) -> list[Instruction]:
-        held.container = self._ids.fresh("c-")
+        held.container = f"c-{next(self._ids)}"
         record = command_record(held, slot)
         self._ranks.begin(record)
         journal = Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held)
