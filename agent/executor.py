@@ -346,14 +346,13 @@ class Executor:
     async def reclaim(self, container: str, size_bytes: int) -> None:
         """Reclaim page cache; returns as Reclaimed."""
         reach(Point.RECLAIM_ASKED)
-        freed = 0
         if self._tree is not None:
             try:
-                freed = await asyncio.to_thread(self._tree.get(container).reclaim, size_bytes)
+                await asyncio.to_thread(self._tree.get(container).reclaim, size_bytes)
             except FileNotFoundError:
                 log.debug("reclaimed too late: it has ended", container=container)
         reach(Point.RECLAIM_DONE)
-        self.on_event(e.Reclaimed(container, freed))
+        self.on_event(e.Reclaimed(container))
 
     def _open_stdio(self, instruction: i.StartContainer, opened: contextlib.ExitStack) -> tuple[int, int, int]:
         """Return the descriptors passed for the container, or files of the agent's own."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
 from typing import NamedTuple
 
+from agent.core.containers import Containers
+from agent.core.membership import Membership
 from agent.core.ranks import Ranks
-from agent.core.records import ContainerRecord
 from agent.queues import MonotaskQueues
 from agent.queues.job_queue import JobQueue
 from penstock.wire.master_api import JobUse
@@ -41,9 +41,11 @@ class AttainedService:
     CPU time known. Reported service never decreases.
     """
 
-    def __init__(self, queues: MonotaskQueues, ranks: Ranks) -> None:
+    def __init__(self, queues: MonotaskQueues, members: Membership, containers: Containers, ranks: Ranks) -> None:
         """``ranks`` counts the CPU time of the jobs' containers."""
         self._queues = queues
+        self._members = members
+        self._containers = containers
         self._ranks = ranks
         self._reported_s: dict[str, float] = {}  # job with measured containers → its last reported service
         # ended jobs with containers that still run, and jobs that came again since
@@ -70,7 +72,7 @@ class AttainedService:
         self._reported_s |= {use.job: use.service_s for use in uses if use.job in cpu_s}
         return ended + uses
 
-    def over(self, job: str, now: float, live: Iterable[ContainerRecord]) -> JobUse:
+    def over(self, job: str, now: float) -> JobUse:
         """Return the service of an ended job; call this before its queue is removed.
 
         It is final unless one of the job's containers runs: then the final report follows when that container has
@@ -78,7 +80,7 @@ class AttainedService:
         """
         slots = self._slots(self._queues.counted(job, now))
         self._before.pop(job, None)
-        use = self._use(job, slots, last=not _runs(job, live))
+        use = self._use(job, slots, last=not self._runs(job))
         if use.last:
             self._forget(job)
         else:
@@ -94,9 +96,9 @@ class AttainedService:
             if len(self._ended) > _MOST_ENDED:
                 del self._ended[next(iter(self._ended))]
 
-    def container_gone(self, job: str, jobs: Collection[str], live: Iterable[ContainerRecord]) -> None:
-        """Report a job's final service if its last container here has ended or changed jobs. ``jobs`` are here."""
-        if job in self._before and job not in jobs and not _runs(job, live):
+    def container_gone(self, job: str) -> None:
+        """Report the final service of a job that is over if its last container here has ended or changed jobs."""
+        if job in self._before and job not in self._members.jobs and not self._runs(job):
             self.tell(self._use(job, self._before.pop(job), last=True))
             self._forget(job)
 
@@ -123,6 +125,5 @@ class AttainedService:
         self._reported_s.pop(job, None)
         self._ranks.forget(job)
 
-
-def _runs(job: str, live: Iterable[ContainerRecord]) -> bool:
-    return any(record.job == job for record in live)
+    def _runs(self, job: str) -> bool:
+        return any(record.job == job for record in self._containers.live.values())

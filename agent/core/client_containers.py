@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import msgspec
@@ -10,13 +11,11 @@ from agent.core import events as e
 from agent.core import floors, quotas
 from agent.core.containers import ROOM, Containers
 from agent.core.elasticity import Elasticity
-from agent.core.ids import Ids
 from agent.core.instructions import AdoptProcess, Instruction, Notify, Record, Reply
 from agent.core.ledger import Ledger
 from agent.core.lent_containers import LentContainers
 from agent.core.membership import Membership
 from agent.core.node_resources import NodeResources
-from agent.core.rank_updates import RankUpdates
 from agent.core.ranks import Ranks
 from agent.core.records import ContainerRecord, ContainerState
 from agent.core.settings import NodeSettings
@@ -39,9 +38,8 @@ class ClientContainers:
     _ranks: Ranks
     _resources: NodeResources
     _slack: Slack
-    _rank_updates: RankUpdates
     _lent: LentContainers
-    _ids: Ids
+    _ids: Iterator[str]
 
     # ------------------------------------------------------------ new containers
 
@@ -74,7 +72,7 @@ class ClientContainers:
             return self._lent.lend(event, self._admit(event.session, spec, now))
         instructions = self._is_inside(event.session, record, event.pid, now, own=event.own)
         claimed = self._lent.claim(event, record)
-        return [*instructions, *claimed, *(self._rank_updates.rank(now) if claimed else ())]
+        return [*instructions, *claimed, *(self._ranks.rank(now) if claimed else ())]
 
     def _is_inside(self, opened: int, record: ContainerRecord, pid: int, now: float, *, own: bool) -> list[Instruction]:
         """Reply with the container that a process is in already; it becomes the connection's if the process is its
@@ -89,7 +87,7 @@ class ClientContainers:
         if own:
             session.container = record.container
         reply = Reply(Launched(container=record.container, pid=pid, not_enforced=record.not_enforced))
-        return [reply, *(self._rank_updates.rank(now) if own and session.jobs else ())]
+        return [reply, *(self._ranks.rank(now) if own and session.jobs else ())]
 
     def _admit(self, opened: int, spec: ContainerSpec, now: float) -> ContainerRecord:
         """Create a record if the node can promise the container's resources.
@@ -109,11 +107,11 @@ class ClientContainers:
         if why:
             raise _refusal(spec, why, ledger, t_alloc)
         record = ContainerRecord(
-            container=self._ids.fresh("c-"),
+            container=f"c-{next(self._ids)}",
             user=session.user,
             spec=spec,
             opportunistic=spec.opportunistic,
-            _limits=spec.limits,
+            limits=spec.limits,
         )
         self._ranks.begin(record)
         session.attached.add(record.container)

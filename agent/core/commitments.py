@@ -12,9 +12,8 @@ import numpy as np
 import numpy.typing as npt
 
 from agent.core.amounts import Amounts, as_amounts
-from agent.core.plans import Plan
+from agent.core.plans import Floats, Plan
 
-Floats = npt.NDArray[np.float64]
 #: Slot boundaries closer than this are the same; they differ by rounding only.
 _SAME_S = 1e-4
 

@@ -18,7 +18,6 @@ from agent.core.job_lifecycle import JobLifecycle
 from agent.core.lent_containers import LentContainers
 from agent.core.membership import Membership
 from agent.core.preemption_actions import PreemptionActions
-from agent.core.rank_updates import RankUpdates
 from agent.core.ranks import Ranks
 from agent.core.records import ContainerRecord, ContainerState
 from agent.core.slot_grants import SlotGrants
@@ -39,7 +38,6 @@ class ContainerEvents:
     _elasticity: Elasticity
     _executors: Executors
     _preemption: PreemptionActions
-    _rank_updates: RankUpdates
     _slot_grants: SlotGrants
     _lent: LentContainers
     _lifecycle: JobLifecycle
@@ -64,7 +62,7 @@ class ContainerEvents:
         if record.opportunistic:
             instructions.append(self._ranks.reclassed(record))
         if not self._ranks.knows(record):
-            instructions += self._rank_updates.rank(now)
+            instructions += self._ranks.rank(now)
             instructions += self._ranks.look(now, self._ranks.job_of(record.container))
         return instructions + self._lent.give_back(record)
 
@@ -115,7 +113,7 @@ class ContainerEvents:
     def _end(self, record: ContainerRecord, ended: Ended, now: float) -> list[Instruction]:
         """End a container: notify those waiting, free its resources, start the next in order."""
         container = record.container
-        self._preemption.forget(container)
+        self._preemption.policy.forget(container)
         self._elasticity.forget(container)
         self._executors.ended(container, ended.cpu_seconds, now)
         moves_up = self._ranks.ended(record, ended.cpu_seconds, now)
@@ -124,7 +122,7 @@ class ContainerEvents:
         if held is not None and held.container == container:  # first, or an agent that dies here would run it again
             instructions += self._held.command_ended(held, ended)
         instructions += self._containers.end(container, ended)
-        self._attained.container_gone(record.job, self._members.jobs, self._containers.live.values())
+        self._attained.container_gone(record.job)
         over = ContainerEnded(container=container, ended=ended)
         for session in self._members.sessions.values():
             if container in session.attached:
@@ -136,4 +134,4 @@ class ContainerEvents:
             session.lent.pop(container, None)
         instructions += self._slot_grants.command_ended(record, ended, now)
         instructions += self._lifecycle.forget_guest(record.job, now)
-        return instructions + (self._rank_updates.rank(now) if moves_up else [])
+        return instructions + (self._ranks.rank(now) if moves_up else [])

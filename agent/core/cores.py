@@ -33,15 +33,10 @@ MAY_MOVE_CORES: frozenset[object] = frozenset(
 
 @dataclass(frozen=True, slots=True)
 class CoreAccount:
-    """``lent_cores`` are those of the ``promised_cores`` that were idle in the last sample."""
+    """``lent_cores`` are those of the ``promised_cores`` that were idle in the last sample: they become slots."""
 
     promised_cores: float
     lent_cores: float
-
-    @property
-    def kept_cores(self) -> float:
-        """The cores for which no CPU slot is granted."""
-        return self.promised_cores - self.lent_cores
 
 
 class MeasuredUses:

@@ -9,24 +9,21 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Container, Iterator
+from collections.abc import Iterator
 
 import msgspec
 
 from agent.core.amounts import NOTHING, RESOURCES, Amounts, as_amounts, minus
 from agent.core.containers import ROOM
 from agent.core.instructions import Explain, Instruction, Record
-from agent.core.memory_levels import Memory, levels, raised_bytes
-from agent.core.plans import Course, Plan, Room, ahead
+from agent.core.memory_levels import levels, raised_bytes, tiers
+from agent.core.plans import Plan, Room, ahead
 from agent.core.profile_follower import EPSILON_S, ProfileFollower, begin, limits_by_the_clock, limits_of, promise_of
 from agent.core.records import ContainerRecord
 from agent.core.reprovisioning import BOUNDED, Hindrance, Observation, corrected, held_back, lateness
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse, Snapshot
 from penstock.model import Limits
-
-#: Stages are kept for this many jobs, for executors that start later.
-_MOST_JOBS = 1000
 
 
 class Elasticity:
@@ -37,22 +34,15 @@ class Elasticity:
 
     def __init__(self, settings: NodeSettings) -> None:
         self.version = 0
-        self._settings = settings
+        self.settings = settings  # containers that follow a profile keep the lead and lag that they began with
         self._following: dict[str, ProfileFollower] = {}
         self._observation: Observation | None = None
-        self._ended: dict[str, int] = {}  # job → number of its ended stages, by the master's last message
-
-    def reconfigure(self, settings: NodeSettings) -> None:
-        """Replace the settings; containers that follow a profile keep the lead and lag they started with."""
-        self._settings = settings
 
     # ------------------------------------------------------------ followed profiles
 
     def follow(self, record: ContainerRecord, started: float) -> None:
-        """Follow a profile from ``started`` (as ``now``) on. Stages that its job ended before do not count."""
-        if record.executor is not None and record.course is None:
-            record.go_on(Course(before=self._ended.get(record.job, 0)))
-        self._following[record.container] = begin(record, started, self._settings)
+        """Follow a profile from ``started`` (as ``now``) on."""
+        self._following[record.container] = begin(record, started, self.settings)
         self.version += record.executor is not None
 
     def forget(self, container: str) -> None:
@@ -78,7 +68,7 @@ class Elasticity:
         for one in self._following.values():
             times += one.change_times[bisect_right(one.change_times, now + EPSILON_S) :][:1]
             times.append(max(one.extend_at, now))
-            overdue_at = one.overdue_at(self._settings.reprovision_rho)
+            overdue_at = one.overdue_at(self.settings.reprovision_rho)
             if overdue_at > now + EPSILON_S:  # after that, every sample tries again
                 times.append(overdue_at)
         if (seen := self._observation) is not None:
@@ -91,7 +81,7 @@ class Elasticity:
         if one is None:
             return record.limits
         if one.executor:
-            return limits_of(one, one.holds(now), None, self._settings)
+            return limits_of(one, one.holds(now), None, self.settings)
         return limits_by_the_clock(one, now)
 
     # ------------------------------------------------------------ events
@@ -101,10 +91,6 @@ class Elasticity:
         the node wakes at once for that.
         """
         instructions: list[Instruction] = []
-        self._ended.pop(job, None)
-        self._ended[job] = ended
-        if len(self._ended) > _MOST_JOBS:
-            del self._ended[next(iter(self._ended))]
         for one in self._executors():
             course = one.course
             stage = ended - course.before
@@ -117,7 +103,7 @@ class Elasticity:
                 self._observation = None
             one.record.go_on(one.course.next_stage(stage, now - one.started))
             one.extend_at, one.behind, one.stuck = now, 0.0, False
-            one.hindrance = Hindrance(self._settings.executor_slot_s)
+            one.hindrance = Hindrance(self.settings.executor_slot_s)
             self.version += 1
             instructions.append(Record(ROOM, one.record.container, one.record))
         return instructions
@@ -127,7 +113,7 @@ class Elasticity:
         """Whether a container follows an executor's plan."""
         return any(self._executors())
 
-    def sampled(self, snapshot: Snapshot, live: Container[str], promised: Amounts, now: float) -> list[Instruction]:
+    def sampled(self, snapshot: Snapshot, promised: Amounts, now: float) -> list[Instruction]:
         """Correct the executors' plans by their measured use. The arguments are those of :meth:`changes`."""
         executors = list(self._executors())
         if not executors:
@@ -142,27 +128,23 @@ class Elasticity:
                 seen.sampled(use, snapshot.at, snapshot.interval_s)
             else:
                 one.sampled(use, snapshot.at, snapshot.interval_s)
-        instructions = self.changes(live, promised, snapshot, now)
+        instructions = self.changes(promised, snapshot, now)
         for one in executors:
             behind = lateness(one.profile, one.course, now - one.started)
             one.behind = behind if behind > 1 else 0.0
             one.stuck = False
-        overdue = [one for one in executors if one.behind >= self._settings.reprovision_rho]
+        overdue = [one for one in executors if one.behind >= self.settings.reprovision_rho]
         left = self._left(promised, now) if overdue else NOTHING
         for one in overdue:
             one.stuck = self._is_stuck(one, snapshot.containers.get(one.record.container), left, now)
         return instructions
 
-    def changes(
-        self, live: Container[str], promised: Amounts, snapshot: Snapshot | None, now: float
-    ) -> list[Instruction]:
+    def changes(self, promised: Amounts, snapshot: Snapshot | None, now: float) -> list[Instruction]:
         """Return the changes of limits due now, for every container.
 
         ``promised`` are the promises to regular work that follows no profile: plans have the rest. ``snapshot`` is the
         latest sample.
         """
-        for container in [each for each in self._following if each not in live]:
-            self.forget(container)
         if not self._following:
             return []
         late = [one for one in self._executors() if now >= one.extend_at - EPSILON_S]
@@ -175,8 +157,8 @@ class Elasticity:
         for container, one in self._following.items():
             if one.executor:
                 holds = one.holds(now)
-                limits = limits_of(one, holds, levels_bytes.get(container), self._settings)
-                instructions += one.record.resize(limits, promise_of(one, holds, self._settings))
+                limits = limits_of(one, holds, levels_bytes.get(container), self.settings)
+                instructions += one.record.resize(limits, promise_of(one, holds, self.settings))
             else:
                 instructions += one.record.resize(limits_by_the_clock(one, now))
         return instructions
@@ -200,7 +182,7 @@ class Elasticity:
             one = self._following[seen.container]
             instructions += [self._correct(one, seen), Record(ROOM, seen.container, one.record)]
             self._replan(promised, one, now)
-        rho = self._settings.reprovision_rho
+        rho = self.settings.reprovision_rho
         overdue = [one for one in self._executors() if one.is_overdue(rho, now) or one.foretold(rho, now)]
         overdue.sort(key=lambda one: -lateness(one.profile, one.course, now - one.started))
         for one in overdue:
@@ -212,10 +194,10 @@ class Elasticity:
         """Lend an executor all that is left of the host, if anything, for one monitoring period (§III.C). Of a resource
         whose capacity is unknown, lend as much as it has.
         """
-        had, period_s = one.planned(now).amounts[0], self._settings.executor_slot_s
+        had, period_s = one.planned(now).amounts[0], self.settings.executor_slot_s
         free = minus(self._room(promised, one, now).free(0.0, period_s), had)
         extra = one.named(has if room == math.inf else room for room, has in zip(free, had, strict=True))
-        rho, hindrance = self._settings.reprovision_rho, one.hindrance
+        rho, hindrance = self.settings.reprovision_rho, one.hindrance
         lacks = () if one.is_overdue(rho, now) else hindrance.lacks
         if all(extra[index] <= (1 - BOUNDED) * had[index] for index in lacks or range(len(extra))):
             return []
@@ -269,7 +251,7 @@ class Elasticity:
 
     def _whole(self, promised: Amounts) -> Amounts:
         """Return the resources available to plans, without other promises; infinite if the capacity is unknown."""
-        whole = as_amounts(amount or math.inf for amount in self._settings.amounts)
+        whole = as_amounts(amount or math.inf for amount in self.settings.amounts)
         for taken in (promised, *(each.unnamed() for each in self._executors())):
             whole = minus(whole, taken)
         return whole
@@ -285,10 +267,10 @@ class Elasticity:
         limited = [one for one in self._executors() if one.profile.memory_bytes]
         if not limited:
             return {}
-        capacity_bytes = float(self._settings.capacity.memory_bytes)
+        capacity_bytes = float(self.settings.capacity.memory_bytes)
         whole_bytes = self._whole(promised)[3]
         wants = [
-            Memory(seen.get(one.record.container), one.holds(now)[3], one.raised_bytes).tiers(capacity_bytes)
+            tiers(seen.get(one.record.container), one.holds(now)[3], one.raised_bytes, capacity_bytes)
             for one in limited
         ]
         given = levels(whole_bytes, wants)

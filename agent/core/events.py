@@ -179,10 +179,9 @@ class Confined:
 
 @dataclass(frozen=True, slots=True)
 class Reclaimed:
-    """Reclaim is over; ``freed_bytes`` were reclaimed."""
+    """Reclaim is over."""
 
     container: str
-    freed_bytes: int
 
 
 @dataclass(frozen=True, slots=True)

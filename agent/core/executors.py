@@ -11,13 +11,13 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agent.core.amounts import NOTHING, RESOURCES, Amounts, as_amounts
+from agent.core.amounts import NOTHING, Amounts
 from agent.core.commitments import Steps, steps, total
 from agent.core.containers import ROOM
 from agent.core.elasticity import Elasticity
 from agent.core.instructions import Instruction, Record
 from agent.core.ledger import CORES_EPSILON, Ledger
-from agent.core.plans import Course, ahead
+from agent.core.plans import Course, ahead, unnamed
 from agent.core.records import ContainerRecord, HeldTask
 from agent.core.settings import NodeSettings
 from agent.core.surrogate import UNITS, MonitorSurrogate
@@ -73,7 +73,12 @@ class Executors:
         return NOTHING if held is None else held.peak(now)
 
     def follow(self, held: HeldTask, record: ContainerRecord, profile: Profile, began: float) -> None:
-        """Add an executor whose limits follow its profile, which ``began`` then (as ``now``)."""
+        """Add an executor whose limits follow its profile, which ``began`` then (as ``now``).
+
+        Stages that its job had ended before do not count.
+        """
+        if record.course is None:
+            record.go_on(Course(before=self.surrogate.stages.get(record.job, 0)))
         record.follow(profile, record.profile_at)
         self._elasticity.follow(record, began)
         self.planned[record.container] = _Planned(profile, promised_without_profile(held.request, profile), began)
@@ -170,9 +175,8 @@ def promised_without_profile(request: TaskRequest, profile: Profile) -> Amounts:
     """Return the promise for the resources that the profile does not name."""
     command = request.command
     assert command is not None
-    promise = (command.cpu_cores, 0.0, command.network_bytes_per_s, max(request.memory_bytes, command.memory_bytes))
-    named = profile.demand(0)
-    return as_amounts(0.0 if name in named else float(amount) for name, amount in zip(RESOURCES, promise, strict=True))
+    memory_bytes = float(max(request.memory_bytes, command.memory_bytes))
+    return unnamed(profile, (command.cpu_cores, 0.0, float(command.network_bytes_per_s), memory_bytes))
 
 
 def _text(resource: int, amount: float) -> str:

@@ -12,7 +12,7 @@ from agent.core import tasks
 from agent.core.attained_service import AttainedService
 from agent.core.containers import Containers
 from agent.core.events import Asked
-from agent.core.instructions import Instruction, Notify, Record, Reply, TellMaster
+from agent.core.instructions import Instruction, Record, Reply, TellMaster
 from agent.core.lent_containers import LentContainers
 from agent.core.membership import Membership
 from agent.core.ranks import Ranks
@@ -83,11 +83,10 @@ class JobLifecycle:
         if known is None or known.record.here or known.sessions or self._held.of_job(job):
             return []
         self._members.remove(known)
-        live = self._containers.live.values()
-        self._attained.tell(self._attained.over(job, now, live))
+        self._attained.tell(self._attained.over(job, now))
         self._queues.remove_job(job, now)  # it holds nothing, so nothing is freed
         instructions = [Record(ROOM, job, None), *self._lent.job_over(job)]
-        self._attained.container_gone(job, self._members.jobs, live)
+        self._attained.container_gone(job)
         return instructions
 
     def end(
@@ -98,8 +97,7 @@ class JobLifecycle:
         self._members.remove(job)
         instructions: list[Instruction] = [Record(ROOM, name, None)]
         instructions += [Record(tasks.ENDS, tasks.journal_key(name, task), None) for task in sorted(job.kept_ends)]
-        live = self._containers.live.values()
-        use = self._attained.over(name, now, live)
+        use = self._attained.over(name, now)
         if job.record.here and self._has_master:
             ended = JobEnded(job=name, why=why, done=done, merged_into=merged_into, use=use)
             instructions.append(TellMaster("job_ended", ended))
@@ -109,13 +107,12 @@ class JobLifecycle:
         for held in self._held.of_job(name):
             instructions += self.withdraw(held, why or "its job ended", now)
         instructions += self._lent.job_over(name, merged_into)
-        self._attained.container_gone(name, self._members.jobs, live)  # all may belong to another job by now
+        self._attained.container_gone(name)  # all may belong to another job by now
         return instructions
 
     def cancelled(self, job: Job, decision: CancelJob, now: float) -> list[Instruction]:
         """End what a job cancelled at the master has here, and notify its clients, wherever it was registered."""
-        cancelled_by = CancelledBy(job=decision.job, by=decision.by)
-        notes: list[Instruction] = [Notify(session, "job_cancelled", cancelled_by) for session in sorted(job.sessions)]
+        notes = job.notify("job_cancelled", CancelledBy(job=decision.job, by=decision.by))
         return notes + self.end(job, now, f"cancelled by {decision.by}")
 
     # ------------------------------------------------------------ connections that end

@@ -7,12 +7,12 @@ unless another job was named for them meanwhile, for example when a framework's 
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 from agent.core import events as e
 from agent.core.attained_service import AttainedService
 from agent.core.containers import ROOM, Containers
-from agent.core.ids import Ids
 from agent.core.instructions import AdoptProcess, GiveBack, Instruction, Record, Reply
 from agent.core.membership import Membership
 from agent.core.ranks import Ranks
@@ -28,7 +28,7 @@ class LentContainers:
     _containers: Containers
     _ranks: Ranks
     _attained: AttainedService
-    _ids: Ids
+    _ids: Iterator[str]
 
     # ------------------------------------------------------------ lending
 
@@ -92,7 +92,7 @@ class LentContainers:
         left = record.job
         record.keep()
         self._ranks.keep(record, event.cpu_seconds)
-        self._attained.container_gone(left, self._members.jobs, self._containers.live.values())
+        self._attained.container_gone(left)
         return [Record(ROOM, record.container, record), record.confine()]
 
     def how_it_ended(self, event: e.GivenBack, record: ContainerRecord) -> Ended:
@@ -114,7 +114,9 @@ class LentContainers:
 
     def lend_anew(self, record: ContainerRecord, wanted: dict[int, str]) -> list[Instruction]:
         """Take in the processes of an ended container again: they were lent for other jobs while it was given back."""
-        anew = ContainerRecord(container=self._ids.fresh("c-"), user=record.user, spec=record.spec, opportunistic=False)
+        anew = ContainerRecord(
+            container=f"c-{next(self._ids)}", user=record.user, spec=record.spec, opportunistic=False
+        )
         anew.adopt(record.adopts, record.nice_before)
         for session, job in wanted.items():
             self._members.sessions[session].lent[anew.container] = job

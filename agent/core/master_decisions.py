@@ -9,13 +9,13 @@ from agent.core import tasks
 from agent.core.draining import Drain
 from agent.core.elasticity import Elasticity
 from agent.core.executors import Executors
-from agent.core.instructions import Instruction, Notify, Record, Reply
+from agent.core.instructions import Instruction, Record, Reply
 from agent.core.job_lifecycle import ROOM, JobLifecycle
 from agent.core.membership import Membership
 from agent.core.placed_work import PlacedWork
-from agent.core.rank_updates import RankUpdates
+from agent.core.ranks import Ranks
 from agent.core.slot_grants import SlotGrants
-from agent.queues import MonotaskQueues, oversubscription
+from agent.queues import MonotaskQueues
 from penstock.wire.agent_api import JobRef, JobWaiting
 from penstock.wire.master_api import (
     AdmitJob,
@@ -45,9 +45,9 @@ class MasterDecisions:
     _members: Membership
     _queues: MonotaskQueues
     _held: tasks.HeldTasks
+    _ranks: Ranks
     _elasticity: Elasticity
     _executors: Executors
-    _rank_updates: RankUpdates
     _slot_grants: SlotGrants
     _lifecycle: JobLifecycle
     _drain: Drain
@@ -62,8 +62,8 @@ class MasterDecisions:
             if why:
                 refusals.append(Refusal(index=index, reason=why))
         if any(isinstance(decision, SetPriority) for decision in event.decisions):
-            instructions += self._slot_grants.granted(oversubscription.reordered(self._queues, now), now)
-            instructions += self._rank_updates.rank(now)  # the order is then the same on all nodes
+            instructions += self._slot_grants.granted(self._queues.reordered(now), now)
+            instructions += self._ranks.rank(now)  # the order is then the same on all nodes
         return [Reply(Decided(refused=refusals)), *instructions]
 
     def _carry_out(self, decision: AnyDecision, out: list[Instruction], now: float) -> str:
@@ -78,11 +78,10 @@ class MasterDecisions:
             case AdmitJob() if job is not None:
                 if job.admit():
                     out.append(Record(ROOM, decision.job, job.record))
-                out += [Notify(s, "job_admitted", JobRef(job=decision.job)) for s in sorted(job.sessions)]
+                out += job.notify("job_admitted", JobRef(job=decision.job))
             case TellWaiting() if job is not None:
                 job.wait(decision.why)
-                waiting = JobWaiting(job=decision.job, why=decision.why, never=decision.never)
-                out += [Notify(s, "job_waiting", waiting) for s in sorted(job.sessions)]
+                out += job.notify("job_waiting", JobWaiting(job=decision.job, why=decision.why, never=decision.never))
             case SetPriority() if job is not None:
                 job.record.priority, job.record.reserved_cores = decision.priority, decision.reserved_cores
                 self._queues.set_priority(decision.job, decision.priority, now)

@@ -7,7 +7,6 @@ this level (docs/kernel.md). So a level is never below the unreclaimable memory,
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from agent.core.reprovisioning import BOUNDED, STALLED
 from agent.core.snapshot import ContainerUse
@@ -16,21 +15,14 @@ from agent.core.snapshot import ContainerUse
 _MARGIN, _MARGIN_BYTES = 0.1, 16 << 20
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """One executor's memory: its use (None: not sampled yet), its plan, and its need beyond that."""
+def tiers(use: ContainerUse | None, planned_bytes: float, raised: float, capacity_bytes: float) -> list[float]:
+    """Return one executor's demands, most urgent first: unreclaimable memory, a margin above it, its plan, more.
 
-    use: ContainerUse | None
-    planned_bytes: float
-    raised_bytes: float
-
-    def tiers(self, capacity_bytes: float) -> tuple[float, float, float, float]:
-        """Return its demands, most urgent first: unreclaimable memory, a margin above it, its plan, more."""
-        pinned = float(self.use.memory_unreclaimable_bytes) if self.use is not None else 0.0
-        margin = with_margin(pinned) if self.use is not None else 0.0
-        wants = (pinned, margin, self.planned_bytes, self.raised_bytes)
-        pinned, margin, planned, raised = (min(size, capacity_bytes) for size in wants)
-        return pinned, margin, planned, raised
+    ``use`` None: it has not been sampled yet. ``raised``: its demand beyond its plan (:func:`raised_bytes`).
+    """
+    pinned = float(use.memory_unreclaimable_bytes) if use is not None else 0.0
+    margin = with_margin(pinned) if use is not None else 0.0
+    return [min(size, capacity_bytes) for size in (pinned, margin, planned_bytes, raised)]
 
 
 def with_margin(size_bytes: float) -> float:
@@ -60,10 +52,10 @@ def levels(room_bytes: float, wants: Sequence[Sequence[float]]) -> list[float]:
 
     ``wants`` is executors × tiers, in bytes; the result is bytes per executor.
     """
-    given = [tiers[0] for tiers in wants]
+    given = [demands[0] for demands in wants]
     left = max(0.0, room_bytes - sum(given))
     for tier in range(1, max(map(len, wants), default=0)):
-        more = [max(0.0, tiers[tier] - has) for tiers, has in zip(wants, given, strict=True)]
+        more = [max(0.0, demands[tier] - has) for demands, has in zip(wants, given, strict=True)]
         total = sum(more)
         part = min(1.0, left / total) if total else 0.0
         given = [has + part * extra for has, extra in zip(given, more, strict=True)]

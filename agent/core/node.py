@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import count
 from typing import Any
 
 from agent.core import cores, floors, quotas, starvation, tasks
@@ -13,8 +14,6 @@ from agent.core import events as e
 from agent.core.client_containers import ClientContainers
 from agent.core.container_events import ContainerEvents
 from agent.core.draining import Drain
-from agent.core.events import CpuTimesRead, EndAcknowledged, EndUnread
-from agent.core.ids import Ids
 from agent.core.instructions import Instruction, Reply, TellMaster, Wake
 from agent.core.job_lifecycle import JobLifecycle
 from agent.core.lent_containers import LentContainers
@@ -22,7 +21,6 @@ from agent.core.master_decisions import MasterDecisions
 from agent.core.node_state import NodeState
 from agent.core.placed_work import PlacedWork
 from agent.core.preemption_actions import PreemptionActions
-from agent.core.rank_updates import RankUpdates
 from agent.core.records import JobRecord, Session, job_state
 from agent.core.recovery import Recovery
 from agent.core.reporting import Reports
@@ -67,7 +65,8 @@ class Node(NodeState):
     def __init__(self, settings: NodeSettings, queues: MonotaskQueues | None = None) -> None:
         """``queues``: others than those of the settings."""
         super().__init__(settings, queues)
-        self._ids = Ids(settings.instance)
+        #: Ends of ids that no other job or container on any node ever has.
+        self._ids = (f"{settings.instance}-{number}" for number in count(1))
         self.slot_grants = SlotGrants(
             settings, self._members, self.queues, self.held, self.containers, self.ranks, self._ids
         )
@@ -82,21 +81,20 @@ class Node(NodeState):
             settings, self._members, self.queues, self.held, self.containers, self.ranks, self.elasticity,
             self.executors, self.resources, self.slack, self.preemption, self.slot_grants, self._lifecycle, self.drain,
         )  # fmt: skip
-        self._rank_updates = RankUpdates(settings, self._members, self.containers, self.ranks, self.resources)
         self._client_containers = ClientContainers(
             settings, self._members, self.containers, self.elasticity, self.ranks, self.resources, self.slack,
-            self._rank_updates, self._lent, self._ids,
+            self._lent, self._ids,
         )  # fmt: skip
         self._container_events = ContainerEvents(
             self._members, self.held, self.containers, self.ranks, self.attained, self.elasticity, self.executors,
-            self.preemption, self._rank_updates, self.slot_grants, self._lent, self._lifecycle,
+            self.preemption, self.slot_grants, self._lent, self._lifecycle,
         )  # fmt: skip
         self._recovery = Recovery(
             self._members, self.containers, self.elasticity, self.executors, self._lent, self._lifecycle,
             self.drain, self._placed, self._container_events,
         )  # fmt: skip
         self._decisions = MasterDecisions(
-            self._members, self.queues, self.held, self.elasticity, self.executors, self._rank_updates,
+            self._members, self.queues, self.held, self.ranks, self.elasticity, self.executors,
             self.slot_grants, self._lifecycle, self.drain, self._placed,
         )  # fmt: skip
         self._reports = Reports(
@@ -139,11 +137,11 @@ class Node(NodeState):
             e.Confined: self._container_events.confined,
             e.Reclaimed: self.preemption.reclaimed,
             e.MemoryChecked: self._memory_checked,
-            CpuTimesRead: self._cpu_times_read,
+            e.CpuTimesRead: self._cpu_times_read,
             e.Woken: self._woken,
             e.Decided: self._decided,
-            EndAcknowledged: self.held.end_acknowledged,
-            EndUnread: lambda event, now: tasks.end_unread(self.jobs, event),
+            e.EndAcknowledged: self.held.end_acknowledged,
+            e.EndUnread: lambda event, now: tasks.end_unread(self.jobs, event),
             e.Sampled: self._sampled,
             e.Reconfigured: self._reconfigured,
             e.Recovered: self._recovered,
@@ -216,7 +214,7 @@ class Node(NodeState):
             instructions: list[Instruction] = []
         else:
             quotas.check_job(session, self.settings.quotas, self.jobs.values())
-            fresh = self._ids.fresh(f"{self.settings.node}-")
+            fresh = f"{self.settings.node}-{next(self._ids)}"
             slack_only = request.opportunistic == "only"  # it takes nothing that could be reserved
             record = JobRecord(
                 job=fresh, name=request.name, user=session.user, memory_bytes=0 if slack_only else request.memory_bytes,
@@ -228,7 +226,7 @@ class Node(NodeState):
                 instructions.append(TellMaster("job_submitted", job_state(record)))
         self._members.join(session, job)
         reply = JobRegistered(job=job.record.job, admitted=job.record.admitted)
-        return [Reply(reply), *instructions, *(self._rank_updates.rank(now) if session.container else ())]
+        return [Reply(reply), *instructions, *(self.ranks.rank(now) if session.container else ())]
 
     def _job_introduced(self, event: e.JobIntroduced, now: float) -> list[Instruction]:
         return self._lifecycle.welcome(event.job, event.name, event.user, event.priority, now)
@@ -305,30 +303,27 @@ class Node(NodeState):
         instructions += self._waits.sampled(self.queues, self.settings.job_wait_max_s, event.at, now)
         instructions += self.executors.journal(self.containers.live)
         instructions += self._lifecycle.orphans_left(self.settings.rejoin_s, now)
-        instructions += self.elasticity.sampled(
-            event.snapshot, self.containers.live, self.resources.promised_without_profile(), now
-        )
+        instructions += self.elasticity.sampled(event.snapshot, self.resources.promised_without_profile(), now)
         instructions += self.preemption.sampled(event.snapshot, event.at, now)
         instructions += self._placed.sampled(now)
         if instructions or self.ranks.moved_on(event.snapshot):
-            instructions += self._rank_updates.rank(now)
+            instructions += self.ranks.rank(now)
         return instructions
 
-    def _cpu_times_read(self, event: CpuTimesRead, now: float) -> list[Instruction]:
+    def _cpu_times_read(self, event: e.CpuTimesRead, now: float) -> list[Instruction]:
         self.resources.snapshot = event.snapshot
-        return self._rank_updates.rank(now)
+        return self.ranks.rank(now)
 
     def _woken(self, event: e.Woken, now: float) -> list[Instruction]:
         """Apply profile slots that begin and grace periods that end; look at the CPU time again."""
         self._wake = None
         acted = self.preemption.woken(event.at, now) + self.ranks.look_again(now)
-        return acted + self.elasticity.changes(
-            self.containers.live, self.resources.promised_without_profile(), self.resources.snapshot, now
-        )
+        promised = self.resources.promised_without_profile()
+        return acted + self.elasticity.changes(promised, self.resources.snapshot, now)
 
     def _alarm(self, now: float) -> list[Instruction]:
         """Return a Wake if the next time has changed."""
-        times = (self.preemption.due(), self.elasticity.due(now), self.ranks.cpu_reads.due)
+        times = (self.preemption.policy.due(), self.elasticity.due(now), self.ranks.cpu_reads.due)
         wake = min((at for at in times if at is not None), default=None)
         before, self._wake = self._wake, self._wake if wake is None else wake
         return [Wake(wake)] if wake is not None and wake != before else []
@@ -348,9 +343,8 @@ class Node(NodeState):
         """Give every part that keeps settings its new ones. Grants remain."""
         self.settings = after = self.settings.changed(event.settings)
         self.queues.reconfigure(after.disk_small_bytes, after.lease_s, after.lease_kept_s, after.job_wait_max_s)
-        for owner in (self.slot_grants, self._placed, self._rank_updates, self._client_containers):
+        for owner in (self.slot_grants, self._placed, self.ranks, self.elasticity, self._client_containers):
             owner.settings = after
-        self.elasticity.reconfigure(after)
         self.slack.reconfigure(after)
         return self.containers.keep(after.keep_ended) + self.preemption.reconfigure(after, event.at, now)
 

@@ -28,9 +28,7 @@ class NodeResources:
     def ledger(self, now: float) -> Ledger:
         """Return the sums of promised, requested and used resources now."""
         containers, planned = self._containers.live.values(), self._executors.planned
-        if not planned:
-            return compute_ledger(self._capacity, containers, self._held, self.snapshot)
-        peak = self._executors.peak(now)
+        peak = self._executors.peak(now) if planned else NOTHING
         return compute_ledger(self._capacity, containers, self._held, self.snapshot, planned, peak)
 
     def promised_without_profile(self) -> Amounts:

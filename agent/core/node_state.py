@@ -11,9 +11,9 @@ from agent.core.executors import Executors
 from agent.core.ledger import Ledger
 from agent.core.membership import Membership
 from agent.core.node_resources import NodeResources
-from agent.core.rank_updates import RankReport
 from agent.core.ranks import Ranks
 from agent.core.records import Job, Session
+from agent.core.reporting import RankReport
 from agent.core.settings import NodeSettings
 from agent.core.slack import Slack
 from agent.core.tasks import HeldTasks
@@ -33,12 +33,12 @@ class NodeState:
         self.jobs: Mapping[str, Job] = self._members.jobs
         self.containers = Containers(settings.keep_ended)
         self.held = HeldTasks()
-        self.ranks = Ranks(settings.capacity.cores, has_master=settings.has_master)
-        self.rank_report = RankReport(self.ranks)
-        self.attained = AttainedService(self.queues, self.ranks)
         self.elasticity = Elasticity(settings)
         self.executors = Executors(settings, self.elasticity)
         self.resources = NodeResources(settings.capacity, self.containers, self.held, self.elasticity, self.executors)
+        self.ranks = Ranks(settings, self._members, self.containers, self.resources)
+        self.rank_report = RankReport(self.ranks)
+        self.attained = AttainedService(self.queues, self._members, self.containers, self.ranks)
         self.slack = Slack(settings, self.queues, self.containers, self.held, self.resources)
 
     def ledger(self) -> Ledger:

@@ -1,9 +1,7 @@
 """The master's work on this node: it is checked against the node's own state, held, started and promoted.
 
 Opportunistic commands may wait here for slack, which is the future work of UBIS (§VII): "queuing opportunistic
-containers allows the nodes to execute tasks as soon as they finish one". An executor starts as soon as the master
-assigns it: it neither waits for a CPU slot nor holds one, because its limits follow its profile as long as it lives
-(Elasecutor §III).
+containers allows the nodes to execute tasks as soon as they finish one".
 """
 
 from __future__ import annotations
@@ -132,7 +130,7 @@ class PlacedWork:
             return []
         if held.slot is not None:
             self._slot_grants.give_slot(held, now)
-        self._preemption.forget(container)
+        self._preemption.policy.forget(container)
         return [
             *self._containers.promote(record, held.slot),
             self._ranks.reclassed(record),

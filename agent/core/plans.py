@@ -153,6 +153,12 @@ def demand(profile: Profile, slot: int) -> Amounts:
     return as_amounts(float(named.get(name, 0)) for name in RESOURCES)
 
 
+def unnamed(profile: Profile, promise: Amounts) -> Amounts:
+    """Return the part of a promise for the resources that a profile does not name."""
+    each = zip(RESOURCES, promise, strict=True)
+    return as_amounts(0.0 if getattr(profile, name) else amount for name, amount in each)
+
+
 @lru_cache(maxsize=256)
 def _demands(profile: Profile) -> tuple[Amounts, ...]:
     """Return the demands of all slots up to the end of the last stage."""

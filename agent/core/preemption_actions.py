@@ -16,14 +16,6 @@ from agent.core.slack import Slack
 from agent.core.snapshot import Snapshot
 from penstock.model import EndedBy
 
-#: Each act of the policy → the action that is recorded.
-ACTIONS = {
-    Act.PAUSE: "paused",
-    Act.RESUME: "resumed",
-    Act.RECLAIM: "reclaimed",
-    Act.WARN: "warned",
-    Act.END: "preempted",
-}
 #: Upper bounds in seconds of the latency's buckets (Prometheus), followed by infinity.
 BOUNDS_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 
@@ -59,7 +51,7 @@ class PreemptionActions:
         self.preempted: list[Preempted] = []
         self.acts: Counter[tuple[str, str]] = Counter()  # (action, resource) → count
         self.latency = PreemptionLatency()
-        self._policy = Preemption(settings.preemption)
+        self.policy = Preemption(settings.preemption)
         self._dry_run, self._keep = settings.preemption.dry_run, settings.keep_ended
         self._containers = containers
         self._resources = resources
@@ -68,36 +60,28 @@ class PreemptionActions:
     def reconfigure(self, settings: NodeSettings, at: float, now: float) -> list[Instruction]:
         """Replace the settings; actions that had begun under the former ones are completed. ``at`` is Unix time."""
         self._dry_run, self._keep = settings.preemption.dry_run, settings.keep_ended
-        return self._carry_out(self._policy.reconfigure(settings.preemption), at, now, begun=True)
+        return self._carry_out(self.policy.reconfigure(settings.preemption), at, now, begun=True)
 
     def sampled(self, snapshot: Snapshot, at: float, now: float) -> list[Instruction]:
         """Apply a sample to preemption and to the tuning of T_alloc."""
-        instructions = self._carry_out(self._policy.sampled(self._view(snapshot, now), now), at, now)
-        preemptions = (ACTIONS[Act.PAUSE], ACTIONS[Act.END])
-        self._slack.tune(sum(count for (done, _), count in self.acts.items() if done in preemptions), now)
+        instructions = self._carry_out(self.policy.sampled(self._view(snapshot, now), now), at, now)
+        preemptions = sum(count for (act, _), count in self.acts.items() if act in (Act.PAUSE, Act.END))
+        self._slack.tune(preemptions, now)
         return instructions
 
     def memory_checked(self, event: e.MemoryChecked, now: float) -> list[Instruction]:
         """Apply a memory check between two samples."""
         view = self._view(event.snapshot, now)
-        return self._carry_out(self._policy.looked(view, event.pressed, now), event.at, now)
+        return self._carry_out(self.policy.looked(view, event.pressed, now), event.at, now)
 
     def reclaimed(self, event: e.Reclaimed, now: float) -> list[Instruction]:
         """Record the end of a reclaim; the next check decides whether it was enough."""
-        self._policy.reclaimed(event.container)
+        self.policy.reclaimed(event.container)
         return []
-
-    def due(self) -> float | None:
-        """Return the time at which :meth:`woken` has to be called, if any."""
-        return self._policy.due()
 
     def woken(self, at: float, now: float) -> list[Instruction]:
         """End the containers whose grace period is over. ``at`` is Unix time."""
-        return self._carry_out(self._policy.woken(now), at, now, begun=True)
-
-    def forget(self, container: str) -> None:
-        """Drop the state of a container that ended or was promoted."""
-        self._policy.forget(container)
+        return self._carry_out(self.policy.woken(now), at, now, begun=True)
 
     def _view(self, snapshot: Snapshot, now: float) -> View:
         live = list(self._containers.live.values())
@@ -107,7 +91,7 @@ class PreemptionActions:
         """Carry out actions and log each. A dry run only logs, except for actions ``begun`` before it."""
         instructions: list[Instruction] = []
         for action in actions:
-            done = ACTIONS[action.act]
+            done = action.act.value
             dry_run = self._dry_run and not begun
             if not dry_run:
                 instructions += self._instructions(action)

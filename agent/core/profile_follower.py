@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 from agent.core.amounts import RESOURCES, Amounts, as_amounts, plus
 from agent.core.confinement import Promise
-from agent.core.plans import Course, Held, Plan, ahead, demand, extend_at_s, predicted_s
+from agent.core.plans import Course, Held, Plan, ahead, demand, extend_at_s, predicted_s, unnamed
 from agent.core.records import ContainerRecord
 from agent.core.reprovisioning import Hindrance, overdue_s
 from agent.core.settings import NodeSettings
@@ -80,9 +80,8 @@ class ProfileFollower:
     def unnamed(self) -> Amounts:
         """Return the promise for the resources that the profile does not name."""
         spec = self.record.spec
-        promised = (spec.cpu_cores, 0.0, float(spec.network_bytes_per_s), float(spec.memory_bytes))
-        named = self.named(promised)
-        return (promised[0] - named[0], 0.0, promised[2] - named[2], promised[3] - named[3])
+        promise = (spec.cpu_cores, 0.0, float(spec.network_bytes_per_s), float(spec.memory_bytes))
+        return unnamed(self.profile, promise)
 
     def follow(self, plan: Plan, now: float) -> None:
         """Replace the plan from now on."""

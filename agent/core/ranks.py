@@ -18,14 +18,18 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass, replace
 
 from agent.core.confinement import LAST_RANK, UNPROMISED_WEIGHT, WEIGHT_PER_CORE
+from agent.core.containers import Containers
 from agent.core.cpu_time_reads import CpuReadSchedule
 from agent.core.instructions import Instruction, Renice
+from agent.core.membership import Membership
+from agent.core.node_resources import NodeResources
 from agent.core.rank_weights import NICE_OPPORTUNISTIC, divide, nice_of, unpromised_weight
-from agent.core.records import ContainerRecord, ContainerState, Job, Session
+from agent.core.records import ContainerRecord, ContainerState
+from agent.core.settings import NodeSettings
 from agent.core.snapshot import Snapshot
 
 #: A job sinks by one queue when it has used this many CPU seconds, twice as many, four times … (LAS_MQ §3.2).
@@ -76,10 +80,6 @@ class _Ranked:
     def queue(self) -> int:
         return queue_of(self.cpu_s)
 
-    @property
-    def key(self) -> tuple[float, int, int]:
-        return (-self.priority, self.queue, self.place)
-
 
 def queue_of(cpu_s: float) -> int:
     """Return the queue of a job that has used this many CPU seconds: 0 is the first."""
@@ -104,13 +104,16 @@ def merge(ranked: list[_Ranked]) -> list[_Ranked]:
 class Ranks:
     """The ranks of the jobs and the weights of their containers."""
 
-    def __init__(self, cores: float, *, has_master: bool = False) -> None:
-        """``has_master``: job priorities are the master's order, which does not contain containers without a job."""
+    def __init__(
+        self, settings: NodeSettings, members: Membership, containers: Containers, resources: NodeResources
+    ) -> None:
+        self.settings = settings
         self.standings: dict[str, Standing] = {}
         # job → CPU seconds of its containers, including promised and opportunistic ones
         self.cpu_s: dict[str, float] = {}
-        self._cores = cores
-        self._has_master = has_master
+        self._members = members
+        self._containers = containers
+        self._resources = resources
         self._used_s: dict[str, float] = {}  # job → CPU seconds of its ended containers
         self._counted_s: dict[str, float] = {}  # container → its part of ``cpu_s``
         self._job_of: dict[str, str] = {}  # container → its job
@@ -157,7 +160,7 @@ class Ranks:
             return
         standing = self.standings.get(record.job)
         if standing is None:
-            record.stand(0, round(WEIGHT_PER_CORE * self._cores), 0)
+            record.stand(0, round(WEIGHT_PER_CORE * self.settings.capacity.cores), 0)
         else:
             weight = max(1, standing.weight // (standing.containers + 1))
             record.stand(min(standing.rank, LAST_RANK), weight, 0)
@@ -225,35 +228,29 @@ class Ranks:
         self._used_s.pop(job, None)
         self.cpu_s.pop(job, None)
 
-    def rank(
-        self,
-        live: Collection[ContainerRecord],
-        jobs: Mapping[str, Job],
-        sessions: Iterable[Session],
-        snapshot: Snapshot | None,
-        now: float,
-        wait_max_s: float,
-    ) -> list[Instruction]:
+    def rank(self, now: float) -> list[Instruction]:
         """Rank all jobs; set the weights of their containers, and return instructions for the changed ones.
 
         First come larger priorities (the master's order, if there is one), then less CPU time, by queues of LAS_MQ,
         then earlier arrival. :func:`merge` places containers without a job in the master's order.
         """
+        live, jobs = self._containers.live.values(), self._members.jobs
         self._ranked_at, self.due = now, False
-        self._assign(live, jobs, sessions)
-        come = self._follow_reservations(live, jobs)
+        self._assign()
+        come = self._follow_reservations()
         self._weighted &= {record.container for record in live}
         self._adopted = {record.container: record.pid for record in live if record.adopted and record.pid}
         kept = {record.job for record in live}  # a job that is over still counts the use of its containers
         self._used_s = {job: used_s for job, used_s in self._used_s.items() if job in jobs or job in kept}
-        ranked = self._collect(live, jobs, snapshot)
-        ranked.sort(key=lambda each: each.key)
-        if self._has_master:
+        ranked = self._collect()
+        ranked.sort(key=lambda each: (-each.priority, each.queue, each.place))
+        if self.settings.has_master:
             ranked = merge(ranked)
-        self._give_turn(ranked, snapshot, now, wait_max_s)
+        self._give_turn(ranked, now)
         promised = sum(record.promised_cores for record in live if not record.opportunistic)
         promised += sum(each.reserved_cores for each in ranked)
-        weights = divide(unpromised_weight(self._cores, promised), (len(each.containers) for each in ranked))
+        total = unpromised_weight(self.settings.capacity.cores, promised)
+        weights = divide(total, (len(each.containers) for each in ranked))
         self.standings = {}
         changed: list[ContainerRecord] = []
         for rank, (each, by_rank) in enumerate(zip(ranked, weights, strict=True)):
@@ -267,32 +264,27 @@ class Ranks:
             instruction
             for record in come + changed
             if record.state is not ContainerState.STOPPING
-            for instruction in (
-                record.confine(),
-                self.renice(record),
-            )
+            for instruction in (record.confine(), self.renice(record))
         ]
 
-    def _follow_reservations(self, live: Collection[ContainerRecord], jobs: Mapping[str, Job]) -> list[ContainerRecord]:
+    def _follow_reservations(self) -> list[ContainerRecord]:
         """Note which containers run before their reservation's time; return those whose time has come.
 
         Before it they are ranked, the last in the master's order, whatever cores their tasks state (Rayon §5.1: work
         that is ahead of its time takes what others leave).
         """
         come = []
-        for record in live:
-            job = jobs.get(self.job_of(record.container))
-            early = job is not None and job.record.reserved_cores == 0
-            was_early = record.early
-            record.wait_for_promise(early=early)
-            if was_early and record.promised_cores and not early:
+        for record in self._containers.live.values():
+            job = self._members.jobs.get(self.job_of(record.container))
+            was_early, record.early = record.early, job is not None and job.record.reserved_cores == 0
+            if was_early and record.promised_cores:
                 come.append(record)
         return come
 
     def _why(self, ranked: _Ranked) -> str:
         if ranked.job == self._turn:
             return BY_TURN
-        if not self._has_master:
+        if not self.settings.has_master:
             return BY_PRIORITY
         return BY_MASTER if ranked.is_job else BY_USE
 
@@ -304,7 +296,7 @@ class Ranks:
             record.stand(record.rank, record.rank_weight, nice)
         return [self.renice(record) for record in changed if record.state is not ContainerState.STOPPING]
 
-    def _give_turn(self, ranked: list[_Ranked], snapshot: Snapshot | None, now: float, wait_max_s: float) -> None:
+    def _give_turn(self, ranked: list[_Ranked], now: float) -> None:
         """Move the longest-waiting job to the front if it starves."""
         self._first_at = {each.job: self._first_at.get(each.job, now) for each in ranked}
         if not ranked:
@@ -312,8 +304,9 @@ class Ranks:
         if now >= self._turns_from:
             longest = min(ranked, key=lambda each: self._first_at[each.job])
             waited_s = now - self._first_at[longest.job]
-            self._turn = longest.job if longest is not ranked[0] and waited_s >= wait_max_s else ""
+            self._turn = longest.job if longest is not ranked[0] and waited_s >= self.settings.job_wait_max_s else ""
             if self._turn:
+                snapshot = self._resources.snapshot
                 tick_s = snapshot.interval_s if snapshot is not None else 1.0
                 self._turns_from = now + TURNS_APART * tick_s
                 self._turn_until = now + _TURN * tick_s
@@ -322,23 +315,23 @@ class Ranks:
         ranked.sort(key=lambda each: each.job != self._turn)
         self._first_at[ranked[0].job] = now
 
-    def _assign(self, live: Collection[ContainerRecord], jobs: Mapping[str, Job], sessions: Iterable[Session]) -> None:
+    def _assign(self) -> None:
         """Assign containers to the job that they were placed for, or that a process in them registered."""
+        jobs, sessions = self._members.jobs, self._members.sessions.values()
         inside = {session.container: min(session.jobs) for session in sessions if session.container and session.jobs}
-        for record in live:
+        for record in self._containers.live.values():
             job = record.job or inside.get(record.container, "")
             if record.job or (job in jobs and jobs[job].record.user == record.user):
                 self._job_of[record.container] = job
             elif self.job_of(record.container) not in jobs:
                 self._job_of.pop(record.container, None)  # a container that outlives its job has a rank of its own
 
-    def _collect(
-        self, live: Collection[ContainerRecord], jobs: Mapping[str, Job], snapshot: Snapshot | None
-    ) -> list[_Ranked]:
+    def _collect(self) -> list[_Ranked]:
+        jobs, snapshot = self._members.jobs, self._resources.snapshot
         uses = snapshot.containers if snapshot is not None else {}
         ranked: dict[str, _Ranked] = {}
         counted_s: dict[str, float] = {}
-        for record in live:
+        for record in self._containers.live.values():
             name = self.job_of(record.container)
             each = ranked.get(name)
             if each is None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import msgspec
 
 from agent.core.confinement import Promise, confine
-from agent.core.instructions import Confine, Instruction
+from agent.core.instructions import Confine, Instruction, Notify
 from agent.core.plans import Course
 from agent.core.surrogate import Recorded
 from penstock.model import (
@@ -23,7 +23,7 @@ from penstock.model import (
     TaskRequest,
 )
 from penstock.model.work import Opportunistic, OpportunisticJob
-from penstock.wire.agent_api import StageProgress
+from penstock.wire.agent_api import Params, StageProgress
 from penstock.wire.master_api import JobState
 
 
@@ -105,35 +105,38 @@ class ContainerState(enum.StrEnum):
 
 
 class ContainerRecord(msgspec.Struct, kw_only=True):
-    """A command in a cgroup of its own. :class:`agent.core.containers.Containers` changes its state; what has an
-    underscore changes by methods only.
+    """A command in a cgroup of its own. :class:`agent.core.containers.Containers` changes its state; the fields that a
+    method below sets change by that method only.
     """
 
     container: str
     user: str
     spec: ContainerSpec
     opportunistic: bool
-    _job: str = msgspec.field(default="", name="job")
+    job: str = ""  # that it was placed or lent for; "": none
     task: str = ""
-    _kind: ResourceKind | None = msgspec.field(default=None, name="kind")
+    #: The slot that a placed command holds. Opportunistic commands, executors and CPU commands with promised cores hold
+    #: none.
+    kind: ResourceKind | None = None
     order: int = 0  # rises with every start and end on this node; the newest opportunistic container is preempted first
     state: ContainerState = ContainerState.STARTING
     pid: int = 0
     started_at: float = 0.0  # Unix time
-    _limits: Limits = msgspec.field(default=Limits(), name="limits")
-    _profile: Profile | None = msgspec.field(default=None, name="profile")
+    limits: Limits = Limits()  # the present ones: from the specification, resized, or by the profile
+    profile: Profile | None = None  # that its limits follow
     profile_at: float = 0.0  # Unix time at which its first slot began; 0 for an executor that has not started
     executor: Executor | None = None
-    _course: Course | None = msgspec.field(default=None, name="course")
-    _promise: Promise | None = msgspec.field(default=None, name="promise")
-    _rank: int = msgspec.field(default=0, name="rank")
-    _rank_weight: int = msgspec.field(default=0, name="rank_weight")
-    _nice: int = msgspec.field(default=0, name="nice")
-    _nice_before: int = msgspec.field(default=0, name="nice_before")
-    _early: bool = msgspec.field(default=False, name="early")
-    _recorded: Recorded | None = msgspec.field(default=None, name="recorded")
+    course: Course | None = None  # an executor's progress on its profile
+    promise: Promise | None = None  # an executor's present protected resources
+    rank: int = 0  # of its job (agent.core.ranks); 0: the first, or none
+    rank_weight: int = 0  # the ``cpu.weight`` of that rank; 0: none yet
+    nice: int = 0  # the nice value of that rank, without a cpu controller
+    nice_before: int = 0  # the former nice value of an adopted process; a lowered one is not raised
+    # whether its job's reservation promises nothing yet: then its cores are not protected, either
+    early: bool = False
+    recorded: Recorded | None = None  # an executor's use, as journaled
     adopted: bool = False
-    _adopts: int = msgspec.field(default=0, name="adopts")
+    adopts: int = 0  # the adopted process that was named; 0: none
     borrowed: bool = False  # adopted only for the rank of ``job``: given back when that is over
     unrecorded: bool = False  # an earlier agent's record was lost: the request is unknown
     orphaned: bool = False  # its launcher died: its processes run on, and their exit status is lost
@@ -145,128 +148,57 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     @property
     def promised_cores(self) -> float:
         """The cores now promised; an executor's follow its profile. An opportunistic container only asked for them."""
-        if self._early:
+        if self.early:
             return 0.0
-        return self._promise.cpu_cores if self._promise is not None else self.spec.cpu_cores
-
-    @property
-    def job(self) -> str:
-        """The job that it was placed or lent for; "": none."""
-        return self._job
-
-    @property
-    def kind(self) -> ResourceKind | None:
-        """The slot that a placed command holds; opportunistic commands, executors and CPU commands with promised cores
-        hold none.
-        """
-        return self._kind
-
-    @property
-    def rank(self) -> int:
-        """Its job's rank (agent.core.ranks); 0: the first, or none."""
-        return self._rank
-
-    @property
-    def rank_weight(self) -> int:
-        """The ``cpu.weight`` of that rank; 0: none yet."""
-        return self._rank_weight
-
-    @property
-    def nice(self) -> int:
-        """The nice value of that rank, without a cpu controller."""
-        return self._nice
-
-    @property
-    def nice_before(self) -> int:
-        """The former nice value of an adopted process; a lowered one is not raised."""
-        return self._nice_before
-
-    @property
-    def adopts(self) -> int:
-        """The adopted process that was named; 0: none."""
-        return self._adopts
-
-    @property
-    def early(self) -> bool:
-        """Whether its job's reservation promises nothing at present: then its cores are not protected, either."""
-        return self._early
-
-    @property
-    def course(self) -> Course | None:
-        """An executor's progress on its profile."""
-        return self._course
-
-    @property
-    def recorded(self) -> Recorded | None:
-        """An executor's journaled use."""
-        return self._recorded
-
-    @property
-    def limits(self) -> Limits:
-        """Its present limits: from the specification, resized, or by the profile."""
-        return self._limits
-
-    @property
-    def profile(self) -> Profile | None:
-        """The profile that its limits follow."""
-        return self._profile
-
-    @property
-    def promise(self) -> Promise | None:
-        """An executor's present protected resources."""
-        return self._promise
+        return self.promise.cpu_cores if self.promise is not None else self.spec.cpu_cores
 
     def confine(self) -> Confine:
         """Apply the kernel settings for its present state."""
         settings = confine(
-            self.spec, self._limits, opportunistic=self.opportunistic, promise=self._promise,
-            rank_weight=self.rank_weight, rank=self.rank, borrowed=self.borrowed, early=self._early,
+            self.spec, self.limits, opportunistic=self.opportunistic, promise=self.promise,
+            rank_weight=self.rank_weight, rank=self.rank, borrowed=self.borrowed, early=self.early,
         )  # fmt: skip
         return Confine(self.container, settings)
 
     def resize(self, limits: Limits, promise: Promise | None = None) -> list[Instruction]:
         """Change its limits and an executor's promise; a container that is starting gets them once it runs."""
-        promise = promise or self._promise
-        if limits == self._limits and promise == self._promise:
+        promise = promise or self.promise
+        if limits == self.limits and promise == self.promise:
             return []
-        self._limits, self._promise = limits, promise
+        self.limits, self.promise = limits, promise
         return [] if self.state in (ContainerState.STARTING, ContainerState.STOPPING) else [self.confine()]
 
     def follow(self, profile: Profile | None, at: float) -> None:
         """Follow a profile whose first slot began ``at`` (Unix time); None: none from now on."""
-        self._profile, self.profile_at = profile, at
+        self.profile, self.profile_at = profile, at
 
     def hold(self, slot: ResourceKind | None) -> None:
         """Record the slot that its command holds; None: none."""
-        self._kind = slot
+        self.kind = slot
 
     def stand(self, rank: int, weight: int, nice: int) -> None:
         """Record its place in the order of jobs."""
-        self._rank, self._rank_weight, self._nice = rank, weight, nice
-
-    def wait_for_promise(self, *, early: bool) -> None:
-        """Record whether its job runs before the time that it has reserved."""
-        self._early = early
+        self.rank, self.rank_weight, self.nice = rank, weight, nice
 
     def go_on(self, course: Course) -> None:
         """Record an executor's progress on its profile."""
-        self._course = course
+        self.course = course
 
     def keep_use(self, recorded: Recorded) -> None:
         """Record an executor's use, to be journaled."""
-        self._recorded = recorded
+        self.recorded = recorded
 
     def adopt(self, pid: int, nice_before: int = 0) -> None:
         """Record that it takes in a process, with its descendants if these are lent, that was started elsewhere."""
-        self.adopted, self._adopts, self._nice_before = True, pid, nice_before
+        self.adopted, self.adopts, self.nice_before = True, pid, nice_before
 
     def lend(self, job: str) -> None:
         """Record that its processes, which were started elsewhere, are lent for a job."""
-        self._job, self.adopted, self.borrowed = job, True, True
+        self.job, self.adopted, self.borrowed = job, True, True
 
     def keep(self) -> None:
         """Record that lent processes cannot be given back: it is an adopted container without a job."""
-        self._job, self.borrowed = "", False
+        self.job, self.borrowed = "", False
 
 
 def command_record(held: HeldTask, slot: ResourceKind | None) -> ContainerRecord:
@@ -279,10 +211,10 @@ def command_record(held: HeldTask, slot: ResourceKind | None) -> ContainerRecord
         user=held.user,
         spec=msgspec.structs.replace(command, memory_bytes=promised, opportunistic=held.opportunistic),
         opportunistic=held.opportunistic,
-        _job=held.job,
+        job=held.job,
         task=held.task,
-        _kind=slot,
-        _limits=command.limits,
+        kind=slot,
+        limits=command.limits,
         executor=held.request.executor,
     )
 
@@ -344,24 +276,23 @@ class Job:
     record: JobRecord
     sessions: set[int] = field(default_factory=set)
     tasks: dict[str, TaskHere] = field(default_factory=dict)
-    _waits: str = ""
+    waits: str = ""  # why the master has not admitted it yet
     stages: list[StageProgress] = field(default_factory=list)  # from its framework's last report
     orphan_since: float | None = None  # without connections since then (after a restart of the agent)
     recovered: bool = False  # restored after a restart: only its framework knows all its tasks
     kept_ends: set[str] = field(default_factory=set)  # tasks whose ends are journaled until the job is over
 
-    @property
-    def waits(self) -> str:
-        """Why the master has not admitted it yet."""
-        return self._waits
+    def notify(self, method: str, params: Params) -> list[Instruction]:
+        """Send a notification to all its connections."""
+        return [Notify(session, method, params) for session in sorted(self.sessions)]
 
     def wait(self, why: str) -> None:
         """Record why the master does not admit it yet."""
-        self._waits = why
+        self.waits = why
 
     def admit(self) -> bool:
         """Record that the master has admitted it; return whether that is new."""
-        new, self.record.admitted, self._waits = not self.record.admitted, True, ""
+        new, self.record.admitted, self.waits = not self.record.admitted, True, ""
         return new
 
 

@@ -82,9 +82,8 @@ class Recovery:
         """Confine every container again: a change may have been under way, or another program may have interfered."""
         instructions: list[Instruction] = []
         for record in self._containers.live.values():
-            if record.unrecorded:
-                continue
-            if record.container in event.running and record.state is ContainerState.RUNNING:
+            runs = record.container in event.running and record.state is ContainerState.RUNNING
+            if runs and not record.unrecorded:
                 instructions += record.resize(self._elasticity.limits(record, now)) or [record.confine()]
         return instructions
 

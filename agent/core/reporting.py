@@ -8,12 +8,38 @@ from agent.core.attained_service import AttainedService
 from agent.core.draining import Drain
 from agent.core.executors import Executors
 from agent.core.node_resources import NodeResources
-from agent.core.rank_updates import RankReport
+from agent.core.ranks import Ranks
 from agent.core.slack import Slack
 from agent.core.tasks import HeldTasks
-from agent.queues import MonotaskQueues, oversubscription
+from agent.queues import MonotaskQueues
 from penstock.model import KindAmounts
 from penstock.wire.master_api import Heartbeat, Load
+from penstock.wire.ranks_api import MOST_RANKS, NodeRanks
+
+
+class RankReport:
+    """The last report of this node's order of jobs: the master reads it to explain to users why their jobs wait."""
+
+    def __init__(self, ranks: Ranks) -> None:
+        self._ranks = ranks
+        self._reported = NodeRanks()
+        self.read = True  # whether the master reads ranks; unknown until it answers our registration
+
+    def changed(self) -> NodeRanks | None:
+        """Return the order if it has changed since the last report."""
+        if not self.read:
+            return None
+        standings = self._ranks.standings
+        first = list(standings.values())[:MOST_RANKS]
+        ranks = NodeRanks(jobs=[(each.job, each.weight) for each in first], of=len(standings))
+        if ranks == self._reported:
+            return None
+        self._reported = ranks
+        return ranks
+
+    def link_opens(self) -> None:
+        """Start over on a new connection: the master may be an older one that does not read ranks."""
+        self._reported, self.read = NodeRanks(), False
 
 
 @dataclass(eq=False, slots=True)
@@ -34,6 +60,7 @@ class Reports:
         ledger = self._resources.ledger(now)
         claimed, waiting_bytes = self._slack.claimed()
         in_use = self._slack.in_use(ledger) + claimed
+        cpu, *_ = self._queues.resources()
         pending, coming = self._queues.pending(), 0
         for held in self._held:
             if held.request.command is None:  # a command's work is in the queue until it is done
@@ -48,7 +75,7 @@ class Reports:
             disk_busy=in_use.disk,
             network_busy=in_use.network,
             opportunistic_queue_free=self._slack.queue_free(),
-            most_commands=oversubscription.most_commands(self._queues) if self._attained.most_commands_read else 0,
+            most_commands=cpu.most_commands if self._attained.most_commands_read else 0,
             promised_cores=ledger.promised_cores,
             promised_memory_bytes=ledger.promised_memory_bytes,
             opportunistic_memory_bytes=ledger.asked_memory_bytes,

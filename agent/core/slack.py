@@ -14,7 +14,7 @@ from agent.core.preemption import AllocationThreshold
 from agent.core.settings import NodeSettings
 from agent.core.tasks import HeldTasks
 from agent.queues import MonotaskQueues
-from penstock.model import KINDS, KindAmounts, ResourceKind
+from penstock.model import KindAmounts, ResourceKind
 
 
 class Slack:
@@ -66,7 +66,7 @@ class Slack:
     def of_frameworks(self) -> KindAmounts:
         """Return the slots per kind that frameworks hold. Commands' use is measured, so their slots do not count."""
         commands = Counter(record.kind for record in self._containers.live.values())
-        return KindAmounts(*(float(self._queues.running(kind) - commands[kind]) for kind in KINDS))
+        return KindAmounts(*(float(each.running - commands[each.kind]) for each in self._queues.resources()))
 
     def in_use(self, ledger: Ledger) -> KindAmounts:
         """Return the cores in use, and the fractions of the disks and of the link, from 0 to above 1.

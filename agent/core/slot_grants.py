@@ -5,11 +5,11 @@ Placed commands wait in the queues like any monotask, in the session COMMANDS.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from agent.core import cores, tasks
 from agent.core.containers import Containers
-from agent.core.ids import Ids
 from agent.core.instructions import Grant, Instruction, Notify, Record
 from agent.core.membership import Membership
 from agent.core.ranks import Ranks
@@ -31,7 +31,7 @@ class SlotGrants:
     _held: tasks.HeldTasks
     _containers: Containers
     _ranks: Ranks
-    _ids: Ids
+    _ids: Iterator[str]
     uses: cores.MeasuredUses = field(default_factory=cores.MeasuredUses)
     withheld_slots: int = 0
 
@@ -80,8 +80,9 @@ class SlotGrants:
 
     def withhold(self, now: float) -> list[Instruction]:
         """Withhold the slots whose cores are promised and used; grant those that are free again."""
-        kept_cores = self.account().kept_cores
-        self.withheld_slots = self.settings.capacity.cpu_slots - self.settings.capacity.cpu_slots_beside(kept_cores)
+        account, capacity = self.account(), self.settings.capacity
+        free_slots = capacity.cpu_slots_beside(account.promised_cores - account.lent_cores)
+        self.withheld_slots = capacity.cpu_slots - free_slots
         return self.granted(withhold(self._queues, self.withheld_slots, now), now)
 
     # ------------------------------------------------------------ placed commands
@@ -94,7 +95,7 @@ class SlotGrants:
         """
         spec = _monotask(held, running=running)
         if running and (held.opportunistic or held.slot is None):
-            slotless.begin(self._queues, COMMANDS, held.job, spec, now)
+            slotless.begin(self._queues, held.job, spec, now)
             return []
         if held.opportunistic:
             self._held.waiting[held.job, held.task] = now
@@ -105,12 +106,12 @@ class SlotGrants:
 
     def start(self, held: HeldTask, now: float) -> list[Instruction]:
         """Start a placed command that needs no slot: an opportunistic one, an executor, or one with promised cores."""
-        slotless.begin(self._queues, COMMANDS, held.job, _monotask(held), now)
+        slotless.begin(self._queues, held.job, _monotask(held), now)
         return self._start(held, None, now)
 
     def give_slot(self, held: HeldTask, now: float) -> None:
         """Count a running command in the slot that it needs as regular work, even if none is free."""
-        slotless.give_slot(self._queues, COMMANDS, held.job, _monotask(held), now)
+        slotless.give_slot(self._queues, held.job, _monotask(held), now)
 
     def cancel(self, held: HeldTask, now: float) -> list[Instruction]:
         """Take a command that has not started out of the queues."""
@@ -126,11 +127,11 @@ class SlotGrants:
             completion = [Completion(id=record.task, failed=not ended.ok)]
             return self.granted(self._queues.complete(COMMANDS, record.job, completion, now), now)
         if record.task:
-            slotless.end(self._queues, COMMANDS, record.job, record.task, now, failed=not ended.ok)
+            slotless.end(self._queues, record.job, record.task, now, failed=not ended.ok)
         return []
 
     def _start(self, held: HeldTask, slot: ResourceKind | None, now: float) -> list[Instruction]:
-        held.container = self._ids.fresh("c-")
+        held.container = f"c-{next(self._ids)}"
         record = command_record(held, slot)
         self._ranks.begin(record)
         journal = Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held)

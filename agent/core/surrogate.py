@@ -91,7 +91,7 @@ class MonitorSurrogate:
         self._slot_s = slot_s
         self._live: dict[str, _Tracked] = {}  # least recently reported first
         self._over: list[_Tracked] = []
-        self._stages: dict[str, int] = {}  # job → number of its ended stages, from the master
+        self.stages: dict[str, int] = {}  # job → number of its ended stages, from the master
 
     @property
     def owes(self) -> bool:
@@ -101,7 +101,7 @@ class MonitorSurrogate:
     def began(self, container: str, job: str, task: str, now: float) -> None:
         """Start a recording."""
         recording = Recording(now, self._slot_s, MOST_SLOTS)
-        self._live[container] = _Tracked(job, task, recording, True, self._stages.get(job, 0), slot_s=self._slot_s)
+        self._live[container] = _Tracked(job, task, recording, True, self.stages.get(job, 0), slot_s=self._slot_s)
 
     def resumed(self, container: str, job: str, task: str, began: float | None, recorded: Recorded | None) -> None:
         """Continue the recording of an executor that outlived an agent; ``recorded`` None: no slot was complete.
@@ -144,10 +144,10 @@ class MonitorSurrogate:
 
     def stages_ended(self, job: str, ended: int) -> None:
         """Set the number of a job's ended stages. The master also reports it before it assigns an executor."""
-        self._stages.pop(job, None)
-        self._stages[job] = ended
-        if len(self._stages) > _MOST_JOBS:
-            del self._stages[next(iter(self._stages))]
+        self.stages.pop(job, None)
+        self.stages[job] = ended
+        if len(self.stages) > _MOST_JOBS:
+            del self.stages[next(iter(self.stages))]
         for tracked in self._live.values():
             if tracked.job == job:
                 for _ in range(ended - tracked.stages):

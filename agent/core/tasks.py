@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from agent.core.events import EndAcknowledged, EndUnread
-from agent.core.instructions import Instruction, Notify, Record, TellMaster
+from agent.core.instructions import Instruction, Record, TellMaster
 from agent.core.records import HeldTask, Job, TaskEnd, TaskHere
 from penstock.model import Ended, EndedBy, KindAmounts, TaskRequest
 from penstock.model.work import Opportunistic
@@ -155,10 +155,10 @@ def place(job: Job, stage: str, requests: list[TaskRequest], asked: Opportunisti
             continue
         if known.node:
             placed = TaskPlaced(job=job.record.job, task=request.task, node=known.node)
-            instructions += _to_all(job, "task_placed", placed)
+            instructions += job.notify("task_placed", placed)
         if known.ended is not None:
             over = TaskEnded(job=job.record.job, task=request.task, node=known.node, ended=known.ended)
-            instructions += _to_all(job, "task_ended", over)
+            instructions += job.notify("task_ended", over)
     if fresh:
         ready = ReadyTasks(job=job.record.job, stage=stage, tasks=fresh, opportunistic=opportunistic)
         instructions.append(TellMaster("tasks_ready", ready))
@@ -193,42 +193,28 @@ def awaited(job: Job) -> list[AwaitedTask]:
 
 
 def tell(job: Job, decision: TellPlaced | TellEnded | TellStuck) -> list[Instruction]:
-    """Pass on the master's message about a task of this origin."""
-    match decision:
-        case TellPlaced():
-            return tell_placed(job, decision)
-        case TellEnded():
-            return tell_ended(job, decision)
-        case TellStuck():
-            stuck = TaskStuck(job=decision.job, task=decision.task, helper=decision.helper, node=decision.node)
-            return _to_all(job, "task_stuck", stuck)  # task rescheduling (Elasecutor §III.D)
+    """Pass on the master's message about a task of this origin: where it was placed, that it is stuck, how it ended.
 
-
-def tell_placed(job: Job, decision: TellPlaced) -> list[Instruction]:
-    """Record where the master placed a task of this origin."""
-    known = _known(job, decision.task)
-    if known is None or known.ended is not None:
-        return []
-    known.node = decision.node
-    placed = TaskPlaced(job=decision.job, task=decision.task, node=decision.node)
-    return _to_all(job, "task_placed", placed)
-
-
-def tell_ended(job: Job, decision: TellEnded) -> list[Instruction]:
-    """Record the end of a task of this origin; it ends once.
-
-    After this is answered no other process keeps the end. While the framework is away or does not read, it is
-    journaled: otherwise, if the agent dies again, the framework would have the task placed, and run, again.
+    A task ends once. After its end is answered no other process keeps it. While the framework is away or does not read,
+    it is journaled: otherwise, if the agent dies again, the framework would have the task placed, and run, again.
     """
-    known = _known(job, decision.task)
+    if isinstance(decision, TellStuck):
+        stuck = TaskStuck(job=decision.job, task=decision.task, helper=decision.helper, node=decision.node)
+        return job.notify("task_stuck", stuck)  # task rescheduling (Elasecutor §III.D)
+    known = job.tasks.get(decision.task)
+    if known is None and job.recovered:  # only its framework knows its tasks: messages are kept until it asks again
+        known = job.tasks[decision.task] = _recovered(decision.task)
     if known is None or known.ended is not None:
         return []
+    if isinstance(decision, TellPlaced):
+        known.node = decision.node
+        return job.notify("task_placed", TaskPlaced(job=decision.job, task=decision.task, node=decision.node))
     known.node = known.node or decision.node
     known.ended = decision.ended
+    if not job.sessions:
+        return keep_end(job, decision.task)
     over = TaskEnded(job=decision.job, task=decision.task, node=decision.node, ended=decision.ended)
-    if job.sessions:
-        return _to_all(job, "task_ended", over)
-    return keep_end(job, decision.task)
+    return job.notify("task_ended", over)
 
 
 def end_unread(jobs: Mapping[str, Job], event: EndUnread) -> list[Instruction]:
@@ -254,21 +240,14 @@ def take_back_ends(jobs: Mapping[str, Job], ends: Iterable[TaskEnd]) -> list[Ins
         if job is None:
             instructions.append(Record(ENDS, journal_key(end.job, end.task), None))
             continue
-        request = TaskRequest(task=end.task, usage=KindAmounts())
-        job.tasks[end.task] = TaskHere("", request, False, end.node, end.ended)
+        job.tasks[end.task] = _recovered(end.task, end.node, end.ended)
         job.kept_ends.add(end.task)
     return instructions
 
 
-def _known(job: Job, task: str) -> TaskHere | None:
-    """Return a task of this origin. After a restart, only the framework knows its tasks: the master's messages about
-    them are kept until it asks again.
-    """
-    known = job.tasks.get(task)
-    if known is None and job.recovered:
-        request = TaskRequest(task=task, usage=KindAmounts())
-        known = job.tasks[task] = TaskHere("", request, False)
-    return known
+def _recovered(task: str, node: str = "", ended: Ended | None = None) -> TaskHere:
+    """Return a task of an earlier agent: only its framework knows what it asked for."""
+    return TaskHere("", TaskRequest(task=task, usage=KindAmounts()), False, node, ended)
 
 
 def done(job: Job, names: list[str], held: HeldTasks) -> list[Instruction]:
@@ -298,7 +277,7 @@ def cancel(job: Job, names: list[str]) -> list[Instruction]:
             continue
         known.ended = Ended(by=EndedBy.CANCELLED, reason="cancelled before it was placed")
         over = TaskEnded(job=job.record.job, task=name, node="", ended=known.ended)
-        instructions += _to_all(job, "task_ended", over)
+        instructions += job.notify("task_ended", over)
     instructions.append(TellMaster("tasks_cancelled", TasksCancelled(job=job.record.job, tasks=names)))
     return instructions
 
@@ -312,7 +291,3 @@ def _speaks_for(job: Job) -> None:
     if not job.record.here:
         reason = f"job {job.record.job!r} was registered on another node, which asks for its tasks"
         raise refused(reason, field="job", remedy="connect to that node's agent")
-
-
-def _to_all(job: Job, method: str, params: TaskPlaced | TaskEnded | TaskStuck) -> list[Instruction]:
-    return [Notify(session, method, params) for session in sorted(job.sessions)]

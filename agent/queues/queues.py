@@ -89,7 +89,7 @@ class MonotaskQueues:
             self._jobs[job] = JobQueue(job, priority, self._sequence, self._served, user)
 
     def set_priority(self, job: str, priority: float, now: float) -> None:
-        """Move a job in the order; its grants remain. The caller then calls ``oversubscription.reordered``."""
+        """Move a job in the order; its grants remain. The caller then calls :meth:`reordered`, once for many jobs."""
         known = self._jobs.get(job)
         if known is None or known.priority == priority:
             return
@@ -99,6 +99,10 @@ class MonotaskQueues:
                 self._sequence += 1
                 resource.line_up(known, self._sequence, len(self._jobs))
                 self._recall(resource, known, now)
+
+    def reordered(self, now: float) -> list[Monotask]:
+        """Grant the monotasks that need not wait any more after a change of job priorities."""
+        return self.grant_free(set(self.resources()), now)
 
     def remove_job(self, job: str, now: float) -> list[Monotask]:
         """Remove a job: cancel its queued monotasks and free its slots."""
@@ -160,7 +164,9 @@ class MonotaskQueues:
                 if resource in touched:
                     self._recall(resource, known, now)
                     if resource.keepers:
-                        self._call_back(resource)
+                        self._recalled += [
+                            Recalled(other.id, resource.kind, keeper) for keeper, other in resource.called_back()
+                        ]
         return granted
 
     def complete(self, session: int, job: str, completions: Sequence[Completion], now: float) -> list[Monotask]:
@@ -220,10 +226,8 @@ class MonotaskQueues:
         """End all monotasks of a closed connection; its slots go to the next in order."""
         touched: set[Resource] = set()
         for job in jobs:
-            known = self._jobs.get(job)
-            if known is None:
-                continue
-            touched |= self._withdraw(known, known.live.pop(session, {}).values(), now)
+            if (known := self._jobs.get(job)) is not None:
+                touched |= self._withdraw(known, known.live.pop(session, {}).values(), now)
         self._no_leases.pop(session, None)
         for resource in self._resources.values():
             resource.keepers = dict.fromkeys(keeper for keeper in resource.keepers if keeper[0] != session)
@@ -258,10 +262,6 @@ class MonotaskQueues:
     def idle(self) -> KindAmounts:
         """Return the free slots."""
         return KindAmounts(*(float(max(0, resource.free)) for resource in self._resources.values()))
-
-    def running(self, kind: ResourceKind) -> int:
-        """Return the slots in use."""
-        return self._resources[kind].running
 
     def counts(self, kind: ResourceKind, now: float) -> dict[str, Any]:
         """Return one resource's numbers for the status page."""
@@ -395,6 +395,3 @@ class MonotaskQueues:
 
     def _recall(self, resource: Resource, job: JobQueue, now: float) -> None:
         self._recalled += [Recalled(other.id, resource.kind) for other in resource.recalled_for(job, now)]
-
-    def _call_back(self, resource: Resource) -> None:
-        self._recalled += [Recalled(job.id, resource.kind, session) for session, job in resource.called_back()]

@@ -85,10 +85,10 @@ class Resource:
         """Return the slots in use."""
         return self.slots - self.withheld - self.free
 
-    def withhold(self, slots: int) -> None:
-        """Set the number of slots not to grant; slots already held stay held."""
-        self.free += self.withheld - slots
-        self.withheld = slots
+    @property
+    def most_commands(self) -> int:
+        """Return how many commands may run at once, even beyond the slots; 0 if commands keep to the slots."""
+        return 0 if self.commands is None else MOST_AHEAD * self.slots
 
     def enqueue(self, job: JobQueue, monotask: Monotask, stage: str, sequence: int, now: float, known: int) -> None:
         """Queue a monotask; ``sequence`` rises with each call, ``known`` is the number of jobs."""

@@ -10,8 +10,8 @@ from penstock.model import ResourceKind
 def withhold(queues: MonotaskQueues, slots: int, now: float) -> list[Monotask]:
     """Withhold this many CPU slots from now on; return the grants made if fewer are withheld than before."""
     cpu, *_ = queues.resources()
-    if slots != cpu.withheld:
-        cpu.withhold(slots)
+    cpu.free += cpu.withheld - slots  # slots already held stay held
+    cpu.withheld = slots
     return queues.grant_free({cpu}, now)
 
 

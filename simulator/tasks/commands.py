@@ -80,7 +80,7 @@ class Commands:
                     self._promise(container, self._machine.running[container].command)
                 self._clock.soon(self._ask, e.Confined(container, {}))
             case i.Reclaim(container, _):  # simulated commands have no page cache to reclaim
-                self._clock.soon(self._ask, e.Reclaimed(container, 0))
+                self._clock.soon(self._ask, e.Reclaimed(container))
             case i.WatchMemory(on):
                 self._watched = on
                 self._look_again()

@@ -114,7 +114,7 @@ class Processes(NodeBooks):
         stalled = tuple(sorted(self.processes)) if pressed else ()
         self.send(e.MemoryChecked(Snapshot(self.now, 1.0, HostUse(), self.uses(data)), stalled, self.now))
         for container in sorted(self.processes):
-            self.send(e.Reclaimed(container, 0))
+            self.send(e.Reclaimed(container))
 
     @rule(data=st.data(), lost=st.booleans(), same_launcher=st.booleans())
     def restart(self, data: st.DataObject, lost: bool, same_launcher: bool) -> None:

@@ -7,11 +7,11 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.attained_service import AttainedService
-from agent.core.ranks import Ranks
+from agent.core import Node
 from agent.queues import MonotaskQueues
 from penstock.model import Capacity, MonotaskSpec, ResourceKind
 from penstock.wire.agent_api import Completion
+from tests.fakes.node_bed import NodeBed
 
 _JOBS = ("a", "b")
 #: What happens, to which job, how much later than what happened before, and a number that chooses among monotasks.
@@ -35,7 +35,7 @@ class _Bed:
             disk_small_bytes=10,
             lease_s=1.0,
         )
-        self.attained = AttainedService(self.queues, Ranks(2.0))
+        self.attained = Node(NodeBed(cores=2).settings, self.queues).attained
         self.now = 0.0
         self.expected = dict.fromkeys(_JOBS, 0.0)
         self.told: dict[str, tuple[float, int]] = {}

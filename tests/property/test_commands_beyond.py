@@ -6,7 +6,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, MultipleResults, RuleBasedStateMachine, invariant, multiple, precondition, rule
 
-from agent.queues import COMMANDS, Monotask, MonotaskQueues, oversubscription
+from agent.queues import COMMANDS, Monotask, MonotaskQueues
 from agent.queues.resource import MOST_AHEAD
 from penstock.model import MOST_BEYOND, Capacity, MonotaskSpec, ResourceKind
 from penstock.wire.agent_api import Completion
@@ -115,7 +115,7 @@ class CommandsBeyond(RuleBasedStateMachine):
             if job in self.order:
                 self.queues.set_priority(job, priority, self.now)
                 self.order[job] = (-priority, self.order[job][1])
-        self.check(oversubscription.reordered(self.queues, self.now))
+        self.check(self.queues.reordered(self.now))
 
     @rule(job=jobs)
     def remove_job(self, job: str) -> None:
@@ -129,7 +129,7 @@ class CommandsBeyond(RuleBasedStateMachine):
 
     @invariant()
     def the_sums_are_those_of_the_book(self) -> None:
-        assert self.queues.running(CPU) == len(self.running)
+        assert self.queues.counts(CPU, self.now)["running"] == len(self.running)
         assert self.queues.queued() == len(self.waiting)
         assert self.queues.idle().cpu == max(0, CORES - len(self.running))
 

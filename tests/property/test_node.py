@@ -66,7 +66,7 @@ class NodeMachine(Callers, Processes):
 
     @invariant()
     def the_alarm_is_set_for_who_waits(self) -> None:
-        times = [at for at in (self.node.preemption.due(), self.node.elasticity.due(self.now)) if at is not None]
+        times = [at for at in (self.node.preemption.policy.due(), self.node.elasticity.due(self.now)) if at is not None]
         assert not times or (self.alarm is not None and self.alarm <= min(times) + 1e-9)
 
     @invariant()

@@ -11,7 +11,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from agent.queues import COMMANDS, Monotask, MonotaskQueues, overdue, oversubscription, slotless
+from agent.queues import COMMANDS, Monotask, MonotaskQueues, overdue, slotless
 from agent.queues.monotask import BYPASSING, GRANTED, OVERDUE, QUEUED
 from agent.queues.withheld import withhold
 from penstock.model import KINDS, Capacity, MonotaskSpec, ResourceKind
@@ -74,7 +74,7 @@ class NeverStand(RuleBasedStateMachine):
 
     def first_command(self) -> None:
         """A command that ran before it was counted makes room beyond the slots, which the next event grants."""
-        oversubscription.reordered(self.queues, self.now)
+        self.queues.reordered(self.now)
 
     @rule(data=st.data(), failed=st.booleans(), seconds=st.floats(0, 1))
     def complete(self, data: st.DataObject, failed: bool, seconds: float) -> None:
@@ -116,7 +116,7 @@ class NeverStand(RuleBasedStateMachine):
     def reorder(self, moved: list[tuple[str, int]]) -> None:
         for job, priority in moved:
             self.queues.set_priority(job, float(priority), self.now)
-        oversubscription.reordered(self.queues, self.now)
+        self.queues.reordered(self.now)
 
     @rule(slots=st.integers(0, 3))
     def withhold(self, slots: int) -> None:
@@ -125,7 +125,7 @@ class NeverStand(RuleBasedStateMachine):
     @rule(job=JOBS)
     def begin_beside(self, job: str) -> None:
         spec = MonotaskSpec(id=self.fresh(), kind=ResourceKind.CPU, input_bytes=0)
-        slotless.begin(self.queues, COMMANDS, job, spec, self.now)
+        slotless.begin(self.queues, job, spec, self.now)
 
     @rule(data=st.data())
     def promote(self, data: st.DataObject) -> None:
@@ -133,7 +133,7 @@ class NeverStand(RuleBasedStateMachine):
             one = data.draw(st.sampled_from(able))
             if one.kind is ResourceKind.CPU and self.queues.idle().of(one.kind) >= 1:
                 spec = MonotaskSpec(id=one.id, kind=one.kind, input_bytes=7)
-                slotless.give_slot(self.queues, COMMANDS, one.job, spec, self.now)
+                slotless.give_slot(self.queues, one.job, spec, self.now)
                 self.first_command()
 
     @rule(seconds=st.sampled_from([0.5, 2.5, 6.0]))

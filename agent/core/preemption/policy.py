@@ -25,13 +25,13 @@ _STALLED, _GETS = 0.9, 0.05
 
 
 class Act(enum.StrEnum):
-    """An action on a container."""
+    """An action on a container, by the name under which it is recorded."""
 
-    PAUSE = "pause"
-    RESUME = "resume"
-    RECLAIM = "reclaim"
-    WARN = "warn"
-    END = "end"
+    PAUSE = "paused"
+    RESUME = "resumed"
+    RECLAIM = "reclaimed"
+    WARN = "warned"
+    END = "preempted"
 
 
 @dataclass(frozen=True, slots=True)

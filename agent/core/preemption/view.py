@@ -73,13 +73,11 @@ class View:
         return host.disk_busy if resource == "disk" else host.network_busy
 
     def _share(self, resource: str) -> float:
-        """Return the busy fraction per byte/s, computed once per view."""
-        if resource not in self._shares:
-            self._shares[resource] = self._share_of(resource)
-        return self._shares[resource]
-
-    def _share_of(self, resource: str) -> float:
-        """Compute it over the host's own traffic too, so that containers are charged for their part only."""
+        """Return the busy fraction per byte/s, computed once per view. It is over the host's own traffic too, so that
+        containers are charged for their part only.
+        """
+        if resource in self._shares:
+            return self._shares[resource]
         host = self.snapshot.host
         if resource == "disk":
             of_host = host.disk_read_bytes_per_s + host.disk_write_bytes_per_s
@@ -89,7 +87,8 @@ class View:
             _bytes_per_s(resource, self.use(record)) for record in (*self.regular, *self.running, *self.paused)
         )
         most = max(of_host, of_containers)
-        return (self.busy(resource) or 0.0) / most if most > 0 else 0.0
+        self._shares[resource] = share = (self.busy(resource) or 0.0) / most if most > 0 else 0.0
+        return share
 
 
 def _bytes_per_s(resource: str, use: ContainerUse) -> float:

@@ -7,7 +7,8 @@ from typing import Any
 import msgspec
 from prometheus_client import generate_latest
 
-from agent.core import Node, preemption_actions
+from agent.core import Node
+from agent.core.preemption import Act
 from agent.core.settings import NodeSettings
 from agent.metrics import ACTIONS, registry
 from agent.queues import MonotaskQueues
@@ -33,7 +34,7 @@ def test_nothing_is_wrong_with_an_idle_node() -> None:
 
 
 def test_what_is_done_to_containers_is_all_there_from_the_beginning() -> None:
-    assert set(ACTIONS) == set(preemption_actions.ACTIONS.values())
+    assert set(ACTIONS) == set(Act)
     acts = [{"action": "paused", "resource": "cpu", "count": 3}]
     lines = page(acts=acts).splitlines()
     assert 'penstock_preemptions_total{action="paused",resource="cpu"} 3.0' in lines

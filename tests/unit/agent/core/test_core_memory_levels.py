@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from agent.core.memory_levels import Memory, levels, raised_bytes, with_margin
+from agent.core.memory_levels import levels, raised_bytes, tiers, with_margin
 from agent.core.snapshot import ContainerUse
 
 MIB = 1 << 20
@@ -22,20 +22,20 @@ def use(memory_bytes: int, cache_bytes: int = 0, stalled: float = 0.0, inactive_
 
 
 def test_never_less_than_what_cannot_be_taken() -> None:
-    late = Memory(use(6 * GIB, GIB), planned_bytes=GIB, raised_bytes=0.0).tiers(8.0 * GIB)
-    assert late == (5 * GIB, with_margin(5 * GIB), GIB, 0.0)
+    late = tiers(use(6 * GIB, GIB), GIB, 0.0, 8.0 * GIB)
+    assert late == [5 * GIB, with_margin(5 * GIB), GIB, 0.0]
     assert levels(8.0 * GIB, [late]) == [with_margin(5 * GIB)]
     assert levels(1.0 * GIB, [late]) == [5 * GIB]
-    beside_cache = Memory(use(6 * GIB, GIB, inactive_bytes=2 * GIB), planned_bytes=GIB, raised_bytes=0.0)
-    assert beside_cache.tiers(9.0 * GIB) == (5 * GIB, with_margin(5 * GIB), GIB, 0.0)
+    beside_cache = tiers(use(6 * GIB, GIB, inactive_bytes=2 * GIB), GIB, 0.0, 9.0 * GIB)
+    assert beside_cache == [5 * GIB, with_margin(5 * GIB), GIB, 0.0]
 
 
 def test_nothing_is_above_what_the_host_has() -> None:
-    assert max(Memory(use(3 * GIB), 9.0 * GIB, 9.0 * GIB).tiers(3.0 * GIB)) == 3 * GIB
+    assert max(tiers(use(3 * GIB), 9.0 * GIB, 9.0 * GIB, 3.0 * GIB)) == 3 * GIB
 
 
 def test_who_was_not_seen_has_its_plan() -> None:
-    assert Memory(None, 5.0, 0.0).tiers(100.0) == (0.0, 0.0, 5.0, 0.0)
+    assert tiers(None, 5.0, 0.0, 100.0) == [0.0, 0.0, 5.0, 0.0]
 
 
 def test_everybody_has_a_tier_before_anybody_has_the_next() -> None:

@@ -54,7 +54,7 @@ class Bed(NodeBed):
 
     @property
     def running(self) -> int:
-        return self.node.queues.running(CPU)
+        return int(self.node.queues.counts(CPU, self.now)["running"])
 
 
 @pytest.fixture

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from agent.core.rank_updates import RankReport
 from agent.core.ranks import BY_MASTER, BY_TURN, BY_USE, Ranks, Standing
+from agent.core.reporting import RankReport
 from penstock.wire.ranks_api import MOST_RANKS, NodeRanks
 from tests.unit.agent.core.ranks_bed import Bed, told_order
 
 
 def ranked(*jobs: str) -> Ranks:
-    ranks = Ranks(2.0, has_master=True)
+    ranks = Bed().node.ranks
     stand(ranks, *jobs)
     return ranks
 

@@ -73,7 +73,7 @@ def test_after_a_restart_the_kernel_is_told_again(bed: Bed) -> None:
     """The nice values that an earlier agent has set are not in the journal."""
     containers = [bed.launch() for _ in range(3)]
     bed.sample()
-    records = [msgspec.structs.replace(bed.node.containers.live[each], _nice=0) for each in containers]
+    records = [msgspec.structs.replace(bed.node.containers.live[each], nice=0) for each in containers]
     again = Bed()
     running = {record.container: record.pid for record in records}
     again.send(e.Recovered([], [], records, running, frozenset(), again.now))

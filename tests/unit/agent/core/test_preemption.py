@@ -121,12 +121,12 @@ def old_and_new(**new: object) -> list[ContainerRecord]:
 def test_memory_goes_at_the_first_sample(
     containers: list[ContainerRecord], used_mib: dict[str, int], ended: list[str]
 ) -> None:
-    assert acts(Node(*containers).memory(**used_mib)) == [("end", name) for name in ended]
+    assert acts(Node(*containers).memory(**used_mib)) == [("preempted", name) for name in ended]
 
 
 def test_a_look_between_two_samples_is_enough() -> None:
     node = Node(regular(), opportunistic("o", 2))
-    assert acts(node.look(r=800, o=150)) == [("end", "o")]
+    assert acts(node.look(r=800, o=150)) == [("preempted", "o")]
 
 
 def test_page_cache_is_reclaimed_first_if_it_covers_what_is_wanted() -> None:
@@ -137,13 +137,13 @@ def test_page_cache_is_reclaimed_first_if_it_covers_what_is_wanted() -> None:
     assert (action.act, action.container, action.size_bytes) == (Act.RECLAIM, "o", 100 * MB)
     assert node.sample(**cached) == []  # it is still at it
     node.policy.reclaimed("o")
-    assert acts(node.sample(**cached)) == [("end", "o")]  # what it gave was not enough: no second time
+    assert acts(node.sample(**cached)) == [("preempted", "o")]  # what it gave was not enough: no second time
 
 
 def test_too_little_page_cache_is_not_worth_the_delay() -> None:
     node = Node(regular(), opportunistic("o", 2))
     little = ContainerUse(memory_bytes=200 * MB, memory_cache_bytes=10 * MB)
-    assert acts(node.sample(r=ContainerUse(memory_bytes=800 * MB), o=little)) == [("end", "o")]
+    assert acts(node.sample(r=ContainerUse(memory_bytes=800 * MB), o=little)) == [("preempted", "o")]
 
 
 def test_a_promise_that_stalls_is_helped_below_the_threshold() -> None:
@@ -167,19 +167,19 @@ def test_who_stalls_by_its_own_doing_costs_nobody_anything(stalled: ContainerRec
 
 def test_notice_is_given_and_heeded() -> None:
     node = Node(regular(), opportunistic("o", 2, notice=Notice(grace_s=3.0)))
-    assert acts(node.memory(r=800, o=150)) == [("warn", "o")]
+    assert acts(node.memory(r=800, o=150)) == [("warned", "o")]
     assert node.policy.due() == node.now + 3.0
     assert node.memory(r=800, o=150) == []  # it counts as gone
     assert node.policy.woken(node.now) == []
-    assert acts(node.policy.woken(node.now + 2.0)) == [("end", "o")]
+    assert acts(node.policy.woken(node.now + 2.0)) == [("preempted", "o")]
     node.policy.forget("o")
     assert node.policy.due() is None
 
 
 def test_a_promise_that_stalls_cuts_the_grace_short() -> None:
     node = Node(regular(), opportunistic("o", 2, notice=Notice(grace_s=30.0)))
-    assert acts(node.memory(r=780, o=150)) == [("warn", "o")]
-    assert acts(node.look("r", r=780, o=150)) == [("end", "o")]
+    assert acts(node.memory(r=780, o=150)) == [("warned", "o")]
+    assert acts(node.look("r", r=780, o=150)) == [("preempted", "o")]
 
 
 def test_no_grace_is_longer_than_the_node_allows() -> None:
@@ -229,7 +229,7 @@ def test_cpu_is_paused_at_the_third_breach_in_a_row() -> None:
     assert node.sample(**cores(1.0, 1.0)) == []  # a rest starts the count again
     assert node.sample(**cores(2.5, 1.5)) == []
     assert node.sample(**cores(2.5, 1.5)) == []
-    assert acts(node.sample(**cores(2.5, 1.5))) == [("pause", "o")]
+    assert acts(node.sample(**cores(2.5, 1.5))) == [("paused", "o")]
 
 
 def test_what_was_paused_goes_on_when_there_has_been_room_for_a_while() -> None:
@@ -241,14 +241,14 @@ def test_what_was_paused_goes_on_when_there_has_been_room_for_a_while() -> None:
         assert node.sample(**cores(3.0, 0.0)) == []  # 3 + 1 of 4 would be contention again
     assert node.sample(**cores(1.0, 0.0)) == []
     assert node.sample(**cores(1.0, 0.0)) == []
-    assert acts(node.sample(**cores(1.0, 0.0))) == [("resume", "o")]
+    assert acts(node.sample(**cores(1.0, 0.0))) == [("resumed", "o")]
 
 
 def test_between_two_actions_lies_the_cool_down() -> None:
     node = Node(
         regular(0, cores=3.5), opportunistic("o", 2, cores=1.0), settings=replace(SETTINGS, after=1, cooldown_s=10.0)
     )
-    assert acts(node.sample(**cores(3.0, 0.9))) == [("pause", "o")]
+    assert acts(node.sample(**cores(3.0, 0.9))) == [("paused", "o")]
     resumed = [node.now for _ in range(15) if node.sample(**cores(1.0, 0.0))]
     assert resumed == [11.0]  # not before it has rested
     paused = [node.now for _ in range(15) if node.sample(**cores(3.0, 0.9))]
@@ -267,17 +267,17 @@ def test_slots_that_frameworks_hold_count_as_allocated_cores() -> None:
     assert node.sample(**cores(2.9, 0.9)) == []
     node = Node(regular(0), opportunistic("o", 2, cores=1.0), settings=settings)
     node.granted = KindAmounts(cpu=4.0)
-    assert acts(node.sample(**cores(2.9, 0.9))) == [("pause", "o")]
+    assert acts(node.sample(**cores(2.9, 0.9))) == [("paused", "o")]
 
 
 def test_the_oldest_goes_on_first_and_one_at_a_time() -> None:
     both = [opportunistic("old", 2, cores=1.0), opportunistic("new", 3, cores=1.0)]
     node = Node(regular(0, cores=3.0), *both, settings=replace(SETTINGS, after=1, cooldown_s=0.0))
     busy = {"r": ContainerUse(cpu_cores=3.9), "old": ContainerUse(cpu_cores=0.2), "new": ContainerUse(cpu_cores=0.2)}
-    assert acts(node.sample(**busy)) == [("pause", "new"), ("pause", "old")]
+    assert acts(node.sample(**busy)) == [("paused", "new"), ("paused", "old")]
     calm = {"r": ContainerUse(cpu_cores=1.0)}
-    assert acts(node.sample(**calm)) == [("resume", "old")]
-    assert acts(node.sample(**calm)) == [("resume", "new")]
+    assert acts(node.sample(**calm)) == [("resumed", "old")]
+    assert acts(node.sample(**calm)) == [("resumed", "new")]
 
 
 def disk(**bytes_per_s: float) -> dict[str, ContainerUse]:
@@ -289,7 +289,7 @@ def test_disk_goes_only_where_opportunistic_work_is_in_the_way_of_regular() -> N
         return Node(regular(0), opportunistic("o", 2), settings=replace(SETTINGS, after=1))
 
     busy = HostUse(disk_busy=1.0)
-    assert acts(node().sample(busy, **disk(r=100, o=50))) == [("pause", "o")]
+    assert acts(node().sample(busy, **disk(r=100, o=50))) == [("paused", "o")]
     assert node().sample(busy, **disk(r=100, o=0)) == []  # it has no part in it
     assert node().sample(busy, **disk(r=0, o=50)) == []  # nobody else wants it
     assert node().sample(HostUse(disk_busy=None), **disk(r=100, o=50)) == []
@@ -301,7 +301,7 @@ def test_network_likewise() -> None:
     node = Node(regular(0), opportunistic("o", 2), settings=replace(SETTINGS, after=1))
     busy = HostUse(network_busy=0.99, network_send_bytes_per_s=200.0)
     both = {"r": ContainerUse(network_send_bytes_per_s=150.0), "o": ContainerUse(network_receive_bytes_per_s=50.0)}
-    assert acts(node.sample(busy, **both)) == [("pause", "o")]
+    assert acts(node.sample(busy, **both)) == [("paused", "o")]
 
 
 # ---------------------------------------------------------------- starved
@@ -317,7 +317,7 @@ def test_the_masters_work_that_cannot_get_on_is_handed_back() -> None:
         "own": ContainerUse(cpu_cores=0.01, cpu_stalled=0.99),
     }
     seen = [action for _ in range(12) for action in node.sample(**busy)]
-    assert acts(seen)[-1] == ("end", "placed")
+    assert acts(seen)[-1] == ("preempted", "placed")
     assert "handed back to the master" in seen[-1].reason
     assert launched.state is ContainerState.PAUSED  # it has nowhere else to go
 
@@ -334,5 +334,5 @@ def test_a_dry_run_says_the_same_and_does_not_say_it_at_every_look() -> None:
     uses = {"r": ContainerUse(memory_bytes=800 * MB), "o": ContainerUse(memory_bytes=150 * MB)}
     view = node.view(HostUse(), uses)
     said = [acts(node.policy.sampled(view, float(second))) for second in range(20)]
-    assert said.count([("end", "o")]) == 2
+    assert said.count([("preempted", "o")]) == 2
     assert said.count([]) == 18

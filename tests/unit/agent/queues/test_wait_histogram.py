@@ -53,7 +53,7 @@ def test_a_slot_that_is_passed_on_is_a_grant_too() -> None:
 def test_a_slot_that_is_held_over_a_restart_was_granted_before() -> None:
     queues = make(0.0)
     queues.submit(1, "j", [MonotaskSpec(id=1, kind=CPU, input_bytes=100, running=True)], 50.0)
-    assert (queues.running(CPU), counts(queues)) == (1, (0, [0] * 9, 0.0))
+    assert (queues.counts(CPU, 0.0)["running"], counts(queues)) == (1, (0, [0] * 9, 0.0))
     queues.submit(1, "j", [MonotaskSpec(id=2, kind=CPU, input_bytes=100)], 51.0)
     queues.complete(1, "j", [Completion(id=1)], 56.0)
     assert counts(queues) == (1, [0, 0, 0, 0, 1, 0, 0, 0, 0], 5.0)
@@ -62,9 +62,9 @@ def test_a_slot_that_is_held_over_a_restart_was_granted_before() -> None:
 def test_a_promoted_command_waited_for_no_slot() -> None:
     queues = make(0.0)
     command = MonotaskSpec(id="t", kind=CPU, input_bytes=100)
-    slotless.begin(queues, 0, "j", command, 0.0)
-    slotless.give_slot(queues, 0, "j", command, 30.0)
-    assert (queues.running(CPU), counts(queues)) == (1, (0, [0] * 9, 0.0))
+    slotless.begin(queues, "j", command, 0.0)
+    slotless.give_slot(queues, "j", command, 30.0)
+    assert (queues.counts(CPU, 0.0)["running"], counts(queues)) == (1, (0, [0] * 9, 0.0))
 
 
 def test_what_runs_without_a_slot_is_granted_none() -> None:
