@@ -137,4 +137,4 @@ class CommandsBeyond(RuleBasedStateMachine):
 
 
 TestCommandsBeyond = CommandsBeyond.TestCase
-TestCommandsBeyond.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
+TestCommandsBeyond.settings = settings(max_examples=30, stateful_step_count=40)

@@ -180,6 +180,4 @@ class KeptSlots(RuleBasedStateMachine):
 
 
 TestKeptSlots = KeptSlots.TestCase
-TestKeptSlots.settings = settings(
-    max_examples=25, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestKeptSlots.settings = settings(max_examples=25, stateful_step_count=60, suppress_health_check=list(HealthCheck))

@@ -176,9 +176,7 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestMonotaskQueues = QueueMachine.TestCase
-TestMonotaskQueues.settings = settings(
-    max_examples=25, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestMonotaskQueues.settings = settings(max_examples=25, stateful_step_count=50, suppress_health_check=list(HealthCheck))
 
 
 def test_the_machine_would_notice_a_double_grant() -> None:

@@ -98,5 +98,5 @@ class ReconfiguredMachine(NodeMachine):
 
 TestNodeReconfigured = ReconfiguredMachine.TestCase
 TestNodeReconfigured.settings = settings(
-    max_examples=15, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=15, stateful_step_count=50, suppress_health_check=list(HealthCheck)
 )

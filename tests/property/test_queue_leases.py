@@ -160,9 +160,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
 
 TestLeases = LeaseMachine.TestCase
-TestLeases.settings = settings(
-    max_examples=50, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestLeases.settings = settings(max_examples=50, stateful_step_count=50, suppress_health_check=list(HealthCheck))
 
 
 @given(

@@ -112,4 +112,4 @@ class Queues(RuleBasedStateMachine):
 
 
 TestQueues = Queues.TestCase
-TestQueues.settings = settings(max_examples=75, stateful_step_count=40, deadline=None)
+TestQueues.settings = settings(max_examples=75, stateful_step_count=40)

@@ -189,4 +189,4 @@ class NeverStand(RuleBasedStateMachine):
 
 
 TestNeverStand = NeverStand.TestCase
-TestNeverStand.settings = settings(max_examples=50, stateful_step_count=50, deadline=None)
+TestNeverStand.settings = settings(max_examples=50, stateful_step_count=50)

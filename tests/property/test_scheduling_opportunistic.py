@@ -84,7 +84,7 @@ class World:
 
 
 @given(st.sampled_from(NAMES), sizes, st.lists(st.tuples(sizes, sizes), min_size=1, max_size=4))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_regular_work_is_placed_as_if_it_were_alone(
     ordering: str, early: Sizes, steps: list[tuple[Sizes, Sizes]]
 ) -> None:
@@ -106,7 +106,7 @@ def test_regular_work_is_placed_as_if_it_were_alone(
     st.sampled_from(NAMES), st.lists(st.tuples(sizes, st.booleans()), min_size=1, max_size=4),
     st.integers(0, 1000), st.integers(0, 4),
 )  # fmt: skip
-@settings(max_examples=45, deadline=None)
+@settings(max_examples=45)
 def test_slack_takes_only_what_regular_room_leaves(
     ordering: str, jobs: list[tuple[Sizes, bool]], used: int, cores: int
 ) -> None:
@@ -127,7 +127,7 @@ def test_slack_takes_only_what_regular_room_leaves(
 
 
 @given(st.sampled_from(NAMES), sizes, st.integers(0, 1000))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=50)
 def test_promotion_promises_nothing_twice(ordering: str, tasks: Sizes, used: int) -> None:
     """What runs on slack becomes regular where memory, cores and slots are free, and only there."""
     world = World(ordering, promotion=True)
