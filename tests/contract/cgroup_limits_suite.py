@@ -176,11 +176,11 @@ class ControllersContract:
         low = bytes(bed.tree.root / "memory.low")
         assert bed.filesystem.read(low).strip() == str(64 * MIB)
         assert bed.tree.repair() == []
-        bed.filesystem.write(bytes(containers / "cpu.max"), "max")
+        for name, text in (("cpu.max", "max"), ("memory.max", "max"), ("pids.max", "99")):
+            bed.filesystem.write(bytes(containers / name), text)
         bed.filesystem.write(low, "0")
         assert bed.tree.repair() == [
-            "cpu.max of all containers had been changed",
-            "memory.low of all containers had been changed",
+            f"{name} of all containers had been changed" for name in ("cpu.max", "memory.max", "pids.max", "memory.low")
         ]
         assert bed.tree.repair() == []
         assert bed.filesystem.read(low).strip() == str(64 * MIB)
