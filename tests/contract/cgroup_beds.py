@@ -6,7 +6,10 @@ import os
 import secrets
 import select
 import subprocess
+from contextlib import AbstractContextManager
 from pathlib import Path
+
+import pytest
 
 from agent.cgroup_root import cgroup2_mount
 from agent.cgroups import Cgroup, CgroupTree, Disk, whole_disks
@@ -55,7 +58,8 @@ class Bed:
         return process
 
     def below(self, cgroup: Cgroup, name: str) -> Cgroup:
-        """One that a container made below its own."""
+        """Make one below a container's own, as the container may."""
+        self.filesystem.mkdir(bytes(cgroup.path / name))
         return Cgroup(cgroup.path / name, self.tree.controllers, Surroundings({}, ()), self.filesystem)
 
     def read(self, cgroup: Cgroup, name: str) -> str:
@@ -93,6 +97,11 @@ def wait_for(cgroup: Cgroup, name: str, **wanted: int) -> dict[str, int]:
             if all(found[key] >= value if value else found[key] == 0 for key, value in wanted.items()):
                 return found
             assert select.select([watch], [], [], 60)[0], f"{name} says {found}, and never {wanted}"
+
+
+def refused(number: int) -> AbstractContextManager[object]:
+    """Expect an error of the kernel's, by its number."""
+    return pytest.raises(OSError, check=lambda error: error.errno == number)
 
 
 def echo(process: subprocess.Popen[str], line: str) -> str:
