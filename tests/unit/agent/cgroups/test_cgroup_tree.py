@@ -35,8 +35,9 @@ class Refusing(FakeCgroups):
 
 def test_a_controller_that_may_not_be_enabled_is_missing_with_its_reason(make: Make) -> None:
     _, tree = make(of=Refusing)
-    assert tree.missing.keys() == set(CONTROLLERS)
-    assert all("Permission denied" in why and "remedy: " in why for why in tree.missing.values())
+    missing = tree.prepare()
+    assert missing.keys() == set(CONTROLLERS)
+    assert all("Permission denied" in why and "remedy: " in why for why in missing.values())
     assert tree.controllers == frozenset()
 
 
