@@ -31,7 +31,6 @@ class QueueMachine(RuleBasedStateMachine):
         self.stages: dict[str, list[str]] = {}
         self.queued: dict[tuple[int, str, int], MonotaskSpec] = {}
         self.granted: dict[tuple[int, str, int], MonotaskSpec] = {}
-        self.above_limit: dict[ResourceKind, int] = dict.fromkeys(KINDS, 0)
         self.ended: set[tuple[int, str, int]] = set()
         self.submitted = 0
 
