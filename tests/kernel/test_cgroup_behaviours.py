@@ -168,17 +168,6 @@ def test_who_is_killed_for_memory(bed: Bed, group: bool) -> None:
     assert sample.oom_kills == (3 if group else 1)
 
 
-def test_a_kill_inside_is_counted_above(bed: Bed) -> None:
-    cgroup, other = confined(bed, "a", memory_max_bytes=32 * MIB), confined(bed, "b")
-    process = bed.start(cgroup, HOLD, "100")
-    assert process.wait(120) == -signal.SIGKILL
-    wait_for(cgroup, "memory.events", oom_kill=1)
-    beside = other.sample()
-    assert beside is not None and beside.oom_kills == 0
-    above = (bed.tree.root / "containers" / "memory.events").read_text()
-    assert "oom_kill 1\n" in above
-
-
 def test_the_peak_stays_when_memory_is_freed(bed: Bed) -> None:
     cgroup = confined(bed, "a")
     process = start(bed, cgroup, HOLD, 60)

@@ -17,7 +17,7 @@ import pytest
 from agent.cgroups import Cgroup, Disk, disks_of, whole_disks
 from agent.core.confinement import Confinement
 from tests import warm_commands
-from tests.contract.cgroup_beds import Bed
+from tests.contract.cgroup_beds import Bed, wait_for
 from tests.kernel.cgroup_bed import confined, hear, whole_bed
 
 SPIN = "while True: pass"
@@ -92,12 +92,14 @@ def test_memory_max_kills_inside_only(bed: Bed) -> None:
     hear(chill, "held")
     bloat = bed.start(victim, HOLD.format(mib=200))
     assert bloat.wait(120) == -signal.SIGKILL
+    wait_for(victim, "memory.events", oom_kill=1)
     sample, other = victim.sample(), innocent.sample()
     assert sample is not None and other is not None
     assert sample.oom_kills == 1 and other.oom_kills == 0
     assert 60 << 20 < sample.memory_peak_bytes <= 64 << 20
     assert other.memory_working_set_bytes > 100 << 20
     assert chill.poll() is None
+    assert "oom_kill 1\n" in (bed.tree.root / "containers" / "memory.events").read_text(), "it is counted above, too"
 
 
 @pytest.mark.measured
