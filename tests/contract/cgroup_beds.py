@@ -31,26 +31,22 @@ class Bed:
         self.processes: list[subprocess.Popen[str]] = []
 
     def enter(self, cgroup: Cgroup) -> subprocess.Popen[str]:
-        """A process that repeats what it is told, in the cgroup from its first instruction."""
-        door = cgroup.open_procs()
-        try:
-            process = subprocess.Popen(
-                "cat", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
-                preexec_fn=lambda: os.write(door, b"0"),
-            )  # fmt: skip
-        finally:
-            os.close(door)
-        self.processes.append(process)
+        """A process that repeats what it is told."""
+        process = self._begin(cgroup, "cat")
         assert echo(process, "up") == "up"
         return process
 
     def start(self, cgroup: Cgroup, code: str, *arguments: str) -> subprocess.Popen[str]:
-        """Python code, in the cgroup from its first instruction; what it leaves behind ends with the bed."""
+        """Python code; what it leaves behind ends with the bed."""
+        return self._begin(cgroup, "/usr/bin/python3", "-ISc", code, *arguments)
+
+    def _begin(self, cgroup: Cgroup, *argv: str) -> subprocess.Popen[str]:
+        """Start a command that is in the cgroup from its first instruction."""
         door = cgroup.open_procs()
         try:
             process = subprocess.Popen(
-                ["/usr/bin/python3", "-ISc", code, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                text=True, bufsize=1, preexec_fn=lambda: os.write(door, b"0"),
+                argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+                preexec_fn=lambda: os.write(door, b"0"),
             )  # fmt: skip
         finally:
             os.close(door)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -70,10 +70,11 @@ def test_a_process_that_leads_no_session_is_left_alone(family: tuple[int, int]) 
     assert nice_of(*family) == [OWN] * 4
 
 
-def test_a_session_that_has_ended_is_no_error() -> None:
+@pytest.mark.parametrize("lower", [renice, renice_tree], ids=["session", "tree"])
+def test_one_that_has_ended_is_no_error(lower: Callable[[int, int], str]) -> None:
     ended = subprocess.Popen(["true"], start_new_session=True)
     ended.wait()
-    assert renice(ended.pid, 5) == ""
+    assert lower(ended.pid, 5) == ""
 
 
 def test_all_that_descends_from_a_process_but_what_is_apart(family: tuple[int, int]) -> None:
@@ -99,12 +100,6 @@ def test_a_session_is_weighed_if_all_of_it_descends_from_the_process(family: tup
     assert (nice_of(leader), nice_of(child)) == ([OWN] * 3, [12])
     assert renice_tree(leader, 12) == ""
     assert nice_of_session(leader) == "12"
-
-
-def test_a_tree_that_has_ended_is_no_error() -> None:
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    assert renice_tree(ended.pid, 5) == ""
 
 
 @pytest.mark.parametrize("adopted", [False, True])
