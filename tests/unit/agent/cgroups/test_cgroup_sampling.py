@@ -159,6 +159,7 @@ def test_what_a_kernel_does_not_count_is_asked_for_once(make: Make, missing: str
     fake, tree = make(without=[missing])
     cgroup = tree.create("a")
     fake.pretend(f"{A}/cpu.stat", "usage_usec 2500000\n")
+    assert cgroup.total() == Total(cpu_s=2.5, memory_peak_bytes=0, oom_kills=0)
     assert cgroup.sample() == CgroupSample(cpu_usage_s=2.5)
     fake.pretend(f"{A}/{missing}", "some total=99\n")
     assert cgroup.sample() == CgroupSample(cpu_usage_s=2.5)
