@@ -6,7 +6,10 @@ import os
 import secrets
 import select
 import subprocess
+from contextlib import AbstractContextManager
 from pathlib import Path
+
+import pytest
 
 from agent.cgroup_root import cgroup2_mount
 from agent.cgroups import Cgroup, CgroupTree, Disk, whole_disks
@@ -28,26 +31,22 @@ class Bed:
         self.processes: list[subprocess.Popen[str]] = []
 
     def enter(self, cgroup: Cgroup) -> subprocess.Popen[str]:
-        """A process that repeats what it is told, in the cgroup from its first instruction."""
-        door = cgroup.open_procs()
-        try:
-            process = subprocess.Popen(
-                "cat", stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
-                preexec_fn=lambda: os.write(door, b"0"),
-            )  # fmt: skip
-        finally:
-            os.close(door)
-        self.processes.append(process)
+        """A process that repeats what it is told."""
+        process = self._begin(cgroup, "cat")
         assert echo(process, "up") == "up"
         return process
 
     def start(self, cgroup: Cgroup, code: str, *arguments: str) -> subprocess.Popen[str]:
-        """Python code, in the cgroup from its first instruction; what it leaves behind ends with the bed."""
+        """Python code; what it leaves behind ends with the bed."""
+        return self._begin(cgroup, "/usr/bin/python3", "-ISc", code, *arguments)
+
+    def _begin(self, cgroup: Cgroup, *argv: str) -> subprocess.Popen[str]:
+        """Start a command that is in the cgroup from its first instruction."""
         door = cgroup.open_procs()
         try:
             process = subprocess.Popen(
-                ["/usr/bin/python3", "-ISc", code, *arguments], stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-                text=True, bufsize=1, preexec_fn=lambda: os.write(door, b"0"),
+                argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, bufsize=1,
+                preexec_fn=lambda: os.write(door, b"0"),
             )  # fmt: skip
         finally:
             os.close(door)
@@ -55,7 +54,8 @@ class Bed:
         return process
 
     def below(self, cgroup: Cgroup, name: str) -> Cgroup:
-        """One that a container made below its own."""
+        """Make one below a container's own, as the container may."""
+        self.filesystem.mkdir(bytes(cgroup.path / name))
         return Cgroup(cgroup.path / name, self.tree.controllers, Surroundings({}, ()), self.filesystem)
 
     def read(self, cgroup: Cgroup, name: str) -> str:
@@ -93,6 +93,11 @@ def wait_for(cgroup: Cgroup, name: str, **wanted: int) -> dict[str, int]:
             if all(found[key] >= value if value else found[key] == 0 for key, value in wanted.items()):
                 return found
             assert select.select([watch], [], [], 60)[0], f"{name} says {found}, and never {wanted}"
+
+
+def refused(number: int) -> AbstractContextManager[object]:
+    """Expect an error of the kernel's, by its number."""
+    return pytest.raises(OSError, check=lambda error: error.errno == number)
 
 
 def echo(process: subprocess.Popen[str], line: str) -> str:

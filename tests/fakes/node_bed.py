@@ -183,10 +183,3 @@ class NodeBed:
         recovered = {"exits_to_come": frozenset(), "running": dict.fromkeys(running, 7), **rooms, **alone, **found}
         self.send(e.Recovered(at=at, **recovered))
         return self
-
-
-def node_with_a_job(**settings: Any) -> tuple[Node, str]:
-    """Return a node with a job of a client that is connected as session 1."""
-    bed = NodeBed(node="a", memory_bytes=GIB, **settings)
-    bed.open()
-    return bed.node, bed.register()

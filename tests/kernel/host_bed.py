@@ -10,9 +10,10 @@ import subprocess
 import sys
 import textwrap
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from bench.enforcement.bed import Running, when_ready
 from penstock.client.blocking import BlockingAgent
@@ -21,6 +22,7 @@ from tests.integration.warm import run
 
 PENSTOCK = Path(sys.executable).with_name("penstock")
 TIMEOUT_S = 120
+T = TypeVar("T")
 
 
 class Host:
@@ -97,6 +99,24 @@ class Host:
         for daemon in self._daemons:
             daemon.send_signal(signal.SIGINT)
             daemon.wait(TIMEOUT_S)
+
+
+@contextmanager
+def running_host(directory: Path, *, typed: bool = False, **settings: object) -> Iterator[Host]:
+    """A host whose cgroups go with it."""
+    host = Host(directory, typed=typed, **settings)
+    yield host
+    host.close()
+    assert_cgroups_go()
+
+
+def until(condition: Callable[[], T], what: object = "it never came true") -> T:
+    """Look until it is true, and return what was found: neither files nor the status tell that they have changed."""
+    deadline = time.monotonic() + TIMEOUT_S
+    while not (found := condition()):
+        assert time.monotonic() < deadline, what
+        time.sleep(0.05)
+    return found
 
 
 def assert_cgroups_go(pattern: str = "penstock-*") -> None:

@@ -14,8 +14,9 @@ import pytest
 from agent.cgroups import Cgroup
 from agent.cgroups.pressure import PressureTrigger
 from agent.core.confinement import Confinement
-from tests.contract.cgroup_beds import Bed, real_bed, wait_for
+from tests.contract.cgroup_beds import Bed, wait_for
 from tests.contract.events_watch import EventsWatch
+from tests.kernel.cgroup_bed import confined, hear, whole_bed
 
 MIB = 1 << 20
 ON = "print('on', flush=True)\n"
@@ -39,11 +40,8 @@ with open(sys.argv[2], "rb", buffering=0) as file:
 
 @pytest.fixture
 def bed() -> Iterator[Bed]:
-    """A tree with every controller."""
-    made = real_bed()
-    assert made.missing == {}
-    yield made
-    made.close()
+    with whole_bed() as bed:
+        yield bed
 
 
 @pytest.fixture
@@ -69,23 +67,11 @@ def start(bed: Bed, cgroup: Cgroup, code: str, *arguments: object) -> subprocess
     return process
 
 
-def hear(process: subprocess.Popen[str], word: str) -> None:
-    """Wait until it says so."""
-    assert process.stdout is not None and process.stdout.readline() == f"{word}\n"
-
-
 def tell(process: subprocess.Popen[str], line: str) -> None:
     """One line to its standard input."""
     assert process.stdin is not None
     process.stdin.write(f"{line}\n")
     process.stdin.flush()
-
-
-def confined(bed: Bed, name: str, **fields: object) -> Cgroup:
-    """A container all of whose settings are enforced."""
-    cgroup = bed.tree.create(name)
-    assert cgroup.confine(Confinement(**fields)).failed == {}  # type: ignore[arg-type]
-    return cgroup
 
 
 def used(cgroups: list[Cgroup], seconds: float) -> list[float]:
@@ -180,17 +166,6 @@ def test_who_is_killed_for_memory(bed: Bed, group: bool) -> None:
     assert sample is not None and sample.memory_peak_bytes <= 64 * MIB
     assert found["oom"] >= 1  # with the group its first victim is counted twice (mm/oom_kill.c, oom_kill_process)
     assert sample.oom_kills == (3 if group else 1)
-
-
-def test_a_kill_inside_is_counted_above(bed: Bed) -> None:
-    cgroup, other = confined(bed, "a", memory_max_bytes=32 * MIB), confined(bed, "b")
-    process = bed.start(cgroup, HOLD, "100")
-    assert process.wait(120) == -signal.SIGKILL
-    wait_for(cgroup, "memory.events", oom_kill=1)
-    beside = other.sample()
-    assert beside is not None and beside.oom_kills == 0
-    above = (bed.tree.root / "containers" / "memory.events").read_text()
-    assert "oom_kill 1\n" in above
 
 
 def test_the_peak_stays_when_memory_is_freed(bed: Bed) -> None:

@@ -24,7 +24,7 @@ from agent.core.records import ContainerRecord
 from agent.journal import Journal
 from master.prediction import Run, Settings
 from master.store import Database, Depository
-from tests.kernel.host_bed import TIMEOUT_S, Host, assert_cgroups_go, python
+from tests.kernel.host_bed import TIMEOUT_S, Host, python, running_host, until
 
 pytestmark = pytest.mark.timeout(400)
 CGROUPS = Path("/sys/fs/cgroup")
@@ -86,11 +86,7 @@ class Executor:
     """One that runs, as soon as its agent has journaled that: a look at the status would take a slot of its life."""
 
     def __init__(self, state: Path, application: str) -> None:
-        deadline = time.monotonic() + TIMEOUT_S
-        while not (found := list(running(state, application))):
-            assert time.monotonic() < deadline, "it never ran"
-            time.sleep(0.05)
-        ((self.record, self.path),) = found
+        ((self.record, self.path),) = until(lambda: list(running(state, application)), "it never ran")
         self.container = self.record.container
 
     def at(self, slot: int) -> float:
@@ -148,7 +144,11 @@ def remember(
     """
     disk, sent = (rates, rates) if rates else (np.zeros(len(cores)), np.full(len(cores), 1000.0))
     used = np.array([cores, disk, sent, np.array(memory_mib) * float(MIB)])
-    run = Run(Settings(INPUT_BYTES, 2.0, BOUND_MIB * MIB), used, used)
+    store_runs(state, application, Run(Settings(INPUT_BYTES, 2.0, BOUND_MIB * MIB), used, used))
+
+
+def store_runs(state: Path, application: str, run: Run) -> None:
+    """Let the master have learnt three times the same."""
     state.mkdir(mode=0o700, exist_ok=True)
     database = Database(str(state / "master.db"))
     for number in range(3):
@@ -178,17 +178,11 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
 @pytest.fixture(scope="module")
 def host(state: Path) -> Iterator[Host]:
     # What runs here wants more than was predicted all the time: it is not to be corrected, but held to its plan.
-    host = Host(
-        state,
-        sample_interval_s=0.5,
-        elastic_lead_s=LEAD_S,
-        elastic_lag_s=LAG_S,
-        repair_interval_s=5,
+    with running_host(
+        state, sample_interval_s=0.5, elastic_lead_s=LEAD_S, elastic_lag_s=LAG_S, repair_interval_s=5,
         reprovision_rho=1000,
-    )
-    yield host
-    host.close()
-    assert_cgroups_go()
+    ) as host:  # fmt: skip
+        yield host
     log = (state / "up.log").read_text()
     assert "network_rate_bytes_per_s" not in log, "nobody promised them a part of a link that does not tell its rate"
 

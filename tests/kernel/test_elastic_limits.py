@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.kernel.host_bed import TIMEOUT_S, Host, assert_cgroups_go, python
+from tests.kernel.host_bed import TIMEOUT_S, Host, python, running_host, until
 
 pytestmark = pytest.mark.timeout(400)
 CGROUPS = Path("/sys/fs/cgroup")
@@ -35,10 +35,8 @@ HOLD = """
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    host = Host(tmp_path_factory.mktemp("elastic"), sample_interval_s=0.2, repair_interval_s=1)
-    yield host
-    host.close()
-    assert_cgroups_go()
+    with running_host(tmp_path_factory.mktemp("elastic"), sample_interval_s=0.2, repair_interval_s=1) as host:
+        yield host
 
 
 def cgroup_of(host: Host, name: str) -> tuple[str, Path]:
@@ -64,14 +62,6 @@ def cores(path: Path, seconds: float = 2.0) -> float:
     return (usage() - before) / 1e6 / (time.monotonic() - at)
 
 
-def eventually(true: Callable[[], bool], seen: object = "") -> None:
-    """The agent's next tick, some day: there is no event to wait for."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while not true():
-        assert time.monotonic() < deadline, f"it never came true: {seen}"
-        time.sleep(0.05)
-
-
 def uses(path: Path, asked: float) -> None:
     """Wait for two seconds in which the container uses the cores that it may.
 
@@ -84,7 +74,7 @@ def uses(path: Path, asked: float) -> None:
         seen.append(cores(path))
         return seen[-1] == pytest.approx(asked, abs=0.04)
 
-    eventually(as_asked, seen)
+    until(as_asked, seen)
 
 
 @pytest.mark.measured
@@ -116,7 +106,7 @@ def test_limits_follow_a_profile(host: Host, tmp_path: Path) -> None:
             seen.append(quota)
         return quota == "30000"
 
-    eventually(all_three)
+    until(all_three)
     _, err = following.communicate(timeout=TIMEOUT_S)
     assert following.returncode == 0, err
     assert seen[-3:] == ["20000", "60000", "30000"]
@@ -153,9 +143,9 @@ def test_memory_shrinks_as_far_as_nobody_is_killed_and_then_on(host: Host) -> No
     holder.stdin.write("go\n")
     holder.stdin.flush()
     assert holder.stdout.readline() == "let go\n"
-    eventually(lambda: maximum() == 30 * MIB)
+    until(lambda: maximum() == 30 * MIB)
     assert holder.poll() is None
-    eventually(lambda: not host.container("holder")["not_enforced"])
+    until(lambda: not host.container("holder")["not_enforced"])
     holder.communicate(timeout=TIMEOUT_S)
     assert holder.returncode == 0
 
@@ -166,10 +156,10 @@ def test_what_somebody_else_changed_is_put_right(host: Host) -> None:
     (path / "cpu.max").write_text("max 100000")
     (path / "memory.max").write_text("max")
     (path.parent / "memory.max").write_text("max")
-    eventually(lambda: (path / "cpu.max").read_text().split()[0] == "50000")
-    eventually(lambda: (path / "memory.max").read_text().strip() == str(64 * MIB))
-    eventually(lambda: (path.parent / "memory.max").read_text().strip() == str(512 * MIB))
-    eventually(lambda: any(event["what"] == "repaired" for event in host.status()["events"]))
+    until(lambda: (path / "cpu.max").read_text().split()[0] == "50000")
+    until(lambda: (path / "memory.max").read_text().strip() == str(64 * MIB))
+    until(lambda: (path.parent / "memory.max").read_text().strip() == str(512 * MIB))
+    until(lambda: any(event["what"] == "repaired" for event in host.status()["events"]))
     host.penstock("kill", container)
 
 
@@ -183,5 +173,5 @@ def test_a_process_is_adopted_and_bound(host: Host) -> None:
     uses(path, 0.3)
     host.penstock("kill", container)
     assert process.wait(TIMEOUT_S) == -9
-    eventually(lambda: host.container("adopted")["state"] == "ended")
+    until(lambda: host.container("adopted")["state"] == "ended")
     assert host.container("adopted")["ended"]["by"] == "cancelled"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import secrets
@@ -15,10 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from agent.cgroup_root import cgroup2_mount
-from agent.cgroups import Cgroup, CgroupTree, Disk, disks_of, whole_disks
+from agent.cgroups import Cgroup, Disk, disks_of, whole_disks
 from agent.core.confinement import Confinement
 from tests import warm_commands
+from tests.contract.cgroup_beds import Bed, wait_for
+from tests.kernel.cgroup_bed import confined, hear, whole_bed
 
 SPIN = "while True: pass"
 #: Holds the given number of bytes, a megabyte at a time, says so, and waits.
@@ -36,68 +36,9 @@ while left > 0:
 
 
 @pytest.fixture
-def tree() -> Iterator[CgroupTree]:
-    """A tree with every controller."""
-    mount = cgroup2_mount()
-    assert mount is not None
-    made = CgroupTree(mount / f"penstock-enforce-{secrets.token_hex(4)}", whole_disks())
-    assert made.prepare() == {}
-    yield made
-    made.dismantle()
-
-
-class Inside:
-    """Processes in cgroups of the tree."""
-
-    def __init__(self, tree: CgroupTree) -> None:
-        self._tree = tree
-        self._started: list[tuple[Cgroup, subprocess.Popen[str]]] = []
-
-    def cgroup(self, confinement: Confinement) -> Cgroup:
-        """A container whose limits all hold."""
-        cgroup = self._tree.create(f"c-{secrets.token_hex(4)}")
-        assert cgroup.confine(confinement).failed == {}
-        return cgroup
-
-    def start(self, cgroup: Cgroup, code: str, *arguments: str) -> subprocess.Popen[str]:
-        """Python code, in the cgroup from its first instruction."""
-        door = cgroup.open_procs()
-        process = subprocess.Popen(
-            ["/usr/bin/python3", "-ISc", code, *arguments], stdout=subprocess.PIPE, text=True,
-            preexec_fn=lambda: os.write(door, b"0"),
-        )  # fmt: skip
-        os.close(door)
-        self._started.append((cgroup, process))
-        return process
-
-    def close(self) -> None:
-        """Kill all, and remove their cgroups."""
-        for cgroup, process in self._started:
-            cgroup.kill()
-            process.wait(60)
-            assert process.stdout is not None
-            process.stdout.close()
-        for name in self._tree.existing():
-            cgroup = self._tree.get(name)
-            wait_for(cgroup, "cgroup.events", "populated 0")
-            assert cgroup.remove()
-
-
-@pytest.fixture
-def inside(tree: CgroupTree) -> Iterator[Inside]:
-    made = Inside(tree)
-    yield made
-    made.close()
-
-
-def wait_for(cgroup: Cgroup, name: str, text: str) -> None:
-    """The kernel says by POLLPRI that one of its events files changed."""
-    with contextlib.suppress(FileNotFoundError), (cgroup.path / name).open("rb", buffering=0) as events:
-        watch = select.poll()
-        watch.register(events, select.POLLPRI)
-        while text.encode() not in events.read(4096):
-            assert watch.poll(60_000), f"{name} does not say {text!r}"
-            events.seek(0)
+def bed() -> Iterator[Bed]:
+    with whole_bed() as bed:
+        yield bed
 
 
 def share(cgroup: Cgroup, seconds: float) -> float:
@@ -111,10 +52,10 @@ def share(cgroup: Cgroup, seconds: float) -> float:
 
 @pytest.mark.measured
 @pytest.mark.parametrize("cores", [0.5, 0.25])
-def test_cpu_cores(inside: Inside, cores: float) -> None:
+def test_cpu_cores(bed: Bed, cores: float) -> None:
     """± 3 % of a core: never more, and as much in the best of several times (the host does other things, too)."""
-    cgroup = inside.cgroup(Confinement(cpu_cores=cores))
-    inside.start(cgroup, SPIN)
+    cgroup = confined(bed, "a", cpu_cores=cores)
+    bed.start(cgroup, SPIN)
     share(cgroup, 1)  # its start
     shares = [share(cgroup, 2)]
     while len(shares) < 2 or (max(shares) < cores - 0.03 and len(shares) < 4):
@@ -126,11 +67,11 @@ def test_cpu_cores(inside: Inside, cores: float) -> None:
 
 
 @pytest.mark.measured
-def test_opportunistic_work_yields(inside: Inside) -> None:
+def test_opportunistic_work_yields(bed: Bed) -> None:
     """On one processor, a regular container keeps it beside an opportunistic one; promoted, that gets its half."""
-    regular, idle = inside.cgroup(Confinement()), inside.cgroup(Confinement(opportunistic=True))
+    regular, idle = confined(bed, "a"), confined(bed, "b", opportunistic=True)
     for cgroup in (regular, idle):
-        inside.start(cgroup, f"import os; os.sched_setaffinity(0, [0]); {SPIN}".replace("; while", "\nwhile"))
+        bed.start(cgroup, f"import os; os.sched_setaffinity(0, [0]); {SPIN}".replace("; while", "\nwhile"))
     share(regular, 1)
     before = [cgroup.sample() for cgroup in (regular, idle)]
     share(regular, 4)
@@ -145,46 +86,24 @@ def test_opportunistic_work_yields(inside: Inside) -> None:
     assert 0.35 < promoted < 0.65
 
 
-def test_memory_max_kills_inside_only(inside: Inside) -> None:
-    victim, innocent = inside.cgroup(Confinement(memory_max_bytes=64 << 20)), inside.cgroup(Confinement())
-    chill = inside.start(innocent, HOLD.format(mib=100))
-    assert chill.stdout is not None and chill.stdout.readline() == "held\n"
-    bloat = inside.start(victim, HOLD.format(mib=200))
+def test_memory_max_kills_inside_only(bed: Bed) -> None:
+    victim, innocent = confined(bed, "a", memory_max_bytes=64 << 20), confined(bed, "b")
+    chill = bed.start(innocent, HOLD.format(mib=100))
+    hear(chill, "held")
+    bloat = bed.start(victim, HOLD.format(mib=200))
     assert bloat.wait(120) == -signal.SIGKILL
+    wait_for(victim, "memory.events", oom_kill=1)
     sample, other = victim.sample(), innocent.sample()
     assert sample is not None and other is not None
     assert sample.oom_kills == 1 and other.oom_kills == 0
     assert 60 << 20 < sample.memory_peak_bytes <= 64 << 20
     assert other.memory_working_set_bytes > 100 << 20
     assert chill.poll() is None
-
-
-def test_memory_high_throttles_and_kills_nobody(inside: Inside) -> None:
-    cgroup = inside.cgroup(Confinement(memory_high_bytes=32 << 20))
-    process = inside.start(cgroup, HOLD.format(mib=200))
-    wait_for_high(cgroup)
-    # It stalls: without swap there is nothing that could go. Beside it the same work is done in seconds.
-    free = inside.start(inside.cgroup(Confinement()), HOLD.format(mib=200))
-    assert free.stdout is not None and process.stdout is not None
-    assert free.stdout.readline() == "held\n"
-    assert process.poll() is None and select.select([process.stdout], [], [], 0)[0] == []
-    sample = cgroup.sample()
-    assert sample is not None and sample.oom_kills == 0 and sample.memory_high_events > 0
-    assert sample.memory_current_bytes < 100 << 20
-
-
-def wait_for_high(cgroup: Cgroup) -> None:
-    """memory.events says so by POLLPRI."""
-    with (cgroup.path / "memory.events").open("rb", buffering=0) as events:
-        watch = select.poll()
-        watch.register(events, select.POLLPRI)
-        while b"\nhigh 0\n" in events.read(4096):
-            assert watch.poll(60_000), "memory.high is never reached"
-            events.seek(0)
+    assert "oom_kill 1\n" in (bed.tree.root / "containers" / "memory.events").read_text(), "it is counted above, too"
 
 
 @pytest.mark.measured
-def test_disk_limits_bound_direct_reads(inside: Inside) -> None:
+def test_disk_limits_bound_direct_reads(bed: Bed) -> None:
     scratch = Path("/scratch") / f"data-{secrets.token_hex(4)}"
     (disk,) = disks_of(Path("/scratch")).disks
     assert disk in whole_disks()
@@ -194,9 +113,9 @@ def test_disk_limits_bound_direct_reads(inside: Inside) -> None:
     try:
         seconds = {}
         for rate in (None, 4 << 20):
-            cgroup = inside.cgroup(Confinement(disk_read_bytes_per_s=rate))
+            cgroup = confined(bed, f"r-{rate or 0}", disk_read_bytes_per_s=rate)
             started = time.monotonic()
-            assert inside.start(cgroup, READ, str(scratch), str(mebibytes << 20)).wait(120) == 0
+            assert bed.start(cgroup, READ, str(scratch), str(mebibytes << 20)).wait(120) == 0
             seconds[rate] = time.monotonic() - started
             sample = cgroup.sample()
             assert sample is not None and mebibytes << 20 <= sample.io_read_bytes < (mebibytes + 16) << 20
@@ -209,56 +128,25 @@ def test_disk_limits_bound_direct_reads(inside: Inside) -> None:
     assert 3.0 < limited < 4.8  # slower where the machine stands still for a moment; accuracy: bench-enforcement
 
 
-def test_pids_max_stops_a_fork_bomb(inside: Inside) -> None:
-    cgroup = inside.cgroup(Confinement(pids_max=10))
+def test_pids_max_stops_a_fork_bomb(bed: Bed) -> None:
+    cgroup = confined(bed, "a", pids_max=10)
     bomb = (
         "import os, time\nn = 0\ntry:\n while os.fork(): n += 1\nexcept OSError: print(n, flush=True)\ntime.sleep(999)"
     )
-    process = inside.start(cgroup, bomb)
-    assert process.stdout is not None and process.stdout.readline() == "9\n"
+    process = bed.start(cgroup, bomb)
+    hear(process, "9")
     sample = cgroup.sample()
     assert sample is not None and sample.pids == 10
 
 
-def test_freezing_stops_a_busy_container_and_thawing_resumes_it(inside: Inside) -> None:
-    cgroup = inside.cgroup(Confinement())
-    inside.start(cgroup, SPIN)
-    assert share(cgroup, 1) > 0.1
-    cgroup.freeze(True)
-    wait_for(cgroup, "cgroup.events", "frozen 1")
-    assert share(cgroup, 1) < 0.01
-    cgroup.freeze(False)
-    wait_for(cgroup, "cgroup.events", "frozen 0")
-    assert share(cgroup, 1) > 0.1
-
-
-def test_a_daemon_that_left_its_session_dies_with_its_cgroup(inside: Inside) -> None:
-    cgroup = inside.cgroup(Confinement())
-    double = (
-        "import os, time\nif os.fork() == 0:\n os.setsid()\n if os.fork() == 0:\n  print(os.getpid(), flush=True)\n"
-        "  time.sleep(999)\n os._exit(0)\nos.wait()"
-    )
-    process = inside.start(cgroup, double)
-    assert process.stdout is not None
-    daemon = int(process.stdout.readline())
-    process.wait(60)
-    assert cgroup.pids() == [daemon] and Path(f"/proc/{daemon}/stat").read_text().split()[3] == "1"
-    pidfd = os.pidfd_open(daemon)
-    cgroup.kill()
-    assert select.select([pidfd], [], [], 60)[0]
-    os.close(pidfd)
-    wait_for(cgroup, "cgroup.events", "populated 0")
-    assert cgroup.remove()
-
-
-def test_a_limit_on_all_holds_for_their_sum(inside: Inside, tree: CgroupTree) -> None:
-    tree.cap(memory_max_bytes=128 << 20)
-    processes = [inside.start(inside.cgroup(Confinement()), HOLD.format(mib=100)) for _ in range(2)]
+def test_a_limit_on_all_holds_for_their_sum(bed: Bed) -> None:
+    bed.tree.cap(memory_max_bytes=128 << 20)
+    processes = [bed.start(confined(bed, name), HOLD.format(mib=100)) for name in ("a", "b")]
     pidfds = [os.pidfd_open(process.pid) for process in processes]
     assert len(select.select(pidfds, [], [], 120)[0]) >= 1  # one of them had to go
     for pidfd in pidfds:
         os.close(pidfd)
-    tree.cap()
+    bed.tree.cap()
 
 
 @pytest.mark.emulated  # the remedy is a module of Debian's kernel

@@ -4,24 +4,20 @@ from __future__ import annotations
 
 import os
 import subprocess
-import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tests.kernel.host_bed import PENSTOCK, TIMEOUT_S, Host, assert_cgroups_go, python
+from tests.kernel.host_bed import PENSTOCK, TIMEOUT_S, Host, python, running_host, until
 
 pytestmark = pytest.mark.timeout(400)  # everything is ten to thirty times slower under emulation
 
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    host = Host(tmp_path_factory.mktemp("host"), typed=True)
-    yield host
-    host.close()
-    assert_cgroups_go()
+    with running_host(tmp_path_factory.mktemp("host"), typed=True) as host:
+        yield host
 
 
 #: Spins in windows of two seconds and tells which share of one core it got in each, by its own clocks.
@@ -77,18 +73,10 @@ def test_throttling_instead_of_killing(host: Host) -> None:
     )
     assert process.stdout is not None
     assert process.stdout.readline() == "done\n", process.communicate()
-    _until(lambda: "memory.high" in host.container("thirsty")["note"])
+    until(lambda: "memory.high" in host.container("thirsty")["note"])
     assert host.container("thirsty")["state"] == "running"
     process.terminate()
     process.communicate(timeout=TIMEOUT_S)
-
-
-def _until(condition: Any) -> None:
-    """The status follows with the next sample, a second later at the most."""
-    deadline = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < deadline, "it never came"
-        time.sleep(0.1)  # between two looks at a status that nothing else tells of
 
 
 def _root_disk() -> Path:
@@ -121,7 +109,7 @@ def test_direct_reads_keep_to_the_rate(host: Host) -> None:
 def test_opportunistic_work_yields_its_core(host: Host) -> None:
     """On one processor, regular work beside an opportunistic spinner gets nearly all of it."""
     hog = host.start("run", "--name", "hog", "--opportunistic", "--", "taskset", "-c", "0", *python("while True: pass"))
-    _until(lambda: any(c["name"] == "hog" and c["state"] == "running" for c in host.status()["containers"]))
+    until(lambda: any(c["name"] == "hog" and c["state"] == "running" for c in host.status()["containers"]))
     done = host.penstock("run", "--", "taskset", "-c", "0", *python(SPIN))
     hog.terminate()
     hog.communicate(timeout=TIMEOUT_S)
@@ -144,7 +132,7 @@ def test_memory_wanted_by_regular_work_preempts_the_newest_opportunistic(host: H
         return process
 
     old = start("old", 150, "--opportunistic")
-    _until(lambda: host.container("old")["sample"].get("memory_bytes", 0) > 140 << 20)
+    until(lambda: host.container("old")["sample"].get("memory_bytes", 0) > 140 << 20)
     new = start("new", 150, "--opportunistic")
     regular = start("wanted", 300)
     _, err = new.communicate(timeout=TIMEOUT_S)
@@ -189,7 +177,7 @@ def test_a_fork_bomb_is_its_own_users_trouble(shared_host: Host) -> None:
     container = bomb.stdout.strip()
     (cgroup,) = Path("/sys/fs/cgroup").glob(f"**/containers/{container}")
     assert (cgroup / "pids.max").read_text() == "400\n"
-    _until(lambda: (cgroup / "pids.events").read_text() != "max 0\n")
+    until(lambda: (cgroup / "pids.events").read_text() != "max 0\n")
 
     for user in ("root", "daemon"):
         done = host.penstock("run", "--", "true", user=user)
@@ -197,6 +185,6 @@ def test_a_fork_bomb_is_its_own_users_trouble(shared_host: Host) -> None:
     assert host.penstock("kill", container, user="daemon").returncode != 0, "it is another user's"
     done = host.penstock("kill", container, user="tester")
     assert done.returncode == 0, done.stderr
-    _until(lambda: not cgroup.exists())
+    until(lambda: not cgroup.exists())
     left = subprocess.run(["pgrep", "-u", "tester"], capture_output=True, text=True, check=False)
     assert left.stdout == ""

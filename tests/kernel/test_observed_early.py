@@ -20,9 +20,8 @@ import numpy as np
 import pytest
 
 from master.prediction import Run, Settings
-from master.store import Database, Depository
-from tests.kernel.host_bed import TIMEOUT_S, Host, assert_cgroups_go, python
-from tests.kernel.test_elastic_executors import SLOT_S, Executor
+from tests.kernel.host_bed import TIMEOUT_S, Host, python, running_host
+from tests.kernel.test_elastic_executors import SLOT_S, Executor, store_runs
 
 pytestmark = pytest.mark.timeout(400)
 CGROUPS = Path("/sys/fs/cgroup")
@@ -50,12 +49,7 @@ def remember(state: Path, application: str, cores: float) -> None:
     """Three runs with a promise of so many cores that used half a core and 32 MiB, in one stage."""
     used = np.zeros((4, SLOTS))
     used[0], used[3] = CORES, 32 * MIB
-    run = Run(Settings(INPUT_BYTES, cores, BOUND_MIB * MIB), used, used)
-    state.mkdir(mode=0o700, exist_ok=True)
-    database = Database(str(state / "master.db"))
-    for number in range(3):
-        Depository(database).add(f"root/{application}", run, ended_at=number, slot_s=SLOT_S, name=f"run-{number}")
-    database.close()
+    store_runs(state, application, Run(Settings(INPUT_BYTES, cores, BOUND_MIB * MIB), used, used))
 
 
 @pytest.fixture(scope="module")
@@ -66,17 +60,9 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-@contextmanager
-def running(directory: Path, **settings: object) -> Iterator[Host]:
-    host = Host(directory, **settings)
-    yield host
-    host.close()
-    assert_cgroups_go()
-
-
 @pytest.fixture(scope="module")
 def host(state: Path) -> Iterator[Host]:
-    with running(state) as host:
+    with running_host(state) as host:
         yield host
 
 
@@ -136,7 +122,7 @@ def test_uncorrected_the_same_work_takes_as_long_as_its_plan_makes_it(tmp_path: 
     """What is corrected below; first, as it needs a host of its own, which nobody is late on."""
     remember(tmp_path / "state", "held-back", cores=2.0)
     with (
-        running(tmp_path, reprovision_rho=1000) as host,
+        running_host(tmp_path, reprovision_rho=1000) as host,
         submitted(host, tmp_path, "held-back", cores=2.0) as executor,
     ):
         looks = watch(executor, executor.at(4 * SLOTS), WORK_S / 8)  # so much says how fast it is

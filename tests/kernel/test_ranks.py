@@ -15,7 +15,7 @@ import pytest
 
 from agent import disk_scheduler
 from bench.enforcement.guest import slow_directory
-from tests.kernel.host_bed import Host, python
+from tests.kernel.host_bed import Host, python, until
 
 pytestmark = pytest.mark.timeout(300)
 #: All on one processor: what the machine's host takes from it, it takes from all of them.
@@ -34,7 +34,6 @@ for thread in threads: thread.start()
 print('up', flush=True)
 """
 SECONDS, WINDOWS = 6.0, 4
-WAIT_S = 60.0
 
 
 @pytest.fixture(scope="module")
@@ -121,15 +120,6 @@ def lending(host: Host) -> Iterator[Any]:
 def of_job(host: Host, job: str) -> list[dict[str, Any]]:
     """The containers of a job that run."""
     return [each for each in host.status()["containers"] if each["job"] == job and each["state"] == "running"]
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    """Poll: a process is lent without an answer to it."""
-    deadline = time.monotonic() + WAIT_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-    return found
 
 
 def used_s(host: Host, names: list[str]) -> dict[str, float]:

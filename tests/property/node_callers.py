@@ -48,6 +48,9 @@ class Callers(NodeBooks):
             for choice in choices
         ] + [promised] * bool(choices):
             self.send(e.Asked(m.LAUNCH, 1, Launch(container=spec)))
+        self.start_all()
+
+    def start_all(self) -> None:
         for container in sorted(self.starting):
             self.starting.discard(container)
             self.processes.add(container)
@@ -164,10 +167,9 @@ class Callers(NodeBooks):
     def ask_for_a_place(self, data: st.DataObject) -> None:
         job = data.draw(st.sampled_from(sorted(self.jobs)))
         request = TaskRequest(task=f"t{self.fresh()}", usage=KindAmounts(cpu=5.0))
-        self.send(e.Asked(m.PLACE, self.jobs[job], Place(job=job, stage="s", tasks=[request], opportunistic=False)))
-        self.send(
-            e.Asked(m.PLACE, self.jobs[job], Place(job=job, stage="s", tasks=[request], opportunistic=False))
-        )  # said again: answered, not doubled
+        asked = e.Asked(m.PLACE, self.jobs[job], Place(job=job, stage="s", tasks=[request], opportunistic=False))
+        self.send(asked)
+        self.send(asked)  # said again: answered, not doubled
 
     # ------------------------------------------------------------ master
 

@@ -163,14 +163,13 @@ class Agent:
                 if held.opportunistic:
                     if grumpy or self.promised() + held.request.memory_bytes > self.capacity.memory_bytes:
                         return "no room"
-                    fields = {name: getattr(held, name) for name in held.__struct_fields__} | {"opportunistic": False}
-                    self.held[decision.job, decision.task] = api.Assign(**fields)
+                    self.held[decision.job, decision.task] = msgspec.structs.replace(held, opportunistic=False)
             case api.CancelJob():
                 return self.cancel(decision.job)
             case api.AdmitJob() if job is not None:
-                job.state = changed(job.state, admitted=True)
+                job.state = msgspec.structs.replace(job.state, admitted=True)
             case api.SetPriority() if job is not None:
-                job.state = changed(job.state, priority=decision.priority)
+                job.state = msgspec.structs.replace(job.state, priority=decision.priority)
             case api.TellPlaced() if job is not None:
                 wanted = job.tasks.get(decision.task)
                 if wanted is not None and wanted.ended is None:
@@ -236,7 +235,3 @@ class Agent:
     def command_over(self, key: tuple[str, str], ended: Ended) -> None:
         held = self.ended_here[key] = self.held.pop(key, None) or self.stopping.pop(key)
         self.say(api.CommandEnded(job=held.job, task=held.request.task, origin=held.origin, ended=ended))
-
-
-def changed(state: api.JobState, **changes: object) -> api.JobState:
-    return api.JobState(**({name: getattr(state, name) for name in state.__struct_fields__} | changes))

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core import Node
-from agent.queues import MonotaskQueues
-from penstock.model import Capacity, MonotaskSpec, ResourceKind
+from penstock.model import MonotaskSpec, ResourceKind
 from penstock.wire.agent_api import Completion
 from tests.fakes.node_bed import NodeBed
+from tests.fakes.queues import make_queues
 
 _JOBS = ("a", "b")
 #: What happens, to which job, how much later than what happened before, and a number that chooses among monotasks.
@@ -28,20 +28,14 @@ class _Bed:
     """Queues under test, and Σ slots × time by looking at how many slots each job holds before every event."""
 
     def __init__(self) -> None:
-        self.queues = MonotaskQueues(
-            Capacity(cores=2.0, memory_bytes=0),
-            network_bypass_bytes=10,
-            rate_window_s=5.0,
-            disk_small_bytes=10,
-            lease_s=1.0,
+        self.queues = make_queues(
+            2, jobs=dict.fromkeys(_JOBS, 0.0), network_bypass_bytes=10, disk_small_bytes=10, lease_s=1.0
         )
         self.attained = Node(NodeBed(cores=2).settings, self.queues).attained
         self.now = 0.0
         self.expected = dict.fromkeys(_JOBS, 0.0)
         self.told: dict[str, tuple[float, int]] = {}
         self._ids = 0
-        for job in _JOBS:
-            self.queues.add_job(job, 0.0)
 
     def pass_time(self, seconds: float) -> None:
         for job in _JOBS:

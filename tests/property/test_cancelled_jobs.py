@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import sys
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis.stateful import invariant, precondition, rule
 
 from master.core import events as e
@@ -99,13 +99,7 @@ class Cancellations(World):
 
 
 TestCancellations = Cancellations.TestCase
-TestCancellations.settings = settings(
-    max_examples=15,
-    stateful_step_count=50,
-    deadline=None,
-    report_multiple_bugs=False,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+TestCancellations.settings = settings(max_examples=15, stateful_step_count=50, report_multiple_bugs=False)
 
 
 def test_a_job_that_was_cancelled_and_lost_with_its_host_is_cancelled_by_the_next_master() -> None:

@@ -6,10 +6,11 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, MultipleResults, RuleBasedStateMachine, invariant, multiple, precondition, rule
 
-from agent.queues import COMMANDS, Monotask, MonotaskQueues
+from agent.queues import COMMANDS, Monotask
 from agent.queues.resource import MOST_AHEAD
-from penstock.model import MOST_BEYOND, Capacity, MonotaskSpec, ResourceKind
+from penstock.model import MOST_BEYOND, MonotaskSpec, ResourceKind
 from penstock.wire.agent_api import Completion
+from tests.fakes.queues import make_queues
 
 CORES = 2
 GATE = 1  # the session of a framework
@@ -24,8 +25,7 @@ class CommandsBeyond(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        capacity = Capacity(cores=CORES, memory_bytes=1)
-        self.queues = MonotaskQueues(capacity, network_bypass_bytes=0, rate_window_s=5, ranked=True)
+        self.queues = make_queues(CORES, ranked=True)
         self.now = 0.0
         self.number = 0
         self.order: dict[str, tuple[float, int]] = {}  # the smallest is the first
@@ -135,4 +135,4 @@ class CommandsBeyond(RuleBasedStateMachine):
 
 
 TestCommandsBeyond = CommandsBeyond.TestCase
-TestCommandsBeyond.settings = settings(max_examples=30, stateful_step_count=40, deadline=None)
+TestCommandsBeyond.settings = settings(max_examples=30, stateful_step_count=40)

@@ -58,7 +58,7 @@ def heartbeat(policy: ExecutorPolicy, machines: PlannedMachines, machine: int, p
     return len(launches)
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(POLICY, DRAWS, WORK, st.lists(st.integers(0, 2), max_size=20))
 def test_nothing_is_over_committed_and_launching_changes_nothing_that_runs(
     name: str, seed: int, work: list[tuple[Any, int]], beats: list[int]
@@ -84,7 +84,7 @@ def _held(machines: PlannedMachines, machine: int) -> list[Any]:
     return [machines.held(machine, executor) for executor in machines.executors(machine)]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(st.sampled_from(sorted(METRICS)), WORK, WORK)
 def test_minfrag_leaves_nothing_waiting_that_fits(metric: str, runs: list[Any], work: list[Any]) -> None:
     policy, machines = MinFrag(metric), cluster(1, SLOTS)
@@ -103,7 +103,7 @@ def test_minfrag_leaves_nothing_waiting_that_fits(metric: str, runs: list[Any], 
     assert begun.keys() <= set(machines.executors(0))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 @given(POLICY, DRAWS, WORK)
 def test_the_same_decisions_from_the_same_state(name: str, seed: int, work: list[Any]) -> None:
     slots = SLOTS if policy_of(name, seed).elastic else 1
@@ -118,7 +118,7 @@ def test_the_same_decisions_from_the_same_state(name: str, seed: int, work: list
     assert all(np.array_equal(a, b) for a, b in zip(before[:2], after[:2], strict=True)) and before[2] == after[2]
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 @given(WORK)
 def test_drr_is_a_fraction_before_and_after_each_launch(work: list[Any]) -> None:
     policy, machines = MinFrag(), cluster(1, SLOTS)
@@ -161,7 +161,7 @@ def by_the_book(metric: str, available: Any, first_end: int, work: list[tuple[in
         launched.append(name)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=80)
 @given(st.sampled_from(sorted(METRICS)), st.lists(profiles(), max_size=3), st.lists(profiles(), max_size=8))
 def test_minfrag_decides_as_the_paper_read_with_loops(metric: str, runs: list[Any], work: list[Any]) -> None:
     policy, machines = MinFrag(metric), cluster(1, SLOTS)

@@ -346,9 +346,5 @@ class ExecutorWorld(World):
 
 TestExecutors = ExecutorWorld.TestCase
 TestExecutors.settings = settings(
-    max_examples=30,
-    stateful_step_count=40,
-    deadline=None,
-    report_multiple_bugs=False,
-    suppress_health_check=list(HealthCheck),
+    max_examples=30, stateful_step_count=40, report_multiple_bugs=False, suppress_health_check=list(HealthCheck)
 )

@@ -175,5 +175,5 @@ class GateMachine(RuleBasedStateMachine):
         assert self.session.outages <= self.outages_before + 1
 
 
-GateMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=60, deadline=None)
+GateMachine.TestCase.settings = settings(max_examples=40, stateful_step_count=60)
 TestGate = GateMachine.TestCase

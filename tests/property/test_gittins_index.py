@@ -51,7 +51,7 @@ def _by_definition(known: Floats, age: float) -> float:
 
 
 @given(_distributions(), st.floats(0.0, 1e5))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_the_index_is_what_its_definition_says(known: Floats, age: float) -> None:
     (ours,) = indices(known[None, :], np.array([age]))
     assert ours == pytest.approx(_by_definition(known, age), rel=1e-6, abs=1e-12)

@@ -6,10 +6,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from agent.queues import Monotask, MonotaskQueues
+from agent.queues import Monotask
 from penstock.client.gate_slot import LARGEST_BYTES, IdleSlots, KeptSlot
 from penstock.client.monotask_session import MonotaskSession, SessionMonotask
-from penstock.model import Capacity, ResourceKind
+from penstock.model import ResourceKind
+from tests.fakes.queues import make_queues
 
 CPU = ResourceKind.CPU
 LEASE_S = 1.0
@@ -43,14 +44,10 @@ class KeptSlots(RuleBasedStateMachine):
 
     @initialize()
     def start(self) -> None:
-        capacity = Capacity(cores=SLOTS, memory_bytes=1)
-        self.queues = MonotaskQueues(
-            capacity, network_bypass_bytes=0, rate_window_s=5, lease_s=LEASE_S, lease_kept_s=KEPT_S
-        )
         self.now = 100.0
         self.gates = [OneGate(number) for number in range(GATES)]
-        for number, gate in enumerate(self.gates):
-            self.queues.add_job(gate.job, float(number % 2))
+        jobs = {gate.job: float(number % 2) for number, gate in enumerate(self.gates)}
+        self.queues = make_queues(SLOTS, jobs=jobs, lease_s=LEASE_S, lease_kept_s=KEPT_S)
         self.ended = self.failed = self.leased = 0
         self.waits_since: float | None = None
 
@@ -180,6 +177,4 @@ class KeptSlots(RuleBasedStateMachine):
 
 
 TestKeptSlots = KeptSlots.TestCase
-TestKeptSlots.settings = settings(
-    max_examples=25, stateful_step_count=60, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestKeptSlots.settings = settings(max_examples=25, stateful_step_count=60, suppress_health_check=list(HealthCheck))

@@ -6,10 +6,11 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, invariant, precondition, rule
 
-from agent.queues import Monotask, MonotaskQueues
+from agent.queues import Monotask
 from agent.queues.monotask import State, size_rank
-from penstock.model import KINDS, Capacity, MonotaskSpec, ResourceKind
+from penstock.model import KINDS, MonotaskSpec, ResourceKind
 from penstock.wire.agent_api import Completion
+from tests.fakes.queues import make_queues
 
 SESSIONS = (1, 2, 3)
 BYPASS_BYTES = 16
@@ -22,8 +23,7 @@ class QueueMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.capacity = Capacity(cores=2, memory_bytes=1, disk_slots=1, network_slots=2)
-        self.queues = MonotaskQueues(self.capacity, network_bypass_bytes=BYPASS_BYTES, rate_window_s=5)
+        self.queues = make_queues(2, network_bypass_bytes=BYPASS_BYTES)
         self.now = 0.0
         self.number = 0
         self.job_rank: dict[str, int] = {}
@@ -31,7 +31,6 @@ class QueueMachine(RuleBasedStateMachine):
         self.stages: dict[str, list[str]] = {}
         self.queued: dict[tuple[int, str, int], MonotaskSpec] = {}
         self.granted: dict[tuple[int, str, int], MonotaskSpec] = {}
-        self.above_limit: dict[ResourceKind, int] = dict.fromkeys(KINDS, 0)
         self.ended: set[tuple[int, str, int]] = set()
         self.submitted = 0
 
@@ -176,9 +175,7 @@ class QueueMachine(RuleBasedStateMachine):
 
 
 TestMonotaskQueues = QueueMachine.TestCase
-TestMonotaskQueues.settings = settings(
-    max_examples=25, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestMonotaskQueues.settings = settings(max_examples=25, stateful_step_count=50, suppress_health_check=list(HealthCheck))
 
 
 def test_the_machine_would_notice_a_double_grant() -> None:

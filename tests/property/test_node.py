@@ -124,6 +124,4 @@ class NodeMachine(Callers, Processes):
 
 
 TestNode = NodeMachine.TestCase
-TestNode.settings = settings(
-    max_examples=50, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestNode.settings = settings(max_examples=50, stateful_step_count=50, suppress_health_check=list(HealthCheck))

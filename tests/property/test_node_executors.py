@@ -288,6 +288,6 @@ class ExecutorsMachine(RuleBasedStateMachine):
 
 
 ExecutorsMachine.TestCase.settings = settings(
-    max_examples=20, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=20, stateful_step_count=30, suppress_health_check=list(HealthCheck)
 )
 TestExecutors = ExecutorsMachine.TestCase

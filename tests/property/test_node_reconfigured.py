@@ -69,10 +69,7 @@ class ReconfiguredMachine(NodeMachine):
         ):
             with contextlib.suppress(RpcError):
                 self.send(e.Asked(m.LAUNCH, max(self.sessions), Launch(container=spec)))
-        for container in sorted(self.starting):
-            self.starting.discard(container)
-            self.processes.add(container)
-            self.send(e.ContainerStarted(container, 42, {}, self.now))
+        self.start_all()
         self.now += 1
         uses = {one: ContainerUse(cpu_cores=0.0 if one in self.frozen else 2.0) for one in sorted(self.processes)}
         self.send(e.Sampled(Snapshot(self.now, 1.0, HostUse(), uses), self.now))
@@ -98,5 +95,5 @@ class ReconfiguredMachine(NodeMachine):
 
 TestNodeReconfigured = ReconfiguredMachine.TestCase
 TestNodeReconfigured.settings = settings(
-    max_examples=15, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=15, stateful_step_count=50, suppress_health_check=list(HealthCheck)
 )

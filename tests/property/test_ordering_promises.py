@@ -182,7 +182,7 @@ def patiently(workers: Workers, stages: list[Stage], ranking: Ranking, chunk: in
 
 
 @given(st.integers(0, 10**9), st.sampled_from(NAMES), st.integers(1, 5))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_economy_changes_no_decision(seed: int, ordering: str, chunk: int) -> None:
     """What is scored only when it could be next, and kept while it is true, gives what scoring everything gives."""
     placed = [(p.need.job, p.need.task, p.worker) for p in place(*a_round(seed, ordering), chunk=chunk)]
@@ -190,7 +190,7 @@ def test_economy_changes_no_decision(seed: int, ordering: str, chunk: int) -> No
 
 
 @given(st.integers(0, 10**9), st.sampled_from(NAMES), st.sampled_from([0, 1 << 22]), st.sampled_from([1, 6]))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_what_is_kept_of_a_scoring_changes_no_decision(seed: int, ordering: str, kept: int, misses: int) -> None:
     """Neither how much of F is kept for the next scoring, nor when F is brought up to date in a scoring."""
     expected = [(p.need.task, p.worker, p.why) for p in place(*a_round(seed, ordering))]
@@ -199,7 +199,7 @@ def test_what_is_kept_of_a_scoring_changes_no_decision(seed: int, ordering: str,
 
 
 @given(st.integers(0, 10**9))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_f_of_one_task_on_one_worker_is_that_of_all_to_the_last_bit(seed: int) -> None:
     rng = Random(seed)
     workers, stages, _ = a_round(seed, "ejf")
@@ -216,7 +216,7 @@ def test_f_of_one_task_on_one_worker_is_that_of_all_to_the_last_bit(seed: int) -
 
 
 @given(st.integers(0, 10**9), st.sampled_from(NAMES), st.booleans())
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_nothing_is_overcommitted_and_nothing_that_fits_is_left(seed: int, ordering: str, stage_aware: bool) -> None:
     before, _, _ = a_round(seed, ordering)
     workers, stages, ranking = a_round(seed, ordering)
@@ -238,7 +238,7 @@ def test_nothing_is_overcommitted_and_nothing_that_fits_is_left(seed: int, order
 
 
 @given(st.integers(0, 10**9), st.sampled_from(NAMES))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_without_stage_awareness_the_best_task_goes_first(seed: int, ordering: str) -> None:
     """Ursa §5.2: "pick one task (instead of a whole stage) that has the highest score each time"; all of them looked at
     again each time."""

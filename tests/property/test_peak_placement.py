@@ -76,7 +76,7 @@ def check(name: str, of: Round, placed: list[tuple[str, int]]) -> None:
 
 
 @given(st.integers(0, 10**9), st.sampled_from(NAMES), st.sampled_from(list(COUNTS)))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_peaks_are_kept_to_and_the_best_goes_first(seed: int, ordering: str, name: str) -> None:
     capacity, free, stages, ranking = a_round(seed, ordering)
     policy = PeakPlacement(name, Unreserved(capacity, free), PEAKS)

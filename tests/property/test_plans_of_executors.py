@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.amounts import Amounts
@@ -20,14 +20,12 @@ def plans(draw: st.DrawFn) -> Plan:
     return Plan(slot_s, draw(st.integers(0, 9)) / 10 * slot_s, tuple(draw(st.lists(amounts, min_size=1, max_size=8))))
 
 
-@settings(deadline=None)
 @given(plan=plans(), begins=st.lists(times, min_size=1, max_size=5), lasts=times)
 def test_an_array_has_the_same_highest(plan: Plan, begins: list[float], lasts: float) -> None:
     found = plan.held().highest(np.array(begins), np.array(begins) + lasts)
     assert [tuple(row) for row in found.tolist()] == [plan.highest(begin, begin + lasts) for begin in begins]
 
 
-@settings(deadline=None)
 @given(wanted=plans(), others=st.lists(plans(), max_size=3), moments=st.lists(times, min_size=1, max_size=20))
 def test_what_is_allowed_fits_at_every_moment_and_is_no_less_than_need_be(
     wanted: Plan, others: list[Plan], moments: list[float]

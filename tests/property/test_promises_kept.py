@@ -72,7 +72,7 @@ others = st.lists(st.tuples(st.sampled_from([0.0, 1.0, 1.0, 2.0, 4.0]), st.integ
 
 
 @given(st.integers(1, 3), others, st.integers(0, 5), st.data())
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_what_is_due_is_placed(nodes: int, best: list[tuple[float, int]], frameworks: int, data: st.DataObject) -> None:
     bundles = data.draw(st.integers(1, nodes * CORES), "bundles")
     wanted = data.draw(st.integers(0, nodes * CORES + 2), "wanted")

@@ -8,10 +8,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from agent.queues import Monotask, MonotaskQueues
+from agent.queues import Monotask
 from penstock.client.monotask_session import MonotaskSession, SessionMonotask
-from penstock.model import KINDS, Capacity, MonotaskSpec, ResourceKind
+from penstock.model import KINDS, MonotaskSpec, ResourceKind
 from penstock.wire.agent_api import Completion
+from tests.fakes.queues import complete, make_queues, specs
 
 CPU = ResourceKind.CPU
 LEASE_S = 2.0
@@ -23,8 +24,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        capacity = Capacity(cores=SLOTS, memory_bytes=1)
-        self.queues = MonotaskQueues(capacity, network_bypass_bytes=0, rate_window_s=5, lease_s=LEASE_S)
+        self.queues = make_queues(SLOTS, lease_s=LEASE_S)
         self.now = 100.0
         self.sessions: dict[str, MonotaskSession[SessionMonotask]] = {}
         self.priority: dict[str, float] = {}
@@ -160,9 +160,7 @@ class LeaseMachine(RuleBasedStateMachine):
 
 
 TestLeases = LeaseMachine.TestCase
-TestLeases.settings = settings(
-    max_examples=50, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestLeases.settings = settings(max_examples=50, stateful_step_count=50, suppress_health_check=list(HealthCheck))
 
 
 @given(
@@ -173,9 +171,7 @@ TestLeases.settings = settings(
 def test_no_job_waits_without_bound(priorities: list[float], slots: int, length_s: float) -> None:
     """Every job always has work. Each gets a slot at least every ``wait_max_s``, and a turn of all others' later."""
     wait_max_s = 10.0
-    queues = MonotaskQueues(
-        Capacity(cores=slots, memory_bytes=1), network_bypass_bytes=0, rate_window_s=5, job_wait_max_s=wait_max_s
-    )
+    queues = make_queues(slots, job_wait_max_s=wait_max_s)
     number = 0
     last: dict[str, float] = {}
     running: list[tuple[float, str, int]] = []
@@ -191,9 +187,8 @@ def test_no_job_waits_without_bound(priorities: list[float], slots: int, length_
         queues.add_job(job, priority)
         last[job] = 0.0
     for job in last:
-        specs = [MonotaskSpec(id=number + n, kind=CPU, input_bytes=1) for n in range(200)]
+        took(queues.submit(1, job, specs(*range(number, number + 200)), 0.0), 0.0)
         number += 200
-        took(queues.submit(1, job, specs, 0.0), 0.0)
     bound = wait_max_s + length_s * (len(priorities) + 1)
     while len(running) == slots and running[0][0] < 100:
         running.sort()
@@ -208,32 +203,21 @@ def test_no_job_waits_without_bound(priorities: list[float], slots: int, length_
 @given(st.lists(st.booleans(), min_size=1, max_size=80), st.integers(1, 3))
 def test_small_disk_monotasks_share_slots_in_order(smalls: list[bool], disks: int) -> None:
     """Never more at once than slots, sixteen small ones counting as one; and small ones overtake nobody but by size."""
-    queues = MonotaskQueues(
-        Capacity(cores=1, memory_bytes=1, disk_slots=disks),
-        network_bypass_bytes=0,
-        rate_window_s=5,
-        disk_small_bytes=100,
-    )
-    queues.add_job("j", 0.0)
-    specs = [
+    queues = make_queues(disks=disks, jobs={"j": 0.0}, disk_small_bytes=100)
+    asked = [
         MonotaskSpec(id=n, kind=ResourceKind.DISK, input_bytes=10 if small else 1000) for n, small in enumerate(smalls)
     ]
-    running = [m.id for m in queues.submit(1, "j", specs, 0.0)]
+    running: list[object] = [m.id for m in queues.submit(1, "j", asked, 0.0)]
     done = 0
     while running:
-        assert all(isinstance(one, int) for one in running)
-        few = sum(smalls[int(one)] for one in running)
+        few = sum(smalls[one] for one in running if isinstance(one, int))
         assert len(running) - few + -(-few // 16) <= disks
         counts = queues.counts(ResourceKind.DISK, 0.0)
         if counts["queued"] and few < sum(smalls) - done:
             assert few % 16 == 0, "a small one waits though there is room beside the others"
         first = running.pop(0)
-        done += smalls[int(first)]
-        running += [m.id for m in queues.complete(1, "j", [Completion(id=first)], 0.0)]
-    assert (
-        queues.idle()
-        == MonotaskQueues(
-            Capacity(cores=1, memory_bytes=1, disk_slots=disks), network_bypass_bytes=0, rate_window_s=5
-        ).idle()
-    )
+        assert isinstance(first, int)
+        done += smalls[first]
+        running += complete(queues, "j", first, 0.0)
+    assert queues.idle() == make_queues(disks=disks).idle()
     assert all(queues.counts(kind, 0.0)["queued"] == 0 for kind in KINDS)

@@ -6,11 +6,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from agent.queues import Monotask, MonotaskQueues, overdue
+from agent.queues import Monotask, overdue
 from agent.queues.debts import parts
 from agent.queues.monotask import GRANTED, OVERDUE, QUEUED, TOGETHER
-from penstock.model import KINDS, Capacity, MonotaskSpec, ResourceKind
+from penstock.model import KINDS, MonotaskSpec, ResourceKind
 from penstock.wire.agent_api import Completion
+from tests.fakes.queues import make_queues
 
 USERS = {"a": "eve", "b": "eve", "c": "max", "d": "zoe"}
 SLOTS, HELD_S, WAIT_S = 2, 5.0, 2.0
@@ -27,11 +28,9 @@ class Queues(RuleBasedStateMachine):
 
     @initialize(small=st.sampled_from([0, 100]), lease_s=st.sampled_from([0.0, 1.0]))
     def begin(self, small: int, lease_s: float) -> None:
-        capacity = Capacity(cores=SLOTS, memory_bytes=1, disk_slots=SLOTS, network_slots=SLOTS)
-        self.queues = MonotaskQueues(
-            capacity, network_bypass_bytes=0, rate_window_s=5, disk_small_bytes=small, lease_s=lease_s,
-            job_wait_max_s=WAIT_S,
-        )  # fmt: skip
+        self.queues = make_queues(
+            SLOTS, disks=SLOTS, links=SLOTS, disk_small_bytes=small, lease_s=lease_s, job_wait_max_s=WAIT_S
+        )
         for number, (job, user) in enumerate(USERS.items()):
             self.queues.add_job(job, -float(number), user)
 
@@ -112,4 +111,4 @@ class Queues(RuleBasedStateMachine):
 
 
 TestQueues = Queues.TestCase
-TestQueues.settings = settings(max_examples=75, stateful_step_count=40, deadline=None)
+TestQueues.settings = settings(max_examples=75, stateful_step_count=40)

@@ -11,11 +11,12 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
-from agent.queues import COMMANDS, Monotask, MonotaskQueues, overdue, slotless
+from agent.queues import COMMANDS, Monotask, overdue, slotless
 from agent.queues.monotask import BYPASSING, GRANTED, OVERDUE, QUEUED
 from agent.queues.withheld import withhold
-from penstock.model import KINDS, Capacity, MonotaskSpec, ResourceKind
+from penstock.model import KINDS, MonotaskSpec, ResourceKind
 from penstock.wire.agent_api import Completion
+from tests.fakes.queues import make_queues
 
 USERS = {"a": "eve", "b": "eve", "c": "max", "d": "zoe"}
 GATES = (1, 2, 3)
@@ -39,9 +40,8 @@ class NeverStand(RuleBasedStateMachine):
     )
     def begin(self, cores: int, disks: int, links: int, lease_s: float) -> None:
         self.cores = cores
-        capacity = Capacity(cores=cores, memory_bytes=1, disk_slots=disks, network_slots=links)
-        self.queues = MonotaskQueues(
-            capacity, network_bypass_bytes=BYPASS_BYTES, rate_window_s=5, disk_small_bytes=SMALL_BYTES,
+        self.queues = make_queues(
+            cores, disks=disks, links=links, network_bypass_bytes=BYPASS_BYTES, disk_small_bytes=SMALL_BYTES,
             lease_s=lease_s, lease_kept_s=3 * lease_s, job_wait_max_s=WAIT_S, ranked=True,
         )  # fmt: skip
         for job in USERS:
@@ -189,4 +189,4 @@ class NeverStand(RuleBasedStateMachine):
 
 
 TestNeverStand = NeverStand.TestCase
-TestNeverStand.settings = settings(max_examples=50, stateful_step_count=50, deadline=None)
+TestNeverStand.settings = settings(max_examples=50, stateful_step_count=50)

@@ -21,7 +21,7 @@ applications = st.lists(
 )
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(stages=applications)
 def test_twice_the_input_takes_at_most_1_15_times_what_exact_limits_take(stages: list[Stage]) -> None:
     truth = wider(stages)
@@ -29,7 +29,7 @@ def test_twice_the_input_takes_at_most_1_15_times_what_exact_limits_take(stages:
     assert takes_s(truth, profile_of(stages)) <= 1.15 * exact_s
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(stages=applications)
 def test_who_does_what_was_predicted_is_never_observed(stages: list[Stage]) -> None:
     host = Host(news_s=0.5)  # a stage of 9 s of which nobody heard for a second has taken 1.1 times its time
@@ -38,7 +38,7 @@ def test_who_does_what_was_predicted_is_never_observed(stages: list[Stage]) -> N
     assert not host.explained
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(first=applications, second=applications, whole=st.sampled_from([6.0, 8.0, 12.0]))
 def test_two_on_one_host_never_hold_more_than_it_has(first: list[Stage], second: list[Stage], whole: float) -> None:
     host = Host(cores=whole)
@@ -60,7 +60,6 @@ def profiles(draw: st.DrawFn) -> Profile:
     return Profile(slot_s=3.0, cpu_cores=tuple(slots), memory_bytes=(100,), stages=tuple(ends))
 
 
-@settings(deadline=None)
 @given(profile=profiles(), seen=st.lists(amounts, min_size=3, max_size=3), data=st.data())
 def test_before_it_is_late_a_plan_only_rises_and_no_further_than_was_seen(
     profile: Profile, seen: list[float], data: st.DataObject

@@ -174,7 +174,7 @@ def at_the_edge(plan: Plan, atom: Atom) -> list[Piece] | None:
 
 
 @given(st.integers(0, 12), st.integers(0, 30), st.integers(0, 8), st.lists(_ATOMS, min_size=1, max_size=14))
-@settings(max_examples=120, deadline=None)
+@settings(max_examples=120)
 def test_planning_fast_decides_what_planning_plainly_does(
     cores: int, memory: int, disk: int, atoms: list[Atom]
 ) -> None:

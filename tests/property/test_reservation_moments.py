@@ -38,7 +38,7 @@ def _by_pieces(manager: ReservationManager, at: float) -> dict[str, tuple[float,
 
 
 @given(st.lists(_ACTS, max_size=20))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=60)
 def test_what_is_promised_is_what_the_plan_says(acts: list[tuple[str, object]]) -> None:
     manager, at = ReservationManager(ManagerSettings(step_s=1.0, horizon_s=60.0)), 1000.0
     manager.set_capacity(Bundle(cpu_cores=64, memory_bytes=64 * 10**9), at)
@@ -83,7 +83,7 @@ def _follows(follower: Follower, manager: ReservationManager, at: float) -> None
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 40), st.integers(0, 9000)), max_size=12))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=100)
 def test_a_delay_is_never_longer_than_what_was_seen(launches: list[tuple[str, int, int]]) -> None:
     """By size: 0 to MOST_S, no longer than the longest wait, and falling while nothing is seen."""
     delays, at = PlacementDelays(), 0.0

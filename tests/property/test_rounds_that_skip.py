@@ -148,7 +148,7 @@ def waits(cluster: Cluster) -> dict[str, str]:
     return {job.job: job.waits for job in cluster.jobs.values()}
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(seed=st.integers(0, 2**32), ordering=st.sampled_from(NAMES))
 def test_on_full_nodes_both_decide_the_same(seed: int, ordering: str) -> None:
     pair = Pair(Random(seed), ordering)
@@ -180,6 +180,4 @@ class TwoMasters(ReconfiguredWorld):
 
 
 TestTwoMasters = TwoMasters.TestCase
-TestTwoMasters.settings = settings(
-    max_examples=12, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
-)
+TestTwoMasters.settings = settings(max_examples=12, stateful_step_count=50, suppress_health_check=list(HealthCheck))

@@ -6,7 +6,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant
 
@@ -144,10 +144,4 @@ class World(Connections, Work):
 
 
 TestScheduling = World.TestCase
-TestScheduling.settings = settings(
-    max_examples=45,
-    stateful_step_count=60,
-    deadline=None,
-    report_multiple_bugs=False,
-    suppress_health_check=[HealthCheck.too_slow],
-)
+TestScheduling.settings = settings(max_examples=45, stateful_step_count=60, report_multiple_bugs=False)

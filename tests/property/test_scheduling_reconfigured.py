@@ -53,5 +53,5 @@ class ReconfiguredWorld(World):
 
 TestSchedulingReconfigured = ReconfiguredWorld.TestCase
 TestSchedulingReconfigured.settings = settings(
-    max_examples=25, stateful_step_count=50, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=25, stateful_step_count=50, suppress_health_check=list(HealthCheck)
 )

@@ -106,7 +106,7 @@ def critical_path_s(job: SimulatedJob, spec: NodeSpec) -> float:
 
 
 @given(clusters(), workloads(), st.sampled_from(list(NAMES)), st.sampled_from([0.0001, 0.01, 0.2]))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_all_work_is_done_no_faster_than_it_can_be_and_nothing_is_refused(
     nodes: list[NodeSpec], jobs: list[SimulatedJob], ordering: str, latency_s: float
 ) -> None:
@@ -138,7 +138,7 @@ def test_all_work_is_done_no_faster_than_it_can_be_and_nothing_is_refused(
 
 
 @given(clusters(), workloads())
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_a_job_alone_on_many_nodes_takes_its_critical_path_and_the_scheduling_latency(
     nodes: list[NodeSpec], jobs: list[SimulatedJob]
 ) -> None:
@@ -180,7 +180,7 @@ commands = st.builds(
     st.integers(1, 3),
     st.sampled_from([(0, 10.0), (1, 0.5), (4, 2.0)]),
 )  # fmt: skip
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_all_commands_end_whatever_is_preempted_and_no_promise_is_broken(
     shapes: list[tuple[list[SimulatedTask], Opportunistic]], t_alloc: float, count: int, queue: tuple[int, float]
 ) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 
-from hypothesis import HealthCheck, settings
+from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
@@ -220,6 +220,4 @@ class Measured(RuleBasedStateMachine):
 
 
 TestMeasured = Measured.TestCase
-TestMeasured.settings = settings(
-    max_examples=20, stateful_step_count=30, deadline=None, suppress_health_check=[HealthCheck.too_slow]
-)
+TestMeasured.settings = settings(max_examples=20, stateful_step_count=30)

@@ -160,5 +160,5 @@ class SessionMachine(RuleBasedStateMachine):
         assert len(self.session) == 0
 
 
-SessionMachine.TestCase.settings = settings(max_examples=35, stateful_step_count=40, deadline=None)
+SessionMachine.TestCase.settings = settings(max_examples=35, stateful_step_count=40)
 TestSession = SessionMachine.TestCase

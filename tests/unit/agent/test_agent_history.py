@@ -4,33 +4,27 @@ from __future__ import annotations
 
 import pytest
 
-from agent.core import Node
-from agent.core import events as e
-from agent.core.settings import NodeSettings
-from agent.core.snapshot import ContainerUse, HostUse, Snapshot
+from agent.core.snapshot import ContainerUse, HostUse
 from agent.history import resources
 from agent.http import shown
-from penstock.model import Capacity, ContainerSpec, MonotaskSpec, ResourceKind
-from penstock.wire import agent_methods as m
-from penstock.wire.agent_api import Launch, RegisterJob, Submit
+from tests.fakes.node_bed import NodeBed
 
 MB = 1 << 20
 
 
-def node(link_bytes_per_s: int = 0) -> Node:
-    capacity = Capacity(cores=4, memory_bytes=1000 * MB)
-    made = Node(NodeSettings(node="n", instance="x", capacity=capacity, link_bytes_per_s=link_bytes_per_s, t_alloc=0.9))
-    made.handle(e.SessionOpened(1, "eve", 1000, "test"), 0.0)
-    return made
+def opened(**settings: int) -> NodeBed:
+    bed = NodeBed(memory_bytes=1000 * MB, has_master=False, t_alloc=0.9, **settings)
+    bed.open()
+    return bed
 
 
 def test_slack_is_t_alloc_less_what_is_used_and_never_negative() -> None:
-    one = node(link_bytes_per_s=1000)
-    spec = ContainerSpec(argv=("x",), cpu_cores=1.5, memory_bytes=200 * MB, network_bytes_per_s=250)
-    one.handle(e.Asked(m.LAUNCH, 1, Launch(container=spec)), 0.0)
-    uses = {"c-x-1": ContainerUse(cpu_cores=0.5, memory_bytes=950 * MB)}
-    one.handle(e.Sampled(Snapshot(1.0, 1.0, HostUse(disk_busy=0.4, network_busy=0.1), uses), 0.0), 1.0)
-    found = resources(one)
+    bed = opened(link_bytes_per_s=1000)
+    container = bed.launch(cpu_cores=1.5, memory_bytes=200 * MB, network_bytes_per_s=250)
+    bed.now = 1.0
+    use = ContainerUse(cpu_cores=0.5, memory_bytes=950 * MB)
+    bed.sampled({container: use}, HostUse(disk_busy=0.4, network_busy=0.1))
+    found = resources(bed.node)
     assert found["cpu"] == {"unit": "cores", "capacity": 4, "promised": 1.5, "used": 0.5, "slack": pytest.approx(3.1)}
     assert found["memory"]["promised"] == 200 * MB and found["memory"]["used"] == 950 * MB
     assert found["memory"]["slack"] == 0.0
@@ -41,14 +35,10 @@ def test_slack_is_t_alloc_less_what_is_used_and_never_negative() -> None:
 
 
 def test_slots_that_frameworks_hold_are_in_use() -> None:
-    one = node()
-    one.handle(e.JobRegistered(1, RegisterJob(name="j"), 0.0), 0.0)
-    job = next(iter(one.jobs))
-    one.handle(
-        e.Asked(m.SUBMIT, 1, Submit(job=job, monotasks=[MonotaskSpec(id=1, kind=ResourceKind.CPU, input_bytes=1)])), 0.0
-    )
-    assert resources(one)["cpu"]["used"] == 1.0
-    assert resources(one)["network"]["promised"] is None  # the link's rate is unknown
+    bed = opened()
+    bed.submit(1, bed.register(), 1)
+    assert resources(bed.node)["cpu"]["used"] == 1.0
+    assert resources(bed.node)["network"]["promised"] is None  # the link's rate is unknown
 
 
 def test_of_what_is_over_the_page_shows_the_latest() -> None:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
-import msgspec
 from prometheus_client import generate_latest
 
 from agent.core import Node
 from agent.core.preemption import Act
 from agent.core.settings import NodeSettings
 from agent.metrics import ACTIONS, registry
-from agent.queues import MonotaskQueues
 from agent.status import status_document
-from penstock.model import KINDS, Capacity, MonotaskSpec, ResourceKind
-from penstock.wire.agent_api import Completion
+from penstock.model import KINDS, Capacity
+from tests.fakes.queues import complete, make_queues, submit
 from tests.prometheus import exposed, faults
 
 
@@ -89,13 +87,11 @@ def test_whether_a_host_can_enforce_it() -> None:
 
 
 def test_grants_and_how_long_they_were_waited_for() -> None:
-    queues = MonotaskQueues(Capacity(cores=1, memory_bytes=1), network_bypass_bytes=0, rate_window_s=10.0)
-    queues.add_job("j", 0.0)
-    spec = MonotaskSpec(id=1, kind=ResourceKind.CPU, input_bytes=1)
-    queues.submit(1, "j", [spec, msgspec.structs.replace(spec, id=2)], 0.0)
-    queues.complete(1, "j", [Completion(id=1)], 5.0)
-    queues.complete(1, "j", [Completion(id=2)], 6.0)
-    queues.submit(1, "j", [msgspec.structs.replace(spec, id=3)], 7.0)  # at once
+    queues = make_queues(jobs={"j": 0.0})
+    submit(queues, "j", 1, 2)
+    complete(queues, "j", 1, 5.0)
+    complete(queues, "j", 2, 6.0)
+    submit(queues, "j", 3, now=7.0)  # at once
     kinds = {kind.value: queues.counts(kind, 7.0) for kind in KINDS}
     lines = page(kinds=kinds).splitlines()
     assert 'penstock_grants_total{kind="cpu"} 3.0' in lines

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -43,6 +43,14 @@ def nice_of(*pids: int) -> list[int]:
     return [os.getpriority(os.PRIO_PROCESS, thread) for thread in threads]
 
 
+def nice_of_session(leader: int) -> str:
+    """Return the nice value of a session as a whole; skip where the kernel has none."""
+    said = Path(f"/proc/{leader}/autogroup")
+    if not said.exists() or not said.read_text():
+        pytest.skip("this kernel does not group processes by session")
+    return said.read_text().split()[-1]
+
+
 def test_all_of_a_session_and_nobody_else(family: tuple[int, int]) -> None:
     before = os.getpriority(os.PRIO_PROCESS, 0)
     for nice in (12, 19, 0):
@@ -52,11 +60,9 @@ def test_all_of_a_session_and_nobody_else(family: tuple[int, int]) -> None:
 
 
 def test_the_session_is_weighed_where_the_kernel_weighs_sessions(family: tuple[int, int]) -> None:
-    said = Path(f"/proc/{family[0]}/autogroup")
-    if not said.exists() or not said.read_text():
-        pytest.skip("this kernel does not group processes by session")
+    nice_of_session(family[0])  # or skip
     renice(family[0], 12)
-    assert said.read_text().split()[-1] == "12"
+    assert nice_of_session(family[0]) == "12"
 
 
 def test_a_process_that_leads_no_session_is_left_alone(family: tuple[int, int]) -> None:
@@ -64,10 +70,11 @@ def test_a_process_that_leads_no_session_is_left_alone(family: tuple[int, int]) 
     assert nice_of(*family) == [OWN] * 4
 
 
-def test_a_session_that_has_ended_is_no_error() -> None:
+@pytest.mark.parametrize("lower", [renice, renice_tree], ids=["session", "tree"])
+def test_one_that_has_ended_is_no_error(lower: Callable[[int, int], str]) -> None:
     ended = subprocess.Popen(["true"], start_new_session=True)
     ended.wait()
-    assert renice(ended.pid, 5) == ""
+    assert lower(ended.pid, 5) == ""
 
 
 def test_all_that_descends_from_a_process_but_what_is_apart(family: tuple[int, int]) -> None:
@@ -87,21 +94,12 @@ def test_the_agent_that_a_process_has_started_is_apart(family: tuple[int, int]) 
 
 def test_a_session_is_weighed_if_all_of_it_descends_from_the_process(family: tuple[int, int]) -> None:
     leader, child = family
-    said = Path(f"/proc/{leader}/autogroup")
-    if not said.exists() or not said.read_text():
-        pytest.skip("this kernel does not group processes by session")
-    before = said.read_text().split()[-1]
+    before = nice_of_session(leader)
     assert renice_tree(child, 12) == ""
-    assert said.read_text().split()[-1] == before, "the leader is not among them"
+    assert nice_of_session(leader) == before, "the leader is not among them"
     assert (nice_of(leader), nice_of(child)) == ([OWN] * 3, [12])
     assert renice_tree(leader, 12) == ""
-    assert said.read_text().split()[-1] == "12"
-
-
-def test_a_tree_that_has_ended_is_no_error() -> None:
-    ended = subprocess.Popen(["true"])
-    ended.wait()
-    assert renice_tree(ended.pid, 5) == ""
+    assert nice_of_session(leader) == "12"
 
 
 @pytest.mark.parametrize("adopted", [False, True])

@@ -2,27 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from agent.cgroups import Cgroup, CgroupTree, Disk
 from tests.fakes.fake_cgroups import FakeCgroups
 
-Make = Callable[..., tuple[FakeCgroups, CgroupTree]]
+#: The fake is of the class that was asked for.
+Make = Callable[..., tuple[Any, CgroupTree]]
 DISK = Disk("vda", 254, 0)
 
 
 @pytest.fixture
 def make() -> Iterator[Make]:
-    """Makes trees; keywords are those of FakeCgroups."""
+    """Makes trees; ``of`` is the class of the fake, which has the tree's disks; other keywords are the fake's."""
     made: list[FakeCgroups] = []
 
-    def prepared(disks: list[Disk] | None = None, **fields: object) -> tuple[FakeCgroups, CgroupTree]:
-        fake = FakeCgroups(**fields)  # type: ignore[arg-type]
+    def prepared(
+        disks: Sequence[Disk] = (DISK,), of: type[FakeCgroups] = FakeCgroups, **fields: Any
+    ) -> tuple[FakeCgroups, CgroupTree]:
+        fake = of(disks=[disk.number for disk in disks], **fields)
         made.append(fake)
-        tree = CgroupTree(Path("/fake/cgroup"), [DISK] if disks is None else disks, fake)
+        tree = CgroupTree(Path("/fake/cgroup"), disks, fake)
         tree.prepare()
         fake.writes.clear()
         return fake, tree

@@ -59,20 +59,6 @@ def test_what_a_container_has_used_in_the_end_takes_three_files(fake: FakeCgroup
     assert cgroup.total() is None
 
 
-def test_in_the_end_without_controllers(make: Make) -> None:
-    fake, tree = make(controllers=[])
-    cgroup = tree.create("a")
-    fake.pretend(f"{A}/cpu.stat", "usage_usec 1500000\n")
-    assert cgroup.total() == Total(cpu_s=1.5, memory_peak_bytes=0, oom_kills=0)
-
-
-def test_before_memory_peak(make: Make) -> None:
-    _fake, tree = make(without=["memory.peak"])
-    cgroup = tree.create("a")
-    sample = cgroup.sample()
-    assert sample is not None and sample.memory_peak_bytes == 0
-
-
 def test_more_cache_than_memory_is_no_negative_working_set(fake: FakeCgroups, cgroup: Cgroup) -> None:
     """The two files are read one after the other."""
     fake.pretend(f"{A}/memory.stat", "inactive_file 6000\n")
@@ -86,6 +72,7 @@ def test_without_controllers_there_is_still_cpu_time(make: Make) -> None:
     cgroup = tree.create("a")
     fake.pretend(f"{A}/cpu.stat", "usage_usec 1000000\nuser_usec 1\nsystem_usec 1\n")
     assert cgroup.sample() == CgroupSample(cpu_usage_s=1.0)
+    assert cgroup.total() == Total(cpu_s=1.0, memory_peak_bytes=0, oom_kills=0)
 
 
 LAST = ("cpu.stat", "memory.stat", "memory.current", "io.stat", "pids.current", "memory.events", "cpu.pressure",
@@ -172,6 +159,7 @@ def test_what_a_kernel_does_not_count_is_asked_for_once(make: Make, missing: str
     fake, tree = make(without=[missing])
     cgroup = tree.create("a")
     fake.pretend(f"{A}/cpu.stat", "usage_usec 2500000\n")
+    assert cgroup.total() == Total(cpu_s=2.5, memory_peak_bytes=0, oom_kills=0)
     assert cgroup.sample() == CgroupSample(cpu_usage_s=2.5)
     fake.pretend(f"{A}/{missing}", "some total=99\n")
     assert cgroup.sample() == CgroupSample(cpu_usage_s=2.5)

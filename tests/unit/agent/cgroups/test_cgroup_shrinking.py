@@ -4,11 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-from pathlib import Path
 
 import pytest
 
-from agent.cgroups import Cgroup, CgroupTree, Shrunk
+from agent.cgroups import Cgroup, Shrunk
 from agent.cgroups.shrink import margin_bytes
 from agent.core.confinement import Confinement
 from tests.fakes.fake_cgroups import FakeCgroups
@@ -81,9 +80,7 @@ class Stubborn(FakeCgroups):
 
 
 def test_a_cache_that_does_not_go_is_no_reason_to_kill_or_to_try_forever(make: Make) -> None:
-    fake = Stubborn()
-    tree = CgroupTree(Path("/fake/cgroup"), [], fake)
-    tree.prepare()
+    fake, tree = make(of=Stubborn)
     cgroup = tree.create("a")
     fake.use(A, anon_bytes=100 * MIB, cache_bytes=100 * MIB)
     shrunk = cgroup.shrink_memory(120 * MIB, within_s=3600)

@@ -33,8 +33,8 @@ class Refusing(FakeCgroups):
         super().write(path, text)
 
 
-def test_a_controller_that_may_not_be_enabled_is_missing_with_its_reason() -> None:
-    tree = CgroupTree(Path(ROOT), [], Refusing())
+def test_a_controller_that_may_not_be_enabled_is_missing_with_its_reason(make: Make) -> None:
+    _, tree = make(of=Refusing)
     missing = tree.prepare()
     assert missing.keys() == set(CONTROLLERS)
     assert all("Permission denied" in why and "remedy: " in why for why in missing.values())
@@ -154,17 +154,6 @@ def test_nothing_has_drifted(fake: FakeCgroups, tree: CgroupTree) -> None:
     fake.writes.clear()
     assert tree.repair() == []
     assert fake.writes == []
-
-
-def test_caps_that_somebody_rewrote_are_put_right(fake: FakeCgroups, tree: CgroupTree) -> None:
-    tree.cap(memory_max_bytes=GIB, memory_low_bytes=GIB, pids_max=10)
-    for path, text in ((f"{ALL}/memory.max", "max"), (f"{ROOT}/memory.low", "0"), (f"{ALL}/pids.max", "99")):
-        fake.write(path.encode(), text)
-    assert tree.repair() == [
-        f"{name} of all containers had been changed" for name in ("memory.max", "pids.max", "memory.low")
-    ]
-    assert [said(fake, f"{ALL}/{name}") for name in ("memory.max", "pids.max")] == [str(GIB), "10"]
-    assert said(fake, f"{ROOT}/memory.low") == str(GIB)
 
 
 def test_controllers_that_somebody_took_away_are_enabled_again_with_the_caps(

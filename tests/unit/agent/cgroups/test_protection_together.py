@@ -2,23 +2,18 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from agent.cgroups import CgroupTree
 from agent.core.confinement import Confinement
 from agent.core.snapshot import Snapshot
 from agent.limit_enforcer import LimitEnforcer
-from tests.fakes.fake_cgroups import FakeCgroups
+from tests.unit.agent.cgroups.conftest import Make
 
 MIB = 1 << 20
 LOW = "/fake/cgroup/containers/memory.low"
 SAMPLE = Snapshot(at=0.0, interval_s=1.0)
 
 
-async def test_a_container_that_follows_another_changes_nothing_above_it() -> None:
-    fake = FakeCgroups()
-    tree = CgroupTree(Path("/fake/cgroup"), [], fake)
-    assert tree.prepare() == {}
+async def test_a_container_that_follows_another_changes_nothing_above_it(make: Make) -> None:
+    fake, tree = make()
     limit_enforcer = LimitEnforcer(tree, None, lambda container, why: None)
     limit_enforcer.cap(memory_bytes=1 << 30, cores=None, pids=None)
     protects = Confinement(memory_low_bytes=8 * MIB)

@@ -1,15 +1,16 @@
-"""The command's lines and exit statuses."""
+"""The command's lines and exit statuses, and the optional libraries of the master."""
 
 from __future__ import annotations
 
 import contextlib
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from agent.check import command
-from agent.check.facts import Fact
+from agent.check.facts import Fact, libraries
 from penstock.cli.errors import CommandError
 
 FACTS = {
@@ -80,3 +81,28 @@ def test_an_unknown_option_is_bad_input(capsys: pytest.CaptureFixture[str]) -> N
     with pytest.raises(CommandError, match="unknown argument '--nonsense'") as caught:
         command.main(["--nonsense"])
     assert caught.value.status == 2
+
+
+# ---------------------------------------------------------------- libraries
+
+
+def test_a_missing_library_is_named_with_the_remedy() -> None:
+    why = "forecasts by neighbours only: scikit-learn is not installed"
+    remedy = f"{sys.executable} -m pip install 'penstock[prediction]'"
+    assert libraries(lambda module: module == "sqlalchemy") == {"prediction": Fact(False, why, remedy)}
+    assert all(fact.ok and not fact.remedy for fact in libraries(lambda module: True).values())
+
+
+def test_a_host_without_a_master_needs_none_of_them() -> None:
+    assert libraries(lambda module: module != "sqlalchemy") == {}
+
+
+@pytest.mark.parametrize(("argv", "status"), [([], 0), (["--need", "prediction"], 1), (["--need", "cpu"], 0)])
+def test_a_missing_library_counts_where_it_is_needed(
+    argv: list[str], status: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(command, "enforcement", lambda tree: {"cpu": FACTS["cpu"]})
+    monkeypatch.setattr(command, "libraries", lambda: {"prediction": Fact(False, "by neighbours only", "install it")})
+    assert command.main(argv) == status
+    line = "prediction  no   by neighbours only; remedy: install it"
+    assert (line in capsys.readouterr().out.splitlines()) is ("cpu" not in argv)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from agent.core import events as e
@@ -31,10 +32,6 @@ FOUR = Profile(
     network_bytes_per_s=(10 * MIB,),
     stages=(1, 2),
 )
-
-
-def replace_profile(profile: Profile, **changes: Any) -> Profile:
-    return Profile(**{name: getattr(profile, name) for name in profile.__struct_fields__} | changes)
 
 
 class Bed(NodeBed):
@@ -88,7 +85,7 @@ def test_a_long_flat_profile_is_one_write() -> None:
 
 
 def test_hard_limits_and_guarantees_follow_ahead_of_a_rise_and_after_a_fall() -> None:
-    bed = Bed(replace_profile(FOUR, cpu_cores=(1.0, 3.0, 2.0), stages=()))
+    bed = Bed(msgspec.structs.replace(FOUR, cpu_cores=(1.0, 3.0, 2.0), stages=()))
     (first,) = bed.told()
     assert first == Confinement(
         cpu_cores=1.0, cpu_weight=100, memory_low_bytes=GIB, disk_weight=1000, disk_read_bytes_per_s=20 * MIB,
@@ -110,7 +107,7 @@ def test_hard_limits_and_guarantees_follow_ahead_of_a_rise_and_after_a_fall() ->
 
 
 def test_shared_sizing_moves_guarantees_and_leaves_limits_alone() -> None:
-    bed = Bed(replace_profile(FOUR, stages=()), sizing=Sizing.SHARED, limits=Limits(cpu_cores=3.5))
+    bed = Bed(msgspec.structs.replace(FOUR, stages=()), sizing=Sizing.SHARED, limits=Limits(cpu_cores=3.5))
     bed.until(104.0)
     told = bed.told()
     assert [one.cpu_weight for one in told] == [100, 200]
@@ -223,7 +220,7 @@ def test_the_end_of_a_stage_moves_the_limits_at_once(bed: Bed) -> None:
 
 
 def test_a_profile_without_stages_knows_none() -> None:
-    bed = Bed(replace_profile(FOUR, stages=()))
+    bed = Bed(msgspec.structs.replace(FOUR, stages=()))
     bed.stages(1)
     assert bed.record.course == Course()
     assert bed.record.limits.cpu_cores == 1.0

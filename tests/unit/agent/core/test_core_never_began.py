@@ -9,10 +9,10 @@ import pytest
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.records import ContainerRecord, HeldTask
-from penstock.model import ContainerSpec, Ended, EndedBy, Executor
+from penstock.model import Ended, EndedBy, Executor
 from penstock.wire import agent_methods as m
 from penstock.wire import master_api as api
-from penstock.wire.agent_api import JobRef, Launch
+from penstock.wire.agent_api import JobRef
 from tests.fakes.node_bed import NodeBed
 
 
@@ -62,8 +62,8 @@ def test_it_is_started_again(bed: Bed, opportunistic: bool, executor: Executor |
     assert isinstance(record, ContainerRecord) and record.container == again
     (held,) = fresh.of("tasks")
     assert isinstance(held, HeldTask) and held.container == again
-    fresh.send(e.ContainerStarted(again, 7, {}, 1e9))
-    fresh.send(e.ContainerExited(again, 0, None, 0.0, 0, 0, 1e9))
+    fresh.begin(again)
+    fresh.exit(again)
     assert [ended.by for ended in fresh.told] == [EndedBy.EXIT]
     assert fresh.node.queues.idle().cpu == 4
 
@@ -83,7 +83,7 @@ def test_what_runs_goes_on(bed: Bed) -> None:
 
 def test_what_was_being_stopped_ends_as_that(bed: Bed) -> None:
     container = bed.assign()
-    bed.send(e.Decided(2, [api.Withdraw(job=Bed.JOB, task="t", why="test")]))
+    bed.decide(api.Withdraw(job=Bed.JOB, task="t", why="test"))
     fresh = bed.restarted(container)
     assert not fresh.started
     assert [ended.by for ended in fresh.told] == [EndedBy.CANCELLED]
@@ -103,9 +103,8 @@ def test_what_was_being_stopped_as_its_job_ended_holds_no_slot_and_ends(bed: Bed
 
 def test_a_launch_whose_client_was_not_answered_is_not_repeated(bed: Bed) -> None:
     """The client may have asked again meanwhile, and it never learnt this container's id."""
-    bed.send(e.SessionOpened(1, "u", 1000, "test"))
-    bed.send(e.Asked(m.LAUNCH, 1, Launch(container=ContainerSpec(argv=("x",), detach=True))))
-    (container,) = bed.started
+    bed.open()
+    container = bed.launch(detach=True)
     fresh = bed.restarted(container)
     assert not fresh.started and not fresh.node.containers.live
     ended = fresh.node.containers.ended.by_id[container].ended

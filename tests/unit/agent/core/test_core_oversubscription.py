@@ -6,9 +6,9 @@ import pytest
 
 from agent.core.instructions import Instruction, StartContainer
 from agent.queues.resource import MOST_AHEAD
-from penstock.model import MOST_BEYOND, Capacity, ContainerSpec, KindAmounts, ResourceKind, TaskRequest
-from penstock.wire.master_api import Assign, SetPriority
-from tests.fakes.node_bed import NodeBed
+from penstock.model import MOST_BEYOND, Capacity, KindAmounts, ResourceKind
+from penstock.wire.master_api import SetPriority
+from tests.fakes.node_bed import MIB, NodeBed
 
 CORES = 2
 WAIT_MAX_S = 30.0
@@ -29,17 +29,9 @@ class Bed(NodeBed):
             self.begin(one.container, 1000 + len(self.started))
 
     def place(self, job: str, tasks: int, priority: float, kind: ResourceKind = ResourceKind.CPU) -> None:
-        usage = KindAmounts.single(kind, float(1 << 20))
-        requests = [
-            TaskRequest(
-                task=f"{job}{number}", usage=usage, memory_bytes=1 << 20, command=ContainerSpec(argv=("x",)),
-                command_kind=kind,
-            )
-            for number in range(tasks)
-        ]  # fmt: skip
-        self.decide(
-            *(Assign(job=job, stage="s", user="u", origin="o", priority=priority, request=each) for each in requests)
-        )
+        usage = KindAmounts.single(kind, float(MIB))
+        for number in range(tasks):
+            self.command(f"{job}{number}", usage=usage, memory_bytes=MIB, command_kind=kind, job=job, priority=priority)
 
     def end(self, job: str, task: str) -> None:
         self.exit(self.container(task, job))

@@ -35,12 +35,14 @@ def told(one: Bed) -> list[float | None]:
     return [slot[0] if slot is not None else None for slot in use.mean]
 
 
-def test_slots_that_a_late_sample_found_without_one_were_not_measured() -> None:
-    one = bed()
+@pytest.mark.parametrize(("gaps_read", "gap"), [(True, None), (False, 1333)], ids=["told", "as the slot before"])
+def test_slots_that_a_late_sample_found_without_one_were_not_measured(gaps_read: bool, gap: float | None) -> None:
+    """A master that reads no gaps is told the slot before each."""
+    one = bed(gaps_read=gaps_read)
     one.sample(4, cores=2.0)
     sample_late(one, 13.0, 1.0)
     one.sample(4, cores=3.0)
-    assert told(one) == [2000, 1333, None, None, None, 1667, 3000]
+    assert told(one) == [2000, 1333, gap, gap, gap, 1667, 3000]
 
 
 def test_a_sample_that_is_a_slot_late_leaves_no_gap() -> None:
@@ -68,14 +70,6 @@ def test_so_it_is_from_the_last_sample_to_the_end(sample_interval_s: float, slot
     one.now += 8.0
     one.exit(one.container("a"), cpu_s=22.0)
     assert told(one) == slots
-
-
-def test_a_master_that_reads_no_gaps_is_told_the_slot_before_each() -> None:
-    one = bed(gaps_read=False)
-    one.sample(4, cores=2.0)
-    sample_late(one, 13.0, 1.0)
-    one.sample(4, cores=3.0)
-    assert told(one) == [2000, 1333, 1333, 1333, 1333, 1667, 3000]
 
 
 def test_while_no_agent_ran_nothing_was_measured_and_the_next_agent_and_the_one_after_say_so() -> None:

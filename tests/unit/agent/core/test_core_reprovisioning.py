@@ -52,10 +52,11 @@ def test_what_it_used_up_bounds_it() -> None:
     assert held_back(replace(use, memory_stalled=0.5), (2.0, 0.0, 5.0, 100.0)) == [0, 3]
 
 
-def observe(*samples: float, at: float = 101.0) -> Observation:
-    seen = Observation("c", 100.0, 103.0, (6.0, 0.0, 0.0, 0.0), (8.0, 0.0, 0.0, 100.0))
+def observe(*samples: float, at: float = 101.0, lacks: tuple[int, ...] = (), **more: float) -> Observation:
+    """Let it be lent 6 cores and so have 8, of which it uses so many, second by second; ``more`` is used, too."""
+    seen = Observation("c", 100.0, 103.0, (6.0, 0.0, 0.0, 0.0), (8.0, 0.0, 0.0, 100.0), lacks=lacks)
     for number, cores in enumerate(samples):
-        seen.sampled(ContainerUse(cpu_cores=cores, memory_bytes=50), at + number, 1.0)
+        seen.sampled(ContainerUse(cpu_cores=cores, memory_bytes=50, **more), at + number, 1.0)
     return seen
 
 
@@ -67,11 +68,7 @@ def test_the_highest_of_the_samples_within_the_period_counts() -> None:
 
 def test_who_is_late_because_others_have_the_processors_is_not_scaled_down() -> None:
     course = Course(observed=True)
-    waiting = {"cpu_stalled": 0.8}, {"memory_stalled": 0.3}
-    for stalls in waiting:
-        seen = Observation("c", 100.0, 103.0, (6.0, 0.0, 0.0, 0.0), (8.0, 0.0, 0.0, 100.0))
-        for number in range(3):
-            seen.sampled(ContainerUse(cpu_cores=1.0, memory_bytes=50, **stalls), 101.0 + number, 1.0)
+    for seen in (observe(1.0, 1.0, 1.0, cpu_stalled=0.8), observe(1.0, 1.0, 1.0, memory_stalled=0.3)):
         assert corrected(PROFILE, course, seen).scale == (1.0, 1.0, 1.0, 1.0)
     assert corrected(PROFILE, course, observe(1.0, 1.0, 1.0)).scale[0] < 1.0
 
@@ -146,11 +143,8 @@ def test_looks_that_come_late_do_not_hide_who_is_held_back(plan: float, sample_s
     assert observed_after_s(plan, sample_s, 0.1, 0, waits=0.09) == math.inf, "it hardly waits"
 
 
-def foreseen(*samples: float, course: Course | None = None) -> Course:
-    seen = Observation("c", 100.0, 103.0, (6.0, 0.0, 0.0, 0.0), (8.0, 0.0, 0.0, 100.0), lacks=(0,))
-    for number, cores in enumerate(samples):
-        seen.sampled(ContainerUse(cpu_cores=cores, memory_bytes=50), 101.0 + number, 1.0)
-    return corrected(PROFILE, course or Course(), seen)
+def foreseen(*samples: float) -> Course:
+    return corrected(PROFILE, Course(), observe(*samples, lacks=(0,)))
 
 
 def test_before_it_is_late_only_what_is_more_than_a_stage_ever_wanted_scales_the_rest() -> None:

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from agent.core.snapshot import ContainerUse, Snapshot
-from agent.core.surrogate import MOST_ENDED, MOST_SLOTS, MonitorSurrogate, Recorded
+from agent.core.surrogate import MOST_ENDED, MOST_SLOTS, MonitorSurrogate
 from penstock.wire.master_api import ExecutorUse
 
 PLENTY = 1_000_000
@@ -175,48 +175,6 @@ def test_a_last_moment_of_which_nobody_knows_is_left_out() -> None:
         bed.end("a", cpu_seconds=cpu_seconds)
         (use,) = bed.report()
         assert use.mean[0][0] == 500
-
-
-# ---------------------------------------------------------------- over a restart of the agent
-
-
-def restarted(bed: Bed, journal: dict[str, Recorded], away_s: float, *, began: float = 0.0) -> Bed:
-    """Another agent on a clock of its own, with what was journaled; the kernel has counted on meanwhile."""
-    fresh = Bed()
-    fresh.now = 1000.0
-    fresh.cpu_seconds = {name: seconds + away_s for name, seconds in bed.cpu_seconds.items()}
-    for name in bed.surrogate._live:
-        written = journal.get(name)
-        kept = msgspec.msgpack.decode(msgspec.msgpack.encode(written), type=Recorded) if written else None
-        fresh.surrogate.resumed(name, "job", f"task-{name}", fresh.now - (bed.now + away_s - began), kept)
-    return fresh
-
-
-def test_each_gap_counts(bed: Bed) -> None:
-    journal: dict[str, Recorded] = {}
-    bed.begin("a")
-    began = 0.0
-    for _ in range(4):  # 30 s seen and 4 s not, again and again
-        bed.sample(30)
-        journal.update(bed.surrogate.to_journal())
-        fresh = restarted(bed, journal, away_s=4.0, began=began)
-        began += fresh.now - (bed.now + 4.0)
-        bed = fresh
-    bed.sample(30)
-    bed.end("a")
-    (use,) = bed.surrogate.report(on_time, PLENTY)
-    assert use.first > 0 and use.mean == []
-
-
-def test_who_ended_before_the_next_agent_saw_it_is_not_learnt_from(bed: Bed) -> None:
-    journal: dict[str, Recorded] = {}
-    bed.begin("a")
-    bed.sample(300)
-    journal.update(bed.surrogate.to_journal())
-    fresh = restarted(bed, journal, away_s=1.0)
-    fresh.end("a")
-    (use,) = fresh.surrogate.report(on_time, PLENTY)
-    assert use.ended and use.first > 0
 
 
 def test_journaling_costs_few_writes_of_little(bed: Bed) -> None:

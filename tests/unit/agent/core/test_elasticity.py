@@ -7,7 +7,6 @@ from typing import Any
 import msgspec
 import pytest
 
-from agent.core import Node
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.confinement import Confinement
@@ -32,13 +31,17 @@ class Bed(NodeBed):
         self.begin(self.container, 42)
 
     def confinements(self, event: e.Event) -> list[Confinement]:
-        return [one.confinement for one in self.handle(event) if isinstance(one, i.Confine)]
+        return confined(self.handle(event))
 
     def resize(self, session: int = 1, **limits: float | str | None) -> list[Confinement]:
         return self.confinements(e.Asked(m.RESIZE, session, Resize(container=self.container, limits=limits)))
 
     def follow(self, profile: Profile | None) -> list[i.Instruction]:
         return self.handle(e.FollowRequested(1, self.container, profile, 0.0))
+
+
+def confined(told: list[i.Instruction]) -> list[Confinement]:
+    return [one.confinement for one in told if isinstance(one, i.Confine)]
 
 
 def test_what_is_not_named_stays() -> None:
@@ -88,18 +91,17 @@ def test_a_profile_is_followed_slot_by_slot() -> None:
     bed = Bed(limits=Limits(pids_max=9))
     profile = Profile(slot_s=3.0, cpu_cores=(1.0, 2.0), memory_bytes=(64 * MB, 64 * MB, 32 * MB))
     told = bed.follow(profile)
-    first = next(one.confinement for one in told if isinstance(one, i.Confine))
+    (first,) = confined(told)
     assert (first.cpu_cores, first.memory_max_bytes, first.pids_max) == (1.0, 64 * MB, 9)
     assert i.Wake(102.7) in told  # ahead of a rise
     bed.now = 102.7
     told = bed.handle(e.Woken(0.0))
-    assert [one.confinement.cpu_cores for one in told if isinstance(one, i.Confine)] == [2.0]
+    assert [one.cpu_cores for one in confined(told)] == [2.0]
     for wake in (103.3, 105.7, 106.3):
         assert i.Wake(pytest.approx(wake)) in told
         bed.now = wake + 0.01
         told = bed.handle(e.Woken(0.0))
-        falls = [one.confinement.memory_max_bytes for one in told if isinstance(one, i.Confine)]
-        assert falls == ([32 * MB] if wake == 106.3 else [])  # after a fall
+        assert [one.memory_max_bytes for one in confined(told)] == ([32 * MB] if wake == 106.3 else [])  # after a fall
     assert not [one for one in told if isinstance(one, i.Wake)]  # its last value stands
     assert bed.node.containers.live[bed.container].limits.cpu_cores == 2.0
 
@@ -117,7 +119,7 @@ def test_all_four_resources_follow() -> None:
     told = bed.follow(
         Profile(cpu_cores=(1.5,), memory_bytes=(5 * MB,), disk_bytes_per_s=(7000,), network_bytes_per_s=(9000,))
     )
-    (confinement,) = [one.confinement for one in told if isinstance(one, i.Confine)]
+    (confinement,) = confined(told)
     assert confinement == Confinement(
         cpu_cores=1.5, cpu_weight=380, memory_high_bytes=5 * MB, disk_read_bytes_per_s=7000,
         disk_write_bytes_per_s=7000, network_egress_bytes_per_s=9000, disk_weight=1000,
@@ -129,24 +131,17 @@ def test_who_follows_is_not_resized_until_it_is_let_go() -> None:
     bed.follow(Profile(cpu_cores=(1.0, 2.0)))
     with pytest.raises(RpcError, match="follows a profile"):
         bed.resize(cpu_cores=2.0)
-    assert not [one for one in bed.follow(None) if isinstance(one, i.Confine)]  # they stay as they are
+    assert confined(bed.follow(None)) == []  # they stay as they are
     assert bed.node.containers.live[bed.container].limits.cpu_cores == 1.0
     assert bed.resize(cpu_cores=2.0)[0].cpu_cores == 2.0
 
 
 def test_a_restarted_agent_follows_on_where_the_profile_is(bed: Bed) -> None:
-    bed.follow(Profile(slot_s=10.0, cpu_cores=(1.0, 2.0, 3.0)))
-    record = bed.node.containers.live[bed.container]
-    record.follow(record.profile, 1000.0)
-    bed.node = Node(bed.node.settings)
-    bed.now = 5.0  # another boot's clock
-    told = bed.handle(
-        e.Recovered(
-            jobs=[], tasks=[], containers=[record], running={bed.container: 42}, exits_to_come=frozenset(), at=1012.0
-        )
-    )
-    assert [one.confinement.cpu_cores for one in told if isinstance(one, i.Confine)] == [2.0]
-    assert i.Wake(12.7) in told
+    profile = Profile(slot_s=10.0, cpu_cores=(1.0, 2.0, 3.0))
+    bed.handle(e.FollowRequested(1, bed.container, profile, bed.wall_s))
+    bed.restart(bed.container, after_s=12.0, now=5.0)  # another boot's clock
+    assert [one.cpu_cores for one in confined(bed.done)] == [2.0]
+    assert i.Wake(12.7) in bed.done
 
 
 def test_a_promise_is_protected_and_slack_is_not() -> None:

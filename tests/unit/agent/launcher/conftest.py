@@ -10,7 +10,6 @@ from pathlib import Path
 import pytest
 
 from agent.cgroup_root import cgroup2_mount
-from agent.launcher import Launcher
 from tests.escapes import wait_until_empty
 from tests.unit.agent.launcher.launcher_bed import Client, Connect, Pipe, end, launcher_pid
 
@@ -22,14 +21,9 @@ async def connect(tmp_path: Path) -> AsyncIterator[Connect]:
     pids: list[int] = []
 
     async def make(leave_after_s: float = 0.0, cgroup_root: Path | None = None) -> Client:
-        client = Client()
-        client.launcher = await Launcher.connect(
-            tmp_path, client.exits.put_nowait, on_lost=client.lost.set, spawn=True, cgroup_root=cgroup_root,
-            leave_after_s=leave_after_s,
-        )  # fmt: skip
-        clients.append(client)
+        clients.append(await Client.connect(tmp_path, cgroup_root=cgroup_root, leave_after_s=leave_after_s))
         pids[:] = [launcher_pid(tmp_path)]
-        return client
+        return clients[-1]
 
     yield make
     for client in clients:

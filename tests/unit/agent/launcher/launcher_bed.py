@@ -8,8 +8,10 @@ import pwd
 import select
 import signal
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
+from typing import Self
 
 from agent.launcher import Exited, Launcher, Start
 
@@ -18,31 +20,52 @@ ME = pwd.getpwuid(os.geteuid()).pw_name
 TIMEOUT_S = 30
 
 
+@contextmanager
+def opened(path: Path | str, flags: int = os.O_RDWR) -> Iterator[int]:
+    """A descriptor that is closed at the end."""
+    descriptor = os.open(path, flags)
+    try:
+        yield descriptor
+    finally:
+        os.close(descriptor)
+
+
 class Client:
     """A launcher's client that keeps what it is told."""
 
+    launcher: Launcher
+
     def __init__(self) -> None:
-        self.launcher: Launcher
         self.exits: asyncio.Queue[Exited] = asyncio.Queue()
         self.lost = asyncio.Event()
+
+    @classmethod
+    async def connect(
+        cls, runtime: Path, *, spawn: bool = True, cgroup_root: Path | None = None, leave_after_s: float = 0.0
+    ) -> Self:
+        """Connect to the launcher of a directory; ``spawn``: start it if none answers."""
+        made = cls()
+        made.launcher = await Launcher.connect(
+            runtime, made.exits.put_nowait, on_lost=made.lost.set, spawn=spawn, cgroup_root=cgroup_root,
+            leave_after_s=leave_after_s,
+        )  # fmt: skip
+        return made
 
     async def exited(self) -> Exited:
         """The next exit."""
         async with asyncio.timeout(TIMEOUT_S):
             return await self.exits.get()
 
-    async def start(self, container: str, *argv: str, **fields: object) -> int:
-        """Start a command, its output into ``stdout`` (a descriptor) if given."""
-        stdout = fields.pop("stdout", None)
-        nothing = os.open(os.devnull, os.O_RDWR)
-        try:
+    async def start(
+        self, container: str, *argv: str, stdout: int | None = None, procs_fd: int | None = None, **fields: object
+    ) -> int:
+        """Start a command, its output into ``stdout`` (a descriptor) if given; ``fields`` are those of ``Start``."""
+        with opened(os.devnull) as nothing:
             return await self.launcher.start(
                 start(container, *argv, **fields),
-                procs_fd=None,
-                stdio=(nothing, stdout if isinstance(stdout, int) else nothing, nothing),
+                procs_fd=procs_fd,
+                stdio=(nothing, nothing if stdout is None else stdout, nothing),
             )
-        finally:
-            os.close(nothing)
 
     async def output(self, *argv: str, **fields: object) -> str:
         """What a command prints until it ends."""

@@ -17,7 +17,7 @@ import pytest
 from agent.launcher import LaunchFailed
 from agent.launcher.adopt import exit_code
 from tests.escapes import wait_until_empty
-from tests.unit.agent.launcher.launcher_bed import ME, TIMEOUT_S, Client, Connect, end, launcher_pid
+from tests.unit.agent.launcher.launcher_bed import ME, TIMEOUT_S, Client, Connect, end, launcher_pid, opened
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start processes of others")
 Sleeper = Callable[..., subprocess.Popen[bytes]]
@@ -44,6 +44,12 @@ def process() -> Iterator[Sleeper]:
         for pipe in (one.stdin, one.stdout):
             if pipe is not None:
                 pipe.close()
+
+
+def up(parent: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+    """Wait until it says that it is."""
+    assert parent.stdout is not None and parent.stdout.readline() == b"up\n"
+    return parent
 
 
 async def failure(client: Client, pid: int, user: str = ME) -> str:
@@ -164,8 +170,7 @@ async def test_somebody_elses(client: Client, process: Sleeper) -> None:
 async def test_one_that_is_two_users_at_once(client: Client, process: Sleeper) -> None:
     """As a set-user-ID program is: it is not for whoever called it to say what it may use."""
     script = "import os; os.setresuid(1, 1, 0); print('up', flush=True); input()"
-    both = process(sys.executable, "-ISc", script)
-    assert both.stdout is not None and both.stdout.readline() == b"up\n"
+    both = up(process(sys.executable, "-ISc", script))
     assert await failure(client, both.pid, "daemon") == f"process {both.pid} does not belong to daemon alone"
 
 
@@ -178,31 +183,26 @@ async def test_the_kernels_own(connect: Connect) -> None:
 
 @root_only
 async def test_one_in_a_pid_namespace_of_its_own(client: Client, process: Sleeper) -> None:
-    outer = process("unshare", "--pid", "--fork", "sh", "-c", "echo up; read x")
-    assert outer.stdout is not None and outer.stdout.readline() == b"up\n"
+    outer = up(process("unshare", "--pid", "--fork", "sh", "-c", "echo up; read x"))
     (inner,) = Path(f"/proc/{outer.pid}/task/{outer.pid}/children").read_text().split()
     assert await failure(client, int(inner)) == f"process {inner} is in a pid namespace (a container) of its own"
 
 
 async def test_a_descriptor_that_is_no_cgroup(client: Client, process: Sleeper) -> None:
     sleeper = process()
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    try:
-        with pytest.raises(LaunchFailed, match=f"process {sleeper.pid} cannot be moved: Bad file descriptor"):
-            await client.launcher.adopt("a", sleeper.pid, ME, procs_fd=nothing)
-    finally:
-        os.close(nothing)
+    with (
+        opened(os.devnull, os.O_RDONLY) as nothing,
+        pytest.raises(LaunchFailed, match=f"process {sleeper.pid} cannot be moved: Bad file descriptor"),
+    ):
+        await client.launcher.adopt("a", sleeper.pid, ME, procs_fd=nothing)
 
 
 # ---------------------------------------------------------------- into a cgroup
 
 
-async def adopt(client: Client, cgroup: Path, pid: int, *, tree: bool = False) -> None:
-    procs = os.open(cgroup / "cgroup.procs", os.O_WRONLY)
-    try:
-        await client.launcher.adopt("a", pid, ME, procs_fd=procs, tree=tree)
-    finally:
-        os.close(procs)
+async def adopt(client: Client, cgroup: Path, pid: int, user: str = ME, *, tree: bool = False) -> None:
+    with opened(cgroup / "cgroup.procs", os.O_WRONLY) as procs:
+        await client.launcher.adopt("a", pid, user, procs_fd=procs, tree=tree)
 
 
 def members(cgroup: Path) -> set[int]:
@@ -217,8 +217,7 @@ if os.fork() == 0:
 threading.Thread(target=input).start()
 print("up", flush=True)
 """
-    parent = process(sys.executable, "-ISc", script)
-    assert parent.stdout is not None and parent.stdout.readline() == b"up\n"
+    parent = up(process(sys.executable, "-ISc", script))
     (child,) = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
     await adopt(client, cgroup, parent.pid)
     assert members(cgroup) == {parent.pid}
@@ -230,9 +229,7 @@ print("up", flush=True)
 
 async def test_a_whole_tree_comes_along(client: Client, process: Sleeper, cgroup: Path) -> None:
     script = "sleep 1000 & sh -c 'sleep 1000 & setsid sleep 1000 & echo up; wait' & wait"
-    parent = process("sh", "-c", script)
-    other = process()
-    assert parent.stdout is not None and parent.stdout.readline() == b"up\n"
+    parent, other = up(process("sh", "-c", script)), process()
     await adopt(client, cgroup, parent.pid, tree=True)
     assert len(members(cgroup)) == 5 and parent.pid in members(cgroup) and other.pid not in members(cgroup)
     (cgroup / "cgroup.kill").write_text("1")
@@ -243,8 +240,7 @@ async def test_a_whole_tree_comes_along(client: Client, process: Sleeper, cgroup
 
 async def test_a_tree_that_forks_meanwhile_is_caught(client: Client, process: Sleeper, cgroup: Path) -> None:
     forks = "while :; do sh -c 'sleep 0.01'; done"
-    parent = process("sh", "-c", f"({forks}) & ({forks}) & echo up; wait")
-    assert parent.stdout is not None and parent.stdout.readline() == b"up\n"
+    parent = up(process("sh", "-c", f"({forks}) & ({forks}) & echo up; wait"))
     await adopt(client, cgroup, parent.pid, tree=True)
     assert len(members(cgroup)) >= 3
     (cgroup / "cgroup.kill").write_text("1")
@@ -259,17 +255,12 @@ async def test_a_tree_that_forks_meanwhile_is_caught(client: Client, process: Sl
 @root_only
 async def test_another_users_child_stays_where_it_is(client: Client, process: Sleeper, cgroup: Path) -> None:
     script = "import os, sys; os.fork() or (os.setresuid(1, 1, 1), print('up', flush=True)); sys.stdin.read()"
-    parent = process(sys.executable, "-ISc", script)
-    assert parent.stdout is not None and parent.stdout.readline() == b"up\n"
-    procs = os.open(cgroup / "cgroup.procs", os.O_WRONLY)
+    parent = up(process(sys.executable, "-ISc", script))
     (child,) = Path(f"/proc/{parent.pid}/task/{parent.pid}/children").read_text().split()
-    try:
-        with pytest.raises(LaunchFailed, match="not belong to daemon alone"):
-            await client.launcher.adopt("a", parent.pid, "daemon", procs_fd=procs, tree=True)
-        assert members(cgroup) == set()
-        await client.launcher.adopt("a", int(child), "daemon", procs_fd=procs, tree=True)
-    finally:
-        os.close(procs)
+    with pytest.raises(LaunchFailed, match="not belong to daemon alone"):
+        await adopt(client, cgroup, parent.pid, "daemon", tree=True)
+    assert members(cgroup) == set()
+    await adopt(client, cgroup, int(child), "daemon", tree=True)
     assert members(cgroup) == {int(child)}
 
 

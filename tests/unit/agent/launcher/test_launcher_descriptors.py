@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from agent.launcher import LauncherGone, LaunchFailed
-from tests.unit.agent.launcher.launcher_bed import ME, TIMEOUT_S, Client, Connect, Pipe, launcher_pid, start
+from tests.unit.agent.launcher.launcher_bed import ME, TIMEOUT_S, Client, Connect, Pipe, launcher_pid, opened
 
 #: Turns of the launcher's loop after which it has served whatever connected before.
 _TURNS = 8
@@ -74,18 +74,14 @@ async def test_a_start_without_descriptors_is_refused_and_nothing_is_left_of_it(
 ) -> None:
     before = await limited.used()
     await limited.leave(free)
-    procs = os.open(cgroup / "cgroup.procs", os.O_WRONLY)
-    null = os.open(os.devnull, os.O_RDWR)
-    wanted, refused = start("a", "cat", "/proc/self/cgroup"), False
-    try:
-        await client.launcher.start(wanted, procs_fd=procs, stdio=(null, pipe.writing, null))
-    except LaunchFailed as error:
-        refused = True
-        assert not isinstance(error, LauncherGone)
-        assert "no free file descriptor" in str(error) or "Too many open files" in str(error)
-    finally:
-        os.close(procs)
-        os.close(null)
+    refused = False
+    with opened(cgroup / "cgroup.procs", os.O_WRONLY) as procs:
+        try:
+            await client.start("a", "cat", "/proc/self/cgroup", procs_fd=procs, stdout=pipe.writing)
+        except LaunchFailed as error:
+            refused = True
+            assert not isinstance(error, LauncherGone)
+            assert "no free file descriptor" in str(error) or "Too many open files" in str(error)
     assert refused == (free < _ENOUGH - 1)  # without the cgroup's, there is another way into it
     if not refused:
         assert (await client.exited()).exit_status == 0
@@ -146,20 +142,19 @@ async def test_what_runs_can_be_killed(client: Client, limited: Limited, pipe: P
 
 async def test_a_process_is_not_adopted_halfway(client: Client, limited: Limited, cgroup: Path) -> None:
     """Without its cgroup, which did not arrive, it would be watched, and run without limits."""
-    procs = os.open(cgroup / "cgroup.procs", os.O_WRONLY)
     process = await asyncio.create_subprocess_exec("sleep", "1000")
     try:
-        for free in (0, 1):
-            await limited.leave(free)
-            with pytest.raises(LaunchFailed, match=r"no free file descriptor|Too many open files"):
-                await client.launcher.adopt("a", process.pid, ME, procs_fd=procs)
-            assert await client.launcher.running() == [] and not client.lost.is_set()
-            limited.lift()
-        await limited.leave(2)
-        await client.launcher.adopt("a", process.pid, ME, procs_fd=procs)
+        with opened(cgroup / "cgroup.procs", os.O_WRONLY) as procs:
+            for free in (0, 1):
+                await limited.leave(free)
+                with pytest.raises(LaunchFailed, match=r"no free file descriptor|Too many open files"):
+                    await client.launcher.adopt("a", process.pid, ME, procs_fd=procs)
+                assert await client.launcher.running() == [] and not client.lost.is_set()
+                limited.lift()
+            await limited.leave(2)
+            await client.launcher.adopt("a", process.pid, ME, procs_fd=procs)
         assert Path(f"/proc/{process.pid}/cgroup").read_text().strip().endswith(cgroup.name)
     finally:
-        os.close(procs)
         process.kill()
         await process.wait()
     assert (await client.exited()).container == "a"
@@ -172,12 +167,10 @@ async def test_a_launcher_that_is_stopped_ends_what_it_runs_all_the_same(
     client = await connect(cgroup_root=root)
     container = root / "containers" / "a"
     container.mkdir(parents=True)
-    limited, null = Limited(client, launcher_pid(tmp_path)), os.open(os.devnull, os.O_RDWR)
-    procs = os.open(container / "cgroup.procs", os.O_WRONLY)
-    escapes = start("a", "sh", "-c", "setsid sleep 1000 & echo up; wait")
-    await client.launcher.start(escapes, procs_fd=procs, stdio=(null, pipe.writing, null))
-    os.close(procs)
-    os.close(null)
+    limited = Limited(client, launcher_pid(tmp_path))
+    escapes = "setsid sleep 1000 & echo up; wait"
+    with opened(container / "cgroup.procs", os.O_WRONLY) as procs:
+        await client.start("a", "sh", "-c", escapes, procs_fd=procs, stdout=pipe.writing)
     assert os.read(pipe.reading, 3) == b"up\n"
     await limited.leave(0)
     gone = os.pidfd_open(limited.pid)

@@ -16,6 +16,7 @@ import pytest
 
 from agent.launcher import Launcher, LaunchFailed
 from agent.launcher.session import kill_session
+from tests.escapes import ESCAPES, escape
 from tests.unit.agent.launcher.launcher_bed import TIMEOUT_S, Client, Connect, Pipe, launcher_pid
 
 
@@ -111,6 +112,12 @@ async def test_the_whole_session_is_killed(client: Client, pipe: Pipe) -> None:
     await client.launcher.kill_session("a")
     assert (await client.exited()).signal == signal.SIGKILL
     await pipe.end()
+
+
+@pytest.mark.parametrize("how", ESCAPES)
+async def test_nothing_escapes(client: Client, cgroup: Path, how: str) -> None:
+    """Whatever a command does, it ends with its cgroup: on any hierarchy, it takes no controller."""
+    await escape(client.launcher, client.exits, cgroup, how)
 
 
 async def test_without_a_cgroup_the_session_ends_with_its_leader(client: Client, pipe: Pipe) -> None:

@@ -18,7 +18,7 @@ from pathlib import Path
 import msgpack
 import pytest
 
-from tests.unit.agent.launcher.launcher_bed import ME, TIMEOUT_S, Client, Connect, Pipe, launcher_pid, start
+from tests.unit.agent.launcher.launcher_bed import ME, TIMEOUT_S, Client, Connect, Pipe, launcher_pid, opened
 
 
 def dial(runtime: Path) -> socket.socket:
@@ -39,8 +39,7 @@ async def test_what_a_dead_agent_had_asked_for_is_in_the_answer_to_its_successor
     """Or the successor would start it a second time."""
     await connect()
     launcher = launcher_pid(tmp_path)
-    null = os.open(os.devnull, os.O_RDWR)
-    with closing(dial(tmp_path)) as dying, closing(dial(tmp_path)) as successor:
+    with closing(dial(tmp_path)) as dying, closing(dial(tmp_path)) as successor, opened(os.devnull) as null:
         os.kill(launcher, signal.SIGSTOP)
         try:
             successor.send(msgpack.packb({"id": 1, "do": "running"}))
@@ -49,7 +48,6 @@ async def test_what_a_dead_agent_had_asked_for_is_in_the_answer_to_its_successor
                 socket.send_fds(dying, [msgpack.packb(request)], [null] * 3)
             dying.close()
         finally:
-            os.close(null)
             os.kill(launcher, signal.SIGCONT)
         answer = msgpack.unpackb(successor.recv(1 << 16))
     assert {container for container, *_ in answer["running"]} == {f"c-{number}" for number in range(20)}
@@ -105,45 +103,41 @@ async def test_one_that_does_not_read_keeps_nobody_waiting(client: Client, tmp_p
         assert [answer["id"] for answer in answers if "id" in answer] == list(range(asked))
 
 
+async def hang(client: Client, pipe: Pipe, container: str, command: str) -> asyncio.Task[int]:
+    """Start a command on a full pipe in place of cgroup.procs: until it is read, the child hangs at its first step, as
+    it would on a dead file server.
+    """
+    os.write(pipe.writing, b"x" * fcntl.fcntl(pipe.writing, fcntl.F_SETPIPE_SZ, 4096))
+    hanging = asyncio.ensure_future(client.start(container, command, procs_fd=pipe.writing))
+    await asyncio.sleep(0)  # it is sent now
+    return hanging
+
+
 async def test_a_start_that_hangs_keeps_nobody_waiting(client: Client, connect: Connect, pipe: Pipe) -> None:
-    """A full pipe in place of cgroup.procs: the child hangs at its first step, as it would on a dead file server."""
-    size = fcntl.fcntl(pipe.writing, fcntl.F_SETPIPE_SZ, 4096)
-    os.write(pipe.writing, b"x" * size)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    hanging = asyncio.ensure_future(
-        client.launcher.start(start("hangs", "true"), procs_fd=pipe.writing, stdio=(nothing, nothing, nothing))
-    )
+    hanging = await hang(client, pipe, "hangs", "true")
     await client.start("a", "true")
     assert (await client.exited()).container == "a"
     assert not hanging.done()
     # An agent that comes now is told of it, too: it would not know what to do with its exit else.
     assert [run.container for run in await (await connect()).launcher.running()] == ["hangs"]
-    os.read(pipe.reading, size)
+    os.read(pipe.reading, 1 << 20)
     async with asyncio.timeout(TIMEOUT_S):
         assert await hanging > 0
     assert (await client.exited()).container == "hangs"
-    os.close(nothing)
 
 
 async def test_a_start_whose_agent_went_away_is_an_exit_to_its_successor(connect: Connect, pipe: Pipe) -> None:
     first = await connect()
-    size = fcntl.fcntl(pipe.writing, fcntl.F_SETPIPE_SZ, 4096)
-    os.write(pipe.writing, b"x" * size)
-    nothing = os.open(os.devnull, os.O_RDWR)
-    hanging = asyncio.ensure_future(
-        first.launcher.start(start("a", "no-such-command"), procs_fd=pipe.writing, stdio=(nothing, nothing, nothing))
-    )
-    await asyncio.sleep(0)  # it is sent now
+    hanging = await hang(first, pipe, "a", "no-such-command")
     second = await connect()
     assert [run.container for run in await second.launcher.running()] == ["a"]
     await first.launcher.close()
     with pytest.raises(Exception, match="the launcher is gone"):
         await hanging
     await second.launcher.running()
-    os.read(pipe.reading, size)
+    os.read(pipe.reading, 1 << 20)
     exited = await second.exited()
     assert (exited.container, exited.exit_status) == ("a", 127)
-    os.close(nothing)
 
 
 async def test_nobody_else_may_connect(connect: Connect, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from agent.jvm import run_as
-from agent.launcher import Launcher, syscalls
+from agent.launcher import syscalls
 from agent.launcher.account import look_up
 from tests.unit.agent.launcher.launcher_bed import ME, TIMEOUT_S, Client, end, launcher_pid
 
@@ -34,10 +34,7 @@ USERS = ("daemon", "nobody") if os.geteuid() == 0 else (ME, ME)
 
 async def find_the_others_key(runtime: Path) -> tuple[str, str, str]:
     """Start a container that adds a key; return the key's number, and what a second container can do with it."""
-    client = Client()
-    client.launcher = await Launcher.connect(
-        runtime, client.exits.put_nowait, on_lost=client.lost.set, spawn=True, cgroup_root=None
-    )
+    client = await Client.connect(runtime)
     pid = launcher_pid(runtime)
     reading, writing = os.pipe()
     try:

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from agent.launcher import Launcher, LaunchFailed
-from tests.unit.agent.launcher.launcher_bed import ME, TIMEOUT_S, Client, Connect, Pipe, launcher_pid, start
+from agent.launcher import LaunchFailed
+from tests.unit.agent.launcher.launcher_bed import ME, TIMEOUT_S, Client, Connect, Pipe, launcher_pid, opened, start
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
 #: Prints what it finds itself in, as JSON.
@@ -101,10 +101,7 @@ def background_launcher(runtime: Path) -> subprocess.Popen[bytes]:
 
 async def test_signals_that_a_launcher_was_born_to_ignore_are_not_its_commands(tmp_path: Path) -> None:
     process = background_launcher(tmp_path)
-    client = Client()
-    client.launcher = await Launcher.connect(
-        tmp_path, client.exits.put_nowait, on_lost=client.lost.set, spawn=False, cgroup_root=None
-    )
+    client = await Client.connect(tmp_path, spawn=False)
     try:
         found = json.loads(await client.output("python3", "-ISc", LOOK))
         assert (int(found["blocked"], 16), int(found["ignored"], 16) & 1 << signal.SIGHUP - 1) == (0, 0)
@@ -194,12 +191,11 @@ async def test_what_cannot_be_started_says_why(client: Client) -> None:
 
 
 async def test_a_cgroup_that_cannot_be_entered(client: Client) -> None:
-    nothing = os.open(os.devnull, os.O_RDONLY)
-    try:
-        with pytest.raises(LaunchFailed, match="cannot enter its cgroup: Bad file descriptor"):
-            await client.launcher.start(start("a", "true"), procs_fd=nothing, stdio=(nothing, nothing, nothing))
-    finally:
-        os.close(nothing)
+    with (
+        opened(os.devnull, os.O_RDONLY) as nothing,
+        pytest.raises(LaunchFailed, match="cannot enter its cgroup: Bad file descriptor"),
+    ):
+        await client.start("a", "true", procs_fd=nothing)
 
 
 async def test_a_container_runs_once_at_a_time(client: Client) -> None:
@@ -211,7 +207,6 @@ async def test_a_container_runs_once_at_a_time(client: Client) -> None:
 
 async def test_descriptors_that_are_numbered_like_the_standard_ones(client: Client, pipe: Pipe) -> None:
     """Whatever numbers they arrive with, each goes where it belongs."""
-    nothing = os.open(os.devnull, os.O_RDWR)
     script = [sys.executable, "-ISc", "import os; os.write(2, b'err'); os.write(1, os.read(0, 9))"]
     source, feed = os.pipe()
     os.write(feed, b"in")
@@ -219,7 +214,6 @@ async def test_descriptors_that_are_numbered_like_the_standard_ones(client: Clie
     try:
         await client.launcher.start(start("a", *script), procs_fd=None, stdio=(source, pipe.writing, pipe.writing))
     finally:
-        os.close(nothing)
         os.close(source)
     await client.exited()
     assert os.read(pipe.reading, 100) == b"errin"

@@ -10,7 +10,7 @@ import psutil
 import pytest
 
 from agent.monitor.counters import HostCounters
-from agent.monitor.host import HostMonitor
+from agent.monitor.host import HostMonitor, LinkFacts, _network_busy
 
 _HEADINGS = "Inter-|   Receive\n face |bytes\n"
 
@@ -125,3 +125,25 @@ def _between(ours: Callable[[], float], theirs: Callable[[], float]) -> bool:
     before, found, after = theirs(), ours(), theirs()
     # Seconds are sums of ticks of 10 ms, and as floating-point numbers not exact.
     return round(before, 3) <= round(found, 3) <= round(after, 3)
+
+
+# ---------------------------------------------------------------- how busy the network is
+
+
+MBIT = 125_000
+LINKS: dict[str, LinkFacts] = {
+    "lo": SimpleNamespace(isup=True, speed=0),
+    "eth0": SimpleNamespace(isup=True, speed=100),
+    "virtio": SimpleNamespace(isup=True, speed=0),
+    "down": SimpleNamespace(isup=False, speed=10),
+}
+
+
+def test_a_link_is_busy_by_the_rate_that_it_tells() -> None:
+    assert _network_busy({"eth0": 0.0, "down": 0.0}, {"eth0": 50.0 * MBIT, "down": 9.0 * MBIT}, LINKS, 0) == 0.5
+
+
+def test_a_link_that_tells_none_is_believed_to_be_what_is_configured() -> None:
+    rates = {"lo": 1000.0 * MBIT, "virtio": 20.0 * MBIT}
+    assert _network_busy(rates, rates, LINKS, 0) is None
+    assert _network_busy(rates, rates, LINKS, 40 * MBIT) == 0.5

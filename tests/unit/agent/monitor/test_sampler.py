@@ -208,4 +208,4 @@ class Uses(RuleBasedStateMachine):
 
 
 TestUses = Uses.TestCase
-TestUses.settings = settings(max_examples=10, stateful_step_count=20, deadline=None)
+TestUses.settings = settings(max_examples=10, stateful_step_count=20)

@@ -6,25 +6,17 @@ import pytest
 
 from agent.queues import MonotaskQueues
 from agent.queues.queues import Recalled
-from penstock.model import Capacity, MonotaskSpec, ResourceKind
+from penstock.model import ResourceKind
 from penstock.wire.agent_api import Completion, Leased
 from penstock.wire.errors import RpcError
+from tests.fakes.queues import make_queues, specs
 
 CPU, DISK = ResourceKind.CPU, ResourceKind.DISK
 LEASE_S = 1.0
 
 
 def make(lease_s: float = LEASE_S) -> MonotaskQueues:
-    queues = MonotaskQueues(
-        Capacity(cores=1, memory_bytes=1), network_bypass_bytes=0, rate_window_s=10, lease_s=lease_s
-    )
-    queues.add_job("j", 0.0)
-    queues.add_job("urgent", 5.0)
-    return queues
-
-
-def specs(*numbers: int, kind: ResourceKind = CPU) -> list[MonotaskSpec]:
-    return [MonotaskSpec(id=number, kind=kind, input_bytes=100) for number in numbers]
+    return make_queues(jobs={"j": 0.0, "urgent": 5.0}, lease_s=lease_s)
 
 
 def test_a_chain_is_reported_in_one_message_and_counts_each() -> None:
@@ -44,10 +36,7 @@ def test_a_chain_is_reported_in_one_message_and_counts_each() -> None:
 
 
 def test_a_grant_that_crossed_the_report_frees_the_slot_that_was_passed_on() -> None:
-    queues = MonotaskQueues(
-        Capacity(cores=2, memory_bytes=1), network_bypass_bytes=0, rate_window_s=10, lease_s=LEASE_S
-    )
-    queues.add_job("j", 0.0)
+    queues = make_queues(2, jobs={"j": 0.0}, lease_s=LEASE_S)
     queues.submit(1, "j", specs(1, 2), 0.0)
     queues.submit(1, "j", specs(3, 4), 0.0)
     assert [m.id for m in queues.complete(1, "j", [Completion(id=2)], 0.1)] == [3]  # while 1 is passed on to 3
@@ -116,11 +105,7 @@ def test_who_passes_on_far_beyond_the_end_of_a_lease_gets_no_more_of_them() -> N
 
 
 def test_a_job_that_starves_gets_a_slot_and_no_lease() -> None:
-    queues = MonotaskQueues(
-        Capacity(cores=1, memory_bytes=1), network_bypass_bytes=0, rate_window_s=10, lease_s=LEASE_S, job_wait_max_s=10
-    )
-    queues.add_job("first", 9.0)
-    queues.add_job("last", 0.0)
+    queues = make_queues(jobs={"first": 9.0, "last": 0.0}, lease_s=LEASE_S, job_wait_max_s=10)
     queues.submit(1, "first", specs(1, 2, 3), 0.0)
     queues.submit(1, "last", specs(1, 2), 0.0)
     queues.tick(9.0)
@@ -131,17 +116,8 @@ def test_a_job_that_starves_gets_a_slot_and_no_lease() -> None:
     assert [(m.job, m.id) for m in queues.complete(1, "last", [Completion(id=1)], 12.0)] == [("first", 3)]
 
 
-def kept(cores: int = 1) -> MonotaskQueues:
-    queues = MonotaskQueues(
-        Capacity(cores=cores, memory_bytes=1),
-        network_bypass_bytes=0,
-        rate_window_s=10,
-        lease_s=LEASE_S,
-        lease_kept_s=3.0,
-    )
-    queues.add_job("j", 0.0)
-    queues.add_job("other", 5.0)
-    return queues
+def kept() -> MonotaskQueues:
+    return make_queues(jobs={"j": 0.0, "other": 5.0}, lease_s=LEASE_S, lease_kept_s=3.0)
 
 
 def test_a_slot_is_kept_only_while_nobody_waits_and_called_back_once_when_anybody_does() -> None:

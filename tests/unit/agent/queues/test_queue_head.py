@@ -2,16 +2,10 @@
 
 from __future__ import annotations
 
-from agent.queues import MonotaskQueues
-from penstock.model import Capacity, MonotaskSpec, ResourceKind
+from penstock.model import MonotaskSpec, ResourceKind
+from tests.fakes.queues import make_queues
 
 CPU = ResourceKind.CPU
-
-
-def queues() -> MonotaskQueues:
-    return MonotaskQueues(
-        Capacity(cores=1, memory_bytes=1 << 30), network_bypass_bytes=0, rate_window_s=10.0, job_wait_max_s=30.0
-    )
 
 
 def spec(number: int, task: str = "") -> MonotaskSpec:
@@ -19,17 +13,15 @@ def spec(number: int, task: str = "") -> MonotaskSpec:
 
 
 def test_nobody_waits() -> None:
-    one = queues()
-    one.add_job("a", 0.0)
+    one = make_queues(jobs={"a": 0.0})
     assert one.counts(CPU, 0.0)["head"] is None
     one.submit(1, "a", [spec(1)], 1.0)  # it runs at once
     assert one.counts(CPU, 1.0)["head"] is None
 
 
 def test_the_first_of_the_job_that_goes_first() -> None:
-    one = queues()
-    for job, priority in (("early", 0.0), ("urgent", 1.0)):
-        one.add_job(job, priority)
+    one = make_queues(jobs={"early": 0.0, "urgent": 1.0})
+    for job in ("early", "urgent"):
         one.submit(1, job, [spec(1), spec(2, f"{job}-2"), spec(3)], 10.0)
     assert one.counts(CPU, 12.0)["head"] == {"job": "urgent", "task": "", "waits_s": 2.0}
     one.cancel(1, "urgent", [1], 13.0)
@@ -39,9 +31,7 @@ def test_the_first_of_the_job_that_goes_first() -> None:
 
 
 def test_who_has_starved_goes_first_and_looking_changes_nothing() -> None:
-    one = queues()
-    one.add_job("high", 1.0)
-    one.add_job("low", 0.0)
+    one = make_queues(jobs={"high": 1.0, "low": 0.0}, job_wait_max_s=30.0)
     one.submit(1, "high", [spec(1), spec(2), spec(3)], 0.0)
     one.submit(1, "low", [spec(1)], 1.0)
     assert one.counts(CPU, 2.0)["head"]["job"] == "high"

@@ -4,37 +4,16 @@ from __future__ import annotations
 
 from random import Random
 
-from agent.queues import COMMANDS, Monotask, MonotaskQueues, overdue
-from penstock.model import Capacity, MonotaskSpec, ResourceKind
+from agent.queues import COMMANDS, MonotaskQueues, overdue
+from penstock.model import ResourceKind
 from penstock.wire.agent_api import Completion
+from tests.fakes.queues import complete, ids, make_queues, specs, submit
 
-CPU = ResourceKind.CPU
 WAIT_MAX_S, HELD_MAX_S = 2.0, 5.0
 
 
-def make(slots: int, *, ranked: bool = False, lease_s: float = 0.0, lease_kept_s: float = 0.0) -> MonotaskQueues:
-    return MonotaskQueues(
-        Capacity(cores=slots, memory_bytes=1), network_bypass_bytes=0, rate_window_s=10, job_wait_max_s=WAIT_MAX_S,
-        ranked=ranked, lease_s=lease_s, lease_kept_s=lease_kept_s,
-    )  # fmt: skip
-
-
-def submit(queues: MonotaskQueues, job: str, *numbers: int, session: int = 1, now: float = 0.0) -> list[object]:
-    specs = [MonotaskSpec(id=number, kind=CPU, input_bytes=100, stage="s") for number in numbers]
-    return ids(queues.submit(session, job, specs, now))
-
-
-def complete(queues: MonotaskQueues, job: str, number: int, now: float) -> list[object]:
-    return ids(queues.complete(1, job, [Completion(id=number)], now))
-
-
-def ids(granted: list[Monotask]) -> list[object]:
-    return [monotask.id for monotask in granted]
-
-
 def test_priorities_that_change_for_ever_fill_no_queue_and_leave_the_order_true() -> None:
-    queues = make(1)
-    queues.add_job("holds", 0.0)
+    queues = make_queues(jobs={"holds": 0.0})
     submit(queues, "holds", 0)
     priorities = {f"j{number}": float(number) for number in range(20)}
     for number, (job, priority) in enumerate(priorities.items(), start=1):
@@ -58,7 +37,7 @@ def test_priorities_that_change_for_ever_fill_no_queue_and_leave_the_order_true(
 
 
 def test_a_user_in_debt_is_served_again_as_soon_as_a_slot_of_his_is_returned() -> None:
-    queues = make(2)
+    queues = make_queues(2, job_wait_max_s=WAIT_MAX_S)
     for job, user in (("a", "eve"), ("c", "max")):
         queues.add_job(job, 0.0, user)
     assert submit(queues, "a", 1, 2, 3, 4) == [1, 2]
@@ -72,9 +51,7 @@ def test_a_user_in_debt_is_served_again_as_soon_as_a_slot_of_his_is_returned() -
 
 
 def test_a_kept_slot_is_not_called_back_for_what_has_a_slot_at_once() -> None:
-    queues = make(3, lease_s=1.0, lease_kept_s=3.0)
-    queues.add_job("j", 0.0)
-    queues.add_job("ahead", 5.0)
+    queues = make_queues(3, jobs={"j": 0.0, "ahead": 5.0}, lease_s=1.0, lease_kept_s=3.0)
     submit(queues, "j", 1)
     assert submit(queues, "ahead", 2, 3, session=2) == [2, 3]
     assert queues.take_recalled() == []
@@ -83,8 +60,7 @@ def test_a_kept_slot_is_not_called_back_for_what_has_a_slot_at_once() -> None:
 
 
 def test_a_job_with_its_full_number_of_commands_gets_one_more_when_it_has_waited_too_long() -> None:
-    queues = make(2, ranked=True)
-    queues.add_job("j", 0.0)
+    queues = make_queues(2, jobs={"j": 0.0}, ranked=True, job_wait_max_s=WAIT_MAX_S)
     assert submit(queues, "j", 1, 2, 3, 4, session=COMMANDS) == [1, 2]
     assert queues.tick(WAIT_MAX_S - 1.0) == []
     assert ids(queues.tick(WAIT_MAX_S + 1.0)) == [3]
@@ -92,60 +68,46 @@ def test_a_job_with_its_full_number_of_commands_gets_one_more_when_it_has_waited
 
 
 def test_no_command_passes_a_monotask_of_a_framework_that_waits_for_a_slot() -> None:
-    queues = make(2, ranked=True)
-    for job, priority in (("full", 3.0), ("gate", 2.0), ("last", 1.0)):
-        queues.add_job(job, priority)
+    queues = make_queues(2, jobs={"full": 3.0, "gate": 2.0, "last": 1.0}, ranked=True)
     assert submit(queues, "full", 1, 2, 3, session=COMMANDS) == [1, 2]
     assert submit(queues, "gate", 4) == submit(queues, "last", 5, session=COMMANDS) == []
     assert ids(queues.cancel(1, "gate", [4], 1.0)) == [5]
 
 
 def test_the_leases_and_kept_slots_of_a_job_that_has_left_are_not_recalled() -> None:
-    queues = make(1, lease_s=1.0, lease_kept_s=3.0)
-    queues.add_job("j", 0.0)
-    queues.add_job("ahead", 5.0)
-    [kept] = queues.submit(1, "j", [MonotaskSpec(id=1, kind=CPU, input_bytes=100)], 0.0)
+    queues = make_queues(jobs={"j": 0.0, "ahead": 5.0}, lease_s=1.0, lease_kept_s=3.0)
+    [kept] = queues.submit(1, "j", specs(1), 0.0)
     assert kept.keep
     queues.remove_job("j", 0.1)
     assert submit(queues, "ahead", 2, 3, session=2, now=0.2) == [2]
     assert queues.take_recalled() == []
 
 
-DISK, SMALL_BYTES = ResourceKind.DISK, 100
-
-
-def disk(number: int, size: int) -> MonotaskSpec:
-    return MonotaskSpec(id=number, kind=DISK, input_bytes=size)
+DISK = ResourceKind.DISK
 
 
 def ranked_disk() -> MonotaskQueues:
-    """One disk slot, for jobs that the kernel orders."""
-    queues = MonotaskQueues(
-        Capacity(cores=1, memory_bytes=1, disk_slots=1), network_bypass_bytes=0, rate_window_s=10,
-        disk_small_bytes=SMALL_BYTES, lease_s=5.0, ranked=True,
-    )  # fmt: skip
-    queues.add_job("j", 0.0)
-    return queues
+    """One disk slot, for jobs that the kernel orders; a monotask of less than 100 bytes is small."""
+    return make_queues(jobs={"j": 0.0}, disk_small_bytes=100, lease_s=5.0, ranked=True)
 
 
 def test_small_monotasks_wait_for_a_part_of_a_slot_on_a_ranked_disk_too() -> None:
     queues = ranked_disk()
-    assert ids(queues.submit(1, "j", [disk(1, 1000)], 0.0)) == [1]
-    assert queues.submit(1, "j", [disk(number, 1) for number in range(2, 102)], 0.0) == []
+    assert ids(queues.submit(1, "j", specs(1, kind=DISK, size=1000), 0.0)) == [1]
+    assert queues.submit(1, "j", specs(*range(2, 102), kind=DISK, size=1), 0.0) == []
     assert ids(queues.complete(1, "j", [Completion(id=1)], 1.0)) == list(range(2, 18)), "a slot has sixteen parts"
 
 
 def test_the_part_of_a_slot_that_a_slot_passed_on_leaves_is_granted() -> None:
     queues = ranked_disk()
-    [*_, last] = queues.submit(1, "j", [disk(number, 1) for number in range(1, 17)], 0.0)
-    assert queues.submit(1, "j", [disk(17, 1000), disk(18, 1)], 0.0) == []
+    [*_, last] = queues.submit(1, "j", specs(*range(1, 17), kind=DISK, size=1), 0.0)
+    assert queues.submit(1, "j", [*specs(17, kind=DISK, size=1000), *specs(18, kind=DISK, size=1)], 0.0) == []
     assert last.lease_until
     assert ids(queues.complete(1, "j", [Completion(id=16, then=17)], 1.0)) == [18]
 
 
 def test_monotasks_that_were_cancelled_behind_one_that_waits_take_no_memory() -> None:
-    queues = make(1)
-    queues.add_job("j", 0.0)
+    queues = make_queues(jobs={"j": 0.0})
     submit(queues, "j", 0, 1)
     for number in range(2, 10_000):
         submit(queues, "j", number)

@@ -5,18 +5,16 @@ from __future__ import annotations
 import pytest
 
 from agent.queues import MonotaskQueues, ProcessingRate
-from penstock.model import Capacity, MonotaskSpec, ResourceKind
+from penstock.model import MonotaskSpec, ResourceKind
 from penstock.wire.agent_api import Completion
 from penstock.wire.errors import RpcError
+from tests.fakes.queues import make_queues
 
 CPU, DISK, NETWORK = ResourceKind.CPU, ResourceKind.DISK, ResourceKind.NETWORK
 
 
-def make(cores: int = 1, disk: int = 1, network: int = 1) -> MonotaskQueues:
-    capacity = Capacity(cores=cores, memory_bytes=1, disk_slots=disk, network_slots=network)
-    queues = MonotaskQueues(capacity, network_bypass_bytes=16 * 1024, rate_window_s=10)
-    queues.add_job("j", 0.0)
-    return queues
+def make(cores: int = 1, links: int = 1) -> MonotaskQueues:
+    return make_queues(cores, links=links, jobs={"j": 0.0}, network_bypass_bytes=16 * 1024)
 
 
 def spec(number: int, kind: ResourceKind, size: int, stage: str = "s", running: bool = False) -> MonotaskSpec:
@@ -42,13 +40,12 @@ def grant_order(kind: ResourceKind, sizes: list[int]) -> list[int]:
     return [sizes[n - 1] for n in order[1:]]
 
 
-def test_cpu_larger_inputs_first() -> None:
-    assert grant_order(CPU, [30000, 10000, 50000, 20000]) == [50000, 30000, 20000, 10000]
-
-
-@pytest.mark.parametrize("kind", [DISK, NETWORK])
-def test_disk_and_network_smaller_inputs_first(kind: ResourceKind) -> None:
-    assert grant_order(kind, [30000, 17000, 50000, 20000]) == [17000, 20000, 30000, 50000]
+@pytest.mark.parametrize(("kind", "larger_first"), [(CPU, True), (DISK, False), (NETWORK, False)])
+def test_larger_inputs_first_on_the_cpu_and_smaller_ones_on_disk_and_network(
+    kind: ResourceKind, larger_first: bool
+) -> None:
+    sizes = [30000, 17000, 50000, 20000]
+    assert grant_order(kind, sizes) == sorted(sizes, reverse=larger_first)
 
 
 def test_stages_in_order_of_appearance_whatever_the_sizes() -> None:
@@ -68,10 +65,7 @@ def test_small_network_monotasks_bypass_and_small_others_do_not() -> None:
 
 @pytest.mark.parametrize("kind", [DISK, NETWORK])
 def test_where_jobs_are_ranked_a_monotask_does_not_wait_for_those_of_jobs_behind(kind: ResourceKind) -> None:
-    capacity = Capacity(cores=2, memory_bytes=1, disk_slots=2, network_slots=2)
-    queues = MonotaskQueues(capacity, network_bypass_bytes=0, rate_window_s=10, ranked=True)
-    for job, priority in (("behind", 1.0), ("first", 9.0), ("second", 5.0)):
-        queues.add_job(job, priority)
+    queues = make_queues(2, disks=2, jobs={"behind": 1.0, "first": 9.0, "second": 5.0}, ranked=True)
     held = queues.submit(1, "behind", [spec(n, kind, 10**6) for n in range(4)], 0.0)
     assert len(held) == 2
     assert [m.job for m in queues.submit(1, "first", [spec(n, kind, 10**6) for n in range(3)], 1.0)] == ["first"] * 2
@@ -113,7 +107,7 @@ def test_rate_is_x_over_t_in_the_window_and_cpu_counts_every_core() -> None:
 
 def test_monotasks_that_share_a_link_have_its_rate_together() -> None:
     """Two at once take a second for 500,000 bytes each: the link does a million a second."""
-    queues = make(network=2)
+    queues = make(links=2)
     queues.submit(1, "j", [spec(n, NETWORK, 500_000) for n in (1, 2)], 0.0)
     queues.complete(1, "j", [Completion(id=n) for n in (1, 2)], 1.0)
     assert queues.rates(1.0).network == 1e6

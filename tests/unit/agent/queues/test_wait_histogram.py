@@ -4,22 +4,15 @@ from __future__ import annotations
 
 from agent.queues import MonotaskQueues, slotless
 from agent.queues.wait_histogram import BOUNDS_S
-from penstock.model import Capacity, MonotaskSpec, ResourceKind
+from penstock.model import MonotaskSpec, ResourceKind
 from penstock.wire.agent_api import Completion
+from tests.fakes.queues import complete, make_queues, specs, submit
 
 CPU = ResourceKind.CPU
 
 
-def make(lease_s: float) -> MonotaskQueues:
-    queues = MonotaskQueues(
-        Capacity(cores=1, memory_bytes=1), network_bypass_bytes=0, rate_window_s=10, lease_s=lease_s
-    )
-    queues.add_job("j", 0.0)
-    return queues
-
-
-def submit(queues: MonotaskQueues, *numbers: int) -> None:
-    queues.submit(1, "j", [MonotaskSpec(id=number, kind=CPU, input_bytes=100) for number in numbers], 0.0)
+def make(lease_s: float = 0.0) -> MonotaskQueues:
+    return make_queues(jobs={"j": 0.0}, lease_s=lease_s)
 
 
 def counts(queues: MonotaskQueues) -> tuple[int, list[int], float]:
@@ -30,37 +23,37 @@ def counts(queues: MonotaskQueues) -> tuple[int, list[int], float]:
 
 
 def test_who_comes_alone_waits_for_nothing() -> None:
-    queues = make(0.0)
-    submit(queues, 1)
+    queues = make()
+    submit(queues, "j", 1)
     assert counts(queues) == (1, [1, 0, 0, 0, 0, 0, 0, 0, 0], 0.0)
 
 
 def test_who_waits_is_in_the_bucket_of_its_wait() -> None:
-    queues = make(0.0)
-    submit(queues, 1)
-    submit(queues, 2)
-    queues.complete(1, "j", [Completion(id=1)], 5.0)
+    queues = make()
+    submit(queues, "j", 1)
+    submit(queues, "j", 2)
+    complete(queues, "j", 1, 5.0)
     assert counts(queues) == (2, [1, 0, 0, 0, 1, 0, 0, 0, 0], 5.0)
 
 
 def test_a_slot_that_is_passed_on_is_a_grant_too() -> None:
     queues = make(60.0)
-    submit(queues, 1, 2)
+    submit(queues, "j", 1, 2)
     queues.complete(1, "j", [Completion(id=1, then=2)], 0.5)
     assert counts(queues) == (2, [1, 0, 0, 1, 0, 0, 0, 0, 0], 0.5)
 
 
 def test_a_slot_that_is_held_over_a_restart_was_granted_before() -> None:
-    queues = make(0.0)
+    queues = make()
     queues.submit(1, "j", [MonotaskSpec(id=1, kind=CPU, input_bytes=100, running=True)], 50.0)
     assert (queues.counts(CPU, 0.0)["running"], counts(queues)) == (1, (0, [0] * 9, 0.0))
-    queues.submit(1, "j", [MonotaskSpec(id=2, kind=CPU, input_bytes=100)], 51.0)
-    queues.complete(1, "j", [Completion(id=1)], 56.0)
+    queues.submit(1, "j", specs(2), 51.0)
+    complete(queues, "j", 1, 56.0)
     assert counts(queues) == (1, [0, 0, 0, 0, 1, 0, 0, 0, 0], 5.0)
 
 
 def test_a_promoted_command_waited_for_no_slot() -> None:
-    queues = make(0.0)
+    queues = make()
     command = MonotaskSpec(id="t", kind=CPU, input_bytes=100)
     slotless.begin(queues, "j", command, 0.0)
     slotless.give_slot(queues, "j", command, 30.0)
@@ -68,8 +61,6 @@ def test_a_promoted_command_waited_for_no_slot() -> None:
 
 
 def test_what_runs_without_a_slot_is_granted_none() -> None:
-    queues = MonotaskQueues(Capacity(cores=1, memory_bytes=1), network_bypass_bytes=200, rate_window_s=10)
-    queues.add_job("j", 0.0)
-    small = MonotaskSpec(id=1, kind=ResourceKind.NETWORK, input_bytes=100)
-    assert len(queues.submit(1, "j", [small], 0.0)) == 1
+    queues = make_queues(jobs={"j": 0.0}, network_bypass_bytes=200)
+    assert len(queues.submit(1, "j", specs(1, kind=ResourceKind.NETWORK), 0.0)) == 1
     assert queues.counts(ResourceKind.NETWORK, 1.0)["granted"] == 0

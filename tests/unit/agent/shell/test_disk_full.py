@@ -6,29 +6,24 @@ The disk is made full by a limit on the size of files: the kernel writes as much
 from __future__ import annotations
 
 import resource
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import pytest
 from structlog.testing import capture_logs
 
-from agent.core import Node
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord
-from agent.core.settings import NodeSettings
 from agent.journal import Journal
-from agent.shell import Shell
 from penstock.durable import replace_file
-from penstock.model import Capacity, ContainerSpec, EndedBy, KindAmounts, TaskRequest
+from penstock.model import ContainerSpec, EndedBy, KindAmounts, TaskRequest
 from penstock.wire import agent_methods as m
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Launch
 from penstock.wire.errors import ErrorCode, RpcError
-
-SETTINGS = NodeSettings(node="n", instance="x", capacity=Capacity(cores=4, memory_bytes=1 << 30), has_master=True)
+from tests.unit.agent.shell.shell_bed import Silent, make_shell
 
 
 @contextmanager
@@ -43,11 +38,11 @@ def full(room_bytes: int = 20) -> Iterator[None]:
             resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
-class FakeExecutor:
+class FakeExecutor(Silent):
     """Notes what it is told to do."""
 
     def __init__(self) -> None:
-        self.on_event: Callable[[e.Event], object] = lambda event: None
+        super().__init__()
         self.started: list[str] = []
         self.removed: list[str] = []
 
@@ -57,20 +52,15 @@ class FakeExecutor:
     def remove(self, container: str) -> None:
         self.removed.append(container)
 
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_, **__: None
-
 
 class Bed:
     """A shell on a journal of its own."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
-        self.journal = Journal(directory)
-        self.node = Node(SETTINGS)
         self.executor = FakeExecutor()
-        self.shell = Shell(self.node, self.journal, self.executor)  # type: ignore[arg-type]
-        self.shell.dispatch(e.SessionOpened(1, "u", 1, "test"))
+        self.shell = make_shell(Journal(directory), self.executor, has_master=True)
+        self.node = self.shell.node
 
     def place(self) -> None:
         """The master places a command here."""

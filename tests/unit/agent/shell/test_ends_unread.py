@@ -5,31 +5,21 @@ from __future__ import annotations
 import asyncio
 import socket
 from pathlib import Path
-from typing import Any, cast
 
-from agent.core import Node, tasks
 from agent.core import events as e
+from agent.core import tasks
 from agent.core.records import TaskEnd
-from agent.core.settings import NodeSettings
 from agent.journal import Journal
-from agent.shell import Shell
-from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, KindAmounts, TaskRequest
+from penstock.model import ContainerSpec, Ended, EndedBy, KindAmounts, TaskRequest
 from penstock.transport import RpcPeer
 from penstock.wire import agent_methods as m
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import JobRef, Place, RegisterJob
+from tests.unit.agent.shell.shell_bed import Silent, make_shell
 
-SETTINGS = NodeSettings(node="n", instance="x", capacity=Capacity(cores=4, memory_bytes=1 << 30), has_master=True)
 #: As long as the agent makes a reason; the kernel keeps a few dozen of these for who does not read.
 ENDED = Ended(by=EndedBy.EXIT, exit_status=1, reason="x" * 4000)
 MANY = 1000
-
-
-class Silent:
-    """The connection's handler and the executor: what they are told does not matter here."""
-
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_, **__: None
 
 
 class Bed:
@@ -37,9 +27,8 @@ class Bed:
 
     def __init__(self, directory: Path, peer: RpcPeer) -> None:
         self.journal = Journal(directory)
-        self.shell = Shell(Node(SETTINGS), self.journal, cast("Any", Silent()))
+        self.shell = make_shell(self.journal, has_master=True)
         self.peer = self.shell.peers[1] = peer
-        self.shell.dispatch(e.SessionOpened(1, "u", 1000, "test"))
         self.shell.dispatch(e.JobRegistered(1, RegisterJob(name="j"), 0.0))
         self.job = next(iter(self.shell.node.jobs))
         command = ContainerSpec(argv=("x",))

@@ -5,7 +5,9 @@ from __future__ import annotations
 import errno
 import os
 import threading
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -25,6 +27,15 @@ def job(name: str) -> JobRecord:
 
 def names(journal: Journal) -> list[str]:
     return [record.name for record in journal.read("jobs", JobRecord)]
+
+
+def failing(number: int) -> Callable[..., Any]:
+    """Return what fails in place of a call to the kernel."""
+
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    return fail
 
 
 def log_of(directory: Path) -> Path:
@@ -104,11 +115,7 @@ def test_a_record_of_another_shape_is_set_aside(tmp_path: Path) -> None:
 
 def test_a_log_that_the_disk_does_not_give_is_set_aside(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     Journal(tmp_path).write("jobs", "a", job("n"))
-
-    def refuses(path: Path) -> bytes:
-        raise OSError(errno.EIO, "Input/output error")
-
-    monkeypatch.setattr(Path, "read_bytes", refuses)
+    monkeypatch.setattr(Path, "read_bytes", failing(errno.EIO))
     with capture_logs() as logs:
         journal = Journal(tmp_path)
     assert names(journal) == [] and len(logs) == 1
@@ -161,12 +168,9 @@ class TestAnew:
     def test_a_disk_that_has_no_room_for_another_keeps_this_one(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        def full(*_: object) -> None:
-            raise OSError(errno.ENOSPC, "No space left on device")
-
         journal = Journal(tmp_path)
         with monkeypatch.context() as patched:
-            patched.setattr(module, "_begin", full)
+            patched.setattr(module, "_begin", failing(errno.ENOSPC))
             for number in range(200):
                 assert journal.write("jobs", "a", job(f"{number:04}"))
         assert names(Journal(tmp_path)) == ["0199"]
@@ -181,15 +185,11 @@ def test_what_the_kernel_could_not_sync_is_written_again_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """fsync(2): after a failure the kernel may have dropped what it had, and says so once."""
-
-    def fails(descriptor: int) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
     journal = Journal(tmp_path)
     journal.write("jobs", "a", job("kept"))
     before = log_of(tmp_path)
     with monkeypatch.context() as patched:
-        patched.setattr(os, "fdatasync", fails)
+        patched.setattr(os, "fdatasync", failing(errno.EIO))
         with pytest.raises(OSError, match="Input/output error"):
             journal.sync()
     before.write_bytes(b"what is left of it")
@@ -214,12 +214,9 @@ def test_what_follows_an_entry_that_cannot_be_cut_off_goes_elsewhere(
         taken.append(genuine(descriptor, bytes(data[:5])))
         return taken[0]
 
-    def refuses(*_: object) -> None:
-        raise OSError(errno.EIO, "Input/output error")
-
     with monkeypatch.context() as patched, capture_logs():
         patched.setattr(os, "write", takes_a_part)
-        patched.setattr(os, "ftruncate", refuses)
+        patched.setattr(os, "ftruncate", failing(errno.EIO))
         assert not journal.write("jobs", "b", job("refused"))
     journal.write("jobs", "c", job("later"))
     journal.retry()

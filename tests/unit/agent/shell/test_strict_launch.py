@@ -10,26 +10,23 @@ from typing import Any, cast
 import pytest
 
 from agent.cgroups import CgroupTree
-from agent.core import Node
 from agent.core import events as e
-from agent.core.settings import NodeSettings
 from agent.executor import Executor
 from agent.journal import Journal
 from agent.launcher import Start
 from agent.limit_enforcer import LimitEnforcer
-from agent.shell import Shell
 from agent.stdio import Stdio
-from penstock.model import Capacity, ContainerSpec, Limits
+from penstock.model import ContainerSpec, Limits
 from penstock.wire import agent_methods as m
 from penstock.wire.agent_api import Launch, Launched
 from penstock.wire.errors import RpcError
 from tests.fakes.fake_cgroups import CONTROLLERS, FakeCgroups
+from tests.unit.agent.shell.shell_bed import make_shell
 
 #: No process has it: it is the least that the kernel never gives.
 PID = 1 << 22
 MEMORY = Limits(memory_max_bytes=64 << 20)
 PROCESSOR = Limits(cpu_cores=0.5)
-SETTINGS = NodeSettings(node="n", instance="x", capacity=Capacity(cores=4, memory_bytes=1 << 30))
 
 
 class StartsAll:
@@ -57,23 +54,18 @@ class Bed:
         enforcer = LimitEnforcer(tree, None, lambda *_: None)
         stdio = cast(Stdio, SimpleNamespace(take=lambda *_: None, refuse=lambda *_: None))
         self.executor = Executor(cast(Any, self.launcher), tree, enforcer, stdio, directory)
-        self.node = Node(SETTINGS)
-        self.shell = Shell(self.node, Journal(directory), self.executor)
-        self.shell.dispatch(e.SessionOpened(1, "u", 1, "test"))
+        self.shell = make_shell(Journal(directory), self.executor)
 
-    async def launch(self, limits: Limits, *, strict: bool) -> Launched:
+    async def launch(self, limits: Limits, *, strict: bool, adopt: bool = False) -> Launched:
         spec = ContainerSpec(argv=("x",), limits=limits, strict=strict)
-        return await self.shell.launch(e.Asked(m.LAUNCH, 1, Launch(container=spec)))
-
-    async def adopt(self, limits: Limits, *, strict: bool) -> Launched:
-        spec = ContainerSpec(argv=("x",), limits=limits, strict=strict)
-        return await self.shell.launch(e.AdoptRequested(1, spec, PID, tree=False))
+        adopted = e.AdoptRequested(1, spec, PID, tree=False)
+        return await self.shell.launch(adopted if adopt else e.Asked(m.LAUNCH, 1, Launch(container=spec)))
 
     async def is_as_before(self) -> bool:
         """Whether nothing was started and nothing is left."""
         await self.executor.settle()
         cgroups = self.tree.existing() if self.tree is not None else ()
-        return not self.launcher.asked and not self.node.containers.live and not list(cgroups)
+        return not self.launcher.asked and not self.shell.node.containers.live and not list(cgroups)
 
 
 @pytest.fixture(params=["no controller", "no tree"])
@@ -88,15 +80,10 @@ async def bed(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[B
     fake.close()
 
 
-async def test_a_command_whose_limit_cannot_be_enforced_is_not_started(bed: Bed) -> None:
+@pytest.mark.parametrize("adopt", [False, True], ids=["command", "process"])
+async def test_what_has_a_limit_that_cannot_be_enforced_is_not_started_or_adopted(bed: Bed, adopt: bool) -> None:
     with pytest.raises(RpcError, match="not started, as limits are strict: memory_max_bytes is not enforced: "):
-        await bed.launch(MEMORY, strict=True)
-    assert await bed.is_as_before()
-
-
-async def test_a_process_whose_limit_cannot_be_enforced_is_not_adopted(bed: Bed) -> None:
-    with pytest.raises(RpcError, match="not started, as limits are strict: memory_max_bytes is not enforced: "):
-        await bed.adopt(MEMORY, strict=True)
+        await bed.launch(MEMORY, strict=True, adopt=adopt)
     assert await bed.is_as_before()
 
 

@@ -2,34 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from agent.core import Node
 from agent.core import events as e
 from agent.core.confinement import Confinement
-from agent.core.settings import NodeSettings
 from agent.journal import Journal
-from agent.shell import Shell
-from penstock.model import Capacity, ContainerSpec, Limits, Profile
+from penstock.model import ContainerSpec, Limits, Profile
 from penstock.wire import agent_methods as m
 from penstock.wire.agent_api import Launch
 from penstock.wire.errors import RpcError
+from tests.unit.agent.shell.shell_bed import Silent, make_shell
 
 MIB = 1 << 20
-SETTINGS = NodeSettings(node="n", instance="x", capacity=Capacity(cores=4, memory_bytes=1 << 30))
 PROCESSOR = Profile(slot_s=3600, cpu_cores=(0.5, 2.0))
 MEMORY = Profile(slot_s=3600, cpu_cores=(1.0,), memory_bytes=(64 * MIB,))
 
 
-class NoMemoryLimits:
+class NoMemoryLimits(Silent):
     """An executor whose kernel enforces everything but limits of memory."""
 
     def __init__(self) -> None:
-        self.on_event: Callable[[e.Event], object] = lambda event: None
+        super().__init__()
         self.told: list[Confinement] = []
 
     def confine(self, container: str, confinement: Confinement) -> None:
@@ -41,19 +36,14 @@ class NoMemoryLimits:
             self.on_event(e.Confined(container, {"memory_max_bytes": "no memory controller"} if limited else {}))
         self.told.clear()
 
-    def __getattr__(self, name: str) -> Any:
-        return lambda *_, **__: None
-
 
 class Bed:
     """A container that runs on such a host, limited to 1.5 cores."""
 
     def __init__(self, directory: Path) -> None:
-        self.executor = NoMemoryLimits()
-        self.node = Node(SETTINGS)
-        self.shell = Shell(self.node, Journal(directory), self.executor)  # type: ignore[arg-type]
-        self.executor.on_event = self.shell.dispatch
-        self.shell.dispatch(e.SessionOpened(1, "u", 1, "test"))
+        executor = NoMemoryLimits()
+        self.shell = make_shell(Journal(directory), executor)
+        executor.on_event = self.shell.dispatch
         spec = ContainerSpec(argv=("x",), limits=Limits(cpu_cores=1.5))
         self.container = str(self.shell.dispatch(e.Asked(m.LAUNCH, 1, Launch(container=spec))))
         self.shell.dispatch(e.ContainerStarted(self.container, 7, {}, 1e9))
@@ -62,7 +52,7 @@ class Bed:
         await self.shell.follow(e.FollowRequested(1, self.container, profile, 1e9, strict=strict))
 
     def now(self) -> tuple[Limits, Profile | None, dict[str, str]]:
-        record = self.node.containers.live[self.container]
+        record = self.shell.node.containers.live[self.container]
         return record.limits, record.profile, record.not_enforced
 
 
