@@ -140,6 +140,7 @@ class Processes(NodeBooks):
             self.frozen &= orphans
             self.doomed &= orphans
         self.orphans.clear()
+        self.giving.clear()  # the next agent asks for what is still to be given back
         self.sessions.clear()
         self.jobs.clear()
         self.forget(None)
