@@ -6,13 +6,14 @@ that creates or updates a dataset makes a version), and the part of it that a mo
 
 from __future__ import annotations
 
+import graphlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from penstock.model.resources import ResourceKind
 from penstock.model.units import counted
 from penstock.opgraph.ops import Data, Dependency, Op, OpGraph, OpGraphError, Take
-from penstock.opgraph.order import CircleError, in_order
+from penstock.opgraph.order import in_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +73,8 @@ def check(graph: OpGraph) -> CheckedGraph:
         raise OpGraphError("there is no operation to carry out")
     try:
         order = in_order({op: op.before for op in graph.ops})
-    except CircleError as error:
-        circle = " → ".join(op.name for op in reversed(error.path) if isinstance(op, Op))
+    except graphlib.CycleError as error:
+        circle = " → ".join(op.name for op in error.args[1])
         raise OpGraphError(f"operations depend on each other in a circle: {circle}") from None
     before = _ancestors(order)
     for op in order:
@@ -121,7 +122,8 @@ def _partitions(op: Op) -> int:
 
 def _versions(graph: OpGraph, order: list[Op], before: dict[Op, int]) -> list[Version]:
     """Return the versions of each dataset, oldest first."""
-    versions = [Version(index, data, None) for index, data in enumerate(_inputs(graph))]
+    inputs = [data for data in graph.data if data.content is not None]
+    versions = [Version(index, data, None) for index, data in enumerate(inputs)]
     written: dict[Data, list[Op]] = {}
     for op in order:
         for data in op.creates:
@@ -138,10 +140,6 @@ def _versions(graph: OpGraph, order: list[Op], before: dict[Op, int]) -> list[Ve
             earlier.append(op)
             versions.append(Version(len(versions), data, op))
     return versions
-
-
-def _inputs(graph: OpGraph) -> list[Data]:
-    return [data for data in graph.data if data.content is not None]
 
 
 def _comes_before(one: Op, other: Op, before: dict[Op, int]) -> bool:

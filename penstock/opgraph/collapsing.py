@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from penstock.model.resources import ResourceKind
 from penstock.opgraph.checking import CheckedGraph, CheckedOp, Input
 from penstock.opgraph.ops import Dependency, Op
-from penstock.opgraph.order import first_possible
+from penstock.opgraph.order import first_possible, reachable
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,13 +99,7 @@ class _Groups:
                     return False
                 if source != target:
                     leads_to.setdefault(source, set()).add(target)
-        pending = leads_to[one] - {other}
-        seen = set(pending)
-        while pending:
-            further = leads_to.get(pending.pop(), set()) - seen
-            seen |= further
-            pending |= further
-        return other not in seen
+        return other not in reachable(leads_to[one] - {other}, leads_to)
 
 
 def _ordered(graph: CheckedGraph, group: dict[Op, int]) -> list[list[Op]]:
