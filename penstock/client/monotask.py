@@ -66,8 +66,8 @@ class Monotask(SessionMonotask):
         self.granted.cancel()  # no effect on one that was granted
         return ended
 
-    def decided(self, error: Exception | None = None) -> bool:
-        """Called by the job: end the wait, by a grant or by an error; return whether anything still waited."""
+    def decided(self, error: Exception | None = None, *, gated: bool = True) -> bool:
+        """Called by the job: see :meth:`SessionMonotask.decided`. This face has no patience, so all are ``gated``."""
         granted = self.granted
         if granted.cancelled():
             return False

@@ -73,8 +73,11 @@ class SessionMonotask:
         """Whether it was granted and has not ended."""
         return self.state in _GRANTED
 
-    def decided(self, error: Exception | None = None) -> bool:
-        """End the wait, by a grant or by an error; return whether anything still waited for it."""
+    def decided(self, error: Exception | None = None, *, gated: bool = True) -> bool:
+        """End the wait, by a grant, by an error, or (not ``gated``: patience is over) without a grant.
+
+        Return whether anything still waited for it.
+        """
         raise NotImplementedError
 
 

@@ -57,7 +57,7 @@ def test_the_command_prints_a_tree_and_its_figures(capsys: pytest.CaptureFixture
     assert main(["acquire"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert "  penstock/client/gate.py:Gate.acquire" in lines
-    assert "    penstock/client/gate_slot.py:Slot.wait" in lines
+    assert "    penstock/client/gate.py:Slot.wait" in lines
     assert lines.index("  penstock/client/gate.py:Gate.acquire") < next(
         number for number, line in enumerate(lines) if line.startswith("agent: ")
     )
