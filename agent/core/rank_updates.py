@@ -13,7 +13,7 @@ from agent.core.membership import Membership
 from agent.core.node_resources import NodeResources
 from agent.core.ranks import Ranks
 from agent.core.settings import NodeSettings
-from penstock.wire.ranks_api import MOST_RANKS, NodeRanks
+from penstock.wire.cluster_api import MOST_RANKS, NodeRanks
 
 
 @dataclass(eq=False, slots=True)

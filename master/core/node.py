@@ -10,9 +10,8 @@ from master.core.job import Key, Task
 from master.core.requests import Requests
 from master.opportunistic import SlackLimit
 from penstock.model import Capacity, KindAmounts, Profile, ResourceKind, TaskRequest
-from penstock.wire.cluster_api import Draining, Remaining
+from penstock.wire.cluster_api import Draining, NodeRanks, Remaining
 from penstock.wire.master_api import Availability, Load, Register
-from penstock.wire.ranks_api import NodeRanks
 
 
 @dataclass(slots=True)

@@ -12,7 +12,7 @@ from typing import Any
 from penstock.client.errors import JobCancelled, NotPlaced
 from penstock.client.job_session import JobSession
 from penstock.client.link import Link
-from penstock.client.monotask import Granted, Monotask
+from penstock.client.monotask import Monotask
 from penstock.client.monotask_session import MonotaskSession, SessionMonotask
 from penstock.model.container import Ended, EndedBy
 from penstock.model.resources import ResourceKind
@@ -62,10 +62,6 @@ class Job(JobSession):
 
     # ------------------------------------------------------------ monotasks
 
-    def monotask(self, kind: ResourceKind | str, input_bytes: int, stage: str = "", task: str = "") -> Granted:
-        """Submit, wait for the grant, run the body of ``async with``, complete (as failed if the body raised)."""
-        return Granted(self.submit(kind, input_bytes, stage, task))
-
     def submit(self, kind: ResourceKind | str, input_bytes: int, stage: str = "", task: str = "") -> Monotask:
         """Queue a monotask. Monotasks submitted in one iteration of the loop are sent as one message.
 
@@ -83,6 +79,9 @@ class Job(JobSession):
         self._monotasks.submit(one)
         self._wants_flush(self, False)
         return one
+
+    #: For ``async with job.monotask(…)``: wait for the grant, run the body, complete (as failed if the body raised).
+    monotask = submit
 
     def complete(
         self, one: SessionMonotask, failed: bool, execution_s: float | None = None, leased: api.Leased | None = None

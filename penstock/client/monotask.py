@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from typing import Protocol, Self
 
 from penstock.client.monotask_session import SessionMonotask
 from penstock.model.resources import ResourceKind
@@ -25,7 +25,7 @@ class MonotaskOwner(Protocol):
 
 
 class Monotask(SessionMonotask):
-    """A submitted monotask. Await ``granted``, do the work, call :meth:`complete`.
+    """A submitted monotask. Await ``granted``, do the work, call :meth:`complete`; or do the work in ``async with``.
 
     ``granted`` is a future; cancelling it (as a cancelled ``await`` does) gives the coming grant back. It raises
     ``RpcError`` if the agent refused the monotask and ``AgentUnavailable`` if the agent was away for too long.
@@ -40,6 +40,17 @@ class Monotask(SessionMonotask):
         super().__init__(kind, input_bytes, stage, task)
         self._job = job
         self.granted = granted
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.granted
+        except BaseException:
+            self.cancel()
+            raise
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.complete(failed=kind is not None)
 
     @property
     def kept_until(self) -> float:
@@ -77,23 +88,3 @@ class Monotask(SessionMonotask):
             granted.set_exception(error)
             granted.exception()  # avoids asyncio's warning where no caller waits
         return True
-
-
-class Granted:
-    """The context manager of ``async with job.monotask(…)``."""
-
-    __slots__ = ("_monotask",)
-
-    def __init__(self, monotask: Monotask) -> None:
-        self._monotask = monotask
-
-    async def __aenter__(self) -> Monotask:
-        try:
-            await self._monotask.granted
-        except BaseException:
-            self._monotask.cancel()
-            raise
-        return self._monotask
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._monotask.complete(failed=kind is not None)
