@@ -152,11 +152,7 @@ class PenstockWorkerPlugin(WorkerPlugin):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the settings only."""
-        return _make, (self._given,)
-
-
-def _make(settings: dict[str, Any]) -> PenstockWorkerPlugin:
-    return PenstockWorkerPlugin(**settings)
+        return partial(PenstockWorkerPlugin, **self._given), ()
 
 
 class PenstockSchedulerPlugin(SchedulerPlugin):

@@ -183,7 +183,7 @@ class Turn(Future[Any]):
 
     def _over(self) -> None:
         """Record the end of the call."""
-        self.monotask.turn = self.monotask.withdraw = None
+        self.monotask.long_running = self.monotask.withdraw = None
         self._pool.ended(self)
 
     def _measured(self, call: Callable[[], Any]) -> Any:
@@ -229,10 +229,10 @@ class GatedThreadPoolExecutor(ThreadPoolExecutor):
             if self.usual is None:
                 return self.bypass(fn, *args, **kwargs)
             monotask = DaskMonotask(self.usual)
-        if monotask.turn is not None:  # a task that itself submits to its worker's pool
+        if monotask.long_running is not None:  # a task that itself submits to its worker's pool
             monotask = DaskMonotask(monotask.kind, stage=monotask.stage)
         turn = Turn(self, partial(fn, *args, **kwargs), monotask)
-        monotask.turn = turn
+        monotask.long_running = turn.long_running
         monotask.withdraw = turn.cancel
         self._busy.enter()
         self._turns.add(turn)

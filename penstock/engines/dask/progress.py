@@ -68,7 +68,11 @@ def by_prefix(states: Mapping[str, Mapping[str, int]]) -> list[StageProgress]:
     """Return stages from any scheduler's task prefixes, without dependencies."""
     left = ("waiting", "processing")
     return [
-        StageProgress(stage=_name(name), tasks=sum(counts.values()), done=sum(counts.values()) - _sum(counts, left))
+        StageProgress(
+            stage=_name(name),
+            tasks=sum(counts.values()),
+            done=sum(count for state, count in counts.items() if state not in left),
+        )
         for name, counts in states.items()
     ][-_MOST_STAGES:]
 
@@ -130,10 +134,6 @@ class Reporter:
         if await scheduler.get_metadata(keys=list(_ANSWERS), default=False):
             return msgspec.convert(await getattr(scheduler, CALL)(), list[StageProgress])
         return by_prefix(await scheduler.get_task_prefix_states())
-
-
-def _sum(counts: Mapping[str, int], states: Iterable[str]) -> int:
-    return sum(counts.get(state, 0) for state in states)
 
 
 def _name(name: object) -> str:

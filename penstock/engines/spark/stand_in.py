@@ -91,7 +91,7 @@ class StandIn:
 
 
 def main(argv: list[str]) -> int:
-    """StandIn in for ``argv`` (java and its arguments); return the executor's exit status, or exec the executor."""
+    """Stand in for ``argv`` (java and its arguments); return the executor's exit status, or exec the executor."""
     java, *arguments = argv
     try:
         command, settings = read(tuple(arguments)), Settings.from_environment(os.environ)
