@@ -177,12 +177,11 @@ class DataflowManager:
         """Return M(j) for admission (§4.2.2): the given value, or the need of the tasks that are ready at the start."""
         if self._job_memory_bytes:
             return self._job_memory_bytes
-        first = [task for task in self.plan.tasks if not self._task_waits[task.index]]
-        ready = [
-            (estimate(self.plan, self.metadata, task), memory_to_input(self.plan, task, self._learned))
-            for task in first
-        ]
-        return sum(memory_bytes(ready, 0, 0))
+        return sum(
+            memory_bytes(estimate(self.plan, self.metadata, task), memory_to_input(self.plan, task, self._learned))
+            for task in self.plan.tasks
+            if not self._task_waits[task.index]
+        )
 
     def progress(self) -> list[StageProgress]:
         """Return the progress for the master's orderings: all stages, with the remaining work as far as known."""
@@ -306,7 +305,7 @@ class DataflowManager:
             known = self._ready[task.index]
             ratio = memory_to_input(self.plan, task, self._learned)
             place = heaviest_place(self.plan, self.metadata, task)
-            [memory] = memory_bytes([(known, ratio)], all_bytes, self._job_memory_bytes)
+            memory = memory_bytes(known, ratio, all_bytes, self._job_memory_bytes)
             nodes = (place,) if place else ()
             stages.setdefault(task.stage, []).append(TaskDemand(task.index, task.name, known.usage, memory, nodes))
         return [PlaceTasks(self.plan.stages[stage].name, tuple(demands)) for stage, demands in stages.items()]
