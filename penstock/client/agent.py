@@ -38,6 +38,7 @@ class AgentClient(Requests):
     welcome: api.Welcome
 
     def __init__(self, socket: Path, client: str, reconnect_s: float) -> None:
+        self.socket = socket
         self._loop = asyncio.get_running_loop()
         self._link = Link(socket, client, self, reconnect_s=reconnect_s)
         #: Called with False when the connection is lost, and with True when it is restored.
@@ -67,11 +68,6 @@ class AgentClient(Requests):
 
     async def __aexit__(self, *_: object) -> None:
         await self.close()
-
-    @property
-    def socket(self) -> Path:
-        """The path of the agent's socket."""
-        return self._link.socket
 
     async def register_job(
         self,

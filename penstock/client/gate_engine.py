@@ -165,7 +165,7 @@ class Engine:
 
     def give_back(self, kept: KeptSlot) -> None:
         """Return a slot whose lease and last monotask are over."""
-        self.end(kept.holder, kept.first_failed, kept.first_s, kept.leased(time.monotonic()))
+        self.end(kept.holder, *kept.first, kept.leased(time.monotonic()))
         self.idle.returned(kept)
 
     def withdraw(self, slot: SessionMonotask) -> None:

@@ -21,13 +21,14 @@ LARGEST_BYTES = 1 << 20
 class KeptSlot:
     """A slot that the agent granted to ``holder`` under a lease, and the monotasks that ran in it."""
 
-    __slots__ = ("_began", "_failed", "_first", "_used_bytes", "_used_s", "holder", "monotasks")
+    __slots__ = ("_began", "_failed", "_used_bytes", "_used_s", "first", "holder", "monotasks")
 
     def __init__(self, holder: SessionMonotask) -> None:
         self.holder = holder
         self.monotasks = 0  # monotasks that the agent does not know
         self._began = holder.began
-        self._first: tuple[bool, float] | None = None
+        #: Whether the monotask that the agent knows failed, and its run time in seconds; None while it runs.
+        self.first: tuple[bool, float | None] = False, None
         self._failed = 0
         self._used_bytes = 0
         self._used_s = 0.0
@@ -44,7 +45,7 @@ class KeptSlot:
         """Record the end of the running monotask."""
         took_s = max(0.0, now - self._began)
         if one is self.holder:
-            self._first = failed, took_s
+            self.first = failed, took_s
             return
         self.monotasks += 1
         if failed:
@@ -52,16 +53,6 @@ class KeptSlot:
         else:
             self._used_bytes += one.input_bytes
             self._used_s += took_s
-
-    @property
-    def first_failed(self) -> bool:
-        """Whether the monotask that the agent knows failed."""
-        return self._first is not None and self._first[0]
-
-    @property
-    def first_s(self) -> float | None:
-        """The run time of the monotask that the agent knows, in seconds; None while it runs."""
-        return None if self._first is None else self._first[1]
 
     def leased(self, now: float) -> Leased | None:
         """Return the report about the monotasks that the agent does not know; None without any."""

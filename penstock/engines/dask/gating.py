@@ -15,8 +15,7 @@ from distributed.threadpoolexecutor import ThreadPoolExecutor
 
 from penstock.engines.dask import hooks
 from penstock.engines.dask.estimate import ReadEstimates
-from penstock.engines.dask.monotask import EXECUTING, DaskMonotask
-from penstock.engines.dask.pool import GatedThreadPoolExecutor, GateLike, SlotLike, refused
+from penstock.engines.dask.pool import EXECUTING, DaskMonotask, GatedThreadPoolExecutor, GateLike, SlotLike, refused
 from penstock.engines.dask.settings import Settings
 from penstock.engines.dask.spill import Evictor
 from penstock.engines.dask.work_count import WorkCount

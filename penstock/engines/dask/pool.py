@@ -12,6 +12,8 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -19,7 +21,6 @@ from distributed.threadpoolexecutor import ThreadPoolExecutor
 
 from penstock.client.errors import JobCancelled
 from penstock.engines.dask.estimate import thread_read_bytes
-from penstock.engines.dask.monotask import EXECUTING, DaskMonotask
 from penstock.engines.dask.work_count import WorkCount
 from penstock.model.resources import ResourceKind
 from penstock.wire.errors import RpcError
@@ -29,6 +30,27 @@ _LOG = logging.getLogger(__name__)
 #: Messages that were logged already, each once; their number is limited.
 _refusals: set[str] = set()
 _MOST_REFUSALS = 20
+
+
+@dataclass(slots=True, eq=False)
+class DaskMonotask:
+    """One Dask task before its grant. ``kind`` None: annotated as ungated."""
+
+    kind: ResourceKind | None = ResourceKind.CPU
+    input_bytes: int = 0
+    stage: str = ""
+    learn: Callable[[int], None] | None = field(default=None, repr=False)
+    """Is called with the number of bytes that the task's thread read."""
+    long_running: Callable[[], None] | None = field(default=None, repr=False)
+    """Gives the slot back when the task has left its worker's pool; set once it is submitted there."""
+    withdraw: Callable[[], bool] | None = field(default=None, repr=False)
+    """Withdraws it while it is not granted; returns False if it is too late."""
+    withdrawn: bool = False
+    """Dask cancelled it before it was granted."""
+
+
+#: The task that the current context executes, for the pool: Dask's executor interface does not pass it.
+EXECUTING: ContextVar[DaskMonotask | None] = ContextVar("penstock_executing", default=None)
 
 
 class SlotLike(Protocol):

@@ -20,8 +20,7 @@ from distributed.threadpoolexecutor import rejoin, secede
 
 from penstock.client import JobCancelled
 from penstock.engines.dask import hooks
-from penstock.engines.dask.monotask import EXECUTING, DaskMonotask
-from penstock.engines.dask.pool import GatedThreadPoolExecutor
+from penstock.engines.dask.pool import EXECUTING, DaskMonotask, GatedThreadPoolExecutor
 from penstock.engines.dask.work_count import WorkCount
 from penstock.wire.errors import ErrorCode, RpcError
 
