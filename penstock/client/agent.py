@@ -91,7 +91,6 @@ class AgentClient(Requests):
 
         Raises:
             RpcError: the agent refused the job.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         asked = api.RegisterJob(
             name=name,
@@ -142,7 +141,6 @@ class AgentClient(Requests):
 
         Raises:
             RpcError: they have limits of their own or another user, or the agent does not support the call.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         return (await self._link.ask(m.LEND, Lend(job=job, pid=pid))).container
 
@@ -151,7 +149,6 @@ class AgentClient(Requests):
 
         Raises:
             RpcError: the container is unknown or belongs to another user.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         with self._expect():
             await self._link.ask(m.ATTACH, api.ContainerRef(container=container))

@@ -30,6 +30,7 @@ MAX_BATCH = 5000
 class Job(JobSession):
     """A job of this process, made by :meth:`AgentClient.register_job`.
 
+    What needs the agent raises AgentUnavailable if it was away for longer than ``reconnect_s``.
     Without ``monotasks`` it has a session of its own. A session of the caller outlives the job: the caller ends its
     monotasks.
     """
@@ -67,7 +68,6 @@ class Job(JobSession):
 
         Raises:
             ValueError: unknown kind of resource, or an invalid size.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
             RuntimeError: the job is over.
         """
         self._check()
@@ -110,11 +110,7 @@ class Job(JobSession):
     # ------------------------------------------------------------ tasks
 
     async def admitted(self) -> None:
-        """Wait until the master has admitted the job.
-
-        Raises:
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
-        """
+        """Wait until the master has admitted the job."""
         await self._admitted.wait()
         if self.failure is not None:
             raise self.failure
@@ -127,7 +123,6 @@ class Job(JobSession):
         Raises:
             RpcError: the agent refused all of them.
             ValueError: a task of this name was requested before.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         self._check()
         names, request = self._request(stage, tasks, opportunistic)
@@ -143,7 +138,6 @@ class Job(JobSession):
 
         Raises:
             NotPlaced: the task ended without a node.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
             KeyError: the task was never requested.
         """
         while True:
@@ -157,7 +151,6 @@ class Job(JobSession):
         """Wait for a task's end and return its cause.
 
         Raises:
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
             KeyError: the task was never requested.
         """
         while (ended := self._tasks.end_of(task)) is None:

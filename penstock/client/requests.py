@@ -115,7 +115,10 @@ class Nodes:
 
 
 class Requests:
-    """Requests to the agent over a connection; each returns with its answer."""
+    """Requests to the agent over a connection; each returns with its answer.
+
+    Every method raises AgentUnavailable if the agent was away for longer than ``reconnect_s``.
+    """
 
     def __init__(self, asks: Asks) -> None:
         self._asks = asks
@@ -129,11 +132,7 @@ class Requests:
         await self._asks.pause(pause_s)
 
     async def status(self) -> dict[str, Any]:
-        """Return the agent's status document (docs/protocol.md lists its keys).
-
-        Raises:
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
-        """
+        """Return the agent's status document (docs/protocol.md lists its keys)."""
         return (await self._asks.ask(m.STATUS, agent_api.Nothing())).status
 
     async def cluster_status(self) -> dict[str, Any]:
@@ -141,7 +140,6 @@ class Requests:
 
         Raises:
             RpcError: the host has no master, or the master is unreachable.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         return (await self._asks.ask(relayed.CLUSTER_STATUS, ClusterStatus())).status
 
@@ -150,7 +148,6 @@ class Requests:
 
         Raises:
             RpcError: ``bad_request`` lists every error; ``refused``: the user is not an operator.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         return await self._asks.ask(relayed.SET_CONFIG, SetConfig(values=values, daemon=daemon))
 
@@ -159,7 +156,6 @@ class Requests:
 
         Raises:
             RpcError: ``refused``: the user is not an operator.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         return await self._asks.ask(relayed.SHOW_CONFIG, ShowConfig(daemon=daemon))
 
@@ -178,7 +174,6 @@ class Requests:
 
         Raises:
             RpcError: as :meth:`reserve`, or the reservation is another user's; the old allocation is kept.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         return await self._asks.ask(relayed.UPDATE_RESERVATION, UpdateReservation(reservation=reservation, rdl=rdl))
 
@@ -187,7 +182,6 @@ class Requests:
 
         Raises:
             RpcError: there is no such reservation, or it is another user's.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         asked = DeleteReservation(reservation=reservation)
         return (await self._asks.ask(relayed.DELETE_RESERVATION, asked)).reservations
@@ -197,7 +191,6 @@ class Requests:
 
         Raises:
             RpcError: the user is not an operator, or there is no master.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         return (await self._asks.ask(relayed.RESERVATIONS, ListReservations(everybody=everybody))).reservations
 
@@ -206,6 +199,5 @@ class Requests:
 
         Raises:
             RpcError: the user is not an operator, or there is no master.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         return await self._asks.ask(relayed.RESERVATIONS, ListReservations(everybody=everybody, at=at))
