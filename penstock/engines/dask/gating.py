@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from dask.typing import Key
 from distributed.core import Status
@@ -31,16 +31,10 @@ MATTER = frozenset({"long-running", "released", "memory"})
 _CPU, _DISK, _NETWORK = ResourceKind.CPU, ResourceKind.DISK, ResourceKind.NETWORK
 
 
-class AsyncGateLike(GateLike, Protocol):
-    """The methods of :class:`penstock.client.gate.Gate` that a worker uses."""
-
-    async def acquire_async(self, kind: ResourceKind | str, input_bytes: int, *, stage: str = "") -> SlotLike: ...
-
-
 class GatedWorker:
     """Gates a worker in its event loop; :meth:`install` starts gating, :meth:`remove` undoes it."""
 
-    def __init__(self, worker: Worker, gate: AsyncGateLike, settings: Settings) -> None:
+    def __init__(self, worker: Worker, gate: GateLike, settings: Settings) -> None:
         self._worker = worker
         self._gate = gate
         self._settings = settings

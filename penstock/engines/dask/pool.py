@@ -63,8 +63,9 @@ class SlotLike(Protocol):
 
 
 class GateLike(Protocol):
-    """The methods of :class:`penstock.client.gate.Gate` that the pool uses."""
+    """The methods of :class:`penstock.client.gate.Gate` that the pool and the worker use."""
 
+    async def acquire_async(self, kind: ResourceKind | str, input_bytes: int, *, stage: str = "") -> SlotLike: ...
     def acquire(self, kind: ResourceKind | str, input_bytes: int, *, stage: str = "") -> SlotLike: ...
     def submit(
         self, kind: ResourceKind | str, input_bytes: int, granted: Callable[[Any], object], *, stage: str = ""
