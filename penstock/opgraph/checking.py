@@ -96,7 +96,7 @@ def _ancestors(order: Iterable[Op]) -> dict[Op, int]:
 
 def _check_shape(op: Op) -> None:
     made = [*op.creates, *op.updates]
-    touched = [*(read.data for read in op.reads), *op.updates]
+    touched = [*(data for data, _ in op.reads), *op.updates]
     if not made:
         raise OpGraphError(f"operation {op.name!r} neither creates nor updates a dataset")
     if len({data.partitions for data in made}) > 1:
@@ -149,7 +149,7 @@ def _comes_before(one: Op, other: Op, before: dict[Op, int]) -> bool:
 def _settle(op: Op, versions: list[Version], before: dict[Op, int]) -> CheckedOp:
     partitions = _partitions(op)
     inputs = []
-    for data, asked in [*((read.data, read.take) for read in op.reads), *((data, Take.OWN) for data in op.updates)]:
+    for data, asked in [*op.reads, *((data, Take.OWN) for data in op.updates)]:
         version = _version_read(op, data, versions, before)
         barrier = version.writer is not None and op.before.get(version.writer) is Dependency.SYNC
         take = asked or (Take.PART if op.kind is ResourceKind.NETWORK and barrier else Take.OWN)
