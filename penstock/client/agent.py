@@ -204,7 +204,7 @@ class AgentClient(Requests):
         if type(params) is api.Grants and (job := self._jobs.get(params.job)) is not None:  # the hot path
             job.grant(params.ids, params.lease_s, params.keep)
         elif (known := m.NOTIFICATIONS.get(method)) is not None:
-            self._deliver(peer, read_params(params, known.params), keep=self._expecting > 0)
+            self._deliver(peer, read_params(params, known.params))
 
     # ------------------------------------------------------------ inside
 
@@ -213,7 +213,7 @@ class AgentClient(Requests):
         self._containers[made.id] = made
         return made
 
-    def _deliver(self, peer: RpcPeer | None, params: api.Params, *, keep: bool) -> None:
+    def _deliver(self, peer: RpcPeer | None, params: api.Params) -> None:
         if isinstance(params, api.ContainerEnded):
             if (container := self._containers.pop(params.container, None)) is not None:
                 container.end(params.ended)
@@ -221,7 +221,7 @@ class AgentClient(Requests):
         elif (job := self._jobs.get(getattr(params, "job", ""))) is not None:
             job.notified(peer, params)
             return
-        if keep:
+        if self._expecting:
             self._early.append(params)
 
     @contextlib.contextmanager
@@ -237,7 +237,7 @@ class AgentClient(Requests):
             self._expecting -= 1
             early, self._early = self._early, []
             for params in early:
-                self._deliver(peer or self._link.peer(), params, keep=self._expecting > 0)
+                self._deliver(peer or self._link.peer(), params)
 
     def _wants_flush(self, job: Job, at_once: bool = False) -> None:
         self._dirty[job] = None

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.model.units import counted
+from penstock.opgraph.checking import Input
 from penstock.opgraph.metadata import (
     Made,
     Metadata,
@@ -339,19 +340,19 @@ class DataflowManager:
         for op in self.plan.ops:
             for read in op.inputs:
                 for partition in range(op.partitions):
-                    for one in self._partitions_read(read.take, read.version, partition):
+                    for one in self._partitions_read(read, partition):
                         if (read.version, one) in counts:
                             counts[read.version, one] += 1
         return counts
 
-    def _partitions_read(self, take: Take, version: int, partition: int) -> Iterable[int]:
-        return (partition,) if take is Take.OWN else self.plan.partitions(version)
+    def _partitions_read(self, read: Input, partition: int) -> Iterable[int]:
+        return (partition,) if read.take is Take.OWN else self.plan.partitions(read.version)
 
     def _read_by(self, op: int, partition: int) -> list[FlowInstruction]:
         """Return a Drop for each partition that this monotask was the last to read."""
         out: list[FlowInstruction] = []
         for read in self.plan.ops[op].inputs:
-            for one in self._partitions_read(read.take, read.version, partition):
+            for one in self._partitions_read(read, partition):
                 if (read.version, one) in self._readers:
                     self._readers[read.version, one] -= 1
                     if not self._readers[read.version, one]:
