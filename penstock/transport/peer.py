@@ -251,9 +251,9 @@ class RpcPeer(asyncio.Protocol):
         self._send(self._wire.send_error(request_id, body))
 
 
-def unknown_method(method: str, known: object) -> RpcError:
+def unknown_method(method: str, known: Iterable[str]) -> RpcError:
     """Return the error for an unknown method."""
-    names = ", ".join(sorted(known)) if isinstance(known, dict) else ""
+    names = ", ".join(sorted(known))
     return bad_request(f"unknown method {method[:80]!r}", field="method", remedy=f"one of {names}" if names else "")
 
 

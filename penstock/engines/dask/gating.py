@@ -17,6 +17,7 @@ from penstock.engines.dask import hooks
 from penstock.engines.dask.estimate import ReadEstimates
 from penstock.engines.dask.pool import EXECUTING, DaskMonotask, GatedThreadPoolExecutor, GateLike, SlotLike, refused
 from penstock.engines.dask.settings import Settings
+from penstock.engines.dask.shards import ShardReads
 from penstock.engines.dask.spill import Evictor
 from penstock.engines.dask.work_count import WorkCount
 from penstock.model.resources import ResourceKind
@@ -58,12 +59,16 @@ class GatedWorker:
             self._hook("P2P transfers", lambda: self._wrap_p2p("_comms", "CommShardsBuffer", _NETWORK, "p2p-send"))
         if self._settings.disk:
             self._hook("P2P disk writes", lambda: self._wrap_p2p("_disk", "DiskShardsBuffer", _DISK, "p2p-write"))
+            reads = ShardReads(self._gate, self._settings.spill_patience_s)
+            self._hook(
+                "P2P disk reads",
+                lambda: hooks.wrap_p2p_read("distributed.shuffle._disk", "DiskShardsBuffer", reads.held),
+            )
             self._hook(
                 "spilling",
                 lambda: hooks.wrap_spill(self._worker, lambda size: self._during(self._slot_to_spill(size))),
             )
             self._evictor = Evictor.of(self._worker, self._held)
-        hooks.report()
 
     def remove(self, idle: Callable[[], object]) -> None:
         """Stop gating; ``idle`` is called when nothing holds or requests a slot any more."""
