@@ -86,7 +86,11 @@ class Job(JobSession):
     def complete(
         self, one: SessionMonotask, failed: bool, execution_s: float | None = None, leased: api.Leased | None = None
     ) -> bool:
-        """See :meth:`Monotask.complete`."""
+        """See :meth:`Monotask.complete`.
+
+        ``leased`` describes the monotasks that ran in the slot afterwards; ``execution_s`` is then the run time of
+        this one.
+        """
         if one.state == "ended":
             return False
         now = self._loop.time()

@@ -7,15 +7,12 @@ from typing import Protocol, Self
 
 from penstock.client.monotask_session import SessionMonotask
 from penstock.model.resources import ResourceKind
-from penstock.wire.agent_api import Leased
 
 
 class MonotaskOwner(Protocol):
     """What a monotask asks of its job (:class:`penstock.client.job.Job`)."""
 
-    def complete(
-        self, one: SessionMonotask, failed: bool, execution_s: float | None = None, leased: Leased | None = None
-    ) -> bool:
+    def complete(self, one: SessionMonotask, failed: bool) -> bool:
         """End the monotask; return False if it had ended already."""
         ...
 
@@ -52,24 +49,13 @@ class Monotask(SessionMonotask):
     async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self.complete(failed=kind is not None)
 
-    @property
-    def kept_until(self) -> float:
-        """Until when (monotonic time) the granted slot may be used for further monotasks of its kind, and be idle.
-
-        0: not at all. :attr:`penstock.client.job.Job.on_recall` may end this earlier.
-        """
-        return self.lease_until if self.keep else 0.0
-
-    def complete(self, failed: bool = False, execution_s: float | None = None, leased: Leased | None = None) -> bool:
+    def complete(self, failed: bool = False) -> bool:
         """Give the slot back; return False if the monotask had ended already.
-
-        ``leased`` describes the monotasks that ran in the slot afterwards (see :attr:`kept_until`); ``execution_s`` is
-        then the run time of this one.
 
         Raises:
             ValueError: it was not granted yet.
         """
-        return self._job.complete(self, failed, execution_s, leased)
+        return self._job.complete(self, failed)
 
     def cancel(self) -> bool:
         """Withdraw the monotask, queued or granted; return False if it had ended already."""

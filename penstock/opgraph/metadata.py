@@ -44,11 +44,6 @@ class Metadata:
         self._made[version, partition] = made
         self._places[version, partition] = place
 
-    def size_bytes(self, version: int, partition: int) -> int | None:
-        """Return the size of a partition; None before it is made."""
-        made = self._made.get((version, partition))
-        return None if made is None else made.size_bytes
-
     def place(self, version: int, partition: int) -> str:
         """Return the node of a partition; "" if it is unknown."""
         return self._places.get((version, partition), "")
