@@ -20,13 +20,13 @@ from penstock.client.gate_link import GateArguments
 from penstock.client.gate_slot import KeptSlot
 from penstock.client.monotask_session import SessionMonotask
 from penstock.model.resources import KINDS, ResourceKind
+from penstock.model.work import LONGEST_NAME
 from penstock.wire.agent_api import StageProgress
 
 _LOG = logging.getLogger("penstock.gate")
 #: How often a waiting main thread checks for signals (seconds).
 _LOOK_S = 0.5
 _KINDS: dict[str, ResourceKind] = {kind.value: kind for kind in KINDS}
-_LONGEST_NAME = 128
 _MOST_BYTES = 2**63 - 1
 
 
@@ -384,7 +384,7 @@ def _name(text: str) -> str:
     """Return a name as the protocol requires it: valid UTF-8, at most 128 characters."""
     if not text.isascii():
         text = text.encode("utf-8", "replace").decode()
-    return text[:_LONGEST_NAME]
+    return text[:LONGEST_NAME]
 
 
 def _wake(loop: asyncio.AbstractEventLoop, decided: asyncio.Event, slot: Slot) -> None:
