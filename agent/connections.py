@@ -8,7 +8,7 @@ from collections.abc import Callable
 from agent import process
 from agent.peer_credentials import PeerCredentials
 from penstock.model.units import counted
-from penstock.transport.user_budget import UserBudget
+from penstock.transport.shared_peer import UserBudget
 from penstock.wire.errors import RpcError, refused, unavailable
 
 #: A client sends hello at once. One that does not is closed, and the number of these per user is limited.

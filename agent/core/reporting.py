@@ -13,8 +13,8 @@ from agent.core.slack import Slack
 from agent.core.tasks import HeldTasks
 from agent.queues import MonotaskQueues
 from penstock.model import KindAmounts
+from penstock.wire.cluster_api import MOST_RANKS, NodeRanks
 from penstock.wire.master_api import Heartbeat, Load
-from penstock.wire.ranks_api import MOST_RANKS, NodeRanks
 
 
 class RankReport:

@@ -9,9 +9,8 @@ from master.core import life_cycles
 from master.core.job import Key, Task
 from master.opportunistic import SlackLimit
 from penstock.model import Capacity, KindAmounts, Profile, ResourceKind, TaskRequest
-from penstock.wire.cluster_api import Draining, Remaining
+from penstock.wire.cluster_api import Draining, NodeRanks, Remaining
 from penstock.wire.master_api import AnyDecision, Assign, Availability, Load, Register
-from penstock.wire.ranks_api import NodeRanks
 
 #: Largest size of one request's decisions; far below the frame limit, and a node processes it in milliseconds.
 _REQUEST_BYTES = 1024 * 1024

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 
 from master.core.order import Place
 from penstock.model.units import counted
-from penstock.wire.ranks_api import NodeRanks
+from penstock.wire.cluster_api import NodeRanks
 
 #: Number of jobs before a job that are named (the nearest), and of nodes.
 _NAMED = 3

@@ -38,6 +38,7 @@ class AgentClient(Requests):
     welcome: api.Welcome
 
     def __init__(self, socket: Path, client: str, reconnect_s: float) -> None:
+        self.socket = socket
         self._loop = asyncio.get_running_loop()
         self._link = Link(socket, client, self, reconnect_s=reconnect_s)
         #: Called with False when the connection is lost, and with True when it is restored.
@@ -68,11 +69,6 @@ class AgentClient(Requests):
     async def __aexit__(self, *_: object) -> None:
         await self.close()
 
-    @property
-    def socket(self) -> Path:
-        """The path of the agent's socket."""
-        return self._link.socket
-
     async def register_job(
         self,
         name: str,
@@ -95,7 +91,6 @@ class AgentClient(Requests):
 
         Raises:
             RpcError: the agent refused the job.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         asked = api.RegisterJob(
             name=name,
@@ -146,7 +141,6 @@ class AgentClient(Requests):
 
         Raises:
             RpcError: they have limits of their own or another user, or the agent does not support the call.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         return (await self._link.ask(m.LEND, Lend(job=job, pid=pid))).container
 
@@ -155,7 +149,6 @@ class AgentClient(Requests):
 
         Raises:
             RpcError: the container is unknown or belongs to another user.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         with self._expect():
             await self._link.ask(m.ATTACH, api.ContainerRef(container=container))
@@ -211,7 +204,7 @@ class AgentClient(Requests):
         if type(params) is api.Grants and (job := self._jobs.get(params.job)) is not None:  # the hot path
             job.grant(params.ids, params.lease_s, params.keep)
         elif (known := m.NOTIFICATIONS.get(method)) is not None:
-            self._deliver(peer, read_params(params, known.params), keep=self._expecting > 0)
+            self._deliver(peer, read_params(params, known.params))
 
     # ------------------------------------------------------------ inside
 
@@ -220,7 +213,7 @@ class AgentClient(Requests):
         self._containers[made.id] = made
         return made
 
-    def _deliver(self, peer: RpcPeer | None, params: api.Params, *, keep: bool) -> None:
+    def _deliver(self, peer: RpcPeer | None, params: api.Params) -> None:
         if isinstance(params, api.ContainerEnded):
             if (container := self._containers.pop(params.container, None)) is not None:
                 container.end(params.ended)
@@ -228,7 +221,7 @@ class AgentClient(Requests):
         elif (job := self._jobs.get(getattr(params, "job", ""))) is not None:
             job.notified(peer, params)
             return
-        if keep:
+        if self._expecting:
             self._early.append(params)
 
     @contextlib.contextmanager
@@ -244,7 +237,7 @@ class AgentClient(Requests):
             self._expecting -= 1
             early, self._early = self._early, []
             for params in early:
-                self._deliver(peer or self._link.peer(), params, keep=self._expecting > 0)
+                self._deliver(peer or self._link.peer(), params)
 
     def _wants_flush(self, job: Job, at_once: bool = False) -> None:
         self._dirty[job] = None

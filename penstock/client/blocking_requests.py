@@ -19,7 +19,7 @@ _PATIENCE_S = 30.0
 
 
 class _Asks:
-    """A session as :class:`penstock.client.asks.Asks`: each call has its answer when it returns."""
+    """A session as :class:`penstock.client.requests.Asks`: each call has its answer when it returns."""
 
     def __init__(self, session: Session) -> None:
         self._session = session

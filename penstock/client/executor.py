@@ -13,8 +13,7 @@ from functools import partial
 from queue import SimpleQueue
 from typing import Any, ParamSpec, TypeVar
 
-from penstock.client.gate import Gate
-from penstock.client.gate_slot import Slot
+from penstock.client.gate import Gate, Slot
 from penstock.model.resources import KINDS, ResourceKind
 
 P = ParamSpec("P")

@@ -3,26 +3,159 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import os
 import threading
+import time
 import warnings
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Self
 
 from penstock.client.gate_engine import Engine
 from penstock.client.gate_link import GateArguments
-from penstock.client.gate_slot import Slot
+from penstock.client.gate_slot import KeptSlot
+from penstock.client.monotask_session import SessionMonotask
 from penstock.model.resources import KINDS, ResourceKind
+from penstock.model.work import LONGEST_NAME
 from penstock.wire.agent_api import StageProgress
 
-__all__ = ["Gate", "Slot"]
-
+_LOG = logging.getLogger("penstock.gate")
+#: How often a waiting main thread checks for signals (seconds).
+_LOOK_S = 0.5
 _KINDS: dict[str, ResourceKind] = {kind.value: kind for kind in KINDS}
-_LONGEST_NAME = 128
 _MOST_BYTES = 2**63 - 1
+
+
+class Slot(SessionMonotask):
+    """A monotask of a :class:`Gate`. Used as a context manager, it is released at the end of the body.
+
+    The session's fields belong to the gate's thread; the others are set before the wait ends, or by the slot's user.
+    """
+
+    __slots__ = ("_ended", "_engine", "_gate", "_wake", "error", "gated", "kept", "known")
+
+    def __init__(self, engine: Engine, gate: Gate, kind: ResourceKind, input_bytes: int, stage: str, task: str) -> None:
+        super().__init__(kind, input_bytes, stage, task)
+        #: False: not granted; the work goes on without a grant as the agent is away, or still waits.
+        self.gated = False
+        #: Why it will never be granted: ``RpcError`` (refused) or ``RuntimeError`` (the gate was closed).
+        self.error: Exception | None = None
+        self.known = False  # the session may have a record of it
+        self.kept: KeptSlot | None = None  # the slot under a lease that it uses
+        self._engine = engine
+        self._gate = gate  # keeps the gate alive, which is closed when it is collected
+        self._wake: Callable[[], object] | None = None
+        self._ended = False
+
+    def release(self, *, failed: bool = False) -> None:
+        """Give the slot back at the end of the work. Thread-safe; never blocks; idempotent."""
+        if not self._ended:
+            self._ended = True
+            if self.kept is not None:
+                self._give(self.kept, failed)
+            elif self.known:
+                self._engine.post(self._engine.end, self, failed)
+            else:
+                self._engine.idle.count("released")
+
+    def cancel(self) -> None:
+        """Withdraw the monotask, queued or granted. Thread-safe; never blocks; idempotent."""
+        if not self._ended:
+            self._ended = True
+            if self.kept is not None and self.kept.holder is not self:
+                self._give(self.kept, None)
+            elif self.known:
+                self._engine.post(self._engine.withdraw, self)
+
+    @contextlib.contextmanager
+    def released(self) -> Iterator[None]:
+        """Give the slot back during the body, which waits for other gated work; then acquire one again.
+
+        The agent sees one monotask, which counts at its end. The second wait blocks as ``acquire`` does; if no slot can
+        be had (the gate was closed, the agent refuses) the work goes on ungated.
+        """
+        self.cancel()
+        try:
+            yield
+        finally:
+            self._ended, self.kept = False, None
+            self.wait()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.release(failed=kind is not None)
+
+    async def __aenter__(self) -> Self:
+        return self
+
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.release(failed=kind is not None)
+
+    # ------------------------------------------------------------ for the gate
+
+    def ask(self, wake: Callable[[], object]) -> None:
+        """Queue the monotask; ``wake`` is called once, in the gate's thread, when the wait is over."""
+        self._wake = wake
+        self.known = True
+        self._engine.post(self._engine.ask, self)
+
+    def passes(self, *, ungated: bool = True) -> bool:
+        """Return whether the work may start now: in an idle slot of the gate, or (``ungated``) as the agent is away."""
+        engine = self._engine
+        self.gated = False
+        if ungated and engine.open:
+            self.known = False
+            engine.idle.count("ungated")
+            return True
+        if not self.task and engine.idle.of[self.kind]:  # the agent must see all monotasks of a task: it counts them
+            self.kept = engine.idle.take(self, time.monotonic())
+            self.gated = self.kept is not None
+        return self.gated
+
+    def wait(self) -> None:
+        """Queue the monotask and block until it is granted, ungated or refused; an interrupted wait withdraws it."""
+        if self.passes():
+            return
+        if self._engine.in_thread:
+            raise RuntimeError("this would block the gate's own event loop for ever; await acquire_async() there")
+        done = threading.Lock()
+        done.acquire()
+        try:
+            self.ask(done.release)
+            # A signal just before the thread sleeps does not wake it, and only the main thread handles signals.
+            timeout_s = _LOOK_S if threading.current_thread() is threading.main_thread() else -1
+            while not done.acquire(timeout=timeout_s):
+                pass
+        except BaseException:
+            self.cancel()
+            raise
+
+    def decided(self, error: Exception | None = None, *, gated: bool = True) -> bool:
+        """Called in the gate's thread: end the wait, by a grant, by an error, or (not ``gated``) without a grant."""
+        self.gated = self.known = gated and error is None
+        self.error = error
+        if gated:
+            self._engine.totals["granted" if error is None else "refused"] += 1
+        if self.gated and self.keep and not self.task:
+            self.kept = self._engine.keep(self)
+        wake, self._wake = self._wake, None
+        if wake is not None:
+            try:
+                wake()
+            except Exception:  # noqa: BLE001 - the callback is the user's code
+                _LOG.exception("a callback of a gate failed")
+        return True
+
+    def _give(self, kept: KeptSlot, failed: bool | None) -> None:
+        """End this monotask's use of a kept slot; the agent is told when the lease ends."""
+        if not self._engine.idle.give(kept, self, time.monotonic(), failed):
+            self._engine.post(self._engine.give_back, kept)
 
 
 class Gate:
@@ -84,11 +217,6 @@ class Gate:
         return self._running().job
 
     @property
-    def joined(self) -> bool:
-        """Whether the gate joined a job that another client registered."""
-        return bool(self._arguments.job)
-
-    @property
     def connected(self) -> bool:
         """Whether the agent is connected and answers."""
         return self._running().connected.is_set()
@@ -131,11 +259,10 @@ class Gate:
         slot = self._slot(kind, input_bytes, stage, task)
         if slot.passes():
             return slot
-        loop = asyncio.get_running_loop()
-        decided: asyncio.Future[None] = loop.create_future()
+        decided = asyncio.Event()
         try:
-            slot.ask(partial(_wake, loop, decided, slot))
-            await decided
+            slot.ask(partial(_wake, asyncio.get_running_loop(), decided, slot))
+            await decided.wait()
         except BaseException:
             slot.cancel()
             raise
@@ -175,8 +302,7 @@ class Gate:
         engine.post(engine.progress, list(stages))
 
     def counts(self) -> dict[str, int]:
-        """Return the numbers of monotasks granted, ungated, released, cancelled and refused so far, waiting and held
-        now.
+        """Return how many monotasks were granted, ungated, released, cancelled and refused, and are waiting and held.
 
         ``outages`` counts the outages in which work continued without grants.
         """
@@ -198,7 +324,7 @@ class Gate:
         if self._ending is not None:
             self._ending.detach()
         if engine is not None:
-            over = not self.joined if done is None else done
+            over = not self._arguments.job if done is None else done
             engine.stop(merged_into if over else None)
 
     def __enter__(self) -> Self:
@@ -221,14 +347,11 @@ class Gate:
             _ABANDONED.append(engine)
 
     def _running(self) -> Engine:
-        engine = self._engine
-        if engine is None:
-            with self._lock:
-                engine = self._engine
-                if engine is None:
-                    engine = self._engine = Engine(self._arguments, self._loop)
-                    self._ending = weakref.finalize(self, engine.leave)
-        return engine
+        with self._lock:
+            if self._engine is None:
+                self._engine = Engine(self._arguments, self._loop)
+                self._ending = weakref.finalize(self, self._engine.leave)
+            return self._engine
 
     def _slot(self, kind: ResourceKind | str, input_bytes: int, stage: str, task: str) -> Slot:
         known = _KINDS.get(kind)
@@ -239,9 +362,8 @@ class Gate:
         if self._closed:
             raise RuntimeError(f"the gate {self.name!r} is closed")
         engine = self._engine or self._running()
-        return Slot(
-            engine, self, known, min(int(input_bytes), _MOST_BYTES), stage and _name(stage), task and _name(task)
-        )
+        size = min(int(input_bytes), _MOST_BYTES)
+        return Slot(engine, self, known, size, stage and _name(stage), task and _name(task))
 
 
 #: All live gates, to be notified of a fork.
@@ -262,20 +384,15 @@ def _name(text: str) -> str:
     """Return a name as the protocol requires it: valid UTF-8, at most 128 characters."""
     if not text.isascii():
         text = text.encode("utf-8", "replace").decode()
-    return text[:_LONGEST_NAME]
+    return text[:LONGEST_NAME]
 
 
-def _wake(loop: asyncio.AbstractEventLoop, decided: asyncio.Future[None], slot: Slot) -> None:
+def _wake(loop: asyncio.AbstractEventLoop, decided: asyncio.Event, slot: Slot) -> None:
     """Wake the coroutine, from the gate's thread."""
     try:
-        loop.call_soon_threadsafe(_decide, decided)
+        loop.call_soon_threadsafe(decided.set)
     except RuntimeError:  # that loop is closed, and with it the waiting coroutine
         slot.cancel()
-
-
-def _decide(decided: asyncio.Future[None]) -> None:
-    if not decided.done():
-        decided.set_result(None)
 
 
 def _warn_always(text: str) -> None:

@@ -17,9 +17,9 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from penstock.client.gate_link import GateArguments, GateLink
-from penstock.client.gate_slot import IdleSlots, KeptSlot, Slot
+from penstock.client.gate_slot import IdleSlots, KeptSlot
 from penstock.client.job import Job
-from penstock.client.monotask_session import MonotaskSession
+from penstock.client.monotask_session import MonotaskSession, SessionMonotask
 from penstock.model.resources import ResourceKind
 from penstock.wire.agent_api import Leased, StageProgress
 from penstock.wire.errors import RpcError
@@ -41,7 +41,7 @@ class Engine:
         self._arguments = arguments
         self._inbox: deque[tuple[Callable[..., None], tuple[Any, ...]]] = deque()
         self._woken = False
-        self._session: MonotaskSession[Slot] = MonotaskSession(arguments.patience_s, time.monotonic())
+        self._session = MonotaskSession[SessionMonotask](arguments.patience_s, time.monotonic())
         self._job: Job | None = None
         self._unflushed = False  # the session has messages to send
         self._timer: asyncio.TimerHandle | None = None
@@ -144,7 +144,7 @@ class Engine:
 
     # ------------------------------------------------------------ events
 
-    def ask(self, slot: Slot) -> None:
+    def ask(self, slot: SessionMonotask) -> None:
         """Handle a request for a slot."""
         if self.idle.of[slot.kind]:
             self._recalled(slot.kind)  # this monotask could not use the idle slots, or would have taken one
@@ -153,7 +153,9 @@ class Engine:
         if not self._session.answers:
             self._give_up()
 
-    def end(self, slot: Slot, failed: bool, execution_s: float | None = None, leased: Leased | None = None) -> None:
+    def end(
+        self, slot: SessionMonotask, failed: bool, execution_s: float | None = None, leased: Leased | None = None
+    ) -> None:
         """Handle the end of a slot's work."""
         if slot.is_granted and self._job is not None:
             self.totals["released"] += 1
@@ -163,18 +165,16 @@ class Engine:
 
     def give_back(self, kept: KeptSlot) -> None:
         """Return a slot whose lease and last monotask are over."""
-        slot = kept.holder
-        assert isinstance(slot, Slot)
-        self.end(slot, kept.first_failed, kept.first_s, kept.leased(time.monotonic()))
+        self.end(kept.holder, *kept.first, kept.leased(time.monotonic()))
         self.idle.returned(kept)
 
-    def withdraw(self, slot: Slot) -> None:
+    def withdraw(self, slot: SessionMonotask) -> None:
         """Withdraw a slot that is no longer wanted."""
         if self._session.cancel(slot):
             self.totals["cancelled"] += 1
             self._unflushed = True
 
-    def keep(self, slot: Slot) -> KeptSlot:
+    def keep(self, slot: SessionMonotask) -> KeptSlot:
         """Keep a granted slot until its lease ends, for any thread of this process."""
         if self._expiry is None or slot.lease_until < self._expires_at:
             self._expire_at(slot.lease_until)

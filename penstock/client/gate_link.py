@@ -164,17 +164,12 @@ class GateLink:
         try:
             await client.lend(job.id, pid)
         except (RpcError, AgentUnavailable) as error:
-            if client is self._client and not job.over:
-                self._warn_unranked(str(error))
-
-    def _warn_unranked(self, why: str) -> None:
-        """Warn once for all gates of the process."""
-        if os.getpid() in _WARNED:
-            return
-        _WARNED.add(os.getpid())
-        text = f"the processes of {self._arguments.name!r} are not ranked with their job, and work goes on: {why}"
-        with contextlib.suppress(Exception):  # a warnings filter may raise
-            self._arguments.warn(text)
+            if client is not self._client or job.over or os.getpid() in _WARNED:
+                return
+            _WARNED.add(os.getpid())  # once for all gates of the process
+            who = f"the processes of {self._arguments.name!r}"
+            with contextlib.suppress(Exception):  # a warnings filter may raise
+                self._arguments.warn(f"{who} are not ranked with their job, and work goes on: {error}")
 
     async def _close(self) -> None:
         if self._lending is not None:

@@ -12,7 +12,7 @@ from typing import Any
 from penstock.client.errors import JobCancelled, NotPlaced
 from penstock.client.job_session import JobSession
 from penstock.client.link import Link
-from penstock.client.monotask import Granted, Monotask
+from penstock.client.monotask import Monotask
 from penstock.client.monotask_session import MonotaskSession, SessionMonotask
 from penstock.model.container import Ended, EndedBy
 from penstock.model.resources import ResourceKind
@@ -30,6 +30,7 @@ MAX_BATCH = 5000
 class Job(JobSession):
     """A job of this process, made by :meth:`AgentClient.register_job`.
 
+    What needs the agent raises AgentUnavailable if it was away for longer than ``reconnect_s``.
     Without ``monotasks`` it has a session of its own. A session of the caller outlives the job: the caller ends its
     monotasks.
     """
@@ -62,16 +63,11 @@ class Job(JobSession):
 
     # ------------------------------------------------------------ monotasks
 
-    def monotask(self, kind: ResourceKind | str, input_bytes: int, stage: str = "", task: str = "") -> Granted:
-        """Submit, wait for the grant, run the body of ``async with``, complete (as failed if the body raised)."""
-        return Granted(self.submit(kind, input_bytes, stage, task))
-
     def submit(self, kind: ResourceKind | str, input_bytes: int, stage: str = "", task: str = "") -> Monotask:
         """Queue a monotask. Monotasks submitted in one iteration of the loop are sent as one message.
 
         Raises:
             ValueError: unknown kind of resource, or an invalid size.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
             RuntimeError: the job is over.
         """
         self._check()
@@ -84,10 +80,17 @@ class Job(JobSession):
         self._wants_flush(self, False)
         return one
 
+    #: For ``async with job.monotask(…)``: wait for the grant, run the body, complete (as failed if the body raised).
+    monotask = submit
+
     def complete(
         self, one: SessionMonotask, failed: bool, execution_s: float | None = None, leased: api.Leased | None = None
     ) -> bool:
-        """See :meth:`Monotask.complete`."""
+        """See :meth:`Monotask.complete`.
+
+        ``leased`` describes the monotasks that ran in the slot afterwards; ``execution_s`` is then the run time of
+        this one.
+        """
         if one.state == "ended":
             return False
         now = self._loop.time()
@@ -111,11 +114,7 @@ class Job(JobSession):
     # ------------------------------------------------------------ tasks
 
     async def admitted(self) -> None:
-        """Wait until the master has admitted the job.
-
-        Raises:
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
-        """
+        """Wait until the master has admitted the job."""
         await self._admitted.wait()
         if self.failure is not None:
             raise self.failure
@@ -128,7 +127,6 @@ class Job(JobSession):
         Raises:
             RpcError: the agent refused all of them.
             ValueError: a task of this name was requested before.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         self._check()
         names, request = self._request(stage, tasks, opportunistic)
@@ -144,7 +142,6 @@ class Job(JobSession):
 
         Raises:
             NotPlaced: the task ended without a node.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
             KeyError: the task was never requested.
         """
         while True:
@@ -158,7 +155,6 @@ class Job(JobSession):
         """Wait for a task's end and return its cause.
 
         Raises:
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
             KeyError: the task was never requested.
         """
         while (ended := self._tasks.end_of(task)) is None:

@@ -73,11 +73,6 @@ class Link:
             with contextlib.suppress(TimeoutError):  # an agent that does not read must not block us
                 await asyncio.wait_for(self._gone.wait(), 1.0)
 
-    @property
-    def failure(self) -> AgentUnavailable | None:
-        """Why this link will not be restored; None while it may be."""
-        return self._failure
-
     def peer(self) -> RpcPeer | None:
         """Return the connection if it is open to calls now."""
         return self._peer if self._open.is_set() and self._peer is not None and not self._peer.closed else None

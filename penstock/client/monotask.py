@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from typing import Protocol, Self
 
 from penstock.client.monotask_session import SessionMonotask
 from penstock.model.resources import ResourceKind
-from penstock.wire.agent_api import Leased
 
 
 class MonotaskOwner(Protocol):
     """What a monotask asks of its job (:class:`penstock.client.job.Job`)."""
 
-    def complete(
-        self, one: SessionMonotask, failed: bool, execution_s: float | None = None, leased: Leased | None = None
-    ) -> bool:
+    def complete(self, one: SessionMonotask, failed: bool) -> bool:
         """End the monotask; return False if it had ended already."""
         ...
 
@@ -25,7 +22,7 @@ class MonotaskOwner(Protocol):
 
 
 class Monotask(SessionMonotask):
-    """A submitted monotask. Await ``granted``, do the work, call :meth:`complete`.
+    """A submitted monotask. Await ``granted``, do the work, call :meth:`complete`; or do the work in ``async with``.
 
     ``granted`` is a future; cancelling it (as a cancelled ``await`` does) gives the coming grant back. It raises
     ``RpcError`` if the agent refused the monotask and ``AgentUnavailable`` if the agent was away for too long.
@@ -41,24 +38,24 @@ class Monotask(SessionMonotask):
         self._job = job
         self.granted = granted
 
-    @property
-    def kept_until(self) -> float:
-        """Until when (monotonic time) the granted slot may be used for further monotasks of its kind, and be idle.
+    async def __aenter__(self) -> Self:
+        try:
+            await self.granted
+        except BaseException:
+            self.cancel()
+            raise
+        return self
 
-        0: not at all. :attr:`penstock.client.job.Job.on_recall` may end this earlier.
-        """
-        return self.lease_until if self.keep else 0.0
+    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        self.complete(failed=kind is not None)
 
-    def complete(self, failed: bool = False, execution_s: float | None = None, leased: Leased | None = None) -> bool:
+    def complete(self, failed: bool = False) -> bool:
         """Give the slot back; return False if the monotask had ended already.
-
-        ``leased`` describes the monotasks that ran in the slot afterwards (see :attr:`kept_until`); ``execution_s`` is
-        then the run time of this one.
 
         Raises:
             ValueError: it was not granted yet.
         """
-        return self._job.complete(self, failed, execution_s, leased)
+        return self._job.complete(self, failed)
 
     def cancel(self) -> bool:
         """Withdraw the monotask, queued or granted; return False if it had ended already."""
@@ -66,8 +63,8 @@ class Monotask(SessionMonotask):
         self.granted.cancel()  # no effect on one that was granted
         return ended
 
-    def decided(self, error: Exception | None = None) -> bool:
-        """Called by the job: end the wait, by a grant or by an error; return whether anything still waited."""
+    def decided(self, error: Exception | None = None, *, gated: bool = True) -> bool:
+        """Called by the job: see :meth:`SessionMonotask.decided`. This face has no patience, so all are ``gated``."""
         granted = self.granted
         if granted.cancelled():
             return False
@@ -77,23 +74,3 @@ class Monotask(SessionMonotask):
             granted.set_exception(error)
             granted.exception()  # avoids asyncio's warning where no caller waits
         return True
-
-
-class Granted:
-    """The context manager of ``async with job.monotask(…)``."""
-
-    __slots__ = ("_monotask",)
-
-    def __init__(self, monotask: Monotask) -> None:
-        self._monotask = monotask
-
-    async def __aenter__(self) -> Monotask:
-        try:
-            await self._monotask.granted
-        except BaseException:
-            self._monotask.cancel()
-            raise
-        return self._monotask
-
-    async def __aexit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        self._monotask.complete(failed=kind is not None)

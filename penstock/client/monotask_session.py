@@ -73,8 +73,11 @@ class SessionMonotask:
         """Whether it was granted and has not ended."""
         return self.state in _GRANTED
 
-    def decided(self, error: Exception | None = None) -> bool:
-        """End the wait, by a grant or by an error; return whether anything still waited for it."""
+    def decided(self, error: Exception | None = None, *, gated: bool = True) -> bool:
+        """End the wait, by a grant, by an error, or (not ``gated``: patience is over) without a grant.
+
+        Return whether anything still waited for it.
+        """
         raise NotImplementedError
 
 
@@ -249,7 +252,7 @@ class MonotaskSession(Generic[T]):
                 size = -one.input_bytes if one.kind is ResourceKind.CPU else one.input_bytes
                 order = self._order[one.kind]
                 if len(order) > 64 + 2 * self.waiting[one.kind]:  # most entries are of monotasks granted long ago
-                    order[:] = [entry for entry in order if self._is_queued(entry[2])]
+                    order[:] = [entry for entry in order if self._queued(entry[2]) is not None]
                     heapify(order)
                 heappush(order, (self._stages.rank(one.stage), size, one.id))
             submit.append(
@@ -327,14 +330,13 @@ class MonotaskSession(Generic[T]):
         """Take the monotask that the agent would grant next."""
         order = self._order[kind]
         while order:
-            one = self._live.get(heappop(order)[2])
-            if one is not None and one.state == "queued":
+            if (one := self._queued(heappop(order)[2])) is not None:
                 return one
         return None
 
-    def _is_queued(self, monotask: int) -> bool:
+    def _queued(self, monotask: int) -> T | None:
         one = self._live.get(monotask)
-        return one is not None and one.state == "queued"
+        return one if one is not None and one.state == "queued" else None
 
     def _end(self, one: T) -> bool:
         """End a live monotask; return whether the agent knows it, and must be told."""

@@ -6,15 +6,15 @@ loop. The methods are the same.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable, Sequence
+from typing import Any, Protocol
 
-from penstock.client.asks import Asks
-from penstock.client.cluster import Jobs, Nodes
-from penstock.wire import agent_api as api
+from penstock.wire import agent_api, jobs_api
 from penstock.wire import agent_methods as m
 from penstock.wire import relayed_methods as relayed
+from penstock.wire.cluster_api import AskDrains, ClusterStatus, DrainNodes, Drains, UndrainNodes
 from penstock.wire.config_api import ConfigInForce, ConfigSet, Daemon, SetConfig, ShowConfig
-from penstock.wire.overview_api import ClusterStatus
+from penstock.wire.method import Method, P, R
 from penstock.wire.reservation_api import (
     DeleteReservation,
     ListReservations,
@@ -26,8 +26,99 @@ from penstock.wire.reservation_api import (
 )
 
 
+class Asks(Protocol):
+    """A connection that carries declared methods."""
+
+    async def ask(self, method: Method[P, R], params: P) -> R:
+        """Call until an answer comes."""
+
+    async def ask_once(self, method: Method[P, R], params: P, lost: str) -> R:
+        """Call once, as a repeated request could be executed twice.
+
+        Raises:
+            AgentUnavailable: the connection was lost during this call; ``lost`` is the message.
+        """
+
+    async def pause(self, pause_s: float) -> None:
+        """Let so many seconds pass."""
+
+
+class Jobs:
+    """``agent.jobs`` of :class:`~penstock.client.requests.Requests`: the jobs as the master knows them.
+
+    Every method also raises RpcError (``unavailable``) if the host has no master or the master is unreachable, and
+    AgentUnavailable."""
+
+    def __init__(self, asks: Asks) -> None:
+        self._asks = asks
+
+    async def list(self, *, everybody: bool = False, ended: bool = True) -> list[jobs_api.JobView]:
+        """Return this user's jobs, ended ones first; with ``everybody`` (operators only) those of all users.
+
+        Raises:
+            RpcError: ``refused``: ``everybody`` without being an operator.
+        """
+        return (await self._asks.ask(relayed.JOBS, jobs_api.ListJobs(everybody=everybody, ended=ended))).jobs
+
+    async def find(self, jobs: Sequence[str]) -> jobs_api.Jobs:
+        """Return these jobs with their stages and failures; also the ids that are unknown or another user's."""
+        return await self._asks.ask(relayed.JOBS, jobs_api.ListJobs(jobs=list(dict.fromkeys(jobs))))
+
+    async def cancel(self, job: str) -> jobs_api.Cancellation:
+        """Stop a job with all its running tasks; its clients get :class:`~penstock.client.JobCancelled`.
+
+        Raises:
+            RpcError: ``bad_request``: unknown job; ``refused``: it is another user's, or has ended.
+        """
+        return await self._asks.ask(relayed.CANCEL_JOB, jobs_api.CancelJob(job=job))
+
+    async def order(self, jobs: Sequence[str]) -> jobs_api.JobsOrdered:
+        """Put jobs first, in this order, among this user's jobs (an operator's call: among all); [] resets that.
+
+        Raises:
+            RpcError: ``bad_request``: an id is unknown; ``refused``: a job is another user's, or has ended. Nothing is
+                changed then.
+        """
+        return await self._asks.ask(relayed.ORDER_JOBS, jobs_api.OrderJobs(jobs=list(dict.fromkeys(jobs))))
+
+    async def explain(self, job: str) -> dict[str, Any]:
+        """Return why a job waits, and where and why its tasks were placed (docs/jobs.md lists the keys).
+
+        Raises:
+            RpcError: ``bad_request``: unknown job; ``refused``: it is another user's.
+        """
+        return (await self._asks.ask(relayed.EXPLAIN_JOB, jobs_api.ExplainJob(job=job))).explained
+
+
+class Nodes:
+    """``agent.nodes`` of :class:`~penstock.client.requests.Requests`.
+
+    An empty list of names means this host's own node.
+
+    Every method raises RpcError (``bad_request`` for ``nodes``: unknown node; ``refused``: operators only;
+    ``unavailable``: no master, or it is unreachable) and AgentUnavailable."""
+
+    def __init__(self, asks: Asks) -> None:
+        self._asks = asks
+
+    async def drain(self, nodes: Iterable[str] = (), *, stop: bool = False) -> Drains:
+        """Stop placing work on the nodes; with ``stop``, end the work that the master placed there and rerun it."""
+        return await self._asks.ask(relayed.DRAIN, DrainNodes(nodes=list(nodes), stop=stop))
+
+    async def undrain(self, nodes: Iterable[str] = ()) -> Drains:
+        """Allow new work on the nodes again."""
+        return await self._asks.ask(relayed.UNDRAIN, UndrainNodes(nodes=list(nodes)))
+
+    async def drains(self, nodes: Iterable[str] = ()) -> Drains:
+        """Return the progress of drains; any user may ask."""
+        return await self._asks.ask(relayed.DRAINS, AskDrains(nodes=list(nodes)))
+
+
 class Requests:
-    """Requests to the agent over a connection; each returns with its answer."""
+    """Requests to the agent over a connection; each returns with its answer.
+
+    Every method raises AgentUnavailable if the agent was away for longer than ``reconnect_s``.
+    """
 
     def __init__(self, asks: Asks) -> None:
         self._asks = asks
@@ -41,19 +132,14 @@ class Requests:
         await self._asks.pause(pause_s)
 
     async def status(self) -> dict[str, Any]:
-        """Return the agent's status document (docs/protocol.md lists its keys).
-
-        Raises:
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
-        """
-        return (await self._asks.ask(m.STATUS, api.Nothing())).status
+        """Return the agent's status document (docs/protocol.md lists its keys)."""
+        return (await self._asks.ask(m.STATUS, agent_api.Nothing())).status
 
     async def cluster_status(self) -> dict[str, Any]:
         """Return the master's status document with the jobs visible to this user (docs/scheduling.md lists its keys).
 
         Raises:
             RpcError: the host has no master, or the master is unreachable.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         return (await self._asks.ask(relayed.CLUSTER_STATUS, ClusterStatus())).status
 
@@ -62,7 +148,6 @@ class Requests:
 
         Raises:
             RpcError: ``bad_request`` lists every error; ``refused``: the user is not an operator.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         return await self._asks.ask(relayed.SET_CONFIG, SetConfig(values=values, daemon=daemon))
 
@@ -71,7 +156,6 @@ class Requests:
 
         Raises:
             RpcError: ``refused``: the user is not an operator.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         return await self._asks.ask(relayed.SHOW_CONFIG, ShowConfig(daemon=daemon))
 
@@ -90,7 +174,6 @@ class Requests:
 
         Raises:
             RpcError: as :meth:`reserve`, or the reservation is another user's; the old allocation is kept.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         return await self._asks.ask(relayed.UPDATE_RESERVATION, UpdateReservation(reservation=reservation, rdl=rdl))
 
@@ -99,7 +182,6 @@ class Requests:
 
         Raises:
             RpcError: there is no such reservation, or it is another user's.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         asked = DeleteReservation(reservation=reservation)
         return (await self._asks.ask(relayed.DELETE_RESERVATION, asked)).reservations
@@ -109,7 +191,6 @@ class Requests:
 
         Raises:
             RpcError: the user is not an operator, or there is no master.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         return (await self._asks.ask(relayed.RESERVATIONS, ListReservations(everybody=everybody))).reservations
 
@@ -118,6 +199,5 @@ class Requests:
 
         Raises:
             RpcError: the user is not an operator, or there is no master.
-            AgentUnavailable: the agent was away for longer than ``reconnect_s``.
         """
         return await self._asks.ask(relayed.RESERVATIONS, ListReservations(everybody=everybody, at=at))

@@ -58,6 +58,7 @@ class Session:
     ``patience_s`` seconds. The owner is notified of an outage once it has lasted ``told_after_s`` seconds."""
 
     welcome: Welcome
+    _wire: RpcConnection  # of this connection
 
     def __init__(self, path: Path, client: str, patience_s: float, told_after_s: float) -> None:
         self.socket_path = path
@@ -66,7 +67,6 @@ class Session:
         self._patience_s = patience_s
         self._told_after_s = told_after_s
         self._socket: socket.socket | None = None
-        self._wire = RpcConnection()
         self._answers: dict[int, Response] = {}
         self._greeting = Greeting(str(path), client)
 

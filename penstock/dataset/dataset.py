@@ -94,7 +94,7 @@ class Dataset(Generic[T]):
 
         def build(graph: OpGraph, parents: tuple[Built, ...]) -> Built:
             op = graph.create_op(ResourceKind.CPU, "from_items").read(graph.create_input(content, sizes, "items"))
-            return _created(graph, op.set_udf(functions.items), len(content))
+            return _created(graph, op.set_udf(list), len(content))
 
         return Dataset(len(content), build)
 
@@ -244,7 +244,7 @@ class Dataset(Generic[T]):
         memory_to_input: float | None = None,
     ) -> Dataset[U]:
         def build(graph: OpGraph, parents: tuple[Built, ...]) -> Built:
-            pulled = [_broadcast(graph, name, small, self.partitions) for small in parents[1:]]
+            pulled = [_network(graph, f"{name}.broadcast", small, Take.WHOLE, self.partitions) for small in parents[1:]]
             found = _cpu(graph, name, partial(functions.by_partition, function), [parents[0], *pulled])
             if memory_to_input is not None:
                 found.creator.estimate(memory_to_input=memory_to_input)
@@ -277,10 +277,6 @@ def _shuffle(graph: OpGraph, name: str, send: Callable[..., Any], source: Built,
     """Add operations that send each pair to the partition of its key, as in the example of §4.1.2."""
     sent = _cpu(graph, f"{name}.send", send, [source])
     return _network(graph, f"{name}.shuffle", sent, Take.PART, partitions)
-
-
-def _broadcast(graph: OpGraph, name: str, source: Built, partitions: int) -> Built:
-    return _network(graph, f"{name}.broadcast", source, Take.WHOLE, partitions)
 
 
 def _network(graph: OpGraph, name: str, source: Built, take: Take, partitions: int) -> Built:

@@ -16,11 +16,6 @@ Items = list[Any]
 Pair = tuple[Any, Any]
 
 
-def items(content: Iterable[Any]) -> Items:
-    """Return a given partition as a list."""
-    return list(content)
-
-
 def by_partition(function: Callable[..., Iterable[Any]], part: Items, *broadcasts: list[Items]) -> Items:
     """``map_partitions``: return the new partition; ``broadcasts`` are the pulled partitions of each broadcast."""
     return list(function(part, *map(concatenate, broadcasts)))

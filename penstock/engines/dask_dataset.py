@@ -158,7 +158,7 @@ def compile_graph(plan: Plan) -> tuple[HighLevelGraph, list[list[Key]]]:
         for partition in range(op.partitions):
             made = keys.monotask(op, partition)
             tasks[made] = (work, partition, *keys.arguments(op, partition))
-            picks.update({one.key: (pick, made, one.path) for one in keys.picks(op, partition)})
+            picks.update({key: (pick, made, path) for key, path in keys.picks(op, partition).items()})
         layers[f"{op.index}"] = MaterializedLayer(tasks, annotations={"penstock": note(op.kind, stage)})
         layers[f"{op.index}.picks"] = MaterializedLayer(picks, annotations={"penstock": note(None, stage)})
         before = {name for edge in op.after for name in (f"{edge.before}", f"{edge.before}.picks")}
@@ -286,7 +286,7 @@ class _Run:
         futures: dict[Key, Any] = {key: made}
         picks = self._keys.picks(op, monotask.partition)
         if picks:
-            names, paths = [one.key for one in picks], [one.path for one in picks]
+            names, paths = list(picks), list(picks.values())
             with dask.base.annotate(penstock=note(None, asked.stage, 0, **more)):
                 picked = self._client.map(pick, [made] * len(picks), paths, key=names, pure=False, **pinned)
             futures |= dict(zip(names, picked, strict=True))

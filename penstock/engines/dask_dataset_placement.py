@@ -165,13 +165,9 @@ class Workers:
     def __init__(self, nodes: Mapping[str, Sequence[str]]) -> None:
         """``nodes``: a node's name → the addresses of its workers."""
         self.nodes = {node: tuple(addresses) for node, addresses in nodes.items() if node and addresses}
+        #: The workers that were assigned a task so far: they may hold inputs of other tasks.
+        self.used: set[str] = set()
         self._tasks: dict[int, str] = {}
-        self._used: set[str] = set()
-
-    @property
-    def used(self) -> frozenset[str]:
-        """The workers that were assigned a task so far: they may hold inputs of other tasks."""
-        return frozenset(self._used)
 
     def assign(self, task: int, node: str) -> str:
         """Assign a task to a worker of a node; return its address, or "" if the node has none."""
@@ -180,7 +176,7 @@ class Workers:
             return ""
         busy = list(self._tasks.values())
         self._tasks[task] = min(addresses, key=busy.count)
-        self._used.add(self._tasks[task])
+        self.used.add(self._tasks[task])
         return self._tasks[task]
 
     def address(self, task: int) -> str:

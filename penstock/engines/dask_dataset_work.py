@@ -116,14 +116,6 @@ def work_of(plan: Plan, op: PlannedOp) -> Callable[..., Any]:
     return Work(tuple(steps), tuple(slots[version, Take.OWN] for version in op.outputs))
 
 
-@dataclass(frozen=True)
-class Pick:
-    """A pick: its key, and its path into the monotask's value."""
-
-    key: Key
-    path: tuple[int, ...]
-
-
 class Keys:
     """The keys of one run of a plan; ``token`` distinguishes runs."""
 
@@ -150,16 +142,16 @@ class Keys:
         op = self._plan.ops[self._plan.writers[version]]
         return (f"{_plain(op.name)}.part-{self._token}-{op.index}", partition, version, part)
 
-    def picks(self, op: PlannedOp, partition: int) -> list[Pick]:
-        """Return the picks of a monotask's value."""
-        found = []
+    def picks(self, op: PlannedOp, partition: int) -> dict[Key, tuple[int, ...]]:
+        """Return the picks of a monotask's value: their keys, each with its path into that value."""
+        found: dict[Key, tuple[int, ...]] = {}
         several = len(op.outputs) > 1
         for position, version in enumerate(op.outputs):
             path = (position,) if several else ()
             if several and version in self._read_whole:
-                found.append(Pick(self.whole(version, partition), path))
-            parts = range(self._plan.parts.get(version, 0))
-            found += [Pick(self.part(version, partition, part), (*path, part)) for part in parts]
+                found[self.whole(version, partition)] = path
+            for part in range(self._plan.parts.get(version, 0)):
+                found[self.part(version, partition, part)] = (*path, part)
         return found
 
     def kept(self, version: int, partition: int) -> list[Key]:

@@ -15,6 +15,8 @@ MOST_CORES = 65536
 MOST_WORDS = 65536
 #: The most monotasks, tasks or ids in one message.
 MOST_AT_ONCE = 131_072
+#: The most stages in one message.
+MOST_STAGES = 4096
 #: Name of a limit → its new value; None removes the limit.
 LimitsChange = Mapping[str, int | float | str | None]
 

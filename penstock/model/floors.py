@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 
 from penstock.model.container import Limits
-from penstock.model.profile import Profile
+from penstock.model.profile import RESOURCES, Profile
 from penstock.model.units import counted, format_bytes
 
 #: The kernel's minimum: 1 ms in each period of 100 ms (kernel/sched/core.c, min_cfs_quota_period).
@@ -38,8 +38,7 @@ def limits_too_small(limits: Limits) -> Iterator[tuple[str, str, str]]:
 
 def profile_too_small(profile: Profile) -> Iterator[tuple[str, str, str]]:
     """As :func:`too_small`, for the lowest value of each of a profile's resources."""
-    resources = ("cpu_cores", "memory_bytes", "disk_bytes_per_s", "network_bytes_per_s")
-    return too_small({name: min(values) for name in resources if (values := getattr(profile, name))})
+    return too_small({name: min(values) for name in RESOURCES if (values := getattr(profile, name))})
 
 
 def _shown(name: str, value: float) -> str:

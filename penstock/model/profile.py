@@ -7,6 +7,8 @@ from typing import Annotated, Any
 
 import msgspec
 
+#: The resources of a profile.
+RESOURCES = ("cpu_cores", "memory_bytes", "disk_bytes_per_s", "network_bytes_per_s")
 Amounts = tuple[Annotated[int, msgspec.Meta(gt=0, le=2**63 - 1)], ...]
 
 
@@ -34,7 +36,7 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
     @property
     def slots(self) -> int:
         """The number of slots: that of its longest resource."""
-        return max(map(len, (self.cpu_cores, self.memory_bytes, self.disk_bytes_per_s, self.network_bytes_per_s)))
+        return max(len(getattr(self, name)) for name in RESOURCES)
 
     def slot(self, elapsed_s: float) -> int:
         """Return the slot at ``elapsed_s`` seconds; within rounding error of a boundary, the slot after it."""
@@ -42,10 +44,5 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
 
     def demand(self, slot: int) -> dict[str, Any]:
         """Return resource → demand in a slot (from 0), for the resources in the profile."""
-        series = {
-            "cpu_cores": self.cpu_cores,
-            "memory_bytes": self.memory_bytes,
-            "disk_bytes_per_s": self.disk_bytes_per_s,
-            "network_bytes_per_s": self.network_bytes_per_s,
-        }
-        return {name: values[min(slot, len(values) - 1)] for name, values in series.items() if values}
+        series = ((name, getattr(self, name)) for name in RESOURCES)
+        return {name: values[min(slot, len(values) - 1)] for name, values in series if values}

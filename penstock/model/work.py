@@ -6,12 +6,13 @@ from typing import Annotated, Literal
 
 import msgspec
 
-from penstock.model.container import ContainerSpec
+from penstock.model.container import MOST_STAGES, ContainerSpec
 from penstock.model.executor import Executor
 from penstock.model.resources import KindAmounts, ResourceKind
 
+LONGEST_NAME = 128
 #: Names that clients choose. They are only ever keys and labels, never paths.
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
 #: A monotask's name, unique within its job and connection while it lives.
 MonotaskId = int | Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
 Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -19,7 +20,7 @@ Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 #: "only": on slack only, and it is never promoted, so that it never displaces other work.
 Opportunistic = bool | Literal["only"]
 #: The same for a whole job; or the stages that may run on slack; or None: each of its stages decides.
-OpportunisticJob = Opportunistic | Annotated[list[Name], msgspec.Meta(max_length=4096)] | None
+OpportunisticJob = Opportunistic | Annotated[list[Name], msgspec.Meta(max_length=MOST_STAGES)] | None
 
 
 class MonotaskSpec(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -73,7 +74,7 @@ class StageProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
     stage: Name
     tasks: Annotated[int, msgspec.Meta(ge=0, le=2**31)]
     done: Annotated[int, msgspec.Meta(ge=0, le=2**31)] = 0
-    after: Annotated[list[Name], msgspec.Meta(max_length=4096)] = []
+    after: Annotated[list[Name], msgspec.Meta(max_length=MOST_STAGES)] = []
     input_bytes: Bytes = 0
     usage: KindAmounts = KindAmounts()
 

@@ -6,13 +6,14 @@ that creates or updates a dataset makes a version), and the part of it that a mo
 
 from __future__ import annotations
 
+import graphlib
 from collections.abc import Iterable
 from dataclasses import dataclass
 
 from penstock.model.resources import ResourceKind
 from penstock.model.units import counted
 from penstock.opgraph.ops import Data, Dependency, Op, OpGraph, OpGraphError, Take
-from penstock.opgraph.order import CircleError, in_order
+from penstock.opgraph.order import in_order
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,8 +73,8 @@ def check(graph: OpGraph) -> CheckedGraph:
         raise OpGraphError("there is no operation to carry out")
     try:
         order = in_order({op: op.before for op in graph.ops})
-    except CircleError as error:
-        circle = " → ".join(op.name for op in reversed(error.path) if isinstance(op, Op))
+    except graphlib.CycleError as error:
+        circle = " → ".join(op.name for op in error.args[1])
         raise OpGraphError(f"operations depend on each other in a circle: {circle}") from None
     before = _ancestors(order)
     for op in order:
@@ -95,7 +96,7 @@ def _ancestors(order: Iterable[Op]) -> dict[Op, int]:
 
 def _check_shape(op: Op) -> None:
     made = [*op.creates, *op.updates]
-    touched = [*(read.data for read in op.reads), *op.updates]
+    touched = [*(data for data, _ in op.reads), *op.updates]
     if not made:
         raise OpGraphError(f"operation {op.name!r} neither creates nor updates a dataset")
     if len({data.partitions for data in made}) > 1:
@@ -121,7 +122,8 @@ def _partitions(op: Op) -> int:
 
 def _versions(graph: OpGraph, order: list[Op], before: dict[Op, int]) -> list[Version]:
     """Return the versions of each dataset, oldest first."""
-    versions = [Version(index, data, None) for index, data in enumerate(_inputs(graph))]
+    inputs = [data for data in graph.data if data.content is not None]
+    versions = [Version(index, data, None) for index, data in enumerate(inputs)]
     written: dict[Data, list[Op]] = {}
     for op in order:
         for data in op.creates:
@@ -140,10 +142,6 @@ def _versions(graph: OpGraph, order: list[Op], before: dict[Op, int]) -> list[Ve
     return versions
 
 
-def _inputs(graph: OpGraph) -> list[Data]:
-    return [data for data in graph.data if data.content is not None]
-
-
 def _comes_before(one: Op, other: Op, before: dict[Op, int]) -> bool:
     return bool(before[other] >> one.index & 1)
 
@@ -151,7 +149,7 @@ def _comes_before(one: Op, other: Op, before: dict[Op, int]) -> bool:
 def _settle(op: Op, versions: list[Version], before: dict[Op, int]) -> CheckedOp:
     partitions = _partitions(op)
     inputs = []
-    for data, asked in [*((read.data, read.take) for read in op.reads), *((data, Take.OWN) for data in op.updates)]:
+    for data, asked in [*op.reads, *((data, Take.OWN) for data in op.updates)]:
         version = _version_read(op, data, versions, before)
         barrier = version.writer is not None and op.before.get(version.writer) is Dependency.SYNC
         take = asked or (Take.PART if op.kind is ResourceKind.NETWORK and barrier else Take.OWN)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from penstock.model.resources import ResourceKind
 from penstock.opgraph.checking import CheckedGraph, CheckedOp, Input
 from penstock.opgraph.ops import Dependency, Op
-from penstock.opgraph.order import first_possible
+from penstock.opgraph.order import first_possible, reachable
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,55 +57,43 @@ class PlannedOp:
 
 def collapse(graph: CheckedGraph, results: Iterable[int]) -> tuple[PlannedOp, ...]:
     """Return the operations to plan, in an order in which they can run; ``results`` are versions to keep."""
-    members = _Groups(graph).merge()
-    order = _ordered(graph, members)
+    order = _ordered(graph, _groups(graph))
     index = {op: place for place, group in enumerate(order) for op in group}
     wanted = set(results)
     return tuple(_planned(graph, place, group, index, wanted) for place, group in enumerate(order))
 
 
-class _Groups:
-    """The operations of a graph in groups."""
+def _groups(graph: CheckedGraph) -> dict[Op, int]:
+    """Return operation → group, after merging groups until no more can be merged."""
+    group = {checked.op: place for place, checked in enumerate(graph.ops)}
+    edges = [
+        (before, op)
+        for op in group
+        for before, dependency in op.before.items()
+        if dependency is Dependency.ASYNC and before.kind is op.kind is ResourceKind.CPU
+    ]
+    merged = True
+    while merged:
+        merged = False
+        for before, op in edges:
+            one, other = group[before], group[op]
+            if one != other and _may_merge(group, one, other):
+                merged = True
+                group = {each: one if its == other else its for each, its in group.items()}
+    return group
 
-    def __init__(self, graph: CheckedGraph) -> None:
-        self._ops = [checked.op for checked in graph.ops]
-        self._group = {op: place for place, op in enumerate(self._ops)}
 
-    def merge(self) -> dict[Op, int]:
-        """Merge groups until no more can be merged; return operation → group."""
-        edges = [
-            (before, op)
-            for op in self._ops
-            for before, dependency in op.before.items()
-            if dependency is Dependency.ASYNC and before.kind is op.kind is ResourceKind.CPU
-        ]
-        merged = True
-        while merged:
-            merged = False
-            for before, op in edges:
-                one, other = self._group[before], self._group[op]
-                if one != other and self._may_merge(one, other):
-                    merged = True
-                    self._group = {each: one if group == other else group for each, group in self._group.items()}
-        return self._group
-
-    def _may_merge(self, one: int, other: int) -> bool:
-        """Return whether there is no barrier between two groups and no path from one to the other through a third."""
-        leads_to: dict[int, set[int]] = {}
-        for op in self._ops:
-            for before, dependency in op.before.items():
-                source, target = self._group[before], self._group[op]
-                if (source, target) == (one, other) and dependency is Dependency.SYNC:
-                    return False
-                if source != target:
-                    leads_to.setdefault(source, set()).add(target)
-        pending = leads_to[one] - {other}
-        seen = set(pending)
-        while pending:
-            further = leads_to.get(pending.pop(), set()) - seen
-            seen |= further
-            pending |= further
-        return other not in seen
+def _may_merge(group: dict[Op, int], one: int, other: int) -> bool:
+    """Return whether there is no barrier between two groups and no path from one to the other through a third."""
+    leads_to: dict[int, set[int]] = {}
+    for op, target in group.items():
+        for before, dependency in op.before.items():
+            source = group[before]
+            if (source, target) == (one, other) and dependency is Dependency.SYNC:
+                return False
+            if source != target:
+                leads_to.setdefault(source, set()).add(target)
+    return other not in reachable(leads_to[one] - {other}, leads_to)
 
 
 def _ordered(graph: CheckedGraph, group: dict[Op, int]) -> list[list[Op]]:

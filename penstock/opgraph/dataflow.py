@@ -3,8 +3,7 @@
 They are separate from jobs of commands, so that the command line need not load them.
 """
 
-from penstock.opgraph.checking import Input, Version
-from penstock.opgraph.collapsing import Edge, PlannedOp
+from penstock.opgraph.collapsing import PlannedOp
 from penstock.opgraph.dataflow_manager import (
     Abandon,
     DataflowManager,
@@ -22,28 +21,23 @@ from penstock.opgraph.dataflow_manager import (
     TaskComplete,
     TaskDemand,
 )
-from penstock.opgraph.metadata import DEFAULT_MEMORY_TO_INPUT, Made, Metadata
-from penstock.opgraph.ops import Data, Dependency, Op, OpGraph, OpGraphError, Read, Take
-from penstock.opgraph.planning import Link, Plan, PlannedMonotask, PlannedStage, PlannedTask, plan
+from penstock.opgraph.metadata import Made
+from penstock.opgraph.ops import Data, Dependency, Op, OpGraph, OpGraphError, Take
+from penstock.opgraph.planning import Plan, PlannedMonotask, plan
 
 __all__ = [
     "Abandon",
-    "DEFAULT_MEMORY_TO_INPUT",
     "Data",
     "DataflowManager",
     "Dependency",
     "Drop",
-    "Edge",
     "FlowCancelled",
     "FlowEvent",
     "FlowInstruction",
     "FlowOver",
     "FlowStarted",
     "FlowTaskPlaced",
-    "Input",
-    "Link",
     "Made",
-    "Metadata",
     "MonotaskCompleted",
     "MonotaskFailed",
     "Op",
@@ -53,13 +47,9 @@ __all__ = [
     "Plan",
     "PlannedMonotask",
     "PlannedOp",
-    "PlannedStage",
-    "PlannedTask",
-    "Read",
     "RunMonotask",
     "Take",
     "TaskComplete",
     "TaskDemand",
-    "Version",
     "plan",
 ]

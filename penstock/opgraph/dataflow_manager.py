@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.model.units import counted
+from penstock.opgraph.checking import Input
 from penstock.opgraph.metadata import (
     Made,
     Metadata,
@@ -177,12 +178,11 @@ class DataflowManager:
         """Return M(j) for admission (§4.2.2): the given value, or the need of the tasks that are ready at the start."""
         if self._job_memory_bytes:
             return self._job_memory_bytes
-        first = [task for task in self.plan.tasks if not self._task_waits[task.index]]
-        ready = [
-            (estimate(self.plan, self.metadata, task), memory_to_input(self.plan, task, self._learned))
-            for task in first
-        ]
-        return sum(memory_bytes(ready, 0, 0))
+        return sum(
+            memory_bytes(estimate(self.plan, self.metadata, task), memory_to_input(self.plan, task, self._learned))
+            for task in self.plan.tasks
+            if not self._task_waits[task.index]
+        )
 
     def progress(self) -> list[StageProgress]:
         """Return the progress for the master's orderings: all stages, with the remaining work as far as known."""
@@ -306,7 +306,7 @@ class DataflowManager:
             known = self._ready[task.index]
             ratio = memory_to_input(self.plan, task, self._learned)
             place = heaviest_place(self.plan, self.metadata, task)
-            [memory] = memory_bytes([(known, ratio)], all_bytes, self._job_memory_bytes)
+            memory = memory_bytes(known, ratio, all_bytes, self._job_memory_bytes)
             nodes = (place,) if place else ()
             stages.setdefault(task.stage, []).append(TaskDemand(task.index, task.name, known.usage, memory, nodes))
         return [PlaceTasks(self.plan.stages[stage].name, tuple(demands)) for stage, demands in stages.items()]
@@ -340,19 +340,19 @@ class DataflowManager:
         for op in self.plan.ops:
             for read in op.inputs:
                 for partition in range(op.partitions):
-                    for one in self._partitions_read(read.take, read.version, partition):
+                    for one in self._partitions_read(read, partition):
                         if (read.version, one) in counts:
                             counts[read.version, one] += 1
         return counts
 
-    def _partitions_read(self, take: Take, version: int, partition: int) -> Iterable[int]:
-        return (partition,) if take is Take.OWN else self.plan.partitions(version)
+    def _partitions_read(self, read: Input, partition: int) -> Iterable[int]:
+        return (partition,) if read.take is Take.OWN else self.plan.partitions(read.version)
 
     def _read_by(self, op: int, partition: int) -> list[FlowInstruction]:
         """Return a Drop for each partition that this monotask was the last to read."""
         out: list[FlowInstruction] = []
         for read in self.plan.ops[op].inputs:
-            for one in self._partitions_read(read.take, read.version, partition):
+            for one in self._partitions_read(read, partition):
                 if (read.version, one) in self._readers:
                     self._readers[read.version, one] -= 1
                     if not self._readers[read.version, one]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import graphlib
 from collections.abc import Iterable
 
 import msgspec
 
 from penstock.model.work import Opportunistic
-from penstock.opgraph.order import CircleError, in_order
+from penstock.opgraph.order import in_order, reachable
 
 
 class TaskNode(msgspec.Struct, frozen=True):
@@ -49,14 +50,7 @@ class TaskGraph:
 
     def descendants(self, name: str) -> list[str]:
         """Return every task that waits for this one, directly or indirectly, each once."""
-        found: dict[str, None] = {}
-        pending = list(self.dependents[name])
-        while pending:
-            one = pending.pop()
-            if one not in found:
-                found[one] = None
-                pending += self.dependents[one]
-        return list(found)
+        return list(reachable(self.dependents[name], self.dependents))
 
     def largest_level_bytes(self) -> int:
         """Return the largest memory request of tasks of equal depth: an estimate of the job's peak memory, M(j).
@@ -73,8 +67,9 @@ class TaskGraph:
         """Return each task's depth: the longest path from a task without dependencies."""
         try:
             order = in_order({name: task.after for name, task in self.tasks.items()})
-        except CircleError as error:
-            raise GraphError(f"tasks wait for each other in a circle: {error}") from None
+        except graphlib.CycleError as error:
+            circle = " → ".join(reversed(error.args[1]))
+            raise GraphError(f"tasks wait for each other in a circle: {circle}") from None
         depth: dict[str, int] = {}
         for name in order:
             depth[name] = 1 + max((depth[before] for before in self.tasks[name].after), default=-1)

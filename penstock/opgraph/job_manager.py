@@ -12,13 +12,10 @@ from collections.abc import Iterable
 
 import msgspec
 
-from penstock.model.container import Ended, EndedBy
+from penstock.model.container import MOST_STAGES, Ended, EndedBy
 from penstock.model.work import Opportunistic
 from penstock.opgraph.graph import TaskGraph
 from penstock.wire.agent_api import StageProgress
-
-#: The largest number of stages in a message (penstock.wire.agent_api.Progress).
-_MOST_STAGES = 4096
 
 
 class TaskState(enum.StrEnum):
@@ -124,15 +121,15 @@ class JobManager:
     def progress(self) -> list[StageProgress]:
         """Return the progress for the master's orderings: all stages, including those that are not ready yet.
 
-        With more than ``_MOST_STAGES`` stages, those that are over are left out.
+        With more than ``MOST_STAGES`` stages, those that are over are left out.
         """
         tasks, done = dict.fromkeys(self._after, 0), dict.fromkeys(self._after, 0)
         for name, task in self.graph.tasks.items():
             tasks[task.stage] += 1
             done[task.stage] += self.states[name].over
         told = list(self._after)
-        if len(told) > _MOST_STAGES:
-            told = [stage for stage in told if done[stage] < tasks[stage]][:_MOST_STAGES]
+        if len(told) > MOST_STAGES:
+            told = [stage for stage in told if done[stage] < tasks[stage]][:MOST_STAGES]
         return [
             StageProgress(stage=one, tasks=tasks[one], done=done[one], after=list(self._after[one])) for one in told
         ]

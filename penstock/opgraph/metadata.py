@@ -7,7 +7,6 @@ bytes of each ready monotask, which are known exactly, and a ready task's estima
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 from penstock.model.resources import KindAmounts, ResourceKind
@@ -44,11 +43,6 @@ class Metadata:
         """Record a new partition; ``place`` is "" if it is unknown."""
         self._made[version, partition] = made
         self._places[version, partition] = place
-
-    def size_bytes(self, version: int, partition: int) -> int | None:
-        """Return the size of a partition; None before it is made."""
-        made = self._made.get((version, partition))
-        return None if made is None else made.size_bytes
 
     def place(self, version: int, partition: int) -> str:
         """Return the node of a partition; "" if it is unknown."""
@@ -160,18 +154,15 @@ def memory_to_input(plan: Plan, task: PlannedTask, learned: dict[str, float]) ->
     return max(given, default=DEFAULT_MEMORY_TO_INPUT)
 
 
-def memory_bytes(ready: Iterable[tuple[TaskEstimate, float]], all_ready_bytes: int, job_memory_bytes: int) -> list[int]:
-    """Return M(t) of ready tasks, each with its m2i: min{r × M(j), m2i(t) × I(t)} (§4.2.1).
+def memory_bytes(task: TaskEstimate, ratio: float, all_ready_bytes: int = 0, job_memory_bytes: int = 0) -> int:
+    """Return M(t) of a ready task whose m2i is ``ratio``: min{r × M(j), m2i(t) × I(t)} (§4.2.1).
 
     r is "the ratio of the input size of t to the total input size of all the ready tasks of the job",
     ``all_ready_bytes``. Without an estimate of M(j) (0), only the second term counts.
     """
-    out = []
-    for task, ratio in ready:
-        by_input = ratio * task.input_bytes
-        share = task.input_bytes / all_ready_bytes if all_ready_bytes else 0.0
-        out.append(math.ceil(min(share * job_memory_bytes, by_input) if job_memory_bytes else by_input))
-    return out
+    by_input = ratio * task.input_bytes
+    share = task.input_bytes / all_ready_bytes if all_ready_bytes else 0.0
+    return math.ceil(min(share * job_memory_bytes, by_input) if job_memory_bytes else by_input)
 
 
 def heaviest_place(plan: Plan, metadata: Metadata, task: PlannedTask) -> str:

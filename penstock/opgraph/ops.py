@@ -52,14 +52,6 @@ class Data:
     sizes_bytes: tuple[int, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class Read:
-    """An operation's read of a dataset. Without ``take`` the dependency decides the take."""
-
-    data: Data
-    take: Take | None
-
-
 class Op:
     """An operation on one kind of resource, made by :meth:`OpGraph.create_op`. Its methods return it, for chaining."""
 
@@ -67,7 +59,7 @@ class Op:
         self.index = index
         self.kind = kind
         self.name = name
-        self.reads: list[Read] = []
+        self.reads: list[tuple[Data, Take | None]] = []  # None: the dependency decides the take
         self.creates: list[Data] = []
         self.updates: list[Data] = []
         self.before: dict[Op, Dependency] = {}
@@ -86,7 +78,7 @@ class Op:
             OpGraphError: the dataset is of another graph.
         """
         self._own(data)
-        self.reads.append(Read(data, take))
+        self.reads.append((data, take))
         return self
 
     def create(self, data: Data) -> Self:

@@ -2,46 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
+from graphlib import TopologicalSorter
 from typing import TypeVar
 
 T = TypeVar("T", bound=Hashable)
 
 
-class CircleError(ValueError):
-    """Nodes wait for each other; ``path`` is one circle, from each node to one that it waits for."""
-
-    def __init__(self, path: list[object]) -> None:
-        super().__init__(" → ".join(map(str, path)))
-        self.path = path
-
-
 def in_order(waits_for: Mapping[T, Collection[T]]) -> list[T]:
-    """Return the nodes in an order in which they can run (Kahn's algorithm).
+    """Return the nodes in an order in which they can run.
 
     Raises:
-        CircleError: there is no such order.
+        graphlib.CycleError: there is no such order; its second argument is one circle, from each node to one that
+            waits for it.
     """
-    after: dict[T, list[T]] = {node: [] for node in waits_for}
+    sorter = TopologicalSorter[T](dict.fromkeys(waits_for, ()))  # nodes without an order keep the mapping's
     for node, others in waits_for.items():
-        for other in dict.fromkeys(others):
-            after[other].append(node)
-    missing = {node: len(set(others)) for node, others in waits_for.items()}
-    ready = [node for node, count in missing.items() if not count]
-    for node in ready:  # grows while it is walked
-        for dependent in after[node]:
-            missing[dependent] -= 1
-            if not missing[dependent]:
-                ready.append(dependent)
-    if len(ready) == len(waits_for):
-        return ready
-    # Each node that never became ready waits for another of these.
-    path = [next(node for node, count in missing.items() if count)]
-    while True:
-        step = next(node for node in waits_for[path[-1]] if missing[node])
-        if step in path:
-            raise CircleError([*path[path.index(step) :], step])
-        path.append(step)
+        sorter.add(node, *others)
+    return list(sorter.static_order())
 
 
 def first_possible(waits_for: Mapping[T, Collection[T]]) -> list[T]:
@@ -55,3 +33,15 @@ def first_possible(waits_for: Mapping[T, Collection[T]]) -> list[T]:
         for waits in missing.values():
             waits.discard(ready)
     return order
+
+
+def reachable(starts: Iterable[T], leads_to: Mapping[T, Iterable[T]]) -> dict[T, None]:
+    """Return all nodes on paths that begin at one of ``starts``, which are included."""
+    found: dict[T, None] = {}
+    pending = list(starts)
+    while pending:
+        node = pending.pop()
+        if node not in found:
+            found[node] = None
+            pending += leads_to.get(node, ())
+    return found

@@ -13,12 +13,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 from penstock.model.resources import ResourceKind
+from penstock.model.units import counted
 from penstock.opgraph.checking import Version, check
 from penstock.opgraph.collapsing import PlannedOp, collapse
 from penstock.opgraph.ops import Data, Dependency, OpGraph
-from penstock.opgraph.order import first_possible
+from penstock.opgraph.order import first_possible, reachable
 
 #: Names of stages are also names at the agent, which allows 128 characters; tasks add their number.
 _STAGE_NAME_CHARACTERS = 100
@@ -91,15 +93,14 @@ class Plan:
         """Return a readable form of the plan: each stage with the number of its tasks and its operations."""
         lines = []
         for stage in self.stages:
-            lines.append(f"stage {stage.name}: {_count(len(stage.tasks), 'task')}")
+            lines.append(f"stage {stage.name}: {counted(len(stage.tasks), 'task')}")
             for op in (self.ops[index] for index in stage.ops):
-                waits = [self._wait(link) for link in self.links if link.after == op.index]
+                waits = [
+                    f"{self.ops[one.before].name} ({one.dependency})" for one in self.links if one.after == op.index
+                ]
                 after = f"   after {', '.join(waits)}" if waits else ""
-                lines.append(f"  {op.kind:<7} {op.name}: {_count(op.partitions, 'monotask')}{after}")
+                lines.append(f"  {op.kind:<7} {op.name}: {counted(op.partitions, 'monotask')}{after}")
         return "\n".join(lines)
-
-    def _wait(self, link: Link) -> str:
-        return f"{self.ops[link.before].name} ({link.dependency})"
 
 
 def plan(graph: OpGraph, results: Iterable[Data]) -> Plan:
@@ -118,14 +119,7 @@ def plan(graph: OpGraph, results: Iterable[Data]) -> Plan:
 
 
 def _starts(ops: Sequence[PlannedOp]) -> tuple[int, ...]:
-    starts = [0]
-    for op in ops:
-        starts.append(starts[-1] + op.partitions)
-    return tuple(starts[:-1])
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}" if number == 1 else f"{number} {what}s"
+    return tuple(accumulate((op.partitions for op in ops[:-1]), initial=0))
 
 
 # ---------------------------------------------------------------- where tasks end
@@ -166,7 +160,7 @@ def _cuts(ops: Sequence[PlannedOp]) -> set[tuple[int, int]]:
             within = source == target and (edge.dependency is Dependency.ASYNC or source in single)
             if not within:
                 leads_to.setdefault(source, set()).add(target)
-    circular = {one for one in leads_to if one in _reachable(one, leads_to)}
+    circular = {one for one in leads_to if one in reachable(leads_to[one], leads_to)}
     return {(one, other) for one, other in inner if stage[one] in circular and depth[one] < depth[other]}
 
 
@@ -177,16 +171,6 @@ def _depths(ops: Sequence[PlannedOp]) -> list[int]:
         before = max((depth[edge.before] for edge in op.after), default=0)
         depth.append(before + (op.kind is ResourceKind.NETWORK))
     return depth
-
-
-def _reachable(start: int, leads_to: dict[int, set[int]]) -> set[int]:
-    found: set[int] = set()
-    pending = [start]
-    while pending:
-        further = leads_to.get(pending.pop(), set()) - found
-        found |= further
-        pending += further
-    return found
 
 
 def _components(count: int, edges: Iterable[tuple[int, int]]) -> list[int]:

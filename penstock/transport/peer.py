@@ -161,16 +161,29 @@ class RpcPeer(asyncio.Protocol):
 
     def _handle(self, message: Message | Malformed | Closed) -> None:
         if isinstance(message, Notification):
-            self._notified(message.method, message.params)
+            try:
+                self._handler.notification(self, message.method, message.params)
+            except RpcError as error:
+                self._send(self._wire.send_notification("error", error.body))
+            except Exception as error:  # noqa: BLE001 - the root of a notification
+                self._handler.internal_error(self, message.method, error)
         elif isinstance(message, Request):
             self._serve(message.id, message.method, message.params)
         elif isinstance(message, Response):
-            self._answered(message.id, message.error, message.result)
+            future = self._waiting.pop(message.id, None)
+            if future is None or future.done():
+                return  # the caller was cancelled
+            if message.error is None:
+                future.set_result(message.result)
+            else:
+                future.set_exception(RpcError.of(message.error))
         elif isinstance(message, Closed):
             self._out.append(self._wire.send_notification("error", message.error))
             self.close()
+        elif message.reply_to is None:
+            self._send(self._wire.send_notification("error", message.error))
         else:
-            self._reject(message.reply_to, message.error)
+            self._send(self._wire.send_error(message.reply_to, message.error))
 
     def _send(self, data: bytes) -> None:
         self._out.append(data)
@@ -205,15 +218,6 @@ class RpcPeer(asyncio.Protocol):
             self.closed = True
             transport.abort()
 
-    def _answered(self, request_id: int, error: ErrorBody | None, result: object) -> None:
-        future = self._waiting.pop(request_id, None)
-        if future is None or future.done():
-            return  # the caller was cancelled
-        if error is None:
-            future.set_result(result)
-        else:
-            future.set_exception(RpcError.of(error))
-
     def _serve(self, request_id: int, method: str, params: Any) -> None:
         try:
             result = self._handler.request(self, method, params)
@@ -246,24 +250,10 @@ class RpcPeer(asyncio.Protocol):
         body = ErrorBody(ErrorCode.INTERNAL, f"{method} failed: {type(error).__name__}")
         self._send(self._wire.send_error(request_id, body))
 
-    def _notified(self, method: str, params: Any) -> None:
-        try:
-            self._handler.notification(self, method, params)
-        except RpcError as error:
-            self._send(self._wire.send_notification("error", error.body))
-        except Exception as error:  # noqa: BLE001 - the root of a notification
-            self._handler.internal_error(self, method, error)
 
-    def _reject(self, reply_to: int | None, error: ErrorBody) -> None:
-        if reply_to is None:
-            self._send(self._wire.send_notification("error", error))
-        else:
-            self._send(self._wire.send_error(reply_to, error))
-
-
-def unknown_method(method: str, known: object) -> RpcError:
+def unknown_method(method: str, known: Iterable[str]) -> RpcError:
     """Return the error for an unknown method."""
-    names = ", ".join(sorted(known)) if isinstance(known, dict) else ""
+    names = ", ".join(sorted(known))
     return bad_request(f"unknown method {method[:80]!r}", field="method", remedy=f"one of {names}" if names else "")
 
 

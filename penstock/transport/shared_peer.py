@@ -1,7 +1,9 @@
-"""A connection that is served in turn with its user's other connections (see :mod:`penstock.transport.user_budget`).
+"""A connection that is served in turn with its user's other connections, and the limits that these share.
 
-No request is handled while an answer to an earlier one is unread. So a client that only writes costs the memory of one
-answer and one read, and then finds its socket full.
+One user's connections are served in turn, for at most :data:`TURN_S` between two polls of the event loop. So other
+users wait only milliseconds, however much one user sends. Unhandled messages and unread answers are bounded for all of
+a user's connections together. No request is handled while an answer to an earlier one is unread. So a client that only
+writes costs the memory of one answer and one read, and then finds its socket full.
 """
 
 from __future__ import annotations
@@ -12,11 +14,21 @@ from collections.abc import Iterator
 from time import monotonic
 
 from penstock.transport.peer import Handler, RpcPeer
-from penstock.transport.user_budget import UserBudget
 from penstock.wire.connection import Closed, Malformed, RpcConnection
 from penstock.wire.errors import RpcError, refused
 from penstock.wire.rpc import Message
 
+#: The time for one user's messages before the event loop polls the other users' sockets.
+TURN_S = 0.002
+#: The time for one connection's messages before the user's next connection has its turn.
+_SHARE_S = TURN_S / 4
+MIB = 1024 * 1024
+#: The limit of a user's unread answers and notifications. Above it, the connections with the most are cut off.
+MAX_UNREAD_BYTES = 64 * MIB
+#: The limit of a user's incomplete messages. A connection that needs more is refused.
+MAX_UNFINISHED_BYTES = 64 * MIB
+#: The limit of a user's read bytes that wait for their turn. Above it, none of the user's connections is read.
+MAX_WAITING_BYTES = 4 * MIB
 #: Answers of one turn are collected up to this number, or until one exceeds this size, before they are written.
 _FLUSH_ANSWERS = 32
 _FLUSH_BYTES = 32 * 1024
@@ -70,7 +82,7 @@ class SharedPeer(RpcPeer):
             began = monotonic()
             message = self._wire.typed_message(data)
             if message is None:
-                self._receive_until(self._wire.messages(data), budget, budget.until(began))
+                self._receive_until(self._wire.messages(data), budget, began + budget.left_s)
             else:  # the hot path
                 self._receiving = True
                 try:
@@ -200,3 +212,113 @@ class SharedPeer(RpcPeer):
         super()._served(task)
         if self._budget is not None and (self._coming is not None or self._arrived):
             self._go_on(self._budget)
+
+
+class UserBudget:
+    """The shared limits of one user's connections: time in the event loop, and memory for messages."""
+
+    def __init__(
+        self, max_unread_bytes: int = MAX_UNREAD_BYTES, max_unfinished_bytes: int = MAX_UNFINISHED_BYTES
+    ) -> None:
+        self._loop = asyncio.get_running_loop()
+        self._max_unread_bytes = max_unread_bytes
+        self.max_unfinished_bytes = max_unfinished_bytes
+        #: The time left in this turn; a connection subtracts the time that it used.
+        self.left_s = TURN_S
+        self._queue: deque[SharedPeer] = deque()
+        self._members: set[SharedPeer] = set()
+        self._blocked: set[SharedPeer] = set()  # members with unread bytes
+        self._added_bytes = 0  # unread bytes added since the last count
+        self._waiting_bytes = 0
+        self._unfinished_bytes = 0
+        #: None of the connections is read.
+        self.paused = False
+        self.cut_off = 0  # the number of connections that were cut off
+        #: The turn is over: arriving messages wait for the next turn.
+        self.behind = False
+
+    def join(self, member: SharedPeer) -> None:
+        """Add a new connection of this user."""
+        self._members.add(member)
+        if self.paused:
+            member.pause()
+
+    def leave(self, member: SharedPeer, unfinished_bytes: int) -> None:
+        """Remove a lost connection."""
+        self._members.discard(member)
+        self._blocked.discard(member)
+        self._unfinished_bytes -= unfinished_bytes
+
+    # ------------------------------------------------------------ turns
+
+    def over(self) -> None:
+        """End the turn, which was used up."""
+        if not self.behind:
+            self._schedule()
+
+    def wait(self, member: SharedPeer) -> None:
+        """Queue a connection with waiting messages for the next turn."""
+        self._queue.append(member)
+        if not self.behind:
+            self._schedule()
+
+    def added(self, waiting_bytes: int) -> None:
+        """Count bytes that were read from a connection and wait."""
+        self._waiting_bytes += waiting_bytes
+        if self._waiting_bytes > MAX_WAITING_BYTES and not self.paused:
+            self.paused = True
+            for each in self._members:
+                each.pause()
+
+    def taken(self, waiting_bytes: int) -> None:
+        """Subtract waiting bytes that are being handled or were dropped."""
+        self._waiting_bytes -= waiting_bytes
+
+    def _schedule(self) -> None:
+        self.behind = True
+        self._loop.call_soon(self._turn)
+
+    def _turn(self) -> None:
+        now = monotonic()
+        ends = now + TURN_S
+        queue = self._queue
+        while queue and now < ends:
+            queue.popleft().proceed(min(ends, now + _SHARE_S))
+            now = monotonic()
+        if queue:
+            self._loop.call_soon(self._turn)
+            return
+        self.left_s = TURN_S
+        self.behind = False
+        if self.paused and self._waiting_bytes <= MAX_WAITING_BYTES // 2:
+            self.paused = False
+            for each in self._members:
+                each.resume()
+
+    # ------------------------------------------------------------ bytes
+
+    def unfinished(self, change_bytes: int) -> bool:
+        """Count more bytes of unfinished messages, and return whether the user may have them."""
+        self._unfinished_bytes += change_bytes
+        return change_bytes <= 0 or self._unfinished_bytes <= self.max_unfinished_bytes
+
+    def unread(self, member: SharedPeer, added_bytes: int) -> None:
+        """Count bytes sent to a connection that the kernel did not take at once."""
+        self._blocked.add(member)
+        self._added_bytes += added_bytes
+        if self._added_bytes * 8 < self._max_unread_bytes:
+            return  # an exact count visits each connection, so it is made rarely
+        self._added_bytes = 0
+        sizes = {each: each.unread_bytes() for each in self._blocked}
+        total = sum(sizes.values())
+        for each, size in sorted(sizes.items(), key=lambda one: -one[1]):
+            if total <= self._max_unread_bytes:
+                return
+            total -= size
+            self.cut_off += 1
+            self._blocked.discard(each)
+            each.cut_off()
+
+    def read(self, member: SharedPeer) -> None:
+        """Note that the other side has read everything."""
+        self._blocked.discard(member)

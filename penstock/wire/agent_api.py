@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from penstock.model.container import MOST_AT_ONCE, ContainerSpec, Ended, Limits
+from penstock.model.container import MOST_AT_ONCE, MOST_STAGES, ContainerSpec, Ended, Limits
 from penstock.model.profile import Profile
 from penstock.model.resources import Capacity, ResourceKind
 from penstock.model.work import Bytes, MonotaskId, MonotaskSpec, Name, Opportunistic, OpportunisticJob, TaskRequest
@@ -223,7 +223,7 @@ class Progress(Params, frozen=True):
     """
 
     job: str
-    stages: Annotated[list[StageProgress], msgspec.Meta(max_length=4096)]
+    stages: Annotated[list[StageProgress], msgspec.Meta(max_length=MOST_STAGES)]
 
 
 class TaskRefs(Params, frozen=True):

@@ -1,4 +1,4 @@
-"""Draining of nodes: operators' requests to the master (docs/drain.md, :mod:`penstock.wire.relayed_methods`)."""
+"""The cluster's nodes: draining (docs/drain.md), ranks of jobs (docs/ranks.md), and a summary of the cluster."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ import msgspec
 from penstock.model.work import Name
 from penstock.wire.agent_api import Params, Result
 
+#: The most ranked jobs that a node reports; from the fifth on, all have the least weight.
+MOST_RANKS = 64
 #: The most remaining pieces of work that one answer lists.
 MOST_NAMED = 50
 NodeNames = Annotated[list[Name], msgspec.Meta(max_length=10_000)]
+Count = Annotated[int, msgspec.Meta(ge=0)]
 
 
 class Draining(msgspec.Struct, frozen=True):
@@ -68,3 +71,21 @@ class Drains(Result, frozen=True):
     """The nodes in the order of the request."""
 
     nodes: list[NodeDrain]
+
+
+class NodeRanks(Params, frozen=True):
+    """The ranked jobs of a node, first ones first, as its kernel applies the order: ids, and the total weight of each
+    job's containers (``cpu.weight``).
+
+    A container without a job is ranked as a job of its own, by its id. ``of`` is the number of ranked jobs; ``jobs``
+    has at most the first 64.
+    """
+
+    jobs: Annotated[list[tuple[str, Count]], msgspec.Meta(max_length=MOST_RANKS)] = []
+    of: Count = 0
+
+
+class ClusterStatus(Params, frozen=True):
+    """The master's status document (``GET /status``, docs/scheduling.md) cut to a screen's size: at most 500 nodes and
+    200 jobs, jobs of others for operators only; ``more`` has the numbers of ``nodes``, ``jobs`` and ``jobs_of_others``
+    left out. ``preemptions`` are the latest ones among the master's placements."""

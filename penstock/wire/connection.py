@@ -111,7 +111,7 @@ class RpcConnection:
     def _parsed(self, data: bytes) -> Iterator[Message | Malformed | Closed]:
         if not self._begun and data and not self._closed:
             if not _is_array(data[0]):
-                yield self._close(f"not MessagePack-RPC: the first byte is 0x{data[0]:02x}, not an array's", "frame")
+                yield self._close(f"not MessagePack-RPC: the first byte is 0x{data[0]:02x}, not an array's")
                 return
             self._begun = True
         for start in range(0, 0 if self._closed else len(data), _READ_SLACK_BYTES):
@@ -160,7 +160,7 @@ class RpcConnection:
                 return
             after = splitter.tell()
             if after - self._frame_start > self._max_frame_bytes:
-                yield self._close(f"frame larger than {self._max_frame_bytes} bytes", "frame")
+                yield self._close(f"frame larger than {self._max_frame_bytes} bytes")
                 return
             self._pieces.append(data[begin : after - before])
             begin = after - before
@@ -173,7 +173,7 @@ class RpcConnection:
         if begin < len(data):
             self._pieces.append(data[begin:])
             if self._too_large():
-                yield self._close(f"frame larger than {self._max_frame_bytes} bytes", "frame")
+                yield self._close(f"frame larger than {self._max_frame_bytes} bytes")
         else:
             self._splitter = None
 
@@ -189,7 +189,7 @@ class RpcConnection:
         return message
 
     def _garbled(self, error: Exception) -> Closed:
-        return self._close(f"not MessagePack: {error or type(error).__name__}", "frame")
+        return self._close(f"not MessagePack: {error or type(error).__name__}")
 
     def _too_large(self) -> bool:
         """Whether the frame's size, or the element count claimed by its head, exceeds the limit."""
@@ -198,12 +198,12 @@ class RpcConnection:
         head = self._pieces[0][:5]
         return head[:1] in _WIDE and len(head) == 5 and int.from_bytes(head[1:], "big") > self._max_frame_bytes
 
-    def _close(self, message: str, field: str) -> Closed:
+    def _close(self, message: str) -> Closed:
         self._closed = True
         self._splitter = None
         self._pieces.clear()
         self._fed_bytes = self._frame_start = 0
-        return Closed(ErrorBody(ErrorCode.BAD_REQUEST, message, field))
+        return Closed(ErrorBody(ErrorCode.BAD_REQUEST, message, "frame"))
 
     def send_request(self, method: str, params: object = None) -> tuple[int, bytes]:
         """Return a new request's id and bytes. Ids rise by one and wrap at 2³²."""

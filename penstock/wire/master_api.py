@@ -15,9 +15,8 @@ import msgspec
 from penstock.model import Capacity, Ended, KindAmounts, Profile, TaskRequest
 from penstock.model.work import Bytes, Name, Opportunistic
 from penstock.wire.agent_api import Done, Params, Progress, Result, StageProgress
-from penstock.wire.cluster_api import Draining, Remaining
+from penstock.wire.cluster_api import Count, Draining, NodeRanks, Remaining
 from penstock.wire.method import Caller, Method, methods_of
-from penstock.wire.ranks_api import Count, NodeRanks
 
 #: The version of this protocol.
 PROTOCOL = 1

@@ -15,7 +15,6 @@ from penstock.wire.agent_api import Status
 from penstock.wire.connection import read
 from penstock.wire.errors import bad_request
 from penstock.wire.method import USERS, Caller, Method, declare, methods_of
-from penstock.wire.overview_api import ClusterStatus
 
 _RDL = "window(atom(<1GB,1core>, 1, 4, 5min, 1h), +1h, +3h)"
 
@@ -28,7 +27,9 @@ _RESERVED = reservations.Reserved(
         )
     ],
 )
-CLUSTER_STATUS = declare("cluster_status", ClusterStatus(), Status(status={"nodes": {}, "jobs": {}}), Caller.EVERYBODY)
+CLUSTER_STATUS = declare(
+    "cluster_status", cluster_api.ClusterStatus(), Status(status={"nodes": {}, "jobs": {}}), Caller.EVERYBODY
+)
 
 # ---------------------------------------------------------------- reservations
 RESERVE = declare("reserve", reservations.Reserve(rdl=_RDL, name="nightly"), _RESERVED, Caller.EVERYBODY)

@@ -107,11 +107,11 @@ class KeptSlots(RuleBasedStateMachine):
         gate.running.append(Held(one, True, KeptSlot(one) if one.keep else None))
 
     def give_back(self, gate: OneGate, kept: KeptSlot) -> None:
-        self.complete(gate, kept.holder, kept.first_failed, kept)
+        self.complete(gate, kept.holder, kept.first[0], kept)
         gate.idle.returned(kept)
 
     def complete(self, gate: OneGate, one: SessionMonotask, failed: bool, kept: KeptSlot | None) -> None:
-        first_s, leased = (None, None) if kept is None else (kept.first_s, kept.leased(self.now))
+        first_s, leased = (None, None) if kept is None else (kept.first[1], kept.leased(self.now))
         then = gate.session.complete(one, self.now, failed, first_s, leased)
         if then is not None:
             self.granted(gate, then)

@@ -29,7 +29,7 @@ from master.config import MasterConfig
 from master.daemon import Master
 from penstock.config.live_config import LiveConfig
 from penstock.config.settings import Loaded
-from penstock.transport import user_budget
+from penstock.transport import shared_peer
 from tests.fakes.fake_cgroups import FakeCgroups
 
 T = TypeVar("T")
@@ -209,7 +209,7 @@ def host(directory: Path, *, has_master: bool = False) -> Iterator[Host]:
     with ExitStack() as stack:
         stack.enter_context(_quiet())
         # Traced code is slower. A client whose turn is over would have to wait for the next one.
-        stack.enter_context(mock.patch.object(user_budget, "TURN_S", _SELDOM_S))
+        stack.enter_context(mock.patch.object(shared_peer, "TURN_S", _SELDOM_S))
         master = ""
         if has_master:
             master = _start_master(directory, stack)

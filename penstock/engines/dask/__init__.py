@@ -13,11 +13,9 @@ if TYPE_CHECKING:
 
 __all__ = ["PenstockSchedulerPlugin", "PenstockWorkerPlugin"]
 
-_HOMES = {"PenstockSchedulerPlugin": "plugin", "PenstockWorkerPlugin": "plugin"}
-
 
 def __getattr__(name: str) -> Any:
     """Import on first use: the preload must be importable with any version of distributed, as it fails open."""
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    return getattr(import_module(f"{__name__}.{_HOMES[name]}"), name)
+    return getattr(import_module(f"{__name__}.plugin"), name)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import AsyncIterator, Awaitable, Callable
 from concurrent.futures import Executor
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from dask.typing import Key
 from distributed.core import Status
@@ -15,9 +15,9 @@ from distributed.threadpoolexecutor import ThreadPoolExecutor
 
 from penstock.engines.dask import hooks
 from penstock.engines.dask.estimate import ReadEstimates
-from penstock.engines.dask.monotask import EXECUTING, DaskMonotask
-from penstock.engines.dask.pool import GatedThreadPoolExecutor, GateLike, SlotLike, refused
+from penstock.engines.dask.pool import EXECUTING, DaskMonotask, GatedThreadPoolExecutor, GateLike, SlotLike, refused
 from penstock.engines.dask.settings import Settings
+from penstock.engines.dask.shards import ShardReads
 from penstock.engines.dask.spill import Evictor
 from penstock.engines.dask.work_count import WorkCount
 from penstock.model.resources import ResourceKind
@@ -32,16 +32,10 @@ MATTER = frozenset({"long-running", "released", "memory"})
 _CPU, _DISK, _NETWORK = ResourceKind.CPU, ResourceKind.DISK, ResourceKind.NETWORK
 
 
-class AsyncGateLike(GateLike, Protocol):
-    """The methods of :class:`penstock.client.gate.Gate` that a worker uses."""
-
-    async def acquire_async(self, kind: ResourceKind | str, input_bytes: int, *, stage: str = "") -> SlotLike: ...
-
-
 class GatedWorker:
     """Gates a worker in its event loop; :meth:`install` starts gating, :meth:`remove` undoes it."""
 
-    def __init__(self, worker: Worker, gate: AsyncGateLike, settings: Settings) -> None:
+    def __init__(self, worker: Worker, gate: GateLike, settings: Settings) -> None:
         self._worker = worker
         self._gate = gate
         self._settings = settings
@@ -65,9 +59,16 @@ class GatedWorker:
             self._hook("P2P transfers", lambda: self._wrap_p2p("_comms", "CommShardsBuffer", _NETWORK, "p2p-send"))
         if self._settings.disk:
             self._hook("P2P disk writes", lambda: self._wrap_p2p("_disk", "DiskShardsBuffer", _DISK, "p2p-write"))
-            self._hook("spilling", lambda: hooks.wrap_spill(self._worker, self._spilling))
+            reads = ShardReads(self._gate, self._settings.spill_patience_s)
+            self._hook(
+                "P2P disk reads",
+                lambda: hooks.wrap_p2p_read("distributed.shuffle._disk", "DiskShardsBuffer", reads.held),
+            )
+            self._hook(
+                "spilling",
+                lambda: hooks.wrap_spill(self._worker, lambda size: self._during(self._slot_to_spill(size))),
+            )
             self._evictor = Evictor.of(self._worker, self._held)
-        hooks.report()
 
     def remove(self, idle: Callable[[], object]) -> None:
         """Stop gating; ``idle`` is called when nothing holds or requests a slot any more."""
@@ -117,8 +118,8 @@ class GatedWorker:
     def transition(self, key: Key, start: str, finish: str) -> None:
         """Handle a task's transition to a state in :data:`MATTER`."""
         if finish == "long-running":
-            if (one := self._executing.get(key)) is not None and one.turn is not None:
-                one.turn.long_running()
+            if (one := self._executing.get(key)) is not None and one.long_running is not None:
+                one.long_running()
         elif finish == "released" and start == "executing":
             if (one := self._executing.get(key)) is not None and one.withdraw is not None:
                 one.withdrawn = one.withdraw()
@@ -141,7 +142,7 @@ class GatedWorker:
             try:
                 if one.kind is None or self._goes_through_pool(task):
                     return await original(key, stimulus_id=stimulus_id)
-                async with self._held(one.kind, one.input_bytes, one.stage, one):
+                async with self._during(self._withdrawable(one, one.kind)):
                     return await original(key, stimulus_id=stimulus_id)
             except asyncio.CancelledError:
                 if not one.withdrawn:
@@ -187,15 +188,16 @@ class GatedWorker:
 
     # ------------------------------------------------------------ holding a slot in the event loop
 
+    def _held(self, kind: ResourceKind, input_bytes: int, stage: str) -> AbstractAsyncContextManager[None]:
+        return self._during(self._slot(kind, input_bytes, stage))
+
     @asynccontextmanager
-    async def _held(
-        self, kind: ResourceKind, input_bytes: int, stage: str, one: DaskMonotask | None = None
-    ) -> AsyncIterator[None]:
-        """Hold a slot during the body; ``one`` can be withdrawn while it waits."""
+    async def _during(self, asked: Awaitable[SlotLike | None]) -> AsyncIterator[None]:
+        """Wait for the slot that is asked for, and hold it during the body."""
         self._busy.enter()
         slot, failed = None, True
         try:
-            slot = await (self._slot(kind, input_bytes, stage) if one is None else self._withdrawable(one))
+            slot = await asked
             yield
             failed = False
         finally:
@@ -203,26 +205,18 @@ class GatedWorker:
                 slot.release(failed=failed)
             self._busy.leave()
 
-    @asynccontextmanager
-    async def _spilling(self, input_bytes: int) -> AsyncIterator[None]:
-        """Hold the disk, after a bounded wait, as spilling frees memory; the event loop continues meanwhile."""
-        self._busy.enter()
-        slot = None
+    async def _slot_to_spill(self, input_bytes: int) -> SlotLike | None:
+        """Wait for the disk, for a bounded time, as spilling frees memory."""
+        patience_s = self._settings.spill_patience_s
         try:
-            try:
-                async with asyncio.timeout(self._settings.spill_patience_s):
-                    slot = await self._slot(_DISK, input_bytes, "spill")
-            except TimeoutError:
-                _LOG.info("spilling without a grant: the disk was busy for %g s", self._settings.spill_patience_s)
-            yield
-        finally:
-            if slot is not None:
-                slot.release()
-            self._busy.leave()
+            async with asyncio.timeout(patience_s):
+                return await self._slot(_DISK, input_bytes, "spill")
+        except TimeoutError:
+            _LOG.info("spilling without a grant: the disk was busy for %g s", patience_s)
+            return None
 
-    async def _withdrawable(self, one: DaskMonotask) -> SlotLike | None:
-        assert one.kind is not None
-        waiting = asyncio.ensure_future(self._slot(one.kind, one.input_bytes, one.stage))
+    async def _withdrawable(self, one: DaskMonotask, kind: ResourceKind) -> SlotLike | None:
+        waiting = asyncio.ensure_future(self._slot(kind, one.input_bytes, one.stage))
         one.withdraw = waiting.cancel
         try:
             return await waiting

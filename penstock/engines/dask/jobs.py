@@ -104,7 +104,7 @@ class ClusterGate:
 
     async def start(self) -> None:
         """Wait for the agent and for an agreement, at most ``patience_s`` and :data:`_ANSWER_S`."""
-        connected = await _connected(self._gate, self._settings.patience_s)
+        connected = await self._connected(self._gate)
         if self._settings.share_job:
             if connected:
                 await self._agree()
@@ -187,7 +187,7 @@ class ClusterGate:
 
     async def _join(self, job: str) -> bool:
         joined = new_gate(self.workers[0], self._settings, job)
-        if not await _connected(joined, self._settings.patience_s) or joined.job != job:
+        if not await self._connected(joined) or joined.job != job:
             if joined.refused:  # its workers are gone; an agent that is only slow is asked again
                 self._over.add(job)
             joined.close()
@@ -225,6 +225,5 @@ class ClusterGate:
         alive = await self.workers[0].scheduler.ncores(workers=having)
         return next((address for address in having if address in alive), "") == self.workers[0].address
 
-
-async def _connected(gate: Gate, timeout_s: float) -> bool:
-    return await asyncio.to_thread(gate.wait_connected, timeout_s)
+    async def _connected(self, gate: Gate) -> bool:
+        return await asyncio.to_thread(gate.wait_connected, self._settings.patience_s)

@@ -21,7 +21,6 @@ from penstock.engines.dask.jobs import CLOSE_S, ClusterGate, new_gate
 from penstock.engines.dask.lending import Lender
 from penstock.engines.dask.progress import Reporter, answer_at
 from penstock.engines.dask.settings import Settings
-from penstock.engines.dask.shards import ShardReads
 
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler
@@ -100,7 +99,6 @@ class PenstockWorkerPlugin(WorkerPlugin):
         self._key: _Key | None = None
         self._gating: GatedWorker | None = None
         self._annotated_tasks: AnnotatedTasks | None = None
-        self._shards: ShardReads | None = None
 
     async def setup(self, worker: Worker) -> None:
         """Called by the worker."""
@@ -118,9 +116,6 @@ class PenstockWorkerPlugin(WorkerPlugin):
             worker, partial(new_gate, worker, settings, guest=True), settings.patience_s
         )
         self._annotated_tasks.install()
-        if settings.disk:
-            self._shards = ShardReads(gate, settings.spill_patience_s)
-            self._shards.install()
         hooks.report()
         _LOG.info("gated by the agent at %s: job %s", settings.socket or "its usual place", gate.job or "(not yet)")
 
@@ -138,8 +133,6 @@ class PenstockWorkerPlugin(WorkerPlugin):
             if (thread := _GATES.leave(key, worker)) is not None:
                 closing.append(thread)
 
-        if self._shards is not None:
-            self._shards.remove()
         annotated_tasks.remove()
         gating.remove(idle)
         for thread in closing:  # the process must not end before the agent knows that it left properly
@@ -152,11 +145,7 @@ class PenstockWorkerPlugin(WorkerPlugin):
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Pickle the settings only."""
-        return _make, (self._given,)
-
-
-def _make(settings: dict[str, Any]) -> PenstockWorkerPlugin:
-    return PenstockWorkerPlugin(**settings)
+        return partial(PenstockWorkerPlugin, **self._given), ()
 
 
 class PenstockSchedulerPlugin(SchedulerPlugin):

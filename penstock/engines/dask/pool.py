@@ -12,6 +12,8 @@ import logging
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future
+from contextvars import ContextVar
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, Protocol, TypeVar
 
@@ -19,7 +21,6 @@ from distributed.threadpoolexecutor import ThreadPoolExecutor
 
 from penstock.client.errors import JobCancelled
 from penstock.engines.dask.estimate import thread_read_bytes
-from penstock.engines.dask.monotask import EXECUTING, DaskMonotask
 from penstock.engines.dask.work_count import WorkCount
 from penstock.model.resources import ResourceKind
 from penstock.wire.errors import RpcError
@@ -29,6 +30,27 @@ _LOG = logging.getLogger(__name__)
 #: Messages that were logged already, each once; their number is limited.
 _refusals: set[str] = set()
 _MOST_REFUSALS = 20
+
+
+@dataclass(slots=True, eq=False)
+class DaskMonotask:
+    """One Dask task before its grant. ``kind`` None: annotated as ungated."""
+
+    kind: ResourceKind | None = ResourceKind.CPU
+    input_bytes: int = 0
+    stage: str = ""
+    learn: Callable[[int], None] | None = field(default=None, repr=False)
+    """Is called with the number of bytes that the task's thread read."""
+    long_running: Callable[[], None] | None = field(default=None, repr=False)
+    """Gives the slot back when the task has left its worker's pool; set once it is submitted there."""
+    withdraw: Callable[[], bool] | None = field(default=None, repr=False)
+    """Withdraws it while it is not granted; returns False if it is too late."""
+    withdrawn: bool = False
+    """Dask cancelled it before it was granted."""
+
+
+#: The task that the current context executes, for the pool: Dask's executor interface does not pass it.
+EXECUTING: ContextVar[DaskMonotask | None] = ContextVar("penstock_executing", default=None)
 
 
 class SlotLike(Protocol):
@@ -41,8 +63,9 @@ class SlotLike(Protocol):
 
 
 class GateLike(Protocol):
-    """The methods of :class:`penstock.client.gate.Gate` that the pool uses."""
+    """The methods of :class:`penstock.client.gate.Gate` that the pool and the worker use."""
 
+    async def acquire_async(self, kind: ResourceKind | str, input_bytes: int, *, stage: str = "") -> SlotLike: ...
     def acquire(self, kind: ResourceKind | str, input_bytes: int, *, stage: str = "") -> SlotLike: ...
     def submit(
         self, kind: ResourceKind | str, input_bytes: int, granted: Callable[[Any], object], *, stage: str = ""
@@ -183,7 +206,7 @@ class Turn(Future[Any]):
 
     def _over(self) -> None:
         """Record the end of the call."""
-        self.monotask.turn = self.monotask.withdraw = None
+        self.monotask.long_running = self.monotask.withdraw = None
         self._pool.ended(self)
 
     def _measured(self, call: Callable[[], Any]) -> Any:
@@ -229,10 +252,10 @@ class GatedThreadPoolExecutor(ThreadPoolExecutor):
             if self.usual is None:
                 return self.bypass(fn, *args, **kwargs)
             monotask = DaskMonotask(self.usual)
-        if monotask.turn is not None:  # a task that itself submits to its worker's pool
+        if monotask.long_running is not None:  # a task that itself submits to its worker's pool
             monotask = DaskMonotask(monotask.kind, stage=monotask.stage)
         turn = Turn(self, partial(fn, *args, **kwargs), monotask)
-        monotask.turn = turn
+        monotask.long_running = turn.long_running
         monotask.withdraw = turn.cancel
         self._busy.enter()
         self._turns.add(turn)

@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from penstock.model.container import MOST_STAGES
+from penstock.model.work import LONGEST_NAME
 from penstock.wire.agent_api import StageProgress
 
 if TYPE_CHECKING:
@@ -34,8 +36,6 @@ _ANSWERS: tuple[Any, ...] = ("penstock", "answers progress")
 PLACED = "0placed"
 #: States of unfinished tasks.
 _LEFT: tuple[Any, ...] = ("waiting", "queued", "no-worker", "processing")
-#: Limits of a message (penstock.wire.agent_api.Progress).
-_MOST_STAGES, _LONGEST_NAME = 4096, 128
 
 
 def stages(groups: Iterable[TaskGroup]) -> list[StageProgress]:
@@ -61,16 +61,20 @@ def stages(groups: Iterable[TaskGroup]) -> list[StageProgress]:
                 input_bytes=made * left // tasks if tasks else 0,
             )
         )
-    return told[-_MOST_STAGES:]
+    return told[-MOST_STAGES:]
 
 
 def by_prefix(states: Mapping[str, Mapping[str, int]]) -> list[StageProgress]:
     """Return stages from any scheduler's task prefixes, without dependencies."""
     left = ("waiting", "processing")
     return [
-        StageProgress(stage=_name(name), tasks=sum(counts.values()), done=sum(counts.values()) - _sum(counts, left))
+        StageProgress(
+            stage=_name(name),
+            tasks=sum(counts.values()),
+            done=sum(count for state, count in counts.items() if state not in left),
+        )
         for name, counts in states.items()
-    ][-_MOST_STAGES:]
+    ][-MOST_STAGES:]
 
 
 def answer_at(scheduler: Scheduler) -> None:
@@ -132,9 +136,5 @@ class Reporter:
         return by_prefix(await scheduler.get_task_prefix_states())
 
 
-def _sum(counts: Mapping[str, int], states: Iterable[str]) -> int:
-    return sum(counts.get(state, 0) for state in states)
-
-
 def _name(name: object) -> str:
-    return str(name)[:_LONGEST_NAME] or "-"
+    return str(name)[:LONGEST_NAME] or "-"

@@ -10,10 +10,9 @@ import asyncio
 import contextlib
 import logging
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
-from penstock.engines.dask import hooks
 from penstock.engines.dask.pool import GateLike, SlotLike, refused
 from penstock.model.resources import ResourceKind
 from penstock.wire.errors import RpcError
@@ -27,20 +26,6 @@ class ShardReads:
     def __init__(self, gate: GateLike, patience_s: float) -> None:
         self._gate = gate
         self._patience_s = patience_s
-        self._restore: Callable[[], None] | None = None
-
-    def install(self) -> None:
-        """Gate reads from now on."""
-        self._restore = hooks.attempt(
-            "P2P disk reads",
-            lambda: hooks.wrap_p2p_read("distributed.shuffle._disk", "DiskShardsBuffer", self.held),
-        )
-
-    def remove(self) -> None:
-        """Stop gating this worker's reads."""
-        if self._restore is not None:
-            self._restore()
-            self._restore = None
 
     @contextmanager
     def held(self, input_bytes: int) -> Iterator[None]:

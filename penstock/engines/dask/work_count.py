@@ -23,21 +23,17 @@ class WorkCount:
         """Subtract one."""
         with self._lock:
             self._count -= 1
-            idle = self._if_idle()
-        if idle is not None:
-            idle()
+        self._call_if_idle()
 
     def when_idle(self, callback: Callable[[], object]) -> None:
         """Call back once, in any thread, when the count is zero: at once if it is now."""
         with self._lock:
             self._idle = callback
-            idle = self._if_idle()
-        if idle is not None:
-            idle()
+        self._call_if_idle()
 
-    def _if_idle(self) -> Callable[[], object] | None:
-        """Return the callback if it is due."""
-        if self._count or self._idle is None:
-            return None
-        callback, self._idle = self._idle, None
-        return callback
+    def _call_if_idle(self) -> None:
+        with self._lock:
+            if self._count or self._idle is None:
+                return
+            callback, self._idle = self._idle, None
+        callback()

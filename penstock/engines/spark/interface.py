@@ -14,14 +14,13 @@ import re
 from typing import Any
 from urllib.parse import urlsplit
 
+from penstock.model.container import MOST_STAGES
 from penstock.wire.agent_api import StageProgress
 
 _TIMEOUT_S = 5.0
 #: A driver that is busy, or answers its first request, is slow; a shorter timeout would lose its stages.
 _DRIVER_TIMEOUT_S = 30.0
 _MAX_BYTES = 32 << 20
-#: The agent's limit of stages per job.
-_MAX_STAGES = 4096
 _DRIVER_LINK = re.compile(r'href="([^"]+)"[^>]*>\s*Application Detail UI')
 _SKIPPED, _COMPLETE = "SKIPPED", "COMPLETE"
 
@@ -101,7 +100,7 @@ class Interface:
             self._driver = ""  # find it again the next time
             raise
         self._stages |= read_stages(listed)
-        return [self._stages[number] for number in sorted(self._stages)[:_MAX_STAGES]]
+        return [self._stages[number] for number in sorted(self._stages)[:MOST_STAGES]]
 
     async def _worker_page(self) -> dict[str, Any]:
         if not self._worker:

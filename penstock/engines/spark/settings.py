@@ -40,8 +40,7 @@ class Settings:
 
         Raises:
             ValueError: one line that names the variable: an invalid value, or an unknown name that is similar to a
-            known
-                one (other variables with the same prefix are ignored).
+                known one (other variables with the same prefix are ignored).
         """
         known = tuple(
             f"{_PREFIX}{name}" for name in ("APPLICATION", "CORES", "INPUT_BYTES", "MEMORY_OVERHEAD", "SIZING")

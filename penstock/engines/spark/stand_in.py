@@ -12,7 +12,7 @@ import contextlib
 import os
 import signal
 import sys
-from dataclasses import dataclass
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, NoReturn
 
@@ -51,47 +51,8 @@ class Ungated(Exception):  # noqa: N818 - no error: the executor runs, outside o
     """Nothing was started, and no container can be; the message has the reason."""
 
 
-@dataclass(frozen=True, kw_only=True, slots=True)
-class StandIn:
-    """The executor that this process stands in for."""
-
-    java: str
-    command: ExecutorCommand
-    settings: Settings
-    application: str
-
-    def request(self, node: str, stdio: str) -> TaskRequest:
-        """Return the executor's placement request: on this node, with this process's environment and directory."""
-        command = self.command
-        name = f"{self.application} {command.application_id}/{command.executor_id}"
-        spec = ContainerSpec(
-            argv=(self.java, *command.elastic()),
-            name=name[:128],
-            env=dict(os.environ),
-            cwd=str(Path.cwd()),
-            cpu_cores=self.settings.cores or float(command.cores),
-            memory_bytes=self.settings.promise_bytes(command.heap_bytes),
-            stdio=stdio,
-        )
-        executor = Executor(
-            application=self.application,
-            input_bytes=self.settings.input_bytes,
-            run=command.application_id[:128],
-            sizing=self.settings.sizing,
-            jvm=True,
-        )
-        return TaskRequest(
-            task=f"executor-{command.executor_id}"[:128],
-            usage=KindAmounts(),
-            memory_bytes=spec.memory_bytes,
-            nodes=(node,),
-            command=spec,
-            executor=executor,
-        )
-
-
 def main(argv: list[str]) -> int:
-    """StandIn in for ``argv`` (java and its arguments); return the executor's exit status, or exec the executor."""
+    """Stand in for ``argv`` (java and its arguments); return the executor's exit status, or exec the executor."""
     java, *arguments = argv
     try:
         command, settings = read(tuple(arguments)), Settings.from_environment(os.environ)
@@ -125,13 +86,12 @@ async def _run(java: str, command: ExecutorCommand, settings: Settings) -> int:
     async with await AgentClient.connect(client=name) as agent:
         if not agent.welcome.master:
             raise Ungated("this host's agent has no master that places executors")
-        application = settings.application or await _application(interface, command)
-        stand = StandIn(java=java, command=command, settings=settings, application=application)
+        settings = replace(settings, application=settings.application or await _application(interface, command))
         try:
-            job = await agent.register_job(application)
+            job = await agent.register_job(settings.application)
             await job.admitted()
             stdio = await asyncio.to_thread(pass_stdio, agent.socket, (0, 1, 2))
-            request = stand.request(agent.welcome.node, stdio)
+            request = _request(java, command, settings, agent.welcome.node, stdio)
         except RpcError as error:
             raise Ungated(str(error)) from None
         try:
@@ -142,6 +102,34 @@ async def _run(java: str, command: ExecutorCommand, settings: Settings) -> int:
         except (AgentUnavailable, JobCancelled, NotPlaced) as error:  # it may have been started: Spark will retry
             _say(str(error))
             return 1
+
+
+def _request(java: str, command: ExecutorCommand, settings: Settings, node: str, stdio: str) -> TaskRequest:
+    """Return the executor's placement request: on this node, with this process's environment and directory."""
+    spec = ContainerSpec(
+        argv=(java, *command.elastic()),
+        name=f"{settings.application} {command.application_id}/{command.executor_id}"[:128],
+        env=dict(os.environ),
+        cwd=str(Path.cwd()),
+        cpu_cores=settings.cores or float(command.cores),
+        memory_bytes=settings.promise_bytes(command.heap_bytes),
+        stdio=stdio,
+    )
+    executor = Executor(
+        application=settings.application,
+        input_bytes=settings.input_bytes,
+        run=command.application_id[:128],
+        sizing=settings.sizing,
+        jvm=True,
+    )
+    return TaskRequest(
+        task=f"executor-{command.executor_id}"[:128],
+        usage=KindAmounts(),
+        memory_bytes=spec.memory_bytes,
+        nodes=(node,),
+        command=spec,
+        executor=executor,
+    )
 
 
 async def _application(interface: Interface, command: ExecutorCommand) -> str:

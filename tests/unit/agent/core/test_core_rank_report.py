@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from agent.core.ranks import BY_MASTER, BY_TURN, BY_USE, Ranks, Standing
 from agent.core.reporting import RankReport
-from penstock.wire.ranks_api import MOST_RANKS, NodeRanks
+from penstock.wire.cluster_api import MOST_RANKS, NodeRanks
 from tests.unit.agent.core.ranks_bed import Bed, told_order
 
 

@@ -12,8 +12,8 @@ from master.core.status import document
 from master.explain import why
 from master.ordering import NAMES
 from penstock.wire import master_api as api
+from penstock.wire.cluster_api import NodeRanks
 from penstock.wire.jobs_api import JobView, ListJobs
-from penstock.wire.ranks_api import NodeRanks
 from tests.unit.master.cluster_bed import Bed, bed, command
 
 

@@ -7,7 +7,7 @@ import pytest
 from master.core.order import Place
 from master.explain.sentence import ordinal, sentence
 from master.ordering import Reason
-from penstock.wire.ranks_api import NodeRanks
+from penstock.wire.cluster_api import NodeRanks
 
 ORDER = ["a", "b", "c", "d", "e", "f"]
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from penstock.client.placements import PlacementLedger
+from penstock.client.job_session import PlacementLedger
 from penstock.model.container import ContainerSpec, Ended, EndedBy
 from penstock.model.resources import KindAmounts
 from penstock.model.work import TaskRequest

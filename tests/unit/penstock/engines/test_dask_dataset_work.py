@@ -61,7 +61,7 @@ def test_keys_are_unique_and_group_by_operation() -> None:
     planned = pairs.group_by_key(2).join(pairs.group_by_key(4), 3).plan()
     keys = Keys(planned, "0" * 32)
     made = [keys.monotask(op, part) for op in planned.ops for part in range(op.partitions)]
-    picks = [one.key for op in planned.ops for part in range(op.partitions) for one in keys.picks(op, part)]
+    picks = [key for op in planned.ops for part in range(op.partitions) for key in keys.picks(op, part)]
     assert len(set(made + picks)) == len(made) + len(picks)
     assert len({key[0] for key in made}) == len(planned.ops)
     assert all(re.fullmatch(r"[A-Za-z_.]+-0{32}-[0-9]+", key[0]) for key in made + picks)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from penstock.model.resources import KindAmounts, ResourceKind
+from penstock.opgraph.checking import Input
 from penstock.opgraph.dataflow import (
     Abandon,
     DataflowManager,
@@ -89,7 +90,7 @@ def test_the_flow_of_a_word_count() -> None:
     out = manager.handle(MonotaskCompleted(7, (Made(7),)))
     assert out == [Drop(3, 1), TaskComplete(3), FlowOver(succeeded=True)]
     assert manager.metadata.place(4, 0) == "n1"
-    assert manager.metadata.size_bytes(4, 0) == 7
+    assert manager.metadata.read_bytes(Input(4, Take.OWN), 0) == 7
 
 
 def test_usage_of_a_task_that_reads_what_is_packed() -> None:
@@ -214,7 +215,7 @@ def test_events_that_come_twice_say_nothing_new() -> None:
     assert manager.handle(FlowTaskPlaced(0, "n1")) == []
     manager.handle(MonotaskCompleted(0, (Made(1),)))
     assert manager.handle(MonotaskCompleted(0, (Made(2),))) == []
-    assert manager.metadata.size_bytes(1, 0) == 1
+    assert manager.metadata.read_bytes(Input(1, Take.OWN), 0) == 1
 
 
 def test_a_completion_that_does_not_fit_its_operation_is_an_error() -> None:

@@ -11,8 +11,7 @@ import msgpack
 import pytest
 
 from penstock.transport import RpcPeer
-from penstock.transport.shared_peer import SharedPeer
-from penstock.transport.user_budget import UserBudget
+from penstock.transport.shared_peer import SharedPeer, UserBudget
 from penstock.wire import RpcConnection
 from penstock.wire.agent_api import Hello
 from penstock.wire.agent_methods import REQUESTS, TYPED

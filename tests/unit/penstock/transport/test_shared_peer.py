@@ -16,8 +16,7 @@ import msgpack
 import pytest
 
 from penstock.transport import RpcPeer
-from penstock.transport.shared_peer import SharedPeer
-from penstock.transport.user_budget import MAX_WAITING_BYTES, TURN_S, UserBudget
+from penstock.transport.shared_peer import MAX_WAITING_BYTES, TURN_S, SharedPeer, UserBudget
 from tests.unit.penstock.transport.loops import on_both_loops
 
 _SPIN_S = TURN_S / 10

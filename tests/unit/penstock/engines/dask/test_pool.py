@@ -20,8 +20,7 @@ from distributed.threadpoolexecutor import rejoin, secede
 
 from penstock.client import JobCancelled
 from penstock.engines.dask import hooks
-from penstock.engines.dask.monotask import EXECUTING, DaskMonotask
-from penstock.engines.dask.pool import GatedThreadPoolExecutor
+from penstock.engines.dask.pool import EXECUTING, DaskMonotask, GatedThreadPoolExecutor
 from penstock.engines.dask.work_count import WorkCount
 from penstock.wire.errors import ErrorCode, RpcError
 
@@ -210,8 +209,8 @@ def test_a_late_word_of_seceding_does_not_take_the_slot_that_was_regained(make_p
     def call() -> None:
         secede()
         rejoin()
-        assert said.turn is not None
-        said.turn.long_running()  # Dask's event loop comes to it only now
+        assert said.long_running is not None
+        said.long_running()  # Dask's event loop comes to it only now
         held.append(pool.gate.held["cpu"])
 
     token = EXECUTING.set(said)
@@ -229,9 +228,9 @@ def test_without_the_private_names_dasks_word_releases_the_slot(make_gate: Calla
 
     def call() -> None:
         secede()
-        assert said.turn is not None
+        assert said.long_running is not None
         held.append(pool.gate.held["cpu"])
-        said.turn.long_running()
+        said.long_running()
         held.append(pool.gate.held["cpu"])
 
     token = EXECUTING.set(said)

@@ -13,6 +13,7 @@ pytest.importorskip("distributed")
 
 from distributed.shuffle import _disk
 
+from penstock.engines.dask import hooks
 from penstock.engines.dask.shards import ShardReads
 
 Make = Callable[[int], Any]
@@ -66,9 +67,10 @@ async def test_an_event_loop_does_not_wait(make_gate: Make) -> None:
 def test_the_buffers_method_is_wrapped_where_there_is_a_file_and_restored(make_gate: Make, tmp_path: Path) -> None:
     before = _disk.DiskShardsBuffer.read
     gates = [make_gate(1), make_gate(1)]
-    reads = [ShardReads(gate, 30.0) for gate in gates]  # two workers of this process
-    for one in reads:
-        one.install()
+    restores = [  # two workers of this process
+        hooks.wrap_p2p_read("distributed.shuffle._disk", "DiskShardsBuffer", ShardReads(gate, 30.0).held)
+        for gate in gates
+    ]
     try:
         buffer = object.__new__(_disk.DiskShardsBuffer)
         buffer.directory = tmp_path
@@ -80,8 +82,8 @@ def test_the_buffers_method_is_wrapped_where_there_is_a_file_and_restored(make_g
         with pytest.raises(_disk.DataUnavailable):
             buffer.read("4")
     finally:
-        for one in reads:
-            one.remove()
+        for restore in restores:
+            restore()
     assert [(slot.input_bytes, slot.ended) for slot in gates[0].asked] == [(5, "done")]
     assert gates[1].asked == []
     assert _disk.DiskShardsBuffer.read is before
