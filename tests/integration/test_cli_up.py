@@ -18,6 +18,7 @@ from typing import Any
 import pytest
 
 from tests import warm_commands
+from tests.integration.conftest import end_launcher
 
 #: What a user starts: of this one `penstock up` is tried. The others are forked, which is cheaper.
 _PROCESS = (sys.executable, "-I", "-m", "penstock.cli.main")
@@ -87,15 +88,6 @@ def started(directory: Path, *argv: str, by: tuple[str, ...] = COMMAND, **enviro
             process.kill()
             process.stdout.close()
             end_launcher(directory / "run")
-
-
-def end_launcher(runtime: Path) -> None:
-    """What holds containers outlives an agent that was killed, on purpose."""
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            argv = (entry / "cmdline").read_bytes().split(b"\0")
-            if b"agent.launcher" in argv and str(runtime).encode() in argv:
-                os.kill(int(entry.name), signal.SIGTERM)
 
 
 @pytest.fixture(scope="module")
