@@ -20,7 +20,7 @@ from penstock.model.container import ContainerSpec, Limits
 from penstock.model.profile import Profile
 from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.model.work import TaskRequest
-from tests.integration.conftest import Daemon, end_launcher, start
+from tests.integration.conftest import Daemon, agents_in, masters_in
 from tests.security_bed import authority, files, settings
 
 TOKEN = "0123456789abcdef-operator"
@@ -48,29 +48,18 @@ class Bed:
 @contextlib.contextmanager
 def bed(directory: Path) -> Iterator[Bed]:
     """Up, over mutual TLS: a task that waits, containers of both classes, one that ended, a reservation, a profile."""
-    directory.chmod(0o755)
     token_file = directory / "token"
     token_file.write_text(TOKEN)
     token_file.chmod(0o600)
     _remember_runs(directory / "kept.db")
     ca = authority(directory / "ca")
     with contextlib.ExitStack() as stack:
-        master = start(
-            "master", directory,
-            *_set(listen="127.0.0.1:0", http="127.0.0.1:0", store=directory / "kept.db", http_token_file=token_file,
-                  **settings(files(ca, "head", master=True))),
-        )  # fmt: skip
-        stack.callback(_end, master)
-        agent = start(
-            "agent", directory,
-            *_set(
-                node="alpha", http="127.0.0.1:0", runtime_dir=directory / "run", state_dir=directory / "state", cores=2,
-                memory_bytes=2**30, sample_interval_s=0.2, master=master.addresses["listen"], master_name="head",
-                **settings(files(ca, "alpha")),
-            ),
-        )  # fmt: skip
-        stack.callback(end_launcher, directory / "run")
-        stack.callback(_end, agent)
+        master = stack.enter_context(masters_in(directory))(
+            listen="127.0.0.1:0", http_token_file=token_file, **settings(files(ca, "head", master=True))
+        )
+        agent = stack.enter_context(agents_in(directory))(
+            node="alpha", master=master.addresses["listen"], master_name="head", **settings(files(ca, "alpha"))
+        )
         client = stack.enter_context(BlockingAgent.connect(agent.socket))
         yield _filled(Bed(agent, master, "", token_file), client, stack)
 
@@ -100,11 +89,3 @@ def _remember_runs(path: Path) -> None:
         run = Run(Settings(2**20 * (1 + number // 2), 1.0, 2**28), used, 2 * used)
         Depository(database).add("eve/word count", run, ended_at=1e9 + number, slot_s=3.0, name=f"run-{number}")
     database.close()
-
-
-def _set(**values: object) -> list[str]:
-    return [part for key, value in values.items() for part in ("--set", f"{key}={value}")]
-
-
-def _end(daemon: Daemon) -> None:
-    assert daemon.stop() == 0, daemon.log.read_text()

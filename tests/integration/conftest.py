@@ -10,20 +10,26 @@ import select
 import signal
 import socket
 import subprocess
+import time
 import urllib.request
 from collections.abc import AsyncIterator, Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from penstock.model import ContainerSpec, KindAmounts, TaskRequest
 from penstock.transport import RpcPeer, connect_unix
 from penstock.wire.agent_api import Welcome
+from tests import warm_commands
 from tests.integration.warm import Forked, run
 
 START_TIMEOUT_S = 100
+#: What a busy host does in time.
+LIMIT_S = 150.0
+
+T = TypeVar("T")
 
 
 @dataclass
@@ -63,8 +69,10 @@ def start(
     environment: dict[str, str] | None = None,
     imports_anew: bool = False,
     program: Path | None = None,
+    **settings: Any,
 ) -> Daemon:
     """Start it and wait until it says READY=1. ``program``: by another installation's command."""
+    arguments = (*arguments, *options(**settings))
     log = directory / f"{module}.log"
     ports = directory / f"{module}.json"
     notify = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
@@ -83,6 +91,12 @@ def start(
             pytest.fail(f"{module} did not start:\n{log.read_text()}")
     daemon.addresses = json.loads(ports.read_text())
     return daemon
+
+
+def options(**settings: Any) -> list[str]:
+    """A daemon's settings as ``--set KEY=VALUE``."""
+    written = {key: str(value).lower() if isinstance(value, bool) else value for key, value in settings.items()}
+    return [part for key, value in written.items() for part in ("--set", f"{key}={value}")]
 
 
 def _is_ready(notify: socket.socket, process: subprocess.Popen[bytes] | Forked) -> bool:
@@ -120,7 +134,7 @@ def agents_in(directory: Path) -> Iterator[Callable[..., Daemon]]:
     runtimes: set[Path] = set()
 
     def make(
-        *options: str, environment: dict[str, str] | None = None, imports_anew: bool = False, **settings: object
+        *arguments: str, environment: dict[str, str] | None = None, imports_anew: bool = False, **settings: Any
     ) -> Daemon:
         values = {
             "node": "test",
@@ -132,39 +146,60 @@ def agents_in(directory: Path) -> Iterator[Callable[..., Daemon]]:
             "sample_interval_s": 0.2,
             **settings,
         }
-        arguments = [*options, *(part for key, value in values.items() for part in ("--set", f"{key}={_toml(value)}"))]
         runtimes.add(Path(str(values["runtime_dir"])))
-        daemon = start("agent", directory, *arguments, environment=environment, imports_anew=imports_anew)
+        daemon = start("agent", directory, *arguments, environment=environment, imports_anew=imports_anew, **values)
         started.append(daemon)
         return daemon
 
     directory.chmod(0o755)
-    yield make
-    for daemon in started:
-        if daemon.process.poll() is None:
-            assert daemon.stop() == 0, daemon.log.read_text()
-    for runtime in runtimes:
-        end_launcher(runtime)
-
-
-def _toml(value: object) -> str:
-    return str(value).lower() if isinstance(value, bool) else str(value)
+    try:
+        yield make
+    finally:
+        for daemon in started:
+            if daemon.process.poll() is None:
+                assert daemon.stop() == 0, daemon.log.read_text()
+        for runtime in runtimes:
+            end_launcher(runtime)
 
 
 def end_launcher(runtime: Path) -> None:
     """A launcher that outlived its agents on purpose ends with the test, with all that it runs."""
-    for entry in Path("/proc").iterdir():
-        if not entry.name.isdigit():
-            continue
-        try:
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):  # it ended while we looked
             command = (entry / "cmdline").read_bytes().split(b"\0")
-        except OSError:
-            continue
-        if b"agent.launcher" in command and str(runtime).encode() in command:
-            gone = os.pidfd_open(int(entry.name))
-            os.kill(int(entry.name), signal.SIGTERM)
-            assert select.select([gone], [], [], 30)[0], "the launcher did not end"
-            os.close(gone)
+            if b"agent.launcher" in command and str(runtime).encode() in command:
+                os.kill(int(entry.name), signal.SIGTERM)
+                assert has_ended(int(entry.name)), "the launcher did not end"
+
+
+def has_ended(pid: int) -> bool:
+    """Wait for half a minute for a process, whosever child it is; return whether it has ended, reaped or not."""
+    try:
+        pidfd = os.pidfd_open(pid)
+    except ProcessLookupError:
+        return True
+    try:
+        return bool(select.select([pidfd], [], [], 30)[0])
+    finally:
+        os.close(pidfd)
+
+
+def until(condition: Callable[[], T | None], what: str = "it does not come true") -> T:
+    """Look again and again, as nothing else tells of it, and return the first result that is true."""
+    give_up = time.monotonic() + LIMIT_S
+    while not (found := condition()):
+        assert time.monotonic() < give_up, what
+        time.sleep(0.02)
+    return found
+
+
+def penstock(
+    agent: Daemon, *argv: str, cwd: Path | None = None, **environment: str
+) -> subprocess.CompletedProcess[str]:
+    """Run the command on an agent's host."""
+    around = {**os.environ, "PENSTOCK_SOCKET": str(agent.socket), **environment}
+    command = [warm_commands.penstock(), *argv]
+    return subprocess.run(command, cwd=cwd, env=around, capture_output=True, text=True, check=False, timeout=LIMIT_S)
 
 
 class MasterProcess:
@@ -177,20 +212,16 @@ class MasterProcess:
         self.daemon: Daemon | None = None
 
     @property
-    def http(self) -> str:
-        """Where its pages are."""
-        return self.running.addresses["http"]
-
-    @property
     def running(self) -> Daemon:
         """The process that was started last."""
         assert self.daemon is not None
         return self.daemon
 
     def start(self) -> None:
-        store, timeout = self.directory / "master.db", f"node_timeout_s={self._node_timeout_s}"
-        settings = (f"listen={self.listen}", "http=127.0.0.1:0", timeout, f"store={store}")
-        self.daemon = start("master", self.directory, *(part for text in settings for part in ("--set", text)))
+        self.daemon = start(
+            "master", self.directory, listen=self.listen, http="127.0.0.1:0", node_timeout_s=self._node_timeout_s,
+            store=self.directory / "master.db",
+        )  # fmt: skip
         assert self.running.addresses["listen"] == self.listen
 
     def kill(self) -> None:
@@ -213,27 +244,36 @@ def master(tmp_path: Path) -> Iterator[MasterProcess]:
 
 @pytest.fixture
 def start_master(tmp_path: Path) -> Iterator[Callable[..., Daemon]]:
-    """Starts a master with settings of the test's; it must end cleanly with the test."""
+    """Starts masters with settings of the test's."""
+    with masters_in(tmp_path) as make:
+        yield make
+
+
+@contextlib.contextmanager
+def masters_in(directory: Path) -> Iterator[Callable[..., Daemon]]:
+    """Starts masters in one directory; at the end each must stop cleanly."""
     started: list[Daemon] = []
 
-    def make(**settings: object) -> Daemon:
-        values = {"http": "127.0.0.1:0", "store": tmp_path / "kept.db", **settings}
-        arguments = [part for key, value in values.items() for part in ("--set", f"{key}={_toml(value)}")]
-        started.append(start("master", tmp_path, *arguments))
+    def make(*arguments: str, **settings: Any) -> Daemon:
+        values = {"http": "127.0.0.1:0", "store": directory / "kept.db", **settings}
+        started.append(start("master", directory, *arguments, **values))
         return started[-1]
 
-    yield make
-    for daemon in started:
-        assert daemon.stop() == 0, daemon.log.read_text()
+    try:
+        yield make
+    finally:
+        for daemon in started:
+            assert daemon.stop() == 0, daemon.log.read_text()
 
 
 async def agents(
-    start_agent: Callable[..., Daemon], master: MasterProcess, tmp_path: Path, *names: str, **settings: object
+    start_agent: Callable[..., Daemon], master: MasterProcess, tmp_path: Path, *names: str, **settings: Any
 ) -> list[Any]:
+    """Start the agents of these nodes, or their successors, each with directories of its own."""
     started = []
     for name in names:
         more = {"runtime_dir": tmp_path / name / "run", "state_dir": tmp_path / name / "state"}
-        (tmp_path / name).mkdir()
+        (tmp_path / name).mkdir(exist_ok=True)
         started.append(await asyncio.to_thread(start_agent, node=name, master=master.listen, **more, **settings))
     return started
 

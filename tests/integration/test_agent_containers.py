@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import multiprocessing
 import os
-import select
 import signal
 import tempfile
 from collections.abc import Awaitable, Callable
@@ -20,6 +19,7 @@ from penstock.client import AgentClient
 from penstock.model import ContainerSpec
 from penstock.transport import RpcPeer, connect_unix
 from penstock.wire.errors import ErrorCode, RpcError
+from tests.integration.conftest import has_ended
 
 Connect = Callable[..., Awaitable[Any]]
 Start = Callable[..., Any]
@@ -164,7 +164,7 @@ async def test_a_killed_agent_loses_no_container_and_no_exit_status(
     os.kill(started["pid"], 0)  # alive
     if while_away:
         path.write_text("go\n")
-        await asyncio.wait_for(asyncio.to_thread(_gone, started["pid"]), 30)
+        assert await asyncio.to_thread(has_ended, started["pid"])
     again = await connect(start_agent())
     await again.call("attach", container=started["container"])
     if not while_away:
@@ -192,19 +192,6 @@ async def test_how_a_container_ended_and_its_output_outlive_agents(
     assert await ended(client) == before and before["exit_status"] == 3
     output = await client.call("output", container=started["container"], stream="stdout")
     assert output["data"] == b"result\n"
-
-
-def _gone(pid: int) -> bool:
-    """Wait for a process that is not our child to end; whether it did, reaped or not."""
-    try:
-        descriptor = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    poller = select.poll()
-    poller.register(descriptor, select.POLLIN)
-    ended = poller.poll(30000)
-    os.close(descriptor)
-    return bool(ended)
 
 
 async def test_a_killed_agent_frees_the_slots_of_clients_that_went_away(start_agent: Start, connect: Connect) -> None:
@@ -297,8 +284,8 @@ async def test_an_agent_that_stops_leaves_nothing_of_its_attached_containers(
     started = await launch(client, "sleep", "1000")
     launcher = int(Path(f"/proc/{started['pid']}/stat").read_text().rsplit(")", 1)[1].split()[1])
     assert await asyncio.to_thread(agent.stop) == 0
-    assert await asyncio.to_thread(_gone, launcher)
-    assert await asyncio.to_thread(_gone, started["pid"])
+    assert await asyncio.to_thread(has_ended, launcher)
+    assert await asyncio.to_thread(has_ended, started["pid"])
 
 
 async def test_what_a_client_is_attached_to_goes_on_where_somebody_else_started_the_launcher(

@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
 from collections.abc import Callable
 
 import pytest
 
 from penstock.client import AgentClient
 from penstock.wire.errors import ErrorCode, RpcError
-from tests import warm_commands
-from tests.integration.conftest import Daemon
-
-COMMAND = (warm_commands.penstock(),)
+from tests.integration.conftest import Daemon, penstock
 
 
 async def test_without_a_master_there_is_no_cluster_to_show(start_agent: Callable[..., Daemon]) -> None:
@@ -25,12 +21,9 @@ async def test_without_a_master_there_is_no_cluster_to_show(start_agent: Callabl
 
 
 async def printed(agent: Daemon, *argv: str) -> str:
-    process = await asyncio.create_subprocess_exec(
-        *COMMAND, *argv, stdout=asyncio.subprocess.PIPE, env={**os.environ, "PENSTOCK_SOCKET": str(agent.socket)}
-    )
-    out, _ = await asyncio.wait_for(process.communicate(), 100)
-    assert process.returncode == 0
-    return out.decode()
+    done = await asyncio.to_thread(penstock, agent, *argv)
+    assert done.returncode == 0
+    return done.stdout
 
 
 async def test_the_cluster_is_seen_through_the_host_s_agent(

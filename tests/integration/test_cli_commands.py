@@ -137,22 +137,6 @@ async def test_run_warns_of_each_option_that_is_not_enforced(fake: FakeAgent, pe
     assert err == "penstock run: --disk is not enforced: no io; boot with v2\n"
 
 
-async def test_run_forwards_signals_and_a_second_interrupt_kills(fake: FakeAgent, penstock: Start) -> None:
-    process = await penstock("run", "x")
-    container = await launched(fake)
-    # Hold the container up: this command ignores signals.
-    container.ended = Ended(by=EndedBy.EXIT)
-    process.send_signal(signal.SIGTERM)
-    async with asyncio.timeout(30):
-        await fake.until(lambda: container.signals == [signal.SIGTERM])
-        process.send_signal(signal.SIGINT)
-        await fake.until(lambda: container.signals == [signal.SIGTERM, signal.SIGINT])
-        container.ended = None
-        process.send_signal(signal.SIGINT)
-        await fake.until(lambda: container.killed)
-    assert (await result_of(process))[0] == 137
-
-
 async def test_run_survives_a_restart_of_the_agent(fake: FakeAgent, penstock: Start) -> None:
     process = await penstock("run", "x")
     container = await launched(fake)
@@ -172,17 +156,6 @@ async def test_run_detached_prints_the_container_and_passes_no_streams(fake: Fak
     assert (status, out.strip() in fake.containers) == (0, True)
     spec = fake.called("launch")[0].container
     assert (spec.detach, spec.stdio) == (True, "")
-
-
-async def test_standard_input_reaches_the_command(fake: FakeAgent, penstock: Start) -> None:
-    process = await penstock("run", "cat", stdin=PIPE)
-    container = await launched(fake)
-    assert process.stdin is not None
-    process.stdin.write(b"typed\n")
-    await process.stdin.drain()
-    assert os.read(container.stdio[0], 100) == b"typed\n"
-    fake.end_container(container, Ended(by=EndedBy.EXIT, exit_status=0))
-    assert (await result_of(process))[0] == 0
 
 
 # ---------------------------------------------------------------- status, top

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
-from tests import warm_commands
-from tests.integration.conftest import Daemon
+from tests.integration.conftest import Daemon, until
+from tests.integration.conftest import penstock as command_on
 
 PROGRAM = "import os, time; open(os.environ['PENSTOCK_EXECUTOR'], 'x').close(); time.sleep(0.6)"
 APPLICATION = "works/sort & more"
@@ -26,11 +24,7 @@ def test_executors_run_and_are_known_afterwards(
     work.mkdir(mode=0o777)
 
     def penstock(*argv: str) -> subprocess.CompletedProcess[str]:
-        environment = {
-            **os.environ, "PENSTOCK_SOCKET": str(agent.socket), "PENSTOCK_MASTER_HTTP": master.addresses["http"],
-        }  # fmt: skip
-        command = [warm_commands.penstock(), *argv]
-        return subprocess.run(command, cwd=work, env=environment, capture_output=True, text=True, timeout=120)
+        return command_on(agent, *argv, cwd=work, PENSTOCK_MASTER_HTTP=master.addresses["http"])
 
     said = penstock(
         "submit", "--json", "--executors", "2", "--application", APPLICATION, "--memory", "64M", "--cpu", "0.5",
@@ -44,8 +38,7 @@ def test_executors_run_and_are_known_afterwards(
     ]
     assert sorted(path.name for path in work.iterdir()) == ["0", "1"], "each knew which it was"
 
-    while not json.loads(master.get("/profiles")):
-        time.sleep(0.05)  # it is stored in the background
+    until(lambda: json.loads(master.get("/profiles")), "it is not stored in the background")
     (listed,) = json.loads(penstock("profile", "list", "--json").stdout)
     assert (listed["application"], listed["runs"]) == (APPLICATION, 1), "two executors of one run are one"
     shown = penstock("profile", "show", APPLICATION)

@@ -8,8 +8,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
-import urllib.request
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,7 +19,8 @@ from penstock.cli.main import main
 from penstock.client import AgentClient, Job, JobCancelled
 from penstock.wire.errors import RpcError
 from tests import warm_commands
-from tests.integration.conftest import MasterProcess, agents, command
+from tests.integration.conftest import MasterProcess, agents, command, until
+from tests.integration.test_ranks_on_hosts import ranked
 
 Start = Callable[..., Any]
 COMMAND = (warm_commands.penstock(),)
@@ -113,18 +112,6 @@ async def test_jobs_are_seen_explained_and_stopped_everywhere(
         assert "there is no job 'x-1'" in (await penstock.run(alpha, "explain", "x-1", status=4))[1]
 
 
-def until_ranked(agent: Any, jobs: list[str]) -> None:
-    """Until the containers of these jobs stand in this order for the kernel."""
-    deadline = time.monotonic() + LIMIT_S
-    while True:
-        containers = [each for each in agent.status()["containers"] if each["rank"] is not None]
-        ranked = [each["job"] for each in sorted(containers, key=lambda each: int(each["rank"]["rank"]))]
-        if ranked == jobs:
-            return
-        assert time.monotonic() < deadline, ranked
-        time.sleep(0.1)
-
-
 async def explained(client: AgentClient, job: str) -> dict[str, Any]:
     """Of a job that the master knows again before long."""
     while True:
@@ -150,7 +137,7 @@ async def test_jobs_are_put_first_by_hand(
         # Tests run as root, who is an operator.
         assert out == f"first of all jobs, until they are over: {three}, {two}\n"
 
-        await asyncio.to_thread(until_ranked, alpha, [three, two, one])
+        await asyncio.to_thread(until, lambda: ranked(alpha) == [three, two, one])
         said, _ = await penstock.run(alpha, "explain", three)
         assert "put first by root (penstock jobs --order)" in said
 
@@ -196,13 +183,8 @@ async def test_a_detached_job_goes_on_without_its_terminal_and_over_a_restart_of
     [found] = (await penstock.views(agent, job)).values()
     assert (found["state"], found["name"], found["tasks_waiting"]) == ("running", "patient", 1)
     agent.kill()
-    directory = tmp_path / "alpha"
-    again = await asyncio.to_thread(
-        start_agent, node="alpha", master=master.listen, runtime_dir=directory / "run", state_dir=directory / "state"
-    )
-    async with asyncio.timeout(LIMIT_S):
-        while not (await asyncio.to_thread(again.status))["master"]["linked"]:
-            await asyncio.to_thread(time.sleep, 0.05)  # nothing else tells that it can be asked about jobs
+    [again] = await agents(start_agent, master, tmp_path, "alpha")
+    await asyncio.to_thread(until, lambda: again.status()["master"]["linked"], "it cannot be asked about jobs")
     await asyncio.to_thread(gate.write_text, "go\n")
     waited = (await penstock.views(again, job, "--wait", status=1))[job]
     assert (waited["outcome"], waited["stages_done"], waited["tasks_done"]) == ("failed", 2, 2)
@@ -220,11 +202,6 @@ async def until_said(client: AgentClient, job: str, words: str) -> dict[str, Any
             if said["sentence"].endswith(words):
                 return said
             await asyncio.sleep(0.1)
-
-
-def metrics_of(address: str) -> str:
-    with urllib.request.urlopen(f"http://{address}/metrics", timeout=LIMIT_S) as answer:
-        return str(answer.read(), "utf-8")
 
 
 async def test_where_a_job_stands_and_why_is_said_everywhere(
@@ -276,7 +253,7 @@ async def test_where_a_job_stands_and_why_is_said_everywhere(
         # A remark wraps; beside a short name nothing else does.
         assert "rank 1 of 4 (in the master's order): " in " ".join(top.split())
         assert f" of service{reason}" in (await penstock.run(alpha, "status", "--cluster"))[0]
-        assert "penstock_ranked_jobs 4.0" in await asyncio.to_thread(metrics_of, alpha.addresses["http"])
-        metrics = await asyncio.to_thread(metrics_of, master.http)
+        assert b"penstock_ranked_jobs 4.0" in await asyncio.to_thread(alpha.get, "/metrics")
+        metrics = (await asyncio.to_thread(master.running.get, "/metrics")).decode()
         assert "penstock_master_ranked_jobs 3.0" in metrics and 'penstock_master_queue_jobs{queue="2"} 1.0' in metrics
         assert 'penstock_master_rank_service_seconds{rank="3"} 0.' in metrics

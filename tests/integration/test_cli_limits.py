@@ -18,26 +18,24 @@ import pytest
 from penstock.client import AgentClient
 from penstock.model.container import EndedBy
 from tests import warm_commands
+from tests.integration.conftest import Daemon
+from tests.integration.conftest import penstock as command_on
 
 COMMAND = (warm_commands.penstock(),)
 TIMEOUT_S = 60
-Start = Callable[..., Any]
+Start = Callable[..., Daemon]
 Penstock = Callable[..., Awaitable[subprocess.CompletedProcess[str]]]
 
 
 @pytest.fixture(scope="module")
-def agent(start_shared_agent: Start) -> Path:
-    """Its socket."""
-    return Path(start_shared_agent().socket)
+def agent(start_shared_agent: Start) -> Daemon:
+    return start_shared_agent()
 
 
 @pytest.fixture
-def penstock(agent: Path) -> Penstock:
+def penstock(agent: Daemon) -> Penstock:
     async def run(*argv: str) -> subprocess.CompletedProcess[str]:
-        return await asyncio.to_thread(
-            subprocess.run, [*COMMAND, *argv], env={**os.environ, "PENSTOCK_SOCKET": str(agent)},
-            capture_output=True, text=True, check=False, timeout=TIMEOUT_S,
-        )  # fmt: skip
+        return await asyncio.to_thread(command_on, agent, *argv)
 
     return run
 
@@ -68,10 +66,10 @@ while True:
 """
 
 
-async def test_signals_reach_the_command_of_run_and_a_second_interrupt_kills_it(agent: Path) -> None:
+async def test_signals_reach_the_command_of_run_and_a_second_interrupt_kills_it(agent: Daemon) -> None:
     process = await asyncio.create_subprocess_exec(
         *COMMAND, "run", "--", sys.executable, "-c", _SAYS_WHICH,
-        env={**os.environ, "PENSTOCK_SOCKET": str(agent)}, stdout=subprocess.PIPE,
+        env={**os.environ, "PENSTOCK_SOCKET": str(agent.socket)}, stdout=subprocess.PIPE,
         # The tests themselves may run as a shell's job in the background, which ignores this signal.
         preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     )  # fmt: skip
@@ -112,7 +110,7 @@ async def test_every_limit_can_be_asked_for(penstock: Penstock) -> None:
 
 
 async def test_a_process_is_adopted_shown_and_killed_like_any_container(
-    agent: Path, penstock: Penstock, sleeper: subprocess.Popen[bytes]
+    agent: Daemon, penstock: Penstock, sleeper: subprocess.Popen[bytes]
 ) -> None:
     done = await penstock("adopt", str(sleeper.pid), "--name", "adopted", "--opportunistic")
     assert (done.returncode, done.stdout.count("\n")) == (0, 1), done.stderr
@@ -124,7 +122,7 @@ async def test_a_process_is_adopted_shown_and_killed_like_any_container(
     assert again.returncode == 1
     assert again.stderr.count("\n") == 1
 
-    async with await AgentClient.connect(agent) as client:
+    async with await AgentClient.connect(agent.socket) as client:
         attached = await client.attach(container)
         await attached.kill()
         async with asyncio.timeout(TIMEOUT_S):
@@ -133,15 +131,9 @@ async def test_a_process_is_adopted_shown_and_killed_like_any_container(
     assert await asyncio.to_thread(sleeper.wait, TIMEOUT_S) == -signal.SIGKILL
 
 
-async def test_an_adopted_process_survives_the_agent(
-    start_agent: Start, sleeper: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_adopted_process_survives_the_agent(start_agent: Start, sleeper: subprocess.Popen[bytes]) -> None:
     first = start_agent()
-    monkeypatch.setenv("PENSTOCK_SOCKET", str(first.socket))
-    done = await asyncio.to_thread(
-        subprocess.run, [*COMMAND, "adopt", str(sleeper.pid)], capture_output=True, text=True, check=True
-    )
-    container = done.stdout.strip()
+    container = (await asyncio.to_thread(command_on, first, "adopt", str(sleeper.pid))).stdout.strip()
     first.kill()
     second = start_agent()
     async with await AgentClient.connect(Path(second.socket)) as client:
@@ -154,13 +146,13 @@ async def test_an_adopted_process_survives_the_agent(
     assert ended.exit_status == 128 + signal.SIGTERM
 
 
-async def test_processes_that_may_not_be_adopted(agent: Path, penstock: Penstock) -> None:
+async def test_processes_that_may_not_be_adopted(agent: Daemon, penstock: Penstock) -> None:
     done = await penstock("adopt", "1")
     assert (done.returncode, done.stdout) == (1, "")
     assert done.stderr == "penstock adopt: process 1 is the host's init or Penstock's own\n"
 
 
-async def test_limits_change_while_it_runs(agent: Path, penstock: Penstock) -> None:
+async def test_limits_change_while_it_runs(agent: Daemon, penstock: Penstock) -> None:
     container = (await penstock("run", "--detach", "--cpu", "1", "--name", "it", "--", "sleep", "1000")).stdout.strip()
     assert (await penstock("resize", container, "--cpu", "0.5", "--pids", "100")).returncode == 0
     limits = (await shown(penstock, "it"))["limits"]
@@ -173,7 +165,7 @@ async def test_limits_change_while_it_runs(agent: Path, penstock: Penstock) -> N
     assert (done.returncode, done.stdout, done.stderr.count("\n")) == (4, "", 1)
 
 
-async def test_limits_follow_a_profile(agent: Path, penstock: Penstock, tmp_path: Path) -> None:
+async def test_limits_follow_a_profile(agent: Daemon, penstock: Penstock, tmp_path: Path) -> None:
     container = (await penstock("run", "--detach", "--name", "follows", "--", "sleep", "1000")).stdout.strip()
     profile = tmp_path / "profile.json"
     profile.write_text(json.dumps({"slot_s": 3600, "cpu_cores": [0.25, 1]}))

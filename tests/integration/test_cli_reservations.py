@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import json
-import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from penstock.client import AgentClient
-from tests import warm_commands
 from tests.integration.conftest import MasterProcess, agents
+from tests.integration.conftest import penstock as command_on
 from tests.integration.test_reservations_live import reservations
 
 Start = Callable[..., Any]
@@ -22,9 +21,7 @@ async def test_reserve_list_change_use_and_give_back(start_agent: Start, master:
     [agent] = await agents(start_agent, master, tmp_path, "alpha", cores=2)
 
     def penstock(*arguments: str, status: int = 0) -> subprocess.CompletedProcess[str]:
-        environment = {**os.environ, "PENSTOCK_SOCKET": str(agent.socket)}
-        command = [warm_commands.penstock(), *arguments]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=60, check=False)
+        done = command_on(agent, *arguments)
         assert done.returncode == status, done.stderr
         return done
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import signal
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -26,45 +25,6 @@ def spec(*argv: str, **more: Any) -> ContainerSpec:
 def socket(start_shared_agent: Start) -> Path:
     """That of an agent for all tests that harm it in nothing."""
     return Path(start_shared_agent().socket)
-
-
-async def test_slots_bound_what_runs(socket: Path) -> None:
-    async with await AgentClient.connect(socket, "test") as agent:
-        job = await agent.register_job("bounded")
-        await job.admitted()
-        running, most = 0, 0
-
-        async def one(size: int) -> None:
-            nonlocal running, most
-            async with job.monotask("cpu", size):
-                running += 1
-                most = max(most, running)
-                await asyncio.sleep(0)
-                running -= 1
-
-        await asyncio.gather(*(one(size) for size in range(200)))
-        assert most == agent.welcome.capacity.cpu_slots
-        status = await agent.status()
-        assert [(entry["done"], entry["failed"]) for entry in status["jobs"]] == [(200, 0)]
-        await job.end()
-        assert (await agent.status())["jobs"] == []
-
-
-async def test_larger_cpu_monotasks_of_a_stage_come_first(start_agent: Start) -> None:
-    daemon = await asyncio.to_thread(start_agent, cores=1)
-    async with await AgentClient.connect(daemon.socket, "test") as agent:
-        job = await agent.register_job("ordered")
-        order = []
-        first = job.submit("cpu", 1)
-        await first.granted
-        waiting = {size: job.submit("cpu", size, stage="s") for size in (10, 30, 20)}
-        first.complete()
-        for _ in range(3):
-            done, _ = await asyncio.wait([one.granted for one in waiting.values()], return_when="FIRST_COMPLETED")
-            [size] = [size for size, one in waiting.items() if one.granted in done]
-            order.append(size)
-            waiting.pop(size).complete()
-        assert order == [30, 20, 10]
 
 
 async def test_everything_survives_a_killed_agent(start_agent: Start, tmp_path: Path) -> None:
@@ -90,39 +50,6 @@ async def test_everything_survives_a_killed_agent(start_agent: Start, tmp_path: 
         ended = await asyncio.wait_for(container.wait(), 30)
         assert (ended.by, ended.exit_status) == (EndedBy.EXIT, 3)
         assert await container.output() == b"before\nafter\n"
-
-
-async def test_a_client_that_goes_away_gives_its_slot_back(start_agent: Start) -> None:
-    daemon = await asyncio.to_thread(start_agent, cores=1)
-    leaving = await AgentClient.connect(daemon.socket, "leaving")
-    job = await leaving.register_job("leaving")
-    await job.submit("cpu", 1).granted
-    async with await AgentClient.connect(daemon.socket, "staying") as staying:
-        waiting = (await staying.register_job("staying")).submit("cpu", 1)
-        await staying.status()
-        assert not waiting.granted.done()
-        await leaving.close()
-        await asyncio.wait_for(waiting.granted, 30)
-
-
-async def test_signals_kills_and_streams(socket: Path) -> None:
-    read_end, write_end = os.pipe()
-    async with await AgentClient.connect(socket, "test") as agent:
-        container = await agent.launch(
-            spec("sh", "-c", "echo ready; exec sleep 600"), stdio=(read_end, write_end, write_end)
-        )
-        os.close(write_end)
-        assert await asyncio.to_thread(os.read, read_end, 100) == b"ready\n"
-        await container.signal(signal.SIGTERM)
-        ended = await asyncio.wait_for(container.wait(), 30)
-        assert (ended.by, ended.exit_status) == (EndedBy.SIGNAL, 143)
-        assert await asyncio.to_thread(os.read, read_end, 100) == b""
-        os.close(read_end)
-        other = await agent.launch(spec("sleep", "600"))
-        await other.kill()
-        ended = await asyncio.wait_for(other.wait(), 30)
-        assert ended.by is EndedBy.CANCELLED
-        assert "cancelled by" in ended.reason
 
 
 def test_the_blocking_client(socket: Path) -> None:

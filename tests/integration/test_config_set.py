@@ -25,19 +25,18 @@ class Bed:
     def __init__(self, directory: Path) -> None:
         self.files = {name: directory / f"{name}.toml" for name in ("agent", "master")}
         self.write_files()
-        here = {"http": "127.0.0.1:0", "store": directory / "kept.db"}
-        self.master = self._start("master", here)
-        here = {"master": self.master.addresses["listen"], "node": "test"}
-        here |= {"runtime_dir": directory / "run", "state_dir": directory / "state", "memory_bytes": 2**30}
-        self.agent = self._start("agent", here)
+        self.master = self._start("master", http="127.0.0.1:0", store=directory / "kept.db")
+        self.agent = self._start(
+            "agent", master=self.master.addresses["listen"], node="test", runtime_dir=directory / "run",
+            state_dir=directory / "state", memory_bytes=2**30,
+        )  # fmt: skip
         self.logs = {"agent": Log(self.agent.log), "master": Log(self.master.log)}
         self.log = self.logs["agent"]
 
-    def _start(self, name: str, values: dict[str, Any]) -> Daemon:
-        options = [part for key, value in values.items() for part in ("--set", f"{key}={value}")]
+    def _start(self, name: str, **settings: Any) -> Daemon:
         environment = {"PENSTOCK_AGENT_LEASE_S": "8ms"}
         file = self.files[name]
-        return start(name, file.parent, "--config", str(file), *options, environment=environment)
+        return start(name, file.parent, "--config", str(file), environment=environment, **settings)
 
     def write_files(self) -> None:
         self.files["agent"].write_text(AGENT)

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +19,7 @@ pytest.importorskip("distributed")
 
 from penstock.client import AgentClient
 from penstock.wire.jobs_api import JobView
-from tests.integration.conftest import MasterProcess
+from tests.integration.conftest import MasterProcess, until
 
 SCRIPT = Path(__file__).with_name("dask_jobs.py")
 SLOTS = 2
@@ -120,13 +120,6 @@ def most_at_once(spans: list[tuple[int, int]]) -> int:
     return most
 
 
-def poll(condition: Callable[[], Any], what: str) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-
-
 def test_how_many_ran_at_once_is_counted_right() -> None:
     assert most_at_once([(0, 10), (10, 20), (20, 30)]) == 1
     assert most_at_once([(0, 10), (5, 20), (9, 30)]) == 3
@@ -147,7 +140,7 @@ def test_two_clusters_never_run_more_tasks_than_there_are_slots(start_agent: Any
             ]
 
         # A worker whose agent is slow to answer begins in a job of its own, and joins the cluster's job later.
-        poll(shared, "the workers of a cluster do not share a job")
+        until(shared, "the workers of a cluster do not share a job")
         outputs = [script.finish() for script in running]
     assert len(names) == 2, names
     assert all(name.startswith("dask tcp://127.0.0.1:") for name in names)
@@ -155,7 +148,7 @@ def test_two_clusters_never_run_more_tasks_than_there_are_slots(start_agent: Any
     found = read_spans(spans)
     assert len(found) >= 40 + 6 + 4 * 6 + 6 + 4 + 61
     assert most_at_once(found) == SLOTS
-    poll(lambda: not agent.status()["jobs"], "the jobs have not ended")
+    until(lambda: not agent.status()["jobs"], "the jobs have not ended")
     assert agent.status()["kinds"]["cpu"]["running"] == 0
 
 
@@ -169,7 +162,7 @@ def test_joins_and_spilling_stay_within_the_slots_and_the_closed_cluster_is_one_
     with scripts("joined", spans=spans, socket=agent.socket, target="0.0005") as running:
         running[0].wait_for("worked")
         # A worker that closes before it has joined the cluster's job leaves a job of its own in the list.
-        poll(lambda: [job["connections"] for job in agent.status()["jobs"]] == [2], "the workers do not share a job")
+        until(lambda: [job["connections"] for job in agent.status()["jobs"]] == [2], "the workers do not share a job")
         output = running[0].finish()
     assert "not gated:" not in output, output
     assert "without grants" not in output, output
@@ -179,7 +172,7 @@ def test_joins_and_spilling_stay_within_the_slots_and_the_closed_cluster_is_one_
     kinds = agent.status()["kinds"]
     assert kinds["network"]["slot_seconds"] > 0
     assert kinds["disk"]["slot_seconds"] > 0
-    poll(lambda: not agent.status()["jobs"], "the jobs have not ended")
+    until(lambda: not agent.status()["jobs"], "the jobs have not ended")
     kinds = agent.status()["kinds"]
     assert [kinds[kind]["running"] for kind in ("cpu", "network", "disk")] == [0, 0, 0]
 
@@ -187,7 +180,7 @@ def test_joins_and_spilling_stay_within_the_slots_and_the_closed_cluster_is_one_
         async with await AgentClient.connect(agent.socket, "test") as client:
             return await client.jobs.list()
 
-    poll(lambda: all(job.state == "ended" for job in asyncio.run(listed())), "the master knows of no end")
+    until(lambda: all(job.state == "ended" for job in asyncio.run(listed())), "the master knows of no end")
     jobs = asyncio.run(listed())
     assert [job.outcome for job in jobs] == ["succeeded"], jobs
 
@@ -198,15 +191,15 @@ def test_killing_the_agent_opens_the_gates_and_its_return_shuts_them(start_agent
     with scripts("stream", "stream", spans=spans, socket=agent.socket) as running:
         for script in running:
             script.wait_for("streaming")
-        poll(lambda: sum(job["done"] for job in agent.status()["jobs"]) > 60, "nothing is granted")
+        until(lambda: sum(job["done"] for job in agent.status()["jobs"]) > 60, "nothing is granted")
         before = time.monotonic_ns()
         agent.kill()
-        poll(lambda: most_at_once([span for span in read_spans(spans) if span[0] > before]) > SLOTS, "gates stay shut")
+        until(lambda: most_at_once([span for span in read_spans(spans) if span[0] > before]) > SLOTS, "gates stay shut")
         again = start_agent(cores=SLOTS)
-        poll(lambda: sum(job["connections"] for job in again.status()["jobs"]) == 4, "not all workers are back")
-        poll(lambda: [job["connections"] for job in again.status()["jobs"]] == [2, 2], "not one job for each cluster")
+        until(lambda: sum(job["connections"] for job in again.status()["jobs"]) == 4, "not all workers are back")
+        until(lambda: [job["connections"] for job in again.status()["jobs"]] == [2, 2], "not one job for each cluster")
         back = time.monotonic_ns()
-        poll(lambda: sum(job["done"] for job in again.status()["jobs"]) > 100, "nothing is granted again")
+        until(lambda: sum(job["done"] for job in again.status()["jobs"]) > 100, "nothing is granted again")
         after = time.monotonic_ns()
         spans.with_name("stop").touch()
         outputs = [script.finish() for script in running]

@@ -1,8 +1,9 @@
-"""Dask workers that a real agent runs in containers."""
+"""Dask workers of real agents: in containers, and on two hosts as one job."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,24 +12,17 @@ import pytest
 
 pytest.importorskip("distributed")
 
-from distributed import Client
+from distributed import Client, Scheduler, Worker
 
 from penstock.engines.dask.cluster import ContainedWorker, PenstockCluster
+from penstock.engines.dask.plugin import PenstockWorkerPlugin
+from tests.integration.conftest import MasterProcess, agents, until
 
 # Dask's own, not ours: it warns of itself while it starts and stops.
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::UserWarning"),
+    pytest.mark.filterwarnings(f"ignore::{kind}Warning") for kind in ("Deprecation", "Future", "Resource", "User")
 ]
 WAIT_S = 120.0
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not condition():  # noqa: ASYNC110 - another process
-            await asyncio.sleep(0.05)
 
 
 async def test_workers_run_in_containers_gated_and_end_with_the_cluster(
@@ -52,15 +46,45 @@ async def test_workers_run_in_containers_gated_and_end_with_the_cluster(
         (job,) = agent.status()["jobs"]
         assert job["name"] == f"dask {cluster.scheduler_address}"
         # What ends under a lease is told a little later.
-        await until(lambda: [each["done"] for each in agent.status()["jobs"]] == [10])
+        await asyncio.to_thread(until, lambda: [each["done"] for each in agent.status()["jobs"]] == [10])
         cluster.scale(2)
         await client.wait_for_workers(2, timeout=WAIT_S)
         assert {each["name"] for each in containers("running")} == {"dask-worker 0", "dask-worker 1"}
-        await until(lambda: [each["connections"] for each in agent.status()["jobs"]] == [2])
-    await until(lambda: not containers("running"))
+        await asyncio.to_thread(until, lambda: [each["connections"] for each in agent.status()["jobs"]] == [2])
+    await asyncio.to_thread(until, lambda: not containers("running"))
     assert {each["ended"]["by"] for each in agent.status()["containers"]} <= {"exit", "cancelled", "signal"}
 
 
 def test_a_promise_that_is_too_small_is_said_at_once() -> None:
     with pytest.raises(ValueError, match="too little for a Dask worker"):
         ContainedWorker("tcp://127.0.0.1:1", "w", memory_bytes=2**20)
+
+
+async def test_workers_of_two_hosts_share_a_job(
+    start_agent: Callable[..., Any], master: MasterProcess, tmp_path: Path
+) -> None:
+    """Two agents under one master: the cluster is one job there."""
+    hosts = await agents(start_agent, master, tmp_path, "alpha", "beta", cores=2)
+
+    def jobs() -> list[set[str]]:
+        return [{job["job"] for job in agent.status()["jobs"]} for agent in hosts]
+
+    async with (
+        Scheduler(host="127.0.0.1", port=0, dashboard=False, dashboard_address="127.0.0.1:0") as scheduler,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        workers = []
+        for agent in (hosts[0], hosts[1], hosts[1]):
+            plugin = PenstockWorkerPlugin(socket=str(agent.socket), cpu=True)
+            worker = Worker(scheduler.address, host="127.0.0.1", nthreads=1, plugins=[plugin])
+            workers.append(await stack.enter_async_context(worker))
+        client = await stack.enter_async_context(Client(scheduler.address, asynchronous=True))
+        await asyncio.to_thread(until, lambda: jobs()[0] == jobs()[1] and len(jobs()[0]) == 1)
+        assert len(master.status()["jobs"]) == 1
+        futures = [client.submit(pow, n, 2, workers=[workers[n % 3].address], pure=False) for n in range(12)]
+        assert await client.gather(futures) == [n**2 for n in range(12)]
+        await asyncio.to_thread(
+            until, lambda: [sum(job["done"] for job in agent.status()["jobs"]) for agent in hosts] == [4, 8]
+        )
+        assert len({job["priority"] for agent in hosts for job in agent.status()["jobs"]}) == 1
+    await asyncio.to_thread(until, lambda: jobs() == [set(), set()])

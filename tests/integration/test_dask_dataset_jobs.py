@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -19,15 +18,12 @@ from distributed import Client, LocalCluster
 from penstock.dataset import Dataset
 from penstock.engines.dask.plugin import PenstockSchedulerPlugin
 from penstock.engines.dask_dataset import Options, run
-from tests.integration.conftest import MasterProcess
-from tests.integration.test_dataset_on_dask import Agent
+from tests.integration.conftest import MasterProcess, until
+from tests.integration.test_dataset_on_dask import placing
 
 # Dask's own, not ours: it warns of itself while it starts and stops.
 pytestmark = [
-    pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore::FutureWarning"),
-    pytest.mark.filterwarnings("ignore::ResourceWarning"),
-    pytest.mark.filterwarnings("ignore::UserWarning"),
+    pytest.mark.filterwarnings(f"ignore::{kind}Warning") for kind in ("Deprecation", "Future", "Resource", "User")
 ]
 WAIT_S = 120.0
 
@@ -43,16 +39,8 @@ def gated(socket: Path, *, cpu: bool = False) -> Iterator[Client]:
         yield client
 
 
-def poll(condition: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + WAIT_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-    return found
-
-
 def test_monotasks_are_asked_for_in_the_name_of_the_job_that_was_placed(tmp_path: Path) -> None:
-    with Agent(tmp_path, slots=4) as fake, gated(fake.socket) as client:
+    with placing(tmp_path, slots=4) as fake, gated(fake.socket) as client:
         before = len(fake.called("submit"))
         numbers = Dataset.from_items(range(800), 4).map(lambda item: (item % 3, item))
         options = Options(name="places", socket=fake.socket, nodes={"fake": list(client.nthreads())})
@@ -87,9 +75,7 @@ def progress(master: MasterProcess, name: str) -> list[dict[str, Any]]:
     return list(job["progress"])
 
 
-def test_at_a_real_master_it_is_one_job(start_agent: Callable[..., Any], tmp_path: Path) -> None:
-    master = MasterProcess(tmp_path)
-    master.start()
+def test_at_a_real_master_it_is_one_job(start_agent: Callable[..., Any], master: MasterProcess) -> None:
     agent = start_agent(node="alpha", master=master.listen, cores=2)
     Hold.begun.clear()
     Hold.release.clear()
@@ -101,18 +87,18 @@ def test_at_a_real_master_it_is_one_job(start_agent: Callable[..., Any], tmp_pat
         try:
             plain = client.submit(pow, 2, 5)
             assert plain.result() == 32
-            poll(lambda: jobs()[f"dask {client.scheduler.address}"]["done"] == 1, "the plain task is not counted")
+            until(lambda: jobs()[f"dask {client.scheduler.address}"]["done"] == 1, "the plain task is not counted")
             pairs = Dataset.from_items(range(8), 4).map(held).map(lambda item: (item % 2, item))
             options = Options(name="held", socket=agent.socket, nodes={"alpha": list(client.nthreads())})
             found = threads.submit(run, pairs.group_by_key(2).count(), client, options)
             assert Hold.begun.wait(WAIT_S)
-            seen = poll(lambda: jobs() if jobs()["held"]["running"] == 2 else None, "nothing runs in the job's name")
+            seen = until(lambda: jobs() if jobs()["held"]["running"] == 2 else None, "nothing runs in the job's name")
             assert seen["held"]["connections"] >= 2, "the placement's and a worker's"
             ours = seen[f"dask {client.scheduler.address}"]
             assert (ours["running"], ours["queued"]) == (0, 0)
             assert not any("from_items" in stage["stage"] for stage in ours["stages"]), "told twice"
             assert {job["name"] for job in master.status()["jobs"].values()} == set(seen)
-            told = poll(lambda: progress(master, "held"), "how far the job is was not told")
+            told = until(lambda: progress(master, "held"), "how far the job is was not told")
             assert [(one["tasks"], one.get("done", 0), one.get("after", [])) for one in told] == [
                 (4, 0, []), (2, 0, [told[0]["stage"]]),
             ]  # fmt: skip
@@ -120,5 +106,4 @@ def test_at_a_real_master_it_is_one_job(start_agent: Callable[..., Any], tmp_pat
         finally:
             Hold.release.set()
         assert found.result(WAIT_S) == 2
-        poll(lambda: "held" not in jobs(), "the job has not ended")
-    assert master.stop() == 0
+        until(lambda: "held" not in jobs(), "the job has not ended")

@@ -6,9 +6,9 @@ import asyncio
 import os
 import signal
 import threading
-import time
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from operator import add
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,8 @@ from penstock.wire.agent_api import PROTOCOL, Welcome
 from penstock.wire.errors import refused
 from tests.dataset_pipelines import Both, pipelines
 from tests.fakes.agent import FakeAgent
-from tests.integration.conftest import MasterProcess
+from tests.fakes.agent_thread import AgentThread
+from tests.integration.conftest import MasterProcess, agents, until
 
 ALONE = Options(placed=False)
 
@@ -192,34 +193,13 @@ def test_several_datasets_of_one_operation_and_updates(client: Client) -> None:
 # ---------------------------------------------------------------- places
 
 
-class Agent:
-    """An agent's socket whose master places the tasks that it is asked to place, in a thread of its own."""
-
-    def __init__(self, directory: Path, **settings: Any) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
-        self._thread.start()
-
-        async def start() -> FakeAgent:
-            agent = FakeAgent(directory)
-            for name, value in settings.items():
-                setattr(agent, name, value)
-            await agent.start()
-            return agent
-
-        self.fake = asyncio.run_coroutine_threadsafe(start(), self._loop).result(30)
-
-    def do(self, work: Coroutine[Any, Any, None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(60)
-
-    def __enter__(self) -> FakeAgent:
-        return self.fake
-
-    def __exit__(self, *_: object) -> None:
-        self.do(self.fake.stop())
-        self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(30)
-        self._loop.close()
+@contextmanager
+def placing(directory: Path, **settings: Any) -> Iterator[FakeAgent]:
+    """An agent's socket whose master places the tasks that it is asked to place."""
+    with AgentThread(directory) as thread:
+        for name, value in settings.items():
+            setattr(thread.agent, name, value)
+        yield thread.agent
 
 
 def where() -> str:
@@ -230,7 +210,7 @@ def test_tasks_run_on_the_worker_of_the_node_that_the_master_chose(client: Clien
     chosen, other = sorted(client.nthreads())
     numbers = Dataset.from_items(range(8), 4).map(lambda item: (item % 3, where()))
     seen = numbers.group_by_key(3).flat_map(lambda pair: [*pair[1], where()])
-    with Agent(tmp_path) as fake:
+    with placing(tmp_path) as fake:
         options = Options(
             name="places", socket=fake.socket, memory_bytes=10**6, nodes={"fake": [chosen], "elsewhere": [other]}
         )
@@ -253,7 +233,7 @@ def test_tasks_run_on_the_worker_of_the_node_that_the_master_chose(client: Clien
 
 
 def test_workers_are_found_by_the_agents_of_their_hosts(client: Client, tmp_path: Path) -> None:
-    with Agent(tmp_path) as fake:
+    with placing(tmp_path) as fake:
         seen = Dataset.from_items(range(8), 8).map(lambda _: where())
         # Both workers are on the one node: tasks are spread over them.
         assert set(run(seen.collect(), client, Options(socket=fake.socket))) == set(client.nthreads())
@@ -269,7 +249,7 @@ def test_without_an_answer_tasks_go_where_dask_puts_them(client: Client, tmp_pat
     if trouble == "no agent":
         assert run(numbers.group_by_key().count(), client, Options(socket=tmp_path / "none")) == 3
         return
-    with Agent(tmp_path, **settings) as fake:
+    with placing(tmp_path, **settings) as fake:
         if trouble == "no master":
             fake._hello = lambda peer, asked: no_master()  # type: ignore[method-assign]
         if trouble == "unknown node":
@@ -309,7 +289,7 @@ def wait_on_the_victim(_: int) -> str:
 @pytest.mark.parametrize("attempts", [1, 2])
 def test_when_a_chosen_worker_goes_away_everything_starts_again_elsewhere(tmp_path: Path, attempts: int) -> None:
     with (
-        Agent(tmp_path) as fake,
+        placing(tmp_path) as fake,
         LocalCluster(n_workers=2, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster,
         Client(cluster, set_as_default=False) as client,
         ThreadPoolExecutor() as threads,
@@ -332,35 +312,31 @@ def test_when_a_chosen_worker_goes_away_everything_starts_again_elsewhere(tmp_pa
 
 
 def test_when_the_agent_goes_away_dask_places(client: Client, tmp_path: Path) -> None:
-    agent = Agent(tmp_path, places=False)
-    with agent as fake, ThreadPoolExecutor() as threads:
+    with AgentThread(tmp_path) as agent, ThreadPoolExecutor() as threads:
+        agent.agent.places = False
         numbers = Dataset.from_items(range(8), 4).map(lambda item: (item % 3, item))
-        options = Options(socket=fake.socket, patience_s=0.1)
+        options = Options(socket=agent.socket, patience_s=0.1)
         found = threads.submit(run, numbers.group_by_key().count(), client, options)
-        agent.do(fake.until(lambda: bool(fake.called("place"))))
+        agent.until(lambda fake: bool(fake.called("place")))
         assert not found.done()
-        agent.do(fake.stop())
+        agent.stop()
         assert found.result(60) == 3
 
 
 def test_a_job_that_somebody_cancels_raises_who_did_it_and_nothing_is_started(client: Client, tmp_path: Path) -> None:
-    agent = Agent(tmp_path, places=False)
-    with agent as fake, ThreadPoolExecutor() as threads:
+    with AgentThread(tmp_path) as agent, ThreadPoolExecutor() as threads:
+        agent.agent.places = False
         numbers = Dataset.from_items(range(8), 4).map(lambda item: (item % 3, item))
-        found = threads.submit(run, numbers.group_by_key().count(), client, Options(name="doomed", socket=fake.socket))
-        agent.do(fake.until(lambda: bool(fake.called("place"))))
-
-        async def cancel() -> None:
-            fake.cancel_job("job-1", "ann")
-
-        agent.do(cancel())
+        found = threads.submit(run, numbers.group_by_key().count(), client, Options(name="doomed", socket=agent.socket))
+        agent.until(lambda fake: bool(fake.called("place")))
+        agent.do(lambda fake: fake.cancel_job("job-1", "ann"))
         with pytest.raises(JobCancelled, match="job 'doomed' was cancelled by ann"):
             found.result(60)
-        assert not fake.called("end_job")
+        assert not agent.agent.called("end_job")
 
 
 def test_a_failure_gives_up_what_was_placed(client: Client, tmp_path: Path) -> None:
-    with Agent(tmp_path) as fake:
+    with placing(tmp_path) as fake:
         broken = Dataset.from_items(range(4), 4).map(lambda item: 1 // (item - 2))
         with pytest.raises(ZeroDivisionError):
             run(broken.collect(), client, Options(socket=fake.socket))
@@ -380,25 +356,17 @@ def test_what_cannot_be_sent_to_a_worker_is_the_users_error(client: Client) -> N
 
 
 def test_a_real_master_places_on_a_node_that_has_a_worker(
-    client: Client, start_agent: Callable[..., Any], tmp_path: Path
+    client: Client, start_agent: Callable[..., Any], master: MasterProcess, tmp_path: Path
 ) -> None:
-    master = MasterProcess(tmp_path)
-    master.start()
-    started = {}
-    for name in ("alpha", "beta"):
-        (tmp_path / name).mkdir()
-        directories = {"runtime_dir": tmp_path / name / "run", "state_dir": tmp_path / name / "state"}
-        started[name] = start_agent(node=name, master=master.listen, **directories)
+    alpha, _ = asyncio.run(agents(start_agent, master, tmp_path, "alpha", "beta"))
     first, second = sorted(client.nthreads())
     pairs = Dataset.from_items(range(8), 4).map(lambda item: (where(), item))
-    options = Options(socket=started["alpha"].socket, nodes={"beta": [second]})
+    options = Options(socket=alpha.socket, nodes={"beta": [second]})
     assert [key for key, _ in run(pairs.group_by_key(2).collect(), client, options)] == [second]
-    options = Options(socket=started["alpha"].socket, nodes={"alpha": [first], "beta": [second]}, memory_bytes=10**6)
+    options = Options(socket=alpha.socket, nodes={"alpha": [first], "beta": [second]}, memory_bytes=10**6)
     assert {where for where, _ in run(pairs.collect(), client, options)} <= {first, second}
     assert master.status()["decisions"]["assigned"] == 4 + 2 + 4
-    while master.status()["jobs"]:  # every job ends, its last one perhaps a moment after its answer was read
-        time.sleep(0.02)
-    assert master.stop() == 0
+    until(lambda: not master.status()["jobs"], "a job has not ended")  # the last one may, a moment after its answer
 
 
 def test_there_is_at_least_one_attempt(client: Client) -> None:

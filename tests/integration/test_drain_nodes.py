@@ -14,8 +14,8 @@ import pytest
 
 from penstock.client import AgentClient
 from penstock.model import ContainerSpec, KindAmounts, TaskRequest
-from tests import warm_commands
-from tests.integration.conftest import Daemon, MasterProcess, agents
+from tests.integration.conftest import Daemon, MasterProcess, agents, until
+from tests.integration.conftest import penstock as command_on
 
 Start = Callable[..., Any]
 LIMIT_S = 120
@@ -23,15 +23,8 @@ LIMIT_S = 120
 
 async def penstock(daemon: Daemon, *arguments: str) -> tuple[int, str, str]:
     """The command on a daemon's host: exit status, standard output and error."""
-    process = await asyncio.create_subprocess_exec(
-        warm_commands.penstock(), *arguments,
-        env={"PENSTOCK_SOCKET": str(daemon.socket), "PATH": os.environ["PATH"]},
-        stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.PIPE,
-    )  # fmt: skip
-    async with asyncio.timeout(LIMIT_S):
-        out, err = await process.communicate()
-    assert process.returncode is not None
-    return process.returncode, out.decode(), err.decode()
+    done = await asyncio.to_thread(command_on, daemon, *arguments)
+    return done.returncode, done.stdout, done.stderr
 
 
 class Gate:
@@ -99,7 +92,7 @@ async def test_nodes_are_emptied_one_after_the_other(
     alpha, beta = await agents(start_agent, master, tmp_path, "alpha", "beta")
     await own_work_is_waited_for_and_named(alpha)
     assert await penstock(alpha, "drain") == (0, "alpha: drained\n", "")
-    assert b'penstock_master_nodes{state="drained"} 1.0' in await asyncio.to_thread(_metrics, master)
+    assert b'penstock_master_nodes{state="drained"} 1.0' in await asyncio.to_thread(master.running.get, "/metrics")
     status, _, err = await penstock(alpha, "drain", "nowhere")
     assert (status, err) == (4, "penstock drain: nodes: no node 'nowhere' in this cluster (there are alpha, beta)\n")
     async with await AgentClient.connect(alpha.socket, "test") as client:
@@ -121,8 +114,7 @@ async def test_nodes_are_emptied_one_after_the_other(
         await asyncio.to_thread(beta.stop)
         await asyncio.to_thread(master.kill)
         await asyncio.to_thread(master.start)
-        again = {"runtime_dir": tmp_path / "beta/run", "state_dir": tmp_path / "beta/state"}
-        beta = await asyncio.to_thread(start_agent, node="beta", master=master.listen, **again)
+        (beta,) = await agents(start_agent, master, tmp_path, "beta")
         assert beta.status()["drain"]["by"] == alpha.status()["containers"][0]["user"]
         status, _, err = await penstock(beta, "drain", "--timeout", "200ms")
         assert status == 3, err
@@ -139,13 +131,6 @@ async def test_nodes_are_emptied_one_after_the_other(
             assert (await asyncio.wait_for(job.ended(name), LIMIT_S)).exit_status == 5
         assert master.status()["tasks"]["ended"] == {"exit": 2}, "each once"
         await job.end()
-
-
-def _metrics(master: MasterProcess) -> bytes:
-    import urllib.request
-
-    with urllib.request.urlopen(f"http://{master.http}/metrics", timeout=10) as answer:
-        return bytes(answer.read())
 
 
 async def test_what_was_said_of_a_node_that_is_away_and_how_jobs_ended_outlives_the_master(
@@ -170,17 +155,9 @@ async def test_what_was_said_of_a_node_that_is_away_and_how_jobs_ended_outlives_
     status, out, err = await penstock(alpha, "jobs", job.id, "--json")
     assert (status, err) == (0, "")
     assert json.loads(out)[0]["outcome"] == "succeeded"
-    again = {"runtime_dir": tmp_path / "beta/run", "state_dir": tmp_path / "beta/state"}
-    beta = await asyncio.to_thread(start_agent, node="beta", master=master.listen, **again)
+    (beta,) = await agents(start_agent, master, tmp_path, "beta")
     assert await penstock(alpha, "drain", "beta") == (0, "beta: drained\n", "")
     assert beta.status()["drain"]["state"] == "drained"
-
-
-async def until(master: MasterProcess, condition: Callable[[dict[str, Any]], bool]) -> None:
-    """The master's status is so; it is asked again and again, as nothing else tells."""
-    async with asyncio.timeout(LIMIT_S):
-        while not condition(await asyncio.to_thread(master.status)):
-            await asyncio.to_thread(time.sleep, 0.05)
 
 
 async def test_what_runs_for_a_drained_node_is_not_run_again_because_its_agent_is_away(
@@ -203,11 +180,10 @@ async def test_what_runs_for_a_drained_node_is_not_run_again_because_its_agent_i
         assert (await penstock(gamma, "undrain", "gamma"))[0] == 0
         for agent in (alpha, gamma):
             await asyncio.to_thread(agent.stop)
-        await until(master, lambda status: "gamma" not in status["nodes"])
+        await asyncio.to_thread(until, lambda: "gamma" not in master.status()["nodes"])
         gate.go()
-        await until(master, lambda status: bool(status["tasks"]["ended"]))
-        again = {"runtime_dir": tmp_path / "alpha/run", "state_dir": tmp_path / "alpha/state"}
-        await asyncio.to_thread(start_agent, node="alpha", master=master.listen, **again)
+        await asyncio.to_thread(until, lambda: master.status()["tasks"]["ended"])
+        await agents(start_agent, master, tmp_path, "alpha")
         assert (await asyncio.wait_for(job.ended(gate.name), LIMIT_S)).exit_status == 5
         status = await asyncio.to_thread(master.status)
         assert (status["decisions"]["assigned"], status["tasks"]["ended"]) == (1, {"exit": 1})

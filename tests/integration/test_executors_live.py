@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable
@@ -17,7 +16,7 @@ import pytest
 from penstock.client import AgentClient
 from penstock.model import ContainerSpec, EndedBy, KindAmounts, TaskRequest
 from penstock.model.executor import Executor
-from tests.integration.conftest import Daemon
+from tests.integration.conftest import Daemon, until
 
 SLOT_S = 0.2
 #: Which resources are as in the last run depends on what three real runs used.
@@ -56,16 +55,8 @@ async def run(client: AgentClient, number: int) -> None:
     await job.end()
 
 
-async def profiles(master: Daemon, path: str = "") -> Any:
-    return json.loads(await asyncio.to_thread(master.get, f"/profiles{path}"))
-
-
-async def until(condition: Callable[[Any], bool], read: Callable[[], Any]) -> Any:
-    """What is read once it is as wanted: the store is written in the background, milliseconds after the end is told."""
-    async with asyncio.timeout(60):
-        while not condition(found := await read()):
-            await asyncio.to_thread(time.sleep, 0.02)
-    return found
+def profiles(master: Daemon, path: str = "") -> Any:
+    return json.loads(master.get(f"/profiles{path}"))
 
 
 async def test_the_fourth_run_gets_what_the_first_three_used(
@@ -74,22 +65,24 @@ async def test_the_fourth_run_gets_what_the_first_three_used(
     agent = await asyncio.to_thread(
         start_agent, master=master.addresses["listen"], executor_slot_s=SLOT_S, sample_interval_s=0.1
     )
-    assert await profiles(master) == []
+    assert profiles(master) == []
     async with await AgentClient.connect(agent.socket, "test") as client:
         for number in range(3):
             await run(client, number)
-            found = await until(lambda said, n=number + 1: said and said[0]["runs"] == n, lambda: profiles(master))
-        (known,) = found
+            # The store is written in the background, milliseconds after the end is told.
+            await asyncio.to_thread(until, lambda n=number + 1: any(one["runs"] == n for one in profiles(master)))
+        (known,) = profiles(master)
         assert known["settings"] == [{"input_bytes": 7, "cores": 1.0, "memory_bytes": 200_000_000}]
         path = f"/{known['user']}/{known['application']}"
         assert path.endswith("/works/then-rests")
-        before = await profiles(master, path)
+        before = profiles(master, path)
         (forecast,) = before["forecasts"]
         assert re.fullmatch(OF_THE_RUNS, forecast["by"])
         assert before["slot_s"] == SLOT_S
         assert [each["forecast"] for each in before["history"]] == [None, None, None]
         await run(client, 3)
-        after = await until(lambda said: len(said["runs"]) == 4, lambda: profiles(master, path))
+        await asyncio.to_thread(until, lambda: len(profiles(master, path)["runs"]) == 4)
+        after = profiles(master, path)
         assert re.fullmatch(OF_THE_RUNS, after["history"][-1]["forecast"]["by"])
     lines = master.log.read_text().splitlines()
     assert [line for line in lines if "run not kept" in line] == []
@@ -100,9 +93,9 @@ async def test_the_fourth_run_gets_what_the_first_three_used(
     assert all(len(each["mean"]) == 4 and each["executors"] == 1 for each in after["runs"])
 
 
-async def test_of_what_nothing_is_kept_it_is_said_what_is(master: Daemon) -> None:
+def test_of_what_nothing_is_kept_it_is_said_what_is(master: Daemon) -> None:
     with pytest.raises(urllib.error.HTTPError) as caught:
-        await profiles(master, "/nobody/nothing")
+        profiles(master, "/nobody/nothing")
     assert caught.value.code == 404
     assert json.loads(caught.value.read()) == {"error": "no runs of 'nobody/nothing' are kept; those that are: none"}
     caught.value.close()

@@ -22,7 +22,7 @@ from penstock.model.container import Limits, Notice
 from penstock.model.executor import Executor
 from penstock.model.profile import Profile
 from penstock.wire.agent_api import Completion, Leased
-from tests.integration.conftest import Daemon, end_launcher, start
+from tests.integration.conftest import Daemon, agents_in, masters_in
 from tests.integration.security_callers import OWNER, identity, needs_root, open_directory
 
 pytestmark = needs_root
@@ -157,19 +157,11 @@ class Caller:
 @pytest.fixture(scope="module")
 def caller() -> Iterator[Caller]:
     with open_directory() as here:
-        keys: dict[str, Any] = {"http": "127.0.0.1:0", "store": here / "kept.db"}
-        master = start("master", here, *(part for key, one in keys.items() for part in ("--set", f"{key}={one}")))
-        keys = {
-            "node": "test", "http": "127.0.0.1:0", "runtime_dir": here / "run", "state_dir": here / "state", "cores": 4,
-            "memory_bytes": 2**30, "master": master.addresses["listen"], "user_max_jobs": 0, "user_max_containers": 0,
-        }  # fmt: skip
-        agent = start("agent", here, *(part for key, one in keys.items() for part in ("--set", f"{key}={one}")))
-        yield Caller(agent)
-        assert agent.stop() == 0, agent.log.read_text()
-        end_launcher(here / "run")
-        assert master.stop() == 0, master.log.read_text()
-        for daemon in (agent, master):
-            for line in daemon.log.read_text().splitlines():
+        with masters_in(here) as master, agents_in(here) as agent:
+            listen = master().addresses["listen"]
+            yield Caller(agent(cores=4, master=listen, user_max_jobs=0, user_max_containers=0))
+        for name in ("agent", "master"):
+            for line in (here / f"{name}.log").read_text().splitlines():
                 assert "Traceback" not in line and "failed" not in line, line
 
 

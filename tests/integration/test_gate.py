@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any
 import pytest
 
 from penstock.client.gate import Gate, Slot
+from tests.integration.conftest import until
 
 Start = Callable[..., Any]
 TIMEOUT_S = 60.0
@@ -44,33 +44,6 @@ class Inside:
     def begin(self) -> None:
         with self._lock:
             self.most = self.now
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Poll."""
-    give_up = time.monotonic() + TIMEOUT_S
-    while not condition():
-        assert time.monotonic() < give_up
-        time.sleep(0.01)
-
-
-def test_many_threads_never_exceed_the_slots(start_agent: Start) -> None:
-    daemon = start_agent(cores=CORES)
-    inside = Inside()
-    with Gate("test", socket=daemon.socket, patience_s=TIMEOUT_S) as gate:
-        assert gate.wait_connected(TIMEOUT_S)
-
-        def work() -> None:
-            for size in range(50):
-                with gate.acquire("cpu", size) as slot, inside:
-                    assert slot.gated
-
-        with ThreadPoolExecutor(64) as pool:
-            for done in [pool.submit(work) for _ in range(64)]:
-                done.result(3 * TIMEOUT_S)
-        assert 1 <= inside.most <= CORES
-        # What ran under a lease is reported at its end.
-        until(lambda: [(job["done"], job["failed"]) for job in daemon.status()["jobs"]] == [(64 * 50, 0)])
 
 
 def test_the_agent_is_killed_under_holders_and_waiters(start_agent: Start) -> None:

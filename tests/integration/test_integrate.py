@@ -13,27 +13,19 @@ import signal
 import socket
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tests.integration.conftest import until
+
 _ROOT = Path(__file__).resolve().parents[2]
 _EXAMPLES = _ROOT / "examples"
 _TIMEOUT_S = 60.0
 Start = Callable[..., Any]
 Run = Callable[..., "subprocess.Popen[str]"]
-
-
-def until(what: str, condition: Callable[[], Any]) -> Any:
-    """The condition's first true value; fails after a generous time."""
-    give_up = time.monotonic() + _TIMEOUT_S
-    while not (value := condition()):
-        assert time.monotonic() < give_up, f"not within {_TIMEOUT_S:g} s: {what}"
-        select.select([], [], [], 0.01)
-    return value
 
 
 class Fifo:
@@ -115,8 +107,7 @@ def reading(fifos: list[Fifo], count: int) -> list[Fifo]:
         opened = [fifo for fifo in fifos if fifo.open()]
         return opened if len(opened) >= count else None
 
-    opened: list[Fifo] = until(f"{count} of the files are read", found)
-    return opened
+    return until(found, f"{count} of the files are read")
 
 
 # ---------------------------------------------------------------- a pool of processes
@@ -130,7 +121,7 @@ def test_a_pool_never_works_on_more_than_there_are_slots(start_agent: Start, run
     agent = start_agent(cores=2)
     files = fifos[:4]
     process = pool(run, agent.socket, files)
-    until("two work, two wait", lambda: cpu(agent) == (2, 2))
+    until(lambda: cpu(agent) == (2, 2), "two work, two wait")
     (job,) = agent.status()["jobs"]
     assert (job["name"], job["running"], job["queued"], job["connections"]) == ("pool", 2, 2, 5)
     done: set[Path] = set()
@@ -140,7 +131,7 @@ def test_a_pool_never_works_on_more_than_there_are_slots(start_agent: Start, run
         working[0].finish()
         done.add(working[0].path)
         if left:
-            until("the next has the slot", lambda left=left: cpu(agent) == (2, left - 1))
+            until(lambda left=left: cpu(agent) == (2, left - 1), "the next has the slot")
     (last,) = reading([fifo for fifo in files if fifo.path not in done], 1)
     last.finish("three more words")
     output, complaints = process.communicate(timeout=_TIMEOUT_S)
@@ -151,12 +142,12 @@ def test_a_pool_never_works_on_more_than_there_are_slots(start_agent: Start, run
 def test_a_killed_worker_gives_its_slot_to_the_next(start_agent: Start, run: Run, fifos: list[Fifo]) -> None:
     agent = start_agent(cores=1)
     process = pool(run, agent.socket, fifos[:2])
-    until("one works, one waits", lambda: cpu(agent) == (1, 1))
+    until(lambda: cpu(agent) == (1, 1), "one works, one waits")
     (working,) = reading(fifos[:2], 1)
-    reader: int = until("its reader has it open", lambda: reader_of(working, process.pid))
+    reader = until(lambda: reader_of(working, process.pid), "its reader has it open")
     os.kill(reader, signal.SIGKILL)
     waiting = next(fifo for fifo in fifos[:2] if fifo is not working)
-    until("the one that waited works", waiting.open)
+    until(waiting.open, "the one that waited works")
 
 
 def reader_of(fifo: Fifo, group: int) -> int | None:
@@ -177,15 +168,15 @@ def reader_of(fifo: Fifo, group: int) -> int | None:
 def test_a_pool_goes_on_without_its_agent_and_is_gated_again(start_agent: Start, run: Run, fifos: list[Fifo]) -> None:
     agent = start_agent(cores=2)
     process = pool(run, agent.socket, fifos)
-    until("two work, two wait", lambda: cpu(agent) == (2, 2))
+    until(lambda: cpu(agent) == (2, 2), "two work, two wait")
     agent.kill()
     first = reading(fifos, 4)  # all processes of the pool work
     again = start_agent(cores=2)
     for fifo in first:
         fifo.finish()
-    until("work is gated again", lambda: cpu(again)[0] >= 1)
+    until(lambda: cpu(again)[0] >= 1, "work is gated again")
     for fifo in (each for each in fifos if each not in first):
-        until("it is read", fifo.open)
+        until(fifo.open, "it is read")
         fifo.finish()
     output, complaints = process.communicate(timeout=_TIMEOUT_S)
     assert process.returncode == 0 and output.split()[-3:] == ["16", "in", "all"]
@@ -297,29 +288,29 @@ def gate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def test_c_waits_for_its_slot_and_gives_it_back(gate: Path, start_agent: Start, run: Run, fifos: list[Fifo]) -> None:
     agent = start_agent(cores=1)
     first = run(gate, agent.socket, "cpu", 2**40, "cat", fifos[0].path)
-    until("it works", fifos[0].open)
+    until(fifos[0].open, "it works")
     second = run(gate, agent.socket, "cpu", 300, "cat", fifos[1].path)
-    until("the second waits", lambda: cpu(agent) == (1, 1))
+    until(lambda: cpu(agent) == (1, 1), "the second waits")
     assert not fifos[1].open()
     assert agent.status()["kinds"]["cpu"]["pending_bytes"] == 2**40 + 300
     fifos[0].finish("first")
     assert first.communicate(timeout=_TIMEOUT_S) == ("first", "")
-    until("the second works", fifos[1].open)
+    until(fifos[1].open, "the second works")
     fifos[1].finish("second")
     assert second.communicate(timeout=_TIMEOUT_S) == ("second", "")
     assert (first.returncode, second.returncode) == (0, 0)
-    until("the slot is free", lambda: cpu(agent) == (0, 0))
+    until(lambda: cpu(agent) == (0, 0), "the slot is free")
 
 
 def test_c_when_it_is_killed_gives_its_slot_back(gate: Path, start_agent: Start, run: Run, fifos: list[Fifo]) -> None:
     agent = start_agent(cores=1)
     first = run(gate, agent.socket, "cpu", 1, "cat", fifos[0].path)
-    until("it works", fifos[0].open)
+    until(fifos[0].open, "it works")
     second = run(gate, agent.socket, "cpu", 1, "cat", fifos[1].path)
-    until("the second waits", lambda: cpu(agent) == (1, 1))
+    until(lambda: cpu(agent) == (1, 1), "the second waits")
     first.kill()
     assert fifos[0].reader_gone(), "its work goes on without the slot"
-    until("the second works", fifos[1].open)
+    until(fifos[1].open, "the second works")
     fifos[1].finish("second")
     assert second.communicate(timeout=_TIMEOUT_S) == ("second", "")
 
@@ -329,11 +320,11 @@ def test_c_goes_on_when_the_agent_dies_while_it_waits(
 ) -> None:
     agent = start_agent(cores=1)
     first = run(gate, agent.socket, "cpu", 1, "cat", fifos[0].path)
-    until("it works", fifos[0].open)
+    until(fifos[0].open, "it works")
     second = run(gate, agent.socket, "cpu", 1, "cat", fifos[1].path)
-    until("the second waits", lambda: cpu(agent) == (1, 1))
+    until(lambda: cpu(agent) == (1, 1), "the second waits")
     agent.kill()
-    until("the second works", fifos[1].open)
+    until(fifos[1].open, "the second works")
     for process, fifo in ((first, fifos[0]), (second, fifos[1])):
         fifo.finish("words")
         assert process.communicate(timeout=_TIMEOUT_S)[0] == "words"

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import socket
-from collections.abc import Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import msgpack
 import pytest
 
-from tests.integration.conftest import Daemon, end_launcher, start
+from tests.integration.conftest import Daemon
 
 MIB = 1024 * 1024
 FRAME_BYTES = 8 * MIB
@@ -41,19 +41,15 @@ def peak_bytes(daemon: Daemon) -> int:
 
 
 @pytest.fixture(params=["agent", "master"])
-def daemon(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Daemon, str, bytes]]:
+def daemon(
+    request: pytest.FixtureRequest, start_agent: Callable[..., Daemon], start_master: Callable[..., Daemon]
+) -> tuple[Daemon, str, bytes]:
     """A daemon, its socket, and how a connection to it begins."""
-    tmp_path.chmod(0o755)
     if request.param == "agent":
-        places = [f"runtime_dir={tmp_path / 'run'}", f"state_dir={tmp_path / 'state'}", "http=127.0.0.1:0"]
-        running = start("agent", tmp_path, *(part for each in places for part in ("--set", each)))
-        greeting = msgpack.packb([0, 1, "hello", [{"protocol": 1, "client": "test"}]])
-        yield running, str(running.socket), greeting
-    else:
-        running = start("master", tmp_path, "--set", "http=127.0.0.1:0")
-        yield running, running.addresses["listen"], b""
-    assert running.stop() == 0
-    end_launcher(tmp_path / "run")
+        running = start_agent()
+        return running, str(running.socket), msgpack.packb([0, 1, "hello", [{"protocol": 1, "client": "test"}]])
+    running = start_master()
+    return running, running.addresses["listen"], b""
 
 
 def test_junk_is_refused_unparsed(daemon: tuple[Daemon, str, bytes]) -> None:

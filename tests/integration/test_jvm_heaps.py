@@ -7,7 +7,6 @@ import pwd
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +16,7 @@ import pytest
 from agent.core.records import ContainerRecord, ContainerState
 from agent.jvm import JvmHeaps
 from penstock.model import ContainerSpec, Executor
-from tests.integration.conftest import Daemon, start
+from tests.integration.conftest import Daemon, penstock
 from tests.integration.security_callers import open_directory
 
 pytestmark = pytest.mark.skipif(
@@ -149,22 +148,12 @@ async def test_g1_is_told_and_it_is_said_that_it_does_not_follow(churn: Callable
 
 
 def test_an_executor_that_asks_for_it_has_its_heap_set_by_the_agent(
-    start_agent: Callable[..., Daemon], tmp_path: Path
+    start_master: Callable[..., Daemon], start_agent: Callable[..., Daemon], tmp_path: Path
 ) -> None:
-    store = tmp_path / "kept.db"
-    keys = ("http=127.0.0.1:0", f"store={store}", "node_timeout_s=30")
-    master = start("master", tmp_path, *(part for key in keys for part in ("--set", key)))
-    try:
-        agent = start_agent(master=master.addresses["listen"])
-        (tmp_path / "Told.java").write_text(TOLD)
-        submit = [sys.executable, "-I", "-m", "penstock.cli.main", "submit", "--executors", "1", "--jvm"]
-        submit += ["--application", "told", "--memory", "400M", "--"]
-        said = subprocess.run(
-            [*submit, "java", "-Xmx512m", str(tmp_path / "Told.java"), str(300 * MIB)],
-            env={**os.environ, "PENSTOCK_SOCKET": str(agent.socket)}, capture_output=True, text=True, timeout=200,
-        )  # fmt: skip
-        assert said.returncode == 0, said.stdout + said.stderr
-        noted = [one for one in agent.status()["events"] if one["what"] == "heap follows badly"]
-        assert len(noted) == 1, "G1, as OpenJDK chooses it, or the serial collector"
-    finally:
-        assert master.stop() == 0
+    agent = start_agent(master=start_master(node_timeout_s=30).addresses["listen"])
+    (tmp_path / "Told.java").write_text(TOLD)
+    submit = ("submit", "--executors", "1", "--jvm", "--application", "told", "--memory", "400M", "--")
+    said = penstock(agent, *submit, "java", "-Xmx512m", str(tmp_path / "Told.java"), str(300 * MIB))
+    assert said.returncode == 0, said.stdout + said.stderr
+    noted = [one for one in agent.status()["events"] if one["what"] == "heap follows badly"]
+    assert len(noted) == 1, "G1, as OpenJDK chooses it, or the serial collector"

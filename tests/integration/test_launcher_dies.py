@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 import signal
 import subprocess
 from collections.abc import Callable, Iterator
@@ -17,7 +16,7 @@ from agent.cgroup_root import cgroup2_mount, own_cgroup
 from agent.network import bpf, probe
 from tests.cgroup_paths import container_cgroup
 from tests.escapes import wait_until_empty
-from tests.integration.conftest import Daemon
+from tests.integration.conftest import Daemon, has_ended
 from tests.network_bed import UPLINK, Bed
 from tests.unit.agent.launcher.launcher_bed import launcher_pid
 
@@ -37,10 +36,8 @@ def kill_launcher() -> Iterator[Callable[[Daemon], None]]:
     def kill(agent: Daemon) -> None:
         pid = launcher_pid(agent.socket.parent)
         roots.append(mount / own_cgroup(mount, Path(f"/proc/{pid}/cgroup")).parent.name)
-        gone = os.pidfd_open(pid)
         os.kill(pid, signal.SIGKILL)
-        assert select.select([gone], [], [], 30)[0]
-        os.close(gone)
+        assert has_ended(pid)
 
     yield kill
     for root in roots:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import os
-import select
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 from agent.cgroup_root import cgroup2_mount, own_cgroup
-from tests.integration.conftest import Daemon
+from tests.integration.conftest import Daemon, has_ended
 from tests.unit.agent.launcher.launcher_bed import launcher_pid
 
 Connect = Callable[..., Awaitable[Any]]
 Start = Callable[..., Daemon]
-TIMEOUT_S = 30
 
 
 async def test_it_ends_after_its_last_container_and_the_next_agent_knows_how_that_ended(
@@ -28,14 +26,11 @@ async def test_it_ends_after_its_last_container_and_the_next_agent_knows_how_tha
     spec = {"argv": ["sh", "-c", f"cat {fifo}; exit 3"], "env": {"PATH": "/usr/bin:/bin"}, "detach": True}
     launched = await client.call("launch", container=spec)
     pid = launcher_pid(agent.socket.parent)
-    ended, mount = os.pidfd_open(pid), cgroup2_mount()
+    mount = cgroup2_mount()
     cgroup = None if mount is None else own_cgroup(mount, Path(f"/proc/{pid}/cgroup"))
     agent.kill()
     await asyncio.to_thread(fifo.write_text, "")  # only a container that still runs reads it
-    try:
-        assert (await asyncio.to_thread(select.select, [ended], [], [], TIMEOUT_S))[0], "the launcher stays"
-    finally:
-        os.close(ended)
+    assert await asyncio.to_thread(has_ended, pid), "the launcher stays"
     assert not (agent.socket.parent / "launcher.sock").exists()
     assert cgroup is None or cgroup.name != "holder" or not cgroup.exists(), "its cgroups are gone, too"
     client = await connect(start_agent())

@@ -75,10 +75,7 @@ async def test_how_a_command_ended_outlives_its_agent_while_the_master_is_away(
             await asyncio.to_thread(fifo.write_text, "go")
             await asyncio.wait_for(attached.wait(), 30)
         second.kill()
-        await asyncio.to_thread(
-            start_agent, node="beta", master=master.listen, runtime_dir=tmp_path / "beta" / "run",
-            state_dir=tmp_path / "beta" / "state",
-        )  # fmt: skip
+        await agents(start_agent, master, tmp_path, "beta")
         master.start()
         assert (await asyncio.wait_for(job.ended("runs"), 60)).exit_status == 3
         await job.end()

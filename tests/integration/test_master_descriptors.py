@@ -7,7 +7,7 @@ import resource
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from tests.integration.conftest import Daemon
+from tests.integration.conftest import Daemon, until
 
 Connect = Callable[..., Awaitable[Any]]
 Start = Callable[..., Any]
@@ -19,34 +19,22 @@ async def test_a_master_without_descriptors_goes_on(start_master: Start, start_a
     master = start_master()
     agent = start_agent(master=master.addresses["listen"])
     client = await connect(agent)
-    await _until(lambda: _linked(client))
+    await asyncio.to_thread(until, lambda: agent.status()["master"]["linked"])
     before = resource.prlimit(master.process.pid, resource.RLIMIT_NOFILE)
     resource.prlimit(master.process.pid, resource.RLIMIT_NOFILE, (4, before[1]))
-    late = await asyncio.gather(*[_tried(master) for _ in range(5)])
+    late = await asyncio.gather(*[asyncio.to_thread(_tried, master) for _ in range(5)])
     assert not any(late), "nothing new could be opened"
     for _ in range(3):
         await client.call("cluster_status")
         job = (await client.call("register_job", name="j"))["job"]
         await client.call("end_job", job=job)
     resource.prlimit(master.process.pid, resource.RLIMIT_NOFILE, before)
-    await _until(lambda: _tried(master))
+    await asyncio.to_thread(until, lambda: _tried(master))
     await client.call("cluster_status")
 
 
-async def _until(condition: Callable[[], Awaitable[bool]]) -> None:
-    async with asyncio.timeout(30):
-        while True:
-            if await condition():
-                return
-            await asyncio.sleep(0.05)
-
-
-async def _linked(client: Any) -> bool:
-    return bool((await client.call("status"))["status"]["master"]["linked"])
-
-
-async def _tried(master: Daemon) -> bool:
+def _tried(master: Daemon) -> bool:
     try:
-        return bool(await asyncio.to_thread(master.get, "/healthz", PATIENCE_S))
+        return bool(master.get("/healthz", PATIENCE_S))
     except OSError:
         return False

@@ -14,7 +14,7 @@ import pytest
 from master.explain import command
 from penstock.client import AgentClient
 from penstock.wire.agent_api import StageProgress
-from tests.integration.conftest import Daemon, start
+from tests.integration.conftest import Daemon
 
 Start = Callable[..., Any]
 #: What a monotask's work takes, and so the order that is looked at: a job's share of a slot, not how fast a host is.
@@ -68,35 +68,39 @@ def explained(master: Daemon, job: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("ordering", "said_by_long", "overtakes"),
     [
-        (("ordering=srjf",), LONG, True),
+        ({"ordering": "srjf"}, LONG, True),
         # It says that it has less left, but has received more than the first threshold, as the short never does.
-        (("ordering=las_mq", f"las_mq_first_threshold_container_s={0.7 * SINKS_AFTER * WORK_S}"), SHORT // 2, True),
-        (("ordering=las_mq",), SHORT // 2, False),
-        (("ordering=fifo",), LONG, False),
+        (
+            {"ordering": "las_mq", "las_mq_first_threshold_container_s": 0.7 * SINKS_AFTER * WORK_S},
+            SHORT // 2,
+            True,
+        ),
+        ({"ordering": "las_mq"}, SHORT // 2, False),
+        ({"ordering": "fifo"}, LONG, False),
     ],
     ids=["srjf", "las_mq-next-queue", "las_mq-same-queue", "fifo"],
 )
 async def test_the_short_job_overtakes(
-    start_agent: Start, tmp_path: Path, ordering: tuple[str, ...], said_by_long: int, overtakes: bool
+    start_master: Start,
+    start_agent: Start,
+    tmp_path: Path,
+    ordering: dict[str, object],
+    said_by_long: int,
+    overtakes: bool,
 ) -> None:
-    settings = ("http=127.0.0.1:0", "heartbeat_s=0.2", *ordering)
-    options = [part for text in settings for part in ("--set", text)]
-    master: Daemon = await asyncio.to_thread(start, "master", tmp_path, *options)
-    try:
-        daemon = await asyncio.to_thread(start_agent, cores=1, master=master.addresses["listen"])
-        async with (
-            await AgentClient.connect(daemon.socket, "long") as first,
-            await AgentClient.connect(daemon.socket, "short") as second,
-        ):
-            long = Gated(await first.register_job("long"), LONG, said_by_long)
-            await asyncio.wait_for(long.received.wait(), 60)
-            short = Gated(await second.register_job("short"), SHORT, SHORT)
-            await asyncio.wait_for(short.done(), 60)
-            if overtakes:
-                await asyncio.to_thread(explained, master, long.job, tmp_path)
-            jobs = (await asyncio.to_thread(master.status))["jobs"].values()
-            assert (long.left > 0) == overtakes, jobs
-            assert [job["service_container_s"] > 0 for job in jobs if job["name"] == "long"] == [True]
-            await long.stop()
-    finally:
-        assert master.stop() == 0, master.log.read_text()
+    master: Daemon = await asyncio.to_thread(lambda: start_master(heartbeat_s=0.2, **ordering))
+    daemon = await asyncio.to_thread(start_agent, cores=1, master=master.addresses["listen"])
+    async with (
+        await AgentClient.connect(daemon.socket, "long") as first,
+        await AgentClient.connect(daemon.socket, "short") as second,
+    ):
+        long = Gated(await first.register_job("long"), LONG, said_by_long)
+        await asyncio.wait_for(long.received.wait(), 60)
+        short = Gated(await second.register_job("short"), SHORT, SHORT)
+        await asyncio.wait_for(short.done(), 60)
+        if overtakes:
+            await asyncio.to_thread(explained, master, long.job, tmp_path)
+        jobs = (await asyncio.to_thread(master.status))["jobs"].values()
+        assert (long.left > 0) == overtakes, jobs
+        assert [job["service_container_s"] > 0 for job in jobs if job["name"] == "long"] == [True]
+        await long.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import select
 import subprocess
 import sys
@@ -62,14 +63,11 @@ def test_limits_outlive_a_killed_agent_and_the_next_one_takes_them_over(bed: Bed
     flow = bed.send(kept)
     assert flow.share_of(rate) == pytest.approx(1.0, abs=0.04)
 
-    limiter = NetworkLimiter()
-    try:
+    with contextlib.closing(NetworkLimiter()) as limiter:
         limiter.reconcile({1: (kept, limit(2 * rate)), 7: (missing, limit(rate))}, under=kept.parent).result()
         assert bed.classes() == {HANDLE | 1, HANDLE | 7}
         assert [bed.programs(cgroup) for cgroup in (kept, missing, stray)] == [2, 2, 0]
         assert flow.share_of(2 * rate) == pytest.approx(1.0, abs=0.04)
-    finally:
-        limiter.close()
 
 
 def test_counters_and_ingress_limits_go_on_under_the_next_agent_even_in_another_slot(bed: Bed) -> None:
@@ -80,16 +78,13 @@ def test_counters_and_ingress_limits_go_on_under_the_next_agent_even_in_another_
     coming = bed.receive(second)
     assert coming.share_of(rate) == pytest.approx(1.0, abs=0.12)
 
-    limiter = NetworkLimiter()
-    try:
+    with contextlib.closing(NetworkLimiter()) as limiter:
         shape = Shape(ingress_bytes_per_s=rate // 2)
         limiter.reconcile({1: (second, shape), 2: (first, shape)}).result()
         counted = limiter.counters().result()
         assert counted[1].sent_bytes >= rate // 5 and counted[1].received_bytes >= rate
         assert counted[2].sent_bytes == counted[2].received_bytes == 0
         assert coming.share_of(rate // 2) == pytest.approx(1.0, abs=0.12)
-    finally:
-        limiter.close()
 
 
 def test_of_an_agent_that_was_killed_and_owned_nothing_any_more_nothing_is_left(bed: Bed) -> None:
@@ -98,51 +93,39 @@ def test_of_an_agent_that_was_killed_and_owned_nothing_any_more_nothing_is_left(
     cgroup.rmdir()
     assert bed.classes() == {HANDLE | 1}
 
-    limiter = NetworkLimiter()
-    try:
+    with contextlib.closing(NetworkLimiter()) as limiter:
         assert limiter.reconcile({}).result() != []
         assert bed.qdiscs() == [] and bed.classes() == set()
         assert limiter.reconcile({}).result() == []
-    finally:
-        limiter.close()
 
 
 def test_a_link_that_is_no_longer_to_be_limited_is_freed_of_our_root(bed: Bed) -> None:
     kill(agent(5 * MBIT, bed.cgroup("c")))
 
     bed.lead_nowhere()
-    limiter = NetworkLimiter()
-    try:
+    with contextlib.closing(NetworkLimiter()) as limiter:
         limiter.reconcile({1: (bed.cgroup("c"), limit(5 * MBIT))}).result()
         assert bed.qdiscs() == []
-    finally:
-        limiter.close()
 
 
 def test_uninstalling_after_a_crash_leaves_nothing(bed: Bed) -> None:
     cgroup = bed.cgroup("c")
     kill(agent(5 * MBIT, cgroup))
 
-    limiter = NetworkLimiter()
-    try:
+    with contextlib.closing(NetworkLimiter()) as limiter:
         limiter.reconcile({}, under=cgroup.parent).result()
         assert bed.qdiscs() == [] and bed.classes() == set()
         assert bed.programs(cgroup) == 0
-    finally:
-        limiter.close()
 
 
 def test_a_tree_for_another_rate_of_the_link_is_built_anew(bed: Bed) -> None:
     cgroup = bed.cgroup("c")
     kill(agent(5 * MBIT, cgroup))
 
-    limiter = NetworkLimiter(link_bytes_per_s=100 * MBIT)
-    try:
+    with contextlib.closing(NetworkLimiter(link_bytes_per_s=100 * MBIT)) as limiter:
         assert any("class 1 on" in each for each in limiter.reconcile({1: (cgroup, limit(5 * MBIT))}).result())
         assert bed.parents()[HANDLE | 1] == HANDLE | htb_parameters.LINK
         assert bed.send(cgroup).share_of(5 * MBIT) == pytest.approx(1.0, abs=0.04)
-    finally:
-        limiter.close()
 
 
 def test_without_the_right_to_open_programs_by_id_the_last_one_attached_decides(bed: Bed) -> None:
@@ -154,13 +137,10 @@ def test_without_the_right_to_open_programs_by_id_the_last_one_attached_decides(
     bed.send(cgroup).wire_bytes_per_s(1 * MBIT)
 
     assert bed.programs(cgroup) == 4
-    limiter = NetworkLimiter()
-    try:
+    with contextlib.closing(NetworkLimiter()) as limiter:
         limiter.reconcile({2: (cgroup, limit(10 * MBIT))}).result()
         counted = limiter.counters().result()
         assert set(counted) == {2} and counted[2].sent_bytes > 1 * MBIT
         assert bed.programs(cgroup) == 2
         limiter.detach(2, cgroup).result()
         assert bed.programs(cgroup) == 0
-    finally:
-        limiter.close()

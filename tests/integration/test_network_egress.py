@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import time
 from collections.abc import Callable, Iterator
 
@@ -201,8 +202,7 @@ def test_a_cgroup_that_is_gone_is_an_ordinary_result(bed: Bed, limiter: NetworkL
 
 
 def test_what_cannot_be_enforced_is_said(bed: Bed) -> None:
-    limiter = NetworkLimiter()
-    try:
+    with contextlib.closing(NetworkLimiter()) as limiter:
         assert limiter.attach(1, bed.cgroup("c"), limit(5 * MBIT)).result() == {}
         slow = limiter.change(1, Shape(ceil_bytes_per_s=100, ingress_bytes_per_s=100)).result()
         assert "at least 1250" in slow["network_egress_bytes_per_s"]
@@ -213,8 +213,6 @@ def test_what_cannot_be_enforced_is_said(bed: Bed) -> None:
             limiter.change(7, limit(5 * MBIT)).result()
         with pytest.raises(ValueError, match="8191"):
             limiter.attach(8192, bed.cgroup("c"), limit(5 * MBIT)).result()
-    finally:
-        limiter.close()
 
 
 def test_an_operators_own_root_qdisc_is_refused_and_left_as_it_is(bed: Bed, limiter: NetworkLimiter) -> None:
@@ -290,8 +288,7 @@ def test_drift_is_repaired_and_said(bed: Bed, limiter: NetworkLimiter) -> None:
 
 def test_a_link_that_comes_later_is_limited_too(bed: Bed) -> None:
     bed.lead_nowhere()
-    limiter = NetworkLimiter()
-    try:
+    with contextlib.closing(NetworkLimiter()) as limiter:
         assert limiter.attach(1, bed.cgroup("a"), limit(5 * MBIT)).result() == {}
         assert bed.qdiscs() == []  # no route leads out by it yet
         with IPRoute() as ip:
@@ -305,8 +302,6 @@ def test_a_link_that_comes_later_is_limited_too(bed: Bed) -> None:
 
         assert bed.classes("late0") == {HANDLE | 1, HANDLE | 2}
         assert bed.qdiscs("lo") == []
-    finally:
-        limiter.close()
 
 
 def test_uninstalling_leaves_nothing(bed: Bed, limiter: NetworkLimiter) -> None:
@@ -338,8 +333,7 @@ def test_closing_keeps_what_limits_and_removes_what_limits_nothing(bed: Bed) -> 
 def test_it_can_be_used_where_an_event_loop_runs(bed: Bed, loop: Callable[[], asyncio.AbstractEventLoop]) -> None:
     async def daemon() -> tuple[set[int], set[int]]:
         assert probe() is None
-        limiter = NetworkLimiter()
-        try:
+        with contextlib.closing(NetworkLimiter()) as limiter:
             await asyncio.wrap_future(limiter.reconcile({}))
             await asyncio.wrap_future(limiter.attach(1, bed.cgroup("a"), limit(5 * MBIT)))
             await asyncio.wrap_future(limiter.attach(2, bed.cgroup("b"), limit(5 * MBIT)))
@@ -348,8 +342,6 @@ def test_it_can_be_used_where_an_event_loop_runs(bed: Bed, loop: Callable[[], as
             await asyncio.wrap_future(limiter.detach(1, bed.cgroup("a")))
             one = await asyncio.wrap_future(limiter.counters())
             return set(both), set(one)
-        finally:
-            limiter.close()
 
     with asyncio.Runner(loop_factory=loop) as runner:
         assert runner.run(daemon()) == ({1, 2}, {2})

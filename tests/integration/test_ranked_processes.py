@@ -6,7 +6,6 @@ import asyncio
 import os
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -19,6 +18,7 @@ from agent.core import rank_weights
 from agent.nice import tree
 from penstock.client import AgentClient
 from penstock.wire.errors import RpcError
+from tests.integration.conftest import until
 
 _MOUNT = cgroup2_mount()
 WEIGHED = _MOUNT is not None and "cpu" in (_MOUNT / "cgroup.controllers").read_text().split()
@@ -90,14 +90,6 @@ def lender() -> Iterator[Callable[[Path, str], Lender]]:
             return made
 
         yield make
-
-
-def until(condition: Callable[[], Any], what: str) -> Any:
-    deadline = time.monotonic() + WAIT_S
-    while not (found := condition()):
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-    return found
 
 
 def of_two(own: int, rank: int) -> int:

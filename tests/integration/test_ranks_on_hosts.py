@@ -13,7 +13,7 @@ import pytest
 
 from penstock.client import AgentClient
 from penstock.wire.jobs_api import JobsOrdered
-from tests.integration.conftest import MasterProcess, agents, command
+from tests.integration.conftest import MasterProcess, agents, command, until
 from tests.integration.test_ranked_processes import WEIGHED
 from tests.kernel.ranked_bed import BURN, Process, RankedBed
 
@@ -60,14 +60,6 @@ def when_first(host: Any, job: str) -> float:
     """The monotonic time at which a job is seen to be the first."""
     until(lambda: ranked(host)[0] == job)
     return time.monotonic()
-
-
-def until(condition: Callable[[], bool]) -> None:
-    """Look again and again until it holds."""
-    deadline = time.monotonic() + LIMIT_S
-    while not condition():
-        assert time.monotonic() < deadline
-        time.sleep(0.02)
 
 
 # ---------------------------------------------------------------- nice values

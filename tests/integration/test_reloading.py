@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from penstock.wire.errors import RpcError
-from tests.integration.conftest import Daemon, start
+from tests.integration.conftest import Daemon
 
 Connect = Callable[..., Awaitable[Any]]
 
@@ -63,15 +63,12 @@ def agent(start_agent: Callable[..., Daemon], tmp_path: Path) -> Iterator[Reload
 
 
 @pytest.fixture
-def master(tmp_path: Path) -> Iterator[Reloaded]:
+def master(start_master: Callable[..., Daemon], tmp_path: Path) -> Iterator[Reloaded]:
     file = tmp_path / "master.toml"
     file.write_text('ordering = "ejf"\n')
-    here = {"http": "127.0.0.1:0", "store": tmp_path / "kept.db"}
-    options = [part for key, value in here.items() for part in ("--set", f"{key}={value}")]
-    running = Reloaded(start("master", tmp_path, "--config", str(file), *options), file)
+    running = Reloaded(start_master("--config", str(file)), file)
     yield running
     running.log.close()
-    assert running.daemon.stop() == 0, running.daemon.log.read_text()
 
 
 async def test_an_agent_takes_what_it_can(agent: Reloaded, connect: Connect) -> None:

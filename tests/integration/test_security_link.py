@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import pwd
-import select
 import socket
 import stat
 import subprocess
@@ -16,7 +15,7 @@ from pathlib import Path
 import pytest
 
 from tests import warm_commands
-from tests.integration.conftest import Daemon, start
+from tests.integration.conftest import Daemon, masters_in, options, until
 from tests.integration.security_callers import open_directory
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
@@ -45,18 +44,15 @@ def knock(path: Path, message: bytes) -> str:
 
 @needs_root
 def test_another_user_cannot_register_a_node() -> None:
-    with open_directory() as directory:
-        master = start("master", directory, "--set", "http=127.0.0.1:0")
-        try:
-            path = Path(master.addresses["listen"])
-            assert stat.S_IMODE(path.stat().st_mode) == 0o600
-            assert knock(path, b"\x93\x02\xa5hello\x90") == "PermissionError", "the file's mode keeps strangers out"
-            path.chmod(0o666)  # even where the mode does not, the kernel tells which user it is
-            assert knock(path, b"\x93\x02\xa5hello\x90") in {"0", "ConnectionResetError", "BrokenPipeError"}
-            assert _lines(master.log, "no connection", least=1)[0]["address"] == f"uid {STRANGER.pw_uid}"
-            assert master.status()["nodes"] == {}
-        finally:
-            assert master.stop() == 0
+    with open_directory() as directory, masters_in(directory) as start:
+        master = start()
+        path = Path(master.addresses["listen"])
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        assert knock(path, b"\x93\x02\xa5hello\x90") == "PermissionError", "the file's mode keeps strangers out"
+        path.chmod(0o666)  # even where the mode does not, the kernel tells which user it is
+        assert knock(path, b"\x93\x02\xa5hello\x90") in {"0", "ConnectionResetError", "BrokenPipeError"}
+        assert _lines(master.log, "no connection")[0]["address"] == f"uid {STRANGER.pw_uid}"
+        assert master.status()["nodes"] == {}
 
 
 @needs_root
@@ -70,7 +66,7 @@ def test_an_agent_says_nothing_to_a_master_of_another_user(tmp_path: Path, start
         finally:
             os.seteuid(0)
         agent = start_agent(master=path)
-        told = _lines(tmp_path / "agent.log", "no link to the master", least=1)
+        told = _lines(tmp_path / "agent.log", "no link to the master")
         assert "neither as root nor as you" in told[0]["why"]
         connection, _ = listening.accept()  # the agent connected before it wrote that
         with connection:
@@ -81,7 +77,7 @@ def test_an_agent_says_nothing_to_a_master_of_another_user(tmp_path: Path, start
 def test_there_is_no_tcp_without_certificates_not_even_on_loopback(tmp_path: Path) -> None:
     for module, key in (("master", "listen"), ("agent", "master")):
         done = subprocess.run(
-            [warm_commands.python(), "-I", "-m", module, "--set", f"{key}=127.0.0.1:7420", "--set", "http=127.0.0.1:0"],
+            [warm_commands.python(), "-I", "-m", module, *options(**{key: "127.0.0.1:7420"}, http="127.0.0.1:0")],
             capture_output=True, text=True, check=False, timeout=60,
         )  # fmt: skip
         assert done.returncode == 2
@@ -90,27 +86,26 @@ def test_there_is_no_tcp_without_certificates_not_even_on_loopback(tmp_path: Pat
         assert "/run/penstock/master.sock" in line, "the remedy on one host"
 
 
-def test_a_name_that_is_taken_is_in_the_masters_log_once(tmp_path: Path, start_agent: Callable[..., Daemon]) -> None:
-    master = start("master", tmp_path, "--set", "http=127.0.0.1:0", "--set", "heartbeat_s=0.2")
-    try:
-        common = {"node": "twin", "master": master.addresses["listen"]}
-        start_agent(**common)
-        start_agent(**common, runtime_dir=tmp_path / "second" / "run", state_dir=tmp_path / "second" / "state")
-        told = _lines(master.log, "a node was refused: its name is taken", least=1)
-        assert told[0]["node"] == "twin"
-        assert "`node`" in told[0]["remedy"]
-        asked_again = _lines(tmp_path / "agent.log", "no link to the master", least=1)
-        assert "is connected from" in asked_again[0]["why"]
-        assert len(_lines(master.log, "a node was refused: its name is taken", least=1)) == 1
-    finally:
-        assert master.stop() == 0
+def test_a_name_that_is_taken_is_in_the_masters_log_once(
+    tmp_path: Path, start_master: Callable[..., Daemon], start_agent: Callable[..., Daemon]
+) -> None:
+    master = start_master(heartbeat_s=0.2)
+    common = {"node": "twin", "master": master.addresses["listen"]}
+    start_agent(**common)
+    start_agent(**common, runtime_dir=tmp_path / "second" / "run", state_dir=tmp_path / "second" / "state")
+    told = _lines(master.log, "a node was refused: its name is taken")
+    assert told[0]["node"] == "twin"
+    assert "`node`" in told[0]["remedy"]
+    asked_again = _lines(tmp_path / "agent.log", "no link to the master")
+    assert "is connected from" in asked_again[0]["why"]
+    assert len(_lines(master.log, "a node was refused: its name is taken")) == 1
 
 
-def _lines(log: Path, event: str, *, least: int) -> list[dict[str, str]]:
-    """The log's records of an event, once there are so many; the test's own timeout ends the wait."""
-    while True:
+def _lines(log: Path, event: str) -> list[dict[str, str]]:
+    """The log's records of an event, once there is one."""
+
+    def found() -> list[dict[str, str]]:
         records = [json.loads(line) for line in log.read_text().splitlines() if line.startswith("{")]
-        found = [record for record in records if record["event"] == event]
-        if len(found) >= least:
-            return found
-        select.select([], [], [], 0.01)
+        return [record for record in records if record["event"] == event]
+
+    return until(found, f"no {event!r}")

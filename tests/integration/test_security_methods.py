@@ -19,7 +19,7 @@ from penstock.wire import agent_methods, relayed_methods
 from penstock.wire.connection import to_wire
 from penstock.wire.errors import ErrorCode, RpcError
 from penstock.wire.method import Caller
-from tests.integration.conftest import Client, Daemon, end_launcher, start
+from tests.integration.conftest import Client, Daemon, agents_in, masters_in
 from tests.integration.security_callers import (
     OWNER,
     STRANGER,
@@ -81,23 +81,8 @@ class Owned:
 @pytest.fixture(scope="module")
 def daemon() -> Iterator[Daemon]:
     """One agent with its master for all tests here."""
-    with open_directory() as here:
-        keys = {"http": "127.0.0.1:0", "store": here / "kept.db"}
-        master = start("master", here, *_options(keys))
-        keys = {
-            "node": "test", "http": "127.0.0.1:0", "runtime_dir": here / "run", "state_dir": here / "state", "cores": 4,
-            "memory_bytes": 2**30, "master": master.addresses["listen"], "operators": OPERATORS,
-            "user_max_connections": CONNECTIONS,
-        }  # fmt: skip
-        agent = start("agent", here, *_options(keys))
-        yield agent
-        assert agent.stop() == 0, agent.log.read_text()
-        end_launcher(here / "run")
-        assert master.stop() == 0, master.log.read_text()
-
-
-def _options(keys: dict[str, Any]) -> list[str]:
-    return [part for key, value in keys.items() for part in ("--set", f"{key}={value}")]
+    with open_directory() as here, masters_in(here) as master, agents_in(here) as agent:
+        yield agent(cores=4, master=master().addresses["listen"], operators=OPERATORS, user_max_connections=CONNECTIONS)
 
 
 @pytest.fixture

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import signal
 import ssl
-import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import Any
@@ -21,11 +21,12 @@ from penstock.daemon import StartError
 from penstock.model import Capacity, KindAmounts
 from penstock.security import tls
 from penstock.security.authority import Authority
+from penstock.security.tls import TlsFiles
 from penstock.transport import RpcPeer, connect_tcp
 from penstock.wire import RpcConnection
 from penstock.wire import master_api as api
 from penstock.wire.errors import ErrorCode, RpcError
-from tests.integration.conftest import Daemon, Recorder, start
+from tests.integration.conftest import Daemon, Recorder, until
 from tests.security_bed import DAY, NOW, authority, carried, files, settings
 
 LIMIT_S = 100
@@ -37,15 +38,22 @@ def registration(node: str) -> api.Register:
     return api.Register(protocol=api.PROTOCOL, node=node, version="0", complete=True, capacity=capacity, load=load)
 
 
+@contextlib.asynccontextmanager
+async def here(directory: Path, of_master: TlsFiles, **keys: str) -> AsyncIterator[Master]:
+    """A master in this process."""
+    places: dict[str, Any] = {"listen": "127.0.0.1:0", "http": "127.0.0.1:0", "store": f"{directory}/m.db"}
+    running = Master(MasterConfig(**(places | keys | settings(of_master))))
+    await running.start()
+    try:
+        yield running
+    finally:
+        await running.close()
+
+
 @pytest.fixture
 async def master(tmp_path: Path) -> AsyncIterator[Master]:
-    of_master = files(authority(tmp_path / "ca"), "head", master=True)
-    running = Master(
-        MasterConfig(listen="127.0.0.1:0", http="127.0.0.1:0", store=f"{tmp_path}/m.db", **settings(of_master))
-    )
-    await running.start()
-    yield running
-    await running.close()
+    async with here(tmp_path, files(authority(tmp_path / "ca"), "head", master=True)) as running:
+        yield running
 
 
 class Node(Recorder):
@@ -133,79 +141,65 @@ def test_a_daemon_that_others_could_hear_does_not_start(
 
 
 async def test_an_expired_certificate_is_said_on_both_sides_and_its_renewal_needs_no_restart(
-    tmp_path: Path, start_agent: Callable[..., Daemon], connect: Callable[..., Any]
+    tmp_path: Path, start_master: Callable[..., Daemon], start_agent: Callable[..., Daemon], connect: Callable[..., Any]
 ) -> None:
     ca = authority(tmp_path / "ca", NOW - 100 * DAY)
     of_master = files(ca, "head", master=True)
     of_node = files(ca, "test", since=NOW - 50 * DAY, days=20)
-    keys = {"listen": "127.0.0.1:0", "http": "127.0.0.1:0", "store": tmp_path / "kept.db"}
-    options = [f"{key}={value}" for key, value in {**keys, **settings(of_master)}.items()]
-    master = await asyncio.to_thread(start, "master", tmp_path, *(part for one in options for part in ("--set", one)))
-    try:
-        agent = await asyncio.to_thread(
-            start_agent, master=master.addresses["listen"], master_name="head", **settings(of_node)
-        )
-        said = await _logged(agent, "no link to the master")
-        assert "the master head refuses our certificate: it has expired; renew it with `penstock ca renew`" in said
-        said = await _logged(master, "no connection")
-        assert "the certificate of the agent is refused here: it has expired" in said
-        assert agent.status()["master"]["linked"] is False
-        ca.renew("test", NOW)
-        client = await connect(agent)
-        await client.call("register_job", name="x")
-        await client.recorder.wait_for("job_admitted")
-        assert agent.status()["master"]["linked"] is True
-        assert list(master.status()["nodes"]) == ["test"]
-    finally:
-        master.stop()
+    master = await asyncio.to_thread(lambda: start_master(listen="127.0.0.1:0", **settings(of_master)))
+    agent = await asyncio.to_thread(
+        start_agent, master=master.addresses["listen"], master_name="head", **settings(of_node)
+    )
+    said = await _logged(agent, "no link to the master")
+    assert "the master head refuses our certificate: it has expired; renew it with `penstock ca renew`" in said
+    said = await _logged(master, "no connection")
+    assert "the certificate of the agent is refused here: it has expired" in said
+    assert agent.status()["master"]["linked"] is False
+    ca.renew("test", NOW)
+    client = await connect(agent)
+    await client.call("register_job", name="x")
+    await client.recorder.wait_for("job_admitted")
+    assert agent.status()["master"]["linked"] is True
+    assert list(master.status()["nodes"]) == ["test"]
 
 
 async def test_a_revoked_node_is_shut_out_of_what_runs_and_the_others_come_back(
-    tmp_path: Path, start_agent: Callable[..., Daemon], connect: Callable[..., Any]
+    tmp_path: Path, start_master: Callable[..., Daemon], start_agent: Callable[..., Daemon], connect: Callable[..., Any]
 ) -> None:
     ca = authority(tmp_path / "ca")
     of_master = files(ca, "head", master=True, listed=True)
-    keys = {"listen": "127.0.0.1:0", "http": "127.0.0.1:0", "store": tmp_path / "kept.db"}
-    options = [f"{key}={value}" for key, value in {**keys, **settings(of_master)}.items()]
-    master = await asyncio.to_thread(start, "master", tmp_path, *(part for one in options for part in ("--set", one)))
+    master = await asyncio.to_thread(lambda: start_master(listen="127.0.0.1:0", **settings(of_master)))
+    common = {"master": master.addresses["listen"], "master_name": "head"}
+    agent = await asyncio.to_thread(start_agent, **common, **settings(files(ca, "test")))
+    client = await connect(agent)
+    await client.call("register_job", name="x")
+    await client.recorder.wait_for("job_admitted")
     thief = Node()
-    try:
-        common = {"master": master.addresses["listen"], "master_name": "head"}
-        agent = await asyncio.to_thread(start_agent, **common, **settings(files(ca, "test")))
-        client = await connect(agent)
-        await client.call("register_job", name="x")
-        await client.recorder.wait_for("job_admitted")
-        stolen = tls.mutual_client(carried(files(ca, "stolen"), tmp_path / "elsewhere"))
-        host, _, port = master.addresses["listen"].rpartition(":")
-        peer = await connect_tcp(host, int(port), thief, stolen, "head")
-        await peer.request("register", registration("stolen"), api.Registered)
-        assert set(master.status()["nodes"]) == {"test", "stolen"}
+    stolen = tls.mutual_client(carried(files(ca, "stolen"), tmp_path / "elsewhere"))
+    host, _, port = master.addresses["listen"].rpartition(":")
+    peer = await connect_tcp(host, int(port), thief, stolen, "head")
+    await peer.request("register", registration("stolen"), api.Registered)
+    assert set(master.status()["nodes"]) == {"test", "stolen"}
 
-        ca.revoke("stolen", NOW)
-        master.process.send_signal(signal.SIGHUP)
-        async with asyncio.timeout(LIMIT_S):
-            await thief.gone.wait()
-        with pytest.raises(OSError):  # at once, or in place of the first answer
-            again = await connect_tcp(host, int(port), Node(), stolen, "head")
-            await again.request("register", registration("stolen"), api.Registered)
-        assert "the certificate of the agent is refused here: it was revoked" in await _logged(master, "no connection")
-        await client.call("register_job", name="y")
-        await client.recorder.wait_for("job_admitted", 2)
-        states = {name: node["state"] for name, node in master.status()["nodes"].items()}
-        assert states == {"test": "connected", "stolen": "away"}
-    finally:
-        master.stop()
+    ca.revoke("stolen", NOW)
+    master.process.send_signal(signal.SIGHUP)
+    async with asyncio.timeout(LIMIT_S):
+        await thief.gone.wait()
+    with pytest.raises(OSError):  # at once, or in place of the first answer
+        again = await connect_tcp(host, int(port), Node(), stolen, "head")
+        await again.request("register", registration("stolen"), api.Registered)
+    assert "the certificate of the agent is refused here: it was revoked" in await _logged(master, "no connection")
+    await client.call("register_job", name="y")
+    await client.recorder.wait_for("job_admitted", 2)
+    states = {name: node["state"] for name, node in master.status()["nodes"].items()}
+    assert states == {"test": "connected", "stolen": "away"}
 
 
 async def test_a_handshake_that_began_before_the_revocation_opens_nothing(tmp_path: Path) -> None:
     """The list that it is judged by is the one of its beginning; a thief could keep one waiting."""
     ca = authority(tmp_path / "ca")
     of_master = files(ca, "head", master=True, listed=True)
-    running = Master(
-        MasterConfig(listen="127.0.0.1:0", http="127.0.0.1:0", store=f"{tmp_path}/m.db", **settings(of_master))
-    )
-    await running.start()
-    try:
+    async with here(tmp_path, of_master) as running:
         stolen = tls.mutual_client(carried(files(ca, "stolen"), tmp_path / "elsewhere"))
         there, back = ssl.MemoryBIO(), ssl.MemoryBIO()
         thief = stolen.wrap_bio(there, back, server_hostname="head")
@@ -235,8 +229,6 @@ async def test_a_handshake_that_began_before_the_revocation_opens_nothing(tmp_pa
         assert not answered
         assert running.status()["nodes"] == {}
         writer.close()
-    finally:
-        await running.close()
 
 
 async def test_an_agent_leaves_a_master_that_was_revoked(
@@ -244,11 +236,7 @@ async def test_an_agent_leaves_a_master_that_was_revoked(
 ) -> None:
     ca = authority(tmp_path / "ca")
     of_master = carried(files(ca, "head", master=True), tmp_path / "head")
-    running = Master(
-        MasterConfig(listen="127.0.0.1:0", http="127.0.0.1:0", store=f"{tmp_path}/m.db", **settings(of_master))
-    )
-    await running.start()
-    try:
+    async with here(tmp_path, of_master) as running:
         listed = files(ca, "test", listed=True, days=20)
         agent = await asyncio.to_thread(
             start_agent, master=running.service.address, master_name="head", **settings(listed)
@@ -266,19 +254,15 @@ async def test_an_agent_leaves_a_master_that_was_revoked(
         said = await _logged(agent, "is refused here")
         assert "the certificate of the master head is refused here: it was revoked" in said
         assert (await asyncio.to_thread(agent.status))["master"]["linked"] is False
-    finally:
-        await running.close()
 
 
 async def _logged(daemon: Daemon, what: str) -> str:
     """The line."""
-    deadline = time.monotonic() + LIMIT_S
-    while time.monotonic() < deadline:
-        for line in daemon.log.read_text().splitlines():
-            if what in line:
-                return line
-        await asyncio.sleep(0.05)
-    pytest.fail(f"{what!r} was not logged:\n{daemon.log.read_text()}")
+
+    def lines() -> list[str]:
+        return [line for line in daemon.log.read_text().splitlines() if what in line]
+
+    return (await asyncio.to_thread(until, lines, f"{what!r} was not logged"))[0]
 
 
 async def test_the_master_s_pages_elsewhere_speak_tls_and_want_a_token(tmp_path: Path) -> None:
@@ -287,15 +271,10 @@ async def test_the_master_s_pages_elsewhere_speak_tls_and_want_a_token(tmp_path:
     token.write_text("0123456789abcdef")
     ca = authority(tmp_path / "ca")
     own = files(ca, "head", master=True)
-    config = MasterConfig(
-        listen=f"{tmp_path}/master.sock", http="0.0.0.0:0", http_read_token_file=str(token), store=f"{tmp_path}/m.db",
-        **settings(own),
-    )  # fmt: skip
-    running = Master(config)
-    await running.start()
-    url = f"https://127.0.0.1:{running.site.address.rpartition(':')[2]}"
+    elsewhere = {"http": "0.0.0.0:0", "http_read_token_file": str(token)}
     trusted = ssl.create_default_context(cafile=str(ca.certificate))
-    try:
+    async with here(tmp_path, own, listen=f"{tmp_path}/master.sock", **elsewhere) as running:
+        url = f"https://127.0.0.1:{running.site.address.rpartition(':')[2]}"
         async with aiohttp.ClientSession(connector=aiohttp.TCPConnector(ssl=trusted)) as session:
             for path, headers, status in (
                 ("/healthz", {}, 200),
@@ -306,5 +285,3 @@ async def test_the_master_s_pages_elsewhere_speak_tls_and_want_a_token(tmp_path:
             ):
                 async with session.get(url + path, headers=headers, server_hostname="head") as answer:
                     assert answer.status == status, path
-    finally:
-        await running.close()

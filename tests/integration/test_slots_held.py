@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.integration.conftest import Daemon, end_launcher, start
+from tests.integration.conftest import Daemon, agents_in
 from tests.integration.security_callers import OWNER, STRANGER, callers, needs_root, open_directory
 
 Start = Callable[..., Any]
@@ -17,15 +17,8 @@ Connect = Callable[..., Awaitable[Any]]
 
 @pytest.fixture
 def agent() -> Iterator[Daemon]:
-    with open_directory() as here:
-        keys = {
-            "node": "test", "http": "127.0.0.1:0", "runtime_dir": here / "run", "state_dir": here / "state", "cores": 1,
-            "memory_bytes": 2**30, "sample_interval_s": 0.2, "slot_held_max_s": "1s", "job_wait_max_s": "500ms",
-        }  # fmt: skip
-        started = start("agent", here, *(part for key, value in keys.items() for part in ("--set", f"{key}={value}")))
-        yield started
-        assert started.stop() == 0, started.log.read_text()
-        end_launcher(here / "run")
+    with open_directory() as here, agents_in(here) as start:
+        yield start(cores=1, slot_held_max_s="1s", job_wait_max_s="500ms")
 
 
 @needs_root

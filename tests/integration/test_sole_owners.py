@@ -4,44 +4,30 @@ from __future__ import annotations
 
 import asyncio
 import json
-import os
-import select
 import socket
 import subprocess
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import warm_commands
-from tests.integration.conftest import Daemon, end_launcher, start
+from tests.integration.conftest import Daemon, end_launcher, has_ended, options, start
 
 Connect = Callable[..., Awaitable[Any]]
 Start = Callable[..., Any]
 
 
-def _refused(module: str, arguments: list[str]) -> str:
+def _refused(module: str, **settings: object) -> str:
     """The last line of a daemon that does not start."""
-    command = [warm_commands.python(), "-I", "-m", module, *arguments]
+    command = [warm_commands.python(), "-I", "-m", module, *options(http="127.0.0.1:0", **settings)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 1, done.stderr
     return done.stderr.strip().splitlines()[-1]
-
-
-def _ends(pid: int) -> bool:
-    """Return whether the process ends within half a minute."""
-    try:
-        pidfd = os.pidfd_open(pid)
-    except ProcessLookupError:
-        return True
-    try:
-        return bool(select.select([pidfd], [], [], 30)[0])
-    finally:
-        os.close(pidfd)
 
 
 @pytest.mark.parametrize("shared", ["runtime_dir", "socket", "state_dir"])
@@ -55,17 +41,17 @@ async def test_a_second_agent_touches_nothing_of_the_first_one(
     before = [each.stat().st_ino for each in sockets]
 
     places = {
-        "runtime_dir": str(tmp_path / "run2"),
-        "state_dir": str(tmp_path / "state2"),
-        "socket": str(tmp_path / "run2" / "agent.sock"),
-        shared: {"socket": str(agent.socket)}.get(shared, str(tmp_path / shared.removesuffix("_dir"))),
+        "runtime_dir": tmp_path / "run2",
+        "state_dir": tmp_path / "state2",
+        "socket": tmp_path / "run2" / "agent.sock",
     }
-    if shared == "runtime_dir":
-        places["runtime_dir"] = str(tmp_path / "run")
-        places["socket"] = str(tmp_path / "run" / "agent2.sock")
-    options = [part for pair in {"http": "127.0.0.1:0", **places}.items() for part in ("--set", "=".join(pair))]
+    places |= {
+        "runtime_dir": {"runtime_dir": tmp_path / "run", "socket": tmp_path / "run" / "agent2.sock"},
+        "socket": {"socket": agent.socket},
+        "state_dir": {"state_dir": tmp_path / "state"},
+    }[shared]
     try:
-        line = await asyncio.to_thread(_refused, "agent", options)
+        line = await asyncio.to_thread(_refused, "agent", **places)
     finally:
         end_launcher(tmp_path / "run2")
     assert line.startswith("penstock agent: an agent is running already at")
@@ -106,32 +92,28 @@ def _wait_for_http(address: str) -> None:
 def test_an_agent_that_does_not_start_leaves_no_launcher(tmp_path: Path) -> None:
     runtime, state = tmp_path / "run", tmp_path / "state"
     (runtime / "stdio.sock" / "in the way").mkdir(parents=True)
-    places = {"runtime_dir": str(runtime), "state_dir": str(state), "http": "127.0.0.1:0"}
     try:
-        line = _refused("agent", [part for pair in places.items() for part in ("--set", "=".join(pair))])
+        line = _refused("agent", runtime_dir=runtime, state_dir=state)
         assert f"{runtime / 'stdio.sock'}" in line
         assert (runtime / "launcher.log").exists()
         with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as probe:
             if probe.connect_ex(str(runtime / "launcher.sock")) == 0:  # it may be about to end
                 credentials = probe.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)
                 probe.close()
-                assert _ends(int.from_bytes(credentials[:4], "little"))
+                assert has_ended(int.from_bytes(credentials[:4], "little"))
     finally:
         end_launcher(runtime)
 
 
 @pytest.fixture
-def master(tmp_path: Path) -> Iterator[Daemon]:
-    running = start("master", tmp_path, "--set", "http=127.0.0.1:0", "--set", f"store={tmp_path / 'named.db'}")
-    yield running
-    assert running.stop() == 0
+def master(start_master: Callable[..., Daemon], tmp_path: Path) -> Daemon:
+    return start_master(store=tmp_path / "named.db")
 
 
 def test_two_masters_do_not_share_a_store(master: Daemon, tmp_path: Path) -> None:
     (tmp_path / "alias.db").symlink_to(tmp_path / "named.db")
     for name in ("named.db", "alias.db"):
-        options = [f"listen={tmp_path / 'other.sock'}", "http=127.0.0.1:0", f"store={tmp_path / name}"]
-        line = _refused("master", [part for option in options for part in ("--set", option)])
+        line = _refused("master", listen=tmp_path / "other.sock", store=tmp_path / name)
         assert line.startswith(f"penstock master: store: another master uses {tmp_path / 'named.db'}; stop it, or set")
         assert f"held by process {master.process.pid}" in line
     assert json.loads(master.get("/status"))["listen"]
@@ -141,3 +123,14 @@ def test_the_store_is_its_user_s_alone_wherever_it_is(master: Daemon, tmp_path: 
     found = {each.name: each.stat().st_mode & 0o777 for each in tmp_path.glob("named.db*")}
     assert {"named.db", "named.db-wal", "named.db-shm", "named.db.lock"} <= set(found)
     assert set(found.values()) == {0o600}, found
+
+
+def test_the_first_start_makes_the_directory_of_the_store(tmp_path: Path) -> None:
+    """Where nobody has named a store, on a host that has never seen Penstock."""
+    state = tmp_path / "not" / "there"
+    master = start("master", tmp_path, http="127.0.0.1:0", environment={"PENSTOCK_STATE_DIR": str(state)})
+    try:
+        assert b'"reservations":[]' in master.get("/reservations")
+        assert (state / "master.db").exists()
+    finally:
+        assert master.stop() == 0

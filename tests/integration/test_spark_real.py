@@ -25,7 +25,7 @@ from typing import Any
 import pytest
 
 from penstock.engines.spark import java_home
-from tests.integration.conftest import MasterProcess
+from tests.integration.conftest import MasterProcess, until
 
 _PYSPARK = importlib.util.find_spec("pyspark")
 _JAVA = java_home.find_java()
@@ -124,13 +124,13 @@ def test_an_unchanged_job_runs_in_containers(
     )  # fmt: skip
     counted = job.until("COUNTED (.*)")[1]
     assert counted == str([(f"w{n}", 143 if n < 6 else 142) for n in range(7)])
-    _until(lambda: {each["name"] for each in agent.status()["jobs"]} == {"word count"}, agent)
+    until(lambda: {each["name"] for each in agent.status()["jobs"]} == {"word count"}, "it is no job")
     status = agent.status()
     assert {each["task"] for each in status["containers"]} == {"executor-0", "executor-1"}
     for each in status["containers"]:
         assert re.fullmatch(r"word count app-\S+/[01]", each["name"])
         assert "java" in Path(f"/proc/{each['pid']}/exe").resolve().name
-    _until(lambda: all(map(_both_stages_are_done, agent.status()["jobs"])), agent)
+    until(lambda: all(map(_both_stages_are_done, agent.status()["jobs"])), "its stages are not done")
     time.sleep(3 * SLOT_S)  # what is recorded has to go on behind the end of the last stage, or that is no stage's end
     go.write_text("go")
     worker.until("Executor .* finished with state")
@@ -144,10 +144,7 @@ def test_an_unchanged_job_runs_in_containers(
 
 def _is_learnt(master: MasterProcess) -> None:
     """The next run is predicted by this one: both executors, stage by stage."""
-    deadline = time.monotonic() + WAIT_S
-    while not (kept := _profiles(master, "")):
-        assert time.monotonic() < deadline, "no run was kept"
-        time.sleep(0.1)
+    kept = until(lambda: _profiles(master, ""), "no run was kept")
     user = getpass.getuser()
     assert [(each["user"], each["application"], each["runs"]) for each in kept] == [(user, "word count", 1)]
     [run] = _profiles(master, urllib.parse.quote(f"/{user}/word count"))["runs"]
@@ -161,16 +158,8 @@ def _is_learnt(master: MasterProcess) -> None:
 
 
 def _profiles(master: MasterProcess, path: str) -> Any:
-    with urllib.request.urlopen(f"http://{master.http}/profiles{path}", timeout=30) as answer:
-        return json.loads(answer.read())
+    return json.loads(master.running.get(f"/profiles{path}"))
 
 
 def _both_stages_are_done(job: dict[str, Any]) -> bool:
     return [(stage["tasks"], stage["done"]) for stage in job["stages"]] == [(4, 4), (4, 4)]
-
-
-def _until(holds: Callable[[], bool], agent: Any) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < deadline, agent.status()["jobs"]
-        time.sleep(0.1)

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import os
-import select
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -16,7 +14,7 @@ import pytest
 
 from penstock.engines.spark import java_home
 from penstock.engines.spark.executor_command import BACKEND
-from tests.integration.conftest import MasterProcess
+from tests.integration.conftest import MasterProcess, has_ended, until
 from tests.spark_pages import APPLICATION, spark_pages, stage
 
 Start = Callable[..., Any]
@@ -88,13 +86,6 @@ def start(homes: tuple[Path, Path], tmp_path: Path) -> Iterator[Callable[..., Ex
         each.process.communicate()
 
 
-def until(what: str, holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-
-
 def test_an_executor_lives_in_a_container(
     start_agent: Start, master: MasterProcess, start: Callable[..., Executor], homes: tuple[Path, Path], tmp_path: Path
 ) -> None:
@@ -110,19 +101,18 @@ def test_an_executor_lives_in_a_container(
         assert container["name"] == f"word count {APPLICATION}/0"
         [job] = status["jobs"]
         assert job["name"] == "word count"
-        until("no stages", lambda: bool(agent.status()["jobs"][0]["stages"]))
+        until(lambda: agent.status()["jobs"][0]["stages"], "no stages")
         assert [(each["tasks"], each["done"]) for each in agent.status()["jobs"][0]["stages"]] == [(4, 4), (8, 3)]
         assert executor.end(status=3) == (3, "", "to standard error\n")
-    until("the job stays", lambda: not agent.status()["jobs"])
+    until(lambda: not agent.status()["jobs"], "the job stays")
 
 
 def test_it_dies_with_its_stand_in(start_agent: Start, master: MasterProcess, start: Callable[..., Executor]) -> None:
     agent = start_agent(master=master.listen)
     executor = start(agent.socket)
-    gone = os.pidfd_open(int(executor.started()[0]))
+    pid = int(executor.started()[0])
     executor.process.kill()
-    assert select.select([gone], [], [], WAIT_S)[0], "the executor outlived its stand-in"
-    os.close(gone)
+    assert has_ended(pid), "the executor outlived its stand-in"
 
 
 def test_a_second_signal_reaches_it_at_once(
@@ -131,7 +121,7 @@ def test_a_second_signal_reaches_it_at_once(
     agent = start_agent(master=master.listen)
     executor = start(agent.socket)
     pid = int(executor.started()[0])
-    until("signals are not its business yet", lambda: _catches(executor.process.pid, signal.SIGTERM))
+    until(lambda: _catches(executor.process.pid, signal.SIGTERM), "signals are not its business yet")
     executor.process.send_signal(signal.SIGHUP)
     executor.process.send_signal(signal.SIGTERM)
     status, out, _ = executor.end()

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from agent.cgroup_root import cgroup2_mount
+from tests.integration.conftest import options
 
 TIMEOUT_S = 60
 #: Makes a network namespace with a link on which an agent's root qdisc is, says so, and keeps it until its input ends.
@@ -62,9 +63,8 @@ Uninstall = Callable[..., subprocess.CompletedProcess[str]]
 @pytest.fixture
 def uninstall(tmp_path: Path, root: Path, network: int) -> Uninstall:
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
-        settings = {"runtime_dir": tmp_path / "run", "state_dir": tmp_path / "state", "cgroup_root": root}
-        options = [part for key, value in settings.items() for part in ("--set", f"{key}={value}")]
-        command = [sys.executable, "-I", "-m", "penstock.cli.main", "uninstall", *arguments, *options]
+        places = options(runtime_dir=tmp_path / "run", state_dir=tmp_path / "state", cgroup_root=root)
+        command = [sys.executable, "-I", "-m", "penstock.cli.main", "uninstall", *arguments, *places]
         return subprocess.run(
             ["nsenter", f"--net=/proc/{network}/ns/net", *command],
             capture_output=True, text=True, check=False, timeout=TIMEOUT_S,

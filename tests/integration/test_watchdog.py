@@ -19,7 +19,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import START_TIMEOUT_S, end_launcher
+from tests.integration.conftest import START_TIMEOUT_S, end_launcher, options
 
 WATCHDOG_S = 1.0
 #: In so many intervals the service manager would have ended the daemon twice over.
@@ -69,10 +69,11 @@ class Watched:
 @pytest.fixture
 def watched(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Watched]:
     name = str(request.param)
-    keys = {"agent": {"runtime_dir": tmp_path / "run", "state_dir": tmp_path / "state"},
-            "master": {"listen": tmp_path / "master.sock", "store": tmp_path / "store.db"}}[name]  # fmt: skip
-    options = [part for key, value in keys.items() for part in ("--set", f"{key}={value}")]
-    command = [sys.executable, "-I", "-m", name, "--set", "http=127.0.0.1:0", *options]
+    places = {
+        "agent": {"runtime_dir": tmp_path / "run", "state_dir": tmp_path / "state"},
+        "master": {"listen": tmp_path / "master.sock", "store": tmp_path / "store.db"},
+    }[name]
+    command = [sys.executable, "-I", "-m", name, *options(http="127.0.0.1:0", **places)]
     reader, writer = os.pipe()
     fcntl.fcntl(writer, fcntl.F_SETPIPE_SZ, 1 << 16)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 from master.core import Cluster, MasterSettings
@@ -10,6 +11,7 @@ from master.core.instructions import Keep, SendDecisions
 from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, KindAmounts, TaskRequest
 from penstock.model.work import Opportunistic
 from penstock.wire import master_api as api
+from penstock.wire.jobs_api import JobView
 
 MB = 1_000_000
 EXIT = Ended(by=EndedBy.EXIT, exit_status=0)
@@ -67,15 +69,23 @@ class Bed:
 
     def successor(self) -> Bed:
         """A master that is told what this one has had written down; its nodes have yet to register."""
-        kept = Keep()
-        for one in self.other:
-            kept = kept.then(one) if isinstance(one, Keep) else kept
+        kept = self.kept()
         made = Bed()
         made.cluster = Cluster(self.cluster.settings)
         made.now = self.now
         needed = [(name, needed) for name, needed in kept.needed.items() if needed is not None]
         made.serve(e.Remembered({}, [], needed=needed, lengths=kept.lengths))
         return made
+
+    def kept(self) -> Keep:
+        """What was to be written down by now."""
+        return reduce(Keep.then, (one for one in self.other if isinstance(one, Keep)), Keep())
+
+    def listed(self, job: str = "j") -> JobView:
+        """The job as its user sees it."""
+        view = self.cluster.listing.find(job)
+        assert view is not None
+        return view
 
     def said(self, kind: type[api.AnyDecision]) -> list[tuple[str, Any]]:
         return [(node, decision) for node, decision in self.sent if isinstance(decision, kind)]
@@ -84,6 +94,12 @@ class Bed:
 def job_state(job: str, memory: int = 0, at: float = 0.0, **more: Any) -> api.JobState:
     values = {"name": job, "user": "u", "memory_bytes": memory, "priority": 0.0, "submitted_at": at, **more}
     return api.JobState(job=job, **values)
+
+
+def placed_task(task: str, job: str = "j", memory: int = 0, **more: Any) -> api.PlacedTask:
+    """A task of the stage ``s`` that a node says it holds for the job's origin ``a``."""
+    values = {"remaining": KindAmounts(), "memory_bytes": memory * MB, "command": True, **more}
+    return api.PlacedTask(job=job, stage="s", task=task, origin="a", **values)
 
 
 def load(idle: tuple[float, float, float] = (4, 1, 2), **more: Any) -> api.Load:

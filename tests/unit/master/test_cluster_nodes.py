@@ -11,7 +11,7 @@ from penstock.model import ContainerSpec, KindAmounts, TaskRequest
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import StageProgress
 from penstock.wire.errors import RpcError
-from tests.unit.master.cluster_bed import MB, Bed, bed, command, job_state, load, task
+from tests.unit.master.cluster_bed import MB, Bed, bed, command, job_state, load, placed_task, task
 
 # ---------------------------------------------------------------- nodes that go
 
@@ -24,7 +24,7 @@ def test_a_node_that_comes_back_in_time_has_lost_nothing() -> None:
     b.serve(e.NodeAway("b"))
     b.heartbeat("a")
     b.round(4.0)
-    placed = api.PlacedTask(job="j", stage="s", task="t", origin="a", remaining=KindAmounts(), memory_bytes=100 * MB)
+    placed = placed_task("t", memory=100, command=False)
     b.node("b", placed=[placed], load=load(promised_memory_bytes=100 * MB))
     b.heartbeat("a")
     b.round(4.0)
@@ -75,9 +75,7 @@ def test_a_job_whose_origin_is_lost_is_over() -> None:
 
 
 def test_state_is_rebuilt_from_registrations_in_any_order() -> None:
-    placed = api.PlacedTask(
-        job="j", stage="s", task="t", origin="a", remaining=KindAmounts(cpu=5.0), memory_bytes=100 * MB
-    )
+    placed = placed_task("t", memory=100, remaining=KindAmounts(cpu=5.0), command=False)
     stages = [StageProgress(stage="s", tasks=3, done=1), StageProgress(stage="r", tasks=1, after=["s"])]
     state = job_state("j", 300 * MB, 7.0, priority=-7.0, admitted=True, stages=stages)
     awaited = api.AwaitedTask(job="j", stage="s", request=task("t", 100), node="b")

@@ -1,10 +1,11 @@
-"""Opportunistic work, message by message: slack, promotion, slots."""
+"""Opportunistic work, message by message: slack, promotion, slots, preemption."""
 
 from __future__ import annotations
 
 import math
 
 from master.core import events as e
+from penstock.model import Ended, EndedBy
 from penstock.wire import master_api as api
 from tests.unit.master.cluster_bed import EXIT, MB, Bed, bed, command, load, task
 
@@ -78,3 +79,30 @@ def test_an_opportunistic_task_of_a_framework_waits_for_a_free_core() -> None:
     assert b.round() == [("c", "a")], "a command waits for no slot"
     b.heartbeat("a", idle=(1, 1, 2))
     assert b.round() == [("t", "a")]
+
+
+PREEMPTED = Ended(by=EndedBy.PREEMPTED, reason="memory was wanted")
+
+
+def with_a_command() -> Bed:
+    """Placed, and it may run on slack."""
+    b = bed("a")
+    b.job("a")
+    b.ready("a", command("t"), opportunistic=True)
+    assert b.round() == [("t", "a")]
+    return b
+
+
+def test_preempted_work_is_placed_again() -> None:
+    b = with_a_command()
+    b.serve(e.Said("a", api.CommandEnded(job="j", task="t", origin="a", ended=PREEMPTED)))
+    assert b.said(api.TellEnded) == []
+    assert b.round() == [("t", "a")]
+
+
+def test_preempted_work_that_was_cancelled_meanwhile_ends() -> None:
+    b = with_a_command()
+    b.serve(e.Said("a", api.TasksCancelled(job="j", tasks=["t"])))
+    b.serve(e.Said("a", api.CommandEnded(job="j", task="t", origin="a", ended=PREEMPTED)))
+    assert [(told.task, told.ended.by) for _, told in b.said(api.TellEnded)] == [("t", EndedBy.CANCELLED)]
+    assert b.round() == []

@@ -9,17 +9,14 @@ from master.core import events as e
 from master.core.instructions import EndHeard
 from penstock.model import Ended, EndedBy
 from penstock.wire import master_api as api
-from tests.unit.master.cluster_bed import EXIT, Bed, bed, command, job_state
+from tests.unit.master.cluster_bed import EXIT, Bed, bed, command, job_state, placed_task
 
 PREEMPTED = Ended(by=EndedBy.PREEMPTED, reason="memory was wanted")
 
 
 def holding(task: str) -> api.PlacedTask:
     """What a node that runs a command says of it."""
-    return api.PlacedTask(
-        job="j", stage="s", task=task, origin="a", remaining=command(task).usage, memory_bytes=0, opportunistic=False,
-        command=True,
-    )  # fmt: skip
+    return placed_task(task, remaining=command(task).usage)
 
 
 def ran_on_b(b: Bed, ended: Ended = EXIT) -> None:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from master.core import Cluster, MasterSettings
+from master.core import Cluster
 from master.core import events as e
 from master.core.instructions import SendDecisions
 from master.reservation_service import ReservationService
@@ -18,7 +18,6 @@ from master.reservations.rdl import Bundle
 from master.reservations.reservation_manager import ManagerSettings, ReservationManager
 from master.store.database import Database, StoreError
 from master.store.reservations import ReservationStore
-from penstock.model import Capacity
 from penstock.wire import master_api as api
 from penstock.wire.errors import ErrorCode, RpcError
 from penstock.wire.reservation_api import OnBehalf
@@ -53,6 +52,21 @@ async def reservation_service(
         await one.close()
 
 
+def gathered(one: ReservationService) -> None:
+    """Nodes have had their time to come back: those that are away count no more."""
+    one._gathered_at, one._expected = 0.0, Bundle()
+
+
+def break_store(one: ReservationService, *, broken: bool = True) -> None:
+    assert isinstance(one._store, Broken)
+    one._store.broken = broken
+
+
+def told_waiting(instructions: Iterable[object]) -> list[api.TellWaiting]:
+    said = [decision for each in instructions if isinstance(each, SendDecisions) for decision in each.decisions]
+    return [decision for decision in said if isinstance(decision, api.TellWaiting)]
+
+
 async def ask(one: ReservationService, call: str, **params: Any) -> Any:
     return await one.call(OnBehalf(user="eve", operator=False, call=call, params=params))
 
@@ -85,8 +99,7 @@ async def test_what_was_answered_is_there_after_a_restart(tmp_path: Path) -> Non
 async def test_what_cannot_be_written_down_is_not_promised(tmp_path: Path) -> None:
     async with reservation_service(tmp_path / "db", cluster().cluster) as one:
         made = await ask(one, "reserve", rdl=RDL)
-        assert isinstance(one._store, Broken)
-        one._store.broken = True
+        break_store(one)
         for call, params in (
             ("reserve", {"rdl": RDL}),
             ("update_reservation", {"rdl": RDL.replace("2,2,", "1,2,"), "reservation": made.reservation}),
@@ -105,8 +118,7 @@ async def test_a_drained_node_takes_what_no_longer_fits_soon_and_leaves_the_rest
     async with reservation_service(tmp_path / "db", b.cluster) as one:
         soon = await ask(one, "reserve", rdl="window(atom(<1core>,6,6,20s,120),+0s,+20s)")
         later = await ask(one, "reserve", rdl="window(atom(<1core>,6,6,20s,120),+24h,+25h)")
-        one._gathered_at = 0.0
-        one._expected = Bundle()
+        gathered(one)
         b.serve(e.DrainAsked(("b",), "root", 0.0))
         await one._look()
         found = {each.reservation: each.dropped for each in (await ask(one, "reservations")).reservations}
@@ -119,15 +131,13 @@ async def test_a_lost_node_takes_what_no_longer_fits_and_its_jobs_hear_of_it(tmp
     async with reservation_service(tmp_path / "db", b.cluster) as one:
         made = await ask(one, "reserve", rdl="window(atom(<1core>,6,6,20s,120),+0s,+20s)")
         b.job("a", "j", reservation=made.reservation)
-        one._gathered_at = 0.0
-        one._expected = Bundle()
+        gathered(one)
         b.cluster.nodes.pop("b")
         await one._look()
         [told] = (await ask(one, "reservations")).reservations
         assert "less than was promised" in told.dropped
         out = b.cluster.handle(e.RoundDue(time.time()), b.now)
-        said = [decision for each in out if isinstance(each, SendDecisions) for decision in each.decisions]
-        waiting = [decision for decision in said if isinstance(decision, api.TellWaiting)]
+        waiting = told_waiting(out)
         assert [decision.job for decision in waiting] == ["j"]
         assert "was dropped" in waiting[0].why
     async with reservation_service(tmp_path / "db", b.cluster) as again:
@@ -139,7 +149,7 @@ async def test_a_node_that_was_silent_for_a_while_leaves_what_is_promised_in_thr
     b = cluster()
     async with reservation_service(tmp_path / "db", b.cluster) as one:
         made = await ask(one, "reserve", rdl="window(atom(<1core>,6,6,20s,120),+72h,+73h)")
-        one._gathered_at, one._expected = 0.0, Bundle()
+        gathered(one)
         lost = b.cluster.nodes.pop("b")
         assert (await ask(one, "reservations")).reservations == [made]
         with pytest.raises(RpcError, match="nodes that are lost are not counted on"):
@@ -155,12 +165,11 @@ async def test_what_was_dropped_is_given_back_with_the_node_though_the_master_be
     async with reservation_service(tmp_path / "db", b.cluster) as one:
         made = await ask(one, "reserve", rdl="window(atom(<1core>,6,6,20s,120),+10min,+11min)", name="soon")
         b.job("a", "j", reservation=made.reservation)
-        one._gathered_at, one._expected = 0.0, Bundle()
+        gathered(one)
         lost = b.cluster.nodes.pop("b")
         [told] = (await ask(one, "reservations")).reservations
         assert told.dropped
-        assert isinstance(one._store, Broken)
-        one._store.broken = True
+        break_store(one)
         with pytest.raises(RpcError, match="nothing has changed"):
             await ask(one, "delete_reservation", reservation=made.reservation)
     async with reservation_service(tmp_path / "db", b.cluster) as again:
@@ -168,8 +177,7 @@ async def test_what_was_dropped_is_given_back_with_the_node_though_the_master_be
         b.cluster.nodes["b"] = lost
         assert (await ask(again, "reservations")).reservations == [made], "at the very times that were promised"
         out = b.cluster.handle(e.RoundDue(time.time()), b.now)
-        said = [decision for each in out if isinstance(each, SendDecisions) for decision in each.decisions]
-        assert any("promised again" in each.why for each in said if isinstance(each, api.TellWaiting))
+        assert any("promised again" in each.why for each in told_waiting(out))
     async with reservation_service(tmp_path / "db", b.cluster) as third:
         assert (await ask(third, "reservations")).reservations == [made]
 
@@ -185,12 +193,11 @@ async def test_what_a_user_had_counts_in_the_window_after_a_restart(
         await ask(one, "reserve", rdl=half)
         now += 250.0
         second = await ask(one, "reserve", rdl=half)
-        assert isinstance(one._store, Broken)
-        one._store.broken = True
+        break_store(one)
         now += 100.0
         with pytest.raises(RpcError, match="nothing has changed"):
             await ask(one, "delete_reservation", reservation=second.reservation)
-        one._store.broken = False
+        break_store(one, broken=False)
         await ask(one, "delete_reservation", reservation=second.reservation)
     async with reservation_service(tmp_path / "db", cluster().cluster, **quota) as again:
         with pytest.raises(RpcError, match=r"eve would have 60\.0% of the cpu"):
@@ -207,7 +214,7 @@ async def test_what_a_call_finds_dropped_is_told_and_written_down(tmp_path: Path
     b = cluster()
     async with reservation_service(tmp_path / "db", b.cluster) as one:
         made = await ask(one, "reserve", rdl="window(atom(<1core>,6,6,1h,6h),+0s,+1h)")
-        one._gathered_at, one._expected = 0.0, Bundle()
+        gathered(one)
         b.cluster.nodes.pop("b")
         [told] = (await ask(one, "reservations")).reservations
         assert told.reservation == made.reservation
@@ -220,12 +227,12 @@ async def test_what_could_not_be_written_down_is_with_the_next_look(tmp_path: Pa
     b = cluster()
     async with reservation_service(tmp_path / "db", b.cluster) as one:
         await ask(one, "reserve", rdl="window(atom(<1core>,6,6,1h,6h),+0s,+1h)")
-        assert isinstance(one._store, Broken)
-        one._gathered_at, one._expected, one._store.broken = 0.0, Bundle(), True
+        gathered(one)
+        break_store(one)
         b.cluster.nodes.pop("b")
         [told] = (await ask(one, "reservations")).reservations
         assert told.dropped
-        one._store.broken = False
+        break_store(one, broken=False)
         await one._look()
     async with reservation_service(tmp_path / "db", b.cluster) as again:
         assert (await ask(again, "reservations")).reservations == [told]
@@ -265,9 +272,3 @@ async def test_a_rate_that_a_node_does_not_tell_is_named_with_the_remedy(tmp_pat
         with pytest.raises(RpcError) as no:
             await ask(one, "reserve", rdl="atom(<9core>,1,1,20s,20)")
         assert "not known" not in str(no.value)
-
-
-def test_the_bed_has_what_the_tests_say() -> None:
-    capacities = [node.capacity for node in cluster().cluster.nodes.values()]
-    assert capacities == [Capacity(cores=4, memory_bytes=1_000_000_000)] * 2
-    assert MasterSettings().node_timeout_s > 0

@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import errno
 import os
+import time
 from pathlib import Path
 
 import pytest
 import sqlalchemy as sa
+from prometheus_client import CollectorRegistry
 from structlog.testing import capture_logs
 
 from master import state_writer
@@ -21,6 +23,7 @@ from master.core.instructions import Keep
 from master.daemon import Master
 from master.ordering import HandOrder
 from master.placement.lengths import KnownLengths
+from master.service import MasterService
 from master.state_writer import StateWriter
 from master.store.database import Database, StoreError
 from master.store.remembered import RememberedStore
@@ -29,7 +32,7 @@ from penstock.wire import master_api as api
 from penstock.wire.cluster_api import Draining
 from penstock.wire.jobs_api import JobView, StageView, TaskFailure
 from penstock.wire.reservation_api import OnBehalf
-from tests.unit.master.cluster_bed import job_state, load, task
+from tests.unit.master.cluster_bed import Bed, job_state, load, task
 
 ROOT = DrainSaid(Draining("root", 1000.0))
 
@@ -228,3 +231,22 @@ async def test_a_master_tells_the_next_one_which_ept_it_has_learnt(tmp_path: Pat
     await second.start()
     assert second.service.cluster.table.ept_s == first.service.cluster.table.ept_s == 4.0, "200 MB at 50 MB/s"
     await second.close()
+
+
+async def test_an_order_is_in_the_store_when_it_is_answered(tmp_path: Path) -> None:
+    """The master may be killed before its user hears of it."""
+    path = str(tmp_path / "master.db")
+    state_writer = StateWriter(path)
+    await state_writer.start()
+    made = Bed()
+    made.now = time.monotonic()
+    made.node("a")
+    made.job("a", "one", user="u")
+    service = MasterService(made.cluster, CollectorRegistry())
+    service.state_writer = state_writer
+    for jobs in (["one"], [], ["one"]):
+        await service.of_jobs(OnBehalf(user="u", operator=False, call="order_jobs", params={"jobs": jobs}))
+        store = RememberedStore(Database(path))
+        assert store.all().orders == ({"u": HandOrder("u", ("one",))} if jobs else {})
+        store.close()
+    await state_writer.close()

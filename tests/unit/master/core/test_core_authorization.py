@@ -8,12 +8,12 @@ import pytest
 
 from master.core import events as e
 from master.core.usage import UsageReports
-from penstock.model import Capacity, KindAmounts
+from penstock.model import Capacity
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Progress, StageProgress
 from penstock.wire.errors import ErrorCode, RpcError
 from tests.master_invariants import broken
-from tests.unit.master.cluster_bed import EXIT, MB, Bed, bed, command, job_state, load, task
+from tests.unit.master.cluster_bed import EXIT, MB, Bed, bed, command, job_state, load, placed_task, task
 
 JOB = "a-1f-1"
 STATE = job_state(JOB)
@@ -27,9 +27,7 @@ def registration(**more: Any) -> api.Register:
 
 
 def claim(name: str) -> api.PlacedTask:
-    return api.PlacedTask(
-        job=JOB, stage="s", task=name, origin="a", remaining=KindAmounts(), memory_bytes=0, command=name != "held"
-    )
+    return placed_task(name, JOB, command=name != "held")
 
 
 def awaited(name: str) -> api.AwaitedTask:

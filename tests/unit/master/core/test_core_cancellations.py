@@ -43,20 +43,17 @@ def test_its_nodes_are_told_first_and_everything_of_it_is_withdrawn() -> None:
     assert withdrawn == {
         (node, name, "cancelled by ann") for node, name in (("a", "here"), ("a", "own"), ("b", "there"))
     }
-    view = made.cluster.listing.find("j")
-    assert view is not None
+    view = made.listed()
     assert (view.state, view.tasks_ready, view.tasks_running) == ("cancelling", 0, 2)
     made.serve(e.Said("a", api.JobEnded(job="j", why="cancelled by ann")))
-    view = made.cluster.listing.find("j")
-    assert view is not None
+    view = made.listed()
     assert (view.state, view.outcome, view.nodes) == ("ending", "cancelled", ["a", "b"]), (
         "its commands are being killed"
     )
     killed = Ended(by=EndedBy.CANCELLED, reason="cancelled by ann")
     ended(made, "a", "here", killed)
     ended(made, "b", "there", killed)
-    view = made.cluster.listing.find("j")
-    assert view is not None
+    view = made.listed()
     assert (view.state, view.why, view.nodes) == ("ended", "cancelled by ann", [])
 
 
@@ -89,7 +86,7 @@ def test_an_origin_that_was_away_hears_of_it_when_it_is_back_also_if_it_was_lost
         assert ("j" in made.cluster.jobs) == (rounds == 1)
         made.node("a", jobs=[job_state("j", admitted=True)])
         assert [d.by for node, d in made.said(api.CancelJob) if node == "a"] == ["ann"]
-        assert made.cluster.listing.find("j").state == "cancelling"  # type: ignore[union-attr] # it is there
+        assert made.listed().state == "cancelling"
         made.serve(e.Said("a", api.JobEnded(job="j")))
         assert "j" not in made.cluster.jobs
 
@@ -174,8 +171,7 @@ def test_stages_are_as_far_as_whoever_knows_more_says() -> None:
     made.ready("a", command("t1"), command("t2"))
     made.round()
     made.serve(e.Said("a", api.CommandEnded(job="j", task="t1", origin="a", ended=EXIT)))
-    view = made.cluster.listing.find("j")
-    assert view is not None
+    view = made.listed()
     assert [(stage.stage, stage.tasks, stage.done) for stage in view.progress] == [
         ("s", 4, 1),
         ("later", 2, 0),
@@ -212,17 +208,14 @@ def test_how_jobs_ended_is_written_down_and_known_to_the_next_master(monkeypatch
         b.job("a", job)
         b.serve(e.Said("a", api.JobEnded(job=job)))
     b.job("a", "two")  # it is there after all
-    written: dict[str, FinishedJob | None] = {}
-    for each in b.other:
-        if isinstance(each, Keep):
-            written |= each.jobs
+    written = b.kept().jobs
     assert list(written) == ["one", "two", "three"]
     monkeypatch.setattr(stored_state, "FinishedJobs", lambda: FinishedJobs(most=2))
     fresh = Bed()
     fresh.serve(e.Remembered({}, [past for past in written.values() if past is not None]))
     assert [past.view.job for past in fresh.cluster.past] == ["two", "three"]
     assert fresh.other == [Keep({}, {"one": None})], "what has no room any more is forgotten there, too"
-    assert fresh.cluster.listing.find("three") == b.cluster.listing.find("three")
+    assert fresh.listed("three") == b.listed("three")
 
 
 def test_a_job_that_is_there_after_all_is_no_longer_written_down_as_ended() -> None:

@@ -6,16 +6,15 @@ import pytest
 
 from master.core import events as e
 from master.core.drains import DrainSaid
-from master.core.instructions import Keep
-from master.core.plan import Promised
 from master.core.status import document
-from penstock.model import Ended, EndedBy, KindAmounts
+from penstock.model import Ended, EndedBy
 from penstock.wire import master_api as api
 from penstock.wire.cluster_api import Draining, Remaining
 from penstock.wire.errors import ErrorCode, RpcError
 from tests.master_invariants import broken
-from tests.unit.master.cluster_bed import EXIT, MB, Bed, bed, command, job_state, load, task
+from tests.unit.master.cluster_bed import EXIT, MB, Bed, bed, command, job_state, load, placed_task, task
 from tests.unit.master.core.executor_bed import ExecutorBed, executor, profile
+from tests.unit.master.core.test_core_plan_follower import Plan
 
 ROOT = Draining("root", 1000.0)
 CANCELLED = Ended(by=EndedBy.CANCELLED)
@@ -87,21 +86,11 @@ def test_no_executor_goes_there() -> None:
 
 
 def test_nobody_leaves_for_what_is_promised_where_it_cannot_go() -> None:
-    class Plan:
-        def promised(self, at: float) -> dict[str, Promised]:
-            return {"r": Promised(4.0, 900.0 * MB, 1)}
-
-        def later(self, at: float) -> tuple[str, ...]:
-            return ()
-
-        def saw(self, at: float, waiting: object) -> None:
-            pass
-
     b = bed("a")
     b.job("a", "others")
     b.ready("a", command("c", 900, 4.0), job="others")
     b.round()
-    b.cluster.guarantees.plan = Plan()
+    b.cluster.guarantees.plan = Plan(4.0, 900)
     b.job("a", "promised", reservation="r")
     drain(b, "a")
     b.ready("a", command("p", 900, 4.0), job="promised")
@@ -294,29 +283,17 @@ def test_a_node_that_is_only_expected_is_given_its_time() -> None:
     b.heartbeat("a")
     b.round(4.0)
     assert "b" in b.cluster.nodes
-    placed = api.PlacedTask(
-        job="j", stage="s", task="c", origin="a", remaining=KindAmounts(), memory_bytes=10 * MB, command=True
-    )
-    b.node("b", placed=[placed])
+    b.node("b", placed=[placed_task("c", memory=10)])
     assert b.said(api.Assign) == b.said(api.Withdraw) == []
 
 
 # ---------------------------------------------------------------- over a restart of the master
 
 
-def kept(b: Bed) -> dict[str, DrainSaid | None]:
-    """What is written down by now."""
-    found: dict[str, DrainSaid | None] = {}
-    for each in b.other:
-        if isinstance(each, Keep):
-            found |= each.drains
-    return found
-
-
 def restarted(b: Bed) -> Bed:
     """A new master that knows what this one has written down."""
     fresh = Bed(node_timeout_s=5.0)
-    drains = {node: said for node, said in kept(b).items() if said is not None}
+    drains = {node: said for node, said in b.kept().drains.items() if said is not None}
     fresh.serve(e.Remembered(drains, []))
     return fresh
 
@@ -328,14 +305,14 @@ def test_a_node_that_was_away_hears_of_it_from_the_next_master() -> None:
         b.serve(e.NodeAway(node))
     drain(b, "b")
     undrain(b, "c")
-    assert kept(b) == {"b": DrainSaid(ROOT), "c": DrainSaid(None)}
+    assert b.kept().drains == {"b": DrainSaid(ROOT), "c": DrainSaid(None)}
     fresh = restarted(b)
     fresh.node("b")
     fresh.node("c", draining=ROOT)
     assert [(node, d.draining) for node, d in fresh.said(api.Drain)] == [("b", ROOT), ("c", None)]
     fresh.heartbeat("b")
     assert (state(fresh, "b"), state(fresh, "c")) == ("drained", "connected")
-    assert kept(fresh) == {"c": None}, "it has written it down itself"
+    assert fresh.kept().drains == {"c": None}, "it has written it down itself"
 
 
 def test_who_takes_work_and_knows_it_is_written_down_nowhere() -> None:
@@ -343,13 +320,13 @@ def test_who_takes_work_and_knows_it_is_written_down_nowhere() -> None:
     drain(b, "a")
     b.answering = False
     undrain(b, "a")
-    assert kept(b) == {"a": DrainSaid(None)}
+    assert b.kept().drains == {"a": DrainSaid(None)}
     drain(b, "a")
     b.serve(e.Answered("a", b.numbers["a"] - 1, []))
-    assert kept(b) == {"a": DrainSaid(ROOT)}, "what was said since counts"
+    assert b.kept().drains == {"a": DrainSaid(ROOT)}, "what was said since counts"
     b.answering = True
     undrain(b, "a")
-    assert kept(b) == {"a": None}
+    assert b.kept().drains == {"a": None}
 
 
 def test_a_node_that_never_comes_back_can_be_undrained() -> None:

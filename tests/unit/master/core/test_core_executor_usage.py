@@ -14,7 +14,7 @@ from master.prediction.runs import LEAST_PART
 from penstock.model import Capacity, Ended, EndedBy
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Progress, StageProgress
-from tests.unit.master.cluster_bed import EXIT, load
+from tests.unit.master.cluster_bed import EXIT, job_state, placed_task
 from tests.unit.master.core.executor_bed import MIB, ExecutorBed, executor, profile
 
 FLAT = profile((1, 100), (1, 100))
@@ -155,10 +155,8 @@ def test_reports_of_what_nobody_knows_are_ignored() -> None:
 
 def test_after_a_restart_of_the_master_the_agent_tells_all_and_the_run_is_kept() -> None:
     bed = ExecutorBed("a", forecasts={"u/app": FLAT})
-    held = api.PlacedTask(
-        job="k", stage="s", task="e0", origin="a", remaining=load().pending, memory_bytes=100 * MIB, command=True
-    )
-    state = api.JobState(job="k", name="k", user="u", memory_bytes=0, priority=0.0, submitted_at=0.0, admitted=True)
+    held = placed_task("e0", "k", memory_bytes=100 * MIB)
+    state = job_state("k", admitted=True)
     waits = api.AwaitedTask(job="k", stage="s", request=executor("e0"), node="a")
     capacity = Capacity(cores=4, memory_bytes=1000 * MIB)
     bed.numbers.clear()
@@ -196,13 +194,9 @@ def test_a_node_hears_the_count_before_an_executor_that_comes_later_and_when_it_
     bed.round()
     kinds = [type(decision) for node, decision in bed.sent[before:] if node == "a"]
     assert kinds[:2] == [api.TellStages, api.Assign]
-    state = api.JobState(job="j", name="j", user="u", memory_bytes=0, priority=0.0, submitted_at=0.0, admitted=True)
-    held = api.PlacedTask(
-        job="j", stage="s", task="e0", origin="a", remaining=load().pending, memory_bytes=1, command=True
-    )
     waits = api.AwaitedTask(job="j", stage="s", request=executor("e0"), node="a")
     before = len(bed.sent)
-    bed.node("a", jobs=[state], placed=[held], awaited=[waits])
+    bed.node("a", jobs=[job_state("j", admitted=True)], placed=[placed_task("e0", memory_bytes=1)], awaited=[waits])
     assert [d.ended for _, d in bed.sent[before:] if isinstance(d, api.TellStages)] == [1]
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from master.core import events as e
-from master.core.instructions import Keep
 from master.core.order import OF_ALL
 from master.ordering import HandOrder
 from penstock.wire import master_api as api
@@ -22,15 +21,6 @@ def order(made: Bed) -> list[str]:
     return made.cluster.order.rank(made.now).order()
 
 
-def kept(made: Bed) -> dict[str, HandOrder | None]:
-    """What was to be written down, the latest of each."""
-    found: dict[str, HandOrder | None] = {}
-    for each in made.other:
-        if isinstance(each, Keep):
-            found |= each.orders
-    return found
-
-
 def test_agents_are_told_at_the_next_round_with_who_wanted_it() -> None:
     made = three_jobs()
     made.serve(e.OrderAsked(("three",), "u", of_all=False))
@@ -47,10 +37,10 @@ def test_it_is_over_with_the_job_and_written_down_until_then() -> None:
     made = three_jobs()
     made.serve(e.OrderAsked(("three", "two"), "u", of_all=False))
     made.serve(e.OrderAsked(("two",), "root", of_all=True))
-    assert kept(made) == {"u": HandOrder("u", ("three", "two")), OF_ALL: HandOrder("root", ("two",))}
+    assert made.kept().orders == {"u": HandOrder("u", ("three", "two")), OF_ALL: HandOrder("root", ("two",))}
     assert order(made) == ["two", "three", "one"]
     made.serve(e.Said("a", api.JobEnded(job="two")))
-    assert kept(made) == {"u": HandOrder("u", ("three",)), OF_ALL: None}
+    assert made.kept().orders == {"u": HandOrder("u", ("three",)), OF_ALL: None}
     assert order(made) == ["three", "one"]
 
 

@@ -17,8 +17,8 @@ def learnt(made: Bed) -> list[int]:
 
 
 def listed_s(made: Bed) -> float:
-    view = made.cluster.listing.find("j")
-    assert view is not None and view.state == "ended"
+    view = made.listed()
+    assert view.state == "ended"
     return view.service_container_s
 
 

@@ -13,8 +13,8 @@ from master.explain import why
 from master.ordering import NAMES
 from penstock.wire import master_api as api
 from penstock.wire.cluster_api import NodeRanks
-from penstock.wire.jobs_api import JobView, ListJobs
-from tests.unit.master.cluster_bed import Bed, bed, command
+from penstock.wire.jobs_api import ListJobs
+from tests.unit.master.cluster_bed import Bed, bed, command, job_state
 
 
 def two_jobs(ordering: str = "las") -> Bed:
@@ -33,24 +33,18 @@ def serve(b: Bed, **service_s: float) -> None:
     b.heartbeat("a", jobs=[api.JobUse(job=job, service_s=used_s) for job, used_s in service_s.items()])
 
 
-def view(b: Bed, job: str) -> JobView:
-    found = b.cluster.listing.find(job)
-    assert found is not None
-    return found
-
-
 @pytest.mark.parametrize("ordering", NAMES)
 def test_the_list_and_the_status_say_what_the_explanation_says(ordering: str) -> None:
     b = two_jobs(ordering)
     for job in ("one", "two"):
         said = why.document(b.cluster, job, b.now)
-        one, row = view(b, job), document(b.cluster, b.now)["jobs"][job]
+        one, row = b.listed(job), document(b.cluster, b.now)["jobs"][job]
         assert (one.rank, one.of, one.reason) == (said["place"], said["of"], said["reason"])
         assert (row["rank"], row["reason"], row["queue"]) == (one.rank, one.reason, one.queue)
         assert (one.expected_left_s, one.known_jobs) == (said["expected_left_s"], said["known_jobs"])
         assert said["reason"] in said["sentence"]
         json.dumps([said, row, msgspec.to_builtins(one)])
-    assert sorted(view(b, job).rank for job in ("one", "two")) == [1, 2]
+    assert sorted(b.listed(job).rank for job in ("one", "two")) == [1, 2]
 
 
 def test_ranks_follow_the_service() -> None:
@@ -63,7 +57,7 @@ def test_ranks_follow_the_service() -> None:
     ]
     serve(b, two=9.0)
     b.round(after_s=2.0)
-    assert (view(b, "one").rank, view(b, "two").rank) == (1, 2)
+    assert (b.listed("one").rank, b.listed("two").rank) == (1, 2)
 
 
 def test_to_look_changes_nothing() -> None:
@@ -81,11 +75,11 @@ def test_to_look_changes_nothing() -> None:
 def test_one_that_is_over_or_has_just_come_has_no_place() -> None:
     b = two_jobs()
     b.serve(e.Said("a", api.JobEnded(job="one", done=True)))
-    assert (view(b, "one").rank, view(b, "one").of, view(b, "one").reason) == (0, 0, "")
+    assert (b.listed("one").rank, b.listed("one").of, b.listed("one").reason) == (0, 0, "")
     b.job("a", "three", user="ann")
-    assert view(b, "three").rank == 0
+    assert b.listed("three").rank == 0
     b.round()
-    assert (view(b, "three").rank, view(b, "three").of) == (1, 2)
+    assert (b.listed("three").rank, b.listed("three").of) == (1, 2)
 
 
 # ---------------------------------------------------------------- ranks on the nodes
@@ -99,10 +93,10 @@ def test_what_nodes_tell_of_their_ranks_is_told_of_the_job() -> None:
     b = two_jobs()
     b.heartbeat("a", ranks=ranks("two", "c-1-1", "one"))
     b.heartbeat("b", ranks=ranks("two"))
-    [on_a] = view(b, "one").ranks
+    [on_a] = b.listed("one").ranks
     assert (on_a.node, on_a.rank, on_a.of, on_a.weight, on_a.before) == ("a", 3, 3, 1, ["two", "c-1-1"])
     assert on_a.service_container_s == 5.0
-    assert [(each.node, each.rank) for each in view(b, "two").ranks] == [("a", 1), ("b", 1)]
+    assert [(each.node, each.rank) for each in b.listed("two").ranks] == [("a", 1), ("b", 1)]
     said = why.document(b.cluster, "one", b.now)
     assert said["sentence"].endswith(
         "; before it two (two); on a it is third of 3 after two (two) and container c-1-1 of no job."
@@ -115,11 +109,11 @@ def test_they_hold_until_others_are_told_and_not_over_a_new_connection() -> None
     b = two_jobs()
     b.heartbeat("a", ranks=ranks("one"))
     b.heartbeat("a")
-    assert [each.rank for each in view(b, "one").ranks] == [1]
+    assert [each.rank for each in b.listed("one").ranks] == [1]
     b.heartbeat("a", ranks=ranks("two", "one"))
-    assert [each.rank for each in view(b, "one").ranks] == [2]
-    b.node("a", jobs=[api.JobState(job="one", name="one", user="ann", memory_bytes=0, priority=0.0, submitted_at=1.0)])
-    assert view(b, "one").ranks == []
+    assert [each.rank for each in b.listed("one").ranks] == [2]
+    b.node("a", jobs=[job_state("one", at=1.0, user="ann")])
+    assert b.listed("one").ranks == []
 
 
 def test_the_status_of_a_node_names_no_jobs_of_others() -> None:

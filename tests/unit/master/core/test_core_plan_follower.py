@@ -15,15 +15,15 @@ from tests.unit.master.core.executor_bed import ExecutorBed, executor, profile
 
 
 class Plan:
-    """One reservation of some cores and memory, from ``begins`` on (Unix time, which the bed begins at 0)."""
+    """One reservation of some cores and memory, from ``begins`` to ``ends`` (Unix time, which the bed begins at 0)."""
 
-    def __init__(self, cores: float, memory: int = 0, begins: float = 0.0) -> None:
+    def __init__(self, cores: float, memory: int = 0, begins: float = 0.0, ends: float = 1e9) -> None:
         self._promised = Promised(cores, memory * MB, max(1, int(cores)))
-        self._begins = begins
+        self._begins, self._ends = begins, ends
         self.waiting: list[set[str]] = []
 
     def promised(self, at: float) -> Mapping[str, Promised]:
-        return {"r": self._promised} if at >= self._begins else {}
+        return {"r": self._promised} if self._begins <= at < self._ends else {}
 
     def later(self, at: float) -> Collection[str]:
         return {"r"} if at < self._begins else ()

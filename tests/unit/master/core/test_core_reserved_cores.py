@@ -2,29 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-
-from master.core.plan import Promised
 from penstock.wire import master_api as api
 from penstock.wire.master_api import JobUse
 from tests.unit.master.cluster_bed import Bed, bed, command, job_state
-
-
-class Plan:
-    """A reservation of some cores within a time (Unix time, which the bed begins at 0)."""
-
-    def __init__(self, cores: float, begins: float = 0.0, ends: float = 1e9) -> None:
-        self._promised = Promised(cores, 0.0, 1)
-        self._begins, self._ends = begins, ends
-
-    def promised(self, at: float) -> Mapping[str, Promised]:
-        return {"r": self._promised} if self._begins <= at < self._ends else {}
-
-    def later(self, at: float) -> Collection[str]:
-        return {"r"} if at < self._begins else ()
-
-    def saw(self, at: float, waiting: Collection[str]) -> None:
-        """Nothing here looks at it."""
+from tests.unit.master.core.test_core_plan_follower import Plan
 
 
 def told(b: Bed, job: str = "prod") -> dict[str, float | None]:

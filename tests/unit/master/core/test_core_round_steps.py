@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
-
 import pytest
 
 from master.core import events as e
-from master.core.plan import NothingPromised, Promised
+from master.core.plan import NothingPromised
 from penstock.model import KindAmounts, TaskRequest
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Progress, StageProgress
 from tests.unit.master.cluster_bed import MB, Bed, bed, command, load, task
+from tests.unit.master.core.test_core_plan_follower import Plan
 
 
 def assigned(b: Bed, since: int = 0) -> list[tuple[str, str]]:
@@ -19,19 +18,8 @@ def assigned(b: Bed, since: int = 0) -> list[tuple[str, str]]:
     return [(d.job, d.request.task) for _, d in b.sent[since:] if isinstance(d, api.Assign)]
 
 
-class _Plan:
-    def promised(self, at: float) -> Mapping[str, Promised]:
-        return {"r": Promised(cores=1.0, memory_bytes=0.0, bundles=1)}
-
-    def later(self, at: float) -> Collection[str]:
-        return ()
-
-    def saw(self, at: float, waiting: Collection[str]) -> None:
-        """Learns nothing."""
-
-
 def test_what_the_plan_promises_comes_first() -> None:
-    for plan, first in ((NothingPromised(), "early"), (_Plan(), "late")):
+    for plan, first in ((NothingPromised(), "early"), (Plan(1.0), "late")):
         b = bed("a", ordering="fifo")
         b.cluster.guarantees.plan = plan
         b.job("a", "early", at=1.0)

@@ -12,7 +12,7 @@ from master.explain import why
 from master.explain.recording import record
 from penstock.model import ContainerSpec, Ended, EndedBy, KindAmounts, ResourceKind, TaskRequest
 from penstock.wire import master_api as api
-from tests.unit.master.cluster_bed import MB, Bed, bed, command, load, task
+from tests.unit.master.cluster_bed import MB, Bed, bed, command, job_state, load, placed_task, task
 
 PREEMPTED = Ended(by=EndedBy.PREEMPTED, reason="memory was wanted")
 
@@ -138,14 +138,9 @@ def test_a_promoted_task_that_is_lost_still_allows_slack() -> None:
 
 def test_a_master_that_restarted_learns_what_a_placed_task_allows() -> None:
     b = Bed()
-    held = api.PlacedTask(
-        job="j", stage="s", task="c", origin="a", remaining=KindAmounts(cpu=1.0), memory_bytes=300 * MB,
-        opportunistic=True, command=True,
-    )  # fmt: skip
-    b.node("b", placed=[held])
-    state = api.JobState(job="j", name="j", user="u", memory_bytes=0, priority=0.0, submitted_at=0.0)
+    b.node("b", placed=[placed_task("c", memory=300, remaining=KindAmounts(cpu=1.0), opportunistic=True)])
     awaited = api.AwaitedTask(job="j", stage="s", request=command("c", 300), node="b", opportunistic="only")
-    b.node("a", jobs=[state], awaited=[awaited])
+    b.node("a", jobs=[job_state("j")], awaited=[awaited])
     b.heartbeat("b")
     b.round()
     assert b.said(api.Promote) == []

@@ -11,7 +11,7 @@ from master.core import events as e
 from master.explain.why import document
 from penstock.model import Capacity
 from penstock.wire import master_api as api
-from tests.unit.master.cluster_bed import EXIT, MB, Bed, bed, command, load, task
+from tests.unit.master.cluster_bed import EXIT, MB, Bed, bed, command, job_state, load, placed_task, task
 from tests.unit.master.core.executor_bed import ExecutorBed, executor, profile
 from tests.unit.master.core.test_core_plan_follower import Plan
 
@@ -206,11 +206,9 @@ def test_a_limit_that_falls_stops_nobody_and_one_that_rises_is_used_at_once() ->
 
 def test_a_master_that_restarted_counts_what_it_has_adopted() -> None:
     made = Bed(user_max_cores=1.0)
-    placed = api.PlacedTask(
-        job="j", stage="s", task="t0", origin="a", remaining=task("t0").usage, memory_bytes=MB, command=True
-    )
+    placed = placed_task("t0", memory=1, remaining=task("t0").usage)
     awaited = api.AwaitedTask(job="j", stage="s", request=command("t0", 1, 1.0), node="a")
-    state = api.JobState(job="j", name="j", user="eve", memory_bytes=0, priority=0.0, submitted_at=0.0, admitted=True)
+    state = job_state("j", user="eve", admitted=True)
     ready = api.ReadyTasks(job="j", stage="s", tasks=[command("t1", 1, 1.0)])
     made.node("a", jobs=[state], placed=[placed], awaited=[awaited], ready=[ready])
     assert made.round() == []

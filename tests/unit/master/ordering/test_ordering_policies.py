@@ -280,3 +280,15 @@ def test_work_whose_time_has_not_come_goes_last() -> None:
     assert ranking.order() == ["c", "b", "a"]
     assert ranking.why("a").startswith("later is promised nothing now")
     assert filled(ranking, *jobs, count=3) == {"a": 0, "b": 2, "c": 1}
+
+
+# ---------------------------------------------------------------- without weight (Ursa §5.2, Table 6: "MO")
+
+
+@pytest.mark.parametrize(("ordering", "order"), [("ejf", ["early", "late"]), ("srjf", ["late", "early"])])
+def test_without_weight_placement_does_not_see_the_order_and_the_queues_do(ordering: str, order: list[str]) -> None:
+    early = job("early", submitted_at=0.0, remaining=(9.0, 0.0, 0.0), needs=9.0)
+    late = job("late", submitted_at=5.0, remaining=(1.0, 0.0, 0.0), needs=1.0)
+    ranking = rank(ordering, early, late, cluster=ClusterView(now=9.0), ejf_weight=0.0, srjf_weight=0.0)
+    assert ranking.order() == order
+    assert ranking.key("early", 1.5) == ranking.key("late", 1.5) == (1.5,)

@@ -7,6 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from master.reservations.gree import Gree
+from master.reservations.gree_l import GreeL
 from master.reservations.plan import Piece, Plan
 from master.reservations.rdl import (
     All,
@@ -27,9 +28,13 @@ FIG_9 = "window(order(atom(b,1,10,240,2400), atom(b,1,20,120,2400), atom(b,1,15,
 
 
 def place(plan: Plan, text: str, *, early: bool = False) -> list[tuple[int, int, int]] | None:
+    return placed_by(Gree(plan, early=early), text)
+
+
+def placed_by(planner: Gree | GreeL, text: str) -> list[tuple[int, int, int]] | None:
     """From left to right: (start, finish, bundles)."""
     expression = normalized(parse(text, bundles={"b": CORE}).expression)
-    placed = Gree(plan, early=early).place(expression, 0, 1000)
+    placed = planner.place(expression, 0, 1000)
     if placed is None:
         return None
     assert wrong(expression, placed) == ""

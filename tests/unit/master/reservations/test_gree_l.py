@@ -13,16 +13,11 @@ from master.reservations.gree_l import GreeL
 from master.reservations.plan import Piece, Plan
 from master.reservations.rdl import Bundle, Window, normalized, parse
 from tests.unit.master.reservations.plan_bed import CORE, flat, wrong
-from tests.unit.master.reservations.test_gree import _ASKED, _CAPACITY, FIG_9, cluster
+from tests.unit.master.reservations.test_gree import _ASKED, _CAPACITY, FIG_9, cluster, placed_by
 
 
 def place(plan: Plan, text: str, *, early: bool = False, fallback: bool = True) -> list[tuple[int, int, int]] | None:
-    expression = normalized(parse(text, bundles={"b": CORE}).expression)
-    placed = GreeL(plan, early=early, fallback=fallback).place(expression, 0, 1000)
-    if placed is None:
-        return None
-    assert wrong(expression, placed) == ""
-    return sorted((piece.start, piece.finish, piece.number) for piece in flat(placed))
+    return placed_by(GreeL(plan, early=early, fallback=fallback), text)
 
 
 def test_one_height_from_the_beginning_to_the_end() -> None:

@@ -102,3 +102,21 @@ def test_slots_whose_cores_are_promised_are_shown_where_there_are_any() -> None:
     assert row[header.index("promised") + 2] == "2"  # "0 of 2" is one column
     free = {"kinds": {"cpu": {"slots": 2, "running": 0, "queued": 1, "withheld": 0}}}
     assert "promised" not in printed(host_view(free), 160)
+
+
+@pytest.mark.parametrize(
+    ("executor", "note"),
+    [
+        (None, ""),
+        ({"application": "sort", "slot": None, "slots": None, "behind": 0.0, "stuck": False}, "executor of sort"),
+        ({"application": "sort", "slot": 3, "slots": 20, "behind": 0.0}, "executor of sort, slot 4 of 20"),
+        (
+            {"application": "sort", "slot": 3, "slots": 20, "behind": 1.34, "stuck": True},
+            "executor of sort, slot 4 of 20, its stage takes 1.3 × as long as expected, its node has no free resources",
+        ),
+    ],
+)
+def test_the_note_of_an_executor(executor: dict[str, Any] | None, note: str) -> None:
+    text = shown({"containers": [{"container": "c-1", "name": "x", "executor": executor}]}, width=300)
+    line = next(line for line in text.splitlines() if line.startswith("c-1"))
+    assert line.split(maxsplit=2)[2:] == ([note] if note else []) or line.split(maxsplit=2)[2].strip() == note

@@ -1,8 +1,11 @@
-"""Stages keep their order, and a job that has ever new ones does not grow."""
+"""Stages keep their order, a job that has ever new ones does not grow, and progress as it is told and shown."""
 
 from __future__ import annotations
 
+import msgspec
+
 from penstock.model.stages import MOST_STAGES, StageRanks
+from penstock.model.work import StageProgress
 
 
 def test_ranks_rise_with_first_appearance() -> None:
@@ -17,3 +20,12 @@ def test_a_job_without_end_does_not_grow_and_new_stages_stay_behind_old_ones() -
     assert len(ranks) <= MOST_STAGES
     assert ranks.rank(str(3 * MOST_STAGES - 1)) == told[-1]
     assert ranks.rank("0") == told[-1] + 1, "it was forgotten, and comes after all others"
+
+
+def test_a_message_leaves_out_what_a_status_shows() -> None:
+    begun = StageProgress(stage="map", tasks=4)
+    assert msgspec.to_builtins(begun) == {"stage": "map", "tasks": 4}
+    assert begun.row() == {
+        "stage": "map", "tasks": 4, "done": 0, "after": [], "input_bytes": 0,
+        "usage": {"cpu": 0.0, "disk": 0.0, "network": 0.0},
+    }  # fmt: skip

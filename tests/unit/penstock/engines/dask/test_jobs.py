@@ -17,9 +17,9 @@ from penstock.engines.dask import jobs
 from penstock.engines.dask.annotated_tasks import GRANT_OWNER, GrantOwner
 from penstock.engines.dask.jobs import ClusterGate
 from penstock.engines.dask.settings import Settings
+from tests.unit.penstock.engines.dask.dask_bed import until
 
 SETTINGS = Settings(socket="/run/agent.sock", patience_s=0.01)
-WAIT_S = 60.0
 
 
 class FakeScheduler:
@@ -199,12 +199,6 @@ async def gate_of(agent: FakeAgent) -> AsyncIterator[Start]:
     for gate in made:
         gate.close()
     await asyncio.sleep(0)
-
-
-async def until(condition: Callable[[], object]) -> None:
-    async with asyncio.timeout(WAIT_S):
-        while not condition():  # noqa: ASYNC110 - there is no event for it
-            await asyncio.sleep(0.001)
 
 
 async def test_workers_that_start_at_once_agree(agent: FakeAgent, gate_of: Start, scheduler: FakeScheduler) -> None:
