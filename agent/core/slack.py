@@ -54,11 +54,15 @@ class Slack:
             self._moves = True
 
     def tune(self, preemptions: int, now: float) -> None:
-        """Tune T_alloc, if it is tuned, by the utilization and the number of preemptions so far."""
-        if self._settings.t_alloc_tuning is None:
-            return
-        ledger, capacity = self._resources.ledger(now), self._settings.capacity
-        used = max(ledger.used_cores / capacity.cores, ledger.used_memory_bytes / capacity.memory_bytes)
+        """Tune T_alloc, if it is tuned, by the utilization and the number of preemptions so far.
+
+        They are counted even if it is not tuned: else the first sample after a reload that tunes it would take all of
+        them for new ones.
+        """
+        used = 0.0
+        if self._settings.t_alloc_tuning is not None:
+            ledger, capacity = self._resources.ledger(now), self._settings.capacity
+            used = max(ledger.used_cores / capacity.cores, ledger.used_memory_bytes / capacity.memory_bytes)
         self._threshold.sampled(used, preemptions, now)
 
     # ------------------------------------------------------------ resources in use

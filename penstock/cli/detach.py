@@ -72,7 +72,7 @@ async def _until_joined(manager: Container, line: str) -> None:
             if line in written:
                 return
             if over:
-                why = written.strip().splitlines()[-1:] or [ended.result().reason or "it written nothing"]
+                why = written.strip().splitlines()[-1:] or [ended.result().reason or "it wrote nothing"]
                 raise CommandError(f"the job's manager ended at once: {why[0].removeprefix('penstock submit: ')}")
             await asyncio.wait([ended], timeout=pause)
             pause = min(2 * pause, longest)

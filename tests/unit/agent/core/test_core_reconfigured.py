@@ -10,7 +10,7 @@ import pytest
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.records import ContainerState
-from agent.core.settings import PreemptionSettings, Thresholds
+from agent.core.settings import PreemptionSettings, Thresholds, TuningSettings
 from agent.core.snapshot import ContainerUse
 from penstock.model import Capacity, Notice
 from penstock.wire.errors import RpcError
@@ -99,6 +99,16 @@ def test_a_lower_t_preempt_holds_with_the_next_sample() -> None:
     bed.preempt(thresholds=Thresholds(cpu=0.4))
     bed.sample({regular: 0.5, slack: 0.5})
     assert bed.state(slack) is ContainerState.PAUSED
+
+
+def test_preemptions_of_before_do_not_lower_t_alloc_when_it_begins_to_be_tuned() -> None:
+    bed = Bed(t_alloc=0.9, preemption=PreemptionSettings(after=1, cooldown_s=0.0))
+    regular, slack = contended(bed)
+    bed.sample({regular: 1.5, slack: 0.5})
+    assert bed.state(slack) is ContainerState.PAUSED
+    bed.change(t_alloc_tuning=TuningSettings(least=0.4, most=0.9, step=0.05, back_off=0.8, calm_s=10.0, margin=0.05))
+    bed.sample({regular: 1.5, slack: 0.0})
+    assert bed.node.load(bed.now).t_alloc == 0.9
 
 
 def test_what_is_paused_goes_on_when_it_is_to_be_a_dry_run() -> None:
