@@ -181,7 +181,7 @@ class _ByIndex(Strict):
         if job in self._announced_s:
             left_s, queue = self._announced_s[job], UNKNOWN.queue_of(view.service)
             if queue and left_s <= UNKNOWN.upper(queue - 1):
-                more = "more than it has announced"
+                more = "more than was expected of its announced tasks"
                 return Reason(f"{so_far}, queue {queue + 1}: {more}", queue=queue + 1, known_jobs=known_jobs)
             said = f"{so_far}; the tasks that it has announced need about {format_duration(left_s)} more"
             return Reason(said, left_s=left_s, known_jobs=known_jobs)

@@ -149,7 +149,7 @@ def test_the_reason_says_what_its_announced_tasks_need() -> None:
 def test_the_reason_says_where_the_service_decides_though_tasks_are_announced() -> None:
     ranking = ordering_of(OrderingSettings("gittins"), JobSizes()).rank([announcing("j", 1.0, 30.0)], ClusterView())
     reason = ranking.reason("j")
-    assert reason.said == "30 s of service so far, queue 7: more than it has announced"
+    assert reason.said == "30 s of service so far, queue 7: more than was expected of its announced tasks"
     assert (reason.queue, reason.left_s) == (7, None)
 
 
