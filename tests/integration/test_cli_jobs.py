@@ -224,7 +224,9 @@ async def test_where_a_job_stands_and_why_is_said_everywhere(
         ahead = f"after {two} (two), {three} (three) and container {beside} of no job"
         said = await until_said(client, burns, f"{before}; on alpha it is fourth of 4 {ahead}.")
         assert said["sentence"].startswith("third of 3 by gittins: ")
-        assert "of service so far, queue 2: more than was expected of its announced tasks; before it" in said["sentence"]
+        assert (
+            "of service so far, queue 2: more than was expected of its announced tasks; before it" in said["sentence"]
+        )
         assert (said["place"], said["of"], said["queue"], said["before_it"]) == (3, 3, 2, [two, three])
         [rank] = said["ranks"]
         assert (rank["node"], rank["rank"], rank["of"], rank["weight"]) == ("alpha", 4, 4, 1)
