@@ -28,7 +28,7 @@ EXEMPT: dict[tuple[str, str], str] = {
     ("agent/launcher/server.py", "{start.container} runs"): "a container's name, and a verb",
     ("agent/launcher/server.py", "{container} runs"): "a container's name, and a verb",
     ("master/core/admission.py", "{job.user} runs"): "a user's name, and a verb",
-    ("master/placement/executors.py", "{executor} runs"): "an executor's name, and a verb",
+    ("simulator/executors/machines.py", "{executor} runs"): "an executor's name, and a verb",
     ("master/core/executors.py", "{use.behind} times"): "a factor: 1 times its predicted time",
     ("master/core/task_lifecycle.py", "{task.losses} times"): "shown only for more than one",
     ("master/reservations/rdl/feasible.py", "{atom.gang} bundles"): "shown only for more than one",
