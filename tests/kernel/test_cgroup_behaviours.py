@@ -7,6 +7,7 @@ import select
 import signal
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -225,7 +226,7 @@ def test_memory_high_stalls_until_it_is_raised(bed: Bed) -> None:
     assert cgroup.confine(low).failed == {}
     process = start(bed, cgroup, HOLD, 1)
     with (
-        PressureTrigger(cgroup.path / "memory.pressure", 50_000, 500_000) as trigger,
+        closing(PressureTrigger(cgroup.path / "memory.pressure", 50_000, 500_000)) as trigger,
         EventsWatch(cgroup.path / "memory.events") as events,
     ):
         assert trigger.compromise is None
