@@ -14,7 +14,7 @@ from bench.enforcement.bed import Bed, Work
 from bench.enforcement.figures import Accuracy, Figure, Isolation, percentile
 from bench.enforcement.isolation import HOGS
 from penstock.model import Limits
-from tests.network_bed import FAR, UPLINK, Flow
+from tests.network_bed import UPLINK, Flow
 from tests.network_bed import Bed as Namespaces
 
 SECONDS, WARM_UP_S = 10.0, 1.0
@@ -31,8 +31,6 @@ class Network:
     def __init__(self, directory: Path, **settings: object) -> None:
         self.spaces = Namespaces()
         try:
-            with IPRoute() as ip:  # by this it is known as the link that leads out
-                ip.route("add", dst="default", gateway=FAR)
             self.bed = Bed(directory, **settings).__enter__()
         except BaseException:
             self.spaces.close()
