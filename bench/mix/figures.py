@@ -29,7 +29,7 @@ def figures(every: Sequence[Done]) -> dict[str, float]:
         "makespan_s": max(each.ended_s for each in done),
         "deadlines": len(with_deadline),
         "deadlines_kept": sum(each.succeeded and each.ended_s <= each.job.deadline_s for each in with_deadline),
-        "kept_promise_and_failed": sum(not each.succeeded for each in done),
+        "kept_promise_and_failed": sum(each.failures + (not each.succeeded) for each in done),
         "hogs_stopped": sum(not each.succeeded for each in every if each.job.kind == HOG),
     }
 

@@ -69,6 +69,11 @@ def jobs_of(done: Sequence[Done]) -> list[dict[str, Any]]:
     """Return each job of a round with what came of it."""
     return [
         msgspec.to_builtins(each.job)
-        | {"took_s": each.took_s, "exit_status": each.exit_status, "has_result": each.has_result}
+        | {
+            "took_s": each.took_s,
+            "exit_status": each.exit_status,
+            "has_result": each.has_result,
+            "failures": each.failures,
+        }
         for each in done
     ]

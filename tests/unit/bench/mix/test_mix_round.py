@@ -37,14 +37,31 @@ def test_jobs_are_done_where_they_end_well_with_a_result(tmp_path: Path, with_ar
     jobs = tuple(job(number, kind) for number, kind in enumerate(RUNS))
     plan = Plan(1, 1.0, 1.0, (), jobs, job(3, "archive"))
     made = asyncio.run(run(plan, start_with_archive, tmp_path, with_archive=with_archive))
-    assert [(each.job.kind, each.succeeded, each.exit_status) for each in made.done] == [
-        ("sort", True, 0),
-        ("compile", False, 3),
-        ("copy", False, 0),
+    assert [(each.job.kind, each.succeeded, each.exit_status, each.failures) for each in made.done] == [
+        ("sort", True, 0, 0),
+        ("compile", False, 3, 3),
+        ("copy", False, 0, 3),
     ]
     assert made.archived_bytes == (2 * ARCHIVED_BYTES if with_archive else 0)
     assert made.look_s > 0
     assert list(tmp_path.iterdir()) == [], "nothing stays"
+
+
+def test_a_job_that_failed_is_started_again_and_the_hog_is_not(tmp_path: Path) -> None:
+    tries = tmp_path / "tries"
+
+    def start_again(job: Job, directory: Path, command: str) -> list[str]:
+        counted = f"echo {job.kind} >>{tries}; [ $(grep -c {job.kind} {tries}) -gt 2 ] && echo done >result"
+        return ["sh", "-c", counted]
+
+    (tmp_path / "round").mkdir()
+    plan = Plan(1, 1.0, 1.0, (), (job(0, "sort"), job(1, "hog")), job(2, "archive"))
+    made = asyncio.run(run(plan, start_again, tmp_path / "round"))
+    assert [(each.job.kind, each.succeeded, each.failures) for each in made.done] == [
+        ("sort", True, 2),
+        ("hog", False, 0),
+    ]
+    assert tries.read_text().split().count("sort") == 3
 
 
 def test_the_speed_is_looked_at_again_and_again(monkeypatch: pytest.MonkeyPatch) -> None:
