@@ -281,7 +281,8 @@ class Job:
     def served_by(self, node: str, priority: float | None) -> None:
         """Record that a node has a queue for the job, with this priority (None: unknown)."""
         self.hosts[node] = priority
-        self.reserved_told.pop(node, None)
+        if self.reservation:
+            self.reserved_told[node] = math.nan  # unknown, as a former master may have told it: it is told in any case
         self.hosts_to_tell |= priority != self.priority
 
     def told(self, node: str, number: int, reserved_cores: float | None = None) -> None:

@@ -96,3 +96,14 @@ def test_an_agent_that_comes_back_is_told_again() -> None:
     b.node("a", jobs=[job_state("prod", 0, 2.0, reservation="r", priority=b.cluster.jobs["prod"].priority)])
     beat(b, "a")
     assert [said.reserved_cores for _, said in b.said(api.SetPriority)[before:] if said.job == "prod"] == [0.0]
+
+
+def test_an_agent_that_was_away_at_the_end_of_the_reservation_is_told_that_it_is_over() -> None:
+    b = reserved(Plan(1.0, ends=3.0), "a", tasks=0)
+    b.heartbeat("a", jobs=[JobUse(job="prod", service_s=1.0, running=1)])
+    beat(b, "a")
+    assert told(b) == {"a": 1.0}
+    b.now = 5.0
+    b.node("a", jobs=[job_state("prod", 0, 2.0, reservation="r", priority=b.cluster.jobs["prod"].priority)])
+    beat(b, "a")
+    assert told(b) == {"a": None}
