@@ -194,8 +194,9 @@ class MonotaskQueues:
                 known.failed += 1
             else:
                 known.done += 1
-                done_bytes += monotask.input_bytes
-                done_s += execution_s
+                if monotask.input_bytes:  # else its time tells nothing of the rate
+                    done_bytes += monotask.input_bytes
+                    done_s += execution_s
             then = live[completion.then] if completion.then is not None else None
             if then is None or not self._pass_on(known, monotask, then, now) or then.small is not monotask.small:
                 touched.add(resource)  # where only one of them is small, a part of a slot may be free

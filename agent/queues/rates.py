@@ -25,8 +25,11 @@ class ProcessingRate:
         self._last = 0.0
 
     def completed(self, now: float, input_bytes: int, execution_s: float) -> None:
-        """Add monotasks that completed at ``now``: their input bytes and the sum of their execution times."""
-        if not input_bytes and not execution_s:
+        """Add monotasks that completed at ``now``: their input bytes and the sum of their execution times.
+
+        Commands of unknown input have no bytes: their time tells nothing of the rate, and is left out.
+        """
+        if not input_bytes:
             return
         self._done.append((now, input_bytes, execution_s))
         self._bytes += input_bytes

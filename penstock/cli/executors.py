@@ -113,7 +113,7 @@ def _request(options: argparse.Namespace, command: tuple[str, ...], executor: Ex
     own = {"PENSTOCK_EXECUTOR": str(index), "PENSTOCK_EXECUTORS": str(options.executors)}
     return TaskRequest(
         task=f"executor-{index}",
-        usage=KindAmounts(cpu=max(1.0, executor.input_bytes / options.executors)),
+        usage=KindAmounts(cpu=executor.input_bytes / options.executors),
         memory_bytes=options.memory,
         nodes=tuple(dict.fromkeys(options.node or ())),
         command=ContainerSpec(

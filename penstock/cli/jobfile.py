@@ -164,11 +164,11 @@ class JobFile:
         )
 
     def _input_bytes(self, task: TaskTable, where: str) -> int:
-        """Return a task's input size; at least one byte, as a task without known input is still work."""
+        """Return the size of a task's input; 0: unknown."""
         if task.input_bytes is not None:
             if task.inputs:
                 raise usage_error(f"{self.path}: {where}input_bytes: give either this or inputs")
-            return max(1, task.input_bytes)
+            return task.input_bytes
         total = 0
         for name in task.inputs:
             try:
@@ -176,7 +176,7 @@ class JobFile:
             except OSError as error:
                 reason = "give input_bytes if an earlier task creates it" if task.after else "inputs must exist"
                 raise usage_error(f"{self.path}: {where}inputs: {name!r}: {error.strerror}; {reason}") from None
-        return max(1, total)
+        return total
 
 
 def _read(path: Path) -> JobTable:

@@ -113,6 +113,16 @@ def test_monotasks_that_share_a_link_have_its_rate_together() -> None:
     assert queues.rates(1.0).network == 1e6
 
 
+def test_commands_of_unknown_input_tell_nothing_of_the_rate() -> None:
+    queues = make(cores=3)
+    queues.submit(1, "j", [spec(1, CPU, 1000), spec(2, CPU, 0), spec(3, CPU, 0)], 0.0)
+    queues.complete(1, "j", [Completion(id=2)], 90.0)
+    assert queues.rates(90.0).cpu == 0.0
+    queues.submit(1, "j", [spec(4, CPU, 0)], 90.0)
+    queues.complete(1, "j", [Completion(id=3), Completion(id=1), Completion(id=4)], 100.0)
+    assert queues.rates(100.0).cpu == 3 * 10.0, "1,000 bytes in 100 s on each of three cores"
+
+
 def test_failed_and_cancelled_work_does_not_count_for_the_rate() -> None:
     queues = make(cores=2)
     queues.submit(1, "j", [spec(1, CPU, 1000), spec(2, CPU, 1000)], 0.0)
