@@ -38,8 +38,10 @@ KINDS = (
 )
 
 
-def command(kind: str, units: float, inputs: Path, directory: Path) -> str:
+def command(kind: str, units: float, inputs: Path, directory: Path, application: str = DASK) -> str:
     """Return the command that does the work in ``directory`` and leaves its result there as ``result``.
+
+    A program of Dask is a script with the name of the ``application``, as nobody else names it.
 
     Raises:
         ValueError: there is no such kind.
@@ -63,8 +65,11 @@ def command(kind: str, units: float, inputs: Path, directory: Path) -> str:
         case "analytics":
             return f"{_program('query')} {tables} {result} {_some(_ANALYSIS, units)}"
         case "dask":
-            module = f"{shlex.quote(sys.executable)} -m bench.mix.tpch_on_dask"
-            return f"{module} {tables} {TPCH_SCALE} {result} {_some(_ON_DASK, units / len(_ON_DASK))}"
+            script = shlex.quote(str(directory / f"{application}.py"))
+            copied = f"cp {shlex.quote(str(Path(__file__).with_name('tpch_on_dask.py')))} {script}"
+            python = f"exec env PYTHONPATH={shlex.quote(str(Path(__file__).parents[2]))} {shlex.quote(sys.executable)}"
+            queries = _some(_ON_DASK, units / len(_ON_DASK))
+            return f"{copied} && {python} {script} {tables} {TPCH_SCALE} {result} {queries}"
         case "hog":
             return f"{_program('hog')} {result}"
         case "archive":

@@ -111,5 +111,5 @@ async def _started(job: Job, start: Start, directory: Path) -> asyncio.subproces
     own = directory / str(job.number)
     own.mkdir()
     shutil.chown(own, job.user, job.user)
-    argv = start(job, own, command(job.kind, job.units, INPUT, own))
+    argv = start(job, own, command(job.kind, job.units, INPUT, own, job.application))
     return await asyncio.create_subprocess_exec(*argv, cwd=own, start_new_session=True)

@@ -1,4 +1,4 @@
-"""A client program of Dask: ``python -m bench.mix.tpch_on_dask DIRECTORY SCALE RESULT NUMBER…``: TPC-H.
+"""A client program of Dask: ``python tpch_on_dask.py DIRECTORY SCALE RESULT NUMBER…``: TPC-H.
 
 It answers these queries on a cluster of its own, which has two worker processes. It knows nothing of Penstock.
 """

@@ -23,6 +23,7 @@ from joblib.parallel import (  # type: ignore[import-untyped]
 
 from penstock.client.executor import MonotaskExecutor
 from penstock.client.gate import Gate
+from penstock.client.program import program_name
 
 NAME = "penstock"
 #: The longest wait for running callbacks (seconds): they take microseconds, but one may be waiting for this thread.
@@ -44,7 +45,7 @@ def _own_gate() -> Gate:
     global _gate
     with _LOCK:
         if _gate is None:
-            _gate = Gate("joblib", rank=True)
+            _gate = Gate(program_name() or "joblib", rank=True)
         return _gate
 
 

@@ -29,6 +29,7 @@ async def test_workers_run_in_containers_gated_and_end_with_the_cluster(
     start_agent: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DASK_PENSTOCK__CPU", "True")
+    monkeypatch.setattr("penstock.engines.dask.cluster.program_name", lambda: "report.py")
     agent = start_agent(cores=2, memory_bytes=4 * 2**30)
 
     def containers(state: str) -> list[Any]:
@@ -44,7 +45,7 @@ async def test_workers_run_in_containers_gated_and_end_with_the_cluster(
         assert container["name"] == "dask-worker 0"
         assert (container["limits"]["cpu_cores"], container["limits"]["memory_max_bytes"]) == (0.75, 2**30)
         (job,) = agent.status()["jobs"]
-        assert job["name"] == f"dask {cluster.scheduler_address}"
+        assert job["name"] == "report.py", "the program's name"
         # What ends under a lease is told a little later.
         await asyncio.to_thread(until, lambda: [each["done"] for each in agent.status()["jobs"]] == [10])
         cluster.scale(2)

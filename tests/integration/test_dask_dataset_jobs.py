@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+import dask
 import pytest
 
 pytest.importorskip("distributed")
@@ -32,6 +33,7 @@ WAIT_S = 120.0
 def gated(socket: Path, *, cpu: bool = False) -> Iterator[Client]:
     """Two workers of two threads, in this process, behind the gate of an agent."""
     with (
+        dask.config.set({"penstock.job": "plain"}),
         LocalCluster(n_workers=2, threads_per_worker=2, processes=False, dashboard_address=":0") as cluster,
         Client(cluster, set_as_default=False) as client,
     ):
@@ -87,14 +89,14 @@ def test_at_a_real_master_it_is_one_job(start_agent: Callable[..., Any], master:
         try:
             plain = client.submit(pow, 2, 5)
             assert plain.result() == 32
-            until(lambda: jobs()[f"dask {client.scheduler.address}"]["done"] == 1, "the plain task is not counted")
+            until(lambda: jobs()["plain"]["done"] == 1, "the plain task is not counted")
             pairs = Dataset.from_items(range(8), 4).map(held).map(lambda item: (item % 2, item))
             options = Options(name="held", socket=agent.socket, nodes={"alpha": list(client.nthreads())})
             found = threads.submit(run, pairs.group_by_key(2).count(), client, options)
             assert Hold.begun.wait(WAIT_S)
             seen = until(lambda: jobs() if jobs()["held"]["running"] == 2 else None, "nothing runs in the job's name")
             assert seen["held"]["connections"] >= 2, "the placement's and a worker's"
-            ours = seen[f"dask {client.scheduler.address}"]
+            ours = seen["plain"]
             assert (ours["running"], ours["queued"]) == (0, 0)
             assert not any("from_items" in stage["stage"] for stage in ours["stages"]), "told twice"
             assert {job["name"] for job in master.status()["jobs"].values()} == set(seen)

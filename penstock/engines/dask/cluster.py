@@ -10,11 +10,13 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import dask.config
 from distributed.core import Status
 from distributed.deploy.spec import ProcessInterface, SpecCluster
 from distributed.scheduler import Scheduler
 
 from penstock.client import AgentClient, AgentUnavailable, Container
+from penstock.client.program import program_name
 from penstock.model.container import ContainerSpec, Limits
 from penstock.wire.errors import RpcError
 
@@ -55,10 +57,13 @@ class ContainedWorker(ProcessInterface):
         limit_bytes = memory_bytes - _BESIDE_BYTES if memory_bytes else 0
         options = ("--name", str(name), "--nthreads", str(threads), "--no-dashboard")
         limit = ("--memory-limit", str(limit_bytes)) if limit_bytes else ()
+        told = {"DASK_PENSTOCK__SOCKET": str(socket)} if socket is not None else {}
+        if job := dask.config.get("penstock.job", "") or program_name():
+            told["DASK_PENSTOCK__JOB"] = repr(job)  # Dask reads values as Python's literals
         self.spec = ContainerSpec(
             argv=worker_command(scheduler, *options, *limit, *arguments),
             name=f"dask-worker {name}",
-            env=dict(os.environ) | ({"DASK_PENSTOCK__SOCKET": str(socket)} if socket is not None else {}),
+            env=dict(os.environ) | told,
             cwd=str(Path.cwd()),
             cpu_cores=cpu_cores,
             memory_bytes=memory_bytes,

@@ -19,6 +19,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from penstock.client.gate import Gate, Slot
+from penstock.client.program import program_name
 from penstock.engines.dask.annotated_tasks import GRANT_OWNER
 from penstock.engines.dask.settings import Settings
 from penstock.model.resources import ResourceKind
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from distributed.worker import Worker
 
 _LOG = logging.getLogger(__name__)
+#: Dask's own commands, which start workers for any program.
+_COMMANDS = frozenset({"dask", "dask-worker", "dask-ssh", "dask-spec"})
 #: A scheduler that takes longer to answer (seconds) delays the sharing, not the worker's start.
 _ANSWER_S = 5.0
 #: The interval of checks that this process's job is still the agreed one (seconds).
@@ -43,8 +46,9 @@ def new_gate(worker: Worker, settings: Settings, job: str = "", *, guest: bool =
     The gate lives in that loop: a thread of its own would contend with the loop for the GIL at every task. A ``guest``
     joins a job other than the cluster's: its warnings, memory and rank are the concern of that job's owner.
     """
+    process = process_of(worker)
     return Gate(
-        settings.job or f"dask {worker.scheduler.address}",
+        settings.job or _program(process) or f"dask {worker.scheduler.address}",
         socket=settings.socket_path(),
         job=job,
         priority=settings.priority,
@@ -53,8 +57,17 @@ def new_gate(worker: Worker, settings: Settings, job: str = "", *, guest: bool =
         warn=_LOG.info if guest else _LOG.warning,
         loop=None if settings.own_thread else asyncio.get_running_loop(),
         rank=settings.rank and not guest,
-        process=process_of(worker),
+        process=process,
     )
+
+
+def _program(process: int) -> str:
+    """Return the name of the program that has the cluster, as a ``LocalCluster``; empty: this is Dask's own command.
+
+    Runs of a program are known by its name: an address never comes again.
+    """
+    name = program_name(process)
+    return "" if name in _COMMANDS or name.startswith("distributed.") else name
 
 
 def process_of(worker: Worker) -> int:

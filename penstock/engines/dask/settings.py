@@ -22,7 +22,8 @@ class Settings:
     socket: str = ""
     """The agent's socket; empty: the default of ``penstock.client``."""
     job: str = ""
-    """The job's name at the agent; empty: ``dask`` and the scheduler's address."""
+    """The job's name at the agent; empty: that of the program that has the cluster, else ``dask`` and the scheduler's
+    address."""
     share_job: bool = True
     """All workers of this cluster on a host are one job of its agent; False: each worker process is a job."""
     priority: float = 0.0

@@ -165,6 +165,30 @@ async def test_a_gate_for_the_clusters_job_lends_the_process(
     assert [(options["rank"], options["process"]) for options in made] == [(ranked, 0)]
 
 
+@pytest.mark.parametrize(
+    ("program", "name"),
+    [
+        ("report.py", "report.py"),
+        ("company.report", "company.report"),
+        ("", "dask tcp://scheduler"),
+        ("dask", "dask tcp://scheduler"),
+        ("dask-worker", "dask tcp://scheduler"),
+        ("distributed.cli.dask_worker", "dask tcp://scheduler"),
+    ],
+)
+async def test_a_clusters_job_has_the_name_of_its_program_unless_the_user_names_it(
+    monkeypatch: pytest.MonkeyPatch, program: str, name: str
+) -> None:
+    names: list[str] = []
+    monkeypatch.setattr(jobs, "Gate", lambda name, **_: names.append(name))
+    monkeypatch.setattr(jobs, "program_name", lambda process: program)
+    worker = Nannied(None)
+    monkeypatch.setattr(worker.scheduler, "address", "tcp://scheduler", raising=False)
+    jobs.new_gate(worker, Settings())  # type: ignore[arg-type]
+    jobs.new_gate(worker, Settings(job="mine"))  # type: ignore[arg-type]
+    assert names == [name, "mine"]
+
+
 def test_the_process_of_a_worker_is_its_nannys(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a LocalCluster that is the client's and the scheduler's, too; never a shell's."""
     assert jobs.process_of(Nannied("tcp://n")) == 0, "nobody started this process as a worker"  # type: ignore[arg-type]

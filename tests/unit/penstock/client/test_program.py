@@ -1,0 +1,56 @@
+"""The name of a program, by which its jobs are known."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from penstock.client.program import name_of, program_name
+
+
+@pytest.mark.parametrize(
+    ("argv", "name"),
+    [
+        ("python report.py --day 3", "report.py"),
+        ("/usr/bin/python3.11 -u -O /home/eve/report.py", "report.py"),
+        ("python -X dev -Wignore -W error report.py", "report.py"),
+        ("python --check-hash-based-pycs never report.py -m other", "report.py"),
+        ("python -m company.report 3", "company.report"),
+        ("python -um company.report 3", "company.report"),
+        ("python -mcompany.report", "company.report"),
+        ("python -c import_this", ""),
+        ("python -Ic import_this report.py", ""),
+        ("python", ""),
+        ("python -", ""),
+        ("python -i", ""),
+        ("/opt/venv/bin/papermill report.ipynb", "papermill"),
+        ("", ""),
+    ],
+)
+def test_a_program_has_the_name_of_its_script_or_module(argv: str, name: str) -> None:
+    assert name_of(argv.split()) == name
+
+
+def test_a_running_process_has_its_programs_name(tmp_path: Path) -> None:
+    script = tmp_path / "say.py"
+    script.write_text("from penstock.client.program import program_name\nprint(program_name())\n", encoding="ascii")
+    said = subprocess.run(
+        [sys.executable, script],
+        check=True,
+        capture_output=True,
+        text=True,
+        cwd=Path.cwd(),
+        env=os.environ | {"PYTHONPATH": str(Path.cwd())},
+    )
+    assert said.stdout == "say.py\n"
+    assert program_name(os.getpid()) == program_name()
+
+
+def test_a_process_that_has_ended_has_no_name() -> None:
+    done = subprocess.Popen([sys.executable, "-c", ""])
+    done.wait()
+    assert program_name(done.pid) == ""
