@@ -3,13 +3,16 @@
 Gittins (1979); Aalto, Ayesta and Righter, "On the Gittins index in the M/G/1 queue" (2009). Tiresias (NSDI'19) orders
 GPU jobs by it. With exactly known sizes it is SRPT, with a decreasing hazard rate LAS, with an increasing one first
 come, first served. The distributions are those of ended jobs, by user and application. A job of which no run is known,
-or that has outlasted them all, is ranked by the work that its announced tasks leave (R of Ursa §4.2.2).
+or that has outlasted them all, is ranked by the work that its announced tasks leave (R of Ursa §4.2.2). One that has
+outlasted all known runs and announced nothing is expected to need at least as much again as it has received, as if the
+sizes beyond the known ones had a Pareto distribution of exponent 1: the sizes of other applications tell little of it.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from functools import cached_property
 
 import numpy as np
@@ -26,6 +29,8 @@ _WIDTH = _UPPER - _LOWER
 UNKNOWN = Multilevel(queues=40, first_threshold=0.5, step=2.0)
 #: The service below each of these queues: the threshold of the queue before.
 _BELOW: Floats = np.array([0.0, *map(UNKNOWN.upper, range(UNKNOWN.queues - 1))])
+#: The largest index in each of these queues of a job that has outlasted all known runs of its application.
+_AT_MOST = [1.0 / max(UNKNOWN.upper(0), below) for below in _BELOW.tolist()]
 #: The size beyond which jobs are not distinguished, in container-seconds.
 _LARGEST = float(EDGES[-1])
 #: The number of jobs per block, whose arrays fit into a core's cache.
@@ -87,7 +92,7 @@ def announced(jobs: Sequence[JobView], queues: Sequence[int], cluster: ClusterVi
     with np.errstate(over="ignore"):
         work = np.array([job.remaining for job in jobs]).reshape(-1, len(KINDS)) * cluster.capacity[: len(KINDS)]
         left = np.minimum(work.sum(axis=1), _LARGEST)
-    # Below the least size nothing is announced, or tasks of unknown length (a command then counts as a byte).
+    # Below the least size nothing is announced.
     return np.where(left >= LEAST, np.maximum(left, _BELOW[np.array(queues, np.int64)]), 0.0)
 
 
@@ -109,25 +114,33 @@ class Gittins:
         known = self._sizes.probabilities(kinds) if kinds else np.zeros((0, CELLS))
         index = indices(known, np.array([job.service for job in jobs])).tolist()
         queues = [UNKNOWN.queue_of(job.service) for job in jobs]
-        left_s = self._announced_s(jobs, queues, cluster)
-        for place, job in enumerate(jobs if left_s else ()):
+        largest = [self._sizes.largest(job.user, job.application) for job in jobs]
+        left_s = self._announced_s(jobs, largest, queues, cluster)
+        outlasted: set[str] = set()
+        for place, job in enumerate(jobs):
             if job.job in left_s:
                 index[place] = 1.0 / left_s[job.job]
-            elif not self._sizes:
+            elif -math.inf < largest[place] < job.service and index[place] > (most := _AT_MOST[queues[place]]):
+                index[place] = most
+                outlasted.add(job.job)
+            elif left_s and not self._sizes:
                 # It is expected to need as much again as it has received. Else it would go behind all that announce.
                 index[place] = 1.0 / UNKNOWN.upper(queues[place])
         ranked = sorted(zip(jobs, index, queues, strict=True), key=lambda one: (-one[1], one[2], *one[0].earliest))
-        return _ByIndex([(job, of_job) for job, of_job, _ in ranked], jobs, known, self._sizes, left_s)
+        return _ByIndex([(job, of_job) for job, of_job, _ in ranked], jobs, known, self._sizes, left_s, outlasted)
 
-    def _announced_s(self, jobs: Sequence[JobView], queues: Sequence[int], cluster: ClusterView) -> dict[str, float]:
+    def _announced_s(
+        self, jobs: Sequence[JobView], largest: Sequence[float], queues: Sequence[int], cluster: ClusterView
+    ) -> dict[str, float]:  # fmt: skip
         """Return the work that is left of jobs that have announced their tasks, unless earlier runs tell more.
 
-        These include what is not announced yet. A job that has outlasted them all is judged by its tasks again.
+        These include what is not announced yet. A job that has outlasted them all, the ``largest`` too, is judged by
+        its tasks again.
         """
         some = [
             (job, queue)
-            for job, queue in zip(jobs, queues, strict=True)
-            if job.needs < math.inf and not self._sizes.tell(job.user, job.application, job.service)
+            for job, queue, known in zip(jobs, queues, largest, strict=True)
+            if job.needs < math.inf and job.service > known
         ]
         left = announced([job for job, _ in some], [queue for _, queue in some], cluster).tolist() if some else ()
         return {job.job: own for (job, _), own in zip(some, left, strict=True) if own}
@@ -141,9 +154,10 @@ class _ByIndex(Strict):
         known: Floats,
         sizes: JobSizes,
         announced_s: Mapping[str, float],
+        outlasted: AbstractSet[str],
     ) -> None:
         """``known`` has a row of probabilities for each of ``jobs``; ``announced_s`` has the jobs ranked by their
-        tasks, and what is left of these.
+        tasks, and what is left of these; ``outlasted`` has those that have received more than all runs known of them.
         """
         super().__init__([job.job for job, _ in ranked], {}, self._explained)
         self._ranked = {job.job: (job, index) for job, index in ranked}
@@ -151,6 +165,7 @@ class _ByIndex(Strict):
         self._known = known
         self._sizes = sizes
         self._announced_s = announced_s
+        self._outlasted = outlasted
 
     def why(self, job: str) -> str:
         """Return the index, and the numbers of known jobs behind it, as text."""
@@ -161,6 +176,12 @@ class _ByIndex(Strict):
             return (
                 f"gittins: index {index:.3g}, as its announced tasks leave {left} after {view.service:.4g}; "
                 f"no known job of {view.application} took longer"
+            )
+        if job in self._outlasted:
+            so_far = counted(view.service, "container-second", digits=4)
+            known = counted(round(application), "known job")
+            return (
+                f"gittins: index {index:.3g}, as it has received {so_far}, more than the {known} of {view.application}"
             )
         return (
             f"gittins: index {index:.3g} after {counted(view.service, 'container-second', digits=4)}; known are "
@@ -185,11 +206,11 @@ class _ByIndex(Strict):
                 return Reason(f"{so_far}, queue {queue + 1}: {more}", queue=queue + 1, known_jobs=known_jobs)
             said = f"{so_far}; the tasks that it has announced need about {format_duration(left_s)} more"
             return Reason(said, left_s=left_s, known_jobs=known_jobs)
-        left_s = self._left_s[job]
+        left_s = self._left_s[job] if job not in self._outlasted else math.inf
         if math.isfinite(left_s):
             like = f"half of the jobs like it that received as much ended within {format_duration(left_s)} more"
             return Reason(f"{so_far}; {like} ({known})", left_s=left_s, known_jobs=known_jobs)
-        if index:
+        if index and job not in self._outlasted:
             return Reason(f"{so_far}; what is left of it cannot be told ({known})", known_jobs=known_jobs)
         queue = UNKNOWN.queue_of(view.service) + 1
         more = f", more than any job like it ({known})" if known else ": no job like it is known"

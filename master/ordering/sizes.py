@@ -152,10 +152,10 @@ class JobSizes:
         mixed = _mix(counts, own[:, None], weight[:, None], mixed)
         return np.asarray(mixed[[rows[kind] for kind in jobs]])
 
-    def tell(self, user: str, application: str, service: float) -> bool:
-        """Return whether a job of this application of the user is known that received as much service, or more."""
+    def largest(self, user: str, application: str) -> float:
+        """Return the size that no known job of this application of the user exceeds; −∞: none is known."""
         known = self._known.get((user, application))
-        return known is not None and service <= EDGES[max(known.cells) + 1]
+        return float(EDGES[max(known.cells) + 1]) if known is not None else -math.inf
 
     def count(self, user: str, application: str) -> tuple[float, float, float]:
         """Return the numbers of known jobs of the user's application, of the user, and of all; earlier jobs count less.
