@@ -186,7 +186,7 @@ def job_views(
     for job, done in zip(jobs, ended, strict=True):
         if done:
             begun += done + job.work.slots / 2
-            service_s += job.work.service_s
+            service_s += job.work.service_s - job.work.idle_service_s
     typical_s = service_s / begun if begun else 0.0
     views: list[JobView] = []
     for job, done in zip(jobs, ended, strict=True):
@@ -242,8 +242,9 @@ def _remaining(
     Of tasks not sent to the master, a framework reports the bytes it knows (Dask only for the next stages), and most
     commands come without bytes. The mean length of a task may give a larger estimate, which is then divided among the
     kinds like the bytes' times; it counts as CPU where no bytes were reported. It is the mean of the job's own tasks
-    once some have ended; before, where no bytes are known, ``typical_s``, the mean of other jobs' tasks in
-    container-seconds, or what its own have taken so far if that is more; 0: unknown.
+    once some have ended, without the service received while no stage was under way (a program of Dask first starts);
+    before, where no bytes are known, ``typical_s``, the mean of other jobs' tasks in container-seconds, or what its own
+    have taken so far if that is more; 0: unknown.
     """
     work = job.work
     left = [amount / rate for amount, rate in zip(work.left(), rates, strict=True)]
@@ -251,7 +252,7 @@ def _remaining(
     tasks = to_come + work.unknown
     if tasks:
         begun = done + work.slots / 2
-        mean_s = work.service_s / begun if begun else 0.0
+        mean_s = (work.service_s - work.idle_service_s) / begun if begun else 0.0
         coming = [amount / rate for amount, rate in zip(told, rates, strict=True)]
         by_bytes = sum(coming)
         if not done:

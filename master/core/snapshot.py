@@ -169,9 +169,12 @@ def base_need(task: Task, *, network: bool) -> Need:
 
 
 def holds(request: TaskRequest) -> tuple[float, float, float, float]:
-    """Return the cores, disk slots, network slots and bytes of memory that a placed task holds."""
+    """Return the cores, disk slots, network slots and bytes of memory that a placed task holds.
+
+    A command takes a slot of its kind, whatever work it states (as :meth:`master.core.node.Held.holds` counts it).
+    """
     slots = [float(request.usage.of(kind) > 0) for kind in KINDS]
-    if request.command is not None and not any(slots):
+    if request.command is not None:
         slots[COLUMN[request.command_kind]] = 1.0
     cores = request.command.cpu_cores if request.command is not None else 0.0
     return cores or slots[0], slots[1], slots[2], float(request.memory_bytes)

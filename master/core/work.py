@@ -39,6 +39,7 @@ class Work:
     told: list[StageProgress] = field(default_factory=list)
     service: dict[str, float] = field(default_factory=dict)
     service_s: float = 0.0
+    idle_service_s: float = 0.0  # the part attained while no stage was under way, as while a program starts
     seen: dict[str, JobUse] = field(default_factory=dict)  # by node: its last report
     ended_tasks: int = 0  # of those that the master places
     unknown: int = 0  # tasks left of those that the master places and that came without bytes
@@ -143,6 +144,8 @@ class Work:
             self.told_last.discard(node)
         self.service_s += gained
         under_way = self.under_way() if gained else []
+        if not under_way:
+            self.idle_service_s += gained
         for stage in under_way:
             self.service[stage] = self.service.get(stage, 0.0) + gained / len(under_way)
         while len(self.service) > 2 * MOST_STAGES:

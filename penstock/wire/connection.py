@@ -297,6 +297,8 @@ def _is_array(first: int) -> bool:
 
 def _parse(frame: object) -> Message | Malformed:
     match frame:
+        case [bool(), *_] | [_, bool(), *_]:
+            return _malformed(None)  # Python takes it for a number, MessagePack does not
         case [0, int(request_id), str(method), list(params)] if 0 <= request_id <= 0xFFFFFFFF:
             return Request(request_id, method, params)
         case [1, int(request_id), error, result]:

@@ -124,6 +124,9 @@ class Crowd:
         for _ in range(done):
             job.work.task_ended("s", KindAmounts())
 
+    def attain(self, name: str, service_s: float) -> None:
+        self._jobs[name].work.attained("a", JobUse(job=name, service_s=service_s))
+
     def tell(self, name: str, stage: StageProgress) -> None:
         self._jobs[name].work.tell([stage])
 
@@ -141,6 +144,16 @@ def test_commands_without_bytes_take_as_long_as_those_of_the_job_that_have_ended
     crowd.add("four run, half done", 8, done=2, running=4, service_s=40.0)
     crowd.add("all ended", 2, done=2, service_s=20.0)
     assert crowd.remaining_s() == {"two ended": 60.0, "four run, half done": 40.0, "all ended": 0.0}
+
+
+def test_what_a_program_used_before_it_had_tasks_is_not_held_against_these() -> None:
+    crowd = Crowd()
+    crowd.add("starts", 0, service_s=30.0)
+    crowd.tell("starts", StageProgress(stage="s", tasks=8))
+    assert crowd.remaining_s() == {"starts": 0.0}
+    crowd.attain("starts", 50.0)
+    crowd.tell("starts", StageProgress(stage="s", tasks=8, done=2))
+    assert crowd.remaining_s() == {"starts": 60.0}, "20 s for two tasks"
 
 
 def test_before_that_as_long_as_those_of_other_jobs() -> None:

@@ -8,8 +8,11 @@ from typing import Any
 import pytest
 
 from master.core import events as e
+from master.core.job import Task
+from master.core.node import Held
+from master.core.snapshot import holds
 from master.explain.why import document
-from penstock.model import Capacity
+from penstock.model import Capacity, ContainerSpec, KindAmounts, ResourceKind, TaskRequest
 from penstock.wire import master_api as api
 from tests.unit.master.cluster_bed import EXIT, MB, Bed, bed, command, job_state, load, placed_task, task
 from tests.unit.master.core.executor_bed import ExecutorBed, executor, profile
@@ -214,3 +217,18 @@ def test_a_master_that_restarted_counts_what_it_has_adopted() -> None:
     assert made.round() == []
     ends(made, "t0", "j")
     assert [name for name, _ in made.round()] == ["t1"]
+
+
+@pytest.mark.parametrize("kind", list(ResourceKind))
+@pytest.mark.parametrize("runs", [True, False], ids=["command", "task"])
+@pytest.mark.parametrize(
+    "usage", [KindAmounts(), KindAmounts(cpu=9.0), KindAmounts(disk=9.0, network=9.0)], ids=["unknown", "cpu", "io"]
+)
+@pytest.mark.parametrize("cores", [0.0, 0.5])
+def test_a_task_counts_for_its_users_limits_before_it_is_placed_as_it_does_afterwards(
+    kind: ResourceKind, runs: bool, usage: KindAmounts, cores: float
+) -> None:
+    spec = ContainerSpec(argv=("x",), cpu_cores=cores) if runs else None
+    request = TaskRequest(task="t", usage=usage, memory_bytes=7, command=spec, command_kind=kind)
+    placed = Held.of(Task("j", "t", "s", opportunistic=False, request=request), request, "eve")
+    assert holds(request) == placed.holds()
