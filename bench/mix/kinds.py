@@ -65,7 +65,8 @@ def command(kind: str, units: float, inputs: Path, directory: Path, application:
         case "analytics":
             return f"{_program('query')} {tables} {result} {_some(_ANALYSIS, units)}"
         case "dask":
-            script = shlex.quote(str(directory / f"{application}.py"))
+            # Beside it nothing must have the name of a package that it imports, such as `dask`.
+            script = shlex.quote(str(directory / f"{application}-report.py"))
             copied = f"cp {shlex.quote(str(Path(__file__).with_name('tpch_on_dask.py')))} {script}"
             python = f"exec env PYTHONPATH={shlex.quote(str(Path(__file__).parents[2]))} {shlex.quote(sys.executable)}"
             queries = _some(_ON_DASK, units / len(_ON_DASK))

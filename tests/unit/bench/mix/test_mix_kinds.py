@@ -96,11 +96,14 @@ def test_queries_are_answered_on_a_cluster_of_dask(
     monkeypatch.setattr("distributed.LocalCluster", of_threads)
     directory = tmp_path / "a job"
     directory.mkdir()
-    copied, _, run = command("dask", 2.0, tables, directory, "nightly-report").partition(" && ")
+    copied, _, run = command("dask", 2.0, tables, directory).partition(" && ")
     subprocess.run(["sh", "-euc", copied], check=True)
     exec_, env, _, python, script, *arguments = shlex.split(run)
-    assert (exec_, env, python, Path(script).name) == ("exec", "env", sys.executable, "nightly-report.py")
+    assert (exec_, env, python, Path(script).name) == ("exec", "env", sys.executable, "dask-report.py")
     monkeypatch.setattr("sys.argv", [script, *arguments])
+    # As Python does for a script: its directory is where its imports are looked for first.
+    found = subprocess.run([python, "-c", "import dask; print(dask.__path__)"], cwd=Path(script).parent, check=True)
+    assert found.returncode == 0
     runpy.run_path(script, run_name="__main__")
     assert len(answered((directory / "result").read_text(encoding="utf-8"))) == 2
     assert (asked["n_workers"], asked["processes"]) == (2, True)
