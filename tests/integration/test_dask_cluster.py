@@ -29,7 +29,7 @@ async def test_workers_run_in_containers_gated_and_end_with_the_cluster(
     start_agent: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("DASK_PENSTOCK__CPU", "True")
-    monkeypatch.setattr("penstock.engines.dask.cluster.program_name", lambda: "report.py")
+    monkeypatch.setattr("penstock.engines.dask.cluster.program_of", lambda: "report.py")
     agent = start_agent(cores=2, memory_bytes=4 * 2**30)
 
     def containers(state: str) -> list[Any]:

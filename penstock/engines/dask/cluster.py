@@ -16,7 +16,7 @@ from distributed.deploy.spec import ProcessInterface, SpecCluster
 from distributed.scheduler import Scheduler
 
 from penstock.client import AgentClient, AgentUnavailable, Container
-from penstock.client.program import program_name
+from penstock.engines.dask.jobs import program_of
 from penstock.model.container import ContainerSpec, Limits
 from penstock.wire.errors import RpcError
 
@@ -58,7 +58,7 @@ class ContainedWorker(ProcessInterface):
         options = ("--name", str(name), "--nthreads", str(threads), "--no-dashboard")
         limit = ("--memory-limit", str(limit_bytes)) if limit_bytes else ()
         told = {"DASK_PENSTOCK__SOCKET": str(socket)} if socket is not None else {}
-        if job := dask.config.get("penstock.job", "") or program_name():
+        if job := dask.config.get("penstock.job", "") or program_of():
             told["DASK_PENSTOCK__JOB"] = repr(job)  # Dask reads values as Python's literals
         self.spec = ContainerSpec(
             argv=worker_command(scheduler, *options, *limit, *arguments),

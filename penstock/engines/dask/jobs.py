@@ -48,7 +48,7 @@ def new_gate(worker: Worker, settings: Settings, job: str = "", *, guest: bool =
     """
     process = process_of(worker)
     return Gate(
-        settings.job or _program(process) or f"dask {worker.scheduler.address}",
+        settings.job or program_of(process) or f"dask {worker.scheduler.address}",
         socket=settings.socket_path(),
         job=job,
         priority=settings.priority,
@@ -61,8 +61,9 @@ def new_gate(worker: Worker, settings: Settings, job: str = "", *, guest: bool =
     )
 
 
-def _program(process: int) -> str:
-    """Return the name of the program that has the cluster, as a ``LocalCluster``; empty: this is Dask's own command.
+def program_of(process: int = 0) -> str:
+    """Return the name of the program that has the cluster, in this process (0) or another; empty: it has none, or is a
+    command of Dask itself.
 
     Runs of a program are known by its name: an address never comes again.
     """
