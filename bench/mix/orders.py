@@ -1,8 +1,9 @@
 """``python -m bench.mix.orders``: what orders of the jobs come to on the plans, in a model of the machine.
 
-Work flows as in :mod:`bench.mix.ideal`: a start costs nothing, and a job gets any part of a processor. Jobs with a
-reservation go first; the others are ordered anew at each arrival and end, and once in a second. Transfers are left out,
-because they share the link in every order. The orders:
+Work flows as in :mod:`bench.mix.ideal`: a start costs nothing, and a job gets any part of a processor. The jobs are
+ordered anew at each arrival and end, and once in a second. A job with a reservation is the first from the time that it
+has reserved on, as far as it has received less than is promised until then, and the last before (``--late``: from that
+time on in any case). Transfers are left out, because they share the link in every order. The orders:
 
 - *equal*: no order, equal shares of the processors (:mod:`bench.mix.ideal`), no reservation;
 - *nothing*: ``gittins`` as the master computes it, which learns the size of each job that ends;
@@ -31,6 +32,7 @@ from bench.mix.jobs import Cost, Job
 from bench.mix.kinds import KINDS, SEND
 from bench.mix.plan import SERIES_SPREAD, Plan, draw_plan, first_pass, pareto
 from bench.mix.singles import HOG
+from bench.mix.through_penstock import reserved_s
 from master.ordering.gittins import UNKNOWN, indices
 from master.ordering.sizes import CELLS, Floats, JobSizes, cell_of
 
@@ -130,8 +132,18 @@ class TrueDistributions:
         return pareto(self._draw)
 
 
-def run(jobs: Sequence[Job], cores: float, order: Order) -> float:
-    """Return the mean time of a job from its arrival to its end in this order, in seconds."""
+def run(jobs: Sequence[Job], cores: float, order: Order, *, late: bool = False) -> float:
+    """Return the mean time of a job from its arrival to its end in this order, in seconds.
+
+    ``late``: what a job received before its reserved time does not count.
+    """
+
+    def place(job: Job) -> int:
+        if not job.deadline_s:
+            return 1
+        promised_s = now_s - (job.deadline_s - reserved_s(job))
+        return 0 if promised_s >= 0 and (late or received_s[job] < promised_s + _LOOK_S) else 2
+
     coming = sorted(jobs, key=lambda job: job.arrival_s)
     received_s: dict[Job, float] = {}
     took_s = []
@@ -141,7 +153,7 @@ def run(jobs: Sequence[Job], cores: float, order: Order) -> float:
             now_s = max(now_s, coming[0].arrival_s)
         while coming and coming[0].arrival_s <= now_s:
             received_s[coming.pop(0)] = 0.0
-        ranked = sorted(order.ranked(received_s), key=lambda job: not job.deadline_s)
+        ranked = sorted(order.ranked(received_s), key=place)
         rates = dict(zip(ranked, shortest_first([use_cores(job) for job in ranked], cores), strict=True))
         until = [(work_s(job) - received_s[job]) / rate for job, rate in rates.items() if rate > 0]
         step_s = min(_LOOK_S, *until, *(job.arrival_s - now_s for job in coming[:1]))
@@ -154,8 +166,11 @@ def run(jobs: Sequence[Job], cores: float, order: Order) -> float:
     return fmean(took_s)
 
 
-def means_s(plan: Plan, costs: Mapping[str, Cost], factor: float) -> dict[str, float]:
-    """Return by order the mean time of the plan's jobs, in seconds, where each computes ``factor`` times as long."""
+def means_s(plan: Plan, costs: Mapping[str, Cost], factor: float, *, late: bool = False) -> dict[str, float]:
+    """Return by order the mean time of the plan's jobs, in seconds, where each computes ``factor`` times as long.
+
+    ``late``: see :func:`run`.
+    """
     jobs = [job for job in slowed(plan.jobs, factor) if job.kind not in (HOG, SEND)]
     before = slowed(first_pass(plan, costs).jobs, factor)
     orders: dict[str, Callable[[], Order]] = {
@@ -164,7 +179,7 @@ def means_s(plan: Plan, costs: Mapping[str, Cost], factor: float) -> dict[str, f
         "distributions": lambda: TrueDistributions(plan, costs, factor),
         "clairvoyant": Clairvoyant,
     }
-    made = {name: run(jobs, plan.cores, make()) for name, make in orders.items()}
+    made = {name: run(jobs, plan.cores, make(), late=late) for name, make in orders.items()}
     return {"equal": mean_s(jobs, plan.cores, equal_shares), **made}
 
 
@@ -177,6 +192,7 @@ def main() -> None:
     parser.add_argument("--seeds", type=seeds, default=8, metavar="N", help="plans, from seed 1 on [8]")
     parser.add_argument("--minutes", type=minutes, default=6.0, metavar="M", help="of arrivals, one or more [6]")
     parser.add_argument("--factor", type=float, default=1.1, help="how much slower a job is beside others [1.1]")
+    parser.add_argument("--late", action="store_true", help="what a job received before its time does not count")
     options = parser.parse_args()
     if not 0.1 <= options.factor <= 10:
         parser.error(f"--factor: {options.factor:g} is no number from 0.1 to 10")
@@ -184,7 +200,7 @@ def main() -> None:
     rows: list[dict[str, float]] = []
     for seed in range(1, options.seeds + 1):
         plan = draw_plan(seed, KINDS, costs, window_s=60 * options.minutes, cores=2.0)
-        rows.append(means_s(plan, costs, options.factor))
+        rows.append(means_s(plan, costs, options.factor, late=options.late))
         if seed == 1:
             print("| seed | jobs | load | " + " | ".join(rows[0]) + " |\n" + "|---" * (3 + len(rows[0])) + "|")
         cells = " | ".join(f"{value:.1f}" for value in rows[-1].values())

@@ -64,12 +64,17 @@ def submit(socket: Path, reservations: Mapping[int, str], *, clairvoyant: bool) 
     return start
 
 
+def reserved_s(job: Job) -> int:
+    """Return for how many seconds a job with a deadline reserves a core."""
+    return math.ceil(_RESERVED_FACTOR * job.alone_s)
+
+
 def reservation(job: Job) -> str:
     """Return what is reserved for a job with a deadline, in RDL: a core for some more than it takes alone.
 
     The window counts from the moment of the request, which is the round's beginning.
     """
-    lasts_s = math.ceil(_RESERVED_FACTOR * job.alone_s)
+    lasts_s = reserved_s(job)
     within = f"+{math.floor(job.arrival_s)}s, +{math.floor(job.deadline_s)}s"
     return f"window(atom(<{job.memory_bytes}B,1core>, 1, 1, {lasts_s}s, {lasts_s}s), {within})"
 

@@ -17,6 +17,7 @@ from master.core.draining import Drain
 from master.core.dues import Clock, Dues
 from master.core.executor_round import ExecutorRound
 from master.core.executors import Executors
+from master.core.guarantees import Guarantees
 from master.core.instructions import Hangup, Instruction
 from master.core.job import Job, Key
 from master.core.job_lifecycle import JobLifecycle
@@ -25,7 +26,7 @@ from master.core.membership import Membership
 from master.core.node import Node
 from master.core.order import Order
 from master.core.outbox import Outbox
-from master.core.plan import Guarantees, PlanFollower
+from master.core.plan import PlanFollower
 from master.core.priorities import Priorities
 from master.core.registering import Registration
 from master.core.regular import RegularWork
@@ -66,7 +67,7 @@ class Cluster:
         self.jobs: Mapping[str, Job] = members.jobs
         self.outbox = outbox = Outbox(members)
         self.counts = outbox.counts
-        self.guarantees = Guarantees(members)
+        self.guarantees = Guarantees(shared, members)
         self.order = Order(shared, members, table, self.history, self.sizes, hand_orders, self.guarantees, clock)
         self.listing = Listing(members, self.past, self.order)
         self.snapshots = Snapshots(shared, members, table, clock)

@@ -12,11 +12,11 @@ from dataclasses import dataclass, field, replace
 from master.changes import Changes
 from master.core.dues import Clock
 from master.core.events import OrderAsked
+from master.core.guarantees import Guarantees, held_by
 from master.core.history import History
 from master.core.job import Job
 from master.core.membership import Membership
 from master.core.node import Node
-from master.core.plan import Guarantees, held_by
 from master.core.settings import CurrentSettings, MasterSettings
 from master.core.table import NodeTable
 from master.ordering import (
@@ -125,7 +125,9 @@ class Order:
         """
         views, cluster = self._views(now)
         ranking = self._hand_orders.arrange(self.ordering.rank(views, cluster), views)
-        ranking = guarantees_first(ranking, *self._guarantees.of(cluster.now))
+        members, guarantees = self._guarantees.of(cluster.now)
+        anticipated = self._guarantees.anticipated(members, guarantees, cluster.now)
+        ranking = guarantees_first(ranking, members, guarantees, anticipated)
         self._latest, self._ranks = ranking, None
         return ranking
 

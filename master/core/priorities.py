@@ -14,11 +14,11 @@ from dataclasses import dataclass
 from itertools import pairwise, takewhile
 
 from master.core.dues import Clock, Dues
+from master.core.guarantees import Guarantees
 from master.core.job import Job
 from master.core.membership import Membership
 from master.core.node import Node
 from master.core.outbox import Outbox
-from master.core.plan import Guarantees
 from master.core.settings import CurrentSettings
 from master.ordering import Ranking
 from penstock.wire import master_api as api

@@ -6,7 +6,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from master.core.plan import Promised
+from master.core.guarantees import Promised
 from master.reservations.placement_delay import Size, size_of
 from master.reservations.reservation_manager import Promise, ReservationManager
 
@@ -30,7 +30,7 @@ class Follower:
         self._last: _Merged | None = None
 
     def promised(self, at: float) -> Mapping[str, Promised]:
-        """See :class:`master.core.plan.Plan`."""
+        """See :class:`master.core.guarantees.Plan`."""
         if not self._manager.entries:
             return {}
         learnt = self._learnt(at)
@@ -40,11 +40,23 @@ class Follower:
         return self._last.promised
 
     def later(self, at: float) -> Collection[str]:
-        """See :class:`master.core.plan.Plan`."""
+        """See :class:`master.core.guarantees.Plan`."""
         return self._manager.later(at)
 
+    def promised_core_s(self, reservation: str, since: float, until: float) -> float | None:
+        """See :class:`master.core.guarantees.Plan`."""
+        one, unix, total = self._manager.agenda.get(reservation), self._manager.unix, 0.0
+        ends = -math.inf
+        for piece in sorted(one.pieces if one is not None else [], key=lambda piece: piece.start):
+            lasts_s = min(until, unix(piece.finish)) - max(since, unix(piece.start))
+            if lasts_s > 0:
+                if piece.number > 1 or piece.bundle.cpu_cores > 1 or piece.start < ends:
+                    return None
+                total, ends = total + piece.bundle.cpu_cores * lasts_s, piece.finish
+        return total
+
     def saw(self, at: float, waiting: Collection[str]) -> None:
-        """See :class:`master.core.plan.Plan`."""
+        """See :class:`master.core.guarantees.Plan`."""
         self._manager.placement_delays.saw(at, self.promised(at), waiting)
 
     def lead_of(self, promised: Promised, at: float) -> float:

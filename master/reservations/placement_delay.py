@@ -12,7 +12,7 @@ import math
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
-from master.core.plan import Promised
+from master.core.guarantees import Promised
 
 #: Longest learnt lead of a promise, in addition to the configured one (seconds).
 MOST_S = 10.0

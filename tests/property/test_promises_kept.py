@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from master.core import events as e
-from master.core.plan import Promised
+from master.core.guarantees import Promised
 from penstock.model import Capacity, Ended, EndedBy, KindAmounts
 from penstock.wire import master_api as api
 from tests.unit.master.cluster_bed import MB, Bed, command, task
@@ -29,6 +29,9 @@ class Plan:
 
     def later(self, at: float) -> Collection[str]:
         return {"r"} if at < BEGINS else ()
+
+    def promised_core_s(self, reservation: str, since: float, until: float) -> float | None:
+        return None
 
     def saw(self, at: float, waiting: Collection[str]) -> None:
         """Learns nothing."""

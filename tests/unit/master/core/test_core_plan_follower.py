@@ -7,7 +7,7 @@ from collections.abc import Collection, Mapping
 import pytest
 
 from master.core import events as e
-from master.core.plan import Promised
+from master.core.guarantees import Promised
 from penstock.model import Ended, EndedBy
 from penstock.wire import master_api as api
 from tests.unit.master.cluster_bed import EXIT, MB, Bed, bed, command, task
@@ -27,6 +27,11 @@ class Plan:
 
     def later(self, at: float) -> Collection[str]:
         return {"r"} if at < self._begins else ()
+
+    def promised_core_s(self, reservation: str, since: float, until: float) -> float | None:
+        if self._promised.bundles > 1:
+            return None
+        return self._promised.cores * max(0.0, min(until, self._ends) - max(since, self._begins))
 
     def saw(self, at: float, waiting: Collection[str]) -> None:
         """What it is told, but for repetitions."""

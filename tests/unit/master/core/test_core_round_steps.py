@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from master.core import events as e
-from master.core.plan import NothingPromised
+from master.core.guarantees import NothingPromised
 from penstock.model import KindAmounts, TaskRequest
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Progress, StageProgress

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from master.core.plan import Promised
+from master.core.guarantees import Promised
 from master.reservations.follower import Follower
 from master.reservations.placement_delay import HALF_LIFE_S, LEAST_S, MOST_S, MOST_SIZES, PlacementDelays, size_of
 from master.reservations.rdl import Bundle
