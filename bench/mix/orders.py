@@ -2,8 +2,8 @@
 
 Work flows as in :mod:`bench.mix.ideal`: a start costs nothing, and a job gets any part of a processor. The jobs are
 ordered anew at each arrival and end, and once in a second. A job with a reservation is the first from the time that it
-has reserved on, as far as it has received less than is promised until then, and the last before (``--late``: from that
-time on in any case). Transfers are left out, because they share the link in every order. The orders:
+has reserved on, and the last before (``--anticipated``: the first only while it has received less than is promised
+until then). Transfers are left out, because they share the link in every order. The orders:
 
 - *equal*: no order, equal shares of the processors (:mod:`bench.mix.ideal`), no reservation;
 - *nothing*: ``gittins`` as the master computes it, which learns the size of each job that ends;
@@ -132,17 +132,17 @@ class TrueDistributions:
         return pareto(self._draw)
 
 
-def run(jobs: Sequence[Job], cores: float, order: Order, *, late: bool = False) -> float:
+def run(jobs: Sequence[Job], cores: float, order: Order, *, anticipated: bool = False) -> float:
     """Return the mean time of a job from its arrival to its end in this order, in seconds.
 
-    ``late``: what a job received before its reserved time does not count.
+    ``anticipated``: what a job received before its reserved time counts as a part of its promise.
     """
 
     def place(job: Job) -> int:
         if not job.deadline_s:
             return 1
         promised_s = now_s - (job.deadline_s - reserved_s(job))
-        return 0 if promised_s >= 0 and (late or received_s[job] < promised_s + _LOOK_S) else 2
+        return 2 if promised_s < 0 or (anticipated and received_s[job] >= promised_s + _LOOK_S) else 0
 
     coming = sorted(jobs, key=lambda job: job.arrival_s)
     received_s: dict[Job, float] = {}
@@ -166,10 +166,10 @@ def run(jobs: Sequence[Job], cores: float, order: Order, *, late: bool = False) 
     return fmean(took_s)
 
 
-def means_s(plan: Plan, costs: Mapping[str, Cost], factor: float, *, late: bool = False) -> dict[str, float]:
+def means_s(plan: Plan, costs: Mapping[str, Cost], factor: float, *, anticipated: bool = False) -> dict[str, float]:
     """Return by order the mean time of the plan's jobs, in seconds, where each computes ``factor`` times as long.
 
-    ``late``: see :func:`run`.
+    ``anticipated``: see :func:`run`.
     """
     jobs = [job for job in slowed(plan.jobs, factor) if job.kind not in (HOG, SEND)]
     before = slowed(first_pass(plan, costs).jobs, factor)
@@ -179,7 +179,7 @@ def means_s(plan: Plan, costs: Mapping[str, Cost], factor: float, *, late: bool 
         "distributions": lambda: TrueDistributions(plan, costs, factor),
         "clairvoyant": Clairvoyant,
     }
-    made = {name: run(jobs, plan.cores, make(), late=late) for name, make in orders.items()}
+    made = {name: run(jobs, plan.cores, make(), anticipated=anticipated) for name, make in orders.items()}
     return {"equal": mean_s(jobs, plan.cores, equal_shares), **made}
 
 
@@ -192,7 +192,9 @@ def main() -> None:
     parser.add_argument("--seeds", type=seeds, default=8, metavar="N", help="plans, from seed 1 on [8]")
     parser.add_argument("--minutes", type=minutes, default=6.0, metavar="M", help="of arrivals, one or more [6]")
     parser.add_argument("--factor", type=float, default=1.1, help="how much slower a job is beside others [1.1]")
-    parser.add_argument("--late", action="store_true", help="what a job received before its time does not count")
+    parser.add_argument(
+        "--anticipated", action="store_true", help="what a job received before its reserved time counts towards it"
+    )
     options = parser.parse_args()
     if not 0.1 <= options.factor <= 10:
         parser.error(f"--factor: {options.factor:g} is no number from 0.1 to 10")
@@ -200,7 +202,7 @@ def main() -> None:
     rows: list[dict[str, float]] = []
     for seed in range(1, options.seeds + 1):
         plan = draw_plan(seed, KINDS, costs, window_s=60 * options.minutes, cores=2.0)
-        rows.append(means_s(plan, costs, options.factor, late=options.late))
+        rows.append(means_s(plan, costs, options.factor, anticipated=options.anticipated))
         if seed == 1:
             print("| seed | jobs | load | " + " | ".join(rows[0]) + " |\n" + "|---" * (3 + len(rows[0])) + "|")
         cells = " | ".join(f"{value:.1f}" for value in rows[-1].values())

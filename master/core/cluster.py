@@ -67,7 +67,7 @@ class Cluster:
         self.jobs: Mapping[str, Job] = members.jobs
         self.outbox = outbox = Outbox(members)
         self.counts = outbox.counts
-        self.guarantees = Guarantees(shared, members)
+        self.guarantees = Guarantees(members)
         self.order = Order(shared, members, table, self.history, self.sizes, hand_orders, self.guarantees, clock)
         self.listing = Listing(members, self.past, self.order)
         self.snapshots = Snapshots(shared, members, table, clock)

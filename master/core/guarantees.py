@@ -1,12 +1,7 @@
-"""The plan's present promises (Rayon §5.2), beside what the reservations' jobs hold and have received.
-
-Work may run before its promised time, on what others leave (§5.1, step 6: it is anticipated). What it received then is
-not given a second time: on a single processor, the promise begins later by that service.
-"""
+"""The plan's present promises (Rayon §5.2), beside what the reservations' jobs hold."""
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from typing import Protocol
@@ -14,11 +9,7 @@ from typing import Protocol
 from master.core.job import Job
 from master.core.membership import Membership
 from master.core.node import Node
-from master.core.settings import CurrentSettings
 from master.ordering import Guarantee
-
-#: The master knows what a job has received this many heartbeats late at most: a sample, a heartbeat and the next order.
-_KNOWN_LATE = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +35,6 @@ class Plan(Protocol):
         """Return the reservations with a promise that begins after Unix time ``at``."""
         ...
 
-    def promised_core_s(self, reservation: str, since: float, until: float) -> float | None:
-        """Return the core-seconds promised between two Unix times; None: in some of it the promise is more than one
-        bundle, or more than one core.
-        """
-        ...
-
     def saw(self, at: float, waiting: Collection[str]) -> None:
         """Note, after each round (Unix time), the reservations that lack part of their promise and have ready tasks."""
 
@@ -65,10 +50,6 @@ class NothingPromised:
         """Return no promise."""
         return ()
 
-    def promised_core_s(self, reservation: str, since: float, until: float) -> float | None:
-        """Return no promise."""
-        return 0.0
-
     def saw(self, at: float, waiting: Collection[str]) -> None:
         """Ignore the report."""
 
@@ -76,9 +57,8 @@ class NothingPromised:
 class Guarantees:
     """Compares the present promises with the holdings of the reservations' jobs."""
 
-    def __init__(self, settings: CurrentSettings, members: Membership) -> None:
+    def __init__(self, members: Membership) -> None:
         self.plan: Plan = NothingPromised()
-        self._settings = settings
         self._members = members
 
     def of(self, at: float) -> tuple[dict[str, str], dict[str, Guarantee]]:
@@ -102,40 +82,14 @@ class Guarantees:
                 found[reservation].take(held_by(self._members.nodes, self._members.jobs[name]))
         return members, found
 
-    def anticipated(self, members: Mapping[str, str], guarantees: Mapping[str, Guarantee], at: float) -> frozenset[str]:
-        """Return the jobs that need nothing of their present promise at Unix time ``at``, because they have received at
-        least what it comes to until then: they began before its time. The other arguments are what :meth:`of` returned.
-
-        Such a job ends no later than one that begins at the promised time, because on a single processor all that it
-        does takes turns. On several processors, the order of its parts matters; so this applies only to promises of one
-        bundle of at most one core, to one job with one command, in its first attempt (what an attempt that was stopped
-        had received may be lost).
-        """
-        jobs_of = Counter(members.values())
-        known_late_s = _KNOWN_LATE * self._settings.current.heartbeat_s
-        found = set[str]()
-        for name, reservation in members.items():
-            guarantee = guarantees.get(reservation)
-            if guarantee is None or not guarantee.promised[0] or jobs_of[reservation] > 1:
-                continue
-            job = self._members.jobs[name]
-            service_s = job.service_of_only_attempt_s()
-            if service_s:
-                promised_s = self.plan.promised_core_s(reservation, job.submitted_at, at + known_late_s)
-                if promised_s is not None and service_s >= promised_s:
-                    found.add(name)
-        return frozenset(found)
-
     def reserved_cores(self, at: float) -> Callable[[str, str], float | None]:
         """Return a function of a job and a node: the cores there that the job's reservation promises it at Unix time
         ``at``.
 
         A reservation's cores are divided among what its jobs hold, as far as they hold them. 0: the job's time has not
-        come, or it has been served in advance. None: the job has no reservation of cores, its time is over, or it holds
-        nothing there.
+        come. None: the job has no reservation of cores, its time is over, or it holds nothing there.
         """
         members, found = self.of(at)
-        anticipated = self.anticipated(members, found, at)
         held: dict[str, dict[str, float]] = {}
         for name, reservation in members.items():
             guarantee = found.get(reservation)
@@ -145,8 +99,7 @@ class Guarantees:
                 held[name] = {node: round(part * each, 3) for node, each in cores.items()}
 
         def cores_of(job: str, node: str) -> float | None:
-            early = job in members and (job in anticipated or members[job] not in found)
-            return 0.0 if early else held.get(job, {}).get(node)
+            return 0.0 if job in members and members[job] not in found else held.get(job, {}).get(node)
 
         return cores_of
 

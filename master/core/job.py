@@ -10,7 +10,7 @@ from master.core import life_cycles
 from master.core.work import Work
 from master.opportunistic import Pause
 from master.placement import Need
-from penstock.model import KindAmounts, ResourceKind, TaskRequest
+from penstock.model import KindAmounts, TaskRequest
 from penstock.model.job_state import JobStanding, standing
 from penstock.model.work import Name, Opportunistic
 from penstock.wire.jobs_api import TaskFailure
@@ -277,18 +277,6 @@ class Job:
             return placed, 0
         opportunistic = sum(1 for task in self.tasks.values() if task.on_slack and task.node)
         return placed - opportunistic, opportunistic
-
-    def service_of_only_attempt_s(self) -> float:
-        """Return what the job has received on the node where its only command runs, in seconds; 0 where it has had
-        other commands, or where its command has had another place: what that received may be lost.
-        """
-        if len(self.tasks) != 1 or self.work.ended_tasks or not self.since_birth:
-            return 0.0
-        task = next(iter(self.tasks.values()))
-        request, use = task.request, self.work.seen.get(task.node)
-        if request is None or request.command is None or request.command_kind is not ResourceKind.CPU:
-            return 0.0
-        return use.service_s if use is not None and not (task.was_on or task.on_slack) else 0.0
 
     def served_by(self, node: str, priority: float | None) -> None:
         """Record that a node has a queue for the job, with this priority (None: unknown)."""

@@ -125,9 +125,7 @@ class Order:
         """
         views, cluster = self._views(now)
         ranking = self._hand_orders.arrange(self.ordering.rank(views, cluster), views)
-        members, guarantees = self._guarantees.of(cluster.now)
-        anticipated = self._guarantees.anticipated(members, guarantees, cluster.now)
-        ranking = guarantees_first(ranking, members, guarantees, anticipated)
+        ranking = guarantees_first(ranking, *self._guarantees.of(cluster.now))
         self._latest, self._ranks = ranking, None
         return ranking
 

@@ -2,13 +2,13 @@
 
 Jobs of a reservation are served before all others until together they hold its present promise. Beyond that they rank
 like other jobs. Jobs whose reservation has no promise now go last: they have their own time later, so best-effort work
-takes idle resources first. So do jobs that have received so much before their time that they need no promise yet.
+takes idle resources first.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from master.ordering.policy import Amounts, Key, Ranking, Reason
@@ -49,30 +49,18 @@ class Guarantee:
         return [(promised, held) for promised, held in zip(self.promised, self.held, strict=True) if promised]
 
 
-def guarantees_first(
-    ranking: Ranking,
-    members: Mapping[str, str],
-    guarantees: Mapping[str, Guarantee],
-    anticipated: Collection[str] = (),
-) -> Ranking:
+def guarantees_first(ranking: Ranking, members: Mapping[str, str], guarantees: Mapping[str, Guarantee]) -> Ranking:
     """Put guaranteed jobs first. ``members``: jobs with a reservation; ``guarantees``: reservations with a present
-    promise; ``anticipated``: jobs that do not need it yet. Return the ranking itself where no job has a reservation.
+    promise. Return the ranking itself where no job has a reservation.
     """
-    return _Promised(ranking, members, guarantees, anticipated) if members else ranking
+    return _Promised(ranking, members, guarantees) if members else ranking
 
 
 class _Promised:
-    def __init__(
-        self,
-        ranking: Ranking,
-        members: Mapping[str, str],
-        guarantees: Mapping[str, Guarantee],
-        anticipated: Collection[str],
-    ) -> None:
+    def __init__(self, ranking: Ranking, members: Mapping[str, str], guarantees: Mapping[str, Guarantee]) -> None:
         self._ranking = ranking
         self._members = members
         self._guarantees = guarantees
-        self._anticipated = anticipated
 
     @property
     def whole_stages(self) -> bool:
@@ -118,10 +106,8 @@ class _Promised:
         reservation = self._members.get(job)
         if reservation is None:
             return ""
-        if reservation not in self._guarantees:
+        if self._early(job):
             return f"{reservation} is promised nothing now; "
-        if job in self._anticipated:
-            return f"what {reservation} promises until now was received before its time; "
         guarantee = self._guarantees[reservation]
         left = guarantee.bundles_left()
         of_all = counted(guarantee.bundles, "bundle")
@@ -132,4 +118,4 @@ class _Promised:
         return guarantee is not None and guarantee.lacking
 
     def _early(self, job: str) -> bool:
-        return job in self._members and (job in self._anticipated or self._members[job] not in self._guarantees)
+        return job in self._members and self._members[job] not in self._guarantees

@@ -43,18 +43,6 @@ class Follower:
         """See :class:`master.core.guarantees.Plan`."""
         return self._manager.later(at)
 
-    def promised_core_s(self, reservation: str, since: float, until: float) -> float | None:
-        """See :class:`master.core.guarantees.Plan`."""
-        one, unix, total = self._manager.agenda.get(reservation), self._manager.unix, 0.0
-        ends = -math.inf
-        for piece in sorted(one.pieces if one is not None else [], key=lambda piece: piece.start):
-            lasts_s = min(until, unix(piece.finish)) - max(since, unix(piece.start))
-            if lasts_s > 0:
-                if piece.number > 1 or piece.bundle.cpu_cores > 1 or piece.start < ends:
-                    return None
-                total, ends = total + piece.bundle.cpu_cores * lasts_s, piece.finish
-        return total
-
     def saw(self, at: float, waiting: Collection[str]) -> None:
         """See :class:`master.core.guarantees.Plan`."""
         self._manager.placement_delays.saw(at, self.promised(at), waiting)

@@ -30,9 +30,6 @@ class Plan:
     def later(self, at: float) -> Collection[str]:
         return {"r"} if at < BEGINS else ()
 
-    def promised_core_s(self, reservation: str, since: float, until: float) -> float | None:
-        return None
-
     def saw(self, at: float, waiting: Collection[str]) -> None:
         """Learns nothing."""
 

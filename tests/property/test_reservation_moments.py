@@ -66,18 +66,7 @@ def test_what_is_promised_is_what_the_plan_says(acts: list[tuple[str, object]]) 
         for moment in (at, at + 3, at + 7, at):
             promised = {name: (one.amounts[0], one.bundles) for name, one in manager.promised(moment).items()}
             assert promised == _by_pieces(manager, moment)
-        for one in manager.entries:
-            assert follower.promised_core_s(one, at + 0.5, at + 8.25) == _core_s(manager, one, at + 0.5, at + 8.25)
         _follows(follower, manager, at)
-
-
-def _core_s(manager: ReservationManager, reservation: str, since: float, until: float) -> float | None:
-    """Quarter of a second by quarter of a second."""
-    promises = [manager.promised(since + 0.25 * each).get(reservation) for each in range(round(4 * (until - since)))]
-    promised = [(one.amounts[0], one.bundles) for one in promises if one is not None]
-    if any(cores > 1 or bundles > 1 for cores, bundles in promised):
-        return None
-    return 0.25 * sum(cores for cores, _ in promised)
 
 
 def _follows(follower: Follower, manager: ReservationManager, at: float) -> None:

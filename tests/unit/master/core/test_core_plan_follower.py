@@ -28,11 +28,6 @@ class Plan:
     def later(self, at: float) -> Collection[str]:
         return {"r"} if at < self._begins else ()
 
-    def promised_core_s(self, reservation: str, since: float, until: float) -> float | None:
-        if self._promised.bundles > 1:
-            return None
-        return self._promised.cores * max(0.0, min(until, self._ends) - max(since, self._begins))
-
     def saw(self, at: float, waiting: Collection[str]) -> None:
         """What it is told, but for repetitions."""
         if self.waiting[-1:] != [set(waiting)]:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
-from penstock.model import ResourceKind
 from penstock.wire import master_api as api
 from penstock.wire.master_api import JobUse
 from tests.unit.master.cluster_bed import Bed, bed, command, job_state
@@ -110,59 +107,3 @@ def test_an_agent_that_was_away_at_the_end_of_the_reservation_is_told_that_it_is
     b.node("a", jobs=[job_state("prod", 0, 2.0, reservation="r", priority=b.cluster.jobs["prod"].priority)])
     beat(b, "a")
     assert told(b) == {"a": None}
-
-
-def had(b: Bed, *nodes: str, seconds: float, service_s: float) -> None:
-    """The job has received so much service on the first node; time passes."""
-    b.heartbeat(nodes[0], jobs=[JobUse(job="prod", service_s=service_s, running=1)])
-    beat(b, *nodes, seconds=seconds)
-
-
-def test_what_a_job_received_before_its_time_is_not_given_a_second_time() -> None:
-    b = reserved(Plan(1.0, begins=20.0, ends=60.0), "a")
-    had(b, "a", seconds=18.0, service_s=10.0)
-    assert told(b) == {"a": 0.0}, "its time has not come"
-    had(b, "a", seconds=6.0, service_s=10.0)
-    assert told(b) == {"a": 0.0}, "in its time: four of the ten seconds that it has had are promised until now"
-    assert b.cluster.order.rank(b.now).order() == ["best", "last", "prod"]
-    assert "before its time" in b.cluster.order.rank(b.now).why("prod")
-    had(b, "a", seconds=3.0, service_s=10.0)
-    assert told(b) == {"a": 1.0}, "its service is known three heartbeats late at most, so it is promised that earlier"
-    assert b.cluster.order.rank(b.now).order() == ["best", "prod", "last"]
-    had(b, "a", seconds=1.0, service_s=11.0)
-    assert told(b) == {"a": 1.0}
-
-
-def test_a_job_never_has_less_than_its_reservation_promises_whenever_its_service_is_known() -> None:
-    """It runs alone on what others leave, at any part of a core; on the promise, at a whole core."""
-    for leftover in (0.0, 0.1, 0.35, 0.8, 1.0):
-        b = reserved(Plan(1.0, begins=10.0, ends=40.0), "a")
-        service_s = 0.0
-        for _ in range(36):
-            before, cores = b.now, told(b).get("a") or leftover
-            had(b, "a", seconds=1.0, service_s=service_s)
-            service_s += cores * (b.now - before)
-            assert service_s >= min(30.0, b.now - 10.0) - 2.2, f"{leftover} of a core was left over"
-
-
-@pytest.mark.parametrize(
-    "change",
-    ["another job", "another command", "another attempt", "a command of the disk", "two cores", "memory alone"],
-)
-def test_only_the_work_of_one_command_on_one_processor_counts_in_advance(change: str) -> None:
-    cores = {"two cores": 2.0, "memory alone": 0.0}.get(change, 1.0)
-    b = bed("a", "b", ordering="fifo")
-    b.cluster.guarantees.plan = Plan(cores, begins=20.0, ends=60.0)
-    b.job("a", "prod", at=2.0, reservation="r")
-    kind = ResourceKind.DISK if change == "a command of the disk" else ResourceKind.CPU
-    b.ready("a", command("p", command_kind=kind, nodes=("a",)), job="prod")
-    if change == "another command":
-        b.ready("a", command("q", nodes=("a",)), job="prod")
-    b.round()
-    if change == "another job":
-        b.job("a", "more", at=3.0, reservation="r")
-    if change == "another attempt":
-        b.cluster.jobs["prod"].tasks["p"].was_on = "b"
-    had(b, "a", "b", seconds=19.0, service_s=10.0)
-    had(b, "a", "b", seconds=2.0, service_s=10.0)
-    assert told(b)["a"] != 0.0
