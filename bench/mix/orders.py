@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
@@ -183,7 +184,7 @@ def means_s(plan: Plan, costs: Mapping[str, Cost], factor: float, *, anticipated
     return {"equal": mean_s(jobs, plan.cores, equal_shares), **made}
 
 
-def main() -> None:
+def main(arguments: list[str]) -> None:
     """Print a table."""
     parser = argparse.ArgumentParser(prog="python -m bench.mix.orders", description=__doc__)
     parser.add_argument(
@@ -195,7 +196,7 @@ def main() -> None:
     parser.add_argument(
         "--anticipated", action="store_true", help="what a job received before its reserved time counts towards it"
     )
-    options = parser.parse_args()
+    options = parser.parse_args(arguments)
     if not 0.1 <= options.factor <= 10:
         parser.error(f"--factor: {options.factor:g} is no number from 0.1 to 10")
     costs = costs_of(options.costs.encode())
@@ -211,4 +212,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    main(sys.argv[1:])

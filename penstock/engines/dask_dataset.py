@@ -208,6 +208,8 @@ class _Run:
         self._kept: dict[Key, Future[Any]] = {}
         self._running: dict[int, _Running] = {}
         self._failed: Future[Any] | None = None
+        # finished monotasks' futures whose value was lost with its worker since: Dask computes it again
+        self._lost: list[tuple[int, Future[Any]]] = []
         self._over: FlowOver | None = None
         self._happened: queue.SimpleQueue[FlowTaskPlaced | tuple[int, Future[Any]]] = queue.SimpleQueue()
         self._placement: MasterPlacement | None = None
@@ -316,11 +318,12 @@ class _Run:
         if self._placement is not None:
             self._placement.check()
             self._placement.progress(self._manager.progress)
+        news: list[FlowTaskPlaced | tuple[int, Future[Any]]] = list(self._lost)
         try:
-            news = [self._happened.get(timeout=_LOOK_S)]
+            news.append(self._happened.get(timeout=_LOOK_S))
         except queue.Empty:
             self._look_for_workers()
-            return
+        self._lost = []
         while not self._happened.empty():
             news.append(self._happened.get())
         events: list[FlowEvent] = []
@@ -330,6 +333,9 @@ class _Run:
                 events.append(one)
             elif one[0] in self._running and not self._failed:
                 monotask, future = one
+                if future.status in {"lost", "pending"}:
+                    self._lost.append(one)
+                    continue
                 if future.status != "finished":
                     self._failed = future
                     events.append(MonotaskFailed(monotask, f"a Dask task ended as {future.status}"))

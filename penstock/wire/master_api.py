@@ -75,7 +75,8 @@ class AwaitedTask(Params, frozen=True):
 
 class JobUse(Params, frozen=True):
     """A job's use of a node. ``service_s`` never falls: slot-time in container-seconds (LAS_MQ §3.2), or the CPU time
-    of its containers if larger. ``running`` is the number of slots held now. After ``last`` it restarts at 0."""
+    of its containers if larger. Where the kernel ranks the jobs, only slots of commands on disks and the network count
+    beside the CPU time of containers. ``running`` is the number of slots held now. After ``last`` it restarts at 0."""
 
     job: str
     service_s: Annotated[float, msgspec.Meta(ge=0)]

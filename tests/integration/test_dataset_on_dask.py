@@ -20,6 +20,7 @@ from hypothesis import given, settings
 
 from penstock.client import JobCancelled
 from penstock.dataset import Dataset
+from penstock.engines import dask_dataset
 from penstock.engines.dask_dataset import Options, WorkerGoneError, compile_graph, run, run_plan
 from penstock.model.resources import Capacity
 from penstock.opgraph.dataflow import OpGraph, Take, plan
@@ -160,6 +161,28 @@ def test_worker_processes_agree_on_keys_and_one_that_is_killed_is_made_up_for(tm
         again = counted.map(suicidal).join(words).map(lambda pair: (pair[0], pair[1][1])).reduce_by_key(add)
         assert sorted(run(again.collect(), client, ALONE)) == expected
     assert killed.exists()
+
+
+class _LostAtFirst:
+    """A future whose value was lost with its worker just after it had finished; Dask computes it again."""
+
+    def __init__(self, future: Any) -> None:
+        self._future, self._statuses = future, ["lost", "pending"]
+
+    @property
+    def status(self) -> str:
+        return self._statuses.pop() if self._statuses else str(self._future.status)
+
+
+def test_a_value_that_is_lost_after_it_was_made_is_waited_for(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    done = dask_dataset._Run._done
+
+    def lost_at_first(self: Any, monotask: int) -> Any:
+        said = done(self, monotask)
+        return lambda future: said(_LostAtFirst(future))  # type: ignore[arg-type]
+
+    monkeypatch.setattr(dask_dataset._Run, "_done", lost_at_first)
+    assert run(Dataset.from_items(range(6)).map(lambda item: 2 * item).collect(), client, ALONE) == [0, 2, 4, 6, 8, 10]
 
 
 def test_several_datasets_of_one_operation_and_updates(client: Client) -> None:
