@@ -23,7 +23,7 @@ from agent.core.slack import Slack
 from penstock.model import ContainerSpec, EndedBy, Limits
 from penstock.model.decode_errors import explained
 from penstock.model.floors import limits_too_small, profile_too_small, too_small
-from penstock.wire.agent_api import ContainerEnded, ContainerRef, Done, Launch, Launched, Resize
+from penstock.wire.agent_api import Attach, ContainerEnded, ContainerRef, Done, Launch, Launched, Resize
 from penstock.wire.errors import RpcError, bad_request, refused
 
 
@@ -120,8 +120,10 @@ class ClientContainers:
 
     # ------------------------------------------------------------ known containers
 
-    def attach(self, event: e.Asked[ContainerRef], now: float) -> list[Instruction]:
-        """Notify this connection of the container's end; a container without a connection becomes this one's."""
+    def attach(self, event: e.Asked[Attach], now: float) -> list[Instruction]:
+        """Notify this connection of the container's end; a client's container without a connection becomes this one's,
+        unless it only watches. A task belongs to its job.
+        """
         session = self._members.sessions[event.session]
         container = event.params.container
         record = self._containers.accessible(container, session)
@@ -129,7 +131,8 @@ class ClientContainers:
         if record.ended is not None:
             over = ContainerEnded(container=container, ended=record.ended)
             return [Reply(Done()), Notify(event.session, "container_ended", over)]
-        if not any(container in other.launched for other in self._members.sessions.values()):
+        owned = record.task or record.spec.detach
+        if event.params.own and not owned and not any(container in o.launched for o in self._members.sessions.values()):
             session.launched.add(container)
         return [Reply(Done())]
 

@@ -251,12 +251,24 @@ def _recovered(task: str, node: str = "", ended: Ended | None = None) -> TaskHer
 
 
 def done(job: Job, names: list[str], held: HeldTasks) -> list[Instruction]:
-    """Free the memory of tasks that a framework finished itself, here and at the master."""
+    """Free the memory of tasks that a framework finished itself, here and at the master.
+
+    Raises:
+        RpcError: ``bad_request``: one of them is a command, whose end only its process tells.
+    """
+    if not names:
+        return []  # a framework that waits says that it is there
+    for index, name in enumerate(names):
+        here, placed = job.tasks.get(name), held.by_key.get((job.record.job, name))
+        known = placed if here is None else here if here.ended is None else None
+        if known is not None and known.request.command is not None:
+            reason = f"task {name!r} is a command, which is done when its process ends"
+            raise bad_request(reason, field=f"tasks[{index}]", remedy="cancel_tasks ends it before")
     instructions: list[Instruction] = []
     for name in names:
-        known = job.tasks.get(name)
-        if known is not None and known.ended is None:
-            known.ended = Ended(by=EndedBy.EXIT, exit_status=0)
+        task = job.tasks.get(name)
+        if task is not None and task.ended is None:
+            task.ended = Ended(by=EndedBy.EXIT, exit_status=0)
         if held.release(job.record.job, name) is not None:
             instructions.append(Record(ROOM, journal_key(job.record.job, name), None))
     instructions.append(TellMaster("tasks_done", TasksDone(job=job.record.job, tasks=names)))

@@ -114,8 +114,8 @@ class TaskReports:
         message_checks.check_part(node, job)
         for name in message.tasks:
             task = job.tasks.get(name)
-            if task is None:
-                continue
+            if task is None or (task.request is not None and task.request.command is not None):
+                continue  # a command's own end is reported
             held = self._members.held_of(task)
             if task.node == node.name and held is not None and not held.command:
                 self._tasks.drop(node, held)  # that agent released the task before it sent the message

@@ -19,7 +19,7 @@ from penstock.cli.session import failures_told
 from penstock.cli.signals import Signals
 from penstock.client.errors import LOST_WHILE_STARTING, AgentUnavailable
 from penstock.model.container import ContainerSpec, Ended, EndedBy
-from penstock.wire.agent_api import ContainerEnded, ContainerRef, Done, Launch, Launched, SignalContainer
+from penstock.wire.agent_api import Attach, ContainerEnded, ContainerRef, Done, Launch, Launched, SignalContainer
 from penstock.wire.connection import read_params
 from penstock.wire.errors import RpcError
 
@@ -153,7 +153,7 @@ class _Command:
     def relink(self) -> None:
         """Called by the session: attach to the container at a restarted agent."""
         try:
-            self._session.call_once("attach", lambda: ContainerRef(container=self._container), Done)
+            self._session.call_once("attach", lambda: Attach(container=self._container), Done)
         except RpcError as error:
             reason = f"the agent was restarted and does not know it: {error}"
             self._ended.setdefault(self._container, Ended(by=EndedBy.LOST, reason=reason))

@@ -145,14 +145,14 @@ class AgentClient(Requests):
         return (await self._link.ask(m.LEND, Lend(job=job, pid=pid))).container
 
     async def attach(self, container: str) -> Container:
-        """Return an existing container, to wait for its end.
+        """Return an existing container, to wait for its end. It does not end with this connection.
 
         Raises:
             RpcError: the container is unknown or belongs to another user.
         """
         with self._expect():
-            await self._link.ask(m.ATTACH, api.ContainerRef(container=container))
-            return self._containers.setdefault(container, Container(self._link, container))
+            await self._link.ask(m.ATTACH, api.Attach(container=container, own=False))
+            return self._containers.setdefault(container, Container(self._link, container, own=False))
 
     def descriptor(self) -> int | None:
         """Return the connection's descriptor while it is open."""

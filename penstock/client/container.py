@@ -10,7 +10,7 @@ from penstock.model.container import Ended, EndedBy, Limits
 from penstock.model.profile import Profile
 from penstock.transport.peer import RpcPeer
 from penstock.wire import agent_methods as m
-from penstock.wire.agent_api import ContainerRef, Done, Follow, Output, ReadOutput, Resize, SignalContainer
+from penstock.wire.agent_api import Attach, ContainerRef, Done, Follow, Output, ReadOutput, Resize, SignalContainer
 from penstock.wire.errors import RpcError
 
 
@@ -21,8 +21,18 @@ class Container:
     after :meth:`AgentClient.attach`.
     """
 
-    def __init__(self, link: Link, container: str, pid: int = 0, not_enforced: dict[str, str] | None = None) -> None:
+    def __init__(
+        self,
+        link: Link,
+        container: str,
+        pid: int = 0,
+        not_enforced: dict[str, str] | None = None,
+        *,
+        own: bool = True,
+    ) -> None:
+        """``own``: it was started by this client, and ends with its connection."""
         self.id = container
+        self._own = own
         self.pid = pid
         self.not_enforced = not_enforced or {}
         self._link = link
@@ -92,7 +102,7 @@ class Container:
         if self._ended.done():
             return
         try:
-            await peer.request("attach", ContainerRef(container=self.id), Done)
+            await peer.request("attach", Attach(container=self.id, own=self._own), Done)
         except RpcError as error:
             self.end(Ended(by=EndedBy.LOST, reason=f"the agent was restarted and does not know it: {error}"))
 

@@ -283,6 +283,12 @@ class ContainerRef(Params, frozen=True):
     container: str
 
 
+class Attach(ContainerRef, frozen=True):
+    """A container whose end is to be told. Not ``own``: the connection only watches it."""
+
+    own: bool = True
+
+
 class Adopt(Params, frozen=True):
     """Move a running process of the same user into a container; answered as ``launch``. ``pid`` 0 is the process that
     opened this connection. The answer for a process that is already in a container is that container. Memory charged

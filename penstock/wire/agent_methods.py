@@ -133,8 +133,9 @@ FOLLOW = declare(
     api.Done(), Caller.OWNER,
 )
 ATTACH = declare(
-    "attach", api.ContainerRef(container="c-1"), api.Done(), Caller.OWNER,
-    "Be told how a container ends (at once, if it has). One whose connection is gone becomes this one's.",
+    "attach", api.Attach(container="c-1"), api.Done(), Caller.OWNER,
+    "Be told how a container ends (at once, if it has). One whose connection is gone becomes this one's, and ends with "
+    "it, unless `own` is false. A task that the master placed, and a container with `detach`, never do.",
 )
 SIGNAL = declare("signal", api.SignalContainer(container="c-1", signal=15), api.Done(), Caller.OWNER)
 KILL = declare(

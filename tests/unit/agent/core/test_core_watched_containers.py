@@ -1,0 +1,90 @@
+"""Who only looks at a container leaves it as it is; who started it takes it along."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from agent.core import events as e
+from agent.core import instructions as i
+from agent.core.records import ContainerState
+from penstock.model import KindAmounts, ResourceKind
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import Attach, TaskRefs
+from penstock.wire.errors import RpcError
+from penstock.wire.master_api import CommandEnded
+from tests.fakes.node_bed import NodeBed
+
+
+@pytest.fixture
+def bed() -> NodeBed:
+    made = NodeBed()
+    for session in (1, 2):
+        made.open(session)
+    return made
+
+
+def attach(bed: NodeBed, session: int, container: str, *, own: bool = True) -> None:
+    bed.send(e.Asked(m.ATTACH, session, Attach(container=container, own=own)))
+
+
+def killed(bed: NodeBed) -> list[str]:
+    return [kill.container for kill in bed.given(i.KillContainer)]
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_task_belongs_to_its_job_whoever_looks_at_it(bed: NodeBed, own: bool) -> None:
+    bed.command("t")
+    container = bed.container("t")
+    bed.begin(container)
+    attach(bed, 2, container, own=own)
+    bed.send(e.SessionClosed(2))
+    assert killed(bed) == [] and bed.record("t").state is ContainerState.RUNNING
+
+
+@pytest.mark.parametrize("own", [True, False])
+def test_a_detached_container_stays_detached(bed: NodeBed, own: bool) -> None:
+    container = bed.launch(1, detach=True)
+    bed.begin(container)
+    bed.send(e.SessionClosed(1))
+    attach(bed, 2, container, own=own)
+    bed.send(e.SessionClosed(2))
+    assert killed(bed) == []
+
+
+def test_after_a_restart_a_container_ends_with_the_client_that_comes_back_for_it(bed: NodeBed) -> None:
+    container = bed.launch(1)
+    bed.begin(container)
+    bed.restart(container)
+    for session in (1, 2):
+        bed.open(session)
+    attach(bed, 2, container, own=False)  # somebody reads its output
+    attach(bed, 1, container)
+    bed.send(e.SessionClosed(2))
+    assert killed(bed) == []
+    bed.send(e.SessionClosed(1))
+    assert killed(bed) == [container]
+
+
+def test_a_framework_cannot_call_a_command_done(bed: NodeBed) -> None:
+    """Otherwise its slot would be granted to a command that is not there any more."""
+    job = bed.register(2)
+    reads: dict[str, Any] = {"command_kind": ResourceKind.DISK, "usage": KindAmounts(disk=1e9)}
+    bed.command("first", **reads)
+    bed.begin(bed.container("first"))
+    bed.command("second", job=job, **reads)
+    assert bed.container("second", job) == "", "it waits for the slot"
+    with pytest.raises(RpcError, match="'second' is a command") as refused:
+        bed.send(e.Asked(m.TASKS_DONE, 2, TaskRefs(job=job, tasks=["second"])))
+    assert refused.value.body.field == "tasks[0]"
+    bed.exit(bed.container("first"))
+    assert [ended.task for ended in bed.to_master(CommandEnded)] == ["first"]
+    bed.begin(bed.container("second", job))
+
+
+def test_a_sign_of_life_is_not_passed_on(bed: NodeBed) -> None:
+    job = bed.register(2)
+    bed.done.clear()
+    bed.send(e.Asked(m.TASKS_DONE, 2, TaskRefs(job=job, tasks=[])))
+    assert not bed.given(i.TellMaster)
