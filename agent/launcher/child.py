@@ -32,6 +32,8 @@ _ROOT_PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 #: As in a shell: the command does not exist, or cannot be executed. Earlier failures have no exit status.
 _NOT_FOUND, _NOT_EXECUTABLE = 127, 126
 _STANDARD = (0, 1, 2)
+#: Characters of a name in a line for its user.
+_MOST_SHOWN = 128
 _OOM_SCORE_ADJ = "/proc/self/oom_score_adj"  # Linux 2.6.36
 
 
@@ -134,16 +136,16 @@ class Spawner:
             step = "cannot set its limits"
             if oom is not None:
                 os.write(os.open(_OOM_SCORE_ADJ, os.O_WRONLY | os.O_CLOEXEC), oom)
-            step = f"cannot become user {start.user!r}"
+            step = f"cannot become user {_shown(start.user)}"
             if execution is None:
                 execution = _execution(start, _look_up(start.user, report))
             _become_user(execution.account)
             step = "cannot set its limits"
             if self._files is not None:  # last: with many containers, all numbers below this limit are in use here
                 resource.setrlimit(resource.RLIMIT_NOFILE, self._files)
-            step = f"cannot enter directory {start.cwd!r}"
+            step = f"cannot enter directory {_shown(start.cwd)}"
             os.chdir(start.cwd)
-            step = f"cannot run {start.argv[0]!r}"
+            step = f"cannot run {_shown(start.argv[0])}"
             _execute(execution)
         except OSError as error:
             _fail(report, start.argv[0], step, error)
@@ -180,13 +182,18 @@ def _report(report: int, *what: object) -> None:
     os.write(report, msgpack.packb(what))
 
 
+def _shown(text: str) -> str:
+    """Quote a name. Written out, one of a megabyte would be an answer that no socket takes."""
+    return repr(text) if len(text) <= _MOST_SHOWN else f"{text[:_MOST_SHOWN]!r}…"
+
+
 def _fail(report: int, command: str, step: str, error: OSError) -> None:
     line, status = f"{step}: {os.strerror(error.errno or 0)}", None
     if step.startswith("cannot run"):
         missing = isinstance(error, FileNotFoundError | NotADirectoryError)
         status = _NOT_FOUND if missing else _NOT_EXECUTABLE
         if missing and "/" not in command:  # a path that does not exist may also lack its interpreter
-            line = f"command not found: {command!r}"
+            line = f"command not found: {_shown(command)}"
     _report(report, "failed", line, status)
 
 
@@ -199,7 +206,7 @@ def _look_up(user: str, report: int) -> Account:
     try:
         account = look_up(user)
     except KeyError:
-        raise NotStartable(f"user {user!r} is not known on this host") from None
+        raise NotStartable(f"user {_shown(user)} is not known on this host") from None
     _report(report, "account", *astuple(account))
     return account
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgpack
 
-from agent.launcher.messages import Adopt, Exited, Running, Start, room, widen
+from agent.launcher.messages import MAX_MESSAGE_BYTES, Adopt, Exited, Running, Start, room, widen
 from penstock.peer_credentials import UntrustedServerError, check_server
 
 _START_TIMEOUT_S = 120.0
@@ -190,16 +190,18 @@ class Launcher:
     async def _ask(self, request: dict[str, Any], descriptors: list[int] | None = None) -> dict[str, Any]:
         self._next_id += 1
         request_id = self._next_id
+        data = msgpack.packb({"id": request_id, **request})
+        if len(data) > MAX_MESSAGE_BYTES:  # the launcher would read a part of it
+            raise _too_large(len(data))
         future: asyncio.Future[dict[str, Any]] = self._loop.create_future()
         self._waiting[request_id] = future
-        data = msgpack.packb({"id": request_id, **request})
         try:
             # Local, small, and read by a process that does nothing else: this does not block for long.
             socket.send_fds(self._connection, [data], descriptors or [])
             return await future
         except OSError as error:
             if error.errno == errno.EMSGSIZE:
-                raise LaunchFailed(f"arguments and environment are too large ({len(data)} bytes)") from None
+                raise _too_large(len(data)) from None
             if error.errno in {errno.EPIPE, errno.ECONNRESET, errno.ENOTCONN}:
                 self._read_to_the_end()
                 raise LauncherGone(asked=False) from None
@@ -299,3 +301,7 @@ def _spawn(runtime_dir: Path, cgroup_root: Path | None, leave_after_s: float) ->
     raise OSError(
         errno.ECHILD, f"the launcher did not start: {text.splitlines()[-1] if text else 'it printed nothing'}"
     )
+
+
+def _too_large(size_bytes: int) -> LaunchFailed:
+    return LaunchFailed(f"arguments and environment are too large ({size_bytes} bytes)")

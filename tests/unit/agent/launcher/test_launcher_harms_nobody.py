@@ -18,6 +18,7 @@ from pathlib import Path
 import msgpack
 import pytest
 
+from agent.launcher import LauncherGone, LaunchFailed
 from tests.unit.agent.launcher.launcher_bed import ME, TIMEOUT_S, Client, Connect, Pipe, launcher_pid, opened
 
 
@@ -168,3 +169,22 @@ async def test_the_kernel_says_who_connects(connect: Connect, tmp_path: Path, pu
     for user, answered in (("daemon", False), ("root", True)):
         done = await asyncio.to_thread(subprocess.run, command, user=user, check=False, timeout=TIMEOUT_S)
         assert (done.returncode > 0) == answered
+
+
+#: What the kernel refuses as a name, and more than four times as long where it is quoted; and more than a message has.
+_ENDLESS = {
+    "a program": ("\x01" * 1_100_000,),
+    "a directory": ("true",),
+    "arguments": ("true", *["a" * 100_000] * 33),
+}
+
+
+@pytest.mark.parametrize("what", _ENDLESS)
+async def test_a_start_that_is_too_large_fails_alone(client: Client, what: str) -> None:
+    where = {"cwd": "/" + "\x01" * 1_100_000} if what == "a directory" else {}
+    with pytest.raises(LaunchFailed, match=r"too large|too long") as failed:
+        await client.start("endless", *_ENDLESS[what], **where)
+    assert not isinstance(failed.value, LauncherGone)
+    assert len(str(failed.value)) < 1000
+    assert await client.output("echo", "here") == "here\n"
+    assert not client.lost.is_set()
