@@ -56,15 +56,16 @@ class JobLifecycle:
 
     # ------------------------------------------------------------ tasks
 
-    def withdraw(self, held: HeldTask, reason: str, now: float) -> list[Instruction]:
-        """Stop a task on this node and free its resources."""
+    def withdraw(self, held: HeldTask, reason: str, now: float, *, again: bool = False) -> list[Instruction]:
+        """Stop a task on this node and free its resources. ``again``: it is to be placed again."""
         if held.request.command is None:
             self._held.release(held.job, held.task)
             gone = Record(tasks.ROOM, tasks.journal_key(held.job, held.task), None)
             return [gone, *self.forget_guest(held.job, now)]
+        by = EndedBy.PREEMPTED if again else EndedBy.CANCELLED
         if held.container:
-            return self._containers.stop(held.container, EndedBy.CANCELLED, reason)
-        return self._not_started(held, Ended(by=EndedBy.CANCELLED, reason=reason), now)
+            return self._containers.stop(held.container, by, reason)
+        return self._not_started(held, Ended(by=by, reason=reason), now)
 
     def hand_back(self, held: HeldTask, reason: str, now: float) -> list[Instruction]:
         """Return a command that has not started to the master, which places it elsewhere."""

@@ -106,5 +106,5 @@ class MasterDecisions:
             return f"task {decision.task!r} of {decision.job} is not here"
         if isinstance(decision, Promote):
             return self._placed.promote(held, out, now)
-        out += self._lifecycle.withdraw(held, decision.why or "withdrawn by the master", now)
+        out += self._lifecycle.withdraw(held, decision.why or "withdrawn by the master", now, again=decision.again)
         return ""

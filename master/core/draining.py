@@ -129,7 +129,7 @@ class Drain:
             job, task = self._members.jobs.get(held.job), self._members.task(held.key)
             if held.leaving or job is None or task is None or task.request is None:
                 continue
-            self._tasks.withdraw(node, held, why)
+            self._tasks.withdraw(node, held, why, again=held.command)
             if held.command:
                 self._tasks.requeue(job, task)
             else:

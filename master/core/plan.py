@@ -91,7 +91,7 @@ class PlanFollower:
         """Stop these commands on a node; they wait for a place again."""
         on.free(victims)
         for held in victims:
-            self._tasks.withdraw(on.node, held, why)
+            self._tasks.withdraw(on.node, held, why, again=True)
             self._outbox.counts["preempted_for_promises"] += 1
             self._outbox.explain("preempted", node=on.node.name, job=held.job, task=held.task, why=why)
             if (found := self._members.at_home(on.node, held.key)) is not None:

@@ -190,11 +190,11 @@ class TaskLifecycle:
             times = f" ({task.losses} times)" if task.losses > 1 else ""
             self.end(job, task, Ended(by=EndedBy.LOST, reason=f"{why}{times}"))
 
-    def withdraw(self, node: Node, held: Held, why: str) -> None:
-        """Tell a node to release a task; its memory counts until the node has."""
+    def withdraw(self, node: Node, held: Held, why: str, *, again: bool = False) -> None:
+        """Tell a node to release a task, which is placed ``again``; its memory counts until the node has."""
         if held.leaving:
             return
-        self._outbox.propose(node.name, api.Withdraw(job=held.job, task=held.task, why=why))
+        self._outbox.propose(node.name, api.Withdraw(job=held.job, task=held.task, why=why, again=again))
         held.step("withdrawn")
         self._members.leaving.setdefault(held.key, {})[node.name] = None
         self._table.touch(node)

@@ -314,10 +314,12 @@ class TellEnded(Decision, frozen=True, tag="ended"):
 
 
 class Withdraw(Decision, frozen=True, tag="withdraw"):
-    """To the task's node: stop the task, whose job was cancelled, and release its resources."""
+    """To the task's node: stop the task and release its resources. ``again``: it waits for a place again, so a command
+    ends as ``preempted``: whoever hears of that end, also a later master, places it again."""
 
     job: str
     task: str
+    again: bool = False
 
 
 class Promote(Decision, frozen=True, tag="promote"):

@@ -28,6 +28,7 @@ class Wanted:
     opportunistic: bool
     node: str = ""
     ended: Ended | None = None
+    unwanted: bool = False  # its framework cancelled it
 
 
 @dataclass
@@ -48,6 +49,7 @@ class Agent:
     jobs: dict[str, Job] = field(default_factory=dict)
     held: dict[tuple[str, str], api.Assign] = field(default_factory=dict)
     stopping: dict[tuple[str, str], api.Assign] = field(default_factory=dict)  # commands that are being killed
+    again: set[tuple[str, str]] = field(default_factory=set)  # those of them that are to run again
     external: int = 0
     external_version: int = 0
     reported: int = 0  # `external` when the heartbeat was made that the master knows
@@ -156,6 +158,8 @@ class Agent:
                     return "" if (decision.job, decision.task) in self.stopping else "it is not here"
                 if held.request.command is not None:
                     self.stopping[decision.job, decision.task] = held
+                    if decision.again:
+                        self.again.add((decision.job, decision.task))
             case api.Promote():
                 held = self.held.get((decision.job, decision.task))
                 if held is None:
@@ -181,6 +185,8 @@ class Agent:
                 if wanted is not None and wanted.ended is None:
                     done = decision.ended.by is EndedBy.EXIT
                     assert decision.ended.by is not EndedBy.PREEMPTED, "what was preempted is done again"
+                    stopped = decision.ended.by is EndedBy.CANCELLED
+                    assert wanted.unwanted or not stopped, "nobody cancelled it"
                     assert wanted.node or job.recovered or not done, "it ended without having been placed"
                     wanted.ended = decision.ended
             case api.TellWaiting() if job is not None:

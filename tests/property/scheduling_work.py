@@ -94,7 +94,9 @@ class Work(CheckedMaster):
     def kill_ends(self, at: int) -> None:
         stopping = [(agent, key) for agent in self.agents.values() for key in agent.stopping]
         agent, key = stopping[at % len(stopping)]
-        agent.command_over(key, Ended(by=EndedBy.CANCELLED))
+        by = EndedBy.PREEMPTED if key in agent.again else EndedBy.CANCELLED
+        agent.again.discard(key)
+        agent.command_over(key, Ended(by=by))
 
     @precondition(lambda self: any(agent.jobs for agent in self.agents.values()))
     @rule(at=pick)
@@ -104,6 +106,7 @@ class Work(CheckedMaster):
         if live:
             name = live[at % len(live)]
             wanted = agent.jobs[job].tasks[name]
+            wanted.unwanted = True
             if not wanted.node:
                 wanted.ended = Ended(by=EndedBy.CANCELLED)
             agent.say(api.TasksCancelled(job=job, tasks=[name]))

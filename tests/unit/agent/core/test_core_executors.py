@@ -6,7 +6,7 @@ import pytest
 
 from agent.core import instructions as i
 from agent.core.records import ContainerState
-from penstock.model import Executor, Profile
+from penstock.model import EndedBy, Executor, Profile
 from penstock.wire.master_api import CommandEnded, Promote, Withdraw
 from tests.fakes.node_bed import GIB, MIB
 from tests.unit.agent.core.executors_bed import JOB, Bed, cores
@@ -151,6 +151,21 @@ def test_withdrawn_it_is_killed_and_gives_back_what_it_held(bed: Bed) -> None:
     assert any(isinstance(one, i.KillContainer) for one in bed.done)
     bed.exit(container, 137)
     assert bed.node.ledger().promised_cores == 0.0
+
+
+@pytest.mark.parametrize("again", [False, True])
+def test_it_says_whether_it_was_stopped_to_run_again(bed: Bed, again: bool) -> None:
+    for task in ("runs", "begins"):
+        bed.assign(task, cores(1))
+    bed.started("runs")
+    containers = [bed.container(task) for task in ("runs", "begins")]
+    for task in ("runs", "begins"):
+        bed.decide(Withdraw(job=JOB, task=task, again=again))
+    bed.begin(containers[1])
+    for container in containers:
+        bed.exit(container, 137)
+    by = EndedBy.PREEMPTED if again else EndedBy.CANCELLED
+    assert [(told.task, told.ended.by) for told in bed.to_master(CommandEnded)] == [("runs", by), ("begins", by)]
 
 
 def test_promoted_it_is_held_by_its_promise_and_takes_no_slot(bed: Bed) -> None:

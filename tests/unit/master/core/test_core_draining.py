@@ -228,6 +228,27 @@ def test_what_is_stopped_is_done_elsewhere_and_no_loss_is_counted() -> None:
     assert document(b.cluster, b.now)["decisions"]["stopped_for_drains"] == 6
 
 
+@pytest.mark.parametrize("new_master", [False, True])
+def test_what_is_stopped_runs_again_even_if_the_link_is_lost_before_its_end_is_told(new_master: bool) -> None:
+    b = bed("a", "b")
+    b.job("a")
+    b.ready("a", command("c", nodes=("b",)))
+    assert b.round() == [("c", "b")]
+    drain(b, "b", stop=True)
+    assert [(node, d.task, d.again) for node, d in b.said(api.Withdraw)] == [("b", "c", True)]
+    if new_master:
+        b = Bed()
+        awaited = api.AwaitedTask(job="j", stage="s", request=command("c", nodes=("b",)), node="b")
+        b.node("a", jobs=[job_state("j", admitted=True)], awaited=[awaited])
+    else:
+        b.serve(e.NodeAway("b"))
+    b.node("b", placed=[placed_task("c")], draining=ROOT)
+    b.serve(e.Said("b", api.CommandEnded(job="j", task="c", origin="a", ended=Ended(by=EndedBy.PREEMPTED))))
+    assert b.said(api.TellEnded) == []
+    undrain(b, "b")
+    assert ("c", "b") in b.round()
+
+
 # ---------------------------------------------------------------- who remembers
 
 
