@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import structlog
 
@@ -64,6 +65,7 @@ class LimitEnforcer:
         self._holds_disks = holds_disks
         self._pids_max = pids_max
         self._containers: dict[str, _Confined] = {}
+        self._leaving: dict[str, _Confined] = {}  # removed, and still in their slots
         self._protected_bytes = 0
 
     def cap(self, *, memory_bytes: int, cores: float | None, pids: int | None) -> dict[str, str]:
@@ -123,13 +125,21 @@ class LimitEnforcer:
         one = self._containers.pop(container, None)
         if one is None:
             return
-        if one.worker is not None:
-            await asyncio.wait([one.worker])
-        if self._network is not None and one.slot is not None:
+        # Its worker may still change its class: until `detach` is submitted, after which the limiter's order of calls
+        # is enough, no other container may have its slot.
+        self._leaving[container] = one
+        try:
+            if one.worker is not None:
+                await asyncio.wait([one.worker])
+            if self._network is None or one.slot is None:
+                return
             # A cgroup that can be removed takes its programs with it, for nothing.
             cgroup = self._tree.get(container) if self._tree is not None else None
             left = cgroup.path if cgroup is not None and not cgroup.remove() else None
-            await asyncio.wrap_future(self._network.detach(one.slot, left))
+            detached = self._network.detach(one.slot, left)
+        finally:
+            del self._leaving[container]
+        await asyncio.wrap_future(detached)
 
     # ------------------------------------------------------------ all of them
 
@@ -238,7 +248,7 @@ class LimitEnforcer:
     async def _attach(self, cgroup: Cgroup, one: _Confined) -> dict[str, str]:
         if self._network is None:
             return _without_network(one.wanted)
-        taken = {other.slot for other in self._containers.values()}
+        taken = {other.slot for other in chain(self._containers.values(), self._leaving.values())}
         one.slot = next(slot for slot in range(1, len(taken) + 2) if slot not in taken)
         return await asyncio.wrap_future(self._network.attach(one.slot, cgroup.path, _shape(one.wanted)))
 
@@ -247,7 +257,7 @@ class LimitEnforcer:
             return []
         known = {
             one.slot: (self._tree.get(container).path, _shape(one.wanted))
-            for container, one in self._containers.items()
+            for container, one in chain(self._containers.items(), self._leaving.items())
             if one.slot is not None
         }
         return await asyncio.wrap_future(self._network.reconcile(known, self._tree.root))
