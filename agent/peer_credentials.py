@@ -39,7 +39,7 @@ def credentials_of(connection: socket.socket, operators: str = "") -> PeerCreden
     credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 3 * _ID)
     pid, uid, gid = struct.unpack("iII", credentials)
     operator = uid in (0, os.geteuid()) or (bool(operators) and _gid(operators) in {gid, *_groups(connection)})
-    return PeerCredentials(uid, _name(uid), operator, pid)
+    return PeerCredentials(uid, user_of(uid), operator, pid)
 
 
 def container_of(
@@ -94,8 +94,8 @@ def known_group(name: str) -> bool:
     return _gid(name) is not None
 
 
-def _name(uid: int) -> str:
-    """Return a name to start work under; it must map back to the same uid, as two directories may share a name."""
+def user_of(uid: int) -> str:
+    """Return a name to start work under, else ``uid:N``. It must map back: two directories may share a name."""
     try:
         name = pwd.getpwuid(uid).pw_name
         if pwd.getpwnam(name).pw_uid == uid:

@@ -9,9 +9,9 @@ asked for it.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import errno
 import os
-import pwd
 import re
 import socket
 from collections import Counter
@@ -20,6 +20,7 @@ from pathlib import Path
 import structlog
 
 from agent import process
+from agent.peer_credentials import user_of
 from penstock.peer_credentials import peer_uid
 
 log = structlog.get_logger()
@@ -127,22 +128,29 @@ class Stdio:
             data, descriptors, _, _ = socket.recv_fds(connection, 64, 8)
             if self._hold(data, descriptors, uid):
                 connection.send(b"+")
-        except (OSError, KeyError) as error:
+        except OSError as error:
             log.info("passed descriptors not received", why=str(error))
         finally:
             self._drop(connection, uid)
 
     def _hold(self, data: bytes, descriptors: list[int], uid: int) -> bool:
-        user = pwd.getpwuid(uid).pw_name
-        token = data.decode("ascii", "replace")
-        unclaimed = sum(owner == user for owner, _ in self._held.values())
-        if not _TOKEN.match(data) or len(descriptors) != 3 or token in self._held or unclaimed >= UNCLAIMED_PER_USER:
+        """Hold received descriptors, or close them: whoever reads from such a pipe waits for its end.
+
+        Raises:
+            OSError: as for os.set_inheritable; they are closed.
+        """
+        with contextlib.ExitStack() as received:
             for descriptor in descriptors:
-                os.close(descriptor)
-            return False
-        for descriptor in descriptors:
-            os.set_inheritable(descriptor, False)
-        self._held[token] = (user, (descriptors[0], descriptors[1], descriptors[2]))
+                received.callback(os.close, descriptor)
+            user, token = user_of(uid), data.decode("ascii", "replace")
+            unclaimed = sum(owner == user for owner, _ in self._held.values())
+            known = token in self._held
+            if not _TOKEN.match(data) or len(descriptors) != 3 or known or unclaimed >= UNCLAIMED_PER_USER:
+                return False
+            for descriptor in descriptors:
+                os.set_inheritable(descriptor, False)
+            self._held[token] = (user, (descriptors[0], descriptors[1], descriptors[2]))
+            received.pop_all()
         self._loop.call_later(UNCLAIMED_S, self._expire, token)
         return True
 

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import os
 import pwd
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
+from agent.peer_credentials import credentials_of
 from agent.stdio import Stdio
+from penstock.client.errors import AgentUnavailable
 from penstock.client.stdio import pass_stdio
 
 Passed = tuple[str, socket.socket]
@@ -41,6 +45,18 @@ def closed(other_end: socket.socket) -> bool:
         return other_end.recv(1) == b""
     except BlockingIOError:
         return False
+
+
+async def passes(directory: Path, ends: list[int]) -> str:
+    """Pass the write ends of three pipes; append the read ends; return the token."""
+    pipes = [os.pipe() for _ in range(3)]
+    ends += [end for end, _ in pipes]
+    written = (pipes[0][1], pipes[1][1], pipes[2][1])
+    try:
+        return await asyncio.to_thread(pass_stdio, directory / "agent.sock", written)
+    finally:
+        for descriptor in written:
+            os.close(descriptor)
 
 
 def me() -> str:
@@ -89,3 +105,41 @@ async def test_those_of_a_refused_launch_are_closed_at_once(stdio: Stdio, passed
     assert not closed(other_end)
     stdio.refuse(token, me())
     assert closed(other_end)
+
+
+async def test_who_has_no_name_passes_them_under_the_one_that_its_launch_has(
+    stdio: Stdio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unknown(uid: int) -> NoReturn:
+        raise KeyError(f"getpwuid(): uid not found: {uid}")
+
+    monkeypatch.setattr(pwd, "getpwuid", unknown)
+    ends: list[int] = []
+    token = await passes(tmp_path, ends)
+    one, other = socket.socketpair()
+    with one, other:
+        user = credentials_of(one).user
+    assert user == f"uid:{os.getuid()}"
+    taken = stdio.take(token, user)
+    for number, (descriptor, end) in enumerate(zip(taken, ends, strict=True)):
+        os.write(descriptor, bytes([number]))
+        os.close(descriptor)
+        assert (os.read(end, 2), os.read(end, 1)) == (bytes([number]), b""), "usable, and no other copy is open"
+        os.close(end)
+
+
+async def test_those_that_cannot_be_held_are_closed(
+    stdio: Stdio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fails(descriptor: int, inheritable: bool) -> NoReturn:
+        raise OSError(errno.ENOMEM, os.strerror(errno.ENOMEM))
+
+    ends: list[int] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(os, "set_inheritable", fails)
+        with pytest.raises(AgentUnavailable, match="did not take the standard streams"):
+            await passes(tmp_path, ends)
+    for end in ends:
+        os.set_blocking(end, False)
+        assert os.read(end, 1) == b""
+        os.close(end)
