@@ -366,9 +366,10 @@ class Executor:
         flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC
         nothing = os.open(os.devnull, os.O_RDONLY | os.O_CLOEXEC)
         opened.callback(os.close, nothing)
-        files = [os.open(directory / name, flags, 0o600) for name in ("stdout", "stderr")]
-        for descriptor in files:
-            opened.callback(os.close, descriptor)
+        files = []
+        for name in ("stdout", "stderr"):
+            files.append(os.open(directory / name, flags, 0o600))
+            opened.callback(os.close, files[-1])  # at once: the next may not open
         return nothing, files[0], files[1]
 
     def remove(self, container: str) -> None:

@@ -14,9 +14,11 @@ import pytest
 
 from agent import executor, stdio
 from agent.core import events as e
+from agent.core import instructions as i
 from agent.executor import Executor
 from agent.launcher import Exited
 from agent.stdio import Stdio
+from penstock.model import ContainerSpec
 from penstock.trouble import Troubles
 
 LIMIT_S = 30
@@ -49,6 +51,10 @@ def made(tree: Full) -> tuple[Executor, asyncio.Queue[Any]]:
     return one, told
 
 
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
 async def test_the_end_of_a_container_waits_for_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executor, "_EXIT_AGAIN_S", 0.001)
     tree = Full(3)
@@ -63,6 +69,19 @@ async def test_another_error_is_not_waited_out() -> None:
     one, _ = made(Full(1, errno.EIO))
     with pytest.raises(OSError, match="Input/output error"):
         one.exited(Exited("c-1", 7, None, 0.5, 1, 100.0))
+
+
+async def test_a_start_whose_files_do_not_all_open_keeps_none_open(tmp_path: Path) -> None:
+    one = Executor(*cast(Any, (None, None, None, None, tmp_path)))
+    told: asyncio.Queue[Any] = asyncio.Queue()
+    one.on_event = told.put_nowait
+    (tmp_path / "c-1" / "stderr").mkdir(parents=True)  # no file opens there
+    before = descriptors()
+    one.start(i.StartContainer("c-1", "somebody", ContainerSpec(argv=("x",))))
+    await one.settle()
+    assert descriptors() == before
+    refused = told.get_nowait()
+    assert isinstance(refused, e.ContainerNotStarted) and "Is a directory" in refused.message
 
 
 async def test_connections_wait_while_none_can_be_accepted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
