@@ -29,7 +29,7 @@ from penstock.transport import RpcPeer, connect_tcp, connect_unix
 from penstock.transport.peer import unknown_method
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Params
-from penstock.wire.connection import read, read_params
+from penstock.wire.connection import LINK_FRAME_BYTES, read, read_params
 from penstock.wire.errors import RpcError, unavailable
 
 log = structlog.get_logger()
@@ -105,9 +105,14 @@ class MasterLink:
         if isinstance(self._master, TcpEndpoint):
             assert self._contexts is not None, "penstock.security.doors refuses TCP without TLS"
             return await connect_tcp(
-                self._master.host, self._master.port, self, self._contexts.current(), self._master_name
+                self._master.host,
+                self._master.port,
+                self,
+                self._contexts.current(),
+                self._master_name,
+                LINK_FRAME_BYTES,
             )
-        peer = await connect_unix(str(self._master), self)
+        peer = await connect_unix(str(self._master), self, max_frame_bytes=LINK_FRAME_BYTES)
         try:
             server = peer.get_extra_info("socket")
             if server is None:

@@ -24,7 +24,7 @@ from penstock.transport import Listener, RpcPeer
 from penstock.wire import master_api as api
 from penstock.wire import relayed_methods as relays
 from penstock.wire.agent_api import Result
-from penstock.wire.connection import RpcConnection
+from penstock.wire.connection import LINK_FRAME_BYTES, RpcConnection
 from penstock.wire.errors import refused, unavailable
 from penstock.wire.jobs_api import JobsOrdered
 from penstock.wire.reservation_api import OnBehalf
@@ -127,7 +127,9 @@ class MasterService:
             relays.OF_JOBS: lambda asked, node: self.of_jobs(asked),
         }
         relayed = {relay.name: answers[relay] for relay in relays.RELAYS}
-        self._port = Listener(lambda: RpcPeer(AgentConnection(self, relayed), RpcConnection(unparsed=True)), _refused)
+        self._port = Listener(
+            lambda: RpcPeer(AgentConnection(self, relayed), RpcConnection(LINK_FRAME_BYTES, unparsed=True)), _refused
+        )
         if isinstance(place, UnixEndpoint):
             self._port.listen_unix(place.path)
         else:

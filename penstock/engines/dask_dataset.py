@@ -54,6 +54,8 @@ from penstock.opgraph.dataflow import (
 )
 
 T = TypeVar("T")
+#: A task's place, or a monotask with one of its finished futures.
+_News = FlowTaskPlaced | tuple[int, Future[Any]]
 
 # Much of Dask is untyped: its callables are Any here.
 _BASE: Any = dask.base
@@ -208,10 +210,9 @@ class _Run:
         self._kept: dict[Key, Future[Any]] = {}
         self._running: dict[int, _Running] = {}
         self._failed: Future[Any] | None = None
-        # finished monotasks' futures whose value was lost with its worker since: Dask computes it again
-        self._lost: list[tuple[int, Future[Any]]] = []
+        self._lost: list[_News] = []  # of futures whose value was lost since it was made: Dask computes it again
         self._over: FlowOver | None = None
-        self._happened: queue.SimpleQueue[FlowTaskPlaced | tuple[int, Future[Any]]] = queue.SimpleQueue()
+        self._happened: queue.SimpleQueue[_News] = queue.SimpleQueue()
         self._placement: MasterPlacement | None = None
         self._workers = Workers({})
 
@@ -318,12 +319,11 @@ class _Run:
         if self._placement is not None:
             self._placement.check()
             self._placement.progress(self._manager.progress)
-        news: list[FlowTaskPlaced | tuple[int, Future[Any]]] = list(self._lost)
+        news, self._lost = self._lost, []
         try:
             news.append(self._happened.get(timeout=_LOOK_S))
         except queue.Empty:
             self._look_for_workers()
-        self._lost = []
         while not self._happened.empty():
             news.append(self._happened.get())
         events: list[FlowEvent] = []
@@ -335,14 +335,13 @@ class _Run:
                 monotask, future = one
                 if future.status in {"lost", "pending"}:
                     self._lost.append(one)
-                    continue
-                if future.status != "finished":
+                elif future.status != "finished":
                     self._failed = future
                     events.append(MonotaskFailed(monotask, f"a Dask task ended as {future.status}"))
-                    continue
-                self._running[monotask].left -= 1
-                if not self._running[monotask].left:
-                    completed.append(self._plan.monotasks[monotask])
+                else:
+                    self._running[monotask].left -= 1
+                    if not self._running[monotask].left:
+                        completed.append(self._plan.monotasks[monotask])
         self._tell(*events, *self._made(completed))
 
     def _made(self, completed: list[PlannedMonotask]) -> list[FlowEvent]:
@@ -396,8 +395,5 @@ class _Run:
         return nodes
 
     def _look_for_workers(self) -> None:
-        if not self._workers.used:
-            return
-        gone = self._workers.used - set(self._client.nthreads())
-        if gone:
+        if self._workers.used and (gone := self._workers.used - set(self._client.nthreads())):
             raise WorkerGoneError(f"the worker {min(gone)}, chosen by the master, left the cluster")

@@ -22,6 +22,8 @@ from penstock.wire.rpc import NOTIFICATION, REQUEST, RESPONSE, Message, Notifica
 
 #: Larger frames are refused; a batch of 10,000 monotasks is about 1 MB.
 MAX_FRAME_BYTES = 8 * 1024 * 1024
+#: Between agent and master, which trust each other: a node that registers names all its tasks in one message.
+LINK_FRAME_BYTES = 48 * 1024 * 1024
 #: How much a read may add to the buffer beyond a frame (asyncio reads at most 256 KiB at once).
 _READ_SLACK_BYTES = 1024 * 1024
 #: First size of a splitter's buffer, which grows with the frame. msgpack's own default is 1 MiB.

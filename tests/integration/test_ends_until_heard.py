@@ -12,16 +12,19 @@ from typing import Any, cast
 import pytest
 
 from agent.core import Node
+from agent.core import events as e
 from agent.core.events import EndAcknowledged
 from agent.core.settings import NodeSettings
 from agent.master_link import MasterLink
 from agent.shell import Shell
 from penstock.config.endpoint import UnixEndpoint
-from penstock.model import Capacity, Ended, EndedBy, KindAmounts, TaskRequest
+from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, KindAmounts, TaskRequest
 from penstock.transport import RpcPeer
+from penstock.wire import agent_methods as m
 from penstock.wire import master_api as api
-from penstock.wire.agent_api import Done, Params
-from penstock.wire.connection import read_params
+from penstock.wire.agent_api import Done, Params, Place
+from penstock.wire.connection import LINK_FRAME_BYTES, MAX_FRAME_BYTES, RpcConnection, read_params
+from tests.fakes.node_bed import NodeBed
 
 SETTINGS = NodeSettings(node="n", instance="x", capacity=Capacity(cores=4, memory_bytes=1 << 30), has_master=True)
 END = api.CommandEnded(job="j", task="t", origin="o", ended=Ended(by=EndedBy.EXIT, exit_status=0))
@@ -75,13 +78,15 @@ def shell(heard: list[object]) -> Shell:
 
 @asynccontextmanager
 async def linked(
-    directory: Path, answered: list[object], method: str, params: Params | None = None
+    directory: Path, answered: list[object], method: str, params: Params | None = None, of: Shell | None = None
 ) -> AsyncIterator[tuple[Master, MasterLink]]:
     """A link to a master; ``params`` are said before there is one."""
     master = Master()
     path = directory / "master.sock"
-    server = await asyncio.get_running_loop().create_unix_server(lambda: RpcPeer(master), str(path))
-    link = MasterLink(shell(answered), UnixEndpoint(path))
+    server = await asyncio.get_running_loop().create_unix_server(
+        lambda: RpcPeer(master, RpcConnection(LINK_FRAME_BYTES)), str(path)
+    )
+    link = MasterLink(of or shell(answered), UnixEndpoint(path))
     if params is not None:
         link.tell(method, params)
     running = asyncio.create_task(link.run())
@@ -109,6 +114,25 @@ async def test_an_end_that_nobody_answered_is_told_again_right_behind_the_regist
         master.peers[1].close()
         await master.until(2, "heartbeat")
         assert "command_ended" not in master.heard[2], "it was answered"
+
+
+async def test_a_node_registers_however_much_it_was_asked_for(tmp_path: Path) -> None:
+    """Each request is within the limit of a message; what a new master has to know is all of them."""
+    bed = NodeBed()
+    bed.open()
+    job, env = bed.register(), {"DATA": "x" * 1000}
+    asked = 9000
+    for first in range(0, asked, 1000):
+        tasks = [
+            TaskRequest(task=f"t{number}", usage=KindAmounts(), command=ContainerSpec(argv=("x",), env=env))
+            for number in range(first, first + 1000)
+        ]
+        bed.send(e.Asked(m.PLACE, 1, Place(job=job, stage="s", tasks=tasks)))
+    node = SimpleNamespace(node=bed.node, link=None, dispatch=lambda event: None)
+    async with linked(tmp_path, [], "heartbeat", of=cast("Shell", node)) as (master, _):
+        (ready,) = master.registered.ready
+        assert len(ready.tasks) == asked
+        assert len(env["DATA"]) * asked > MAX_FRAME_BYTES
 
 
 async def test_a_sample_is_told_at_once_and_no_other_before_the_interval_is_nearly_over(tmp_path: Path) -> None:

@@ -52,13 +52,15 @@ class Port:
 
     def __init__(self, contexts: tls.Contexts) -> None:
         self.sides: list[Side] = []
+        self.peers: list[RpcPeer] = []
         self.refusals: asyncio.Queue[str] = asyncio.Queue()
         self.contexts = contexts
         self.listener = Listener(self._make, lambda _, error: self.refusals.put_nowait(tls.why(error, "node")))
 
     def _make(self) -> RpcPeer:
         self.sides.append(Side())
-        return RpcPeer(self.sides[-1])
+        self.peers.append(RpcPeer(self.sides[-1]))
+        return self.peers[-1]
 
     @property
     def number(self) -> int:
@@ -129,6 +131,18 @@ async def test_both_sides_know_each_other_and_speak_tls_1_3(tmp_path: Path, open
     large = "y" * 3_000_000  # more than a socket takes at once
     assert await echo(peer, large) == {"echo": large, "names": ["alpha", "alpha.example.org"]}
     assert peer.get_extra_info("ssl_object").version() == "TLSv1.3"
+    await close(peer)
+
+
+@on_both_loops
+async def test_a_host_that_vanishes_is_noticed_on_both_sides(tmp_path: Path, open_port: OpenPort) -> None:
+    """By the kernel, which gives up in seconds what nobody acknowledges."""
+    ca, port = await head(tmp_path, open_port)
+    peer = await port.connect(files(ca, "alpha"))
+    await echo(peer, "hello")
+    for each in (peer, port.peers[0]):
+        connection = each.get_extra_info("socket")
+        assert 0 < connection.getsockopt(socket.IPPROTO_TCP, socket.TCP_USER_TIMEOUT) <= 30_000
     await close(peer)
 
 
