@@ -75,9 +75,8 @@ class AwaitedTask(Params, frozen=True):
 
 
 class JobUse(Params, frozen=True):
-    """A job's use of a node. ``service_s`` never falls: slot-time in container-seconds (LAS_MQ §3.2), or the CPU time
-    of its containers if larger. Where the kernel ranks the jobs, only slots of commands on disks and the network count
-    beside the CPU time of containers. ``running`` is the number of slots held now. After ``last`` it restarts at 0."""
+    """A job's use of a node. ``service_s`` never falls: container-seconds, or the CPU time of its containers if larger
+    (docs/scheduling.md, "service"). ``running``: the slots held now. After ``last`` it restarts at 0."""
 
     job: str
     service_s: Annotated[float, msgspec.Meta(ge=0)]
@@ -263,6 +262,13 @@ class Decision(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, ta
     why: str = ""
 
 
+class OfTask(Decision, frozen=True):
+    """A decision about a task."""
+
+    job: str
+    task: str
+
+
 class AdmitJob(Decision, frozen=True, tag="admit"):
     """To the origin: the job's memory is reserved in the cluster (Ursa §4.2.2)."""
 
@@ -299,37 +305,28 @@ class Assign(Decision, frozen=True, tag="assign"):
     profile: Profile | None = None
 
 
-class TellPlaced(Decision, frozen=True, tag="placed"):
+class TellPlaced(OfTask, frozen=True, tag="placed"):
     """To the origin: the node on which the task was placed."""
 
-    job: str
-    task: str
     node: str
 
 
-class TellEnded(Decision, frozen=True, tag="ended"):
+class TellEnded(OfTask, frozen=True, tag="ended"):
     """To the origin: how the task ended (relayed from its node, or ``lost`` with the node)."""
 
-    job: str
-    task: str
     node: str
     ended: Ended
 
 
-class Withdraw(Decision, frozen=True, tag="withdraw"):
+class Withdraw(OfTask, frozen=True, tag="withdraw"):
     """To the task's node: stop the task and release its resources. ``again``: it waits for a place again, so a command
     ends as ``preempted``: whoever hears of that end, also a later master, places it again."""
 
-    job: str
-    task: str
     again: bool = False
 
 
-class Promote(Decision, frozen=True, tag="promote"):
+class Promote(OfTask, frozen=True, tag="promote"):
     """To the task's node: the opportunistic task is regular from now on (UBIS §IV.D)."""
-
-    job: str
-    task: str
 
 
 class TellStages(Decision, frozen=True, tag="stages"):
@@ -339,12 +336,10 @@ class TellStages(Decision, frozen=True, tag="stages"):
     ended: Count
 
 
-class TellStuck(Decision, frozen=True, tag="stuck"):
+class TellStuck(OfTask, frozen=True, tag="stuck"):
     """To the origin: an executor is late on a node without free resources; copies of its tasks are best run in the
     executor ``helper`` on ``node``, which has the most free resources (task rescheduling, Elasecutor §III.D)."""
 
-    job: str
-    task: str
     helper: str
     node: str
 
