@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -198,6 +199,7 @@ class _Up:
         self._daemons: list[_Daemon] = []
         self._stop = asyncio.Event()
         self._http: dict[str, str] = {}  # the HTTP address given to each daemon
+        self._written = b""  # what this process wrote to the port file
 
     async def run(self) -> int:
         """Return 0 after a request to stop; fail if a daemon ended by itself."""
@@ -213,8 +215,7 @@ class _Up:
             finally:
                 for daemon in reversed(self._daemons):
                     await daemon.stop()
-                if self._port_file is not None:
-                    self._port_file.unlink(missing_ok=True)
+                self._remove_port_file()
 
     async def _finished(self, starting: asyncio.Task[dict[str, str]]) -> bool:
         """Return whether the start finished before a request to stop."""
@@ -256,7 +257,8 @@ class _Up:
 
     def _announce(self, addresses: dict[str, str]) -> None:
         if self._port_file is not None:
-            replace_file(self._port_file, json.dumps(addresses).encode(), 0o666)
+            self._written = json.dumps(addresses).encode()
+            replace_file(self._port_file, self._written, 0o666)
         print(f"agent socket   {addresses['socket']}")
         for name, http in self._http.items():
             where = f"{name} status"
@@ -265,6 +267,14 @@ class _Up:
             else:
                 print(f"{where:<14} none: another process has {http}; the {name} takes it as soon as it is free")
         print("ready; Ctrl-C ends both", flush=True)
+
+    def _remove_port_file(self) -> None:
+        """Remove the port file, unless it is another process's: one that ran before, or that wrote it since."""
+        if self._port_file is None or not self._written:
+            return
+        with contextlib.suppress(OSError):
+            if self._port_file.read_bytes() == self._written:
+                self._port_file.unlink()
 
     async def _watch(self) -> int:
         stopping = asyncio.create_task(self._stop.wait())

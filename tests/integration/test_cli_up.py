@@ -130,6 +130,7 @@ def test_a_second_one_in_directories_of_its_own_keeps_a_store_of_its_own(up: Up,
             assert json.loads(ports.read_text())["socket"] == str(tmp_path / "run2" / "agent.sock")
             second.process.terminate()
             second.process.wait(60)
+            assert not ports.exists()
         finally:
             end_launcher(tmp_path / "run2")
 

@@ -11,6 +11,8 @@ from typing import Any
 import pytest
 
 from penstock.cli import up
+from tests.fakes.agent_thread import AgentThread
+from tests.unit.penstock.cli.conftest import Fails
 
 
 @pytest.fixture
@@ -98,3 +100,14 @@ def test_a_taken_port_becomes_any_port() -> None:
         port = taken.getsockname()[1]
         assert up._free_port(port) == 0
     assert up._free_port(port) == port
+
+
+def test_one_that_does_not_start_leaves_the_port_file_of_the_one_that_runs(
+    agent: AgentThread, fails: Fails, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(up._IN_SCOPE, "1")
+    ports = tmp_path / "ports.json"
+    ports.write_text("of the first one")
+    line = fails(1, "up", "--port-file", ports, "--set", f"socket={agent.socket}")
+    assert line.startswith(f"penstock up: an agent runs already at {agent.socket}")
+    assert ports.read_text() == "of the first one"
