@@ -135,9 +135,9 @@ class JobFile:
 
     def _request(self, task: TaskTable, env: dict[str, str], *, strict: bool) -> TaskRequest:
         where = f"task {task.name!r}: "
-        argv = ("/bin/sh", "-c", task.command) if isinstance(task.command, str) else tuple(task.command)
-        if not argv or not argv[-1]:
+        if not task.command or not task.command[0]:  # of a list only the program: its arguments may be empty
             raise usage_error(f"{self.path}: {where}command: is empty")
+        argv = ("/bin/sh", "-c", task.command) if isinstance(task.command, str) else tuple(task.command)
         cwd = (self.path.parent / task.cwd).absolute()
         if not cwd.is_dir():
             raise usage_error(f"{self.path}: {where}cwd: {str(cwd)!r} is not a directory")
@@ -176,6 +176,9 @@ class JobFile:
             except OSError as error:
                 reason = "give input_bytes if an earlier task creates it" if task.after else "inputs must exist"
                 raise usage_error(f"{self.path}: {where}inputs: {name!r}: {error.strerror}; {reason}") from None
+            except ValueError:  # of stat(), for a null character
+                wrong = "no file's name has a null character; remove it"
+                raise usage_error(f"{self.path}: {where}inputs: {name!r}: {wrong}") from None
         return total
 
 

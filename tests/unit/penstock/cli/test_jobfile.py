@@ -120,3 +120,11 @@ def test_a_strict_job_starts_no_command_without_its_limits(tmp_path: Path, in_fi
     assert {request.command.strict for request in job.requests.values() if request.command} == {in_file}
     job = JobFile(path, strict=True)  # as --strict does
     assert all(request.command.strict for request in job.requests.values() if request.command)
+
+
+def test_a_commands_last_argument_may_be_empty(tmp_path: Path) -> None:
+    path = tmp_path / "job.toml"
+    path.write_text('name = "j"\n[[task]]\nname = "a"\ncommand = ["grep", "-c", ""]\n')
+    command = JobFile(path).requests["a"].command
+    assert command is not None
+    assert command.argv == ("grep", "-c", "")
