@@ -16,7 +16,7 @@ def program_name(pid: int = 0) -> str:
         argv = Path(f"/proc/{pid or os.getpid()}/cmdline").read_bytes()
     except OSError:
         return ""
-    return name_of([os.fsdecode(each) for each in argv.split(b"\0")[:-1]])
+    return name_of([each.decode("utf-8", "replace") for each in argv.split(b"\0")[:-1]])  # messages are UTF-8
 
 
 def name_of(argv: Sequence[str]) -> str:

@@ -50,6 +50,12 @@ def test_a_running_process_has_its_programs_name(tmp_path: Path) -> None:
     assert program_name(os.getpid()) == program_name()
 
 
+def test_a_name_that_is_not_utf8_can_be_sent_all_the_same() -> None:
+    code = "from penstock.client.program import program_name; print(ascii(program_name()))"
+    done = subprocess.run([b"caf\xe9", "-c", code], executable=sys.executable, check=True, capture_output=True)
+    assert done.stdout == b"'caf\\ufffd'\n"
+
+
 def test_a_process_that_has_ended_has_no_name() -> None:
     done = subprocess.Popen([sys.executable, "-c", ""])
     done.wait()
