@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import os
 from pathlib import Path
 
 from penstock.cli import arguments
@@ -38,7 +37,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 
 
 def _command_of(pid: int) -> tuple[str, ...]:
-    """Return a process's command line, for display.
+    """Return a process's command line, for display: what is not UTF-8 in it is replaced, as it runs already.
 
     Raises:
         CommandError: there is no such process.
@@ -48,4 +47,4 @@ def _command_of(pid: int) -> tuple[str, ...]:
         command = (directory / "cmdline").read_bytes().removesuffix(b"\0") or (directory / "comm").read_bytes().strip()
     except OSError:
         raise CommandError(f"there is no process {pid}", status=Status.UNKNOWN) from None
-    return tuple(map(os.fsdecode, command.split(b"\0")))
+    return tuple(each.decode("utf-8", "replace") for each in command.split(b"\0"))

@@ -17,6 +17,7 @@ from pathlib import Path
 import msgspec
 
 from penstock.cli.errors import CommandError
+from penstock.cli.limits import in_utf8
 from penstock.cli.report import accepted
 from penstock.cli.submission import Work, registration
 from penstock.client import AgentClient, Container
@@ -52,7 +53,7 @@ async def detach(work: Work, reservation: str, argv: Sequence[str], *, as_json: 
             cwd=str(Path.cwd()),
             detach=True,
         )
-        manager = await agent.launch(spec)
+        manager = await agent.launch(in_utf8("submit", spec))
         await _until_joined(manager, accepted(work.name, job.id))
     if as_json:
         print(json.dumps({"job": job.id, "container": manager.id}))

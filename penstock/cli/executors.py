@@ -9,8 +9,11 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
+import msgspec
+
 from penstock.cli import arguments
 from penstock.cli.errors import usage_error
+from penstock.cli.limits import in_utf8
 from penstock.model.container import ContainerSpec, Limits
 from penstock.model.executor import Executor, Sizing
 from penstock.model.resources import KindAmounts
@@ -69,8 +72,9 @@ class Executors:
         self.fail_fast = False
         self.opportunistic: OpportunisticJob = options.opportunistic
         executor = _executor(options)
+        spec = in_utf8("submit", _specification(options, command, executor))  # warns once for all of them
         self.requests = {
-            f"executor-{index}": _request(options, command, executor, index) for index in range(options.executors)
+            f"executor-{index}": _request(options, spec, executor, index) for index in range(options.executors)
         }
         self.graph = TaskGraph(
             TaskNode(task, _STAGE, (), request.memory_bytes, False) for task, request in self.requests.items()
@@ -108,25 +112,29 @@ def _executor(options: argparse.Namespace) -> Executor:
     return executor
 
 
-def _request(options: argparse.Namespace, command: tuple[str, ...], executor: Executor, index: int) -> TaskRequest:
+def _specification(options: argparse.Namespace, command: tuple[str, ...], executor: Executor) -> ContainerSpec:
+    """Return what all executors have in common."""
     cores: float = options.cpu or 1.0
+    return ContainerSpec(
+        argv=command,
+        env=dict(options.env or ()),
+        cwd=str(Path.cwd()),
+        limits=executor_limits(executor, cores, options.memory),
+        cpu_cores=cores,
+        memory_bytes=options.memory,
+        opportunistic=bool(options.opportunistic),
+        strict=options.strict,
+    )
+
+
+def _request(options: argparse.Namespace, spec: ContainerSpec, executor: Executor, index: int) -> TaskRequest:
     own = {"PENSTOCK_EXECUTOR": str(index), "PENSTOCK_EXECUTORS": str(options.executors)}
     return TaskRequest(
         task=f"executor-{index}",
         usage=KindAmounts(cpu=executor.input_bytes / options.executors),
         memory_bytes=options.memory,
         nodes=tuple(dict.fromkeys(options.node or ())),
-        command=ContainerSpec(
-            argv=command,
-            name=f"{options.application}-{index}"[:128],
-            env=dict(options.env or ()) | own,
-            cwd=str(Path.cwd()),
-            limits=executor_limits(executor, cores, options.memory),
-            cpu_cores=cores,
-            memory_bytes=options.memory,
-            opportunistic=bool(options.opportunistic),
-            strict=options.strict,
-        ),
+        command=msgspec.structs.replace(spec, name=f"{options.application}-{index}"[:128], env=spec.env | own),
         executor=executor,
     )
 

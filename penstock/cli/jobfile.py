@@ -40,6 +40,7 @@ import msgspec
 
 from penstock.cli.errors import usage_error
 from penstock.cli.executors import executor_limits
+from penstock.cli.limits import in_utf8
 from penstock.model.container import ContainerSpec, Limits
 from penstock.model.decode_errors import explained
 from penstock.model.executor import Executor
@@ -144,21 +145,22 @@ class JobFile:
         limits = Limits(cpu_cores=task.cpu, memory_max_bytes=task.memory or None)
         for limit, wrong, remedy in limits_too_small(limits):
             raise usage_error(f"{self.path}: {where}{limit.partition('_')[0]}: {wrong}; {remedy}")
+        command = ContainerSpec(
+            argv=argv,
+            name=task.name,
+            env=env | task.env,
+            cwd=str(cwd),
+            limits=limits if task.executor is None else executor_limits(task.executor, task.cpu, task.memory),
+            cpu_cores=task.cpu or 0.0,
+            memory_bytes=task.memory,
+            opportunistic=bool(task.opportunistic),
+            strict=strict,
+        )
         return TaskRequest(
             task=task.name,
             usage=KindAmounts.single(task.kind, self._input_bytes(task, where)),
             memory_bytes=task.memory,
-            command=ContainerSpec(
-                argv=argv,
-                name=task.name,
-                env=env | task.env,
-                cwd=str(cwd),
-                limits=limits if task.executor is None else executor_limits(task.executor, task.cpu, task.memory),
-                cpu_cores=task.cpu or 0.0,
-                memory_bytes=task.memory,
-                opportunistic=bool(task.opportunistic),
-                strict=strict,
-            ),
+            command=in_utf8("submit", command, f"{self.path}: {where}"),
             command_kind=task.kind,
             executor=task.executor,
         )

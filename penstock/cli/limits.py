@@ -10,6 +10,8 @@ from typing import Any
 from penstock.cli import arguments
 from penstock.cli.errors import usage_error
 from penstock.model.container import Choice, ContainerSpec, Limits
+from penstock.wire.errors import RpcError
+from penstock.wire.utf8 import sendable
 
 Value = int | float | str | None
 #: Option → its reader, its metavar, its help, and the limits that it sets.
@@ -131,6 +133,21 @@ def specification(options: argparse.Namespace, argv: tuple[str, ...], **fields: 
         strict=options.strict,
         **fields,
     )
+
+
+def in_utf8(command: str, spec: ContainerSpec, where: str = "") -> ContainerSpec:
+    """Return what can be sent of a container's description; warn of each variable that is left out.
+
+    Raises:
+        CommandError: an argument or the directory is not UTF-8. The message begins with ``where``.
+    """
+    try:
+        spec, left_out = sendable(spec)
+    except RpcError as error:
+        raise usage_error(f"{where}{error}") from None
+    if left_out:
+        print(f"penstock {command}: {left_out}", file=sys.stderr, flush=True)
+    return spec
 
 
 def tell(command: str, container: str, not_enforced: Mapping[str, str], *, as_json: bool) -> None:

@@ -14,7 +14,7 @@ import msgspec
 from penstock import paths
 from penstock.cli import arguments
 from penstock.cli.errors import CommandError, usage_error
-from penstock.cli.limits import add_class, add_limits, specification, tell, warn
+from penstock.cli.limits import add_class, add_limits, in_utf8, specification, tell, warn
 from penstock.cli.session import failures_told
 from penstock.cli.signals import Signals
 from penstock.client.errors import LOST_WHILE_STARTING, AgentUnavailable
@@ -41,7 +41,7 @@ _FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, sign
 def main(argv: list[str]) -> int:
     """Run the command; return the exit status of the command in the container."""
     options = _parse(argv)
-    spec = _specification(options)
+    spec = in_utf8("run", _specification(options))
     with failures_told():
         return _run(spec, as_json=options.json)
 

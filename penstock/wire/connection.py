@@ -19,6 +19,7 @@ import msgspec
 from penstock.model.decode_errors import explained
 from penstock.wire.errors import ErrorBody, ErrorCode, RpcError, bad_request
 from penstock.wire.rpc import NOTIFICATION, REQUEST, RESPONSE, Message, Notification, Request, Response
+from penstock.wire.utf8 import shown
 
 #: Larger frames are refused; a batch of 10,000 monotasks is about 1 MB.
 MAX_FRAME_BYTES = 8 * 1024 * 1024
@@ -208,7 +209,11 @@ class RpcConnection:
         return Closed(ErrorBody(ErrorCode.BAD_REQUEST, message, "frame"))
 
     def send_request(self, method: str, params: object = None) -> tuple[int, bytes]:
-        """Return a new request's id and bytes. Ids rise by one and wrap at 2³²."""
+        """Return a new request's id and bytes. Ids rise by one and wrap at 2³².
+
+        Raises:
+            RpcError: it has text that is not UTF-8, or is too large.
+        """
         request_id = self._next_id
         self._next_id = (request_id + 1) & 0xFFFFFFFF
         return request_id, self._pack((REQUEST, request_id, method, () if params is None else (params,)))
@@ -226,7 +231,12 @@ class RpcConnection:
         return self._pack((NOTIFICATION, method, () if params is None else (params,)))
 
     def _pack(self, frame: tuple[object, ...]) -> bytes:
-        packed = _ENCODER.encode(frame)
+        try:
+            packed = _ENCODER.encode(frame)
+        except UnicodeEncodeError as error:
+            if frame[0] == RESPONSE:
+                raise  # no fault of the caller, who is told of an internal error
+            raise bad_request(f"{shown(error.object)} is not UTF-8, as text in messages must be") from None
         if len(packed) > self._max_frame_bytes:
             raise RpcError(ErrorCode.INTERNAL, f"message of {len(packed)} bytes exceeds the frame limit", field="frame")
         return packed

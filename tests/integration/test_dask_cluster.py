@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -59,6 +60,16 @@ async def test_workers_run_in_containers_gated_and_end_with_the_cluster(
 def test_a_promise_that_is_too_small_is_said_at_once() -> None:
     with pytest.raises(ValueError, match="too little for a Dask worker"):
         ContainedWorker("tcp://127.0.0.1:1", "w", memory_bytes=2**20)
+
+
+def test_a_variable_that_is_not_utf8_is_left_out_and_named(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setenv("LEGACY", os.fsdecode(b"caf\xe9"))
+    monkeypatch.setenv("MODERN", "café")
+    env = ContainedWorker("tcp://127.0.0.1:1", "w").spec.env
+    assert "LEGACY" not in env and env["MODERN"] == "café"
+    assert caplog.messages == ["left out of the environment, as not UTF-8: LEGACY"]
 
 
 async def test_workers_of_two_hosts_share_a_job(

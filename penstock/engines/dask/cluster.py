@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -19,6 +20,9 @@ from penstock.client import AgentClient, AgentUnavailable, Container
 from penstock.engines.dask.jobs import program_of
 from penstock.model.container import ContainerSpec, Limits
 from penstock.wire.errors import RpcError
+from penstock.wire.utf8 import sendable
+
+_LOG = logging.getLogger(__name__)
 
 PRELOAD = "penstock.engines.dask.preload"
 #: A worker has this long to end after SIGTERM (seconds).
@@ -50,6 +54,7 @@ class ContainedWorker(ProcessInterface):
 
         Raises:
             ValueError: ``memory_bytes`` is too small for any worker.
+            RpcError: an argument or this process's directory is not UTF-8.
         """
         if 0 < memory_bytes <= 2 * _BESIDE_BYTES:
             raise ValueError(f"memory_bytes={memory_bytes} is too little for a Dask worker and its nanny")
@@ -60,7 +65,7 @@ class ContainedWorker(ProcessInterface):
         told = {"DASK_PENSTOCK__SOCKET": str(socket)} if socket is not None else {}
         if job := dask.config.get("penstock.job", "") or program_of():
             told["DASK_PENSTOCK__JOB"] = repr(job)  # Dask reads values as Python's literals
-        self.spec = ContainerSpec(
+        spec = ContainerSpec(
             argv=worker_command(scheduler, *options, *limit, *arguments),
             name=f"dask-worker {name}",
             env=dict(os.environ) | told,
@@ -69,6 +74,9 @@ class ContainedWorker(ProcessInterface):
             memory_bytes=memory_bytes,
             limits=Limits(cpu_cores=cpu_cores or None, memory_max_bytes=memory_bytes or None),
         )
+        self.spec, left_out = sendable(spec)
+        if left_out:
+            _LOG.warning("%s", left_out)
         self._socket = socket
         self._client: AgentClient | None = None
         self._container: Container | None = None

@@ -26,6 +26,7 @@ from penstock.model.executor import Executor
 from penstock.model.resources import KindAmounts
 from penstock.model.work import TaskRequest
 from penstock.wire.errors import RpcError
+from penstock.wire.utf8 import sendable
 
 if TYPE_CHECKING:
     from penstock.wire.agent_api import StageProgress
@@ -105,8 +106,12 @@ async def _run(java: str, command: ExecutorCommand, settings: Settings) -> int:
 
 
 def _request(java: str, command: ExecutorCommand, settings: Settings, node: str, stdio: str) -> TaskRequest:
-    """Return the executor's placement request: on this node, with this process's environment and directory."""
-    spec = ContainerSpec(
+    """Return the executor's placement request: on this node, with this process's environment and directory.
+
+    Raises:
+        RpcError: an argument or the directory is not UTF-8.
+    """
+    whole = ContainerSpec(
         argv=(java, *command.elastic()),
         name=f"{settings.application} {command.application_id}/{command.executor_id}"[:128],
         env=dict(os.environ),
@@ -115,6 +120,9 @@ def _request(java: str, command: ExecutorCommand, settings: Settings, node: str,
         memory_bytes=settings.promise_bytes(command.heap_bytes),
         stdio=stdio,
     )
+    spec, left_out = sendable(whole)
+    if left_out:
+        _say(left_out)
     executor = Executor(
         application=settings.application,
         input_bytes=settings.input_bytes,

@@ -32,6 +32,19 @@ def test_request_ids_rise_and_wrap() -> None:
     assert [wire.send_request("x")[0] for _ in range(2)] == [0xFFFFFFFF, 0]
 
 
+@pytest.mark.parametrize(("text", "shown"), [("caf\udce9", r"'caf\xe9'"), ("\ud800", r"'\ud800'")])
+def test_text_that_is_not_utf8_is_an_error_of_the_one_who_sends_it(text: str, shown: str) -> None:
+    wire = RpcConnection()
+    for send in (wire.send_request, wire.send_notification):
+        with pytest.raises(RpcError) as caught:
+            send("hello", Hello(protocol=1, client=text))
+        assert caught.value.body == ErrorBody(
+            ErrorCode.BAD_REQUEST, f"{shown} is not UTF-8, as text in messages must be"
+        )
+    with pytest.raises(UnicodeEncodeError):
+        wire.send_response(7, text)  # not the caller's fault
+
+
 def test_an_error_of_another_server_is_kept() -> None:
     [answer] = RpcConnection().receive(msgpack.packb([1, 7, "went wrong", None]))
     assert answer == Response(7, ErrorBody(ErrorCode.INTERNAL, "went wrong"), None)

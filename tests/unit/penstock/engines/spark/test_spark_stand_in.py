@@ -73,6 +73,29 @@ async def test_it_asks_for_the_executor_on_its_own_node(agent: FakeAgent, monkey
     assert [each.name for each in agent.called("register_job")] == ["sort"]
 
 
+async def test_a_variable_that_is_not_utf8_is_left_out_and_named(
+    agent: FakeAgent, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LEGACY", os.fsdecode(b"caf\xe9"))
+    running = stands()
+    placing = await asked(agent)
+    assert "LEGACY" not in placing.tasks[0].command.env
+    assert capsys.readouterr().err == "penstock: left out of the environment, as not UTF-8: LEGACY\n"
+    agent.end_task(placing.job, "executor-3", Ended(by=EndedBy.EXIT, exit_status=0))
+    assert await asyncio.wait_for(running, WAIT_S) == 0
+
+
+async def test_in_a_directory_that_is_not_utf8_it_runs_ungated(
+    agent: FakeAgent, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    directory = tmp_path / os.fsdecode(b"caf\xe9")
+    directory.mkdir()
+    monkeypatch.chdir(directory)
+    with pytest.raises(stand_in.Ungated, match="is not UTF-8"):
+        await asyncio.wait_for(stands(), WAIT_S)
+    assert agent.called("place") == []
+
+
 @pytest.mark.parametrize(
     ("ended", "status", "says"),
     [

@@ -1,0 +1,110 @@
+"""Arguments, variables and directories whose bytes are not UTF-8, which no message can carry."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from penstock.cli import adopt, arguments
+from penstock.cli.executors import Executors, add_options
+from penstock.cli.limits import add_strict
+from penstock.cli.main import main
+from tests.fakes.agent_thread import AgentThread
+from tests.unit.penstock.cli.conftest import Fails
+
+CAFE = os.fsdecode(b"caf\xe9")
+
+
+@pytest.fixture
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The working directory, named in Latin-1."""
+    path = tmp_path / CAFE
+    path.mkdir()
+    monkeypatch.chdir(path)
+    return path
+
+
+@pytest.fixture
+def running() -> Iterator[subprocess.Popen[bytes]]:
+    """A process with such an argument, which ends with its input."""
+    code = "print(flush=True); input()"
+    pipe = subprocess.PIPE
+    with subprocess.Popen([sys.executable, "-c", code, b"caf\xe9"], stdin=pipe, stdout=pipe) as process:
+        assert process.stdout is not None
+        process.stdout.readline()  # before its exec it has our command line
+        yield process
+
+
+def test_an_argument_is_named_with_the_remedy(agent: AgentThread, fails: Fails) -> None:
+    line = fails(2, "run", "--detach", "--", "cat", CAFE)
+    assert line.startswith(r"penstock run: command: argument 1, 'caf\xe9', is not UTF-8 (rename what it names, or let")
+    assert fails(2, "run", CAFE).startswith(r"penstock run: command: 'caf\xe9' is not UTF-8")
+    assert agent.agent.called("launch") == []
+
+
+def test_a_variable_is_left_out_and_named(
+    agent: AgentThread, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("LEGACY", CAFE)
+    monkeypatch.setenv(CAFE, "x")
+    monkeypatch.setenv("MODERN", "café")
+    assert main(["run", "--detach", "x"]) == 0
+    [call] = agent.agent.called("launch")
+    assert call.container.env == {name: value for name, value in os.environ.items() if name not in {"LEGACY", CAFE}}
+    assert capsys.readouterr().err == "penstock run: left out of the environment, as not UTF-8: LEGACY, caf\\xe9\n"
+
+
+def test_a_directory_is_named_with_the_remedy(directory: Path, fails: Fails) -> None:
+    line = fails(2, "run", "--detach", "x")
+    assert line.startswith("penstock run: cwd: '") and line.endswith(
+        rf"{directory.parent}/caf\xe9' is not UTF-8 (rename it, or give another directory)"
+    )
+
+
+def test_a_job_files_directory_is_named_with_file_and_task(directory: Path, fails: Fails) -> None:
+    Path("job.toml").write_text('name = "j"\n[[task]]\nname = "a"\ncommand = "true"\n')
+    line = fails(2, "submit", "job.toml")
+    assert line.startswith("penstock submit: job.toml: task 'a': cwd: ") and r"/caf\xe9' is not UTF-8" in line
+
+
+def executors(*argv: str) -> Executors:
+    parser = arguments.Parser("submit", "")
+    parser.add_argument("job", nargs="?")
+    parser.add_argument("--opportunistic", default=None)
+    add_options(parser)
+    add_strict(parser)
+    return Executors(parser.parse_args(["--executors", "2", "--application", "a", "--memory", "1G", *argv]), ("x",))
+
+
+def test_executors_are_warned_of_once(capsys: pytest.CaptureFixture[str]) -> None:
+    commands = [request.command for request in executors("--env", f"LEGACY={CAFE}").requests.values()]
+    assert [command.env for command in commands if command] == [
+        {"PENSTOCK_EXECUTOR": str(index), "PENSTOCK_EXECUTORS": "2"} for index in range(2)
+    ]
+    assert capsys.readouterr().err == "penstock submit: left out of the environment, as not UTF-8: LEGACY\n"
+
+
+def test_executors_in_such_a_directory_are_refused(directory: Path, fails: Fails) -> None:
+    line = fails(2, "submit", "--executors", "2", "--application", "a", "--memory", "1G", "--", "x")
+    assert line.startswith("penstock submit: cwd: ")
+
+
+def test_a_process_with_such_an_argument_is_adopted_and_shown_without_it(
+    agent: AgentThread, running: subprocess.Popen[bytes], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert adopt.main([str(running.pid)]) == 0
+    [call] = agent.agent.called("adopt")
+    assert call.container.argv[-1] == "caf�"
+    assert capsys.readouterr().err == ""
+
+
+@pytest.mark.parametrize(
+    "argv", [["run", "--name", CAFE, "--detach", "x"], ["kill", CAFE], ["resize", CAFE, "--cpu", "1"], ["logs", CAFE]]
+)
+def test_any_other_text_is_named(agent: AgentThread, fails: Fails, argv: list[str]) -> None:
+    assert fails(2, *argv) == rf"penstock {argv[0]}: 'caf\xe9' is not UTF-8, as text in messages must be"
