@@ -186,7 +186,8 @@ class Agent:
                     done = decision.ended.by is EndedBy.EXIT
                     assert decision.ended.by is not EndedBy.PREEMPTED, "what was preempted is done again"
                     stopped = decision.ended.by is EndedBy.CANCELLED
-                    assert wanted.unwanted or not stopped, "nobody cancelled it"
+                    with_its_job = decision.ended.reason.startswith("cancelled by ")
+                    assert wanted.unwanted or with_its_job or not stopped, "nobody cancelled it"
                     assert wanted.node or job.recovered or not done, "it ended without having been placed"
                     wanted.ended = decision.ended
             case api.TellWaiting() if job is not None:
