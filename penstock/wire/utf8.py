@@ -22,6 +22,8 @@ def sendable(spec: ContainerSpec) -> tuple[ContainerSpec, str]:
     Raises:
         RpcError: an argument or the directory is not UTF-8; the message has the remedy.
     """
+    if _is_utf8("".join((*spec.argv, spec.cwd, *spec.env, *spec.env.values()))):
+        return spec, ""  # the rule; looked at one by one they take longer than the rest of a request
     for number, argument in enumerate(spec.argv):
         if not _is_utf8(argument):
             which = f"argument {number}, {shown(argument)}," if number else shown(argument)
@@ -31,8 +33,6 @@ def sendable(spec: ContainerSpec) -> tuple[ContainerSpec, str]:
         remedy = "rename it, or give another directory"
         raise bad_request(f"{shown(spec.cwd)} is not UTF-8", field="cwd", remedy=remedy)
     env = {name: value for name, value in spec.env.items() if _is_utf8(name) and _is_utf8(value)}
-    if len(env) == len(spec.env):
-        return spec, ""
     names = ", ".join(shown(name)[1:-1] for name in spec.env if name not in env)
     return msgspec.structs.replace(spec, env=env), f"left out of the environment, as not UTF-8: {names}"
 
