@@ -103,9 +103,9 @@ class PlacedWork:
         if not held.opportunistic:
             return ""
         command = held.request.command
-        why = self._resources.ledger(now).refuse_regular(
-            command.cpu_cores if command else 0.0, held.request.memory_bytes
-        )
+        ledger, link = self._resources.ledger(now), self.settings.link_bytes_per_s
+        why = ledger.refuse_regular(command.cpu_cores if command else 0.0, held.request.memory_bytes)
+        why = why or ledger.refuse_network(command.network_bytes_per_s if command else 0, link)
         needs_slot = command is not None and held.slot is not None
         if not why and needs_slot and self._queues.idle().of(held.request.command_kind) < 1:
             why = f"{held.request.command_kind}: no slot is free"

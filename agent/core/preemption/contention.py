@@ -82,7 +82,7 @@ def stalled(view: View, pressed: Iterable[str]) -> Contention | None:
     for record in view.regular:
         if record.container not in named:
             continue
-        has, promised = view.use(record).memory_bytes, record.spec.memory_bytes
+        has, promised = view.use(record).memory_bytes, (record.promise or record.spec).memory_bytes
         limits = [limit for limit in (record.limits.memory_max_bytes, record.limits.memory_high_bytes) if limit]
         if has >= promised or (limits and has >= _NEAR_ITS_LIMIT * min(limits)):
             continue

@@ -100,12 +100,10 @@ class Preemption:
         return min((deadline for deadline, _, _ in self._warned.values()), default=None)
 
     def woken(self, now: float) -> list[Action]:
-        """End the containers whose grace period is over."""
-        return [
-            Action(Act.END, container, resource, reason)
-            for container, (deadline, resource, reason) in self._warned.items()
-            if deadline <= now
-        ]
+        """End the containers whose grace period is over, once: a kill may take long, and there is none to wake for."""
+        over = {container: warned for container, warned in self._warned.items() if warned[0] <= now}
+        self._warned = {container: warned for container, warned in self._warned.items() if container not in over}
+        return [Action(Act.END, container, resource, reason) for container, (_, resource, reason) in over.items()]
 
     def forget(self, container: str) -> None:
         """Drop a container that ended or is no longer opportunistic."""
@@ -123,7 +121,8 @@ class Preemption:
                 self._reclaimed = False
             return []
         if short is not None and self._warned:  # a promise waits, so grace periods end
-            return [Action(Act.END, c, "memory", f"memory: {short.text}") for c in self._warned]
+            warned, self._warned = self._warned, {}
+            return [Action(Act.END, c, "memory", f"memory: {short.text}") for c in warned]
         self._reclaiming = {c: until for c, until in self._reclaiming.items() if until > now}
         if self._reclaiming:
             return []

@@ -90,6 +90,15 @@ def test_a_promoted_command_takes_a_slot_where_one_is_free(bed: Bed) -> None:
     assert bed.started()[-1] == "r1", "its end frees the slot"
 
 
+def test_no_promotion_promises_more_of_the_link_than_it_has() -> None:
+    bed = Bed(link_bytes_per_s=100)
+    bed.command("r", spec={"network_bytes_per_s": 80}, memory_bytes=100)
+    bed.command("o", spec={"network_bytes_per_s": 50}, memory_bytes=100, opportunistic=True)
+    (why,) = bed.decide(Promote(job=JOB, task="o"))
+    assert why.startswith("network: ")
+    assert bed.node.ledger().promised_network_bytes_per_s == 80
+
+
 @pytest.mark.parametrize(("opportunistic", "idle"), [(True, 2), (False, 1)])
 def test_after_a_restart_a_command_has_the_slot_that_it_is_to_have(opportunistic: bool, idle: int) -> None:
     before = Bed()

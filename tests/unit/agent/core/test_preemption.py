@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from agent.core.confinement import Promise
 from agent.core.ledger import compute_ledger
 from agent.core.preemption import Act, Action, Preemption, View
 from agent.core.records import ContainerRecord, ContainerState
@@ -21,7 +22,7 @@ SETTINGS = PreemptionSettings(thresholds=Thresholds(memory=0.9, cpu=0.9, disk=0.
 def container(
     name: str, order: int, *, opportunistic: bool, memory: int = 0, cores: float = 0.0, task: str = "",
     state: ContainerState = ContainerState.RUNNING, choice: Choice = Choice.NORMAL, notice: Notice | None = None,
-    limits: Limits | None = None,
+    limits: Limits | None = None, promise: Promise | None = None,
 ) -> ContainerRecord:  # fmt: skip
     spec = ContainerSpec(
         argv=("x",), memory_bytes=memory, cpu_cores=cores, opportunistic=opportunistic, preempt=choice, notice=notice
@@ -30,6 +31,7 @@ def container(
         container=name, user="u", spec=spec, opportunistic=opportunistic, order=order, state=state, task=task
     )
     record.resize(limits or Limits())
+    record.promise = promise
     return record
 
 
@@ -157,6 +159,7 @@ def test_a_promise_that_stalls_is_helped_below_the_threshold() -> None:
     ("stalled", "used"),
     [
         (regular(600), 600),  # it has what it was promised
+        (regular(600, promise=Promise(cpu_cores=1.0, memory_bytes=100 * MB, network_bytes_per_s=0)), 200),  # now
         (regular(600, limits=Limits(memory_max_bytes=500 * MB)), 490),  # it stalls at a limit of its own
         (regular(600, limits=Limits(memory_high_bytes=500 * MB)), 480),
     ],
@@ -172,14 +175,15 @@ def test_notice_is_given_and_heeded() -> None:
     assert node.memory(r=800, o=150) == []  # it counts as gone
     assert node.policy.woken(node.now) == []
     assert acts(node.policy.woken(node.now + 2.0)) == [("preempted", "o")]
-    node.policy.forget("o")
-    assert node.policy.due() is None
+    assert node.policy.due() is None, "its kill may take long, and is told once"
+    assert node.policy.woken(node.now + 2.0) == []
 
 
 def test_a_promise_that_stalls_cuts_the_grace_short() -> None:
     node = Node(regular(), opportunistic("o", 2, notice=Notice(grace_s=30.0)))
     assert acts(node.memory(r=780, o=150)) == [("warned", "o")]
     assert acts(node.look("r", r=780, o=150)) == [("preempted", "o")]
+    assert node.look("r", r=780, o=150) == []
 
 
 def test_no_grace_is_longer_than_the_node_allows() -> None:
