@@ -11,8 +11,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from master.core.backfill import Backfill, Running
-from master.core.dues import Dues
+from master.core.dues import Clock, Dues
 from master.core.executors import Executors
+from master.core.guarantees import Guarantees
 from master.core.history import History
 from master.core.job import Job
 from master.core.membership import Membership
@@ -41,6 +42,8 @@ class Admission:
     _snapshots: Snapshots
     _executors: Executors
     _tasks: TaskLifecycle
+    _guarantees: Guarantees
+    _clock: Clock
 
     def look(self, now: float) -> None:
         """Admit jobs between two rounds, because the reservable memory or the set of waiting jobs has changed."""
@@ -86,8 +89,10 @@ class Admission:
         otherwise an ordering could keep putting new jobs first. A job too large even for an empty cluster is passed
         over until nodes join. A job that reserves no memory delays no other job. ``max_running_jobs`` bounds the number
         of admitted jobs (LAS_MQ §4), ``user_max_jobs`` the number per user; a job that waits for the latter delays no
-        other. Opportunistic tasks need no admission.
+        other. Opportunistic tasks need no admission. A job that is promised its memory now (Rayon §5.1) waits neither
+        for memory nor for other jobs: room is made for its tasks.
         """
+        due = self._due(now)
         room = _Room(self._settings.current, self._members.jobs, self.reservable_bytes())
         first: _First | None = None
         for job in self._in_line(order, now):
@@ -100,6 +105,8 @@ class Admission:
                 limit = self._settings.current.user_max_jobs
                 job.in_line_since = None  # a limit of the user delays the job, not the cluster
                 self._waits(job, "user jobs", f"{job.user} runs {counted(limit, 'job')}, which is user_max_jobs")
+            elif self._is_promised(job, due):
+                self._admit(job, room, now)
             elif not room.jobs:
                 limit = self._settings.current.max_running_jobs
                 self._waits(job, "jobs", f"the cluster runs {counted(limit, 'job')}, which is max_running_jobs")
@@ -110,11 +117,29 @@ class Admission:
                 free = f"{format_bytes(max(0, room.free_bytes))} of {format_bytes(room.total_bytes)} is not reserved"
                 self._waits(job, "memory", f"it wants {format_bytes(wanted)} reserved, {free}")
             elif wanted <= room.free_bytes and first.lets_pass(job, room):
-                self._admit(job, room, now, f"; job {first.job.job} ({first.job.name}) before it starts no later")
+                self._admit(job, room, now, f"; job {first.told_to(job)} before it starts no later")
             else:
-                before = f"job {first.job.job} ({first.job.name}) is ahead of it and also waits"
+                before = f"job {first.told_to(job)} is ahead of it and also waits"
                 might = "; there is room for it, but that one might start later" if wanted <= room.free_bytes else ""
                 self._waits(job, "behind", before + might)
+
+    def _due(self, now: float) -> dict[str, float]:
+        """Return by reservation the memory that is promised now to those of its jobs that are not admitted yet, in
+        bytes; infinite where only other resources are promised.
+        """
+        members, guarantees = self._guarantees.of(self._clock.unix(now))
+        due = {name: one.promised[3] or math.inf for name, one in guarantees.items()}
+        for name, reservation in members.items():
+            if reservation in due and self._members.jobs[name].admitted:
+                due[reservation] -= self._members.jobs[name].memory_bytes
+        return due
+
+    def _is_promised(self, job: Job, due: dict[str, float]) -> bool:
+        """Return whether the job's memory is promised now; it then is due no more."""
+        if not job.reservation or job.memory_bytes > due.get(job.reservation, -1.0):
+            return False
+        due[job.reservation] -= job.memory_bytes
+        return True
 
     def _admit(self, job: Job, room: _Room, now: float, passed: str = "") -> None:
         room.take(job.user, job.memory_bytes)
@@ -202,6 +227,10 @@ class _First:
         self._late = late
         self._lacks_bytes = job.memory_bytes - room.free_bytes
         self._backfill: Backfill | None = None
+
+    def told_to(self, job: Job) -> str:
+        """Return how another job's user is told of this one: names of jobs are their users' own."""
+        return f"{self.job.job} ({self.job.name})" if job.user == self.job.user else self.job.job
 
     def lets_pass(self, job: Job, room: _Room) -> bool:
         """Return whether a job that fits is admitted before the first job."""

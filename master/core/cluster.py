@@ -85,8 +85,9 @@ class Cluster:
             shared, dues, self.past, table, members, outbox, executors, tasks, lifecycle, self.drain
         )
         self.admission = Admission(
-            shared, dues, self.history, table, members, outbox, self.order, self.snapshots, executors, tasks
-        )
+            shared, dues, self.history, table, members, outbox, self.order, self.snapshots, executors, tasks,
+            self.guarantees, clock,
+        )  # fmt: skip
         self._rounds = self._steps()
         self._handlers = self._routes()
 

@@ -147,6 +147,8 @@ class RoundQuotas:
         for one in self._offered:
             if not one.task.node:
                 self._add(one.job.user, (-one.amounts[0], -one.amounts[1]))
+                for resource in range(len(self._most)):  # nothing is held of what was offered in vain
+                    self._closed.pop((one.job.user, resource), None)
                 one.task.in_vain |= tried
         self._offered = []
 

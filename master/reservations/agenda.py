@@ -333,6 +333,7 @@ class Agenda:
             one.cut[each.key] = Cut(each, now)
             why = "the cluster has less than was promised, and no room for it in its time"
             dropped.append(Dropped(one.id, one.owner, each.key, why))
-            if not one.turns and not self._goes_on(one, now):
+        for one, _ in moved:  # several turns of one may be among them
+            if one.id in self._reservations and not one.turns and not self._goes_on(one, now):
                 self._cut_off[one.id] = self._reservations.pop(one.id)
         return dropped

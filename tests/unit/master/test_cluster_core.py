@@ -198,6 +198,17 @@ def test_jobs_wait_for_memory_in_order_and_small_ones_do_not_overtake() -> None:
     assert [d.job for _, d in b.said(api.AdmitJob)] == ["first", "nothing", "large"]
 
 
+def test_nobody_is_told_the_name_of_another_user_s_job() -> None:
+    b = bed("a")
+    b.job("a", "j0", 600 * MB, at=1, user="bob", name="merger")
+    b.job("a", "j1", 900 * MB, at=2, user="bob", name="merger")
+    b.job("a", "j2", 101 * MB, at=3, user="eve")
+    b.job("a", "j3", 500 * MB, at=4, user="bob")
+    told = {d.job: d.why for _, d in b.said(api.TellWaiting)}
+    assert "job j1 is ahead of it" in told["j2"] and "merger" not in told["j2"]
+    assert "job j1 (merger) is ahead of it" in told["j3"]
+
+
 def test_a_job_larger_than_the_cluster_learns_why_and_keeps_nobody_waiting() -> None:
     b = bed("a", node_timeout_s=5.0)
     b.job("a", "huge", 3000 * MB, at=1)

@@ -72,6 +72,24 @@ def test_what_is_due_takes_the_place_of_the_newest_best_effort_commands() -> Non
     assert {task.name for task in b.cluster.jobs["best"].tasks.values() if not task.node} == {"b2", "b3"}
 
 
+@pytest.mark.parametrize("limits", [{}, {"max_running_jobs": 1}])
+def test_what_is_promised_now_waits_for_no_admission(limits: dict[str, int]) -> None:
+    b = bed("a", ordering="fifo", **limits)
+    b.cluster.guarantees.plan = Plan(2.0, memory=500, begins=5.0)
+    b.job("a", "best", 900 * MB, at=1.0)
+    b.ready("a", *[command(f"b{i}", 300) for i in range(3)], job="best")
+    b.round()
+    for job in ("prod", "more"):
+        b.job("a", job, 500 * MB, at=2.0, reservation="r")
+        b.ready("a", command(job, 300), job=job)
+    b.round()
+    assert not b.cluster.jobs["prod"].admitted, "its time has not come"
+    b.now = 5.0
+    b.round()
+    assert b.cluster.jobs["prod"].admitted and stopped(b) == ["b2"]
+    assert not b.cluster.jobs["more"].admitted, "it would be more than is promised"
+
+
 def test_the_plan_is_told_whose_tasks_wait_for_what_they_are_promised() -> None:
     plan = Plan(2.0, begins=5.0)
     b = two_jobs(plan)

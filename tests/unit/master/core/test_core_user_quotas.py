@@ -135,6 +135,16 @@ def test_an_executor_that_fits_nowhere_does_not_keep_the_others_waiting() -> Non
     assert [name for _ in range(3) for name, _ in made.round(1.0)] == ["x1"]
 
 
+def test_executors_that_fit_nowhere_do_not_keep_commands_waiting() -> None:
+    made = ExecutorBed("a", forecasts={"u/app": profile((3.0, 100), (3.0, 50))}, user_max_cores=4.0)
+    made.job("a", "other", user="bob")
+    made.ready("a", command("fills", 1, 3.0), job="other")
+    made.round()
+    made.executors(executor("x0"), executor("x1"))
+    made.ready("a", command("c", 1, 1.0))
+    assert ("c", "a") in [placed for _ in range(3) for placed in made.round(1.0)]
+
+
 def test_opportunistic_work_is_not_limited_and_is_promoted_as_far_as_its_user_may() -> None:
     made = users("eve", user_max_cores=2.0)
     tasks = [command(f"e{i}", 1, 1.0) for i in range(3)]

@@ -117,6 +117,16 @@ def test_lost_capacity_drops_the_newest_and_moves_what_can_be_moved() -> None:
     assert promised(one) == {"old": [(5, 10, 5)], "movable": [(10, 15, 5)]}
 
 
+def test_several_turns_of_one_reservation_are_lost_together() -> None:
+    """Its windows overlap, so two of its turns lie ahead when its recurrence is over."""
+    one = agenda(cores=5.0)
+    assert one.create("r", "eve", asked("window(atom(b,5,5,5,25),0,40) every 10 until 20"), 0) == ""
+    assert promised(one) == {"r+0": [(35, 40, 5)], "r+1": [(45, 50, 5)]}
+    dropped = with_capacity(one, 25, Bundle(cpu_cores=1.0), 25)
+    assert [each.turn for each in dropped] == ["r+0", "r+1"]
+    assert one.reservations() == [] and one.cut_off("r") is not None
+
+
 def test_what_has_begun_is_planned_anew_for_what_is_left() -> None:
     one = agenda()
     one.create("a", "eve", asked("window(order(atom(b,5,5,2,50),atom(b,2,2,2,10)),0,30)"), 0)
