@@ -83,7 +83,10 @@ class MasterDecisions:
                 job.wait(decision.why)
                 out += job.notify("job_waiting", JobWaiting(job=decision.job, why=decision.why, never=decision.never))
             case SetPriority() if job is not None:
-                job.record.priority, job.record.reserved_cores = decision.priority, decision.reserved_cores
+                before, job.record.priority = job.record.reserved_cores, decision.priority
+                job.record.reserved_cores = decision.reserved_cores
+                if decision.reserved_cores != before:  # the next agent has it, too, while the master is away
+                    out.append(Record(ROOM, decision.job, job.record))
                 self._queues.set_priority(decision.job, decision.priority, now)
                 out += self._slot_grants.recalls()
             case TellPlaced() | TellEnded() | TellStuck() if job is not None:

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 
+from pyroute2.netlink.exceptions import NetlinkError
+
 from agent import cgroup_root, disk_scheduler
 from agent.config import AgentConfig
 from agent.launcher import Launcher
@@ -49,9 +51,14 @@ def _uninstall_link(index: int) -> None:
     """Restore a link's default qdisc.
 
     Raises:
-        PermissionError: CAP_NET_ADMIN is missing.
+        OSError: CAP_NET_ADMIN is missing, or the kernel refuses.
     """
-    with_htb(lambda htb: htb.uninstall(index))
+    try:
+        with_htb(lambda htb: htb.uninstall(index))
+    except NetlinkError as error:  # no OSError
+        raise OSError(
+            error.code, f"link {index}: Penstock's qdisc could not be removed: {error}; run as root"
+        ) from None
     if index in (left for _, left in _roots_on_links()):
         raise PermissionError(f"link {index}: Penstock's qdisc could not be removed; run as root")
 
@@ -126,7 +133,8 @@ def _check(config: AgentConfig, found: _Found, *, kill: bool, purge: bool) -> li
         remedy = "stop it first (Ctrl-C in `penstock up`, or systemctl stop penstock-agent)"
         raise Refused(f"an agent answers at {config.socket_path()}: {remedy}")
     state = config.state()
-    if purge and state.is_dir() and not any((state / name).exists() for name in _STATE):
+    # An empty one is made by the service manager for an agent that could not start.
+    if purge and state.is_dir() and any(state.iterdir()) and not any((state / name).exists() for name in _STATE):
         raise Refused(f"--purge: {state} does not look like an agent's state directory")
     running = [container.name for root in found.roots for container in cgroups.running(root)]
     if (names := sorted({*running, *found.runs})) and not kill:

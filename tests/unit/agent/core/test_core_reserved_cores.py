@@ -46,6 +46,14 @@ def test_a_job_has_its_reserved_core_in_its_time_wherever_the_order_puts_it(bed:
     assert weight(bed, reserved) < WEIGHT_PER_CORE / 5, "its time is over"
 
 
+def test_before_its_time_it_stays_the_last_with_the_next_agent_while_the_master_is_away(bed: Bed) -> None:
+    best, reserved, first, last = two_jobs(bed, cpu_cores=1.0)
+    told(bed, SetPriority(job=first, priority=2.0), SetPriority(job=last, priority=1.0, reserved_cores=0.0))
+    bed.restart(best, reserved)
+    assert bed.node.jobs[last].record.reserved_cores == 0.0
+    assert bed.node.jobs[first].record.reserved_cores is None
+
+
 def test_the_cores_that_a_command_states_are_promised_from_its_reservation_s_time_on(bed: Bed) -> None:
     best, reserved, first, last = two_jobs(bed, cpu_cores=1.0)
     assert weight(bed, reserved) == WEIGHT_PER_CORE

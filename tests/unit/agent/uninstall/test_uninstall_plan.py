@@ -8,9 +8,10 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from pyroute2.netlink.exceptions import NetlinkError
 
 from agent.config import AgentConfig
-from agent.uninstall import command
+from agent.uninstall import command, plan
 from agent.uninstall.plan import Host, Refused, Removal, removals
 
 UNIT = "penstock.slice/penstock-containers.service"
@@ -133,6 +134,13 @@ def test_an_agent_that_answers_is_a_reason_to_refuse_whatever_is_asked(bed: Bed)
             bed.remove(kill=True, purge=True)
 
 
+def test_an_empty_state_directory_is_purged(bed: Bed) -> None:
+    """The service manager makes it for an agent that may never have started."""
+    bed.state.mkdir()
+    bed.remove(purge=True)
+    assert not bed.state.exists()
+
+
 def test_a_directory_that_is_no_state_is_not_purged(bed: Bed) -> None:
     bed.state.mkdir()
     (bed.state / "precious").touch()
@@ -182,6 +190,15 @@ def test_a_refusal_is_one_line(bed: Bed, uninstall: Run, capsys: pytest.CaptureF
 def test_bad_input(uninstall: Run, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]) -> None:
     assert uninstall(*options) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_what_the_kernel_refuses_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: object) -> None:
+        raise NetlinkError(errno.EPERM, "Operation not permitted")
+
+    monkeypatch.setattr(plan, "with_htb", refuse)
+    with pytest.raises(OSError, match=r"link 2: .* run as root"):
+        Host().uninstall_link(2)
 
 
 def test_a_link_that_keeps_its_qdisc(bed: Bed, uninstall: Run, monkeypatch: pytest.MonkeyPatch) -> None:
