@@ -23,7 +23,7 @@ from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar, overload
+from typing import Any, TypeAlias, TypeVar, overload
 
 import dask.base
 from dask.highlevelgraph import HighLevelGraph, MaterializedLayer
@@ -55,7 +55,7 @@ from penstock.opgraph.dataflow import (
 
 T = TypeVar("T")
 #: A task's place, or a monotask with one of its finished futures.
-_News = FlowTaskPlaced | tuple[int, Future[Any]]
+_News: TypeAlias = "FlowTaskPlaced | tuple[int, Future[Any]]"
 
 # Much of Dask is untyped: its callables are Any here.
 _BASE: Any = dask.base
