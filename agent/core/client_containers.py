@@ -131,8 +131,8 @@ class ClientContainers:
         if record.ended is not None:
             over = ContainerEnded(container=container, ended=record.ended)
             return [Reply(Done()), Notify(event.session, "container_ended", over)]
-        owned = record.task or record.spec.detach
-        if event.params.own and not owned and not any(container in o.launched for o in self._members.sessions.values()):
+        others = self._members.sessions.values()
+        if event.params.own and not record.task and not any(container in other.launched for other in others):
             session.launched.add(container)
         return [Reply(Done())]
 

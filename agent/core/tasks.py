@@ -260,8 +260,8 @@ def done(job: Job, names: list[str], held: HeldTasks) -> list[Instruction]:
         return []  # a framework that waits says that it is there
     for index, name in enumerate(names):
         here, placed = job.tasks.get(name), held.by_key.get((job.record.job, name))
-        known = placed if here is None else here if here.ended is None else None
-        if known is not None and known.request.command is not None:
+        unfinished = (here if here is not None and here.ended is None else None) or placed
+        if unfinished is not None and unfinished.request.command is not None:
             reason = f"task {name!r} is a command, which is done when its process ends"
             raise bad_request(reason, field=f"tasks[{index}]", remedy="cancel_tasks ends it before")
     instructions: list[Instruction] = []

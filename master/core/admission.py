@@ -92,10 +92,11 @@ class Admission:
         other. Opportunistic tasks need no admission. A job that is promised its memory now (Rayon §5.1) waits neither
         for memory nor for other jobs: room is made for its tasks.
         """
-        due = self._due(now)
+        line = self._in_line(order, now)
+        due = self._due(now) if any(job.reservation for job in line) else {}
         room = _Room(self._settings.current, self._members.jobs, self.reservable_bytes())
         first: _First | None = None
-        for job in self._in_line(order, now):
+        for job in line:
             wanted = job.memory_bytes
             if wanted > room.total_bytes:
                 never = bool(self.never_fits(job)) and self.complete(now)

@@ -377,7 +377,7 @@ def read(value: object, of: type[T]) -> T:
     try:
         if not isinstance(value, msgspec.Raw):
             return msgspec.convert(value, of, builtin_types=_NATIVE)
-        most, size = getattr(of, "MOST_BYTES", MAX_FRAME_BYTES), len(memoryview(value))
+        most, size = getattr(of, "MOST_BYTES", LINK_FRAME_BYTES), len(memoryview(value))
         if size > most:
             raise bad_request(f"{size} bytes; there may be {most} of them", field="params")
         return cast(T, _decoder(cast(Hashable, of)).decode(value))

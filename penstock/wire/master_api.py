@@ -8,7 +8,7 @@ master sends ``decide`` requests. A decision is a proposal: the agent answers wi
 
 from __future__ import annotations
 
-from typing import Annotated, ClassVar
+from typing import Annotated
 
 import msgspec
 
@@ -16,7 +16,6 @@ from penstock.model import Capacity, Ended, KindAmounts, Profile, TaskRequest
 from penstock.model.work import Bytes, Name, Opportunistic
 from penstock.wire.agent_api import Done, Params, Progress, Result, StageProgress
 from penstock.wire.cluster_api import Count, Draining, NodeRanks, Remaining
-from penstock.wire.connection import LINK_FRAME_BYTES
 from penstock.wire.method import Caller, Method, methods_of
 
 #: The version of this protocol.
@@ -165,8 +164,6 @@ class Register(Params, frozen=True):
     ``complete`` marks these lists as complete, so that missing tasks were given up; a restarted agent cannot set it
     until its frameworks have announced their tasks again. ``draining``: the node was told to accept no work.
     """
-
-    MOST_BYTES: ClassVar[int] = LINK_FRAME_BYTES
 
     protocol: int
     node: Name

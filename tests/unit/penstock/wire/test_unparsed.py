@@ -9,7 +9,7 @@ import msgpack
 import pytest
 
 from penstock.model import KindAmounts, ResourceKind
-from penstock.model.container import MOST_AT_ONCE
+from penstock.model.container import MOST_AT_ONCE, ContainerSpec
 from penstock.model.work import MonotaskSpec, TaskRequest
 from penstock.wire import (
     Notification,
@@ -23,7 +23,7 @@ from penstock.wire import (
 )
 from penstock.wire.agent_api import Hello, Place, Rejected, Submit
 from penstock.wire.agent_methods import TYPED
-from penstock.wire.connection import MAX_FRAME_BYTES, Malformed, read, read_params
+from penstock.wire.connection import LINK_FRAME_BYTES, MAX_FRAME_BYTES, Malformed, read, read_params
 from penstock.wire.errors import bad_request
 from penstock.wire.rejections import rejection_of_raw
 
@@ -151,3 +151,13 @@ def test_the_ids_of_a_submission_that_is_not_understood_are_read_from_its_bytes(
         [message] = RpcConnection(unparsed=True).receive(msgpack.packb([2, "submit", params]))
         assert isinstance(message, Notification)
         assert rejection_of_raw(message.params, error) == expected
+
+
+def test_between_agent_and_master_a_message_may_be_larger_than_one_of_a_client() -> None:
+    """What a client asks for within its limit is longer where it is passed on."""
+    request = TaskRequest(task="t", usage=KindAmounts(), command=ContainerSpec(argv=("x" * MAX_FRAME_BYTES,)))
+    sent = master_api.ReadyTasks(job="j", stage="s", tasks=[request])
+    frame = RpcConnection(LINK_FRAME_BYTES).send_notification("tasks_ready", sent)
+    [message] = RpcConnection(LINK_FRAME_BYTES, unparsed=True).receive(frame)
+    assert isinstance(message, Notification)
+    assert read_params(message.params, master_api.ReadyTasks) == sent
