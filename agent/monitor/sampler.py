@@ -9,6 +9,7 @@ may be overlooked for that long.
 
 from __future__ import annotations
 
+import os
 import resource
 import time
 from collections.abc import Collection, Iterable, Mapping
@@ -22,6 +23,8 @@ from agent.network import Counters
 
 _NO_TRAFFIC = Counters()
 _PAGE_BYTES = resource.getpagesize()
+#: Seven numbers of at most 20 digits (proc_pid_statm(5)).
+_STATM_BYTES = 160
 #: Every container is read at least once in this many ticks.
 _ROUND = 16
 #: CPU time too small to matter: part of the time that a read takes.
@@ -189,13 +192,22 @@ def memory_of(cgroup: Path, proc: Path = Path("/proc")) -> int:
         pids = (cgroup / "cgroup.procs").read_text().split()
     except OSError:
         return 0
-    return sum(_own_pages(proc / pid / "statm") for pid in pids) * _PAGE_BYTES
+    return sum(_own_pages(f"{proc}/{pid}/statm") for pid in pids) * _PAGE_BYTES
 
 
-def _own_pages(statm: Path) -> int:
-    """Return the pages of a process that do not belong to files, or 0 if it has ended."""
+def _own_pages(statm: str) -> int:
+    """Return the pages of a process that do not belong to files, or 0 if it has ended.
+
+    Each process of each container is read at each tick: with a Path and a buffered file it takes twice as long.
+    """
     try:
-        _, resident, shared, *_ = statm.read_bytes().split()
+        descriptor = os.open(statm, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return 0
+    try:
+        _, resident, shared, *_ = os.read(descriptor, _STATM_BYTES).split()
+    except (OSError, ValueError):  # it ended meanwhile
+        return 0
+    finally:
+        os.close(descriptor)
     return max(0, int(resident) - int(shared))
