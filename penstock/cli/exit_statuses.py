@@ -103,8 +103,8 @@ OF_COMMAND: dict[str, dict[str, str]] = {
 }
 
 
-def reader_gone() -> Status:
-    """Return the status of a command whose output has no reader any more (BrokenPipeError).
+def output_lost() -> Status:
+    """Return the status of a command whose output has no reader any more (BrokenPipeError), or no room on the disk.
 
     Standard output is redirected, as Python would report the error again when it closes it.
     """

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import atexit
+import errno
 import gc
 import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
 from types import ModuleType
+from typing import NoReturn
 
 from penstock import __version__
 from penstock.cli.errors import CommandError
-from penstock.cli.exit_statuses import Status, reader_gone
+from penstock.cli.exit_statuses import Status, output_lost
 
 #: The commands of the light client: name → summary. Each is a module of this package with main(argv) -> int.
 OWN = {
@@ -67,6 +70,45 @@ _EXTRAS |= {"ca": "ca", "place": "master", "plan": "master", "simulate": "simula
 _OBJECTS_BEFORE_COLLECTION = 20_000
 
 
+def command() -> NoReturn:
+    """Run the command line, and end the process.
+
+    A command of the light client ends at once: everything it opened is closed, and the memory is the kernel's again
+    without taking it apart. What Python does at its end (Py_FinalizeEx: it collects garbage and empties each module)
+    is a fifth of the CPU time of `penstock submit`. Exit functions run, and what was printed is flushed, as ever.
+    """
+    _open_closed_streams()
+    status = main()
+    if sys.argv[1:2] and sys.argv[1] in OWN and not _threads():
+        atexit._run_exitfuncs()  # noqa: SLF001 # as multiprocessing ends its processes (Lib/multiprocessing/process.py)
+        _flush()
+        os._exit(status)
+    sys.exit(status)
+
+
+def _open_closed_streams() -> None:
+    """Open /dev/null in place of each standard stream that is closed: the next socket would get its number, and
+    `penstock run` would pass that to the container.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        try:
+            os.fstat(number)
+        except OSError:
+            os.set_inheritable(os.open(os.devnull, os.O_RDWR), True)  # open(2): the lowest number that is free
+            setattr(sys, name, os.fdopen(number, mode, closefd=False))
+
+
+def _flush() -> None:
+    sys.stdout.flush()
+    sys.stderr.flush()
+
+
+def _threads() -> bool:
+    """Return whether other threads run: the interpreter waits for them at its end."""
+    threading = sys.modules.get("threading")
+    return threading is not None and threading.active_count() > 1
+
+
 def main(argv: list[str] | None = None) -> int:
     """Run the command line; return the exit status."""
     arguments = sys.argv[1:] if argv is None else argv
@@ -83,7 +125,7 @@ def main(argv: list[str] | None = None) -> int:
         if argv is None and name in OWN:  # the process is this command's
             gc.set_threshold(_OBJECTS_BEFORE_COLLECTION)
         status = find(name)(arguments[1:])
-        sys.stdout.flush()
+        _flush()
     except CommandError as error:
         prefix = f"penstock {name}" if error.of_command else "penstock"
         print(f"{prefix}: {error}", file=sys.stderr)
@@ -94,7 +136,12 @@ def main(argv: list[str] | None = None) -> int:
         print(f"penstock {name}: {_not_installed(name, str(error))}", file=sys.stderr)
         return Status.FAILED
     except BrokenPipeError:
-        return reader_gone()
+        return output_lost()
+    except OSError as error:
+        if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+            raise
+        print(f"penstock {name}: what it prints cannot be written: {error.strerror}", file=sys.stderr)
+        return output_lost()
     except KeyboardInterrupt:
         return Status.INTERRUPTED
     return status
@@ -188,4 +235,4 @@ def _help() -> str:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    command()

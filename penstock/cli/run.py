@@ -94,7 +94,7 @@ def _run(spec: ContainerSpec, *, as_json: bool) -> int:
             tell("run", started.container, started.not_enforced, as_json=as_json)
             return 0
         with command.signals:
-            warn("run", command.launch(_standard_streams()).not_enforced)
+            warn("run", command.launch((0, 1, 2)).not_enforced)
             ended = command.wait()
     return _exit_status(ended, killed_by_us=command.killed)
 
@@ -187,19 +187,6 @@ class _Command:
             del received[0]
             self._interrupts = interrupts
             self.killed = interrupts > 1
-
-
-def _standard_streams() -> tuple[int, int, int]:
-    """Return this process's standard streams; a closed one is replaced by /dev/null."""
-
-    def usable(descriptor: int) -> int:
-        try:
-            os.fstat(descriptor)
-        except OSError:
-            return os.open(os.devnull, os.O_RDWR)
-        return descriptor
-
-    return usable(0), usable(1), usable(2)
 
 
 def _say(text: str) -> None:

@@ -12,7 +12,7 @@ import msgspec
 from penstock import paths
 from penstock.cli import arguments as read
 from penstock.cli.errors import CommandError, usage_error
-from penstock.cli.exit_statuses import Status, reader_gone
+from penstock.cli.exit_statuses import Status, output_lost
 from research.papers.catalogue import chosen
 from research.papers.claims import TRACES, Claim, Inputs
 from research.papers.page import page
@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
         sys.stderr.write(f"{_PROG}: {error}\n")
         return error.status
     except BrokenPipeError:
-        return reader_gone()
+        return output_lost()
     except KeyboardInterrupt:
         return Status.INTERRUPTED
     return status
