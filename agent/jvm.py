@@ -23,6 +23,7 @@ import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -46,6 +47,8 @@ _IN_A_ROW, _TO_GROW = 4, 2
 #: A dip shorter than this is ignored: it is over before a collector has returned memory.
 _DIP_S = 10.0
 _TIMEOUT_S = 30.0
+#: When the agent ends, the commands that run have this much time together.
+_LAST_S = 3.0
 _MOST_ANSWER_BYTES = 64 * 1024
 #: The minimum heap: a smaller one only collects.
 _LEAST_HEAP_BYTES = 16 << 20
@@ -127,7 +130,9 @@ class JvmHeaps:
         self._tree = tree
         self._note = note
         self._share = share
-        self._run = run or run_as
+        self._stop = os.eventfd(0)  # readable: commands that run are killed
+        self._closing = False
+        self._run = run or partial(run_as, stop=self._stop)
         self._clock = clock
         self._executors: dict[str, _Executor] = {}
         self._threads = ThreadPoolExecutor(2, "jvm")  # a separate pool: a JVM that hangs blocks no other work
@@ -166,9 +171,14 @@ class JvmHeaps:
             await asyncio.wait(workers)
 
     async def close(self) -> None:
-        """Wait for changes begun, at most some seconds; no more are begun."""
+        """Wait for commands begun, :data:`_LAST_S` for all together; then kill them. No more are begun."""
+        self._closing = True
+        with contextlib.suppress(TimeoutError):
+            await asyncio.wait_for(self.settled(), _LAST_S)
+        os.eventfd_write(self._stop, 1)
         await self.settled()
         self._threads.shutdown()
+        os.close(self._stop)
 
     # ------------------------------------------------------------ inside
 
@@ -185,12 +195,16 @@ class JvmHeaps:
         loop = asyncio.get_running_loop()
         try:
             for pid, program in fresh:
+                if self._closing:
+                    return
                 ready, jvm, why = await loop.run_in_executor(self._threads, self._examine, one.user, pid, program)
                 if ready:
                     one.known[pid, program] = jvm
                 if why:
                     self._note("heap follows badly", container=container, pid=pid, why=why)
             for jvm, wanted in one.due(self._share, self._clock()):
+                if self._closing:
+                    return
                 why = await loop.run_in_executor(self._threads, self._set, jvm, wanted)
                 if why and jvm.failures in (1, _GIVE_UP_AFTER):
                     self._note("heap not set", container=container, pid=jvm.pid, why=why, times=jvm.failures)
@@ -234,13 +248,13 @@ class JvmHeaps:
         return " ".join(output.split())[:200]
 
 
-def run_as(account: Account, argv: tuple[str, ...]) -> str:
+def run_as(account: Account, argv: tuple[str, ...], stop: int | None = None) -> str:
     """Run a command as a user, inheriting nothing but standard output; return its output.
 
-    Takes at most half a minute: a JVM that lacks processors is slow to answer.
+    Takes at most half a minute: a JVM that lacks processors is slow to answer. It is killed once ``stop`` is readable.
 
     Raises:
-        OSError: it cannot be started, or takes too long (TimeoutError).
+        OSError: it cannot be started, takes too long (TimeoutError), or was stopped (InterruptedError).
     """
     other: dict[str, Any] = {}
     if os.geteuid() != account.uid:
@@ -254,7 +268,7 @@ def run_as(account: Account, argv: tuple[str, ...]) -> str:
         env={"PATH": _PATH, "HOME": account.home, "USER": account.name}, start_new_session=True, **other,
     )  # fmt: skip
     try:
-        return _read(process, deadline)
+        return _read(process, deadline, stop)
     finally:
         with contextlib.suppress(ProcessLookupError):
             os.killpg(process.pid, signal.SIGKILL)
@@ -263,16 +277,20 @@ def run_as(account: Account, argv: tuple[str, ...]) -> str:
         process.stdout.close()
 
 
-def _read(process: subprocess.Popen[bytes], deadline: float) -> str:
+def _read(process: subprocess.Popen[bytes], deadline: float, stop: int | None) -> str:
     """Read its output up to a limit: a user's process may write without end."""
     assert process.stdout is not None
     descriptor, output = process.stdout.fileno(), b""
     ready = select.poll()
     ready.register(descriptor, select.POLLIN)
+    if stop is not None:
+        ready.register(stop, select.POLLIN)
     while len(output) < _MOST_ANSWER_BYTES:
         left_ms = 1000 * (deadline - time.monotonic())
-        if left_ms <= 0 or not ready.poll(left_ms):
+        if left_ms <= 0 or not (readable := ready.poll(left_ms)):
             raise TimeoutError(f"it does not answer within {_TIMEOUT_S:g} s")
+        if any(each == stop for each, _ in readable):
+            raise InterruptedError("the agent ends, and it has not answered yet")
         if not (piece := os.read(descriptor, _MOST_ANSWER_BYTES)):
             break
         output += piece

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import os
 import pwd
@@ -338,6 +339,25 @@ def test_one_that_hangs_is_killed_with_what_it_started(monkeypatch: pytest.Monke
         gone = os.pidfd_open(int((tmp_path / "pid").read_text()))
         assert select.select([gone], [], [], 30)[0], "what it started lives on"
         os.close(gone)
+
+
+async def test_jvms_that_do_not_answer_delay_the_end_together_and_not_one_after_the_other(
+    host: Host, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    begun, jcmd = tmp_path / "begun", tmp_path / "jcmd"
+    os.mkfifo(begun)
+    jcmd.write_text(f"#!/bin/sh\necho $$ >{begun}\nexec sleep 999\n")
+    jcmd.chmod(0o755)
+    monkeypatch.setattr(jvm, "_jcmd", lambda program, account: str(jcmd))
+    monkeypatch.setattr(jvm, "_LAST_S", 0.0)
+    host.pids.append(os.getppid())
+    heaps = JvmHeaps(None, host.note, 0.75)
+    heaps.bring(executor(), 400 * MIB)
+    pid = int(await asyncio.to_thread(begun.read_text))
+    async with asyncio.timeout(20):  # the first one alone is waited for for 30 s
+        await heaps.close()
+    assert not Path(f"/proc/{pid}").exists()
+    assert [facts["why"] for _, facts in host.notes] == ["the agent ends, and it has not answered yet"], "one begun"
 
 
 def test_an_answer_without_end_is_cut() -> None:
