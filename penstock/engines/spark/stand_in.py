@@ -95,13 +95,14 @@ async def _run(java: str, command: ExecutorCommand, settings: Settings) -> int:
             request = _request(java, command, settings, agent.welcome.node, stdio)
         except RpcError as error:
             raise Ungated(str(error)) from None
-        try:
-            await job.place(STAGE, [request])
-            return await _stand(agent, job, request.task, interface)
-        except RpcError as error:
-            raise Ungated(str(error)) from None
-        except (AgentUnavailable, JobCancelled, NotPlaced) as error:  # it may have been started: Spark will retry
+        except JobCancelled as error:
             _say(str(error))
+            return 1
+        try:
+            await _place(job, request)
+            return await _stand(agent, job, request.task, interface)
+        except (RpcError, AgentUnavailable, JobCancelled, NotPlaced) as error:
+            _say(str(error))  # it may have been started: Spark will retry
             return 1
 
 
@@ -138,6 +139,21 @@ def _request(java: str, command: ExecutorCommand, settings: Settings, node: str,
         command=spec,
         executor=executor,
     )
+
+
+async def _place(job: Job, request: TaskRequest) -> None:
+    """Ask for a place for the executor.
+
+    Raises:
+        Ungated: the agent refused the request.
+        RpcError: a restarted agent refused to take the job back; the previous one may have started the executor.
+    """
+    try:
+        await job.place(STAGE, [request])
+    except RpcError as error:
+        if job.over:
+            raise
+        raise Ungated(str(error)) from None
 
 
 async def _application(interface: Interface, command: ExecutorCommand) -> str:

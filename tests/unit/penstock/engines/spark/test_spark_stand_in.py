@@ -15,7 +15,7 @@ from penstock.engines.spark import stand_in
 from penstock.engines.spark.executor_command import BACKEND, read
 from penstock.engines.spark.settings import Settings
 from penstock.model import Ended, EndedBy, Executor, Sizing
-from penstock.wire.agent_api import Launch, TaskStuck
+from penstock.wire.agent_api import Done, Launch, TaskStuck
 from penstock.wire.errors import refused
 from tests.fakes.agent import FakeAgent
 from tests.spark_pages import APPLICATION, spark_pages, stage
@@ -191,6 +191,50 @@ async def test_what_the_agent_refuses_runs_ungated(agent: FakeAgent) -> None:
     agent.refuse["place"] = refused("not today")
     with pytest.raises(stand_in.Ungated, match="not today"):
         await asyncio.wait_for(stands(), WAIT_S)
+
+
+def lose_job(agent: FakeAgent) -> None:
+    """Lose the connection, to an agent that does not take the job back."""
+    agent.refuse["register_job"] = refused("the job has ended")
+    for peer in list(agent._peers):
+        peer.close()
+
+
+async def test_a_placed_executor_whose_job_a_restarted_agent_refuses_is_not_run_a_second_time(
+    agent: FakeAgent, capsys: pytest.CaptureFixture[str]
+) -> None:
+    running = stands()
+    await asked(agent)
+    lose_job(agent)
+    assert await asyncio.wait_for(running, WAIT_S) == 1
+    assert capsys.readouterr().err == "penstock: the job has ended\n"
+
+
+async def test_one_that_may_have_been_placed_is_not_run_a_second_time(
+    agent: FakeAgent, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def lost(peer: Any, request: Any) -> Done:
+        agent.refuse["place"] = refused("no such job")
+        lose_job(agent)
+        await agent.until(lambda: peer.closed)  # before the answer is written
+        return Done()
+
+    monkeypatch.setattr(agent, "_place", lost)
+    assert await asyncio.wait_for(stands(), WAIT_S) == 1
+    assert len(agent.called("place")) == 2, "the second is refused, the first was not"
+    assert capsys.readouterr().err == "penstock: no such job\n"
+
+
+async def test_one_that_is_cancelled_before_its_admission_ends(
+    agent: FakeAgent, capsys: pytest.CaptureFixture[str]
+) -> None:
+    agent.admits = False
+    running = stands()
+    async with asyncio.timeout(WAIT_S):
+        await agent.until(lambda: bool(agent.known_jobs))
+    agent.cancel_job(*agent.known_jobs, by="alice")
+    assert await asyncio.wait_for(running, WAIT_S) == 1
+    assert capsys.readouterr().err == "penstock: job 'sort' was cancelled by alice\n"
 
 
 async def test_without_a_master_it_runs_ungated(agent: FakeAgent) -> None:
