@@ -11,14 +11,16 @@ from pathlib import Path
 from penstock.engines.spark.executor_command import BACKEND
 
 #: Any other program (a driver, a Worker) is passed to Java at once, and so are executors if Penstock's interpreter is
-#: gone. ``$JAVA_HOME`` is set to the real one, so that child processes do not find this script again.
+#: gone. ``$JAVA_HOME`` is set to the real one, so that child processes do not find this script again. Links in the
+#: interpreter's path are followed at the start: a stand-in stays in its environment while an upgrade changes them.
 _SCRIPT = """#!/bin/sh
 # Made by `penstock spark-config`; run it again when Python or Java have moved.
 JAVA_HOME={home}
 export JAVA_HOME
 case " $* " in
 *" {backend} "*)
-    [ -x {python} ] && exec {python} -I -m penstock.engines.spark.stand_in "$JAVA_HOME/bin/java" "$@"
+    python="$(readlink -f {directory})"/{name}
+    [ -x "$python" ] && exec "$python" -I -m penstock.engines.spark.stand_in "$JAVA_HOME/bin/java" "$@"
     echo "penstock: no "{python}"; this executor runs outside of Penstock" >&2
     ;;
 esac
@@ -49,8 +51,10 @@ def make(directory: Path, java_home: Path) -> None:
     """
     bin_directory = directory / "bin"
     bin_directory.mkdir(parents=True, exist_ok=True)
+    python = _python()
     script = _SCRIPT.format(
-        home=shlex.quote(str(java_home)), backend=BACKEND, python=shlex.quote(sys.executable)
+        home=shlex.quote(str(java_home)), backend=BACKEND, python=shlex.quote(str(python)),
+        directory=shlex.quote(str(python.parent)), name=shlex.quote(python.name),
     )  # fmt: skip
     fresh = bin_directory / ".java.new"
     fresh.write_text(script, encoding="utf-8")
@@ -58,6 +62,22 @@ def make(directory: Path, java_home: Path) -> None:
     fresh.replace(bin_directory / "java")
     _link_rest(java_home, directory, but={"bin"})
     _link_rest(java_home / "bin", bin_directory, but={"java"})
+
+
+def _python() -> Path:
+    """Return this environment's interpreter, by the path at which the running command was found.
+
+    An upgrade may make a new environment and remove this one: /usr/local/bin/penstock leads to /opt/penstock/venv, a
+    link to the present environment (ansible/README.md).
+    """
+    command = Path(sys.argv[0]).absolute()
+    while True:
+        python = command.with_name("python")
+        if python.exists() and python.parent.parent.resolve() == Path(sys.prefix).resolve():
+            return python
+        if not command.is_symlink():
+            return Path(sys.executable)
+        command = command.parent / command.readlink()
 
 
 def _link_rest(source: Path, directory: Path, but: set[str]) -> None:

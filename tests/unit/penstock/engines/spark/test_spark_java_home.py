@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -25,6 +26,12 @@ def real(tmp_path: Path) -> Path:
     program.write_text('#!/bin/sh\necho "$JAVA_HOME|$*"\n')
     program.chmod(0o755)
     return home
+
+
+@pytest.fixture(autouse=True)
+def elsewhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """The command that runs is in no environment."""
+    monkeypatch.setattr(sys, "argv", [str(tmp_path / "penstock")])
 
 
 def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
@@ -61,6 +68,29 @@ def test_without_its_python_an_executor_runs_all_the_same(
     ran = run(tmp_path / "ours", BACKEND, "--cores", "1")
     assert ran.stdout == f"{real}|{BACKEND} --cores 1\n"
     assert ran.stderr == "penstock: no /nowhere/python; this executor runs outside of Penstock\n"
+
+
+def test_it_goes_through_the_stand_in_of_the_environment_that_an_upgrade_brings(
+    real: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for version in ("old", "new"):
+        python = tmp_path / f"venvs/{version}/bin/python"
+        python.parent.mkdir(parents=True)
+        python.write_text('#!/bin/sh\necho "$0"\n')
+        python.chmod(0o755)
+        python.with_name("penstock").touch()
+    present, found = tmp_path / "venv", tmp_path / "penstock"
+    present.symlink_to("venvs/old")
+    found.symlink_to("venv/bin/penstock")
+    monkeypatch.setattr(sys, "argv", [str(found), "spark-config"])
+    monkeypatch.setattr(sys, "prefix", str(tmp_path / "venvs/old"))
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "venvs/old/bin/python"))
+    java_home.make(tmp_path / "ours", real)
+    assert run(tmp_path / "ours", BACKEND).stdout == f"{tmp_path}/venvs/old/bin/python\n", "not by the link"
+    present.unlink()
+    present.symlink_to("venvs/new")
+    shutil.rmtree(tmp_path / "venvs/old")
+    assert run(tmp_path / "ours", BACKEND).stdout == f"{tmp_path}/venvs/new/bin/python\n"
 
 
 def test_it_can_be_made_again_and_is_known_as_ours(real: Path, tmp_path: Path) -> None:
