@@ -161,6 +161,30 @@ def host(tmp_path: Path) -> Iterator[Host]:
         server.shutdown()
 
 
+def test_another_masters_address_is_brought_by_way_of_the_old_one(host: Host) -> None:
+    host.says(master=OLD, linked=True)
+    assert host.play(NEW) == [BEGIN, WAIT, *RESTART, "penstock undrain"]
+    assert host.drain() is None
+    assert not host.mark.exists()
+    # Nothing of the configuration is to be changed now: a link that is away is no reason to go on.
+    host.says(master=NEW, linked=False)
+    (host.directory / "units/penstock-agent.service").unlink()
+    assert host.play(NEW) == []
+    assert f"has no link to its master {NEW}, so the node cannot be drained; nothing was changed there" in host.said
+
+
+def test_where_the_old_master_is_away_the_node_is_not_drained_and_that_is_said(host: Host) -> None:
+    host.says(master=OLD, linked=False)
+    assert host.play(NEW) == RESTART
+    assert f"node07 is not drained, as its agent has no link to its master {OLD}" in host.said
+
+
+def test_a_first_master_is_added(host: Host) -> None:
+    host.says(master="", linked=False)
+    assert host.play(NEW) == RESTART
+    assert "node07 is not drained" not in host.said, "there was nothing to drain"
+
+
 def test_what_an_operator_drained_after_an_interrupted_run_stays_drained(host: Host) -> None:
     host.mark.write_text(str(SINCE))
     host.says(master=OLD, linked=True, drain=BY_OPERATOR)
