@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import datetime as dt
 import importlib.util
+import sys
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -100,3 +101,11 @@ def test_an_old_cryptography_is_named_with_the_remedy(options: dict[str, Any], m
     monkeypatch.setattr(cryptography, "__version__", "41.0.7")
     said = certificate._fault(options)
     assert "41.0.7" in said and "penstock_ca_python" in said and "\n" not in said
+
+
+def test_an_old_python_on_the_controller_is_named_with_the_remedy(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "version_info", (3, 10, 12, "final", 0))
+    said = certificate._fault(options)
+    assert "3.10" in said and "penstock_ca_python" in said and "\n" not in said

@@ -134,6 +134,9 @@ def _fault(options: dict[str, Any]) -> str:
         return f"penstock_ca_renew_days: {renew_days} is not below penstock_ca_days ({days}): each run would renew"
     if not Path(wheel).is_file():
         return f"penstock_ca_wheel: {wheel}: no such file on the controller; `make wheel` builds it in dist/"
+    if sys.version_info < (3, 11):  # noqa: UP036 - ansible-core 2.16 runs on 3.10, too
+        version = ".".join(map(str, sys.version_info[:2]))
+        return f"{sys.executable} is Python {version}; name one of 3.11 or newer in penstock_ca_python"
     try:
         import cryptography
     except ImportError:
