@@ -1,6 +1,6 @@
-"""The agent's role on a node that has work: whether it is drained, and given work again.
+"""The roles on a node that has work: whether it is drained, and given work again, and what is left there.
 
-The role is played as it is, in a mount namespace of its own, where `penstock` and `systemctl` are stand-ins that note
+They are played as they are, in a mount namespace of its own, where `penstock` and `systemctl` are stand-ins that note
 their calls. Real machines are in tests/cluster.
 """
 
@@ -75,6 +75,18 @@ exec "$@"
 """
 
 
+#: Maps the files that it is told, and runs what is behind "--".
+USER = """
+import mmap, subprocess, sys
+at = sys.argv.index("--")
+maps = []
+for path in sys.argv[1:at]:
+    with open(path, "rb") as file:
+        maps.append(mmap.mmap(file.fileno(), 0, prot=mmap.PROT_READ))
+sys.exit(subprocess.run(sys.argv[at + 1 :]).returncode)
+"""
+
+
 class _Healthy(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         self.send_response(200)
@@ -120,11 +132,25 @@ class Host:
             "penstock_venv_path": str(self.directory / "venv"),
             "ansible_python_interpreter": sys.executable,
         }
+        done = self._play({"roles": ["penstock_agent"]}, variables)
+        changing = {"drain", "undrain", "stop", "start"}
+        acts = [line for line in calls.read_text().splitlines() if line.split()[1] in changing]
+        assert (done == 0) == ("systemctl start penstock-agent.service" in acts)
+        return acts
+
+    def forget(self, *used: str) -> None:
+        """Remove former environments, while a process uses these files."""
+        forget = {"name": "penstock_venv", "tasks_from": "forget"}
+        variables = {"ansible_python_interpreter": sys.executable}
+        user = (sys.executable, "-c", USER, *used, "--")
+        assert self._play({"tasks": [{"include_role": forget}]}, variables, *user) == 0
+
+    def _play(self, what: dict[str, Any], variables: dict[str, Any], *through: str) -> int:
+        """Play it, as a child of a program; return the exit status."""
         playbook = self.directory / "play.yml"
-        role = {"hosts": "all", "connection": "local", "gather_facts": False, "roles": ["penstock_agent"]}
-        playbook.write_text(json.dumps([role]))
+        playbook.write_text(json.dumps([{"hosts": "all", "connection": "local", "gather_facts": False, **what}]))
         command = [
-            "unshare", "--mount", "--propagation", "private", "sh", "-c", ROOM, "sh",
+            "unshare", "--mount", "--propagation", "private", "sh", "-c", ROOM, "sh", *through,
             str(Path(sys.executable).with_name("ansible-playbook")),
             "-i", "node07,", "-e", json.dumps(variables), str(playbook),
         ]  # fmt: skip
@@ -141,10 +167,7 @@ class Host:
         if "cannot mount" in done.stderr:
             pytest.skip(f"elsewhere: no mounts of our own here: {done.stderr.strip()}")
         self.said = " ".join(done.stdout.split())
-        changing = {"drain", "undrain", "stop", "start"}
-        acts = [line for line in calls.read_text().splitlines() if line.split()[1] in changing]
-        assert (done.returncode == 0) == ("systemctl start penstock-agent.service" in acts)
-        return acts
+        return done.returncode
 
 
 BEGIN, WAIT = "penstock drain --no-wait --json", "penstock drain --timeout 30min"
@@ -199,3 +222,15 @@ def test_a_run_that_was_interrupted_while_it_drained_is_finished(host: Host) -> 
     host.says(master=OLD, linked=True, drain={"by": "root", "since": SINCE, "state": "draining"})
     assert host.play(NEW) == [WAIT, *RESTART, "penstock undrain"]
     assert not host.mark.exists()
+
+
+def test_an_environment_that_a_process_still_uses_is_left(host: Host) -> None:
+    venvs = host.directory / "opt/venvs"
+    for name in ("0a", "0b", "0c"):
+        (venvs / name / "lib").mkdir(parents=True)
+        (venvs / name / "lib/core.so").write_text("code")
+    (host.directory / "opt/venv").symlink_to("/opt/penstock/venvs/0c")
+    host.forget("/opt/penstock/venvs/0b/lib/core.so")
+    assert sorted(path.name for path in venvs.iterdir()) == ["0b", "0c"]
+    host.forget()
+    assert [path.name for path in venvs.iterdir()] == ["0c"]
