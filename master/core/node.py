@@ -14,6 +14,8 @@ from penstock.wire.master_api import AnyDecision, Assign, Availability, Load, Re
 
 #: Largest size of one request's decisions; far below the frame limit, and a node processes it in milliseconds.
 _REQUEST_BYTES = 1024 * 1024
+#: Most reports of a node between two attempts to promote a task that it refuses to promote.
+_PROMOTION_REPORTS = 64
 
 
 @dataclass(slots=True)
@@ -35,7 +37,8 @@ class Held:
     state: life_cycles.CopyState = "accepted"
     leaving: bool = False  # its node was told to release it: its actions no longer matter, its holdings do
     promoted_in: int | None = None
-    promotion_refused_at: int = -1  # the heartbeat count of the node when it refused
+    promotions_refused: int = 0
+    promotable_from: int = 0  # the heartbeat count of the node at which its promotion may be proposed again
     queued: bool = False  # sent to wait for slack on the node
     executor: bool = False  # regular, and its limits follow a profile: it neither waits for a slot nor holds one
     profile: Profile | None = None  # as far as it has been sent
@@ -122,6 +125,13 @@ class Held:
         """Take the next step of its life on the node. Raises: TransitionError."""
         self.state = life_cycles.step(life_cycles.COPY, self.state, event)
         self.leaving = self.state in {"recalled", "leaving"}
+
+    def promotion_refused(self, heartbeats: int) -> None:
+        """Record that the node refused its promotion. The node knows more than the master, as of promises of its link;
+        each refusal doubles the number of reports until the next attempt.
+        """
+        self.promoted_in, self.promotable_from = None, heartbeats + min(2**self.promotions_refused, _PROMOTION_REPORTS)
+        self.promotions_refused += 1
 
     def know(self, request: TaskRequest, user: str, *, executor: bool) -> None:
         """Add the parts of the origin's request that a node's report of a task lacks."""

@@ -55,7 +55,7 @@ class SlackWork:
             return False
         job, task = self._members.jobs.get(held.job), self._members.task(held.key)
         allowed = job is not None and job.admitted and task is not None and task.opportunistic != "only"
-        return allowed and held.promotion_refused_at != node.heartbeats
+        return allowed and node.heartbeats >= held.promotable_from
 
     def _promote(self, node: Node, held: Held, limits: RoundQuotas | None) -> None:
         """Promote a task where its memory, its cores and the slot that a command ran without can be promised."""

@@ -95,7 +95,7 @@ class TaskReports:
             if (found := self._members.at_home(node, held.key)) is not None:
                 found[1].on_slack = False
         else:
-            held.promoted_in, held.promotion_refused_at = None, node.heartbeats
+            held.promotion_refused(node.heartbeats)
 
     # ------------------------------------------------------------ ends
 

@@ -71,6 +71,25 @@ def test_a_refused_promotion_is_tried_again_after_a_report() -> None:
     assert len(b.said(api.Promote)) == 2
 
 
+def test_a_promotion_that_is_refused_again_and_again_is_tried_ever_more_seldom() -> None:
+    b = bed("a")
+    b.job("a")
+    b.heartbeat("a", promised_memory_bytes=800 * MB)
+    b.ready("a", command("o", 300), opportunistic=True)
+    b.round()
+    b.answering = False
+    tried = []
+    for report in range(200):
+        b.heartbeat("a")
+        before = len(b.said(api.Promote))
+        b.round()
+        if len(b.said(api.Promote)) > before:
+            tried.append(report)
+            refusal = api.Refusal(index=0, reason="network: 1 MiB/s asked, 0 B/s not promised yet")
+            b.serve(e.Answered("a", b.numbers["a"], [refusal]))
+    assert tried == [0, 1, 3, 7, 15, 31, 63, 127, 191]
+
+
 def test_an_opportunistic_task_of_a_framework_waits_for_a_free_core() -> None:
     b = Bed()
     b.node("a", load=load(idle=(0, 1, 2)))
