@@ -63,7 +63,7 @@ class MasterService:
         self._loop = asyncio.get_running_loop()
         self._round: asyncio.TimerHandle | None = None
         self._watch: asyncio.TimerHandle | None = None
-        self._last_round = -cluster.settings.interval_s
+        self._last_round = time.monotonic() - cluster.settings.interval_s
         self._port: Listener | None = None
         silence = Gauge(
             "penstock_master_heartbeat_age_max_seconds",
@@ -264,10 +264,11 @@ class MasterService:
 
     def _run_round(self) -> None:
         self._round = None
-        self._last_round = time.monotonic()
-        rounds = self.cluster.counts["rounds"]
+        now, settings, rounds = time.monotonic(), self.cluster.settings, self.cluster.counts["rounds"]
+        late_s = now - self._last_round - settings.heartbeat_s - settings.interval_s  # see `_watch_nodes`
+        self._last_round = now
         try:
-            self.dispatch(e.RoundDue(time.time()))
+            self.dispatch(e.RoundDue(time.time(), stalled_s=max(0.0, late_s)))
         except Exception as error:  # the root of a round: no error may stop the service of agents
             log.error("a round failed", exc_info=error)
         if self.cluster.counts["rounds"] > rounds:  # there was work to place

@@ -142,8 +142,10 @@ class Cluster:
             case e.Remembered():
                 self._stored.restore(event)
                 self.table.follow_lengths()
-            case e.RoundDue(at):
+            case e.RoundDue(at, stalled_s):
                 self.clock.unix_ahead_s = at - now
+                if stalled_s > 0:
+                    self._stalled(stalled_s, now)
                 self._expire(now)
                 self._rounds.run(now)
         self.unlearnt.overdue(now)
@@ -245,6 +247,14 @@ class Cluster:
             node.connection_lost(now)
             self.table.refresh(node)
             self.outbox.explain("node away", node=name, waits_s=self.settings.node_timeout_s)
+
+    def _stalled(self, stalled_s: float, now: float) -> None:
+        """Take a time in which the master received nothing out of the silence of each node."""
+        if stalled_s > self.settings.heartbeat_s:
+            self.outbox.explain("master stalled", stalled_s=round(stalled_s, 3))
+        for node in self.nodes.values():
+            node.not_heard(stalled_s, now)
+            self.table.refresh(node)
 
     def _expire(self, now: float) -> None:
         """Remove nodes that were away or silent for too long. An empty node drained before it left gets longer: nothing

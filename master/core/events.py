@@ -49,9 +49,14 @@ class NodeAway:
 
 @dataclass(frozen=True, slots=True)
 class RoundDue:
-    """A scheduling round is due; ``at`` is Unix time, like jobs' times of submission."""
+    """A scheduling round is due; ``at`` is Unix time, like jobs' times of submission.
+
+    ``stalled_s``: the time since the last round in which the master could receive nothing, because its process or its
+    host was suspended or busy; it counts as no node's silence.
+    """
 
     at: float
+    stalled_s: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -272,6 +272,12 @@ class Node:
         self.state = life_cycles.step(life_cycles.NODE, self.state, "connection lost")
         self.away_since = now
 
+    def not_heard(self, stalled_s: float, now: float) -> None:
+        """Take a time in which the master received nothing out of the node's silence or absence."""
+        self.last_heard = min(now, self.last_heard + stalled_s)
+        if self.away_since is not None:
+            self.away_since = min(now, self.away_since + stalled_s)
+
     def expired(self) -> None:
         """Record that the node was away or silent for too long."""
         self.state = life_cycles.step(life_cycles.NODE, self.state, "expires")
