@@ -186,7 +186,9 @@ class Agenda:
                 why = self._plan_turn(one, number, now, None)
                 if why:
                     dropped.append(Dropped(one.id, one.owner, f"{one.id}+{number}", why))
-            if not one.turns and not self._goes_on(one, now):
+            for key in [key for key, cut in one.cut.items() if cut.over(now)]:
+                del one.cut[key]
+            if not one.turns and not one.cut and not self._goes_on(one, now):
                 del self._reservations[one.id]
         return dropped
 
@@ -214,7 +216,7 @@ class Agenda:
                     one.turns[key] = found
                     self._reservations[one.id] = self._cut_off.pop(one.id, one)
                     returned.append(Returned(one.id, one.owner, key))
-                elif max(cut.turn.ends, cut.since) <= now and infeasible(cut.left(), now):
+                elif cut.over(now):
                     del one.cut[key]
             if not one.cut:
                 self._cut_off.pop(one.id, None)

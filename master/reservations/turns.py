@@ -11,7 +11,7 @@ from msgspec.structs import replace
 
 from master.reservations.gree import Placed
 from master.reservations.plan import EPSILON, Piece, Plan, clipped
-from master.reservations.rdl import All, Any, Atom, Expression, Order, Window, atoms_of, normalized
+from master.reservations.rdl import All, Any, Atom, Expression, Order, Window, atoms_of, infeasible, normalized
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,6 +54,10 @@ class Cut:
     def missed(self, now: int) -> bool:
         """Return whether part of the turn's promised time has passed since the cut."""
         return bool(clipped(self.turn.pieces, self.since, now))
+
+    def over(self, now: int) -> bool:
+        """Return whether it can no longer be promised again."""
+        return max(self.turn.ends, self.since) <= now and bool(infeasible(self.left(), now))
 
     def rest(self, now: int) -> Placed:
         """Return the turn's pieces without those missed between the cut and ``now``."""
