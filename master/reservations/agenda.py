@@ -177,7 +177,7 @@ class Agenda:
     def advance(self, now: int) -> list[Dropped]:
         """Advance the time: remove finished turns, and plan turns that enter the horizon, if possible."""
         dropped: list[Dropped] = []
-        self.quotas.advance(now)
+        counted_since = self.quotas.advance(now)
         for one in self.reservations():
             for each in [each for each in one.turns.values() if each.ends <= now]:
                 self._drop(one, each, now)
@@ -190,6 +190,7 @@ class Agenda:
                 del one.cut[key]
             if not one.turns and not one.cut and not self._goes_on(one, now):
                 del self._reservations[one.id]
+        self.plan.drop_past(counted_since)
         return dropped
 
     def repair(self, now: int, until: int | None = None) -> list[Dropped]:

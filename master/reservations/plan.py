@@ -128,6 +128,13 @@ class Steps:
             column[0:index] = [0.0] if index else []
         self._join(1)
 
+    def drop_past(self, before: int) -> None:
+        """Drop the changes up to a step: its amounts hold from step 0 on."""
+        index = bisect_right(self.starts, before) - 1
+        del self.starts[1 : index + 1]
+        for column in self.columns:
+            del column[:index]
+
     def runs(self, since: int = 0) -> Iterator[tuple[int, int | None, list[float]]]:
         """Yield (from, to, amounts) of the runs in ``since`` or later; the last one has no end."""
         for index in range(bisect_right(self.starts, since) - 1, len(self.starts)):
@@ -211,6 +218,11 @@ class Plan:
         for start, finish, change in changes.runs():
             self.capacity.add(start, finish, change)
             self.free.add(start, finish, change)
+
+    def drop_past(self, before: int) -> None:
+        """Drop what changed before a step, which no query asks for any more; promises do not change."""
+        self.capacity.drop_past(before)
+        self.free.drop_past(before)
 
     def overcommitted(self, since: int = 0, until: int | None = None) -> int | None:
         """Return the first step in [since, until), or from ``since`` on, in which promises exceed the capacity."""

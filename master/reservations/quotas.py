@@ -73,8 +73,8 @@ class Quotas:
             self._record(owner, pieces, now, -1)
             self._change(owner, pieces, now, 1)
 
-    def advance(self, now: int) -> None:
-        """Advance the time: drop amounts before all later windows."""
+    def advance(self, now: int) -> int:
+        """Advance the time: drop amounts before all later windows. Return the first step that still counts."""
         self._known_since = max(self._known_since, now - self._window)
         for name, one in list(self._owners.items()):
             if _over(one.used, self._known_since):
@@ -82,8 +82,11 @@ class Quotas:
             if _over(one.past, self._known_since):
                 one.past.forget(self._known_since)
                 self._changed.add(name)
+            if one.room is not None:
+                one.room.drop_past(self._known_since)
             if not any(map(any, one.used.columns)) and not any(map(any, one.past.columns)):
                 del self._owners[name]
+        return self._known_since
 
     def past(self, owner: str) -> list[tuple[int, int, list[float]]]:
         """Return the owner's amounts of finished turns: (start, finish, amounts)."""
