@@ -14,6 +14,7 @@ from penstock.cli.errors import usage_error
 from penstock.model.container import Notice
 from penstock.model.floors import least_of
 from penstock.model.units import format_bytes, parse_bytes, parse_duration_s, parse_rate
+from penstock.wire.utf8 import is_utf8, shown
 
 T = TypeVar("T")
 
@@ -91,7 +92,9 @@ def _at_least(name: str, read: Callable[[str], float], show: Callable[[float], s
 def key_value(text: str) -> tuple[str, str]:
     key, equals, value = text.partition("=")
     if not key or not equals or "\0" in text:
-        raise ValueError(f"{text!r} is not KEY=VALUE")
+        raise ValueError(f"{shown(text)} is not KEY=VALUE")
+    if not is_utf8(text):
+        raise ValueError(f"{shown(text)} is not UTF-8; convert the value, for example with `iconv -t UTF-8`")
     return key, value
 
 

@@ -22,17 +22,17 @@ def sendable(spec: ContainerSpec) -> tuple[ContainerSpec, str]:
     Raises:
         RpcError: an argument or the directory is not UTF-8; the message has the remedy.
     """
-    if _is_utf8("".join((*spec.argv, spec.cwd, *spec.env, *spec.env.values()))):
+    if is_utf8("".join((*spec.argv, spec.cwd, *spec.env, *spec.env.values()))):
         return spec, ""  # the rule; looked at one by one they take longer than the rest of a request
     for number, argument in enumerate(spec.argv):
-        if not _is_utf8(argument):
+        if not is_utf8(argument):
             which = f"argument {number}, {shown(argument)}," if number else shown(argument)
             remedy = "rename what it names, or let a shell find that by a pattern: sh -c 'cat caf*'"
             raise bad_request(f"{which} is not UTF-8", field="command", remedy=remedy)
-    if not _is_utf8(spec.cwd):
+    if not is_utf8(spec.cwd):
         remedy = "rename it, or give another directory"
         raise bad_request(f"{shown(spec.cwd)} is not UTF-8", field="cwd", remedy=remedy)
-    env = {name: value for name, value in spec.env.items() if _is_utf8(name) and _is_utf8(value)}
+    env = {name: value for name, value in spec.env.items() if is_utf8(name) and is_utf8(value)}
     names = ", ".join(shown(name)[1:-1] for name in spec.env if name not in env)
     return msgspec.structs.replace(spec, env=env), f"left out of the environment, as not UTF-8: {names}"
 
@@ -47,7 +47,8 @@ def shown(text: str) -> str:
     return f"'{raw.decode('utf-8', 'backslashreplace')}'"
 
 
-def _is_utf8(text: str) -> bool:
+def is_utf8(text: str) -> bool:
+    """Return whether a message can carry the text."""
     if text.isascii():
         return True
     try:

@@ -81,12 +81,15 @@ def executors(*argv: str) -> Executors:
     return Executors(parser.parse_args(["--executors", "2", "--application", "a", "--memory", "1G", *argv]), ("x",))
 
 
-def test_executors_are_warned_of_once(capsys: pytest.CaptureFixture[str]) -> None:
-    commands = [request.command for request in executors("--env", f"LEGACY={CAFE}").requests.values()]
-    assert [command.env for command in commands if command] == [
-        {"PENSTOCK_EXECUTOR": str(index), "PENSTOCK_EXECUTORS": "2"} for index in range(2)
-    ]
-    assert capsys.readouterr().err == "penstock submit: left out of the environment, as not UTF-8: LEGACY\n"
+@pytest.mark.parametrize("text", [f"LEGACY={CAFE}", f"{CAFE}=x"])
+@pytest.mark.parametrize("options", [[], ["--executors", "2", "--application", "a", "--memory", "1G"]])
+def test_a_variable_that_was_asked_for_is_refused(
+    agent: AgentThread, fails: Fails, options: list[str], text: str
+) -> None:
+    command = "submit" if options else "run"
+    line = fails(2, command, *options, "--env", text, "--", "x")
+    assert line.startswith(f"penstock {command}: --env: '") and r"caf\xe9" in line and "is not UTF-8" in line
+    assert agent.agent.called("launch") == []
 
 
 def test_executors_in_such_a_directory_are_refused(directory: Path, fails: Fails) -> None:
