@@ -106,12 +106,13 @@ class TaskReports:
 
         Raises: RpcError: ``refused``: this node does not take part in the job.
         """
+        job = self._members.jobs.get(message.job)
+        if job is not None:
+            message_checks.check_part(node, job)  # before it lets go: a copy that it is to give back is a part, too
         for name in message.tasks:
             self._let_go(node, (message.job, name))
-        job = self._members.jobs.get(message.job)
         if job is None:
             return
-        message_checks.check_part(node, job)
         for name in message.tasks:
             task = job.tasks.get(name)
             if task is None or (task.request is not None and task.request.command is not None):

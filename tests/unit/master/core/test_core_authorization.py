@@ -132,6 +132,23 @@ def test_who_was_given_work_takes_part_when_the_job_s_origin_was_lost_and_is_bac
     assert made.cluster.jobs[JOB].tasks == {}
 
 
+def test_what_a_node_said_before_it_was_told_to_let_go_counts_though_it_has_lost_its_part() -> None:
+    made = working()
+    for second in range(1, 14):
+        made.now = float(second)
+        for node in ("a", "stranger"):
+            made.heartbeat(node)
+        made.round(0.0)
+    assert "b" not in made.cluster.nodes
+    made.serve(e.Said("a", api.TasksCancelled(job=JOB, tasks=["held"])))
+    made.answering = False  # its withdrawal is on its way
+    made.node("b", placed=[claim("held")])
+    assert made.cluster.nodes["b"].held[JOB, "held"].leaving
+    made.serve(e.Said("b", api.TasksDone(job=JOB, tasks=["held"])))
+    assert made.cluster.nodes["b"].held == {}
+    assert broken(made.cluster) == []
+
+
 def test_after_a_restart_of_the_master_the_job_is_its_origin_s_whoever_comes_first() -> None:
     made = bed()
     made.node("stranger", jobs=[STATE])
