@@ -239,6 +239,12 @@ class Agent:
         self.to_master.clear()
         self.inbox.clear()
 
+    def kill_over(self, key: tuple[str, str]) -> None:
+        """A command is dead that was to be stopped, or to run again."""
+        by = EndedBy.PREEMPTED if key in self.again else EndedBy.CANCELLED
+        self.again.discard(key)
+        self.command_over(key, Ended(by=by))
+
     def command_over(self, key: tuple[str, str], ended: Ended) -> None:
         held = self.ended_here[key] = self.held.pop(key, None) or self.stopping.pop(key)
         self.say(api.CommandEnded(job=held.job, task=held.request.task, origin=held.origin, ended=ended))

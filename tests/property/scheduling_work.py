@@ -94,9 +94,7 @@ class Work(CheckedMaster):
     def kill_ends(self, at: int) -> None:
         stopping = [(agent, key) for agent in self.agents.values() for key in agent.stopping]
         agent, key = stopping[at % len(stopping)]
-        by = EndedBy.PREEMPTED if key in agent.again else EndedBy.CANCELLED
-        agent.again.discard(key)
-        agent.command_over(key, Ended(by=by))
+        agent.kill_over(key)
 
     @precondition(lambda self: any(agent.jobs for agent in self.agents.values()))
     @rule(at=pick)

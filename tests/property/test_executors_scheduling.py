@@ -334,7 +334,7 @@ class ExecutorWorld(World):
                 if key in agent.held and self.now > began + 2 * SLOT_S:
                     agent.command_over(key, EXIT)
             for key in list(agent.stopping):
-                agent.command_over(key, Ended(by=EndedBy.CANCELLED))
+                agent.kill_over(key)
             self.heartbeat(name)
             self.to_master(name, 10**6)
 

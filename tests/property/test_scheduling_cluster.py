@@ -12,7 +12,7 @@ from hypothesis.stateful import initialize, invariant
 
 from master.core import MasterSettings, draining
 from master.ordering import NAMES
-from penstock.model import Capacity, Ended, EndedBy
+from penstock.model import Capacity
 from tests.master_invariants import broken
 from tests.property.scheduling_agents import EXIT, MIB, NODES, TIMEOUT_S, Agent
 from tests.property.scheduling_connections import Connections
@@ -139,7 +139,7 @@ class World(Connections, Work):
                 else:
                     self.framework_done(agent, key, elsewhere=True)
             for key in list(agent.stopping):
-                agent.command_over(key, Ended(by=EndedBy.CANCELLED))
+                agent.kill_over(key)
             self.to_master(name, 10**6)
 
 
