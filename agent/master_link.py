@@ -296,7 +296,7 @@ class MasterLink:
         if method != api.DECIDE.name:
             raise unknown_method(method, {api.DECIDE.name: api.DECIDE})
         decide = read_params(params, api.DECIDE.params)
-        reply = self._shell.dispatch(e.Decided(decide.number, decide.decisions))
+        reply = self._shell.dispatch(e.Decided(decide.number, decide.decisions, time.time()))
         self.send_soon()
         return reply
 

@@ -250,7 +250,7 @@ def following(slots: int) -> tuple[list[float], list[float]]:
     node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True))
     for number in range(EXECUTORS):
         asked = request(f"e{number}")
-        node.handle(node_events.Decided(number + 1, [assign(asked, varying(slots, number))]), 0.0)
+        node.handle(node_events.Decided(number + 1, [assign(asked, varying(slots, number))], 0.0), 0.0)
     for container in list(node.containers.live):
         node.handle(node_events.ContainerStarted(container, 7, {}, 0.0), 0.0)
     use = ContainerUse(cpu_cores=0.3, memory_bytes=60 * MIB, memory_unreclaimable_bytes=60 * MIB)

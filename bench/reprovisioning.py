@@ -125,7 +125,7 @@ class Host:
 
     def _decide(self, decision: Assign | TellStages) -> None:
         self._decisions += 1
-        self._send(e.Decided(self._decisions, [decision]))
+        self._send(e.Decided(self._decisions, [decision], 0.0))
 
     def _send(self, event: e.Event) -> None:
         for instruction in self.node.handle(event, self.now):

@@ -49,7 +49,7 @@ class ContainerEvents:
         instructions = self._containers.started(event.container, event.pid, event.not_enforced, event.at)
         record = self._containers.live[event.container]
         if record.executor is not None:
-            self._executors.started(record, event.at, now)
+            self._executors.started(record, now)
         if record.state is ContainerState.RUNNING:
             wanted = record.confine()
             spec, weight = record.spec, record.rank_weight

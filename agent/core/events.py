@@ -193,10 +193,11 @@ class Woken:
 
 @dataclass(frozen=True, slots=True)
 class Decided:
-    """The master's decisions, which the node may refuse."""
+    """The master's decisions, which the node may refuse. ``at`` is Unix time."""
 
     number: int
     decisions: list[AnyDecision]
+    at: float
 
 
 @dataclass(frozen=True, slots=True)

@@ -73,13 +73,12 @@ class Executors:
         return NOTHING if held is None else held.peak(now)
 
     def follow(self, held: HeldTask, record: ContainerRecord, profile: Profile, began: float) -> None:
-        """Add an executor whose limits follow its profile, which ``began`` then (as ``now``).
+        """Add an executor whose limits follow the profile in its record, which ``began`` then (as ``now``).
 
         Stages that its job had ended before do not count.
         """
         if record.course is None:
             record.go_on(Course(before=self.surrogate.stages.get(record.job, 0)))
-        record.follow(profile, record.profile_at)
         self._elasticity.follow(record, began)
         self.planned[record.container] = _Planned(profile, promised_without_profile(held.request, profile), began)
         self._changes += 1
@@ -109,11 +108,8 @@ class Executors:
             f"{_text(which, left)} of {_text(which, known[which])} free then ({ahead_s:g} s from now)"
         )
 
-    def started(self, record: ContainerRecord, at: float, now: float) -> None:
+    def started(self, record: ContainerRecord, now: float) -> None:
         """Record its use from now on; its profile's slots began when it was assigned."""
-        planned = self.planned.get(record.container)
-        if planned is not None:
-            record.follow(planned.profile, at - (now - planned.began))
         self.surrogate.began(record.container, record.job, record.task, now)
 
     def resumed(self, record: ContainerRecord, at: float, now: float) -> None:

@@ -58,7 +58,7 @@ class MasterDecisions:
         instructions: list[Instruction] = []
         refusals: list[Refusal] = []
         for index, decision in enumerate(event.decisions):
-            why = self._carry_out(decision, instructions, now)
+            why = self._carry_out(decision, instructions, event.at, now)
             if why:
                 refusals.append(Refusal(index=index, reason=why))
         if any(isinstance(decision, SetPriority) for decision in event.decisions):
@@ -66,7 +66,7 @@ class MasterDecisions:
             instructions += self._ranks.rank(now)  # the order is then the same on all nodes
         return [Reply(Decided(refused=refusals)), *instructions]
 
-    def _carry_out(self, decision: AnyDecision, out: list[Instruction], now: float) -> str:
+    def _carry_out(self, decision: AnyDecision, out: list[Instruction], at: float, now: float) -> str:
         """Carry out one decision and append its instructions to ``out``; return why it was refused, or ""."""
         if isinstance(decision, DrainDecision):
             out += self._drain.decided(decision.draining, now)
@@ -74,7 +74,7 @@ class MasterDecisions:
         job = self._members.jobs.get(decision.job)
         match decision:
             case Assign():
-                return self._placed.assign(decision, out, now)
+                return self._placed.assign(decision, out, at, now)
             case AdmitJob() if job is not None:
                 if job.admit():
                     out.append(Record(ROOM, decision.job, job.record))
@@ -97,17 +97,17 @@ class MasterDecisions:
                 self._executors.surrogate.stages_ended(decision.job, decision.ended)
                 out += self._elasticity.stage_ended(decision.job, decision.ended, now)
             case Withdraw() | Promote():
-                return self._change(decision, out, now)
+                return self._change(decision, out, at, now)
             case _:
                 return f"unknown job {decision.job!r}"
         return ""
 
-    def _change(self, decision: Withdraw | Promote, out: list[Instruction], now: float) -> str:
+    def _change(self, decision: Withdraw | Promote, out: list[Instruction], at: float, now: float) -> str:
         """Change a task that this node holds."""
         held = self._held.by_key.get((decision.job, decision.task))
         if held is None:
             return f"task {decision.task!r} of {decision.job} is not here"
         if isinstance(decision, Promote):
-            return self._placed.promote(held, out, now)
+            return self._placed.promote(held, out, at, now)
         out += self._lifecycle.withdraw(held, decision.why or "withdrawn by the master", now, again=decision.again)
         return ""

@@ -49,8 +49,11 @@ class PlacedWork:
 
     # ------------------------------------------------------------ placement
 
-    def assign(self, decision: Assign, out: list[Instruction], now: float) -> str:
-        """Hold the task's memory and queue its command, if any; refuse a task that would break a promise."""
+    def assign(self, decision: Assign, out: list[Instruction], at: float, now: float) -> str:
+        """Hold the task's memory and queue its command, if any; refuse a task that would break a promise.
+
+        ``at`` is Unix time.
+        """
         request = decision.request
         if (decision.job, request.task) in self._held.by_key:
             return ""  # repeated after a lost connection: it is here already
@@ -69,7 +72,7 @@ class PlacedWork:
         held = self._held.hold(decision)
         out.append(Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held))
         if request.executor is not None and not decision.opportunistic:
-            out += self._start_executor(held, now)
+            out += self._start_executor(held, at, now)
         elif decision.opportunistic and request.command is not None and not waits:
             out += self._slot_grants.start(held, now)
         elif request.command is not None:
@@ -87,18 +90,19 @@ class PlacedWork:
         why = ledger.refuse_regular(cores, request.memory_bytes)
         return why or ledger.refuse_network(network, self.settings.link_bytes_per_s)
 
-    def _start_executor(self, held: HeldTask, now: float) -> list[Instruction]:
-        """Start an executor at once; its limits follow its profile, if it has one."""
+    def _start_executor(self, held: HeldTask, at: float, now: float) -> list[Instruction]:
+        """Start an executor at once; its limits follow its profile, if it has one, whose slots begin now."""
         instructions = self._slot_grants.start(held, now)
         record = self._containers.live[held.container]
         if held.profile is not None:
+            record.follow(held.profile, at)
             self._executors.follow(held, record, held.profile, now)
             instructions += record.resize(self._elasticity.limits(record, now))
         return instructions
 
     # ------------------------------------------------------------ promotion (UBIS §IV.D)
 
-    def promote(self, held: HeldTask, out: list[Instruction], now: float) -> str:
+    def promote(self, held: HeldTask, out: list[Instruction], at: float, now: float) -> str:
         """Make opportunistic work regular in place, if its promise can be kept; return why not, or ""."""
         if not held.opportunistic:
             return ""
@@ -115,7 +119,7 @@ class PlacedWork:
         waited = self._held.waiting.pop((held.job, held.task), None)
         out.append(Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held))
         if waited is not None and held.request.executor is not None:
-            out += self._start_executor(held, now)
+            out += self._start_executor(held, at, now)
         elif waited is not None:
             out += self._slot_grants.queue(held, now)
         elif held.container:
@@ -177,7 +181,7 @@ class PlacedWork:
                 held.container = ""
                 instructions += self._lifecycle.withdraw(held, "its job ended", now)
             elif held.request.executor is not None and not held.opportunistic:
-                instructions += self._take_back_executor(held, now, event.at)
+                instructions += self._take_back_executor(held, event.at, now)
             elif held.job not in self._members.jobs:
                 continue  # its job ended while it was being stopped: its container still has to end
             elif held.request.command is not None:
@@ -189,15 +193,15 @@ class PlacedWork:
                 instructions += self._slot_grants.queue(held, now, running=alive)
         return instructions
 
-    def _take_back_executor(self, held: HeldTask, now: float, at: float) -> list[Instruction]:
+    def _take_back_executor(self, held: HeldTask, at: float, now: float) -> list[Instruction]:
         """Resume an executor that outlived an agent, at its place in the profile; start it if it was not started."""
         record = self._containers.live.get(held.container)
         if record is None:
-            return self._start_executor(held, now)
+            return self._start_executor(held, at, now)
         record.hold(None)
         if held.job in self._members.jobs:  # otherwise it is being stopped
             self._slot_grants.queue(held, now, running=True)
         if held.profile is not None:
-            record.follow(held.profile, record.profile_at or at)  # 0: the agent ended before ContainerStarted
+            record.follow(held.profile, record.profile_at or at)  # 0: its record was lost
             self._executors.follow(held, record, held.profile, now - (at - record.profile_at))
         return []

@@ -231,7 +231,7 @@ class SimulatedCluster:
         self._to_master(m.RoundDue(self.clock.now_s))
 
     def _decide(self, sent: SendDecisions) -> None:
-        answer = self.ask(sent.node, e.Decided(sent.number, sent.decisions))
+        answer = self.ask(sent.node, e.Decided(sent.number, sent.decisions, self.clock.now_s))
         assert isinstance(answer, api.Decided)
         self._heartbeat_soon(sent.node)
         answered = m.Answered(sent.node, sent.number, answer.refused)

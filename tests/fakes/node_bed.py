@@ -92,7 +92,7 @@ class NodeBed:
 
     def decide(self, *decisions: Any) -> list[str]:
         """Let the master decide; return why decisions were refused."""
-        answer = self.send(e.Decided(self.node.decided + 1, list(decisions)))
+        answer = self.send(e.Decided(self.node.decided + 1, list(decisions), self.wall_s))
         assert isinstance(answer, Decided)
         return [refusal.reason for refusal in answer.refused]
 

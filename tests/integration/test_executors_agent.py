@@ -210,7 +210,7 @@ async def test_who_ended_while_the_master_was_away_is_told_of_in_full_before_its
     node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True, executor_slot_s=1.0))
     shell: Any = SimpleNamespace(node=node, link=None)
     link = MasterLink(shell, UnixEndpoint(Path(master.listen)))
-    node.handle(e.Decided(1, [assign(Path("/fifo"), None)]), 0.0)
+    node.handle(e.Decided(1, [assign(Path("/fifo"), None)], 0.0), 0.0)
     (container,) = node.containers.live
     node.handle(e.ContainerStarted(container, 7, {}, 0.0), 0.0)
     for second in range(1, 1001):
@@ -238,7 +238,7 @@ async def test_only_a_master_that_reads_gaps_is_told_slots_that_were_not_measure
     capacity = Capacity(cores=2, memory_bytes=2**30)
     node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True, executor_slot_s=1.0))
     link = MasterLink(SimpleNamespace(node=node, link=None), UnixEndpoint(Path(master.listen)))  # type: ignore[arg-type]
-    node.handle(e.Decided(1, [assign(Path("/fifo"), None)]), 0.0)
+    node.handle(e.Decided(1, [assign(Path("/fifo"), None)], 0.0), 0.0)
     (container,) = node.containers.live
     node.handle(e.ContainerStarted(container, 7, {}, 0.0), 0.0)
     for at, interval_s in ((1.0, 1.0), (5.5, 4.5), (6.0, 0.5)):
@@ -261,7 +261,7 @@ async def test_only_a_master_that_reads_it_is_told_the_part_of_a_last_slot(
     capacity = Capacity(cores=2, memory_bytes=2**30)
     node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True, executor_slot_s=2.0))
     link = MasterLink(SimpleNamespace(node=node, link=None), UnixEndpoint(Path(master.listen)))  # type: ignore[arg-type]
-    node.handle(e.Decided(1, [assign(Path("/fifo"), None)]), 0.0)
+    node.handle(e.Decided(1, [assign(Path("/fifo"), None)], 0.0), 0.0)
     (container,) = node.containers.live
     node.handle(e.ContainerStarted(container, 7, {}, 0.0), 0.0)
     for at in (1.0, 2.0, 3.0):

@@ -131,7 +131,7 @@ def running(state: Path, application: str) -> Iterator[tuple[ContainerRecord, Pa
     """Those of an application that have begun, each with its cgroup: one that has ended has none."""
     for record in journaled(state):
         named = record.executor is not None and record.executor.application == application
-        if named and record.profile is not None and record.profile_at > 0:
+        if named and record.profile is not None and record.started_at > 0:
             yield from ((record, path) for path in CGROUPS.glob(f"**/containers/{record.container}"))
 
 

@@ -152,7 +152,7 @@ class NodeBooks(RuleBasedStateMachine):
 
     def decide(self, decision: master_api.AnyDecision) -> master_api.Decided:
         self.decision += 1
-        reply = self.send(e.Decided(self.decision, [decision]))
+        reply = self.send(e.Decided(self.decision, [decision], self.now))
         assert isinstance(reply, master_api.Decided)
         assert self.node.decided == self.decision
         return reply

@@ -123,7 +123,7 @@ class CoreAccount(RuleBasedStateMachine):
                 task=f"t{self.number}", usage=KindAmounts(), command=ContainerSpec(argv=("x",), cpu_cores=cpu_cores)
             )
             decisions.append(Assign(job="placed", stage="s", user="user", origin="o", priority=0.0, request=request))
-        self.send(e.Decided(self.number, decisions))
+        self.send(e.Decided(self.number, decisions, 0.0))
 
     @precondition(lambda self: self.promised or self.in_slots)
     @rule(at=st.integers(0, 63))

@@ -97,7 +97,7 @@ class World:
 
     def decide(self, decision: Assign | TellStages) -> None:
         self.decisions += 1
-        self.send(e.Decided(self.decisions, [decision]))
+        self.send(e.Decided(self.decisions, [decision], 0.0))
 
     def start(self, number: int, profile: Profile, sizing: Sizing) -> None:
         request = TaskRequest(

@@ -98,7 +98,7 @@ class ExecutorsMachine(RuleBasedStateMachine):
     def decide(self, decision: Any) -> bool:
         """Whether it was carried out."""
         self.number += 1
-        answer = self.send(e.Decided(self.number, [decision]))
+        answer = self.send(e.Decided(self.number, [decision], 0.0))
         assert isinstance(answer, Decided)
         return not answer.refused
 

@@ -82,7 +82,8 @@ class Measured(RuleBasedStateMachine):
     def master(self, event: m.Event) -> None:
         for instruction in self.cluster.handle(event, self.now):
             if isinstance(instruction, SendDecisions):
-                self.agent(instruction.node, e.Decided(instruction.number, instruction.decisions), instruction.number)
+                decided = e.Decided(instruction.number, instruction.decisions, 0.0)
+                self.agent(instruction.node, decided, instruction.number)
 
     def agent(self, name: str, event: e.Event, number: int = 0) -> list[i.Instruction]:
         instructions = self.agents[name].handle(event, self.now)

@@ -68,4 +68,4 @@ class Bed(NodeBed):
 def told_order(bed: Bed, jobs: list[str], *, highest: float = 0.0) -> None:
     """The master's order; its numbers say nothing but that."""
     decisions = [SetPriority(job=job, priority=highest - place) for place, job in enumerate(jobs)]
-    assert bed.send(e.Decided(1, decisions)) == Decided(refused=[])
+    assert bed.send(e.Decided(1, decisions, 0.0)) == Decided(refused=[])

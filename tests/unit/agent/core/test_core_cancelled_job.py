@@ -32,7 +32,7 @@ def assign(bed: NodeBed, name: str, task: str, origin: str = "n") -> None:
 
 def cancel(bed: NodeBed, name: str) -> tuple[list[Instruction], list[api.Refusal]]:
     bed.now = 1.0
-    instructions = bed.handle(e.Decided(bed.node.decided + 1, [api.CancelJob(job=name, by="ann")]))
+    instructions = bed.handle(e.Decided(bed.node.decided + 1, [api.CancelJob(job=name, by="ann")], 0.0))
     [reply] = [each for each in instructions if isinstance(each, Reply)]
     assert isinstance(reply.result, api.Decided)
     return instructions, reply.result.refused

@@ -30,7 +30,7 @@ class Bed(NodeBed):
         return self.handle(e.Asked(m.PLACE, 1, Place(job=job, stage="s", tasks=[REQUEST], opportunistic=False)))
 
     def master_tells(self, job: str) -> list[i.Instruction]:
-        return self.handle(e.Decided(1, [api.TellEnded(job=job, task="t", node="other", ended=EXIT)]))
+        return self.handle(e.Decided(1, [api.TellEnded(job=job, task="t", node="other", ended=EXIT)], 0.0))
 
 
 @pytest.fixture

@@ -6,6 +6,7 @@ import pytest
 
 from agent.core import instructions as i
 from agent.core.records import ContainerState
+from penstock.wire.master_api import Withdraw
 from tests.unit.agent.core.executors_bed import JOB, Bed, cores, restarted
 
 
@@ -71,4 +72,16 @@ def test_an_agent_that_ended_while_it_started_one_goes_on_with_it(bed: Bed, reac
         assert fresh.node.ledger().promised_cores == 0.0
         return
     assert fresh.record("a").state is (ContainerState.RUNNING if reached == "started" else ContainerState.STARTING)
-    assert fresh.node.executors.held(fresh.now).at(fresh.now)[0] == 1.0  # type: ignore[union-attr]
+    cores_now = fresh.node.executors.held(fresh.now).at(fresh.now)[0]  # type: ignore[union-attr]
+    assert cores_now == (2.0 if reached == "started" else 1.0), "its slots began when it was assigned"
+
+
+def test_one_that_is_killed_as_soon_as_it_started_holds_no_more_after_a_restart(bed: Bed) -> None:
+    bed.assign("a", cores(3, 1))
+    container = bed.container("a")
+    bed.decide(Withdraw(job=JOB, task="a", why="test"))
+    bed.started("a")
+    bed.now += 4.0
+    assert bed.assign("b", cores(3)) == []
+    fresh = restarted(bed, container, bed.container("b"))
+    assert fresh.node.executors.held(fresh.now).at(fresh.now)[0] == 4.0  # type: ignore[union-attr]

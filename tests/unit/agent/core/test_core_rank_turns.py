@@ -30,7 +30,7 @@ def test_a_turn_lasts_until_the_next_sample_whatever_is_ranked_meanwhile() -> No
         bed.sample(**{first: 0.001})
     for number in range(1, 6):
         bed.now += 0.1
-        bed.send(e.Decided(number, [SetPriority(job=job, priority=2.0 + number)]))
+        bed.send(e.Decided(number, [SetPriority(job=job, priority=2.0 + number)], 0.0))
         assert bed.order()[0] == last
     bed.sample(0.5)
     assert bed.order()[0] == first

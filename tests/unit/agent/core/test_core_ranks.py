@@ -85,7 +85,7 @@ def test_the_order_of_the_master_holds_as_soon_as_it_is_told() -> None:
     jobs = [bed.register(bed.connect(container)) for container in (first, second)]
     assert bed.order() == [first, second]
     decisions = [SetPriority(job=job, priority=float(at)) for at, job in enumerate(jobs)]
-    assert bed.send(e.Decided(1, decisions)) == Decided(refused=[])
+    assert bed.send(e.Decided(1, decisions, 0.0)) == Decided(refused=[])
     assert bed.order() == [second, first]
 
 

@@ -12,7 +12,7 @@ from tests.unit.agent.core.ranks_bed import Bed
 
 
 def told(bed: Bed, *decisions: SetPriority) -> None:
-    assert bed.send(e.Decided(1, list(decisions))) == Decided(refused=[])
+    assert bed.send(e.Decided(1, list(decisions), 0.0)) == Decided(refused=[])
 
 
 def weight(bed: Bed, container: str) -> int:

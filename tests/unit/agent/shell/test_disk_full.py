@@ -67,7 +67,7 @@ class Bed:
         command = ContainerSpec(argv=("x",), memory_bytes=1 << 20)
         request = TaskRequest(task="t", usage=KindAmounts(cpu=1.0), memory_bytes=1 << 20, command=command)
         placed = api.Assign(job="o-1", stage="s", user="u", origin="o", priority=0.0, request=request)
-        self.shell.dispatch(e.Decided(1, [placed]))
+        self.shell.dispatch(e.Decided(1, [placed], 0.0))
 
     def running(self) -> str:
         container = self.shell.dispatch(e.Asked(m.LAUNCH, 1, Launch(container=ContainerSpec(argv=("x",), detach=True))))
@@ -147,7 +147,7 @@ async def test_a_placed_command_waits_for_the_disk_and_starts_then(bed: Bed) -> 
 async def test_a_placed_command_that_is_withdrawn_meanwhile_does_not_start(bed: Bed) -> None:
     with full():
         bed.place()
-        bed.shell.dispatch(e.Decided(2, [api.Withdraw(job="o-1", task="t", why="test")]))
+        bed.shell.dispatch(e.Decided(2, [api.Withdraw(job="o-1", task="t", why="test")], 0.0))
     await bed.shell.retry_journal()
     assert not bed.executor.started and not bed.node.containers.live
     (record,) = bed.node.containers.ended.by_id.values()

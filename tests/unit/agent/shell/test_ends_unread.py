@@ -37,7 +37,8 @@ class Bed:
 
     def ends(self, number: int) -> bool:
         """The master says that a task has ended; return whether the kernel took all that was sent so far."""
-        self.shell.dispatch(e.Decided(1, [api.TellEnded(job=self.job, task=f"t{number}", node="other", ended=ENDED)]))
+        ended = api.TellEnded(job=self.job, task=f"t{number}", node="other", ended=ENDED)
+        self.shell.dispatch(e.Decided(1, [ended], 0.0))
         return not self.peer.unread_bytes()
 
     def kept(self) -> set[str]:
