@@ -39,9 +39,9 @@ class WaitsJournal:
         since: dict[str, dict[int, float]] = {}
         for job in queues.jobs():
             waits = {
-                kind: round(at - (now - job.last_grant[kind]), 1)
-                for kind, waiting in enumerate(job.waiting)
-                if waiting and now - job.last_grant[kind] >= interval_s
+                resource.index: round(at - (now - job.last_grant[resource.index]), 1)
+                for resource in queues.resources()
+                if now - job.last_grant[resource.index] >= interval_s and resource.first(job) is not None
             }
             waits |= {kind: round(at - (now - began), 1) for kind, began in job.kept_waits.items()}
             if waits:

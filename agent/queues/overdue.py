@@ -37,9 +37,9 @@ def take_back(queues: MonotaskQueues, now: float, held_max_s: float) -> tuple[li
         served: dict[JobQueue, None] = {}
         for job in resource.starving:
             owner, monotask = next(((o, m) for o, m in held if o.user != job.user and m.state is GRANTED), (job, None))
-            waiting = job.waiting[resource.index]
-            if monotask is None or (waiting and resource.debts.forbid(job.user, waiting[0][3])):
-                continue  # the debt of its user forbids any grant to the job
+            first = resource.first(job)
+            if monotask is None or first is None or resource.debts.forbid(job.user, first):
+                continue  # nothing to take, nobody to give it to, or its user's debt forbids any grant
             held_s = now - monotask.granted_at
             resource.debts.begin(owner.user, monotask, _held_parts(queues, resource, owner.user))
             resource.overdue += 1

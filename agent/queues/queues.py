@@ -95,7 +95,7 @@ class MonotaskQueues:
             return
         known.priority = priority
         for resource in self._resources.values():
-            if known.waiting[resource.index]:
+            if resource.first(known) is not None:
                 self._sequence += 1
                 resource.line_up(known, self._sequence, len(self._jobs))
                 self._recall(resource, known, now)

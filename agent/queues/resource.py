@@ -95,7 +95,7 @@ class Resource:
         self.queued += 1
         monotask.granted_at = now  # while queued: the start of the wait
         waiting = job.waiting[self.index]
-        if not waiting:
+        if not waiting or (waiting[0][3].state is not QUEUED and self.first(job) is None):
             job.last_grant[self.index] = job.kept_waits.pop(self.index, now) if job.kept_waits else now
             self.line_up(job, sequence, known)
         elif len(waiting) > job.swept_beyond[self.index]:  # many were cancelled, or had their slot passed on
@@ -103,6 +103,16 @@ class Resource:
             heapify(waiting)
             job.swept_beyond[self.index] = 64 + 2 * len(waiting)
         heappush(waiting, (job.stages.rank(stage), size_rank(self.kind, monotask.input_bytes), sequence, monotask))
+
+    def first(self, job: JobQueue) -> Monotask | None:
+        """Return the job's next monotask; entries before it of monotasks that no longer wait are dropped."""
+        waiting = job.waiting[self.index]
+        while waiting:
+            monotask = waiting[0][3]
+            if monotask.state is QUEUED:
+                return monotask
+            heappop(waiting)
+        return None
 
     def grant_at_once(self, job: JobQueue, monotask: Monotask, stage: str, now: float, lease_s: float) -> None:
         """Grant a lone monotask while nothing waits and a slot is free: short for :meth:`enqueue`, :meth:`fill`."""
@@ -114,8 +124,9 @@ class Resource:
 
     def line_up(self, job: JobQueue, sequence: int, known: int) -> None:
         """Enter a waiting job; entries with an outdated priority are dropped when they come up."""
-        if len(self.jobs) > 64 + 2 * known:  # many priority changes without a grant: remove outdated entries
-            self.jobs = [entry for entry in self.jobs if -entry[0] == entry[3].priority and entry[3] is not job]
+        if len(self.jobs) > 64 + 2 * known:  # many changes without a grant: keep one entry of each job that waits
+            valid = {entry[3]: entry for entry in self.jobs if -entry[0] == entry[3].priority and entry[3] is not job}
+            self.jobs = [entry for other, entry in valid.items() if self.first(other) is not None]
             heapify(self.jobs)
         heappush(self.jobs, (-job.priority, job.rank, sequence, job))
 
@@ -174,13 +185,10 @@ class Resource:
                 job = jobs[0][3]
             else:
                 return
-            waiting = job.waiting[index]
-            while waiting and waiting[0][3].state is not QUEUED:
-                heappop(waiting)
-            if not waiting or not (starved or -jobs[0][0] == job.priority):
+            monotask = self.first(job)
+            if monotask is None or not (starved or -jobs[0][0] == job.priority):
                 self._drop_first(starved=starved)  # no monotask left, or an entry with an outdated priority
                 continue
-            monotask = waiting[0][3]
             if self.overdue and self.debts.forbid(job.user, monotask):
                 self._set_aside(starved=starved)
                 continue
@@ -189,8 +197,8 @@ class Resource:
                 passing = None if starved else self._next_past(job, monotask)
                 if passing is None:
                     return  # small monotasks behind it wait too: order takes precedence over a free part of a slot
-                job, waiting = passing, passing.waiting[index]
-                monotask = waiting[0][3]
+                job, monotask = passing
+            waiting = job.waiting[index]
             heappop(waiting)
             self.queued -= 1
             self.waits.waited(now - monotask.granted_at)
@@ -227,23 +235,22 @@ class Resource:
         """Return the next job, its first monotask's task, and how long the job has waited; None if no job waits."""
         entries = [entry for entry in self.jobs if -entry[0] == entry[3].priority]
         for job in (*self.starving, *(entry[3] for entry in sorted(entries))):
-            waiting = job.waiting[self.index]
-            while waiting and waiting[0][3].state is not QUEUED:
-                heappop(waiting)
-            if waiting:
-                return {"job": job.id, "task": waiting[0][3].task, "waits_s": now - job.last_grant[self.index]}
+            monotask = self.first(job)
+            if monotask is not None:
+                return {"job": job.id, "task": monotask.task, "waits_s": now - job.last_grant[self.index]}
         return None
 
     def find_starving(self, now: float, wait_max_s: float) -> None:
         """Find the jobs that have waited too long for a turn: longest first, each gets one grant before all others."""
         index = self.index
         oldest = now - wait_max_s
-        late = {entry[3] for entry in self.jobs if entry[3].waiting[index] and entry[3].last_grant[index] < oldest}
-        self.starving = sorted(late, key=lambda job: (job.last_grant[index], job.rank))
+        late = {entry[3] for entry in self.jobs if entry[3].last_grant[index] < oldest}
+        waiting = [job for job in late if self.first(job) is not None]
+        self.starving = sorted(waiting, key=lambda job: (job.last_grant[index], job.rank))
 
     def recalled_for(self, job: JobQueue, now: float) -> list[JobQueue]:
         """Return the jobs whose leases end because a job that outranks them waits; each is returned once."""
-        if not self.leases or not any(entry[3].state is QUEUED for entry in job.waiting[self.index]):
+        if not self.leases or self.first(job) is None:
             return []
         self.leases = {other: until for other, until in self.leases.items() if until > now}
         recalled = [other for other in self.leases if job.outranks(other)]
@@ -306,22 +313,22 @@ class Resource:
                 return True
         return self.free + behind > 0
 
-    def _next_past(self, first: JobQueue, monotask: Monotask) -> JobQueue | None:
-        """Return the next job whose command may start while ``first``, which has its full number of commands, waits."""
+    def _next_past(self, ahead: JobQueue, monotask: Monotask) -> tuple[JobQueue, Monotask] | None:
+        """Return the next job, and its command, that may start while ``ahead``, with its full number of commands,
+        waits.
+        """
         slots = self.slots - self.withheld
         if not self.commands or monotask.session != COMMANDS or self.running >= MOST_AHEAD * slots:
             return None
         for entry in sorted(self.jobs):
             job = entry[3]
-            waiting = job.waiting[self.index]
-            while waiting and waiting[0][3].state is not QUEUED:
-                heappop(waiting)
-            if job is first or not waiting or -entry[0] != job.priority:
+            command = self.first(job)
+            if job is ahead or command is None or -entry[0] != job.priority:
                 continue
-            if waiting[0][3].session != COMMANDS:
+            if command.session != COMMANDS:
                 return None  # it waits for a slot, which nothing behind it may take
             if self.commands.get(job, 0) < slots:
-                return job if self._has_room_beyond(job, waiting[0][3], starved=False) else None
+                return (job, command) if self._has_room_beyond(job, command, starved=False) else None
         return None
 
     def _share(self, change: int) -> None:

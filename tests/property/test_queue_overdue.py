@@ -53,7 +53,7 @@ class Queues(RuleBasedStateMachine):
 
     @rule(data=st.data(), cancel=st.booleans())
     def end(self, data: st.DataObject, cancel: bool) -> None:
-        held = [one for one in self.live() if one.state is not QUEUED]
+        held = [one for one in self.live() if cancel or one.state is not QUEUED]
         if not held:
             return
         one = data.draw(st.sampled_from(held))
@@ -72,6 +72,7 @@ class Queues(RuleBasedStateMachine):
         self.grant(self.queues.tick(self.now))
         starved = {resource.kind: list(resource.starving) for resource in self.queues.resources()}
         since = {id(one): one.granted_at for one in self.live()}
+        waits = {(one.kind, one.job) for one in self.live() if one.state is QUEUED}
         taken, granted = overdue.take_back(self.queues, self.now, HELD_S)
         self.grant(granted)
         for each in taken:
@@ -79,6 +80,7 @@ class Queues(RuleBasedStateMachine):
             assert one.state is OVERDUE and one.session != 0
             assert self.now - since[id(one)] == each.held_s > HELD_S
             assert USERS[each.waiting] != USERS[one.job]
+            assert (one.kind, each.waiting) in waits, "nothing is taken for a job that does not wait"
             assert each.waiting in {job.id for job in starved[one.kind]}
         assert len({(each.monotask.kind, each.waiting) for each in taken}) == len(taken), "one slot for each job"
 

@@ -14,7 +14,7 @@ from agent.core.records import Waits
 from agent.core.starvation import ROOM
 from penstock.model import Capacity, ResourceKind
 from penstock.wire import agent_methods as m
-from penstock.wire.agent_api import Complete, Completion
+from penstock.wire.agent_api import Cancel, Complete, Completion
 from penstock.wire.errors import RpcError
 from penstock.wire.jobs_api import SlotTakenBack
 from tests.fakes.node_bed import NodeBed
@@ -110,6 +110,24 @@ def test_a_job_that_starves_starts_beyond_the_slots_of_the_disk_without_another_
     assert bed.granted == [(ahead, 1)]
     bed.ticks(1)  # the first may hold the disk for hours, and nothing else asks for it
     assert bed.granted == [(ahead, 1), (behind, 1)]
+
+
+@pytest.mark.parametrize("how", ["cancelled", "left"])
+def test_a_job_whose_monotasks_were_withdrawn_takes_no_slot_of_others(how: str) -> None:
+    bed = Bed(slot_held_max_s=60.0)
+    hers, his = bed.register(EVE), bed.register(MAX)
+    bed.submit(EVE, hers, 1, 2)
+    bed.submit(MAX, his, 1)
+    bed.ticks(1)
+    if how == "cancelled":
+        bed.send(e.Asked(m.CANCEL, MAX, Cancel(job=his, ids=[1])))
+    else:
+        bed.send(e.SessionClosed(MAX))
+    bed.ticks(100)
+    assert not bed.told and all(his not in waits.since for waits in bed.of(ROOM))
+    assert (bed.counts["running"], bed.counts["overdue"]) == (1, 0)
+    bed.complete(EVE, hers, 1)
+    assert bed.granted == [(hers, 1), (hers, 2)], "she owes nothing"
 
 
 def test_operators_may_switch_it_off_while_the_node_runs() -> None:

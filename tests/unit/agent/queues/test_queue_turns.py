@@ -83,6 +83,27 @@ def test_the_leases_and_kept_slots_of_a_job_that_has_left_are_not_recalled() -> 
     assert queues.take_recalled() == []
 
 
+def test_the_wait_of_a_job_begins_anew_after_its_monotasks_were_cancelled() -> None:
+    queues = make_queues(jobs={"holds": 2.0, "urgent": 1.0, "late": 0.0}, job_wait_max_s=WAIT_MAX_S)
+    submit(queues, "holds", 1)
+    submit(queues, "late", 2)
+    queues.cancel(1, "late", [2], 0.1)
+    submit(queues, "urgent", 3, now=WAIT_MAX_S)
+    submit(queues, "late", 4, now=WAIT_MAX_S)
+    queues.tick(WAIT_MAX_S + 0.5)
+    assert complete(queues, "holds", 1, WAIT_MAX_S + 0.6) == [3]
+
+
+def test_jobs_that_come_and_go_behind_one_that_waits_take_no_memory() -> None:
+    queues = make_queues(jobs={"holds": 1.0})
+    submit(queues, "holds", 0, 1)
+    for number in range(1000):
+        queues.add_job(f"j{number}", 0.0)
+        submit(queues, f"j{number}", 0)
+        queues.remove_job(f"j{number}", 0.0)
+    assert all(len(resource.jobs) <= 64 + 2 * 2 for resource in queues.resources())
+
+
 DISK = ResourceKind.DISK
 
 
