@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import errno
 import os
 import signal
 import time
 from collections.abc import Awaitable, Callable, Coroutine
-from functools import wraps
+from functools import partial, wraps
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 import structlog
 
+from agent.cgroup_retries import CgroupRetries
 from agent.cgroups import CgroupTree, Total
 from agent.core import events as e
 from agent.core import instructions as i
@@ -32,8 +32,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 #: oom_score_adj of opportunistic work: if the host itself runs out of memory, it is killed first.
 _FIRST_TO_GO = 1000
-#: An exit that could not be read for lack of descriptors is read again after this.
-_EXIT_AGAIN_S = 0.5
 #: A killed cgroup is removable once its processes are reaped: within milliseconds, unless the disk hangs.
 _REMOVE_WAITS_S = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
@@ -65,6 +63,7 @@ class Executor:
         self.stdio = stdio
         self._outputs = outputs
         self._tasks: set[asyncio.Task[None]] = set()
+        self._retries = CgroupRetries()
 
     # ------------------------------------------------------------ instructions
 
@@ -72,7 +71,7 @@ class Executor:
         """Kill every process; the exit returns as ContainerExited."""
         reach(Point.KILL_ASKED)
         if self._tree is not None:
-            self._tree.get(container).kill()
+            self._retries.act("kill", container, self._tree.get(container).kill)
         else:
             self._kill_session(container)
         reach(Point.KILL_DONE)
@@ -81,7 +80,7 @@ class Executor:
         """Stop or continue every process. Without a cgroup, only the first process's group is affected."""
         reach(Point.FREEZE_ASKED if frozen else Point.THAW_ASKED)
         if self._tree is not None:
-            self._tree.get(container).freeze(frozen)
+            self._retries.act("freeze", container, partial(self._tree.get(container).freeze, frozen))
         else:
             self.signal(container, signal.SIGSTOP if frozen else signal.SIGCONT)
         reach(Point.FREEZE_DONE if frozen else Point.THAW_DONE)
@@ -96,33 +95,30 @@ class Executor:
         promoted = self._limit_enforcer.is_opportunistic(container) and not confinement.opportunistic
         self._limit_enforcer.confine(container, confinement)
         if self._tree is not None and promoted:
-            set_oom_score_adj(self._tree.get(container).path, 0)
+            score = partial(set_oom_score_adj, self._tree.get(container).path, 0)
+            self._retries.act("OOM score", container, score)
 
     def renice(self, rank: i.Renice) -> None:
         """Carry out Renice."""
         if self._weighs():
             return
-        if why := carry_out(rank):
-            log.debug("a job's rank has no effect", container=rank.container, why=why)
+        told = partial(log.debug, "a job's rank has no effect", container=rank.container)
+        self._retries.act("rank", rank.container, partial(carry_out, rank), lambda why: why and told(why=why))
 
     def exited(self, ended: Exited) -> None:
         """Handle the exit of a container's first process: kill the rest."""
         reach(Point.EXIT_SEEN)
         self._orphans.discard(ended.container)
-        used = Total(ended.cpu_seconds, ended.max_rss_bytes, oom_kills=0)
+        self._retries.forget(ended.container)
         if self._tree is not None:
-            cgroup = self._tree.get(ended.container)
-            try:
-                used = cgroup.total() or used
-                cgroup.kill()
-            except OSError as error:
-                if error.errno not in (errno.EMFILE, errno.ENFILE, errno.ENOMEM):
-                    raise
-                log.warning("the end of a container waits for descriptors", container=ended.container, why=str(error))
-                asyncio.get_running_loop().call_later(_EXIT_AGAIN_S, self.exited, ended)
-                return
+            end = self._tree.get(ended.container).end
+            self._retries.act("end", ended.container, end, partial(self._tell_end, ended))
         else:
             self._kill_session(ended.container)
+            self._tell_end(ended, None)
+
+    def _tell_end(self, ended: Exited, used: Total | None) -> None:
+        used = used or Total(ended.cpu_seconds, ended.max_rss_bytes, oom_kills=0)
         self.on_event(
             e.ContainerExited(
                 container=ended.container,
@@ -375,6 +371,7 @@ class Executor:
     def remove(self, container: str) -> None:
         """Remove a container: its cgroup, its network class, the launcher's record."""
         self._orphans.discard(container)
+        self._retries.forget(container)
         self.run(self._remove(container))
 
     async def _remove(self, container: str) -> None:

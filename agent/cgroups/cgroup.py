@@ -139,6 +139,16 @@ class Cgroup:
         except NotSupported:
             self._kill_each()
 
+    def end(self) -> Total | None:
+        """Kill every process; return what the cgroup has used, or None: it vanished.
+
+        Raises:
+            OSError: as :meth:`sample`.
+        """
+        used = self.total()
+        self.kill()
+        return used
+
     def _kill_each(self) -> None:
         """Kill without ``cgroup.kill``, before 5.14: frozen processes cannot fork. Includes the cgroups below."""
         self.freeze(True)

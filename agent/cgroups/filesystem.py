@@ -8,6 +8,8 @@ import resource
 from pathlib import Path
 from typing import Protocol
 
+#: Errors that pass once other descriptors are closed, or memory is freed.
+PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _READ_BYTES = 64 * 1024
 #: A list that goes on fills its page up to the line that does not fit (fs/seq_file.c), so a shorter read is the end.
 _END_BYTES = 2048

@@ -12,14 +12,19 @@ from typing import Any, cast
 
 import pytest
 
-from agent import executor, stdio
+from agent import cgroup_retries, stdio
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.executor import Executor
+from agent.journal import Journal
 from agent.launcher import Exited
+from agent.limit_enforcer import LimitEnforcer
 from agent.stdio import Stdio
 from penstock.model import ContainerSpec
 from penstock.trouble import Troubles
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import ContainerRef, Launch
+from tests.unit.agent.shell.shell_bed import make_shell
 
 LIMIT_S = 30
 
@@ -27,26 +32,43 @@ LIMIT_S = 30
 class Full:
     """A tree whose files cannot be opened the first times; of an error of another kind, at all."""
 
+    controllers = ("cpu",)
+
     def __init__(self, times: int, number: int = errno.EMFILE) -> None:
         self.left = times
         self.number = number
         self.killed = 0
+        self.frozen: list[bool] = []
+        self.changed = asyncio.Event()
 
     def get(self, container: str) -> Full:
         return self
 
-    def total(self) -> None:
+    def open(self) -> None:
         self.left -= 1
         if self.left >= 0:
             raise OSError(self.number, os.strerror(self.number))
+        self.changed.set()
+
+    def end(self) -> None:
+        self.kill()
 
     def kill(self) -> None:
+        self.open()
         self.killed += 1
+
+    def freeze(self, frozen: bool) -> None:
+        self.open()
+        self.frozen.append(frozen)
+
+    async def change(self) -> None:
+        await asyncio.wait_for(self.changed.wait(), LIMIT_S)
 
 
 def made(tree: Full) -> tuple[Executor, asyncio.Queue[Any]]:
     told: asyncio.Queue[Any] = asyncio.Queue()
-    one = Executor(cast(Any, SimpleNamespace()), cast(Any, tree), *cast(Any, (None, None, None)))
+    limit_enforcer = LimitEnforcer(None, None, lambda *_: None)
+    one = Executor(cast(Any, SimpleNamespace()), cast(Any, tree), limit_enforcer, *cast(Any, (None, None)))
     one.on_event = told.put_nowait
     return one, told
 
@@ -56,13 +78,50 @@ def descriptors() -> int:
 
 
 async def test_the_end_of_a_container_waits_for_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(executor, "_EXIT_AGAIN_S", 0.001)
+    monkeypatch.setattr(cgroup_retries, "AGAIN_S", 0.001)
     tree = Full(3)
     one, told = made(tree)
     one.exited(Exited("c-1", 7, None, 0.5, 1, 100.0))
     ended = await asyncio.wait_for(told.get(), LIMIT_S)
     assert isinstance(ended, e.ContainerExited)
     assert (ended.container, ended.exit_status, tree.killed) == ("c-1", 7, 1)
+
+
+async def test_a_kill_waits_for_descriptors_and_holds_up_nothing_else(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cgroup_retries, "AGAIN_S", 0.001)
+    tree = Full(3)
+    one, _ = made(tree)
+    monkeypatch.setattr(one, "start", lambda instruction: None)
+    shell = make_shell(Journal(tmp_path), one)
+    container = shell.dispatch(e.Asked(m.LAUNCH, 1, Launch(container=ContainerSpec(argv=("x",)))))
+    assert isinstance(container, str)
+    shell.dispatch(e.ContainerStarted(container, 7, {}, 0.0))
+    shell.dispatch(e.Asked(m.KILL, 1, ContainerRef(container=container)))
+    assert tree.killed == 0
+    await tree.change()
+    assert tree.killed == 1
+
+
+async def test_the_latest_freeze_or_thaw_waits_for_descriptors(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroup_retries, "AGAIN_S", 0.001)
+    tree = Full(3)
+    one, _ = made(tree)
+    one.freeze("c-1", frozen=True)
+    one.freeze("c-1", frozen=False)
+    await tree.change()
+    assert tree.frozen == [False]
+
+
+async def test_nothing_is_done_to_a_container_that_has_ended_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cgroup_retries, "AGAIN_S", 0.001)
+    tree = Full(2)
+    one, told = made(tree)
+    one.freeze("c-1", frozen=True)
+    one.exited(Exited("c-1", 7, None, 0.5, 1, 100.0))
+    await asyncio.wait_for(told.get(), LIMIT_S)
+    assert (tree.frozen, tree.killed) == ([], 1)
 
 
 async def test_another_error_is_not_waited_out() -> None:
