@@ -114,19 +114,17 @@ class Forecaster:
             return known.forecast(settings, same), same.slot_s
         history = self._history(store.runs(application))
         if not known.looked_at:
-            self._learn(application, history)
+            self._learn(application, store)
         return known.forecast(settings, history), history.slot_s
 
     def _keep(self, stored: StoreRun, ended_at: float) -> None:
         try:
             store = self._store()
             store.add(stored.application, stored.usage, ended_at=ended_at, slot_s=stored.slot_s, name=stored.run)
-            history = self._history(store.runs(stored.application))
+            self._say(e.Learnt(stored.application))
+            self._learn(stored.application, store)
         except StoreError as error:
             self._complain(error)
-            return
-        self._say(e.Learnt(stored.application))
-        self._learn(stored.application, history)
 
     def _history(self, recorded: list[Recorded]) -> History:
         return History.of([(each.slot_s, each.run) for each in recorded], self.settings)
@@ -161,11 +159,11 @@ class Forecaster:
 
     # ------------------------------------------------------------ learning
 
-    def _learn(self, application: str, history: History) -> None:
+    def _learn(self, application: str, store: Depository) -> None:
         """Start training for an application with enough different settings; runs that arrive meanwhile are included."""
-        known = self._application(application)
-        known.looked_at = True
-        if len({run.settings for run in history.runs}) < self.settings.rules.settings:
+        different = store.count_settings(application)
+        self._application(application).looked_at = True
+        if different < self.settings.rules.settings:
             return
         with self._lock:
             if application in self._learning or self._stopping.is_set():

@@ -127,6 +127,15 @@ class Depository:
         with self._database.transaction() as connection:
             return _whole_runs([_recorded(row) for row in connection.execute(query)])
 
+    def count_settings(self, application: str) -> int:
+        """Return the number of different settings among an application's stored runs.
+
+        Raises: StoreError: the database failed.
+        """
+        different = sa.select(*_SETTINGS).where(_RUNS.c.application == application).distinct().subquery()
+        with self._database.transaction() as connection:
+            return int(connection.scalar(sa.select(sa.func.count()).select_from(different)) or 0)
+
     def overview(self) -> list[Overview]:
         """Return an overview of every application, by name.
 

@@ -25,7 +25,7 @@ from master.prediction import Predictor, Rules, Run, Settings
 from master.prediction.application import ForecastSettings
 from master.prediction.models import Neighbours
 from master.profiles import Profiles
-from master.store import Database, Depository
+from master.store import Database, Depository, Recorded
 from master.training import Train, TrainingError, in_a_process, models
 from tests.unit.master.prediction.made_runs import grid, made
 
@@ -113,6 +113,28 @@ async def test_new_settings_are_forecast_by_a_model_that_is_learnt_beside(make: 
     answer = await heard.forecast(asked)
     assert answer.by == "neighbours"
     assert answer.profile.slots == pytest.approx(made(12, 2).mean.shape[1], rel=0.2)
+
+
+async def test_the_end_of_an_executor_reads_no_former_runs_until_models_are_trained(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    read: list[str] = []
+    runs = Depository.runs
+
+    def counted(store: Depository, application: str, **asked: Any) -> list[Recorded]:
+        read.append(application)
+        return runs(store, application, **asked)
+
+    monkeypatch.setattr(Depository, "runs", counted)
+    heard = make(str(tmp_path / "kept.db"))
+    for number, size in enumerate((4, 4, 8, 16)):
+        assert read == []
+        heard.forecaster.ask(StoreRun("u/app", f"r{number}", 3.0, made(size, 2)))
+        assert await heard.next() == e.Learnt("u/app")
+    for number, size in enumerate((32, 64)):
+        heard.forecaster.ask(StoreRun("u/app", f"s{number}", 3.0, made(size, 2)))
+    assert [await heard.next() for _ in range(3)] == [e.Learnt("u/app")] * 3  # the third by training
+    assert set(read) == {"u/app"}
 
 
 class Bare(Neighbours):

@@ -53,6 +53,14 @@ def test_the_oldest_with_the_same_settings_are_forgotten() -> None:
     assert len(depository.runs("count")) == 1
 
 
+def test_settings_are_counted_once_whatever_the_number_of_their_runs() -> None:
+    depository = Depository(Database("sqlite://"))
+    for number, input_bytes in enumerate((1, 2, 1, 2, 2)):
+        depository.add("sort", run(input_bytes=input_bytes), ended_at=float(number), slot_s=3.0)
+    depository.add("count", run(input_bytes=3), ended_at=9.0, slot_s=3.0)
+    assert [depository.count_settings(name) for name in ("sort", "count", "other")] == [2, 1, 0]
+
+
 def test_the_oldest_of_an_application_are_forgotten() -> None:
     depository = Depository(Database("sqlite://"), Bounds(runs_per_application=3))
     for number in range(6):
