@@ -30,12 +30,18 @@ def placed_by_hand(
     named |= {job: of_all.by for job in of_all.jobs if job in users} if of_all is not None else {}
     if not named:
         return ranking
-    order = by_policy = ranking.order()
-    for user, wanted in own.items():
-        order = _first(order, wanted.jobs, [at for at, job in enumerate(order) if users[job] == user])
-    if of_all is not None:
-        order = _first(order, of_all.jobs, range(len(order)))
-    return _ByHand(ranking, dict(zip(order, by_policy, strict=True)), order, named)
+
+    def arranged(by_policy: list[str]) -> dict[str, str]:
+        order = by_policy
+        for user, wanted in own.items():
+            order = _first(order, wanted.jobs, [at for at, job in enumerate(order) if users[job] == user])
+        if of_all is not None:
+            order = _first(order, of_all.jobs, range(len(order)))
+        return dict(zip(order, by_policy, strict=True))
+
+    order = ranking.order()
+    by_key = sorted(order, key=lambda job: ranking.key(job, 0.0), reverse=True)
+    return _ByHand(ranking, arranged(order), arranged(by_key), named)
 
 
 def _first(order: Sequence[str], wanted: Sequence[str], places: Sequence[int]) -> list[str]:
@@ -50,14 +56,16 @@ def _first(order: Sequence[str], wanted: Sequence[str], places: Sequence[int]) -
 
 
 class _ByHand:
-    """A ranking by hand. ``stands_for`` maps each job to the job whose place it has."""
+    """A ranking by hand. Each job is mapped to the job whose place it has: in ``queued`` by :meth:`order`, in
+    ``placed`` by :meth:`key`, which for a policy of shares is another order.
+    """
 
     def __init__(
-        self, ranking: Ranking, stands_for: Mapping[str, str], order: list[str], named: Mapping[str, str]
+        self, ranking: Ranking, queued: Mapping[str, str], placed: Mapping[str, str], named: Mapping[str, str]
     ) -> None:
         self._ranking = ranking
-        self._stands_for = stands_for
-        self._order = order
+        self._queued = queued
+        self._placed = placed
         self._named = named
 
     @property
@@ -67,19 +75,19 @@ class _ByHand:
 
     def key(self, job: str, score: float) -> Key:
         """Return the key of the job's place."""
-        return self._ranking.key(self._stands_for[job], score)
+        return self._ranking.key(self._placed[job], score)
 
     def charge(self, job: str, taken: Amounts) -> bool:
         """Charge the place: a policy that counts holdings allows the same amount to the job that has the place."""
-        return self._ranking.charge(self._stands_for[job], taken)
+        return self._ranking.charge(self._placed[job], taken)
 
     def room(self, job: str) -> float:
         """Return the room of the job's place."""
-        return self._ranking.room(self._stands_for[job])
+        return self._ranking.room(self._placed[job])
 
     def order(self) -> list[str]:
         """Return the order by hand; unnamed jobs follow the policy."""
-        return self._order
+        return list(self._queued)
 
     def why(self, job: str) -> str:
         """Name the user who placed the job, and the policy's reason."""
@@ -92,6 +100,6 @@ class _ByHand:
         reason, by = self._ranking.reason(job), self._named.get(job)
         if by is not None:
             return replace(reason, said=f"put first by {by} (penstock jobs --order); else {reason.said}")
-        if self._stands_for[job] != job:
+        if self._queued[job] != job:
             return replace(reason, said=f"others were put before it by hand; else {reason.said}")
         return reason

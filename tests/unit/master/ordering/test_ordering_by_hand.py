@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -64,6 +65,22 @@ def test_a_place_of_a_fair_share_is_charged_for_who_has_it() -> None:
     before = made.key(first, 1.0)
     made.charge(first, (1.0, 0.0, 0.0, 0.0))
     assert made.key(first, 1.0) < before, "it has something now"
+
+
+@pytest.mark.parametrize("policy", ["fair", "las", "las_mq", "drf"])
+def test_the_first_by_hand_is_placed_first_where_a_policy_queues_and_places_in_different_orders(policy: str) -> None:
+    views = [
+        JobView("a", user="eve", sequence=0, containers=5, holds=(2.0, 0.0, 0.0, 0.0), service=0.0, wants=9.0),
+        JobView("b", user="eve", sequence=1, containers=0, service=9.0, wants=9.0),
+        JobView("c", user="max", sequence=2, containers=1, holds=(1.0, 0.0, 0.0, 0.0), service=1.0, wants=9.0),
+    ]
+    cluster = ClusterView(capacity=(6.0, 6.0, 6.0, 6.0), containers=6.0)
+    ranking = ordering_of(OrderingSettings(name=policy), JobSizes()).rank(views, cluster)
+    for job in "abc":
+        made = placed_by_hand(ranking, {view.job: view.user for view in views}, {}, HandOrder("root", (job,)))
+        assert made.order()[0] == job
+        assert max("abc", key=lambda each: made.key(each, 0.0)) == job
+        assert made.room(job) == max(ranking.room(each) for each in "abc")
 
 
 @given(
