@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
+from copy import deepcopy
 from dataclasses import dataclass, field, replace
 
 from master.changes import Changes
@@ -24,6 +25,7 @@ from master.ordering import (
     HandOrder,
     JobSizes,
     JobView,
+    Ordering,
     Ranking,
     Reason,
     StageView,
@@ -102,7 +104,7 @@ class Order:
     _hand_orders: HandOrders
     _guarantees: Guarantees
     _clock: Clock
-    _latest: Ranking | None = field(init=False, default=None)  # made for any purpose
+    _latest: Ranking | None = field(init=False, default=None)  # of :meth:`rank`
     _ranks: dict[str, int] | None = field(init=False, default=None)  # in that ranking; computed on demand
 
     def __post_init__(self) -> None:
@@ -123,11 +125,17 @@ class Order:
 
         Orders by hand are applied within the configured order.
         """
+        self._latest, self._ranks = self._ranked(self.ordering, now), None
+        return self._latest
+
+    def look(self, now: float) -> Ranking:
+        """Rank the jobs as :meth:`rank` does, for a reader: no decision and no :meth:`place_of` is affected."""
+        return self._ranked(deepcopy(self.ordering) if self.ordering.remembers else self.ordering, now)
+
+    def _ranked(self, ordering: Ordering, now: float) -> Ranking:
         views, cluster = self._views(now)
-        ranking = self._hand_orders.arrange(self.ordering.rank(views, cluster), views)
-        ranking = guarantees_first(ranking, *self._guarantees.of(cluster.now))
-        self._latest, self._ranks = ranking, None
-        return ranking
+        ranking = self._hand_orders.arrange(ordering.rank(views, cluster), views)
+        return guarantees_first(ranking, *self._guarantees.of(cluster.now))
 
     def place_of(self, job: str) -> Place:
         """Return a job's position in the latest ranking. Reading it affects no decision."""

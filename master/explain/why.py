@@ -36,8 +36,9 @@ def document(cluster: Cluster, job: str, now: float) -> dict[str, Any]:
         ids = sorted(name for name, each in cluster.jobs.items() if each.described)
         some = f"{', '.join(ids[:10])}{', …' if len(ids) > 10 else ''}" if ids else "there is none"
         raise UnknownJobError(f"no job {job[:128]!r}; known jobs: {some}")
-    ranking = cluster.order.rank(now)
-    order, place = ranking.order(), cluster.order.place_of(job)
+    ranking = cluster.order.look(now)
+    order = ranking.order()
+    place = Place(order.index(job) + 1, len(order), ranking.reason(job))
     picture = cluster.snapshots.take()
     placement = picture.placement()
     limits = cluster.user_quotas.in_round()

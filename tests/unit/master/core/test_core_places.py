@@ -60,16 +60,25 @@ def test_ranks_follow_the_service() -> None:
     assert (b.listed("one").rank, b.listed("two").rank) == (1, 2)
 
 
-def test_to_look_changes_nothing() -> None:
-    """``las_mq`` remembers when it was asked for the order."""
-    orders = []
+@pytest.mark.parametrize("ordering", ["fair", "las_mq"])
+def test_to_look_changes_nothing(ordering: str) -> None:
+    """These remember what was received when they were last asked for the order."""
+    seen = []
     for looks in (0, 50):
-        b = two_jobs("las_mq")
+        b = two_jobs(ordering)
+        listed = [b.listed(job) for job in ("one", "two")]
+        serve(b, one=7.0, two=9.0)
         for _ in range(looks):
             b.cluster.listing.listed(ListJobs(), None)
             document(b.cluster, b.now)
-        orders.append((b.cluster.order.rank(b.now).order(), vars(b.cluster.order.ordering)["_looks"]))
-    assert orders[0] == orders[1]
+            why.document(b.cluster, "one", b.now)
+        assert [(one.rank, one.reason) for one in listed] == [
+            (one.rank, one.reason) for one in map(b.listed, ("one", "two"))
+        ]
+        serve(b, one=8.0, two=9.0)
+        order = b.cluster.order.rank(b.now).order()
+        seen.append((order, vars(b.cluster.order.ordering)["_turns"].due))
+    assert seen[0] == seen[1]
 
 
 def test_one_that_is_over_or_has_just_come_has_no_place() -> None:
