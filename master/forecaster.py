@@ -75,7 +75,7 @@ class Forecaster:
 
         Raises: StoreError: the store is unavailable.
         """
-        return await self._loop.run_in_executor(self._answers, lambda: question(self._store(), self._application))
+        return await self._loop.run_in_executor(self._answers, lambda: question(self._store(), self._known))
 
     async def close(self) -> None:
         """Finish storing; abandon training."""
@@ -136,6 +136,11 @@ class Forecaster:
             while len(self._applications) > _MOST_APPLICATIONS:
                 del self._applications[next(iter(self._applications))]
             return known
+
+    def _known(self, name: str) -> Application:
+        """Return an application for a reader; an unknown one is not kept, as it would displace a trained one."""
+        with self._lock:
+            return self._applications.get(name) or Application(self.settings)
 
     def _store(self) -> Depository:
         """Return the store, opened on first use. Raises StoreError."""

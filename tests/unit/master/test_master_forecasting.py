@@ -27,6 +27,7 @@ from master.prediction.models import Neighbours
 from master.profiles import Profiles
 from master.store import Database, Depository, Recorded
 from master.training import Train, TrainingError, in_a_process, models
+from penstock.openapi import Refused
 from tests.unit.master.prediction.made_runs import grid, made
 
 Make = Callable[..., "Heard"]
@@ -287,6 +288,21 @@ async def test_a_slot_that_was_not_measured_is_null_on_the_page_and_never_in_a_f
     (forecast,) = page.forecasts
     assert (forecast.by, forecast.mean[0]) == ("mean of 3 runs, disk of the last", [0.5] * 4)
     assert (await heard.forecast(Settings(1, 1.0, 10**9))).profile.cpu_cores == (1.0,) * 4
+
+
+async def test_reading_profiles_keeps_the_trained_models(make: Make, tmp_path: Path) -> None:
+    heard = make(str(tmp_path / "kept.db"))
+    for number, run in enumerate(grid()[::2]):
+        heard.forecaster.ask(StoreRun("u/app", str(number), 3.0, run))
+    asked = made(12, 2).settings
+    while (await heard.forecast(asked)).by != "neighbours":
+        await heard.next()
+    _, route = Profiles(heard.forecaster).routes()
+    for number in range(300):
+        names = {"user": "u", "application": str(number)}
+        with pytest.raises(Refused, match="no runs of"):
+            await route.handler(make_mocked_request("GET", f"/profiles/u/{number}", match_info=names))
+    assert (await heard.forecast(asked)).by == "neighbours"
 
 
 async def test_the_pages_read_beside_the_loop(make: Make, tmp_path: Path) -> None:
