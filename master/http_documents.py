@@ -316,7 +316,7 @@ class ForetoldSaid(Said, frozen=True, kw_only=True):
 
 
 class ApplicationProfile(Said, frozen=True, kw_only=True):
-    """An application's runs in the order of their ends, and forecasts; a slot takes ``slot_s`` seconds."""
+    """An application's latest 20 runs in the order of their ends, and forecasts; a slot takes ``slot_s`` seconds."""
 
     application: str
     user: str

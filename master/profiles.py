@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
 from aiohttp import web
 
 from master import http_documents as documents
@@ -19,6 +20,8 @@ from penstock.openapi import Operation, Refused
 
 #: The rows of usage, and their units.
 RESOURCES = ("cores", "disk_bytes_per_s", "network_bytes_per_s", "memory_bytes")
+#: Number of latest runs that are shown; 500 runs of 600 slots would be 30 MB.
+_SHOWN = 20
 #: Number of latest runs for which the earlier forecast is shown.
 _LATEST = 5
 #: Largest number of settings with a forecast, those of the latest runs.
@@ -64,7 +67,8 @@ class Profiles:
 
     async def _answer(self, question: Callable[[Depository, Known], object]) -> web.Response:
         try:
-            return openapi.json(await self._forecaster.read(question))
+            # Encoded in that thread: an answer may have a megabyte.
+            return await self._forecaster.read(lambda store, known: openapi.json(question(store, known)))
         except StoreError as error:
             raise Refused(503, str(error)) from None
 
@@ -95,7 +99,7 @@ class Profiles:
                     mean=_rows(run.mean),
                     peak=_rows(run.peak),
                 )
-                for run, called, each in zip(history.runs, names, recorded, strict=True)
+                for run, called, each in list(zip(history.runs, names, recorded, strict=True))[-_SHOWN:]
             ],
             forecasts=[_forecast(one, known.forecast(one, history)) for one in list(latest)[:_SETTINGS]],
             history=[
@@ -153,8 +157,9 @@ def _forecast(settings: Settings, forecast: Forecast) -> documents.ForecastSaid:
 
 
 def _rows(usage: Floats) -> list[list[Any]]:
-    """Return the rows for JSON; null is an unmeasured slot."""
-    return [[None if math.isnan(value) else round(value, 4) for value in row] for row in usage.tolist()]
+    """Return the rows for JSON, where NaN, an unmeasured slot, is written as null."""
+    rows: list[list[Any]] = np.round(usage, 4).tolist()
+    return rows
 
 
 def _number(value: float) -> float | None:

@@ -48,7 +48,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
         "profile",
         "Show the use of executors, slot by slot, and the predicted use of their application's next run.",
         "list     every application that has run as executors (penstock submit --executors)\n"
-        "show     its runs, and the forecast of the next one\n"
+        "show     its latest runs, and the forecast of the next one\n"
         "plot     a run over time with its forecast\n"
         "compare  the errors of the forecasts of the latest runs",
     )
@@ -56,7 +56,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
     add("what", choices=["list", *_SHOWS], metavar="list|show|plot|compare")
     add("application", nargs="?", metavar="APP", help="its name, as given to --application")
     add("--user", metavar="USER", help="its owner (default: you, or the only user with an application of that name)")
-    add("--run", metavar="RUN", help="plot: the run (default: the latest)")
+    add("--run", metavar="RUN", help="plot: the run, one of those shown (default: the latest)")
     add("--of", choices=["mean", "peak"], default="mean", help="plot: the mean (default) or the peak of each slot")
     add("--svg", type=Path, metavar="FILE", help="plot: write an SVG file instead of characters")
     add("--json", action="store_true", help="print all data as JSON")

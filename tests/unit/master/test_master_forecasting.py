@@ -27,6 +27,7 @@ from master.prediction.models import Neighbours
 from master.profiles import Profiles
 from master.store import Database, Depository, Recorded
 from master.training import Train, TrainingError, in_a_process, models
+from penstock import openapi
 from penstock.openapi import Refused
 from tests.unit.master.prediction.made_runs import grid, made
 
@@ -288,6 +289,31 @@ async def test_a_slot_that_was_not_measured_is_null_on_the_page_and_never_in_a_f
     (forecast,) = page.forecasts
     assert (forecast.by, forecast.mean[0]) == ("mean of 3 runs, disk of the last", [0.5] * 4)
     assert (await heard.forecast(Settings(1, 1.0, 10**9))).profile.cpu_cores == (1.0,) * 4
+
+
+async def test_the_latest_runs_are_shown_and_made_json_beside_the_loop(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heard = make(str(tmp_path / "kept.db"))
+    for number in range(25):
+        heard.forecaster.ask(StoreRun("u/app", f"r{number}", 3.0, made(4 + number // 5, 2)))
+    encoded_in: list[str] = []
+    encode = openapi.json
+
+    def watched(said: object) -> web.Response:
+        encoded_in.append(threading.current_thread().name)
+        return encode(said)
+
+    monkeypatch.setattr(openapi, "json", watched)
+    _, route = Profiles(heard.forecaster).routes()
+    names = {"user": "u", "application": "app"}
+    response = await route.handler(make_mocked_request("GET", "/profiles/u/app", match_info=names))
+    assert isinstance(response, web.Response) and isinstance(response.body, bytes)
+    page = msgspec.json.decode(response.body, type=ApplicationProfile)
+    assert [run.run for run in page.runs] == [f"r{number}" for number in range(5, 25)]
+    assert len(page.forecasts) == 5, "of settings whose runs are not shown, too"
+    assert [one.run for one in page.history] == [f"r{number}" for number in range(20, 25)]
+    assert encoded_in == ["forecasts_0"]
 
 
 async def test_reading_profiles_keeps_the_trained_models(make: Make, tmp_path: Path) -> None:
