@@ -156,10 +156,16 @@ class LimitEnforcer:
             if self._tree is None or one.worker is not None or one.applied is None or one.stuck_at_bytes is not None:
                 continue
             try:
-                written = self._tree.get(container).confine(one.applied).written
+                done = self._tree.get(container).confine(one.applied)
             except FileNotFoundError:
                 continue
-            repaired += [f"{name} of {container}" for name in written]
+            repaired += [f"{name} of {container}" for name in done.written]
+            if done.shrink_to_bytes is None:
+                self._say(container, one, done.failed, network=False)
+            else:  # it was raised, and more is in use now
+                repaired.append(f"memory.max of {container}")
+                one.applied = None
+                self.confine(container, one.wanted)
             await asyncio.sleep(0)  # do not block the event loop for hundreds of containers in a row
         return repaired + await self._reconcile_network()
 
@@ -198,6 +204,8 @@ class LimitEnforcer:
             log.debug("confined too late: it has ended", container=container)
         except OSError as error:
             log.error("a container's limits could not be changed", container=container, why=str(error))
+            one.not_enforced |= dict.fromkeys(differing(one.applied, one.wanted), str(error))
+            self._on_confined(container, one.not_enforced)
         finally:
             one.worker = None
         self._protect()
@@ -260,7 +268,21 @@ class LimitEnforcer:
             for container, one in chain(self._containers.items(), self._leaving.items())
             if one.slot is not None
         }
-        return await asyncio.wrap_future(self._network.reconcile(known, self._tree.root))
+        repaired = await asyncio.wrap_future(self._network.reconcile(known, self._tree.root))
+        failed = await asyncio.wrap_future(self._network.not_enforced())
+        for container, one in self._containers.items():
+            if one.slot in failed and one.applied is not None and one.worker is None:  # else its worker says it
+                self._say(container, one, failed[one.slot], network=True)
+        return repaired
+
+    def _say(self, container: str, one: _Confined, failed: dict[str, str], *, network: bool) -> None:
+        """Report what is not enforced, of the network or of all else, if it has changed."""
+        others = {
+            name: why for name, why in one.not_enforced.items() if (name.split(" ")[0] in _NETWORK) is not network
+        }
+        if others | failed != one.not_enforced:
+            one.not_enforced = others | failed
+            self._on_confined(container, one.not_enforced)
 
     def _protect(self, *, less: bool = False) -> None:
         """Protect the promised memory in the tree above too: memory.low is limited by that of the ancestors.

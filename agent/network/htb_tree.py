@@ -90,16 +90,14 @@ class HtbTree:
             self.remove()
             return [f"an unneeded tree on {name} was removed"] if found else []
         wanted = {each.minor: each for each in [*htb_parameters.common(self.link_bytes_per_s), *self._own.values()]}
-        repaired: list[str] = []
-        for minor in sorted(found.keys() - wanted.keys() - self._draining):  # containers' first, parents last
-            self._htb.delete_class(index, minor)
-            repaired.append(f"class {minor:x} on {name}, which has no owner, was removed")
+        strays = found.keys() - wanted.keys() - self._draining
         wrong = [m for m, each in wanted.items() if m not in found or found[m].htb != each]
+        moved = {m for m in wrong if m in found and found[m].htb.parent != wanted[m].parent}
+        for minor in sorted(strays | moved, key=lambda minor: (minor == htb_parameters.LINK, minor)):  # the parent last
+            self._htb.delete_class(index, minor)
+        repaired = [f"class {minor:x} on {name}, which has no owner, was removed" for minor in sorted(strays)]
         if not wrong:
             return repaired
-        for minor in reversed(wrong):
-            if minor in found and found[minor].htb.parent != wanted[minor].parent:
-                self._htb.delete_class(index, minor)
         self.why = self._install()
         if self.why is None:
             repaired += [f"class {minor:x} on {name} was wrong and was restored" for minor in wrong]

@@ -13,7 +13,7 @@ import os
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import wraps
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
@@ -39,6 +39,8 @@ class _Container:
     shape: Shape
     programs: dict[bpf.Direction, int]
     """Ids of its two programs; empty if they could not be attached."""
+    failed: dict[str, str] = field(default_factory=dict)
+    """What is not enforced → why, as of the last attempt."""
 
 
 def _in_worker(
@@ -98,14 +100,14 @@ class NetworkLimiter:
         """Change limits, promise or class (promotion) at once, for open connections too.
 
         Returns:
-            As for ``attach``; empty, without any action, if nothing changed.
+            As for ``attach``; if nothing changed, nothing is done.
 
         Raises:
             KeyError: nothing is attached in this slot.
         """
         container = self._containers[slot]
         if container.shape == shape and container.programs:
-            return {}
+            return dict(container.failed)
         container.shape = shape
         return self._carry_out(slot)
 
@@ -154,17 +156,24 @@ class NetworkLimiter:
                 lost = _lost(container)
                 repaired += [f"the {each.name.lower()} program of {cgroup} was missing" for each in lost]
                 container.shape = shape
-                failed = self._carry_out(slot, programs=bool(lost))
+                self._carry_out(slot, programs=bool(lost))
             else:
-                failed = self._take(slot, cgroup, shape)
-            for what, why in failed.items():
-                log.warning("not enforced", what=what, slot=slot, why=why)
+                self._take(slot, cgroup, shape)
         for tree in self._trees:
+            stood = tree.installed
             repaired += tree.repair(needed=self._needed(tree))
+            if stood and self._needed(tree) and not tree.installed:  # another root is in its place, for example
+                for slot in self._containers:
+                    self._carry_out(slot)
         repaired += self._stray_roots()
         if under is not None:
             repaired += _stray_programs(under, {container.cgroup for container in self._containers.values()})
         return repaired
+
+    @_in_worker
+    def not_enforced(self) -> dict[int, dict[str, str]]:
+        """Return slot → what is not enforced → why, as of the last call of another method."""
+        return {slot: dict(container.failed) for slot, container in self._containers.items()}
 
     def close(self) -> None:
         """Close the sockets. Limits stay in force; only roots that are not needed are removed."""
@@ -198,8 +207,17 @@ class NetworkLimiter:
         return self._carry_out(slot)
 
     def _carry_out(self, slot: int, *, programs: bool = False) -> dict[str, str]:
-        """Create the class, then mark packets for it, then attach the marking program; remove the old class last."""
+        """Carry out the container's shape; keep and return what is not enforced, and log what is so newly."""
         container = self._containers[slot]
+        failed = self._limit(slot, container, programs=programs)
+        for what, why in failed.items():
+            if container.failed.get(what) != why:
+                log.warning("not enforced", what=what, slot=slot, why=why)
+        container.failed = failed
+        return dict(failed)
+
+    def _limit(self, slot: int, container: _Container, *, programs: bool) -> dict[str, str]:
+        """Create the class, then mark packets for it, then attach the marking program; remove the old class last."""
         failed, shape = _enforceable(container.shape)
         for tree in self._trees:
             failed |= tree.limit(slot, shape)
@@ -260,9 +278,8 @@ class NetworkLimiter:
         trees = [self._tree(link, links, former.get(link.index)) for link in chosen]
         added = [tree for tree in trees if tree not in self._trees]
         self._seen, self._trees = there, trees
-        for slot in list(self._containers) if added else ():
-            for what, why in self._carry_out(slot).items():
-                log.warning("not enforced", what=what, slot=slot, why=why)
+        for slot in self._containers if added else ():
+            self._carry_out(slot)
 
     def _tree(self, link: Link, links: Sequence[Link], former: HtbTree | None) -> HtbTree:
         link_bytes_per_s = self._link_bytes_per_s or link_rate(link, links)

@@ -286,6 +286,42 @@ def test_drift_is_repaired_and_said(bed: Bed, limiter: NetworkLimiter) -> None:
     assert limiter.reconcile(known).result() == []
 
 
+def test_a_limit_that_another_root_takes_away_is_said_until_it_is_back(bed: Bed, limiter: NetworkLimiter) -> None:
+    known = {1: (bed.cgroup("c"), limit(5 * MBIT))}
+    limiter.attach(1, *known[1]).result()
+    assert limiter.not_enforced().result() == {1: {}}
+    with IPRoute() as ip:
+        (index,) = ip.link_lookup(ifname=UPLINK)
+        ip.tc("del", "htb", index=index, handle=HANDLE)
+        ip.tc("add", "pfifo", index=index, handle=0x20000)
+        limiter.reconcile(known).result()
+        ((what, why),) = limiter.not_enforced().result()[1].items()
+        assert what == f"network_egress_bytes_per_s on {UPLINK}" and "pfifo" in why
+        second = NetworkLimiter()  # of the agent's next start
+        second.reconcile(known).result()
+        assert second.change(1, known[1][1]).result() == {what: why}
+        ip.tc("del", "pfifo", index=index, handle=0x20000)
+    assert second.reconcile(known).result() == []
+    assert second.not_enforced().result() == {1: {}}
+    assert bed.qdiscs() == OURS
+    second.close()
+
+
+def test_classes_of_a_known_rate_go_where_it_is_not_known_any_more(bed: Bed) -> None:
+    """The classes that share a link come after their parent by number, and it cannot go before them."""
+    known = {1: (bed.cgroup("c"), limit(5 * MBIT))}
+    first = NetworkLimiter(link_bytes_per_s=100 * MBIT)
+    first.attach(1, *known[1]).result()
+    first.close()
+    assert len(bed.classes()) > 1
+
+    second = NetworkLimiter()
+    second.reconcile(known).result()
+    assert bed.classes() == {HANDLE | 1}
+    assert second.reconcile(known).result() == []
+    second.close()
+
+
 def test_a_link_that_comes_later_is_limited_too(bed: Bed) -> None:
     bed.lead_nowhere()
     with contextlib.closing(NetworkLimiter()) as limiter:

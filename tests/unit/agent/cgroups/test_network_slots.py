@@ -46,6 +46,9 @@ class SlowNetwork:
         self.held = {slot: (cgroup.name, shape) for slot, (cgroup, shape) in known.items()}
         return _done([])
 
+    def not_enforced(self) -> Future[dict[int, dict[str, str]]]:
+        return _done({slot: {} for slot in self.held})
+
     async def asked(self) -> None:
         """Wait until a change is asked for."""
         self.changes.put_nowait(await asyncio.wait_for(self.changes.get(), LIMIT_S))

@@ -1,0 +1,52 @@
+"""What other programs change, and what cannot be changed, is repaired or said."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+from typing import Any
+
+import pytest
+
+from agent.cgroups import Cgroup
+from agent.core.confinement import Confinement
+from agent.limit_enforcer import LimitEnforcer
+from tests.unit.agent.cgroups.conftest import Make
+
+MIB = 1 << 20
+LIMIT_S = 30.0
+ASKED = Confinement(memory_max_bytes=100 * MIB)
+
+
+async def test_a_memory_limit_that_was_raised_is_lowered_as_far_as_memory_can_be_reclaimed(make: Make) -> None:
+    told: list[dict[str, str]] = []
+    fake, tree = make()
+    limit_enforcer = LimitEnforcer(tree, None, lambda container, why: told.append(why))
+    _, cgroup = await limit_enforcer.create("a", ASKED)
+    assert cgroup is not None
+    file = bytes(cgroup.path / "memory.max")
+    fake.write(file, str(1000 * MIB))
+    fake.use(str(cgroup.path), anon_bytes=300 * MIB)
+
+    assert await limit_enforcer.repair() == ["memory.max of a"]
+    await asyncio.wait_for(limit_enforcer.settled("a"), LIMIT_S)
+
+    assert 300 * MIB <= int(fake.read(file)) < 350 * MIB
+    assert [list(each) for each in told] == [["memory_max_bytes"]]
+    assert "cannot be reclaimed" in told[0]["memory_max_bytes"]
+    assert await limit_enforcer.repair() == [], "it is tried again once less is in use"
+
+
+async def test_a_change_that_the_kernel_does_not_take_is_not_enforced(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def confine(cgroup: Cgroup, *_: Any) -> None:
+        raise OSError(errno.EMFILE, "Too many open files", str(cgroup.path / "pids.max"))
+
+    told: list[dict[str, str]] = []
+    limit_enforcer = LimitEnforcer(make()[1], None, lambda container, why: told.append(why))
+    await limit_enforcer.create("a", ASKED)
+    monkeypatch.setattr(Cgroup, "confine", confine)
+    limit_enforcer.confine("a", Confinement(memory_max_bytes=100 * MIB, pids_max=7))
+    await asyncio.wait_for(limit_enforcer.settled("a"), LIMIT_S)
+    assert [list(each) for each in told] == [["pids_max"]] and "Too many open files" in told[0]["pids_max"]
