@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
+from master.reservations.effort import RUN
 from master.reservations.gree import Gree, Placed
 from master.reservations.plan import Piece, Plan, Steps, clipped
 from master.reservations.quotas import Quotas
@@ -29,6 +30,7 @@ from penstock.model.units import counted
 
 #: Each turn is planned at once: a larger number would delay all other calls.
 MOST_TURNS = 10_000
+_TOO_MUCH = "the rdl takes too long to plan: write fewer atoms, longer leases or a longer period (every)"
 
 
 @dataclass(slots=True, eq=False)
@@ -181,6 +183,7 @@ class Agenda:
         for one in self.reservations():
             for each in [each for each in one.turns.values() if each.ends <= now]:
                 self._drop(one, each, now)
+            self._planner.effort.renew()
             for number in self._in_sight(one, now):
                 one.next_turn = number + 1
                 why = self._plan_turn(one, number, now, None)
@@ -227,6 +230,7 @@ class Agenda:
 
     def _plan_turns(self, one: Reservation, now: int, before: Steps | None) -> str:
         """Plan all turns within the horizon, or none; return why not."""
+        self._planner.effort.renew()
         if one.request.every is None:
             return self._plan_turn(one, None, now, before)
         recurrence, numbers = one.recurrence, self._in_sight(one, now)
@@ -254,6 +258,8 @@ class Agenda:
         if placed is not None:
             one.turns[key] = Turn(key, expression, placed)
             return ""
+        if self._planner.effort.exhausted:
+            return _TOO_MUCH
         most = Bundle.of(map(max, self.plan.capacity.columns))
         return why or infeasible(expression, now, most, self._wording) or "no room next to the existing promises"
 
@@ -278,6 +284,15 @@ class Agenda:
         """Plan a promise within the owner's quota; or None with the reason, which is empty where there is no room at
         all.
         """
+        before_runs = self.quotas.examined
+        try:
+            return self._within_quota(owner, key, expression, now, before)
+        finally:
+            self._planner.effort.spend(RUN * (self.quotas.examined - before_runs))
+
+    def _within_quota(
+        self, owner: str, key: str, expression: Expression, now: int, before: Steps | None
+    ) -> tuple[Placed | None, str]:
         last = self._last(expression, now)
         placed = self._planner.promise(key, expression, now, last)
         if placed is None or not (why := self.quotas.accept(owner, [*chain.from_iterable(placed)], None, before)):
@@ -311,7 +326,7 @@ class Agenda:
         turn, left, coming = cut.turn, cut.left(), clipped(cut.turn.pieces, now)
         fitting = bool(coming) and fits(self.plan, coming)
         if not fitting or cut.missed(now):
-            placed = self._planner.promise(turn.key, left, now, self._last(left, now))
+            placed = self._planned_anew(turn.key, left, now)
             if placed is not None:
                 found = Turn(turn.key, left, placed)
                 self.quotas.take(owner, found.pieces)
@@ -323,12 +338,17 @@ class Agenda:
         self.quotas.take_again(owner, found.pieces, now)
         return found
 
+    def _planned_anew(self, key: str, left: Expression, now: int) -> Placed | None:
+        """Plan what is left of a turn that was promised, whatever other turns took."""
+        self._planner.effort.renew()
+        return self._planner.promise(key, left, now, self._last(left, now))
+
     def _anew(self, moved: list[tuple[Reservation, Turn]], now: int) -> list[Dropped]:
         """Plan moved turns again, the oldest first; return those dropped."""
         dropped = []
         for one, each in sorted(moved, key=lambda pair: (pair[0].sequence, pair[1].key)):
             left = remaining(each.expression, each.placed, now)
-            placed = self._planner.promise(each.key, left, now, self._last(left, now))
+            placed = self._planned_anew(each.key, left, now)
             if placed is not None:
                 one.turns[each.key] = Turn(each.key, left, placed)
                 self.quotas.take(one.owner, one.turns[each.key].pieces)

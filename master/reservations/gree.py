@@ -9,10 +9,11 @@ from __future__ import annotations
 import sys
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator
-from itertools import chain, groupby, repeat
+from itertools import chain, groupby, islice, repeat
 
 from msgspec.structs import replace
 
+from master.reservations.effort import ATOM, PIECE, RUN, SMALL, Effort
 from master.reservations.least import least, least_anywhere, small
 from master.reservations.least_solved import STEPS, least_solved
 from master.reservations.plan import Piece, Plan
@@ -31,6 +32,8 @@ _NO_ROOM: _Run = (0, sys.maxsize, -1.0)
 #: Numbers of heights, and of steps off the edge, tried for an atom that would be given more than it needs; and of
 #: shapes that determine its need. With these, orders of three take a third longer to plan, single atoms 7 %.
 _HEIGHTS, _EDGES, _SHAPES = 4, 4, 8
+#: Number of steps from the edge in which all allocations of a small atom are tried.
+_TRIED = 2048
 
 
 class Gree:
@@ -39,6 +42,8 @@ class Gree:
     def __init__(self, plan: Plan, *, early: bool = False) -> None:
         self._plan = plan
         self._early = early
+        #: What the present request may still take; exhausted, no atom fits.
+        self.effort = Effort()
         self._shortest = False
 
     def place(self, expression: Expression, now: int, horizon: int) -> Placed | None:
@@ -150,6 +155,7 @@ class Gree:
         """Place and take an atom if it fits. If its blocks give more than the minimum, try alternatives: exhaustively
         for small atoms; for others from a little off the edge, or lower, or by a solver.
         """
+        self.effort.spend(ATOM)
         pieces = self._blocks(atom, start, finish)
         if (
             pieces is None
@@ -171,7 +177,8 @@ class Gree:
     def _otherwise(self, atom: Atom, start: int, finish: int, enough: int, most: int) -> Iterator[list[Piece]]:
         """Yield other placements of the atom, not taken in the plan; ``most``: the amount given by the first one."""
         if small(atom):
-            heights = least(atom, map(int, self._rooms(atom, start, finish)), enough, most)
+            self.effort.spend(SMALL)
+            heights = least(atom, map(int, islice(self._rooms(atom, start, finish), _TRIED)), enough, most)
             yield from self._steps(atom, start, finish, heights)
             return
         for height in range(atom.parallelism, atom.gang - 1, -1)[:_HEIGHTS]:
@@ -182,8 +189,7 @@ class Gree:
                 if pieces is not None:
                     self._undo([pieces])
                     yield pieces
-        heights = least_solved(atom, self._rooms(atom, start, finish), most)
-        yield from self._steps(atom, start, finish, heights)
+        yield from self._steps(atom, start, finish, self._solved(atom, start, finish, most))
         if finish - start > STEPS:
             yield from self._beyond(atom, start, finish, most)
 
@@ -207,9 +213,14 @@ class Gree:
             return
         left = replace(atom, work=atom.work - _given(kept))
         bounds = (edge, finish) if self._early else (start, -edge)
-        heights = least_solved(left, self._rooms(atom, *bounds), most - _given(kept), nearest=False)
-        for last in self._steps(atom, *bounds, heights):
+        for last in self._steps(atom, *bounds, self._solved(left, *bounds, most - _given(kept), nearest=False)):
             yield kept + last
+
+    def _solved(self, atom: Atom, start: int, finish: int, most: int, *, nearest: bool = True) -> list[int] | None:
+        """Return the solver's bundles in each step from the edge on, if they give less than ``most``."""
+        rooms = tuple(islice(self._rooms(atom, start, finish), STEPS))
+        question = (atom.gang, atom.parallelism, atom.lease, atom.work, rooms, most, nearest)
+        return self.effort.solved(question, lambda: least_solved(atom, rooms, most, nearest=nearest))
 
     def _rooms(self, atom: Atom, start: int, finish: int) -> Iterator[float]:
         """Yield the number of bundles that fit in each step, from the edge on."""
@@ -228,8 +239,9 @@ class Gree:
         left, pieces = atom.work, list[Piece]()
         low, high = start, finish
         while left > 0:
-            fits = high - low >= atom.lease and (high - low) * atom.parallelism >= left
+            fits = high - low >= atom.lease and (high - low) * atom.parallelism >= left and not self.effort.exhausted
             block = self._block(atom, low, high, pieces, left) if fits else None
+            self.effort.spend(PIECE)
             if block is None:
                 self._undo([pieces])
                 return None
@@ -314,6 +326,7 @@ class Gree:
             if self._plan.limit is not None:
                 marks, rooms = limited(self._plan.limit, atom, marks, rooms)
             beside = [piece for piece in own if piece.start < marks[-1] and piece.finish > marks[0]]
+            self.effort.spend(RUN * (b - a) + 0.1 * len(own))
             if beside:
                 marks, rooms = within_own_limit(beside, marks, rooms, atom.parallelism)
             if self._early:

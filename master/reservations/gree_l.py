@@ -6,6 +6,7 @@ requests are accepted.
 
 from __future__ import annotations
 
+from master.reservations.effort import RUN
 from master.reservations.gree import Gree, Placed
 from master.reservations.plan import Piece, Plan
 from master.reservations.rdl import All, Any, Atom, Expression, Order, Window, bounds_of
@@ -72,6 +73,7 @@ class GreeL(Gree):
             if room >= atom.gang
         ]
         gangs, rest = divmod(atom.work, atom.gang)
+        self.effort.spend(RUN * len(runs) * atom.parallelism.bit_length())
         nearest = _first_steps(runs, gangs)
         if rest and _given(nearest, atom.parallelism) < atom.work:
             nearest = _first_steps(runs, gangs + 1)

@@ -44,6 +44,8 @@ def least(atom: Atom, rooms: Iterable[int], enough: int, below: int) -> list[int
 
     Returns: Bundles, from the edge on; None if nothing gives less.
     """
+    if atom.work > _STEPS * atom.parallelism:
+        return None  # and the bits of an amount are too many
     layers: list[_Layer] = [{(0,) * atom.lease: 1}]
     taken, tried, ends, best = list[int](), 0, 0, below
     for room in rooms:

@@ -52,6 +52,8 @@ class Quotas:
         self._window = max((each.window for each in self._over_time), default=0)
         self._owners: dict[str, _Owner] = {}
         self._known_since = 0  # earlier time is not counted
+        #: Number of the runs that were read to check windows.
+        self.examined = 0
         self._changed: set[str] = set()  # owners whose past has changed since it was stored
 
     # ------------------------------------------------------------ what owners have
@@ -136,6 +138,7 @@ class Quotas:
             first, last = bounds_of(expression, first, last)
             last = max(first + 1, last)
             for divided in (False, True):
+                self._examine(one, first, last)
                 limit = self._within_windows(one, expression, first, last, divided=divided)
                 if limit is not None:
                     yield limit
@@ -147,6 +150,7 @@ class Quotas:
         one = self._owners.setdefault(owner, _Owner())
         within_room = limit is not None and limit is one.room
         one.used.put(pieces)
+        self._examine(one, min((p.start for p in pieces), default=0), max((p.finish for p in pieces), default=0))
         why = ""
         if before is None or not _within(pieces, before):
             policies = self._over_time if within_room else self._policies
@@ -162,6 +166,12 @@ class Quotas:
         return ""
 
     # ------------------------------------------------------------ inside
+
+    def _examine(self, one: _Owner, first: int, last: int) -> None:
+        """Count the runs of the windows that overlap [first, last)."""
+        if self._over_time:
+            a, b = one.used.span(max(0, first - self._window), last + self._window)
+            self.examined += b - a
 
     def _change(self, owner: str, pieces: Iterable[Piece], since: int, sign: int) -> None:
         """Change the owner's amounts by the pieces from a step on."""
