@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+import msgspec
 from msgspec.structs import asdict
 
 from master.reservations.placement_delay import size
@@ -15,6 +17,10 @@ from penstock.wire.relayed_methods import OF_RESERVATIONS
 
 #: Largest number of reservations per user: each is examined in each step of the plan.
 MOST_OF_A_USER = 1000
+#: Largest number of shown pieces of a reservation.
+MOST_PIECES = 100
+#: An answer has no further reservation beyond this size: half of a message to a client.
+_PAGE_BYTES = 4 * 1024 * 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,12 +52,14 @@ def answer(manager: ReservationManager, asked: api.OnBehalf, fresh_id: str, at: 
             case api.DeleteReservation(reservation):
                 _owned(manager, reservation, asked)
                 manager.delete(reservation, at)
-                return Answered(_all(manager, asked.user, at), reservation)
-            case api.ListReservations(everybody, then):
+                return Answered(_page(manager, _ids(manager, asked.user), at), reservation)
+            case api.ListReservations(everybody, then, skip):
                 if everybody and not asked.operator:
                     raise refused("only operators see everybody's reservations", field="everybody")
                 user = None if everybody else asked.user
-                return Answered(_all(manager, user, at) if then is None else _then(manager, user, at, then))
+                if then is not None:
+                    return Answered(_then(manager, user, at, then, skip))
+                return Answered(_page(manager, _ids(manager, user)[skip:], at))
             case api.UseReservation(reservation):
                 may_use(manager, reservation, asked.user)
                 return Answered(show(manager, reservation, at))
@@ -76,10 +84,15 @@ def may_use(manager: ReservationManager, reservation: str, user: str) -> None:
         raise refused(f"the reservation {reservation!r} was dropped: {entry.dropped}", field="reservation")
 
 
-def show(manager: ReservationManager, id: str, at: float) -> api.Reserved:  # noqa: A002 - the field's name
-    """Return a reservation's state at Unix time ``at``."""
+def show(manager: ReservationManager, id: str, at: float, then: float | None = None) -> api.Reserved:  # noqa: A002 - the field's name
+    """Return a reservation's state at Unix time ``at``. Of too many pieces, those from ``then`` (default: ``at``) on
+    are shown.
+    """
     entry = manager.entries[id]
-    pieces = [] if entry.dropped else manager.kept(id).pieces
+    pieces = [] if entry.dropped else sorted(manager.kept(id).pieces, key=lambda piece: (piece.start, piece.finish))
+    since, shown = manager.step(at if then is None else then), pieces
+    if len(pieces) > MOST_PIECES:
+        shown = [piece for piece in pieces if piece.finish > since][:MOST_PIECES]
     sizes = {size(piece.bundle.cpu_cores, piece.bundle.memory_bytes) for piece in pieces}
     return api.Reserved(
         reservation=id,
@@ -96,20 +109,33 @@ def show(manager: ReservationManager, id: str, at: float) -> api.Reserved:  # no
                 bundles=piece.number,
                 **asdict(piece.bundle),
             )
-            for piece in sorted(pieces, key=lambda piece: (piece.start, piece.finish))
+            for piece in shown
         ],
+        more=len(pieces) - len(shown),
     )
 
 
-def _all(manager: ReservationManager, user: str | None, at: float) -> api.Reservations:
-    return api.Reservations(reservations=[show(manager, entry.id, at) for entry in manager.owned(user)])
+def _ids(manager: ReservationManager, user: str | None) -> list[str]:
+    return [entry.id for entry in manager.owned(user)]
 
 
-def _then(manager: ReservationManager, user: str | None, at: float, then: float) -> api.Reservations:
+def _page(manager: ReservationManager, ids: Iterable[str], at: float, then: float | None = None) -> api.Reservations:
+    """Return the first of these reservations, as many as one message may have."""
+    found, size_bytes = list[api.Reserved](), 0
+    for id in ids:  # noqa: A001 - the field's name
+        if size_bytes >= _PAGE_BYTES:
+            return api.Reservations(reservations=found, more=True)
+        found.append(show(manager, id, at, then))
+        size_bytes += len(msgspec.msgpack.encode(found[-1]))
+    return api.Reservations(reservations=found)
+
+
+def _then(manager: ReservationManager, user: str | None, at: float, then: float, skip: int) -> api.Reservations:
     """Return the reservations with a promise at another time, and the free capacity then."""
     promised = manager.promised(then)
-    found = [show(manager, entry.id, at) for entry in manager.owned(user) if entry.id in promised]
-    return api.Reservations(reservations=found, free=free_runs(manager, then))
+    ids = [id for id in _ids(manager, user) if id in promised]  # noqa: A001 - the field's name
+    found = _page(manager, ids[skip:], at, then)
+    return msgspec.structs.replace(found, free=free_runs(manager, then))
 
 
 def _owned(manager: ReservationManager, id: str, asked: api.OnBehalf) -> None:  # noqa: A002 - the field's name

@@ -19,7 +19,7 @@ from penstock.wire.reservation_api import FreeRun, PromisedPiece, Reservations, 
 if TYPE_CHECKING:
     from penstock.client.blocking_requests import BlockingRequests
 
-#: The number of pieces shown of each reservation; ``--json`` has all.
+#: The number of pieces shown of each reservation; ``--json`` has 100.
 _SHOWN = 5
 
 
@@ -78,7 +78,7 @@ def show_then(found: Reservations, at: float, *, as_json: bool) -> None:
         now = [[piece for piece in one.promised if piece.start <= at < piece.finish] for one in found.reservations]
         show(
             [
-                msgspec.structs.replace(one, promised=pieces)
+                msgspec.structs.replace(one, promised=pieces, more=0)
                 for one, pieces in zip(found.reservations, now, strict=True)
             ],
             as_json=False,
@@ -113,8 +113,8 @@ def show(reservations: Sequence[Reserved], *, as_json: bool) -> None:
             f"{moment(piece.start)} to {moment(piece.finish)}  {piece.bundles} × {_amounts(piece)}"
             for piece in one.promised[:_SHOWN]
         ]
-        if len(one.promised) > _SHOWN:
-            lines.append(f"… {len(one.promised) - _SHOWN} more")
+        if (more := one.more + max(0, len(one.promised) - _SHOWN)) > 0:
+            lines.append(f"… {more} more")
         promised = Text("\n".join(lines)) if not one.dropped else plain(f"dropped: {with_local_times(one.dropped)}")
         if one.launch_delay_s and not one.dropped:
             promised.append(

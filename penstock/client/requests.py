@@ -9,6 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
+from msgspec.structs import replace
+
 from penstock.wire import agent_api, jobs_api
 from penstock.wire import agent_methods as m
 from penstock.wire import relayed_methods as relayed
@@ -183,8 +185,8 @@ class Requests:
         Raises:
             RpcError: there is no such reservation, or it is another user's.
         """
-        asked = DeleteReservation(reservation=reservation)
-        return (await self._asks.ask(relayed.DELETE_RESERVATION, asked)).reservations
+        left = await self._asks.ask(relayed.DELETE_RESERVATION, DeleteReservation(reservation=reservation))
+        return await self.reservations() if left.more else left.reservations
 
     async def reservations(self, *, everybody: bool = False) -> list[Reserved]:
         """Return this user's reservations; with ``everybody`` (operators only) those of all users.
@@ -192,7 +194,7 @@ class Requests:
         Raises:
             RpcError: the user is not an operator, or there is no master.
         """
-        return (await self._asks.ask(relayed.RESERVATIONS, ListReservations(everybody=everybody))).reservations
+        return (await self._listed(ListReservations(everybody=everybody))).reservations
 
     async def reservations_at(self, at: float, *, everybody: bool = False) -> Reservations:
         """Return the reservations with an allocation at Unix time ``at``, and the free capacity from then on.
@@ -200,4 +202,12 @@ class Requests:
         Raises:
             RpcError: the user is not an operator, or there is no master.
         """
-        return await self._asks.ask(relayed.RESERVATIONS, ListReservations(everybody=everybody, at=at))
+        return await self._listed(ListReservations(everybody=everybody, at=at))
+
+    async def _listed(self, asked: ListReservations) -> Reservations:
+        """Return all reservations, message by message."""
+        found = await self._asks.ask(relayed.RESERVATIONS, asked)
+        while found.more:
+            after = await self._asks.ask(relayed.RESERVATIONS, replace(asked, skip=len(found.reservations)))
+            found = replace(after, reservations=found.reservations + after.reservations)
+        return found

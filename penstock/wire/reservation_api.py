@@ -29,9 +29,10 @@ class PromisedPiece(Result, frozen=True):
 
 
 class Reserved(Result, frozen=True):
-    """A reservation: its allocation, for a recurring one as far as it is planned. ``dropped`` says why it can no longer
-    be kept; then nothing is allocated. ``launch_delay_s``: the recent placement delay of bundles as large as its
-    largest; resources are freed at least that long before its time."""
+    """A reservation: its allocation, for a recurring one as far as it is planned. Of more than 100 pieces, ``promised``
+    has the next 100, and ``more`` is the number of the others. ``dropped`` says why it can no longer be kept; then
+    nothing is allocated. ``launch_delay_s``: the recent placement delay of bundles as large as its largest; resources
+    are freed at least that long before its time."""
 
     reservation: str
     user: str
@@ -41,6 +42,7 @@ class Reserved(Result, frozen=True):
     dropped: str = ""
     promised: list[PromisedPiece] = []
     launch_delay_s: float = 0.0
+    more: int = 0
 
 
 class FreeRun(Result, frozen=True):
@@ -79,17 +81,21 @@ class DeleteReservation(Params, frozen=True):
 
 class ListReservations(Params, frozen=True):
     """List the caller's reservations (listRes); for operators with ``everybody`` all. With ``at`` (Unix time), only
-    those with an allocation at that time, and the free capacity from then on."""
+    those with an allocation at that time, and the free capacity from then on. ``skip`` leaves out the first ones, which
+    an earlier answer had."""
 
     everybody: bool = False
     at: Annotated[float, msgspec.Meta(ge=0, lt=253_402_300_800)] | None = None
+    skip: Annotated[int, msgspec.Meta(ge=0)] = 0
 
 
 class Reservations(Result, frozen=True):
-    """Reservations in the order of creation. With ``at``, ``free`` has the free capacity in at most a thousand runs."""
+    """Reservations in the order of creation, as many as fit into a message; ``more``: others follow, ask again with
+    ``skip``. With ``at``, ``free`` has the free capacity in at most a thousand runs."""
 
     reservations: list[Reserved]
     free: list[FreeRun] = []
+    more: bool = False
 
 
 class UseReservation(Params, frozen=True):

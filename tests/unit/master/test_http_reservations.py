@@ -71,7 +71,7 @@ async def test_create_look_change_delete(token_file: Path) -> None:
         assert seen["free"][-1]["finish"] is None
         status, changed = await site.ask("PUT", "/r-0", json={"rdl": {"atom": [{"cpu_cores": 1.0}, 1, 1, 5, 5]}})
         assert (status, changed["user"]) == (200, "eve")
-        assert await site.ask("DELETE", "/r-0") == (200, {"reservations": [], "free": []})
+        assert await site.ask("DELETE", "/r-0") == (200, {"reservations": [], "free": [], "more": False})
         assert (await site.ask("GET", token=None))[1]["reservations"] == []
 
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+from dataclasses import replace
 from typing import Any
 
+import msgspec
 import pytest
 
 from master.reservations import calls
 from master.reservations.calls import answer, may_use
 from master.reservations.rdl import Bundle
 from master.reservations.reservation_manager import ManagerSettings, ReservationManager
+from penstock.client.requests import Requests
 from penstock.wire import reservation_api as api
+from penstock.wire.connection import MAX_FRAME_BYTES
 from penstock.wire.errors import ErrorCode, RpcError
+from penstock.wire.method import Method, P, R
 
 NOW = 1_800_000_000.0
 RDL = "window(atom(<1GB,1core>,2,2,20s,40),+10s,+30s)"
@@ -93,3 +99,45 @@ def test_one_user_cannot_fill_the_plan_with_trifles(
     ask(manager, "reserve", rdl=RDL)
     assert "delete some first" in str(error(manager, "reserve", rdl=RDL).body)
     ask(manager, "reserve", "bob", rdl=RDL)
+
+
+class _Asks:
+    """A client's connection to this manager, whose messages are as large as a client takes."""
+
+    def __init__(self, manager: ReservationManager) -> None:
+        self._manager = manager
+
+    async def ask(self, method: Method[P, R], params: P) -> R:
+        made = ask(self._manager, method.name, **msgspec.to_builtins(params))
+        data = msgspec.msgpack.encode(made)
+        assert len(data) < MAX_FRAME_BYTES
+        return msgspec.msgpack.decode(data, type=method.result)
+
+    async def ask_once(self, method: Method[P, R], params: P, lost: str) -> R:
+        return await self.ask(method, params)
+
+    async def pause(self, pause_s: float) -> None:
+        raise AssertionError
+
+
+def test_a_list_larger_than_a_message_is_told_in_several(manager: ReservationManager) -> None:
+    rdl = "atom(<0.01core>,1,1,1,1)"
+    for number in range(100):
+        made = ask(manager, "reserve", rdl=rdl, name=str(number)).reservation
+        manager.entries[made] = replace(manager.entries[made], rdl=rdl + " " * 99_000)
+    client, names = Requests(_Asks(manager)), [str(number) for number in range(100)]
+    assert [one.name for one in asyncio.run(client.reservations())] == names
+    then = NOW + 7 * 86_400 - 1
+    found = asyncio.run(client.reservations_at(then))
+    assert [one.name for one in found.reservations] == names
+    assert found.free
+    assert [one.name for one in asyncio.run(client.delete_reservation("r-0"))] == names[1:]
+
+
+def test_a_reservation_of_many_pieces_is_told_with_the_next_ones(manager: ReservationManager) -> None:
+    made = ask(manager, "reserve", rdl="window(atom(<1core>,1,1,60s,60),+0s,+60s) every 30min")
+    assert (len(made.promised), made.more) == (calls.MOST_PIECES, 336 - calls.MOST_PIECES)
+    assert made.promised[0].start == NOW
+    then = NOW + 300 * 1800
+    [found] = ask(manager, "reservations", at=then).reservations
+    assert (found.promised[0].start, len(found.promised), found.more) == (then, 36, 300)
