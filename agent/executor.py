@@ -24,6 +24,7 @@ from agent.launcher import Exited, Launcher, LauncherGone, LaunchFailed, Start
 from agent.launcher.oom import set_oom_score_adj
 from agent.limit_enforcer import LimitEnforcer
 from agent.nice import carry_out, renice_tree
+from agent.removals import Removals
 from agent.stdio import Stdio
 from penstock.model import ContainerSpec
 
@@ -32,8 +33,6 @@ P = ParamSpec("P")
 T = TypeVar("T")
 #: oom_score_adj of opportunistic work: if the host itself runs out of memory, it is killed first.
 _FIRST_TO_GO = 1000
-#: A killed cgroup is removable once its processes are reaped: within milliseconds, unless the disk hangs.
-_REMOVE_WAITS_S = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 def _in_a_task(
@@ -63,6 +62,7 @@ class Executor:
         self.stdio = stdio
         self._outputs = outputs
         self._tasks: set[asyncio.Task[None]] = set()
+        self.removals = Removals(tree, limit_enforcer)
         self._retries = CgroupRetries()
 
     # ------------------------------------------------------------ instructions
@@ -376,17 +376,7 @@ class Executor:
 
     async def _remove(self, container: str) -> None:
         reach(Point.REMOVE_ASKED)
-        await self._limit_enforcer.remove(container)
-        reach(Point.REMOVE_NETWORK_DONE)
-        if self._tree is not None:
-            cgroup = self._tree.get(container)
-            for wait_s in _REMOVE_WAITS_S:
-                await asyncio.sleep(wait_s)
-                if cgroup.remove():
-                    break
-            else:
-                log.warning("cgroup still populated, left behind", container=container, path=str(cgroup.path))
-        reach(Point.REMOVE_CGROUP_DONE)
+        await self.removals.remove(container)
         with contextlib.suppress(LauncherGone):  # the next launcher reads the exit from its file, and reports it again
             await self._ask(lambda launcher: launcher.acknowledge(container))
         reach(Point.REMOVE_ACKNOWLEDGED)

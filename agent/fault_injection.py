@@ -37,8 +37,8 @@ class Point(enum.StrEnum):
     EXIT_SEEN = "exit seen"
     EXIT_TOLD = "exit told"
     REMOVE_ASKED = "remove asked"
-    REMOVE_NETWORK_DONE = "remove network done"
     REMOVE_CGROUP_DONE = "remove cgroup done"
+    REMOVE_NETWORK_DONE = "remove network done"
     REMOVE_ACKNOWLEDGED = "remove acknowledged"
 
 

@@ -121,7 +121,7 @@ class LimitEnforcer:
             await asyncio.wait([one.worker])
 
     async def remove(self, container: str) -> None:
-        """Remove a container's network class, its pending changes, and its cgroup if that is empty."""
+        """Remove a container's network class and its pending changes, once its cgroup is removed."""
         one = self._containers.pop(container, None)
         if one is None:
             return
@@ -133,10 +133,7 @@ class LimitEnforcer:
                 await asyncio.wait([one.worker])
             if self._network is None or one.slot is None:
                 return
-            # A cgroup that can be removed takes its programs with it, for nothing.
-            cgroup = self._tree.get(container) if self._tree is not None else None
-            left = cgroup.path if cgroup is not None and not cgroup.remove() else None
-            detached = self._network.detach(one.slot, left)
+            detached = self._network.detach(one.slot, None)
         finally:
             del self._leaving[container]
         await asyncio.wrap_future(detached)

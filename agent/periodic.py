@@ -51,6 +51,7 @@ class Periodic:
             due = max(due + self._config().sample_interval_s, loop.time())
             await asyncio.sleep(due - loop.time())
             await self._troubles.survive("samples", self._sample())
+            await self._troubles.survive("removals", self._executor.removals.remove_left())
             await self._troubles.survive("outputs", self._trim())
             await self._troubles.survive("journal", self._shell.retry_journal())
             interval_s = self._config().repair_interval_s

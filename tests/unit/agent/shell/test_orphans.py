@@ -12,7 +12,7 @@ from typing import Any, cast
 
 import pytest
 
-from agent import previous_agent
+from agent import previous_agent, removals
 from agent.cgroups import CgroupTree
 from agent.core import containers
 from agent.core import events as e
@@ -27,6 +27,7 @@ from agent.stdio import Stdio
 from penstock.daemon import StartError
 from penstock.model import ContainerSpec
 from tests.fakes.fake_cgroups import FakeCgroups
+from tests.unit.agent.cgroups.slow_network import SlowNetwork
 
 LIMIT_S = 30
 SPEC = ContainerSpec(argv=("x",))
@@ -101,9 +102,11 @@ class Living:
         self.signals.append((container, signum))
 
 
-def made(launcher: object, tree: CgroupTree | None, tmp_path: Path) -> tuple[Executor, asyncio.Queue[Any]]:
+def made(
+    launcher: object, tree: CgroupTree | None, tmp_path: Path, network: object = None
+) -> tuple[Executor, asyncio.Queue[Any]]:
     told: asyncio.Queue[Any] = asyncio.Queue()
-    limit_enforcer = LimitEnforcer(tree, None, lambda *_: None)
+    limit_enforcer = LimitEnforcer(tree, cast(Any, network), lambda *_: None)
     one = Executor(cast(Any, launcher), tree, limit_enforcer, cast(Stdio, SimpleNamespace()), tmp_path)
     one.on_event = told.put_nowait
     if isinstance(launcher, Dying):
@@ -188,6 +191,25 @@ async def test_every_process_of_it_is_signalled(cgroups: Cgroups, tmp_path: Path
     await one.settle()
     assert [process.wait(LIMIT_S) for process in processes] == [-signal.SIGTERM] * 2
     assert launcher.signals == [("c-2", signal.SIGTERM)], "of others only the launcher knows the first process"
+
+
+async def test_a_container_that_dies_slowly_keeps_its_limits_until_it_is_removed(
+    cgroups: Cgroups, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(removals, "_WAITS_S", (0.0, 0.0))
+    one, _ = made(Living(), cgroups.tree, tmp_path, network := SlowNetwork())
+    one.start(i.StartContainer("c-1", "root", SPEC))
+    await one.settle()
+    process = cgroups.enter("c-1")
+    one.remove("c-1")
+    await one.settle()
+    assert (cgroups.tree.existing(), list(network.promises())) == (["c-1"], ["c-1"])
+    await one.removals.remove_left()
+    assert cgroups.tree.existing() == ["c-1"]
+    process.kill()
+    process.wait(LIMIT_S)
+    await one.removals.remove_left()
+    assert (cgroups.tree.existing(), list(network.promises())) == ([], [])
 
 
 # ---------------------------------------------------------------- starts meanwhile
