@@ -78,7 +78,7 @@ def _operations(status: Status, cluster: Cluster) -> list[Operation]:
         Operation(
             path="/snapshot",
             handler=get_snapshot,
-            summary="The state that a scheduling round would see now: what `penstock place` reads.",
+            summary="The state that a round sees now, without slack, executors and turns: what `penstock place` reads.",
             answer=Recording,
             faults={503: "No node is connected."},
         ),

@@ -68,8 +68,12 @@ class HandOrders:
         own = {user: order for user, order in self._said.items() if user != OF_ALL}
         return placed_by_hand(ranking, {job.job: job.user for job in jobs}, own, self._said.get(OF_ALL))
 
+    def all(self) -> Mapping[str, HandOrder]:
+        """Return the orders: user → order, and :data:`OF_ALL` → an operator's."""
+        return dict(self._said)
+
     def remember(self, said: Mapping[str, HandOrder]) -> None:
-        """Restore the orders stored by the previous master."""
+        """Add recorded orders, such as those stored by the previous master."""
         self._said.update(said)
 
     def _store(self, owner: str, order: HandOrder) -> None:
@@ -136,6 +140,10 @@ class Order:
         views, cluster = self._views(now)
         ranking = self._hand_orders.arrange(ordering.rank(views, cluster), views)
         return guarantees_first(ranking, *self._guarantees.of(cluster.now))
+
+    def by_hand(self) -> Mapping[str, HandOrder]:
+        """Return the orders by hand (:meth:`HandOrders.all`)."""
+        return self._hand_orders.all()
 
     def place_of(self, job: str) -> Place:
         """Return a job's position in the latest ranking. Reading it affects no decision."""

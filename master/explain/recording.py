@@ -11,19 +11,33 @@ import numpy as np
 from master.config import MasterConfig
 from master.core import Cluster
 from master.core.job import Job, Task
-from master.core.order import job_views, totals
+from master.core.order import HandOrders, job_views, totals
 from master.core.snapshot import RoundSnapshot, reserved
-from master.ordering import ClusterView, JobSizes, JobView, KnownSizes, Ranking, StageView, ordering_of
+from master.ordering import (
+    Amounts,
+    ClusterView,
+    Guarantee,
+    HandOrder,
+    JobSizes,
+    JobView,
+    KnownSizes,
+    Ranking,
+    StageView,
+    guarantees_first,
+    ordering_of,
+)
 from master.placement import AlgorithmOne, Need, PeakPlacement, Stage, TaskPlacement, Unreserved, Workers
-from master.placement.workers import Floats
+from master.placement.workers import COLUMN, Floats
 from penstock.config.settings import SettingsError
 from penstock.model import ResourceKind
 from penstock.model.decode_errors import explained, told
 
-FORMAT = 1
+FORMAT = 2
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 Amount = Annotated[float, msgspec.Meta(ge=0)]
 Kinds = tuple[Amount, Amount, Amount]
+#: Cores, disk slots, network slots and bytes of memory.
+Holdings = tuple[Amount, Amount, Amount, Amount]
 
 
 class SnapshotError(Exception):
@@ -47,6 +61,7 @@ class RecordedNode(_Struct, frozen=True, kw_only=True):
     idle_cores: float
     memory_free_bytes: float
     memory_bytes: Positive
+    cores: Positive
     cores_free: float
     reserved: tuple[Amount, Amount, Amount] = (0.0, 0.0, 0.0)
 
@@ -74,7 +89,8 @@ class RecordedProgress(_Struct, frozen=True, kw_only=True):
 class RecordedJob(_Struct, frozen=True, kw_only=True):
     """A job as the orderings see it (:class:`master.ordering.JobView`); ``needs`` and ``wants`` are null if unknown.
 
-    ``stages`` are its ready tasks by stage; only those of an admitted job are placed.
+    ``reservation`` is the one that promises it something now or later. ``stages`` are its ready tasks by stage, without
+    executors; only those of an admitted job are placed.
     """
 
     job: str
@@ -85,7 +101,8 @@ class RecordedJob(_Struct, frozen=True, kw_only=True):
     weight: Positive = 1.0
     submitted_at: float = 0.0
     admitted: bool = True
-    holds: tuple[Amount, Amount, Amount, Amount] = (0.0, 0.0, 0.0, 0.0)
+    reservation: str = ""
+    holds: Holdings = (0.0, 0.0, 0.0, 0.0)
     containers: int = 0
     service_container_s: Amount = 0.0
     remaining_s: Kinds = (0.0, 0.0, 0.0)
@@ -95,9 +112,18 @@ class RecordedJob(_Struct, frozen=True, kw_only=True):
     stages: dict[str, list[RecordedTask]] = {}
 
 
+class RecordedPromise(_Struct, frozen=True, kw_only=True):
+    """A reservation's present promise in so many ``bundles``, and what its jobs hold together."""
+
+    promised: Holdings
+    holds: Holdings = (0.0, 0.0, 0.0, 0.0)
+    bundles: Annotated[int, msgspec.Meta(ge=1)] = 1
+
+
 class Recording(_Struct, frozen=True, kw_only=True):
     """A recorded state. ``at`` is Unix time; ``capacity`` is the cluster's cores, disk slots, network slots and bytes
-    of memory; ``sizes`` are the known sizes of similar jobs.
+    of memory; ``sizes`` are the known sizes of similar jobs, ``promises`` the present ones by reservation, ``orders``
+    those by hand by user (empty: an operator's order of all jobs).
     """
 
     penstock_snapshot: int = FORMAT
@@ -107,15 +133,22 @@ class Recording(_Struct, frozen=True, kw_only=True):
     nodes: list[RecordedNode]
     jobs: list[RecordedJob]
     sizes: list[KnownSizes] = []
+    promises: dict[str, RecordedPromise] = {}
+    orders: dict[str, HandOrder] = {}
 
     # ------------------------------------------------------------ inputs of a round's steps
 
     def ranking(self) -> Ranking:
-        """Return the ranking of the jobs."""
+        """Return the ranking of the jobs, as :meth:`master.core.order.Order.rank` makes it."""
         sizes = JobSizes()
         sizes.restore(self.sizes)
         ordering = ordering_of(self.settings.cluster_settings().ordering_settings(), sizes)
-        return ordering.rank(self._views(), ClusterView(self.at, self.capacity, max(1.0, self.capacity[0])))
+        views, orders = self._views(), HandOrders()
+        ranking = ordering.rank(views, ClusterView(self.at, self.capacity, max(1.0, self.capacity[0])))
+        orders.remember(self.orders)
+        members = {job.job: job.reservation for job in self.jobs if job.reservation}
+        promises = {name: Guarantee(one.promised, list(one.holds), one.bundles) for name, one in self.promises.items()}
+        return guarantees_first(orders.arrange(ranking, views), members, promises)
 
     def _views(self) -> list[JobView]:
         return [
@@ -167,7 +200,7 @@ class Recording(_Struct, frozen=True, kw_only=True):
             return AlgorithmOne(workers, chunk=settings.share_chunk_tasks, stage_aware=settings.stage_aware)
         unreserved = Unreserved.of(
             settings.peaks(),
-            cores=column("slots", 3)[:, 0],
+            cores=column("cores"),
             cores_free=column("cores_free"),
             memory=column("memory_bytes"),
             memory_free=column("memory_free_bytes"),
@@ -186,9 +219,12 @@ def _need(job: str, task: RecordedTask, places: dict[str, int], *, network: bool
         allowed = np.zeros(len(places), dtype=np.bool_)
         allowed[[places[name] for name in task.nodes]] = True
     cpu, disk, sent = task.work
-    slots = (task.cores or float(cpu > 0), float(disk > 0), float(sent > 0), task.memory_bytes)
+    slots = [float(amount > 0) for amount in task.work]
+    if task.unknown_size is not None:
+        slots[COLUMN[task.unknown_size]] = 1.0
     amounts = (cpu, disk, sent if network else 0.0, task.memory_bytes)
-    return Need(job, task.task, amounts, task.cores, task.unknown_size, allowed, slots)
+    held = (task.cores or slots[0], slots[1], slots[2], task.memory_bytes)
+    return Need(job, task.task, amounts, task.cores, task.unknown_size, allowed, held)
 
 
 def record(cluster: Cluster, now: float) -> Recording:
@@ -203,6 +239,7 @@ def record(cluster: Cluster, now: float) -> Recording:
         if (value := getattr(cluster.settings, name, None)) is not None
     } | {"ept_s": table.ept_s}  # the present value, where it is derived from tasks
     views = job_views(described, cluster.nodes, cluster.settings, cluster.history, total)
+    members, promises = cluster.guarantees.of(cluster.clock.unix(now))
     return Recording(
         at=cluster.clock.unix(now),
         settings=MasterConfig(**settings),
@@ -216,17 +253,27 @@ def record(cluster: Cluster, now: float) -> Recording:
                 idle_cores=float(table.idle[row, 0]),
                 memory_free_bytes=float(table.memory_free[row]),
                 memory_bytes=float(table.memory_capacity[row]),
+                cores=float(table.cores[row]),
                 cores_free=float(table.cores_free[row]),
                 reserved=reserved(table.nodes[row], peaks),
             )
             for row in picture.rows.tolist()
         ],
-        jobs=[_job(picture, job, view) for job, view in zip(described, views, strict=True)],
+        jobs=[_job(picture, job, view, members.get(job.job, "")) for job, view in zip(described, views, strict=True)],
         sizes=cluster.sizes.of((job.user, job.application) for job in described),
+        promises={
+            name: RecordedPromise(promised=_holdings(one.promised), holds=_holdings(one.held), bundles=one.bundles)
+            for name, one in promises.items()
+        },
+        orders=dict(cluster.order.by_hand()),
     )
 
 
-def _job(picture: RoundSnapshot, job: Job, view: JobView) -> RecordedJob:
+def _holdings(amounts: Amounts) -> Holdings:
+    return amounts[0], amounts[1], amounts[2], amounts[3]
+
+
+def _job(picture: RoundSnapshot, job: Job, view: JobView, reservation: str) -> RecordedJob:
     return RecordedJob(
         job=job.job,
         name=job.name,
@@ -236,7 +283,8 @@ def _job(picture: RoundSnapshot, job: Job, view: JobView) -> RecordedJob:
         weight=view.weight,
         submitted_at=job.submitted_at,
         admitted=job.admitted,
-        holds=(view.holds[0], view.holds[1], view.holds[2], view.holds[3]),
+        reservation=reservation,
+        holds=_holdings(view.holds),
         containers=view.containers,
         service_container_s=view.service,
         remaining_s=(view.remaining[0], view.remaining[1], view.remaining[2]),

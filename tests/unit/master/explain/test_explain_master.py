@@ -16,8 +16,11 @@ from master.explain import command, why
 from master.explain.recording import Recording, SnapshotError, read, record
 from master.explain.replay import explained, text
 from master.ordering import NAMES
+from penstock.model import Capacity
 from penstock.wire import master_api as api
-from tests.unit.master.cluster_bed import MB, bed, task
+from tests.unit.master.cluster_bed import MB, Bed, bed, task
+from tests.unit.master.cluster_bed import command as run
+from tests.unit.master.core.test_core_plan_follower import Plan
 
 
 @pytest.mark.parametrize("ordering", NAMES)
@@ -49,6 +52,52 @@ def test_a_recorded_round_decides_as_the_live_one(ordering: str) -> None:
     assert f"Order ({ordering}):" in text(said)
 
 
+def replayed(b: Bed) -> tuple[list[tuple[str, str]], list[tuple[str, str]]]:
+    """The next round's decisions, as a replay of the state before it makes them and as it makes them."""
+    said = explained(read(msgspec.json.encode(record(b.cluster, b.now)), "it"))
+    return [(each["task"], each["node"]) for each in said["decisions"]], b.round(after_s=0.0)
+
+
+def test_promises_and_orders_by_hand_are_replayed() -> None:
+    b = bed("a", ordering="fifo", share_chunk_tasks=1)
+    b.cluster.guarantees.plan = Plan(2.0)
+    for number, (job, reservation) in enumerate({"first": "", "hand": "", "prod": "r"}.items()):
+        b.job("a", job, at=float(number), reservation=reservation)
+        b.ready("a", *[run(f"{job}{i}", 150, cores=1.0) for i in range(3)], job=job)
+    b.serve(e.OrderAsked(("hand",), "root", of_all=True))
+    of_replay, live = replayed(b)
+    assert of_replay == live == [(task, "a") for task in ("prod0", "prod1", "hand0", "hand1")]
+
+
+def test_jobs_whose_reservation_is_later_are_replayed_last() -> None:
+    b = bed("a", ordering="fifo")
+    b.cluster.guarantees.plan = Plan(2.0, begins=99.0)
+    for job, reservation in (("early", "r"), ("other", "")):
+        b.job("a", job, reservation=reservation)
+        b.ready("a", run(job, 600), job=job)
+    of_replay, live = replayed(b)
+    assert of_replay == live == [("other", "a")]
+
+
+def test_commands_of_unknown_size_hold_their_slot_in_a_replay() -> None:
+    b = bed("a", ordering="drf", share_chunk_tasks=1)
+    for job, memory in (("large", 260), ("small", 10)):
+        b.job("a", job)
+        b.ready("a", *[run(f"{job}{i}", memory, cpu=0.0) for i in range(3)], job=job)
+    of_replay, live = replayed(b)
+    assert of_replay == live
+    assert [task for task, _ in live][:4] == ["large0", "small0", "small1", "large1"], "by cores, not by memory"
+
+
+def test_peaks_are_replayed_with_the_cores_of_a_node_not_its_slots() -> None:
+    b = Bed(placement="capacity", ordering="fifo")
+    b.node("a", capacity=Capacity(cores=2.5, memory_bytes=1000 * MB))
+    b.job("a")
+    b.ready("a", run("t", 10, cores=1.0))
+    (decision,) = explained(record(b.cluster, b.now))["decisions"]
+    assert decision["fit"] == {"a": 2.0}, "all its cores and all its memory are free"
+
+
 def snapshot(tmp_path: Path, **change: object) -> Path:
     live = cluster(Size(2, jobs=1, stages=1, tasks=3), Random(1))
     values = msgspec.to_builtins(record(live, 0.0)) | change
@@ -77,7 +126,7 @@ def test_the_command_explains_a_file(tmp_path: Path, capsys: pytest.CaptureFixtu
         ({"ndoes": []}, "state.json: the snapshot: there is no key 'ndoes'"),
         ({"settings": {"ordering": "best"}}, "state.json: settings.ordering: 'best' is unknown; one of drf, ejf, fair"),
         ({"settings": {"ept_s": 0.01}}, "state.json: settings: ept_s: 0.01 is below interval_s"),
-        ({"penstock_snapshot": 9}, "state.json: penstock_snapshot: 9 is not 1"),
+        ({"penstock_snapshot": 9}, "state.json: penstock_snapshot: 9 is not 2"),
         ({"jobs": [{"job": "j"}, {"job": "j"}]}, "state.json: jobs: 'j' is listed twice"),
         (
             {"jobs": [{"job": "j", "stages": {"s": [{"task": "t", "work": [1, 0, 0], "nodes": ["x"]}]}}]},
