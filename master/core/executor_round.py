@@ -218,9 +218,8 @@ class _ExecutorPlacement:
     def _launch(self, room: FreeCapacity, launch: Launch) -> None:
         held = self._demands.of(launch.demand)
         room.machines.launch(launch.machine, launch.executor, held)
-        self._pending.remove(launch.executor, launch.demand)
-        key = launch.executor
-        assert isinstance(key, tuple)
+        key = self._pending.take(launch.demand)
+        assert key == launch.executor and isinstance(key, tuple)
         one, node = self._waiting.pop(key), room.nodes[launch.machine]
         demand = one.demand if self._policy.elastic else one.demand.at_most(held)
         self._executors.tell_stages(one.job, node.name)

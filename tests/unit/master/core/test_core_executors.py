@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from master.core import events as e
+from master.placement.executors import WaitingExecutors
 from master.prediction import Settings
 from penstock.model import EndedBy, Profile, Sizing
 from penstock.wire import master_api as api
@@ -45,6 +46,15 @@ def test_how_an_executor_is_sized_is_part_of_what_is_asked() -> None:
     bed.serve(e.Forecasted(APP, hard.settings, profile((1, 100)), "a test", 0.1, Sizing.HARD))
     bed.round()
     assert assigned(bed) == [("e1", "a"), ("e0", "a")]
+
+
+def test_placing_one_of_many_alike_searches_no_queue(monkeypatch: pytest.MonkeyPatch) -> None:
+    removed: list[object] = []
+    monkeypatch.setattr(WaitingExecutors, "remove", lambda self, executor, demand: removed.append(executor))
+    bed = ExecutorBed("a", forecasts={APP: profile((0.01, 1))})
+    bed.executors(*[executor(f"e{number}", cores=0.01, mib=1) for number in range(50)])
+    assert bed.round() == [(f"e{number}", "a") for number in range(50)]
+    assert removed == []
 
 
 def test_a_forecast_places_them_by_minfrag_and_the_node_gets_the_profile() -> None:
