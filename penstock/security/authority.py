@@ -111,12 +111,11 @@ class Authority:
         Raises:
             AuthorityError: the name is invalid, or was issued already.
         """
-        names = tuple(dict.fromkeys([name, *also]))
-        for one in names:
-            _check_name(one)
+        name = self._filed(name)
+        names = tuple(dict.fromkeys([name, *map(_checked, also)]))
         if self._paths(name)[0].exists():
             raise AuthorityError(f"{name}: was issued already; `penstock ca renew {name}` makes it anew")
-        return self._sign(names, days, now, master=master)
+        return self._sign(name, names, days, now, master=master)
 
     def renew(self, name: str, now: dt.datetime, days: int | None = None) -> Issued:
         """Create a new key and certificate for the same names, valid for ``days``, or for as long as before.
@@ -126,8 +125,8 @@ class Authority:
         """
         former = self.find(name)
         length = days or max(1, round((former.until - former.since - _SKEW) / dt.timedelta(days=1)))
-        self._keep_former(name)
-        return self._sign(former.names, length, now, master=former.master)
+        self._keep_former(former.name)
+        return self._sign(former.name, former.names, length, now, master=former.master)
 
     def revoke(self, name: str, now: dt.datetime) -> list[Revoked]:
         """Add all certificates ever issued for this name to the list, :attr:`revocations`. The name may be issued anew.
@@ -135,7 +134,7 @@ class Authority:
         Raises:
             AuthorityError: the name was never issued, or all of its certificates are revoked already.
         """
-        _check_name(name)
+        name = self._filed(name)
         certificate, key = self._paths(name)
         former = sorted((self._former / name).glob("*.pem"))
         known = self.revoked()
@@ -168,7 +167,7 @@ class Authority:
 
     def find(self, name: str) -> Issued:
         """Return the certificate of this name. Raises AuthorityError if it was never issued."""
-        _check_name(name)
+        name = self._filed(name)
         certificate, key = self._paths(name)
         if not certificate.exists():
             raise NotIssuedError(f"{name}: was not issued here; `penstock ca issue {name}`")
@@ -236,6 +235,14 @@ class Authority:
             builder = builder.add_revoked_certificate(entry.build())
         _write(self.revocations, builder.sign(signing, hashes.SHA256()).public_bytes(serialization.Encoding.PEM), 0o644)
 
+    def _filed(self, name: str) -> str:
+        """Return the name in its files: an address is in its canonical form, except in files of earlier versions.
+
+        Raises: AuthorityError: it is no name.
+        """
+        canonical = _checked(name)
+        return name if self._paths(name)[0].exists() else canonical
+
     def _paths(self, name: str) -> tuple[Path, Path]:
         return self._issued / f"{name}.pem", self._issued / f"{name}.key"
 
@@ -253,7 +260,7 @@ class Authority:
             raise AuthorityError(f"{self._key}: not a key that `penstock ca init` made")
         return certificate, key
 
-    def _sign(self, names: tuple[str, ...], days: int, now: dt.datetime, *, master: bool) -> Issued:
+    def _sign(self, name: str, names: tuple[str, ...], days: int, now: dt.datetime, *, master: bool) -> Issued:
         authority, signing = self._load()
         until = min(now + dt.timedelta(days=days), authority.not_valid_after_utc)
         if until <= now:
@@ -273,7 +280,7 @@ class Authority:
         )
         if not self.revocations.exists():
             self._write_list([], now)
-        path, key_path = self._paths(names[0])
+        path, key_path = self._paths(name)
         _write(key_path, _pem(key), 0o600)
         _write(path, made.public_bytes(serialization.Encoding.PEM), 0o644)
         return _describe(path, key_path)
@@ -286,11 +293,15 @@ def _serial(certificate: Path) -> int:
         raise AuthorityError(f"{certificate}: {getattr(error, 'strerror', None) or error}") from None
 
 
-def _check_name(name: str) -> None:
-    if not _NAME.match(name) and _address(name) is None:
+def _checked(name: str) -> str:
+    """Return a host's name, or an address in its canonical form (RFC 5952). Raises AuthorityError."""
+    if (address := _address(name)) is not None:
+        return str(address)
+    if not _NAME.match(name):
         raise AuthorityError(
             f"{name[:80]!r} is not a host's name or address: letters, digits and inside it also . _ -, at most 128"
         )
+    return name
 
 
 def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:

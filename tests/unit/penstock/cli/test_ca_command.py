@@ -65,6 +65,26 @@ def test_renewal_keeps_names_and_role_and_makes_a_fresh_key(directory: Path) -> 
     tls.mutual_server(tls.TlsFiles(after.certificate, after.key, directory / "ca.pem"))
 
 
+@pytest.mark.parametrize("filed_as", ["fe80::1", "FE80:0::1"])
+def test_an_address_is_one_name_however_it_is_written(directory: Path, filed_as: str) -> None:
+    """Earlier versions filed it as it was written."""
+    assert _in(directory, "issue", "FE80:0::1", "--also", "FE80::1", "--also", "alpha") == 0
+    issued = directory / "issued"
+    for file in list(issued.iterdir()):
+        file.rename(file.with_stem(filed_as))
+    with pytest.raises(CommandError, match="was issued already"):
+        _in(directory, "issue", "FE80:0::1")
+    key = (issued / f"{filed_as}.key").read_bytes()
+    assert _in(directory, "renew", "FE80:0::1") == 0
+    assert _in(directory, "renew") == 0
+    assert sorted(file.name for file in issued.iterdir()) == [f"{filed_as}.key", f"{filed_as}.pem"]
+    assert (issued / f"{filed_as}.key").read_bytes() != key
+    assert Authority(directory).find("FE80:0::1").names == ("fe80::1", "alpha")
+    assert _in(directory, "revoke", "FE80:0::1") == 0
+    assert list(issued.iterdir()) == []
+    assert [one.name for one in Authority(directory).revoked()] == [filed_as] * 3
+
+
 def test_only_what_ends_soon_is_renewed(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _in(directory, "issue", "early", "--days", "20")
     _in(directory, "issue", "late", "--days", "200")
