@@ -86,6 +86,7 @@ class Authority:
             raise AuthorityError(f"{self.directory}: an authority is there already; all that it issued hangs on it")
         if not 0 < len(title) <= _MOST_COMMON_NAME:
             raise AuthorityError(f"--title: {title[:80]!r} is not 1 to {_MOST_COMMON_NAME} characters")
+        until = _after(now, days)
         try:
             self._issued.mkdir(mode=0o700, parents=True, exist_ok=True)
             self.directory.chmod(0o700)
@@ -95,7 +96,7 @@ class Authority:
         subject = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, title)])
         own = x509.SubjectKeyIdentifier.from_public_key(key.public_key())
         made = (
-            _builder(subject, subject, key, now, now + dt.timedelta(days=days))
+            _builder(subject, subject, key, now, until)
             .add_extension(x509.BasicConstraints(ca=True, path_length=0), critical=True)
             .add_extension(_usage(signs_certificates=True), critical=True)
             .add_extension(own, critical=False)
@@ -262,7 +263,7 @@ class Authority:
 
     def _sign(self, name: str, names: tuple[str, ...], days: int, now: dt.datetime, *, master: bool) -> Issued:
         authority, signing = self._load()
-        until = min(now + dt.timedelta(days=days), authority.not_valid_after_utc)
+        until = min(_after(now, days), authority.not_valid_after_utc)
         if until <= now:
             raise AuthorityError(f"{self.certificate}: the authority itself has expired; make a new one elsewhere")
         key = ec.generate_private_key(ec.SECP256R1())
@@ -314,6 +315,13 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
 def _general(name: str) -> x509.GeneralName:
     address = _address(name)
     return x509.IPAddress(address) if address is not None else x509.DNSName(name)
+
+
+def _after(now: dt.datetime, days: int) -> dt.datetime:
+    try:
+        return now + dt.timedelta(days=days)
+    except OverflowError:
+        raise AuthorityError(f"--days: {days} days from now is after the year 9999; ask for fewer") from None
 
 
 def _builder(

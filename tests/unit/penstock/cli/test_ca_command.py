@@ -132,12 +132,16 @@ def test_bad_input_is_one_line(directory: Path, tmp_path: Path, capsys: pytest.C
         (["renew", "--directory", str(directory), "beta"], 4, "beta: was not issued here; `penstock ca issue beta`"),
         (["issue", "--directory", str(tmp_path / "none"), "x"], 1, "there is no authority; `penstock ca init`"),
         (["issue", "--directory", str(directory), "x", "--days", "0"], 2, "'0' is not a number from 1 on"),
+        (["init", "--directory", str(tmp_path / "new"), "--days", "9999999"], 1, "--days: 9999999 days from now is"),
+        (["issue", "--directory", str(directory), "x", "--days", "9999999"], 1, "--days: 9999999 days from now is"),
+        (["renew", "--directory", str(directory), "alpha", "--days", "2147483647"], 1, "--days: 2147483647 days"),
         (["sign", "x"], 2, "unknown command 'sign'; one of init, issue, renew, revoke, show"),
     ):
         capsys.readouterr()
         assert penstock(["ca", *arguments]) == status
         said = capsys.readouterr().err
         assert said.startswith("penstock ca: ") and line in said and said.count("\n") == 1
+    assert not (tmp_path / "new").exists()
     (directory / "ca.pem").write_text("x")
     with pytest.raises(CommandError, match=r"ca.pem or ca.key cannot be read"):
         _in(directory, "show")
