@@ -104,11 +104,9 @@ class Master:
         self.reservation_service: ReservationService | None = None
         self._store_lock = -1
         self._troubles = Troubles()
-        token = Path(config.http_token_file) if config.http_token_file else None
         reservations = ReservationSite(
             lambda: self.reservation_service.manager if self.reservation_service is not None else None,
             self.service.on_behalf,
-            token,
         )
         pages = [*Profiles(self.forecaster).routes(), *reservations.routes()]
         self.site = status_site(self.status, self.service.cluster, registry, pages)

@@ -2,15 +2,14 @@
 
 ``GET /reservations`` (``?at=`` Unix time: the promises then), ``GET /plan`` (over time, ``?since=&until=&by=``), ``POST
 /reservations``, ``PUT`` and ``DELETE /reservations/ID``. Changes need ``Authorization: Bearer …`` with the content of
-the file ``http_token_file``; a client with that token acts as an operator, on behalf of the named ``user``.
+the file ``http_token_file`` (:mod:`penstock.security.http_access` checks it); a client with that token acts as an
+operator, on behalf of the named ``user``.
 """
 
 from __future__ import annotations
 
-import hmac
 import time
 from collections.abc import Awaitable, Callable
-from pathlib import Path
 
 from aiohttp import web
 from msgspec import UNSET
@@ -38,10 +37,9 @@ _EXAMPLE = "{'user': 'eve', 'rdl': 'atom(<1core>,1,1,5min,1h)'}"
 class ReservationSite:
     """The routes; ``manager`` and ``call`` are the master's (None: it takes no reservations)."""
 
-    def __init__(self, manager: Callable[[], ReservationManager | None], call: Call, token_file: Path | None) -> None:
+    def __init__(self, manager: Callable[[], ReservationManager | None], call: Call) -> None:
         self._manager = manager
         self._call = call
-        self._token_file = token_file
 
     def routes(self) -> list[Operation]:
         """Return the operations for the master's site."""
@@ -117,19 +115,16 @@ class ReservationSite:
         return openapi.json(stacked(manager, since, until, by=query.by))
 
     async def _post(self, request: web.Request) -> web.Response:
-        self._permitted(request)
         asked = await openapi.read_body(request, documents.Ask, _EXAMPLE)
         params = {"rdl": asked.rdl, "name": asked.name}
         return await self._answer(OnBehalf(user=asked.user, operator=True, call="reserve", params=params), 201)
 
     async def _put(self, request: web.Request) -> web.Response:
-        self._permitted(request)
         asked = await openapi.read_body(request, documents.AskInstead, _EXAMPLE_INSTEAD)
         params = {"rdl": asked.rdl, "reservation": self._known(request)}
         return await self._answer(OnBehalf(user="", operator=True, call="update_reservation", params=params))
 
     async def _delete(self, request: web.Request) -> web.Response:
-        self._permitted(request)
         params = {"reservation": self._known(request)}
         return await self._answer(OnBehalf(user="", operator=True, call="delete_reservation", params=params))
 
@@ -152,15 +147,3 @@ class ReservationSite:
         if named not in self._present().entries:
             raise Refused(404, f"there is no reservation {named[:128]!r}; /reservations lists them", "id")
         return named
-
-    def _permitted(self, request: web.Request) -> None:
-        """Check the token. Raises Refused: the client may not change reservations."""
-        if self._token_file is None:
-            raise Refused(403, "no reservations by HTTP here; set http_token_file, or use `penstock reserve`")
-        try:
-            token = self._token_file.read_text(encoding="utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
-            raise Refused(503, f"http_token_file: {getattr(error, 'strerror', None) or 'not text'}") from None
-        said = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        if not token or not hmac.compare_digest(said.encode("utf-8", "surrogateescape"), token.encode()):
-            raise Refused(401, "the header `Authorization: Bearer TOKEN` with the token of http_token_file is needed")

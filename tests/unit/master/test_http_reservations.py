@@ -17,6 +17,7 @@ from master.http_reservations import ReservationSite
 from master.reservations.calls import answer
 from master.reservations.rdl import Bundle
 from master.reservations.reservation_manager import ManagerSettings, ReservationManager
+from penstock.security.http_access import HttpAccess
 from penstock.wire.agent_api import Result
 from penstock.wire.reservation_api import OnBehalf
 
@@ -29,8 +30,10 @@ class Served:
     def __init__(self, base: str, manager: ReservationManager, client: aiohttp.ClientSession) -> None:
         self.base, self.manager, self._client = base, manager, client
 
-    async def ask(self, method: str, path: str = "", token: str | None = "secret", **more: Any) -> tuple[int, Any]:
-        headers = {} if token is None else {"Authorization": f"Bearer {token}"}
+    async def ask(
+        self, method: str, path: str = "", token: str | None = "secret", scheme: str = "Bearer", **more: Any
+    ) -> tuple[int, Any]:
+        headers = {} if token is None else {"Authorization": f"{scheme} {token}"}
         async with self._client.request(method, f"{self.base}{path}", headers=headers, **more) as response:
             return response.status, await response.json()
 
@@ -43,8 +46,8 @@ async def served(token_file: Path | None, *, away: bool = False) -> AsyncIterato
     async def call(asked: OnBehalf) -> Result:
         return answer(manager, asked, f"r-{len(manager.entries)}", time.time()).answer
 
-    app = web.Application()
-    app.add_routes(ReservationSite(lambda: None if away else manager, call, token_file).routes())
+    app = web.Application(middlewares=[HttpAccess(exposed=False, operator=token_file).check])
+    app.add_routes(ReservationSite(lambda: None if away else manager, call).routes())
     async with TestServer(app) as server, aiohttp.ClientSession() as client:
         yield Served(str(server.make_url("/reservations")), manager, client)
 
@@ -126,10 +129,11 @@ async def test_who_has_no_token_changes_nothing(token_file: Path, tmp_path: Path
         for method, path in changes:
             for token in (None, "", "wrong"):
                 assert (await site.ask(method, path, token=token, **asked))[0] == 401
+        assert (await site.ask("DELETE", "/r-0", scheme="bearer"))[0] == 404, "permitted: schemes have no case"
         token_file.write_text("")
         assert (await site.ask("POST", token="", **asked))[0] == 401, "an empty file is no token"
         token_file.unlink()
-        assert (await site.ask("POST", **asked))[0] == 503
+        assert (await site.ask("POST", **asked))[0] == 401
         assert site.manager.owned() == []
     async with served(None) as site:
         for method, path in changes:
