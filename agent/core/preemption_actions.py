@@ -10,7 +10,7 @@ from agent.core.containers import Containers
 from agent.core.instructions import Explain, Instruction, Reclaim
 from agent.core.node_resources import NodeResources
 from agent.core.preemption import Act, Action, Preemption, View
-from agent.core.records import Preempted
+from agent.core.records import ContainerState, Preempted
 from agent.core.settings import NodeSettings
 from agent.core.slack import Slack
 from agent.core.snapshot import Snapshot
@@ -91,6 +91,8 @@ class PreemptionActions:
         """Carry out actions and log each. A dry run only logs, except for actions ``begun`` before it."""
         instructions: list[Instruction] = []
         for action in actions:
+            if action.act is Act.END and self._ends_already(action.container):
+                continue
             done = action.act.value
             dry_run = self._dry_run and not begun
             if not dry_run:
@@ -111,6 +113,11 @@ class PreemptionActions:
                 facts["candidates"] = action.candidates
             instructions.append(Explain(f"would have {done}" if dry_run else done, facts))
         return instructions
+
+    def _ends_already(self, container: str) -> bool:
+        """Return whether a container is being ended for another reason, such as by its user in its grace period."""
+        record = self._containers.live.get(container)
+        return record is not None and record.state is ContainerState.STOPPING
 
     def _instructions(self, action: Action) -> list[Instruction]:
         container = action.container

@@ -13,6 +13,8 @@ from agent.core.records import ContainerState
 from agent.core.settings import PreemptionSettings, Thresholds, TuningSettings
 from agent.core.snapshot import ContainerUse
 from penstock.model import Capacity, Notice
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import ContainerRef
 from penstock.wire.errors import RpcError
 from tests.fakes.node_bed import NodeBed
 
@@ -133,6 +135,21 @@ def test_who_was_given_notice_is_ended_though_it_is_a_dry_run_by_then() -> None:
     bed.now += 2
     bed.send(e.Woken(bed.now))
     assert bed.state(slack) is ContainerState.STOPPING
+
+
+def test_who_is_cancelled_in_its_grace_period_was_not_preempted() -> None:
+    bed = Bed()
+    slack = bed.run(notice=Notice(signal=15, grace_s=2.0))
+    bed.run(opportunistic=False)
+    bed.sample({slack: 0.1}, memory=950)
+    assert bed.state(slack) is ContainerState.WARNED
+    bed.send(e.Asked(m.KILL, 1, ContainerRef(container=slack)))
+    bed.now += 2
+    bed.send(e.Woken(bed.now))
+    bed.exit(slack)
+    actions = bed.node.preemption
+    assert [one.action for one in actions.preempted] == ["warned"]
+    assert actions.acts["preempted", "memory"] == 0 == sum(actions.latency.counts)
 
 
 def test_leases_are_as_long_as_they_are_said_to_be_now() -> None:
