@@ -17,12 +17,13 @@ from agent.cgroups import Cgroup, CgroupTree, blk_throttle_workaround
 from agent.core.confinement import Confinement, differing
 from agent.core.snapshot import Snapshot
 from agent.fault_injection import Point, reach
-from agent.network import Counters, NetworkLimiter, Shape
+from agent.network import MAX_SLOT, Counters, NetworkLimiter, Shape
 from penstock.model.units import format_bytes
 
 log = structlog.get_logger()
 _NO_CGROUPS = "no writable cgroup v2 tree (run `penstock check`)"
 _NO_NETWORK = "network limits are not available here (run `penstock check`)"
+_NO_SLOT = f"{MAX_SLOT} containers have network limits already, no more can; remedy: end some, then start it again"
 #: The kernel's defaults.
 _PLAIN = Confinement()
 _NETWORK = ("network_rate_bytes_per_s", "network_egress_bytes_per_s", "network_ingress_bytes_per_s")
@@ -143,7 +144,7 @@ class LimitEnforcer:
     async def take_back(self, confinements: dict[str, Confinement]) -> None:
         """Register the running containers of an earlier agent. :meth:`confine` then sets their limits again."""
         for slot, (container, confinement) in enumerate(sorted(confinements.items()), start=1):
-            self._containers[container] = _Confined(confinement, slot=slot)
+            self._containers[container] = _Confined(confinement, slot=slot if slot <= MAX_SLOT else None)
         await self._reconcile_network()
 
     async def repair(self) -> list[str]:
@@ -231,7 +232,7 @@ class LimitEnforcer:
             not_enforced |= await self._shrink(cgroup, one, applied.shrink_to_bytes)
         if before is None or _shape(before) != _shape(wanted):  # a promotion also changes the network class
             if self._network is None or one.slot is None:
-                not_enforced |= _without_network(wanted)
+                not_enforced |= _without_network(wanted, _NO_NETWORK if self._network is None else _NO_SLOT)
             else:
                 unmet = await asyncio.wrap_future(self._network.change(one.slot, _shape(wanted)))
                 not_enforced |= unmet
@@ -252,9 +253,11 @@ class LimitEnforcer:
 
     async def _attach(self, cgroup: Cgroup, one: _Confined) -> dict[str, str]:
         if self._network is None:
-            return _without_network(one.wanted)
+            return _without_network(one.wanted, _NO_NETWORK)
         taken = {other.slot for other in chain(self._containers.values(), self._leaving.values())}
-        one.slot = next(slot for slot in range(1, len(taken) + 2) if slot not in taken)
+        one.slot = next((slot for slot in range(1, MAX_SLOT + 1) if slot not in taken), None)
+        if one.slot is None:
+            return _without_network(one.wanted, _NO_SLOT)
         return await asyncio.wrap_future(self._network.attach(one.slot, cgroup.path, _shape(one.wanted)))
 
     async def _reconcile_network(self) -> list[str]:
@@ -298,8 +301,8 @@ class LimitEnforcer:
         return replace(confinement, pids_max=default) if default and confinement.pids_max is None else confinement
 
 
-def _without_network(wanted: Confinement) -> dict[str, str]:
-    return {name: _NO_NETWORK for name in differing(_PLAIN, wanted) if name in _NETWORK}
+def _without_network(wanted: Confinement, why: str) -> dict[str, str]:
+    return {name: why for name in differing(_PLAIN, wanted) if name in _NETWORK}
 
 
 def _shape(confinement: Confinement) -> Shape:

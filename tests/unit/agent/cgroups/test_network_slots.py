@@ -5,6 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Any, cast
 
+import pytest
+
+from agent import limit_enforcer as limit_enforcer_module
 from agent.core.confinement import Confinement
 from agent.limit_enforcer import LimitEnforcer
 from tests.unit.agent.cgroups.conftest import Make
@@ -60,3 +63,29 @@ async def test_a_place_that_was_left_is_given_again(make: Make) -> None:
     await asyncio.wait_for(removing, LIMIT_S)
     await limit_enforcer.create("b", B)
     assert list(network.held) == [slot]
+
+
+async def test_a_container_beyond_the_last_place_runs_without_one_and_says_so(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(limit_enforcer_module, "MAX_SLOT", 2)
+    network, (_, tree) = SlowNetwork(), make()
+    limit_enforcer = LimitEnforcer(tree, cast(Any, network), lambda *_: None)
+    for container in ("a", "b"):
+        assert await limit_enforcer.create(container, B) == ({}, tree.get(container))
+    not_enforced, _ = await limit_enforcer.create("c", B)
+    assert list(not_enforced) == ["network_rate_bytes_per_s"]
+    assert "no more can; remedy: end some" in not_enforced["network_rate_bytes_per_s"]
+    assert (await limit_enforcer.create("d", Confinement()))[0] == {}
+    await limit_enforcer.remove("c")
+    await limit_enforcer.remove("a")
+    await limit_enforcer.create("e", B)
+    assert network.promises() == {"b": 7_000_000, "e": 7_000_000}
+
+
+async def test_the_next_agent_has_no_more_places(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limit_enforcer_module, "MAX_SLOT", 1)
+    network, (_, tree) = SlowNetwork(), make()
+    limit_enforcer = LimitEnforcer(tree, cast(Any, network), lambda *_: None)
+    await limit_enforcer.take_back({"a": B, "b": B})
+    assert list(network.held) == [1]
