@@ -191,6 +191,7 @@ class LimitEnforcer:
     # ------------------------------------------------------------ inside
 
     async def _work(self, container: str, one: _Confined) -> None:
+        changed: frozenset[str] = frozenset()
         try:
             while one.applied != one.wanted:
                 wanted, changed = one.wanted, differing(one.applied, one.wanted)

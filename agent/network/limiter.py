@@ -19,10 +19,11 @@ from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
 
 import structlog
+from pyroute2.netlink.exceptions import NetlinkError
 
 from agent.network import bpf, htb_parameters
 from agent.network.bpf_map import BpfMap, Counters
-from agent.network.htb import HANDLE, Htb, default_routes
+from agent.network.htb import HANDLE, Htb, default_routes, reason
 from agent.network.htb_parameters import MIN_RATE_BYTES_PER_S, Shape
 from agent.network.htb_tree import HtbTree
 from agent.network.links import Link, leading_out, link_rate
@@ -46,11 +47,20 @@ class _Container:
 def _in_worker(
     work: Callable[Concatenate[NetworkLimiter, P], R],
 ) -> Callable[Concatenate[NetworkLimiter, P], Future[R]]:
-    """Let a method run in the limiter's thread, and return a future of its result."""
+    """Let a method run in the limiter's thread, and return a future of its result.
+
+    What the kernel refuses is an OSError for callers: pyroute2's error is none.
+    """
+
+    def carry_out(self: NetworkLimiter, /, *args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return work(self, *args, **kwargs)
+        except NetlinkError as error:
+            raise OSError(reason("the network", error)) from error
 
     @wraps(work)
     def submit(self: NetworkLimiter, /, *args: P.args, **kwargs: P.kwargs) -> Future[R]:
-        return self._worker.submit(work, self, *args, **kwargs)
+        return self._worker.submit(carry_out, self, *args, **kwargs)
 
     return submit
 

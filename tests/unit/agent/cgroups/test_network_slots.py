@@ -89,3 +89,14 @@ async def test_the_next_agent_has_no_more_places(make: Make, monkeypatch: pytest
     limit_enforcer = LimitEnforcer(tree, cast(Any, network), lambda *_: None)
     await limit_enforcer.take_back({"a": B, "b": B})
     assert list(network.held) == [1]
+
+
+async def test_a_change_that_the_kernel_refuses_is_told_as_not_enforced(make: Make) -> None:
+    network, (_, tree) = SlowNetwork(), make()
+    told: list[tuple[str, dict[str, str]]] = []
+    limit_enforcer = LimitEnforcer(tree, cast(Any, network), lambda *confined: told.append(confined))
+    await limit_enforcer.create("a", Confinement())
+    limit_enforcer.confine("a", B)
+    (await asyncio.wait_for(network.changes.get(), LIMIT_S)).set_exception(OSError("the link is busy"))
+    await limit_enforcer.settled("a")
+    assert told == [("a", {"network_rate_bytes_per_s": "the link is busy"})]

@@ -1,0 +1,28 @@
+"""What netlink refuses reaches callers as an OSError, which they handle."""
+
+from __future__ import annotations
+
+import errno
+
+import pytest
+from pyroute2.netlink.exceptions import NetlinkError
+
+from agent.network import NetworkLimiter, limiter
+
+
+class RefusingHtb:
+    """A kernel that refuses to list its links."""
+
+    def links(self) -> list[object]:
+        raise NetlinkError(errno.EPERM)
+
+    def close(self) -> None:
+        pass
+
+
+def test_what_netlink_refuses_is_an_os_error_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limiter, "Htb", RefusingHtb)
+    made = NetworkLimiter()
+    with pytest.raises(OSError, match="no CAP_NET_ADMIN; remedy: run the agent as root"):
+        made.reconcile({}).result()
+    made.close()
