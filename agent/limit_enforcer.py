@@ -203,7 +203,7 @@ class LimitEnforcer:
             log.debug("confined too late: it has ended", container=container)
         except OSError as error:
             log.error("a container's limits could not be changed", container=container, why=str(error))
-            one.not_enforced |= dict.fromkeys(differing(one.applied, one.wanted), str(error))
+            one.not_enforced |= dict.fromkeys(changed, str(error))
             self._on_confined(container, one.not_enforced)
         finally:
             one.worker = None
