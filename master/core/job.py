@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from master.core import life_cycles
+from master.core.slack_demands import SlackDemands
 from master.core.work import Work
 from master.opportunistic import Pause
 from master.placement import Need
@@ -135,6 +136,7 @@ class Job:
     ready: dict[tuple[str, Opportunistic], dict[str, Task]] = field(default_factory=dict)  # (stage, allowed placement)
     waiting: dict[str, WaitingStage] | None = None  # by stage, in their order; None: to be computed
     summed_up: dict[str, WaitingStage | None] = field(default_factory=dict)  # summaries of unchanged stages
+    slack_demands: SlackDemands = field(default_factory=SlackDemands)  # of the ready tasks that may run on slack
     fits_in: int = -1  # the shape of the cluster in which some node could hold each of its ready tasks
     ready_count: int = 0
     ready_input_bytes: float = 0.0  # I, summed over the ready tasks
@@ -232,6 +234,8 @@ class Job:
     def make_ready(self, task: Task) -> None:
         """Let a task wait for a node."""
         self.ready.setdefault((task.stage, task.opportunistic), {})[task.name] = task
+        if task.opportunistic and task.request is not None:
+            self.slack_demands.add((task.stage, task.opportunistic), task.request)
         self.stage_changed(task.stage)
         self.fits_in = -1
         self.ready_count += 1
@@ -247,6 +251,7 @@ class Job:
         self.ready_input_bytes -= task.input_bytes
         if not stage:
             del self.ready[task.stage, task.opportunistic]
+            self.slack_demands.remove((task.stage, task.opportunistic))
         return True
 
     def demands_changed(self) -> None:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections import deque
+from collections import Counter, deque
 from dataclasses import dataclass
 
 import numpy as np
 
 from master.core.drains import Drains
 from master.core.dues import Dues
-from master.core.job import Task
+from master.core.job import Job, Task
 from master.core.membership import Membership
 from master.core.node import Held, Node
 from master.core.order import Order
 from master.core.outbox import Outbox
+from master.core.slack_demands import Stage
 from master.core.snapshot import RoundSnapshot, Snapshots, holds
 from master.core.table import NodeTable
 from master.core.task_lifecycle import TaskLifecycle
@@ -75,18 +76,38 @@ class SlackWork:
 
     def place(self, now: float) -> None:
         """Place tasks that found no regular room, and allow slack, by the order of the opportunistic shares."""
-        waiting: dict[str, deque[Task]] = {}
-        for job in self._members.jobs.values():
-            if job.described and job.some_opportunistic and job.ready_count:
-                ready = [task for (_, allows), tasks in job.ready.items() if allows for task in tasks.values()]
-                if some := [task for task in ready if not (job.some_executors and task.elastic)]:
-                    waiting[job.job] = deque(some)
-        if not waiting:
+        jobs = [job for job in self._members.jobs.values() if job.described and job.some_opportunistic]
+        jobs = [job for job in jobs if any(allows for _, allows in job.ready)]
+        if not jobs:
             return
         snapshot = self._snapshots.take()
         slack = snapshot.slack()
-        self._by_turns(waiting, snapshot, slack, self._order.rank_opportunistic(now))
-        self._record_waits(snapshot, slack, list(waiting))
+        waiting: dict[str, deque[Task]] = {}
+        for job in jobs:
+            if some := self._hopeful(job, snapshot, slack):
+                waiting[job.job] = deque(some)
+        if waiting or self._order.ordering.remembers:  # as in :class:`master.core.rounds.Rounds`
+            self._by_turns(waiting, snapshot, slack, self._order.rank_opportunistic(now))
+        self._record_waits(snapshot, slack, jobs)
+
+    def _hopeful(self, job: Job, snapshot: RoundSnapshot, slack: Slack) -> list[Task]:
+        """Return the tasks of the stages for which some node may have slack. A stage is summed up again if its
+        smallest tasks have left since, so that tasks are examined only where one may find a place.
+        """
+        found: list[Task] = []
+        for stage, tasks in job.ready.items():
+            if not stage[1] or not self._may_take(job, stage, snapshot, slack):
+                continue
+            job.slack_demands.anew(stage, (task.request for task in tasks.values() if task.request is not None))
+            if self._may_take(job, stage, snapshot, slack):
+                found += [task for task in tasks.values() if not (job.some_executors and task.elastic)]
+        return found
+
+    def _may_take(self, job: Job, stage: Stage, snapshot: RoundSnapshot, slack: Slack) -> bool:
+        return any(
+            slack.may_take(snapshot.asked_for(job.job, request), command=request.command is not None)
+            for request in job.slack_demands.least(stage)
+        )
 
     def _by_turns(
         self, waiting: dict[str, deque[Task]], snapshot: RoundSnapshot, slack: Slack, ranking: Ranking
@@ -94,6 +115,7 @@ class SlackWork:
         """Place one task of the first job at a time; each placement may change which job is first."""
         queues = {job: waiting[job] for job in ranking.order() if job in waiting}
         keys = {job: ranking.key(job, 0.0) for job in queues}
+        in_vain = Counter[str]()
         while queues:
             first = max(queues, key=keys.__getitem__)
             task = queues[first].popleft()
@@ -105,6 +127,9 @@ class SlackWork:
             queued = given is None and request.command is not None
             given = slack.queue_up(asked) if queued else given
             if given is None:
+                in_vain[task.job] += 1
+                if in_vain[task.job].bit_count() == 1 and first in queues:  # seldom, as it takes a while
+                    self._drop_hopeless(queues, self._members.jobs[first], snapshot, slack)
                 continue
             node, of = snapshot.node(given.worker), self._members.jobs[task.job]
             self._tasks.assign(of, task, node, given.why, on_slack=True, queued=queued)
@@ -112,10 +137,14 @@ class SlackWork:
             for job in queues if moved else {first} & queues.keys():
                 keys[job] = ranking.key(job, 0.0)
 
-    def _record_waits(self, snapshot: RoundSnapshot, slack: Slack, jobs: list[str]) -> None:
+    def _drop_hopeless(self, queues: dict[str, deque[Task]], job: Job, snapshot: RoundSnapshot, slack: Slack) -> None:
+        """Drop a job's other tasks if slack, which only shrinks, is exhausted for all its stages."""
+        if not any(stage[1] and self._may_take(job, stage, snapshot, slack) for stage in job.ready):
+            del queues[job.job]
+
+    def _record_waits(self, snapshot: RoundSnapshot, slack: Slack, jobs: list[Job]) -> None:
         """Record why slack-only tasks wait, of jobs whose other tasks are all placed."""
-        for name in jobs:
-            job = self._members.jobs[name]
+        for job in jobs:
             only = [(stage, tasks) for (stage, allows), tasks in job.ready.items() if allows == "only"]
             if only and (not job.waits or job.slack_only):
                 stage, tasks = only[0]

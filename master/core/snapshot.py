@@ -96,20 +96,16 @@ class RoundSnapshot:
         A framework's task needs idle slots for its monotasks. A command needs no slot, because slack is the unused part
         of held slots. A command uses more than it states, so no resource may be exhausted.
         """
-        request = task.request
-        assert request is not None
-        command, usage = request.command, request.usage
-        memory = float(request.memory_bytes)
+        assert task.request is not None
         allowed = self.allowed(task)
         if shunned := [name for name, pause in task.pauses.items() if not pause.over(self._now)]:
             allowed = np.full(len(self.rows), True) if allowed is None else allowed
             self._mark(allowed, shunned, False)
-        if command is not None:
-            fits = (command.cpu_cores, 0.0, 0.0, memory)
-            return Asked(task.job, task.name, holds(request), fits, allowed=allowed)
-        needs = (usage.cpu > 0, usage.disk > 0, usage.network > 0, True)
-        slot = ResourceKind.CPU if usage.cpu > 0 else None
-        return Asked(task.job, task.name, holds(request), (0.0, 0.0, 0.0, memory), needs, slot, allowed)
+        return _on_slack(task.job, task.request, allowed)
+
+    def asked_for(self, job: str, request: TaskRequest) -> Asked:
+        """Return the demand on slack of any task with such a request."""
+        return _on_slack(job, request, self.named(request.nodes) if request.nodes else None)
 
     def allowed(self, task: Task) -> Mask | None:
         """Return which workers a task may go to: the named nodes, without those that refused the task and have not
@@ -137,6 +133,15 @@ class RoundSnapshot:
             row = self._table.rows.get(name)
             if row is not None and self._table.takes_work[row]:
                 mask[np.searchsorted(self.rows, row)] = value
+
+
+def _on_slack(job: str, request: TaskRequest, allowed: Mask | None) -> Asked:
+    command, usage, memory = request.command, request.usage, float(request.memory_bytes)
+    if command is not None:
+        return Asked(job, request.task, holds(request), (command.cpu_cores, 0.0, 0.0, memory), allowed=allowed)
+    needs = (usage.cpu > 0, usage.disk > 0, usage.network > 0, True)
+    slot = ResourceKind.CPU if usage.cpu > 0 else None
+    return Asked(job, request.task, holds(request), (0.0, 0.0, 0.0, memory), needs, slot, allowed)
 
 
 def reserved(node: Node, peaks: Peaks) -> tuple[float, float, float]:

@@ -69,6 +69,8 @@ class TaskLifecycle:
         job.some_opportunistic |= bool(opportunistic)
         task.know(request, opportunistic)
         job.stage_changed(task.stage)
+        if task.opportunistic and not task.node:
+            job.slack_demands.add((task.stage, task.opportunistic), request)
         _see_executor(job, task)
         if held is not None:
             held.know(request, job.user, executor=task.elastic and not held.opportunistic)

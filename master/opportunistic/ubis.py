@@ -84,6 +84,12 @@ class Slack:
             self.idle[worker, COLUMN[asked.slot]] -= 1
         return given
 
+    def may_take(self, asked: Asked, *, command: bool) -> bool:
+        """Return whether a worker has slack for the task, or a place for a command in its queue."""
+        if command and (self.queue >= 1).any():
+            return True
+        return bool(len(self.left)) and not np.logical_or.reduce(list(self._bars(asked).values())).all()
+
     def queue_up(self, asked: Asked) -> Given | None:
         """Let a command without slack wait on the node that lacks the least; return None where no queue has room."""
         if not (self.queue >= 1).any():
