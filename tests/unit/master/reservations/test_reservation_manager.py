@@ -11,9 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.reservations.effort import MOST_SOLUTIONS
 from master.reservations.follower import Follower
-from master.reservations.rdl import Atom, Bundle, RdlError
+from master.reservations.rdl import Bundle, RdlError
 from master.reservations.reservation_manager import (
     PLANNERS,
     Declined,
@@ -205,53 +204,6 @@ def test_drained_nodes_are_planned_around_for_an_hour_and_come_back() -> None:
     one.create(entry("x", "window(atom(b,8,8,20s,160),+0s,+30min)"), NOW + 3000)
 
 
-def test_a_request_that_takes_too_long_to_plan_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("master.reservations.effort.MOST_EFFORT", 20_000)
-    one = manager()
-    one.create(entry("kept", "window(atom(b,2,8,10s,160),+0s,+10min)"), NOW)
-    many = ", ".join(f"atom(b, 1, 2, 10s, {20 + number})" for number in range(400))
-    for rdl in (f"all({many})", "atom(b,1,1,1s,1) every 100s", f"order({many}, no_gap)"):
-        with pytest.raises(Declined, match="takes too long to plan: write fewer atoms, longer leases or") as refused:
-            one.create(entry("long", rdl), NOW)
-        assert not refused.value.malformed
-        with pytest.raises(Declined, match=r"takes too long to plan.*; it keeps what it had"):
-            one.update("kept", rdl, NOW)
-    assert pieces(one, "kept") == [(580, 600, 8)]
-    smaller = Bundle(cpu_cores=6.0, memory_bytes=100 << 30)
-    assert one.set_capacity(smaller, NOW) == [], "what was promised is planned anew all the same"
-    assert sum((finish - start) * number for start, finish, number in pieces(one, "kept")) == 160
-    one.create(entry("short", "all(atom(b,1,2,10s,20), atom(b,1,2,10s,21)) every 100h"), NOW)
-
-
-def test_the_solver_is_asked_few_questions_for_one_request(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: list[int] = []
-
-    def least_solved(atom: Atom, *more: object, **options: object) -> None:
-        asked.append(atom.work)
-
-    monkeypatch.setattr("master.reservations.gree.least_solved", least_solved)
-    one, room, begins = manager(), [4, 3, 4, 4, 4, 4, 1, 3, 1, 4, 3, 1, 1], range(0, 800, 100)
-    taken = [
-        f"window(atom(b,{10 - h},{10 - h},1,{10 - h}),+{at + i}s,+{at + i + 1}s)"
-        for at in begins
-        for i, h in enumerate(room)
-    ]
-    one.create(entry("taken", f"all({', '.join(taken)})"), NOW)
-    same = [f"window(atom(b,1,4,6,26),+{at}s,+{at + len(room)}s)" for at in begins]
-    one.create(entry("same", f"all({', '.join(same)})"), NOW)
-    assert asked == [26], "a question is asked once"
-    one.delete("same", NOW)
-    others = [f"window(atom(b,1,4,6,{20 + n}),+{at}s,+{at + len(room)}s)" for n, at in enumerate(begins)]
-    one.create(entry("others", f"all({', '.join(others)})"), NOW)
-    assert len(asked) == 1 + MOST_SOLUTIONS
-
-
-def test_work_beyond_all_steps_that_are_tried_one_by_one_is_planned_at_once() -> None:
-    one, work = manager(), 10**15 + 1
-    one.create(entry("r", f"window(atom(b,2,2,2,{work}),+0s,+{work}s)"), NOW)
-    assert sum((finish - start) * number for start, finish, number in pieces(one, "r")) == work + 1
-
-
 def test_what_a_lost_node_took_comes_back_with_it() -> None:
     one = manager()
     smaller = Bundle(cpu_cores=6.0, memory_bytes=100 << 30)
@@ -270,38 +222,6 @@ def test_what_a_lost_node_took_comes_back_with_it() -> None:
     assert pieces(one, "begun") == [(0, 60, 8), (74, 600, 8)], "what is left of its time"
     assert [each.dropped for each in one.owned()] == [""] * 4
     one.create(entry("x", "window(atom(b,8,8,20s,160),+6h,+7h)"), NOW + 74)
-
-
-def test_turns_that_were_cut_come_back_after_the_end_of_their_recurrence() -> None:
-    one = manager()
-    smaller = Bundle(cpu_cores=6.0, memory_bytes=100 << 30)
-    one.create(entry("r", "window(atom(b,8,8,20s,160),+0s,+30min) every 10min until +15min"), NOW)
-    before = pieces(one, "r")
-    assert before == [(1780, 1800, 8), (2380, 2400, 8)]
-    assert len(one.set_capacity(smaller, NOW + 60)) == 2
-    for at in (899, 900, 1000):
-        assert one.advance(NOW + at) == []
-    assert pieces(one, "r") == []
-    assert len(one.set_capacity(CLUSTER, NOW + 1001)) == 2
-    assert pieces(one, "r") == before
-    one.set_capacity(smaller, NOW + 1801)
-    one.advance(NOW + 1802)
-    assert [each.id for each in one.owned()] == ["r"], "its last turn was cut, and may come back"
-    one.set_capacity(CLUSTER, NOW + 1803)
-    one.advance(NOW + 2399)
-    assert pieces(one, "r") == before[1:]
-    one.advance(NOW + 2400)
-    assert one.owned() == []
-
-
-def test_turns_that_were_cut_and_missed_end_with_their_recurrence() -> None:
-    one = manager()
-    one.create(entry("r", "window(atom(b,8,8,20s,160),+0s,+30min) every 10min until +15min"), NOW)
-    one.set_capacity(Bundle(cpu_cores=6.0, memory_bytes=100 << 30), NOW + 60)
-    one.advance(NOW + 2399)
-    assert [each.id for each in one.owned()] == ["r"]
-    one.advance(NOW + 2400)
-    assert one.owned() == []
 
 
 def test_what_a_lost_node_took_is_given_back_only_where_there_is_room_and_its_owner_wants_it() -> None:
