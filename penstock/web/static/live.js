@@ -3,6 +3,7 @@
 import { $, say } from "/static/dom.js";
 
 const KEEP_S = 600;
+const AGAIN_MS = 5000;
 const merged = {};
 const history = { at: [], resources: {} };
 
@@ -23,15 +24,29 @@ function append(rows) {
   }
 }
 
+// An EventSource does not tell why it was refused. Empty: it would be accepted now, or nothing answers.
+async function refusal() {
+  const asked = new AbortController();
+  try {
+    const answer = await fetch("/events", { signal: asked.signal });
+    return answer.ok ? "" : (await answer.json()).error;
+  } catch {
+    return "";
+  } finally {
+    asked.abort();
+  }
+}
+
 // draw(status, history) is called with each event.
 export function follow(draw) {
   let source = null;
+  let again = null;
   const state = (text, look) => {
     say($("connection"), text);
     $("connection").className = `connection ${look}`;
   };
   const open = () => {
-    source = new EventSource("/events");
+    const mine = (source = new EventSource("/events"));
     source.addEventListener("open", () => Object.assign(history, { at: [], resources: {}, names: "" }));
     source.addEventListener("history", (event) => append(JSON.parse(event.data)));
     source.addEventListener("status", (event) => {
@@ -39,11 +54,18 @@ export function follow(draw) {
       state("live", "good");
       draw(merged, history);
     });
-    source.addEventListener("error", () => state("no answer; what is shown is old", "bad"));
+    source.addEventListener("error", async () => {
+      state("no answer; what is shown is old", "bad");
+      if (mine.readyState !== EventSource.CLOSED) return; // it connects again by itself, but not once it was refused
+      again = setTimeout(open, AGAIN_MS);
+      const why = await refusal();
+      if (why && source === mine) state(`${why}; what is shown is old`, "bad");
+    });
   };
   document.addEventListener("visibilitychange", () => {
     source?.close();
     source = null;
+    clearTimeout(again);
     if (!document.hidden) open();
   });
   open();
