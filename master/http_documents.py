@@ -309,7 +309,9 @@ class ForecastSaid(Said, frozen=True, kw_only=True):
 
 
 class ForetoldSaid(Said, frozen=True, kw_only=True):
-    """The forecast made before a run; null: too few runs were known."""
+    """The forecast of a run by the runs with its settings before it; null: they were too few, so that a model forecast
+    the run, or bounds were reserved.
+    """
 
     run: str
     forecast: ForecastSaid | None

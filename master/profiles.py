@@ -129,7 +129,10 @@ def _overview(store: Depository, known: Known) -> list[documents.ProfileEntry]:
 
 
 def _from_those_before(runs: list[Run], number: int, predictor: Predictor) -> documents.ForecastSaid | None:
-    """Return the forecast made from the runs before one; None where bounds would have been reserved."""
+    """Return the forecast of a run by the runs with its settings before it; None where they were too few.
+
+    The models of that time are not kept, and those of now have learnt from the run itself.
+    """
     settings = runs[number].settings
     forecast = predictor.predict(settings, runs[:number])
     return None if forecast.reservation else _forecast(settings, forecast)

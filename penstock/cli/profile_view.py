@@ -71,7 +71,10 @@ def print_application(application: Application) -> None:
 def print_compared(application: Application, compared: Sequence[Compared]) -> None:
     """Print the errors of forecasts."""
     if not compared:
-        print(f"no run of {application.application} had a forecast: too few runs have been recorded")
+        print(
+            f"no run of {application.application} had a forecast from earlier runs with its settings: too few runs "
+            "have been recorded; forecasts of models are not compared"
+        )
         return
     console = render.console()
     table = _table(

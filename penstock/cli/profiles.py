@@ -73,7 +73,7 @@ class Forecast(Use, frozen=True, kw_only=True):
 
 
 class Foretold(msgspec.Struct, frozen=True):
-    """The forecast made before a run; None: too few runs were recorded."""
+    """The forecast of a run by the runs with its settings before it; None: too few were recorded."""
 
     run: str | int
     forecast: Forecast | None = None

@@ -224,7 +224,8 @@ def test_compare(master: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> 
 
 def test_compare_without_a_forecast_says_why(master: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     master["/profiles/ann/sort"] = SORT | {"history": SORT["history"][:1], "runs": SORT["runs"][:1]}
-    assert "too few runs have been recorded" in out_of(capsys, "compare", "sort")
+    said = out_of(capsys, "compare", "sort")
+    assert "from earlier runs with its settings: too few runs have been recorded; forecasts of models are not" in said
 
 
 def test_an_application_of_several_users_is_chosen_by_user(
