@@ -81,6 +81,9 @@ class Workers:
 
     ``d`` (4 × n) is D of Ursa §4.2.2, ``memory_free`` (n) the memory not held by regular work, ``cores_free`` (n) the
     cores not promised to commands. ``changes`` lists the workers of permanent placements, in order.
+
+    In Ursa Inc is what a task adds to APT ÷ EPT. Here, on a worker with promised cores, APT_cpu is by the rate of the
+    other slots and Inc_cpu by that of all: a task adds more to APT_cpu than its Inc_cpu says.
     """
 
     def __init__(
