@@ -90,7 +90,9 @@ class KnownSizes:
 
 
 class JobSizes:
-    """The known sizes of all kinds of jobs, in bounded memory: the least recently used kind is dropped first.
+    """The known sizes of all kinds of jobs, in bounded memory: the kind whose last job ended first is dropped first.
+
+    Kinds restored after a restart of the master count as older than those learnt since, in the order of their names.
 
     The kinds are mixed by context-tree weighting (Willems, Shtarkov and Tjalkens 1995): the weights of a user's
     application, of the application, of the user and of all jobs follow from the quality of their predictions. A kind
