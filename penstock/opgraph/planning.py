@@ -48,12 +48,13 @@ class PlannedTask:
 
 @dataclass(frozen=True, slots=True)
 class PlannedStage:
-    """A stage: the tasks from the same operations."""
+    """A stage: the tasks from the same operations; ``after`` are the stages that they take data from."""
 
     index: int
     name: str
     ops: tuple[int, ...]
     tasks: tuple[int, ...]
+    after: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -206,11 +207,17 @@ def _group(
     stage_ops: dict[int, list[int]] = {}
     for op_index, one in enumerate(stage_of):
         stage_ops.setdefault(one, []).append(op_index)
+    before: dict[int, dict[int, None]] = {one: {} for one in stage_ops}
+    for link in links:
+        if stage_of[link.before] != stage_of[link.after]:
+            before[stage_of[link.after]][stage_of[link.before]] = None
+    order = first_possible(before)  # by dependencies, else by the first operation
 
     stages: list[PlannedStage] = []
     tasks: list[PlannedTask] = []
     task_of: dict[int, int] = {}
-    for number, op_indices in enumerate(_stage_order(stage_ops, links)):
+    for number, one in enumerate(order):
+        op_indices = stage_ops[one]
         name = f"{number} {ops[op_indices[-1]].name}"[:_STAGE_NAME_CHARACTERS]
         op_index = op_indices[0]
         firsts = dict.fromkeys(component[starts[op_index] + part] for part in range(ops[op_index].partitions))
@@ -219,7 +226,8 @@ def _group(
             made.append(len(tasks))
             tasks.append(PlannedTask(len(tasks), f"{name}/{position}", number, tuple(members[first])))
             task_of.update(dict.fromkeys(members[first], made[-1]))
-        stages.append(PlannedStage(number, name, tuple(op_indices), tuple(made)))
+        after = tuple(map(order.index, before[one]))
+        stages.append(PlannedStage(number, name, tuple(op_indices), tuple(made), after))
     monotasks = tuple(PlannedMonotask(index, op, index - starts[op], task_of[index]) for index, op in enumerate(owner))
     return tuple(stages), tuple(tasks), monotasks
 
@@ -235,13 +243,3 @@ def _monotask_edges(
         else:
             yield from ((before, after + part) for part in range(ops[link.after].partitions))
             yield from ((before + part, after) for part in range(ops[link.before].partitions))
-
-
-def _stage_order(stage_ops: dict[int, list[int]], links: Sequence[Link]) -> list[list[int]]:
-    """Return the stages by dependencies, else by their first operation."""
-    stage_of = {op: stage for stage, ops in stage_ops.items() for op in ops}
-    missing: dict[int, set[int]] = {stage: set() for stage in stage_ops}
-    for link in links:
-        if stage_of[link.before] != stage_of[link.after]:
-            missing[stage_of[link.after]].add(stage_of[link.before])
-    return [stage_ops[stage] for stage in first_possible(missing)]

@@ -6,8 +6,6 @@ completed"). Only the job manager knows the stages after those.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from penstock.model.resources import KindAmounts
 from penstock.opgraph.metadata import Metadata, TaskEstimate, expected
 from penstock.opgraph.planning import Plan
@@ -23,7 +21,6 @@ class FlowProgress:
         self._ready = [0] * len(plan.stages)
         self._usage = [KindAmounts()] * len(plan.stages)  # estimated when they became ready, in bytes
         self._left = [len(stage.tasks) for stage in plan.stages]
-        self._after = self._stages_before()
 
     def ready(self, known: TaskEstimate) -> None:
         """Record that a task became ready."""
@@ -53,7 +50,7 @@ class FlowProgress:
                 stage=stage.name,
                 tasks=len(stage.tasks),
                 done=len(stage.tasks) - self._left[stage.index],
-                after=[self._plan.stages[before].name for before in self._after[stage.index]],
+                after=[self._plan.stages[before].name for before in stage.after],
                 usage=self._usage_left(stage.index),
             )
             for stage in self._plan.stages
@@ -65,12 +62,3 @@ class FlowProgress:
         part = self._left[stage] / self._ready[stage]
         known = self._usage[stage]
         return KindAmounts(known.cpu * part, known.disk * part, known.network * part)
-
-    def _stages_before(self) -> list[Iterable[int]]:
-        before: list[dict[int, None]] = [{} for _ in self._plan.stages]
-        stage_of = {op: stage.index for stage in self._plan.stages for op in stage.ops}
-        for link in self._plan.links:
-            one, other = stage_of[link.before], stage_of[link.after]
-            if one != other:
-                before[other][one] = None
-        return list(before)
