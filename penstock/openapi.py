@@ -6,7 +6,6 @@ from these operations, and they refuse requests that they do not describe. So ea
 
 from __future__ import annotations
 
-import difflib
 import functools
 import math
 import re
@@ -20,6 +19,7 @@ import structlog
 from aiohttp import hdrs, web
 
 from penstock.model.decode_errors import told
+from penstock.model.near_names import did_you_mean
 
 log = structlog.get_logger()
 T = TypeVar("T", bound=msgspec.Struct)
@@ -118,8 +118,7 @@ def read_query(query: Any, of: type[T] | None) -> T | None:
     known = {each.encode_name: each for each in msgspec.structs.fields(of)} if of is not None else {}
     for name in query:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"known: {', '.join(known) or 'none'}"
+            hint = did_you_mean(name, known, f"known: {', '.join(known) or 'none'}")
             raise Refused(400, f"{_plain(name)}: no parameter of this address; {hint}", _plain(name))
         if len(query.getall(name)) > 1:
             raise Refused(400, f"{name}: given more than once", name)

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 import json
 import sys
 from pathlib import Path
 
 from agent.check.facts import Fact, enforcement, libraries, paths, probe_tree
 from penstock.cli.arguments import Parser
+from penstock.model.near_names import did_you_mean
 from penstock.paths import state_dir
 
 
@@ -60,7 +60,6 @@ def _complaint(needed: list[str], facts: dict[str, Fact]) -> str | None:
     """Return the error in the list; None: there is none."""
     for name in needed:
         if name not in facts:
-            near = difflib.get_close_matches(name, facts, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"one of {', '.join(facts)}"
+            hint = did_you_mean(name, facts, f"one of {', '.join(facts)}")
             return f"unknown {name!r}; {hint}"
     return None

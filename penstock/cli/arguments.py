@@ -13,6 +13,7 @@ from penstock.cli import exit_statuses
 from penstock.cli.errors import usage_error
 from penstock.model.container import Notice
 from penstock.model.floors import least_of
+from penstock.model.near_names import did_you_mean
 from penstock.model.units import format_bytes, parse_bytes, parse_duration_s, parse_rate
 from penstock.wire.utf8 import is_utf8, shown
 
@@ -44,10 +45,7 @@ class Parser(argparse.ArgumentParser):
         option = message.removeprefix("unrecognized arguments: ").split(" ", 1)[0].split("=", 1)[0]
         if option != message.split(" ", 1)[0]:
             known = [text for action in self._actions for text in action.option_strings]
-            import difflib
-
-            near = difflib.get_close_matches(option, known, 1)
-            hint = f"did you mean {near[0]}?" if near else f"see `{self.prog} --help`"
+            hint = did_you_mean(option, known, f"see `{self.prog} --help`")
             raise usage_error(f"unknown argument {option!r}; {hint}")
         raise usage_error(message.removeprefix("argument "))
 

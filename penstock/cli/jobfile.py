@@ -45,6 +45,7 @@ from penstock.model.container import ContainerSpec, Limits
 from penstock.model.decode_errors import explained
 from penstock.model.executor import Executor
 from penstock.model.floors import limits_too_small
+from penstock.model.near_names import did_you_mean
 from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.model.units import QuantityError, parse_bytes
 from penstock.model.work import Name, Opportunistic, OpportunisticJob, TaskRequest
@@ -207,10 +208,7 @@ def _check_keys(path: Path, table: dict[str, Any], of: type[msgspec.Struct], whe
     known = of.__struct_fields__
     for key, value in table.items():
         if key not in known:
-            import difflib
-
-            near = difflib.get_close_matches(key, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(known)}"
+            hint = did_you_mean(key, known, f"known keys: {', '.join(known)}")
             raise usage_error(f"{path}: {where}unknown key {key!r}; {hint}")
         if key in _QUANTITIES and isinstance(value, str):
             try:

@@ -200,11 +200,10 @@ def _not_installed(name: str, why: str) -> str:
 
 
 def _unknown(name: str) -> str:
-    import difflib
+    from penstock.model.near_names import did_you_mean
 
-    known = list(names())
-    near = difflib.get_close_matches(name, known, 1)
-    hint = _MOVED.get(name) or (f"did you mean {near[0]!r}?" if near else f"one of {', '.join(known)}")
+    known = names()
+    hint = _MOVED.get(name) or did_you_mean(name, known, f"one of {', '.join(known)}")
     kind = "option" if name.startswith("-") else "command"
     return f"unknown {kind} {name!r}; {hint}"
 

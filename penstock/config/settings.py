@@ -8,7 +8,6 @@ environment, ``--set``.
 
 from __future__ import annotations
 
-import difflib
 import functools
 import re
 import tomllib
@@ -21,6 +20,7 @@ import msgspec
 import msgspec.inspect
 
 from penstock.model.decode_errors import told
+from penstock.model.near_names import did_you_mean
 from penstock.model.units import QuantityError, parse_bytes, parse_duration_s, parse_rate
 from penstock.toml_files import TomlFileError, read_toml
 
@@ -205,8 +205,7 @@ def _converted(of: type[msgspec.Struct], key: str, value: Any) -> Any:
 
 
 def _nearest(name: str, known: Mapping[str, object]) -> str:
-    near = difflib.get_close_matches(name, known, 1)
-    return f"did you mean {near[0]!r}?" if near else f"known keys: {', '.join(sorted(known))}"
+    return did_you_mean(name, known, f"known keys: {', '.join(sorted(known))}")
 
 
 def _choices(of: Any) -> list[str]:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from penstock.model.near_names import did_you_mean
 from penstock.model.work import Opportunistic
 from penstock.opgraph.order import in_order, reachable
 
@@ -44,7 +45,8 @@ class TaskGraph:
         for task in self.tasks.values():
             for dependency in dict.fromkeys(task.after):
                 if dependency not in self.tasks:
-                    raise GraphError(_unknown(task, dependency, self.tasks))
+                    hint = did_you_mean(dependency, self.tasks, "name one of this job")
+                    raise GraphError(f"task {task.name!r}: after: there is no task {dependency!r}; {hint}")
                 self.dependents[dependency].append(task.name)
         self.depth = self._depths()
 
@@ -74,11 +76,3 @@ class TaskGraph:
         for name in order:
             depth[name] = 1 + max((depth[before] for before in self.tasks[name].after), default=-1)
         return depth
-
-
-def _unknown(task: TaskNode, dependency: str, known: Iterable[str]) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(dependency, list(known), 1)
-    hint = f"; did you mean {near[0]!r}?" if near else ""
-    return f"task {task.name!r}: after: there is no task {dependency!r}{hint}"

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from importlib import import_module
 
+from penstock.model.near_names import did_you_mean
 from research.papers.claims import Claim
 
 #: The module of a paper, or of all of them → its title, in the order of the page.
@@ -59,7 +59,6 @@ def chosen(names: Sequence[str]) -> list[Claim]:
     known = [*PAPERS, *(claim.name for claim in claims)]
     for name in names:
         if name not in known:
-            near = difflib.get_close_matches(name, known, 1)
-            hint = f"did you mean {near[0]!r}?" if near else "`python -m research --list` shows them all"
+            hint = did_you_mean(name, known, "`python -m research --list` shows them all")
             raise LookupError(f"unknown claim {name!r}; {hint}")
     return [claim for claim in claims if claim.name in names or claim.name.partition("/")[0] in names]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Mapping
 from typing import Any
@@ -11,6 +10,7 @@ import msgspec
 from msgspec import inspect
 
 from penstock.model.decode_errors import explained
+from penstock.model.near_names import did_you_mean
 from penstock.model.units import QuantityError, parse_bytes, parse_duration_s, parse_rate
 from simulator.scenario.errors import ScenarioError
 
@@ -57,9 +57,13 @@ def convert(tables: Mapping[str, Any], of: type[msgspec.Struct], *, beside: tupl
         if (unknown := _UNKNOWN.fullmatch(str(error).partition(" - at `")[0])) is not None:
             struct = _struct(declared, value)
             known = [field.encode_name for field in struct.fields] if struct is not None else []
-            message = f"unknown key {unknown[1]!r}; {_hint(unknown[1], known if at else [*beside, *known], 'keys')}"
+            known = known if at else [*beside, *known]
+            hint = did_you_mean(unknown[1], known, f"known keys: {', '.join(known)}")
+            message = f"unknown key {unknown[1]!r}; {hint}"
         elif isinstance(declared, inspect.LiteralType):
-            message = f"unknown value {value!r}; {_hint(str(value), [str(each) for each in declared.values], 'values')}"
+            choices = [str(each) for each in declared.values]
+            hint = did_you_mean(str(value), choices, f"known values: {', '.join(choices)}")
+            message = f"unknown value {value!r}; {hint}"
         raise ScenarioError(f"{at}: {message}" if at else message) from None
 
 
@@ -75,11 +79,6 @@ def _quantities(value: Any, key: str) -> Any:
         return _UNITS[suffix](value)
     except QuantityError as error:
         raise ScenarioError(f"{key}: {error}") from None
-
-
-def _hint(given: str, known: list[str], what: str) -> str:
-    near = difflib.get_close_matches(given, known, 1)
-    return f"did you mean {near[0]!r}?" if near else f"known {what}: {', '.join(known)}"
 
 
 def _at(info: inspect.Type, at: str, value: Any) -> tuple[inspect.Type, Any]:

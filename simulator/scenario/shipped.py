@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import difflib
 from pathlib import Path
 
+from penstock.model.near_names import did_you_mean
 from simulator.scenario.errors import ScenarioError
 
 _FOLDER = Path(__file__).parents[1] / "scenarios"
@@ -19,8 +19,7 @@ def shipped(name: str) -> Path:
     """Return the file of a shipped scenario. Raises ScenarioError if none has that name."""
     names = shipped_names()
     if name not in names:
-        near = difflib.get_close_matches(name, names, 1)
-        hint = f"did you mean {near[0]!r}?" if near else "`penstock simulate --list` shows those that are shipped"
+        hint = did_you_mean(name, names, "`penstock simulate --list` shows those that are shipped")
         moved = "scenarios that only reproduce a paper's figure are in research/scenarios of a checkout"
         raise ScenarioError(f"{name}: no such file, and no shipped scenario of that name; {hint} ({moved})")
     return _FOLDER / f"{name}.toml"

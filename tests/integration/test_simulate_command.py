@@ -136,7 +136,7 @@ def test_a_shipped_scenario_is_named_without_a_path(tmp_path: Path) -> None:
         (("las_mq/fig1",), "las_mq/fig1: no such file, and no shipped scenario of that name; did you mean"),
         (("las_mq/fig01", "--set", "policy.queue=3"), "policy: unknown key 'queue'; did you mean 'queues'?"),
         (("las_mq/fig01", "--set", "policy.queues"), "'policy.queues' is not KEY=VALUE"),
-        (("las_mq/fig01", "--jsn"), "unknown argument '--jsn'; did you mean --json?"),
+        (("las_mq/fig01", "--jsn"), "unknown argument '--jsn'; did you mean '--json'?"),
         (("las_mq/fig01", "--plot", "absent/p.png"), "--plot: absent: no such directory"),
         (("las_mq/fig01", "--plot", "p.txt"), "--plot: p.txt: the picture is a PNG; let the name end in .png"),
         (

@@ -116,7 +116,7 @@ def test_where_others_can_look_a_token_is_described() -> None:
         ("?since=inf", "since: 'inf' does not fit; expected: Unix time in seconds", "since"),
         ("?since=1&since=2", "since: given more than once", "since"),
         ("?since=1&by=age", "by: 'age' does not fit; expected: node or user", "by"),
-        ("?sinc=1", "sinc: no parameter of this address; did you mean since?", "sinc"),
+        ("?sinc=1", "sinc: no parameter of this address; did you mean 'since'?", "sinc"),
         ("?since=1&a%0Ab=1", r"'a\nb': no parameter of this address; known: since, by", r"'a\nb'"),
         ("?since=1&x=1", "x: no parameter of this address; known: since, by", "x"),
     ],

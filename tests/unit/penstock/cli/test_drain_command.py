@@ -18,7 +18,7 @@ ROOT = Draining("root", 0.0)
         (["--stop"], "add --timeout DURATION"),
         (["--no-wait", "--timeout", "3s"], "--no-wait does not wait"),
         (["--timeout", "3 fortnights"], "write for example"),
-        (["--stopp"], "did you mean --stop?"),
+        (["--stopp"], "did you mean '--stop'?"),
     ],
 )
 def test_what_makes_no_sense_is_one_line(argv: list[str], said: str) -> None:

@@ -194,7 +194,7 @@ def test_quiet_says_only_what_goes_wrong(capsys: pytest.CaptureFixture[str]) -> 
         (["jobs", "a-1", "--all"], "penstock jobs: --all: name jobs, or list those of all users"),
         (["jobs", "a-1", "--timeout", "1s"], "penstock jobs: --timeout: only with --wait"),
         (["jobs", "a-1", "--wait", "--timeout", "soon"], "penstock jobs: --timeout: 'soon'"),
-        (["jobs", "--wiat"], "penstock jobs: unknown argument '--wiat'; did you mean --wait?"),
+        (["jobs", "--wiat"], "penstock jobs: unknown argument '--wiat'; did you mean '--wait'?"),
         (["cancel"], "penstock cancel: the following arguments are required: JOB"),
         (["explain"], "penstock explain: the following arguments are required: JOB"),
         (["submit", "--detach", "/nowhere/j.toml"], "penstock submit: /nowhere/j.toml: No such file or directory"),
