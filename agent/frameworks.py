@@ -90,7 +90,7 @@ class Frameworks:
 
     def _connection(self) -> RpcPeer:
         self._sessions += 1
-        wire = RpcConnection(self.max_frame_bytes, m.TYPED, unparsed=True)
+        wire = RpcConnection(self.max_frame_bytes, m.TYPED)
         return SharedPeer(FrameworkSession(self, self._sessions), wire)
 
 

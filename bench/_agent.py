@@ -17,6 +17,7 @@ from penstock import __version__
 from penstock.transport import RpcPeer
 from penstock.wire import master_api
 from penstock.wire.agent_api import Done
+from penstock.wire.connection import read_params
 
 _START_TIMEOUT_S = 100.0
 
@@ -88,17 +89,17 @@ class PriorityMaster:
     def request(self, peer: RpcPeer, method: str, params: Any) -> object:
         """Called by the peer."""
         if method == "register":
-            self.jobs = [job["job"] for job in params[0].get("jobs", ())]
+            self.jobs = [job["job"] for job in read_params(params, dict).get("jobs", ())]
             return master_api.Registered(protocol=master_api.PROTOCOL, version=__version__, heartbeat_s=1.0)
         return Done()
 
     def notification(self, peer: RpcPeer, method: str, params: Any) -> None:
         """Called by the peer."""
         if method == "job_submitted":
-            self.jobs.append(params[0]["job"])
-            self._decide([master_api.AdmitJob(job=params[0]["job"])])
+            self.jobs.append(read_params(params, master_api.JobState).job)
+            self._decide([master_api.AdmitJob(job=self.jobs[-1])])
         elif method == "job_ended":
-            self.jobs.remove(params[0]["job"])
+            self.jobs.remove(read_params(params, master_api.JobEnded).job)
 
     def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
         """Called by the peer."""

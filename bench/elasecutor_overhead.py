@@ -36,6 +36,7 @@ from penstock.model import Capacity
 from penstock.transport import RpcPeer
 from penstock.wire import master_api
 from penstock.wire.agent_api import Done
+from penstock.wire.connection import read_params
 
 EXECUTORS, NODES, HEARTBEATS = 20, 35, 100
 #: A machine of the paper's testbed (§V-A): two processors of eight cores.
@@ -79,8 +80,8 @@ class Overseer:
     def notification(self, peer: RpcPeer, method: str, params: Any) -> None:
         """Called by the peer."""
         if method == "heartbeat":
-            uses = params[0].get("executors", [])
-            self.loads.append(len(msgspec.msgpack.encode(params)))
+            uses = read_params(params, dict).get("executors", [])
+            self.loads.append(len(memoryview(params)))
             if uses:
                 self.uses.append(len(msgspec.msgpack.encode(uses)))
 

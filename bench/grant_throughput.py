@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import msgspec
 import psutil
@@ -24,7 +24,7 @@ from penstock.client import AgentClient
 from penstock.model import MonotaskSpec, ResourceKind
 from penstock.wire.agent_api import Complete, Completion, Grants, Hello, RegisterJob, Submit
 from penstock.wire.agent_methods import TYPED
-from penstock.wire.connection import RpcConnection
+from penstock.wire.connection import RpcConnection, read
 from penstock.wire.rpc import Notification, Response
 
 JOBS, QUEUED = 4, 10_000
@@ -56,7 +56,7 @@ class RawClient:
         while True:
             for answer in self._receive():
                 assert answer.error is None, answer
-                return dict(answer.result)
+                return read(answer.result, dict)
 
     def send(self, data: bytes) -> None:
         """As it is."""
@@ -73,7 +73,7 @@ class RawClient:
         """Disconnect."""
         self._socket.close()
 
-    def _receive(self) -> list[Response]:
+    def _receive(self) -> list[Response[Any]]:
         answers = []
         for message in self._wire.receive(self._socket.recv(1 << 18)):
             if isinstance(message, Response):

@@ -128,7 +128,7 @@ class MasterService:
         }
         relayed = {relay.name: answers[relay] for relay in relays.RELAYS}
         self._port = Listener(
-            lambda: RpcPeer(AgentConnection(self, relayed), RpcConnection(LINK_FRAME_BYTES, unparsed=True)), _refused
+            lambda: RpcPeer(AgentConnection(self, relayed), RpcConnection(LINK_FRAME_BYTES)), _refused
         )
         if isinstance(place, UnixEndpoint):
             self._port.listen_unix(place.path)

@@ -67,7 +67,7 @@ class Session:
         self._patience_s = patience_s
         self._told_after_s = told_after_s
         self._socket: socket.socket | None = None
-        self._answers: dict[int, Response] = {}
+        self._answers: dict[int, Response[Any]] = {}
         self._greeting = Greeting(str(path), client)
 
     @classmethod

@@ -11,14 +11,14 @@ from __future__ import annotations
 import functools
 from collections.abc import Hashable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Annotated, Any, TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgpack
 import msgspec
 
 from penstock.model.decode_errors import explained
 from penstock.wire.errors import ErrorBody, ErrorCode, RpcError, bad_request
-from penstock.wire.rpc import NOTIFICATION, REQUEST, RESPONSE, Message, Notification, Request, Response
+from penstock.wire.rpc import NOTIFICATION, REQUEST, RESPONSE, Id, Message, Notification, Request, Response
 from penstock.wire.utf8 import shown
 
 #: Larger frames are refused; a batch of 10,000 monotasks is about 1 MB.
@@ -29,20 +29,21 @@ LINK_FRAME_BYTES = 48 * 1024 * 1024
 _READ_SLACK_BYTES = 1024 * 1024
 #: First size of a splitter's buffer, which grows with the frame. msgpack's own default is 1 MiB.
 _SPLITTER_BYTES = 4096
-#: Larger frames without a message's head are not parsed just to describe the error.
-_LOOKED_AT_BYTES = 16 * 1024
+#: Larger errors of other servers are not parsed just to show them.
+_SHOWN_BYTES = 16 * 1024
 #: Types that MessagePack carries natively (msgspec would encode them as base64 text).
 _NATIVE = (bytes,)
 _ENCODER = msgspec.msgpack.Encoder()
 NO_TYPES: Mapping[str, type[Any]] = MappingProxyType({})
+_Frame = Request[msgspec.Raw] | Response[msgspec.Raw] | Notification[msgspec.Raw]
+_FRAME: msgspec.msgpack.Decoder[_Frame] = msgspec.msgpack.Decoder(_Frame)
+_ERROR: msgspec.msgpack.Decoder[ErrorBody | None] = msgspec.msgpack.Decoder(ErrorBody | None)
 #: The first bytes of messages: an array of four or three, then the message's type.
-_REQUEST_HEAD, _RESPONSE_HEAD, _NOTIFICATION_HEAD = b"\x94\x00", b"\x94\x01", b"\x93\x02"
-_NIL = 0xC0
+_REQUEST_HEAD, _NOTIFICATION_HEAD = b"\x94\x00", b"\x93\x02"
 #: Size of a request's id by its first byte (MessagePack's unsigned integers); any other first byte is the whole id.
 _ID_BYTES = {0xCC: 2, 0xCD: 3, 0xCE: 5}
 #: Arrays, maps, strings and binaries with a four-byte length.
 _WIDE = (b"\xdd", b"\xdf", b"\xdb", b"\xc6")
-_Id = Annotated[int, msgspec.Meta(ge=0, le=0xFFFFFFFF)]
 
 T = TypeVar("T")
 
@@ -64,20 +65,13 @@ class RpcConnection:
     """The protocol state of one connection. Feed it the received bytes; send what its ``send_…`` methods return.
 
     ``typed`` maps frequent methods to their parameters' types: these are decoded directly from the bytes, and such
-    messages carry the typed parameters instead of the raw array. With ``unparsed``, all other parameters and results
-    stay bytes (:class:`msgspec.Raw`): parsing an untyped array is slow, whereas decoding into a type stops at the first
-    invalid value. :func:`read_params` and :func:`read` accept all these forms.
+    messages carry the typed parameters. All other parameters and results stay bytes (:class:`msgspec.Raw`): parsing an
+    untyped array is slow, whereas decoding into a type stops at the first invalid value. :func:`read_params` accepts
+    both forms.
     """
 
-    def __init__(
-        self,
-        max_frame_bytes: int = MAX_FRAME_BYTES,
-        typed: Mapping[str, type[Any]] = NO_TYPES,
-        *,
-        unparsed: bool = False,
-    ) -> None:
+    def __init__(self, max_frame_bytes: int = MAX_FRAME_BYTES, typed: Mapping[str, type[Any]] = NO_TYPES) -> None:
         self._max_frame_bytes = max_frame_bytes
-        self._unparsed = unparsed
         # Exists only while a frame is unfinished: the object takes 24 kB, and its buffer never shrinks.
         self._splitter: msgpack.Unpacker | None = None
         self._pieces: list[bytes] = []  # the received parts of the current frame
@@ -181,15 +175,10 @@ class RpcConnection:
             self._splitter = None
 
     def _take(self, frame: bytes) -> Message | Malformed | Closed:
-        message: Message | Malformed | None = self._typed(frame) if self._decoders else None
-        if message is None and self._unparsed:
-            message = _unparsed(frame)
-        if message is None:
-            try:  # a wrong type of key is a field's error, not the stream's
-                message = _parse(msgpack.unpackb(frame, strict_map_key=False))
-            except (ValueError, TypeError) as error:
-                return self._garbled(error)
-        return message
+        try:
+            return (self._typed(frame) if self._decoders else None) or _message(frame)
+        except UnicodeDecodeError as error:
+            return self._garbled(error)
 
     def _garbled(self, error: Exception) -> Closed:
         return self._close(f"not MessagePack: {error or type(error).__name__}")
@@ -245,7 +234,7 @@ class RpcConnection:
 @functools.cache
 def _decoders_of(of: Hashable) -> tuple[Any, Any]:
     """Return the decoders of requests and of notifications with these parameters."""
-    requests = msgspec.msgpack.Decoder(tuple[int, _Id, str, tuple[of]])  # type: ignore[valid-type]
+    requests = msgspec.msgpack.Decoder(tuple[int, Id, str, tuple[of]])  # type: ignore[valid-type]
     return requests, msgspec.msgpack.Decoder(tuple[int, str, tuple[of]])  # type: ignore[valid-type]
 
 
@@ -256,76 +245,46 @@ def _decoders(typed: Mapping[str, type[Any]]) -> dict[bytes, tuple[Any, Any]]:
     }
 
 
-def _unparsed(frame: bytes) -> Message | Malformed | None:
-    """Split a message without parsing its parameters or result; None: it is short, and must be parsed for an answer."""
-    head = frame[:2]
-    try:
-        if head == _NOTIFICATION_HEAD:
-            method, at = _text(frame, 2)
-            if _is_array(frame[at]):
-                return Notification(method, msgspec.Raw(frame[at:]))
-        elif head == _REQUEST_HEAD:
-            request_id, at = _unsigned(frame, 2)
-            method, at = _text(frame, at)
-            if _is_array(frame[at]):
-                return Request(request_id, method, msgspec.Raw(frame[at:]))
-        elif head == _RESPONSE_HEAD:
-            request_id, at = _unsigned(frame, 2)
-            if frame[at] == _NIL:
-                return Response(request_id, None, msgspec.Raw(frame[at + 1 :]))
-            if len(frame) > _LOOKED_AT_BYTES:
-                return Response(request_id, ErrorBody(ErrorCode.INTERNAL, f"an error of {len(frame)} bytes"), None)
-    except (IndexError, ValueError):  # includes UnicodeDecodeError
-        pass
-    return _malformed(None) if len(frame) > _LOOKED_AT_BYTES else None
-
-
-def _unsigned(frame: bytes, at: int) -> tuple[int, int]:
-    """Return the number at an offset (at most four bytes) and its end. Raises: ValueError: no such number."""
-    first = frame[at]
-    end = at + _ID_BYTES.get(first, 1)
-    if end == at + 1:
-        if first > 0x7F:
-            raise ValueError("no id")
-        return first, end
-    return int.from_bytes(frame[at + 1 : end], "big"), end
-
-
-def _text(frame: bytes, at: int) -> tuple[str, int]:
-    """Return the string at an offset (at most 255 bytes) and its end. Raises: ValueError: no such string."""
-    first = frame[at]
-    if first & 0xE0 == 0xA0:
-        begin, length = at + 1, first & 0x1F
-    elif first == 0xD9:
-        begin, length = at + 2, frame[at + 1]
-    else:
-        raise ValueError("no text")
-    return frame[begin : begin + length].decode(), begin + length
-
-
 def _is_array(first: int) -> bool:
     return first & 0xF0 == 0x90 or first in (0xDC, 0xDD)
 
 
-def _parse(frame: object) -> Message | Malformed:
-    match frame:
-        case [bool(), *_] | [_, bool(), *_]:
-            return _malformed(None)  # Python takes it for a number, MessagePack does not
-        case [0, int(request_id), str(method), list(params)] if 0 <= request_id <= 0xFFFFFFFF:
-            return Request(request_id, method, params)
-        case [1, int(request_id), error, result]:
-            if error is None:
-                return Response(request_id, None, result)
-            try:
-                return Response(request_id, msgspec.convert(error, ErrorBody), None)
-            except msgspec.ValidationError:
-                # Other servers may send any value as error; keep it as text.
-                return Response(request_id, ErrorBody(ErrorCode.INTERNAL, str(error)), None)
-        case [2, str(method), list(params)]:
-            return Notification(method, params)
-    if isinstance(frame, list) and len(frame) > 1 and frame[0] == REQUEST and isinstance(frame[1], int):
-        return _malformed(frame[1])
-    return _malformed(None)
+def _message(frame: bytes) -> Message | Malformed:
+    """Return the message of a frame.
+
+    Raises:
+        UnicodeDecodeError: its method, or the error in it, is not UTF-8.
+    """
+    try:
+        message = _FRAME.decode(frame)
+    except (msgspec.DecodeError, RecursionError):
+        return _malformed(_request_id(frame))
+    if isinstance(message, Response):
+        return Response(message.id, _error(message.error), message.result)
+    if _is_array(memoryview(message.params)[0]):
+        return message
+    return _malformed(message.id if isinstance(message, Request) else None)
+
+
+def _request_id(frame: bytes) -> int | None:
+    """Return the id of a request that is no valid one."""
+    head = msgpack.Unpacker()
+    head.feed(frame[:16])
+    try:
+        head.read_array_header()
+        kind, request_id = head.unpack(), head.unpack()
+    except (ValueError, msgpack.OutOfData):
+        return None
+    return request_id if (kind, type(kind), type(request_id)) == (REQUEST, int, int) else None
+
+
+def _error(error: msgspec.Raw) -> ErrorBody | None:
+    try:
+        return _ERROR.decode(error)
+    except (msgspec.DecodeError, RecursionError):  # other servers may send any value as error; keep it as text
+        size = len(memoryview(error))
+        text = str(msgspec.msgpack.decode(error)) if size <= _SHOWN_BYTES else f"an error of {size} bytes"
+        return ErrorBody(ErrorCode.INTERNAL, text)
 
 
 def _malformed(reply_to: int | None) -> Malformed:
@@ -340,27 +299,19 @@ def to_wire(value: object) -> Any:
 
 
 def read_params(params: Any, of: type[T]) -> T:
-    """Return the typed parameters of a method, from the raw array, its bytes, or already decoded ones.
+    """Return the typed parameters of a method, from the bytes of the array, or already decoded ones.
 
     Raises:
         RpcError: ``bad_request`` that names the invalid field.
     """
     if type(params) is of:
         return params
-    if isinstance(params, msgspec.Raw):
-        count, params = _array(memoryview(params))
-    else:
-        count, params = len(params), params[0] if params else {}
-    if count > 1:
-        raise bad_request(f"expected one map of named parameters, got {count} values", field="params")
-    return read(params if count else {}, of)
-
-
-def _array(data: memoryview) -> tuple[int, msgspec.Raw]:
-    """Return an encoded array's length and the bytes of its elements."""
+    data = memoryview(params)
     length_bytes = {0xDC: 2, 0xDD: 4}.get(data[0], 0)
     count = int.from_bytes(data[1 : 1 + length_bytes], "big") if length_bytes else data[0] & 0x0F
-    return count, msgspec.Raw(data[1 + length_bytes :])
+    if count > 1:
+        raise bad_request(f"expected one map of named parameters, got {count} values", field="params")
+    return read(msgspec.Raw(data[1 + length_bytes :]) if count else {}, of)
 
 
 @functools.cache
@@ -369,7 +320,7 @@ def _decoder(of: Hashable) -> Any:
 
 
 def read(value: object, of: type[T]) -> T:
-    """Return a typed value from what ``msgpack.Unpacker`` yields, or from its bytes (:class:`msgspec.Raw`).
+    """Return a typed value from maps and lists, or from its bytes (:class:`msgspec.Raw`).
 
     Raises:
         RpcError: ``bad_request`` that names the invalid field.

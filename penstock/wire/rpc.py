@@ -6,36 +6,43 @@ can name the invalid one, while any MessagePack-RPC library works as a client: `
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec
 
 from penstock.wire.errors import ErrorBody
 
 REQUEST, RESPONSE, NOTIFICATION = 0, 1, 2
+Id = Annotated[int, msgspec.Meta(ge=0, le=0xFFFFFFFF)]
+#: The parameters: the bytes of the array (:class:`msgspec.Raw`); for a typed method, the decoded ones.
+P = TypeVar("P")
+#: The error, and the result: their bytes, too.
+E = TypeVar("E")
 
 
-class Request(msgspec.Struct, frozen=True):
+class Request(msgspec.Struct, Generic[P], frozen=True, array_like=True, tag=REQUEST, forbid_unknown_fields=True):
     """``[0, id, method, params]``: expects a response with the same id."""
 
-    id: int
+    id: Id
     method: str
-    params: Any  # the array; for a typed method, the decoded parameters
+    params: P
 
 
-class Response(msgspec.Struct, frozen=True):
+class Response(msgspec.Struct, Generic[E], frozen=True, array_like=True, tag=RESPONSE, forbid_unknown_fields=True):
     """``[1, id, error, result]``: exactly one of error and result is not nil, or both are nil."""
 
-    id: int
-    error: ErrorBody | None
-    result: Any
+    id: Id
+    error: E
+    result: msgspec.Raw
 
 
-class Notification(msgspec.Struct, frozen=True):
+class Notification(
+    msgspec.Struct, Generic[P], frozen=True, array_like=True, tag=NOTIFICATION, forbid_unknown_fields=True
+):
     """``[2, method, params]``: expects no answer."""
 
     method: str
-    params: Any  # as in Request
+    params: P
 
 
-Message = Request | Response | Notification
+Message = Request[Any] | Response[ErrorBody | None] | Notification[Any]

@@ -39,7 +39,7 @@ from penstock.wire.agent_api import (
     Welcome,
 )
 from penstock.wire.agent_methods import REQUESTS
-from penstock.wire.connection import RpcConnection, read_params
+from penstock.wire.connection import read_params
 from penstock.wire.errors import RpcError, bad_request, refused
 from penstock.wire.jobs_api import CancelledBy
 from penstock.wire.rejections import rejection_of_raw
@@ -100,7 +100,7 @@ class FakeAgent:
         loop = asyncio.get_running_loop()
 
         def connection() -> RpcPeer:
-            return RpcPeer(self, RpcConnection(unparsed=True))
+            return RpcPeer(self)
 
         self._servers = [await loop.create_unix_server(connection, str(self.socket))]
         listener = socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET)

@@ -22,6 +22,7 @@ import pytest
 from penstock.model import ContainerSpec, KindAmounts, TaskRequest
 from penstock.transport import RpcPeer, connect_unix
 from penstock.wire.agent_api import Welcome
+from penstock.wire.connection import read_params
 from tests import warm_commands
 from tests.integration.warm import Forked, run
 
@@ -298,7 +299,7 @@ class Recorder:
         raise AssertionError(f"an agent does not call its client: {method}")
 
     def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
-        self.received.append((method, params[0] if params else {}))
+        self.received.append((method, read_params(params, dict)))
         self._fresh.set()
 
     def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:

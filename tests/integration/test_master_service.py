@@ -44,7 +44,7 @@ class Agent:
         return self.answer(decide)
 
     def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
-        self.errors.append(params[0])
+        self.errors.append(read_params(params, dict))
         self._fresh.set()
 
     def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:

@@ -17,7 +17,7 @@ from penstock.wire.agent_api import Submit
 from penstock.wire.agent_methods import REQUESTS
 from penstock.wire.connection import Closed, Malformed, RpcConnection, read_params
 from penstock.wire.errors import ErrorBody, ErrorCode, RpcError
-from penstock.wire.rpc import Notification, Request, Response
+from penstock.wire.rpc import Message, Notification, Request, Response
 
 plain = st.recursive(
     st.none() | st.booleans() | st.integers(-(2**63), 2**64 - 1) | st.floats(allow_nan=False) | st.text() | st.binary(),
@@ -27,24 +27,23 @@ plain = st.recursive(
 maps = st.dictionaries(st.text(max_size=8), plain, max_size=4)
 ids = st.integers(0, 2**32 - 1)
 errors = st.builds(ErrorBody, st.sampled_from(list(ErrorCode)), st.text(), st.text(), st.text())
+
+
+def raw(value: object) -> msgspec.Raw:
+    return msgspec.Raw(msgpack.packb(value))
+
+
+arrays = st.lists(plain, max_size=2).map(raw)
 messages = (
-    st.builds(Request, ids, st.text(), st.lists(plain, max_size=2))
-    | st.builds(Notification, st.text(), st.lists(plain, max_size=2))
-    | st.builds(Response, ids, st.none(), plain)
-    | st.builds(Response, ids, errors, st.none())
+    st.builds(Request, ids, st.text(), arrays)
+    | st.builds(Notification, st.text(), arrays)
+    | st.builds(Response, ids, st.none(), plain.map(raw))
+    | st.builds(Response, ids, errors, st.just(raw(None)))
 )
 
 
-def packed(message: Request | Response | Notification) -> bytes:
-    match message:
-        case Request(request_id, method, params):
-            frame = [0, request_id, method, params]
-        case Notification(method, params):
-            frame = [2, method, params]
-        case Response(request_id, error, result):
-            frame = [1, request_id, msgspec.to_builtins(error), result]
-    data: bytes = msgpack.packb(frame)
-    return data
+def packed(message: Message) -> bytes:
+    return msgspec.msgpack.encode(message)
 
 
 @st.composite
@@ -71,10 +70,10 @@ def test_one_end_reads_what_the_other_sends(
     data += sender.send_response(answer_to, result)
     data += sender.send_error(answer_to, error)
     assert receiver.receive(data) == [
-        Request(request_id, method, [params]),
-        Notification(method, []),
-        Response(answer_to, None, result),
-        Response(answer_to, error, None),
+        Request(request_id, method, raw([params])),
+        Notification(method, raw([])),
+        Response(answer_to, None, raw(result)),
+        Response(answer_to, error, raw(None)),
     ]
 
 
@@ -91,10 +90,11 @@ def test_garbage_never_raises_and_nothing_follows_a_closed_stream(chunks: list[b
 @given(plain)
 def test_a_sound_frame_that_is_no_message_never_closes_the_stream(value: Any) -> None:
     wire = RpcConnection()
-    wire.receive(packed(Notification("first", [])))
+    wire.receive(packed(Notification("first", raw([]))))
     [answer] = wire.receive(msgpack.packb(value))
     assert not isinstance(answer, Closed)
-    assert wire.receive(packed(Notification("still here", []))) == [Notification("still here", [])]
+    still_here = Notification("still here", raw([]))
+    assert wire.receive(packed(still_here)) == [still_here]
 
 
 @given(st.integers(0, 300), st.integers(1, 64), st.lists(messages, max_size=2))
@@ -102,7 +102,7 @@ def test_a_sound_frame_that_is_no_message_never_closes_the_stream(value: Any) ->
 def test_the_frame_limit_holds_in_pieces_of_any_size(size: int, piece: int, before: list[Any]) -> None:
     limit = 150
     before = [message for message in before if len(packed(message)) <= limit]
-    big = packed(Notification("n", [b"x" * size]))
+    big = packed(Notification("n", raw([b"x" * size])))
     stream = b"".join(map(packed, before)) + big
     wire = RpcConnection(max_frame_bytes=limit)
     received = [m for at in range(0, len(stream), piece) for m in wire.receive(stream[at : at + piece])]
@@ -112,7 +112,7 @@ def test_the_frame_limit_holds_in_pieces_of_any_size(size: int, piece: int, befo
         assert isinstance(last, Closed)
         assert last.error.field == "frame"
     else:
-        assert last == Notification("n", [b"x" * size])
+        assert last == Notification("n", raw([b"x" * size]))
 
 
 monotasks = st.builds(
@@ -159,7 +159,7 @@ def test_typed_values_survive_the_wire(value: Any) -> None:
 @settings(max_examples=17)
 def test_wrong_parameters_are_the_callers_fault_and_name_a_field(method: str, params: list[Any]) -> None:
     try:
-        read_params(params, REQUESTS[method].params)
+        read_params(raw(params), REQUESTS[method].params)
     except RpcError as error:
         assert error.code is ErrorCode.BAD_REQUEST
         assert error.body.field
@@ -169,5 +169,5 @@ def test_wrong_parameters_are_the_callers_fault_and_name_a_field(method: str, pa
 def test_a_wrong_type_names_its_field(spec: MonotaskSpec, field: str) -> None:
     wrong = msgspec.to_builtins(spec) | {field: [1.5]}
     with pytest.raises(RpcError) as caught:
-        read_params([{"job": "j", "monotasks": [wrong]}], Submit)
+        read_params(raw([{"job": "j", "monotasks": [wrong]}]), Submit)
     assert caught.value.body.field.endswith(field)

@@ -100,9 +100,7 @@ def exchange(near: socket.socket, data: bytes) -> Any:
 async def test_junk_holds_the_loop_for_a_part_of_its_parsing(head: bytes) -> None:
     near, far = socket.socketpair()
     loop = asyncio.get_running_loop()
-    _, peer = await loop.create_unix_connection(
-        lambda: SharedPeer(Server(), RpcConnection(typed=TYPED, unparsed=True)), sock=far
-    )
+    _, peer = await loop.create_unix_connection(lambda: SharedPeer(Server(), RpcConnection(typed=TYPED)), sock=far)
     peer.share(UserBudget())
     data = junk(head, MAX_FRAME_BYTES)
     holds = Holds()

@@ -60,7 +60,7 @@ class Side:
         return Done()
 
     def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
-        self.notes.append((method, params))
+        self.notes.append((method, read_params(params, dict)))
         self.noted.set()
         if method == "bad":
             raise RpcError(ErrorCode.BAD_REQUEST, "bad indeed")
@@ -120,7 +120,7 @@ async def test_our_fault_is_told_as_ours_without_details(pair: Pair, method: str
 async def test_a_bad_notification_is_answered_by_one(pair: Pair) -> None:
     pair.to_right.notify("bad")
     await asyncio.wait_for(pair.left.noted.wait(), 10)
-    assert pair.left.notes == [("error", [{"code": "bad_request", "message": "bad indeed"}])]
+    assert pair.left.notes == [("error", {"code": "bad_request", "message": "bad indeed"})]
 
 
 async def test_a_wrong_answer_is_an_error_of_the_caller_s(pair: Pair) -> None:

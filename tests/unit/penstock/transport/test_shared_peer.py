@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 import msgpack
+import msgspec
 import pytest
 
 from penstock.transport import RpcPeer
@@ -237,7 +238,7 @@ class Waiting(Server):
 
     def request(self, peer: RpcPeer, method: str, params: Any) -> object:
         self.most_bytes = max(self.most_bytes, self.unhandled_bytes - unread_in(self.sockets))
-        self.unhandled_bytes -= len(params[0]) if params else 0
+        self.unhandled_bytes -= len(next(iter(msgspec.msgpack.decode(params)), ""))
         return super().request(peer, method, params)
 
 

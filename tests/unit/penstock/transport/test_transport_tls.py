@@ -18,6 +18,7 @@ from penstock.security import tls
 from penstock.security.authority import Authority
 from penstock.transport import Listener, RpcPeer, connect_tcp, listener
 from penstock.transport.listener import HANDSHAKES_PER_ADDRESS, SILENT_PER_ADDRESS
+from penstock.wire.connection import read_params
 from tests.security_bed import DAY, NOW, authority, carried, files
 from tests.unit.penstock.transport import loops
 from tests.unit.penstock.transport.loops import LIMIT_S
@@ -35,7 +36,7 @@ class Side:
 
     def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
         self.heard.append(method)
-        return {"echo": params[0]["text"], "names": list(tls.names(peer.get_extra_info("peercert")))}
+        return {"echo": read_params(params, dict)["text"], "names": list(tls.names(peer.get_extra_info("peercert")))}
 
     def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
         self.heard.append(method)

@@ -80,7 +80,7 @@ def test_the_python_of_a_request_sends_its_bytes(method: str) -> None:
     [answer] = RpcConnection().receive(raw(text)["←"])
     assert isinstance(answer, Response)
     assert read(answer.result, REQUESTS[method].result)
-    assert commented(code) == answer.result
+    assert commented(code) == msgpack.unpackb(memoryview(answer.result))
 
 
 @pytest.mark.parametrize("method", NOTIFICATIONS)
@@ -92,7 +92,7 @@ def test_the_bytes_of_a_notification_are_what_it_says(method: str) -> None:
     params = read_params(notification.params, NOTIFICATIONS[method].params)
     assert RpcConnection().send_notification(method, params) == raw(text)["←"]
     [code] = python(text)
-    assert commented(code) == [method, notification.params]
+    assert commented(code) == [method, msgpack.unpackb(memoryview(notification.params))]
 
 
 @pytest.mark.parametrize("method", [*master_api.REQUESTS, *(each.name for each in relayed_methods.RELAYS), "decide"])
