@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.errors import note
 from penstock.cli.exit_statuses import Status
 from penstock.cli.jobs import ended
 from penstock.cli.session import asked, print_json
@@ -49,19 +50,15 @@ async def _cancel(agent: Requests, jobs: Sequence[str], *, wait: bool) -> tuple[
             unknown = error.code is ErrorCode.BAD_REQUEST
             results[job] = {"state": "unknown" if unknown else "refused", "why": error.body.message}
             status = Status.UNKNOWN if unknown else status or Status.FAILED
-            _say(f"{error.body.message}{' (see `penstock jobs`)' if unknown else ''}")
+            note("cancel", f"{error.body.message}{' (see `penstock jobs`)' if unknown else ''}")
             continue
         results[job] = {"state": "cancelled", "why": ""}
         if answer.away:
             results[job] = {"state": "away", "why": f"its host {answer.away} is away"}
-            _say(f"{job}: its host {answer.away} is away, and stops the job's own work there when it is back")
+            note("cancel", f"{job}: its host {answer.away} is away, and stops the job's own work there when it is back")
         else:
             waited.append(job)
     if wait and waited:
-        _, over = await ended(agent, waited, _PATIENCE_S, _say)
+        _, over = await ended(agent, waited, _PATIENCE_S, partial(note, "cancel"))
         status = status or (over if over is Status.TIME_OVER else Status.DONE)
     return results, status
-
-
-def _say(text: str) -> None:
-    print(f"penstock cancel: {text}", file=sys.stderr)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+
 from penstock.cli.exit_statuses import Status
 
 
@@ -12,6 +14,11 @@ class CommandError(Exception):
         super().__init__(" ".join(message.split()))
         self.status = status
         self.of_command = of_command
+
+
+def note(command: str, text: str) -> None:
+    """Tell the user something beside the command's output."""
+    print(f"penstock {command}: {text}", file=sys.stderr, flush=True)
 
 
 def usage_error(message: str) -> CommandError:

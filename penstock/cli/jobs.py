@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
-from penstock.cli.errors import usage_error
+from penstock.cli.errors import note, usage_error
 from penstock.cli.exit_statuses import Status
 from penstock.cli.session import asked, print_json
 from penstock.wire.errors import ErrorCode, RpcError
@@ -23,6 +23,8 @@ _LOOK_S = (0.1, 2.0)
 _AGAIN_S = 0.25
 #: The longest wait for a master that is away, or does not know the job yet after a restart.
 _PATIENCE_S = 60.0
+#: Prints a line about one job.
+_SAY = partial(note, "jobs")
 _KEPT = """The master keeps the latest hundred ended jobs of each user.
 `penstock explain` says why a job waits; `penstock logs JOB` prints the results of a job submitted with --detach,
 on the host where it was submitted."""
@@ -66,11 +68,6 @@ def main(argv: list[str]) -> int:
     return status
 
 
-def say(text: str) -> None:
-    """Print a line about one job."""
-    print(f"penstock jobs: {text}", file=sys.stderr)
-
-
 def _show_list(found: Sequence[JobView], *, everybody: bool) -> None:
     from penstock.cli.render import console
     from penstock.cli.render_jobs import table
@@ -99,7 +96,7 @@ def _show_named(found: Sequence[JobView]) -> None:
 
 
 async def _look(
-    agent: Requests, jobs: Sequence[str], say: Callable[[str], object] = say, patience_s: float = 0.0
+    agent: Requests, jobs: Sequence[str], say: Callable[[str], object] = _SAY, patience_s: float = 0.0
 ) -> tuple[list[JobView], Status]:
     found = await _find(agent, jobs, time.monotonic() + patience_s)
     status = Status.DONE
@@ -113,7 +110,7 @@ async def _look(
 
 
 async def ended(
-    agent: Requests, jobs: Sequence[str], timeout_s: float | None, say: Callable[[str], object] = say
+    agent: Requests, jobs: Sequence[str], timeout_s: float | None, say: Callable[[str], object] = _SAY
 ) -> tuple[list[JobView], Status]:
     """Wait until jobs have ended and all their tasks have stopped; return them and the worst status. ``say`` gets a
     line about each job that is not waited for to its end."""

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import sys
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from penstock.cli import arguments
-from penstock.cli.errors import usage_error
+from penstock.cli.errors import note, usage_error
 from penstock.model.container import Choice, ContainerSpec, Limits
 from penstock.wire.errors import RpcError
 from penstock.wire.utf8 import sendable
@@ -146,7 +145,7 @@ def in_utf8(command: str, spec: ContainerSpec, where: str = "") -> ContainerSpec
     except RpcError as error:
         raise usage_error(f"{where}{error}") from None
     if left_out:
-        print(f"penstock {command}: {left_out}", file=sys.stderr, flush=True)
+        note(command, left_out)
     return spec
 
 
@@ -164,4 +163,4 @@ def tell(command: str, container: str, not_enforced: Mapping[str, str], *, as_js
 def warn(command: str, not_enforced: Mapping[str, str]) -> None:
     """Warn of each option that the host does not enforce."""
     for option, why in dict.fromkeys((_ASKED_BY.get(name, name), why) for name, why in not_enforced.items()):
-        print(f"penstock {command}: {option} is not enforced: {why}", file=sys.stderr, flush=True)
+        note(command, f"{option} is not enforced: {why}")

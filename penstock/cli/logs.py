@@ -7,6 +7,7 @@ import sys
 from typing import TYPE_CHECKING
 
 from penstock.cli import arguments
+from penstock.cli.errors import note
 from penstock.cli.session import with_agent
 from penstock.model.units import counted
 
@@ -61,7 +62,7 @@ async def _copy(running: Container, stream: str, until: asyncio.Future[Ended] | 
         over = until is None or until.done()  # the following read is then complete
         part = await running.read(stream, offset)
         if part.offset > offset:
-            print(f"penstock logs: {counted(part.offset - offset, 'byte')} no longer kept", file=sys.stderr)
+            note("logs", f"{counted(part.offset - offset, 'byte')} no longer kept")
         sys.stdout.buffer.write(part.data)
         sys.stdout.buffer.flush()
         offset = part.offset + len(part.data)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import os
 import signal
-import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -13,11 +12,11 @@ import msgspec
 
 from penstock import paths
 from penstock.cli import arguments
-from penstock.cli.errors import CommandError, usage_error
+from penstock.cli.errors import CommandError, note, usage_error
 from penstock.cli.limits import add_class, add_limits, in_utf8, specification, tell, warn
 from penstock.cli.session import failures_told
-from penstock.cli.signals import Signals
 from penstock.client.errors import LOST_WHILE_STARTING, AgentUnavailable
+from penstock.client.signals import Signals
 from penstock.model.container import ContainerSpec, Ended, EndedBy
 from penstock.wire.agent_api import Attach, ContainerEnded, ContainerRef, Done, Launch, Launched, SignalContainer
 from penstock.wire.connection import read_params
@@ -163,7 +162,7 @@ class _Command:
         """Called by the session: report an outage."""
         if not linked:
             patience = f"{_PATIENCE_S:g} s at most"
-            _say(f"the agent went away: the command goes on, the next agent is waited for ({patience})")
+            note("run", f"the agent went away: the command goes on, the next agent is waited for ({patience})")
 
     def _patience_s(self) -> float | None:
         """Return the longest wait for the launch's answer in seconds; None: no limit."""
@@ -189,24 +188,20 @@ class _Command:
             self.killed = interrupts > 1
 
 
-def _say(text: str) -> None:
-    print(f"penstock run: {text}", file=sys.stderr, flush=True)
-
-
 def _exit_status(ended: Ended, *, killed_by_us: bool) -> int:
     reason = f": {ended.reason}" if ended.reason else ""
     match ended.by:
         case EndedBy.EXIT | EndedBy.SIGNAL:
             return _KILLED if ended.exit_status is None else ended.exit_status
         case EndedBy.OOM:
-            _say(f"killed, out of memory{reason}")
+            note("run", f"killed, out of memory{reason}")
         case EndedBy.PREEMPTED:
-            _say(f"preempted{reason}")
+            note("run", f"preempted{reason}")
         case EndedBy.CANCELLED:
             if not killed_by_us:
-                _say(f"cancelled{reason}")
+                note("run", f"cancelled{reason}")
         case EndedBy.DISCONNECTED:
-            _say(f"killed, because the connection to the agent was lost{reason}")
+            note("run", f"killed, because the connection to the agent was lost{reason}")
         case EndedBy.REFUSED | EndedBy.FAILED:
             raise CommandError(f"could not be started{reason}")
         case EndedBy.LOST:

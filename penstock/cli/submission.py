@@ -12,9 +12,9 @@ from typing import Protocol
 from penstock import paths
 from penstock.cli.errors import CommandError
 from penstock.cli.report import Report, print_json, print_table
-from penstock.cli.signals import Signals
 from penstock.client.errors import JobCancelled
 from penstock.client.session import Session
+from penstock.client.signals import Signals
 from penstock.client.task_job import TaskJob
 from penstock.model.container import Ended, EndedBy
 from penstock.model.work import OpportunisticJob, TaskRequest

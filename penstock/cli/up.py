@@ -18,7 +18,7 @@ from typing import Any
 
 from penstock import extras, paths
 from penstock.cli import arguments
-from penstock.cli.errors import CommandError, usage_error
+from penstock.cli.errors import CommandError, note, usage_error
 from penstock.cli.session import converse
 from penstock.client import AgentClient, AgentUnavailable
 from penstock.durable import replace_file
@@ -82,7 +82,7 @@ def _enter_scope(argv: list[str]) -> None:
     probe = subprocess.run([*scope, "--unit", f"{name}-probe", "true"], capture_output=True, text=True, check=False)
     if probe.returncode != 0:
         why = " ".join(probe.stderr.split()) or f"status {probe.returncode}"
-        print(f"penstock up: no scope of its own, limits may not be enforced: {why}", file=sys.stderr)
+        note("up", f"no scope of its own, limits may not be enforced: {why}")
         return
     os.environ[_IN_SCOPE] = "1"
     os.execvp(  # noqa: S606 - no shell, and the arguments are our own

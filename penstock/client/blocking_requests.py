@@ -10,7 +10,6 @@ from typing import Any, TypeVar
 from penstock.client.errors import AgentUnavailable
 from penstock.client.requests import Requests
 from penstock.client.session import Session
-from penstock.wire.agent_api import Welcome
 from penstock.wire.method import Method, P, R
 
 T = TypeVar("T")
@@ -18,36 +17,28 @@ T = TypeVar("T")
 _PATIENCE_S = 30.0
 
 
-class _Asks:
-    """A session as :class:`penstock.client.requests.Asks`: each call has its answer when it returns."""
+class BlockingRequests(Requests):
+    """Requests over a session. Their coroutines never suspend, so that nothing has to run them but :func:`asked`."""
 
     def __init__(self, session: Session) -> None:
+        super().__init__(self)
         self._session = session
+        self.welcome = session.welcome
 
     async def ask(self, method: Method[P, R], params: P) -> R:
+        """See :class:`penstock.client.requests.Asks`, like the next method."""
         return self._session.call(method.name, lambda: params, method.result)
 
     async def ask_once(self, method: Method[P, R], params: P, lost: str) -> R:
+        """Raise AgentUnavailable, with the message ``lost``, if the connection was lost during this call."""
         try:
             return self._session.call_once(method.name, lambda: params, method.result)
         except ConnectionResetError:
             raise AgentUnavailable(lost) from None
 
     async def pause(self, pause_s: float) -> None:
+        """See :meth:`Requests.pause`."""
         time.sleep(pause_s)  # noqa: ASYNC251 - there is no event loop
-
-
-class BlockingRequests(Requests):
-    """Requests over a session. Their coroutines never suspend, so that nothing has to run them but :func:`asked`."""
-
-    def __init__(self, session: Session) -> None:
-        super().__init__(_Asks(session))
-        self._session = session
-
-    @property
-    def welcome(self) -> Welcome:
-        """The agent's greeting."""
-        return self._session.welcome
 
 
 def asked(socket: Path, client: str, work: Callable[[BlockingRequests], Coroutine[Any, Any, T]]) -> T:

@@ -103,10 +103,6 @@ class Link:
         except ConnectionResetError:
             raise AgentUnavailable(lost) from None
 
-    async def pause(self, pause_s: float) -> None:
-        """Let so many seconds pass."""
-        await asyncio.sleep(pause_s)
-
     async def call_once(self, method: str, params: Callable[[], object], result: type[T]) -> T:
         """Wait for the link, then call once.
 

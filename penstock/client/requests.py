@@ -41,9 +41,6 @@ class Asks(Protocol):
             AgentUnavailable: the connection was lost during this call; ``lost`` is the message.
         """
 
-    async def pause(self, pause_s: float) -> None:
-        """Let so many seconds pass."""
-
 
 class Jobs:
     """``agent.jobs`` of :class:`~penstock.client.requests.Requests`: the jobs as the master knows them.
@@ -131,7 +128,7 @@ class Requests:
 
     async def pause(self, pause_s: float) -> None:
         """Let so many seconds pass, between one look and the next."""
-        await self._asks.pause(pause_s)
+        raise NotImplementedError
 
     async def status(self) -> dict[str, Any]:
         """Return the agent's status document (docs/protocol.md lists its keys)."""

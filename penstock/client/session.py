@@ -11,7 +11,7 @@ import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
 
 from penstock.client.errors import AgentUnavailable
 from penstock.client.greeting import HELLO_S, Greeting, pauses_s, unavailable
@@ -20,6 +20,9 @@ from penstock.wire.agent_api import Welcome
 from penstock.wire.connection import Closed, Malformed, RpcConnection, read
 from penstock.wire.errors import RpcError
 from penstock.wire.rpc import Notification, Response
+
+if TYPE_CHECKING:
+    from penstock.client.signals import Signals
 
 _READ_BYTES = 65536
 
@@ -41,16 +44,6 @@ class Owner(Protocol):
 
     def linked(self, linked: bool) -> None:
         """Handle the start (False) or the end (True) of an outage."""
-
-
-class Signals(Protocol):
-    """The signals that interrupt a wait: :class:`penstock.cli.signals.Signals`."""
-
-    def fileno(self) -> int:
-        """Return a descriptor that is readable when a signal has arrived."""
-
-    def noticed(self) -> None:
-        """Empty the descriptor and act on the signals."""
 
 
 class Session:

@@ -15,7 +15,7 @@ import msgpack
 import pytest
 
 from penstock.cli.main import main
-from penstock.cli.signals import Signals
+from penstock.client.signals import Signals
 from penstock.model.container import Ended, EndedBy
 from penstock.wire.connection import MAX_FRAME_BYTES
 from penstock.wire.errors import bad_request, refused, unavailable

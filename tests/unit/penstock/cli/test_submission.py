@@ -16,7 +16,7 @@ import pytest
 from penstock.cli import submission
 from penstock.cli.errors import CommandError
 from penstock.cli.jobfile import JobFile
-from penstock.cli.signals import Signals
+from penstock.client.signals import Signals
 from penstock.cli.submission import Submission
 from penstock.client.session import Session
 from penstock.model.container import Ended, EndedBy

@@ -15,7 +15,7 @@ from penstock.cli.errors import CommandError
 from penstock.cli.executors import Executors, add_options
 from penstock.cli.jobfile import JobFile
 from penstock.cli.limits import add_strict
-from penstock.cli.signals import Signals
+from penstock.client.signals import Signals
 from penstock.cli.submission import Submission
 from penstock.model.container import Ended, EndedBy
 from penstock.model.executor import Executor, Sizing

@@ -12,7 +12,7 @@ import pytest
 from penstock.cli import catalogue, exit_statuses
 from penstock.cli.exit_statuses import Status
 from penstock.cli.main import main
-from penstock.cli.signals import Signals
+from penstock.client.signals import Signals
 from penstock.transport.peer import RpcPeer
 from penstock.wire import agent_methods, jobs_api, relayed_methods
 from penstock.wire.connection import read_params
