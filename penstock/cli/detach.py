@@ -16,10 +16,11 @@ from pathlib import Path
 
 import msgspec
 
-from penstock.cli.errors import CommandError
+from penstock.cli.errors import CommandError, note
 from penstock.cli.limits import in_utf8
 from penstock.cli.report import accepted
-from penstock.cli.submission import Work, registration
+from penstock.cli.submission import registration
+from penstock.cli.work import Work
 from penstock.client import AgentClient, Container
 from penstock.model.container import ContainerSpec
 
@@ -59,7 +60,7 @@ async def detach(work: Work, reservation: str, argv: Sequence[str], *, as_json: 
         print(json.dumps({"job": job.id, "container": manager.id}))
     else:
         print(job.id)
-        print(f"penstock submit: see `penstock jobs {job.id}` and `penstock logs {job.id}`", file=sys.stderr)
+        note("submit", f"see `penstock jobs {job.id}` and `penstock logs {job.id}`")
     return 0
 
 

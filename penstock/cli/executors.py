@@ -14,10 +14,11 @@ import msgspec
 from penstock.cli import arguments
 from penstock.cli.errors import usage_error
 from penstock.cli.limits import in_utf8
+from penstock.cli.work import Work
 from penstock.model.container import ContainerSpec, Limits
 from penstock.model.executor import Executor, Sizing
 from penstock.model.resources import KindAmounts
-from penstock.model.work import OpportunisticJob, TaskRequest
+from penstock.model.work import TaskRequest
 from penstock.opgraph import TaskGraph, TaskNode
 
 _STAGE = "executors"
@@ -58,31 +59,22 @@ def refuse_alone(options: argparse.Namespace) -> None:
             raise usage_error(f"--{name.replace('_', '-')}: only with --executors; set it in the job file instead")
 
 
-class Executors:
-    """A job of one stage with one task per executor.
+def of_executors(options: argparse.Namespace, command: tuple[str, ...]) -> Work:
+    """Return a job of one stage with one task per executor.
 
     Raises:
         CommandError: status 2; the message names the option.
     """
-
-    def __init__(self, options: argparse.Namespace, command: tuple[str, ...]) -> None:
-        _check(options, command)
-        self.name = options.application
-        self.priority = 0.0
-        self.fail_fast = False
-        self.opportunistic: OpportunisticJob = options.opportunistic
-        executor = _executor(options)
-        spec = in_utf8("submit", _specification(options, command, executor))  # warns once for all of them
-        self.requests = {
-            f"executor-{index}": _request(options, spec, executor, index) for index in range(options.executors)
-        }
-        self.graph = TaskGraph(
-            TaskNode(task, _STAGE, (), request.memory_bytes, False) for task, request in self.requests.items()
-        )
-
-    def memory_bytes(self, host_bytes: int) -> int:
-        """Return M(j) of Ursa §4.2.1: all executors at once, but at most this host's memory."""
-        return min(self.graph.largest_level_bytes(), host_bytes)
+    _check(options, command)
+    executor = _executor(options)
+    spec = in_utf8("submit", _specification(options, command, executor))  # warns once for all of them
+    requests = {f"executor-{index}": _request(options, spec, executor, index) for index in range(options.executors)}
+    return Work(
+        name=options.application,
+        graph=TaskGraph(TaskNode(task, _STAGE, (), request.memory_bytes) for task, request in requests.items()),
+        requests=requests,
+        opportunistic=options.opportunistic,
+    )
 
 
 def _check(options: argparse.Namespace, command: tuple[str, ...]) -> None:

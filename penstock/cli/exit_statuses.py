@@ -15,9 +15,6 @@ class Status(enum.IntEnum):
     USAGE = 2  # invalid input
     TIME_OVER = 3
     UNKNOWN = 4  # a named object does not exist; an unknown file or subcommand is USAGE
-    CANNOT_EXECUTE = 126
-    NO_SUCH_COMMAND = 127
-    SIGNALLED = 128  # plus the signal's number
     INTERRUPTED = 130  # Ctrl-C: 128 + SIGINT
 
 

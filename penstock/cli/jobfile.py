@@ -41,6 +41,7 @@ import msgspec
 from penstock.cli.errors import usage_error
 from penstock.cli.executors import executor_limits
 from penstock.cli.limits import in_utf8
+from penstock.cli.work import Work
 from penstock.model.container import ContainerSpec, Limits
 from penstock.model.decode_errors import explained
 from penstock.model.executor import Executor
@@ -88,101 +89,86 @@ class JobTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     strict: bool = False
 
 
-class JobFile:
-    """A checked job: ``graph`` is the order of tasks, ``requests`` are their placement requests.
-
-    ``opportunistic`` and ``strict`` are the command line's: None and False leave both to the file.
+def of_file(path: Path, *, opportunistic: OpportunisticJob = None, strict: bool = False) -> Work:
+    """Return the job of a file; ``opportunistic`` and ``strict`` are the command line's, None and False: the file's.
 
     Raises:
         CommandError: status 2; the message names the file, the task and the key.
     """
+    table = _read(path)
+    strict = strict or table.strict
+    requests = {task.name: _request(path, task, table.env, strict=strict) for task in table.task}
+    try:
+        graph = TaskGraph(
+            TaskNode(task.name, task.stage or task.name, tuple(task.after), task.memory, task.opportunistic)
+            for task in table.task
+        )
+    except GraphError as error:
+        raise usage_error(f"{path}: {error}") from None
+    stages = dict.fromkeys(task.stage or task.name for task in table.task)
+    for where, given in (("opportunistic", table.opportunistic), ("--opportunistic", opportunistic)):
+        unknown = [stage for stage in given if stage not in stages] if isinstance(given, list) else []
+        if unknown:
+            raise usage_error(f"{path}: {where}: no stage {unknown[0]!r}; stages: {', '.join(stages)}")
+    return Work(
+        name=table.name,
+        graph=graph,
+        requests=requests,
+        opportunistic=table.opportunistic if opportunistic is None else opportunistic,
+        priority=table.priority,
+        fail_fast=table.fail_fast,
+        given_memory_bytes=table.memory,
+    )
 
-    def __init__(self, path: Path, *, opportunistic: OpportunisticJob = None, strict: bool = False) -> None:
-        self.path = path
-        table = _read(path)
-        self.name = table.name
-        self.priority = table.priority
-        self.fail_fast = table.fail_fast
-        self.opportunistic = self._stages(table, table.opportunistic, "opportunistic")
-        self._memory_bytes = table.memory
-        strict = strict or table.strict
-        self.requests = {task.name: self._request(task, table.env, strict=strict) for task in table.task}
+
+def _request(path: Path, task: TaskTable, env: dict[str, str], *, strict: bool) -> TaskRequest:
+    where = f"{path}: task {task.name!r}: "
+    if not task.command or not task.command[0]:  # of a list only the program: its arguments may be empty
+        raise usage_error(f"{where}command: is empty")
+    argv = ("/bin/sh", "-c", task.command) if isinstance(task.command, str) else tuple(task.command)
+    cwd = (path.parent / task.cwd).absolute()
+    if not cwd.is_dir():
+        raise usage_error(f"{where}cwd: {str(cwd)!r} is not a directory")
+    limits = Limits(cpu_cores=task.cpu, memory_max_bytes=task.memory or None)
+    for limit, wrong, remedy in limits_too_small(limits):
+        raise usage_error(f"{where}{limit.partition('_')[0]}: {wrong}; {remedy}")
+    command = ContainerSpec(
+        argv=argv,
+        name=task.name,
+        env=env | task.env,
+        cwd=str(cwd),
+        limits=limits if task.executor is None else executor_limits(task.executor, task.cpu, task.memory),
+        cpu_cores=task.cpu or 0.0,
+        memory_bytes=task.memory,
+        opportunistic=bool(task.opportunistic),
+        strict=strict,
+    )
+    return TaskRequest(
+        task=task.name,
+        usage=KindAmounts.single(task.kind, _input_bytes(path.parent, task, where)),
+        memory_bytes=task.memory,
+        command=in_utf8("submit", command, where),
+        command_kind=task.kind,
+        executor=task.executor,
+    )
+
+
+def _input_bytes(directory: Path, task: TaskTable, where: str) -> int:
+    """Return the size of a task's input; 0: unknown."""
+    if task.input_bytes is not None:
+        if task.inputs:
+            raise usage_error(f"{where}input_bytes: give either this or inputs")
+        return task.input_bytes
+    total = 0
+    for name in task.inputs:
         try:
-            self.graph = TaskGraph(
-                TaskNode(
-                    task.name,
-                    task.stage or task.name,
-                    tuple(task.after),
-                    self.requests[task.name].memory_bytes,
-                    task.opportunistic,
-                )
-                for task in table.task
-            )
-        except GraphError as error:
-            raise usage_error(f"{path}: {error}") from None
-        if opportunistic is not None:
-            self.opportunistic = self._stages(table, opportunistic, "--opportunistic")
-
-    def _stages(self, table: JobTable, opportunistic: OpportunisticJob, where: str) -> OpportunisticJob:
-        if isinstance(opportunistic, list):
-            stages = dict.fromkeys(task.stage or task.name for task in table.task)
-            unknown = next((stage for stage in opportunistic if stage not in stages), None)
-            if unknown is not None:
-                raise usage_error(f"{self.path}: {where}: no stage {unknown!r}; stages: {', '.join(stages)}")
-        return opportunistic
-
-    def memory_bytes(self, host_bytes: int) -> int:
-        """Return M(j) of Ursa §4.2.1: the file's value, or an estimate from the graph for a host of this size."""
-        return min(self.graph.largest_level_bytes(), host_bytes) if self._memory_bytes is None else self._memory_bytes
-
-    def _request(self, task: TaskTable, env: dict[str, str], *, strict: bool) -> TaskRequest:
-        where = f"task {task.name!r}: "
-        if not task.command or not task.command[0]:  # of a list only the program: its arguments may be empty
-            raise usage_error(f"{self.path}: {where}command: is empty")
-        argv = ("/bin/sh", "-c", task.command) if isinstance(task.command, str) else tuple(task.command)
-        cwd = (self.path.parent / task.cwd).absolute()
-        if not cwd.is_dir():
-            raise usage_error(f"{self.path}: {where}cwd: {str(cwd)!r} is not a directory")
-        limits = Limits(cpu_cores=task.cpu, memory_max_bytes=task.memory or None)
-        for limit, wrong, remedy in limits_too_small(limits):
-            raise usage_error(f"{self.path}: {where}{limit.partition('_')[0]}: {wrong}; {remedy}")
-        command = ContainerSpec(
-            argv=argv,
-            name=task.name,
-            env=env | task.env,
-            cwd=str(cwd),
-            limits=limits if task.executor is None else executor_limits(task.executor, task.cpu, task.memory),
-            cpu_cores=task.cpu or 0.0,
-            memory_bytes=task.memory,
-            opportunistic=bool(task.opportunistic),
-            strict=strict,
-        )
-        return TaskRequest(
-            task=task.name,
-            usage=KindAmounts.single(task.kind, self._input_bytes(task, where)),
-            memory_bytes=task.memory,
-            command=in_utf8("submit", command, f"{self.path}: {where}"),
-            command_kind=task.kind,
-            executor=task.executor,
-        )
-
-    def _input_bytes(self, task: TaskTable, where: str) -> int:
-        """Return the size of a task's input; 0: unknown."""
-        if task.input_bytes is not None:
-            if task.inputs:
-                raise usage_error(f"{self.path}: {where}input_bytes: give either this or inputs")
-            return task.input_bytes
-        total = 0
-        for name in task.inputs:
-            try:
-                total += (self.path.parent / name).stat().st_size
-            except OSError as error:
-                reason = "give input_bytes if an earlier task creates it" if task.after else "inputs must exist"
-                raise usage_error(f"{self.path}: {where}inputs: {name!r}: {error.strerror}; {reason}") from None
-            except ValueError:  # of stat(), for a null character
-                wrong = "no file's name has a null character; remove it"
-                raise usage_error(f"{self.path}: {where}inputs: {name!r}: {wrong}") from None
-        return total
+            total += (directory / name).stat().st_size
+        except OSError as error:
+            reason = "give input_bytes if an earlier task creates it" if task.after else "inputs must exist"
+            raise usage_error(f"{where}inputs: {name!r}: {error.strerror}; {reason}") from None
+        except ValueError:  # of stat(), for a null character
+            raise usage_error(f"{where}inputs: {name!r}: no file's name has a null character; remove it") from None
+    return total
 
 
 def _read(path: Path) -> JobTable:

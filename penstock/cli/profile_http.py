@@ -65,7 +65,8 @@ class MasterHttp:
             raise usage_error(f"--master: {url!r} is not an address; write for example {DEFAULT}")
         self._host = str(parts.hostname)
         self._tls = _context(ca) if parts.scheme == "https" else None
-        if self._tls is None and token and not _is_loopback(self._host):
+        loopback = self._host in {"localhost", "::1"} or self._host.startswith("127.")
+        if self._tls is None and token and not loopback:
             raise usage_error(f"--master: {url}: a token is not sent without TLS; write https://{self._host}")
 
     def get(self, path: str) -> Any:
@@ -91,22 +92,19 @@ class MasterHttp:
         except ValueError:
             document = None
         if answer.status == http.HTTPStatus.UNAUTHORIZED:
-            raise CommandError(f"{self._url}: {self._why_unauthorized()}")
+            missing = f"it requires a token; name its file with --token-file, or set ${TOKEN_FILE} or ${TOKEN}"
+            wrong = "the token is refused; it is in the file http_token_file or http_read_token_file of the master"
+            raise CommandError(f"{self._url}: {wrong if self._token else missing}")
         if answer.status != http.HTTPStatus.OK or document is None:
             why = document.get("error") if isinstance(document, dict) else f"HTTP {answer.status}: it keeps no profiles"
-            missing = answer.status == http.HTTPStatus.NOT_FOUND and isinstance(document, dict)
-            raise CommandError(f"{self._url}{path}: {why}", status=Status.UNKNOWN if missing else Status.FAILED)
+            unknown = answer.status == http.HTTPStatus.NOT_FOUND and isinstance(document, dict)
+            raise CommandError(f"{self._url}{path}: {why}", status=Status.UNKNOWN if unknown else Status.FAILED)
         return document
 
     def _connection(self) -> http.client.HTTPConnection:
         if self._tls is None:
             return http.client.HTTPConnection(self._host, self._port, timeout=_TIMEOUT_S)
         return http.client.HTTPSConnection(self._host, self._port, timeout=_TIMEOUT_S, context=self._tls)
-
-    def _why_unauthorized(self) -> str:
-        if self._token:
-            return "the token is refused; it is in the file http_token_file or http_read_token_file of the master"
-        return f"it requires a token; name its file with --token-file, or set ${TOKEN_FILE} or ${TOKEN}"
 
     def _why(self, error: OSError | http.client.HTTPException) -> str:
         """Return one line with the cause and the remedy."""
@@ -137,10 +135,6 @@ def _context(ca: Path | None) -> ssl.SSLContext:
         raise usage_error(f"--ca: {ca}: {why}") from None
     context.minimum_version = ssl.TLSVersion.TLSv1_3
     return context
-
-
-def _is_loopback(host: str) -> bool:
-    return host == "localhost" or host == "::1" or host.startswith("127.")
 
 
 def _path(variable: str) -> Path | None:

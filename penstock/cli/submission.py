@@ -7,17 +7,16 @@ import sys
 import time
 from collections import deque
 from functools import partial
-from typing import Protocol
 
 from penstock import paths
 from penstock.cli.errors import CommandError
 from penstock.cli.report import Report, print_json, print_table
+from penstock.cli.work import Work
 from penstock.client.errors import JobCancelled
 from penstock.client.session import Session
 from penstock.client.signals import Signals
 from penstock.client.task_job import TaskJob
 from penstock.model.container import Ended, EndedBy
-from penstock.model.work import OpportunisticJob, TaskRequest
 from penstock.opgraph import (
     CancelRequested,
     CancelTasks,
@@ -27,7 +26,6 @@ from penstock.opgraph import (
     PlaceStage,
     Started,
     TaskEnded,
-    TaskGraph,
     TaskSettled,
     TaskState,
 )
@@ -53,20 +51,6 @@ _WAITS_AFTER_S = 1.0
 #: The longest waits for an agent that went away (seconds): of a detached job manager, and at a prompt, where Ctrl-C
 #: ends the wait. The job continues meanwhile, and an upgrade of a busy host takes more than half a minute.
 _PATIENCE_S, _PATIENCE_AT_A_PROMPT_S = 3600.0, 300.0
-
-
-class Work(Protocol):
-    """The work to run: ``graph`` is the order of tasks, ``requests`` are their placement requests."""
-
-    name: str
-    priority: float
-    fail_fast: bool
-    opportunistic: OpportunisticJob
-    graph: TaskGraph
-    requests: dict[str, TaskRequest]
-
-    def memory_bytes(self, host_bytes: int) -> int:
-        """Return M(j) of Ursa §4.2.1, for a host of this size."""
 
 
 class Submission:

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from penstock.cli import arguments, executors, jobfile
 from penstock.cli.errors import usage_error
-from penstock.cli.jobfile import JobFile
 from penstock.cli.limits import add_strict
+from penstock.cli.work import Work
 from penstock.model.work import OpportunisticJob
-
-if TYPE_CHECKING:
-    from penstock.cli.submission import Work
 
 
 def main(argv: list[str]) -> int:
@@ -50,7 +46,9 @@ def main(argv: list[str]) -> int:
         from penstock.cli.detach import detach
         from penstock.cli.session import converse
 
-        manager = detach(work, options.reservation, _managed(argv, cut), as_json=options.json)
+        # The manager's results are JSON, for later use.
+        managed = [*(each for each in argv[:cut] if each not in {"--detach", "--json"}), "--json", *argv[cut:]]
+        manager = detach(work, options.reservation, managed, as_json=options.json)
         return converse(manager, named="reservation")
     from penstock.cli.session import failures_told
     from penstock.cli.submission import Submission
@@ -66,11 +64,6 @@ def main(argv: list[str]) -> int:
         return submission.run()
 
 
-def _managed(argv: list[str], cut: int) -> list[str]:
-    """Return the arguments of a detached job's manager: the same, but with its results as JSON, for later use."""
-    return [*(each for each in argv[:cut] if each not in {"--detach", "--json"}), "--json", *argv[cut:]]
-
-
 def which(text: str) -> OpportunisticJob:
     """Parse ``--opportunistic``."""
     words: dict[str, OpportunisticJob] = {"none": False, "all": True, "only": "only"}
@@ -79,10 +72,10 @@ def which(text: str) -> OpportunisticJob:
 
 def _work(options: argparse.Namespace, command: tuple[str, ...]) -> Work:
     if options.executors is not None:
-        return executors.Executors(options, command)
+        return executors.of_executors(options, command)
     executors.refuse_alone(options)
     if command:
         raise usage_error("a command requires --executors; a job file has its own commands")
     if options.job is None:
         raise usage_error("the following arguments are required: JOB.toml, or --executors N … -- COMMAND")
-    return JobFile(options.job, opportunistic=options.opportunistic, strict=options.strict)
+    return jobfile.of_file(options.job, opportunistic=options.opportunistic, strict=options.strict)

@@ -20,7 +20,7 @@ import yaml
 from agent.config import AgentConfig
 from master.config import MasterConfig
 from master.reservations.requests_file import read as read_requests
-from penstock.cli.jobfile import JobFile
+from penstock.cli.jobfile import of_file
 from penstock.config.settings import Sources
 from penstock.config.settings import read as read_settings
 from simulator.scenario import load as load_scenario
@@ -122,7 +122,7 @@ def test_toml_is_what_its_reader_takes(block: Block, tmp_path: Path) -> None:
     if "task" in document:
         for name in {name for task in document["task"] for name in task.get("inputs", ())}:
             (tmp_path / name).write_text("so many bytes", encoding="utf-8")
-        assert JobFile(file).graph
+        assert of_file(file).graph
     elif "model" in document:
         assert load_scenario(file).points()
     else:

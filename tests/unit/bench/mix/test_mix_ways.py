@@ -17,7 +17,7 @@ from bench.mix.through_penstock import BYTES_PER_CPU_S, DASK_LINE, job_file, res
 from bench.mix.ways import CLAIRVOYANT, WAYS, exists, make_slices, master_settings
 from master.config import MasterConfig
 from master.reservations import rdl
-from penstock.cli.jobfile import JobFile
+from penstock.cli.jobfile import of_file
 
 JOB = Job(1, USERS[0], "sort", "series", recurring=True, units=2.0, cpu_s=1.5, alone_s=1.4, arrival_s=10.7)
 NIGHTLY = dataclasses.replace(JOB, memory_bytes=256 << 20, deadline_s=30.9)
@@ -82,7 +82,7 @@ def task_of(job: Job, tmp_path: Path, *, clairvoyant: bool = False) -> dict[str,
     """Return the task of a job file that ``penstock submit`` reads."""
     file = tmp_path / "job.toml"
     file.write_text(job_file(job, 'echo "a \\n b" >c', clairvoyant=clairvoyant))
-    JobFile(file)
+    of_file(file)
     read = tomllib.loads(file.read_text())
     [task] = read.pop("task")
     return read | task | {"job": read["name"]}

@@ -8,7 +8,8 @@ import pytest
 
 from penstock.cli import submit
 from penstock.cli.errors import CommandError
-from penstock.cli.jobfile import JobFile
+from penstock.cli.jobfile import of_file
+from penstock.cli.work import Work
 from penstock.model.container import Limits
 from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.model.work import OpportunisticJob
@@ -42,14 +43,14 @@ opportunistic = true
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> JobFile:
+def job(tmp_path: Path) -> Work:
     (tmp_path / "in.txt").write_bytes(b"x" * 100)
     path = tmp_path / "job.toml"
     path.write_text(JOB)
-    return JobFile(path)
+    return of_file(path)
 
 
-def test_inputs_become_work_of_the_task_s_kind(job: JobFile, tmp_path: Path) -> None:
+def test_inputs_become_work_of_the_task_s_kind(job: Work, tmp_path: Path) -> None:
     read = job.requests["read"]
     assert (read.usage, read.command_kind) == (KindAmounts(disk=200.0), ResourceKind.DISK)
     assert read.command is not None
@@ -59,7 +60,7 @@ def test_inputs_become_work_of_the_task_s_kind(job: JobFile, tmp_path: Path) -> 
     assert job.requests["right"].usage == KindAmounts(), "of unknown size"
 
 
-def test_limits_promises_and_environment(job: JobFile) -> None:
+def test_limits_promises_and_environment(job: Work) -> None:
     left = job.requests["left"].command
     assert left is not None
     assert left.argv == ("/bin/sh", "-c", "wc -w < in.txt > left")
@@ -71,7 +72,7 @@ def test_limits_promises_and_environment(job: JobFile) -> None:
     assert right.opportunistic
 
 
-def test_stages_and_the_job_s_memory(job: JobFile) -> None:
+def test_stages_and_the_job_s_memory(job: Work) -> None:
     assert [task.stage for task in job.graph.tasks.values()] == ["read", "map", "map"]
     assert job.memory_bytes(1 << 40) == 60 * 1024**2
     assert job.memory_bytes(50 * 1024**2) == 50 * 1024**2
@@ -80,16 +81,16 @@ def test_stages_and_the_job_s_memory(job: JobFile) -> None:
 def test_memory_as_written_wins(tmp_path: Path) -> None:
     path = tmp_path / "job.toml"
     path.write_text('name = "j"\nmemory = "1G"\n[[task]]\nname = "a"\ncommand = "true"\n')
-    assert JobFile(path).memory_bytes(1) == 1 << 30
+    assert of_file(path).memory_bytes(1) == 1 << 30
 
 
-def slack_job(tmp_path: Path, line: str = "", opportunistic: OpportunisticJob = None) -> JobFile:
+def slack_job(tmp_path: Path, line: str = "", opportunistic: OpportunisticJob = None) -> Work:
     path = tmp_path / "slack.toml"
     path.write_text(
         f'name = "j"\n{line}\n[[task]]\nname = "a"\nstage = "map"\ncommand = "true"\n'
         '[[task]]\nname = "b"\ncommand = "true"\nopportunistic = "only"\n'
     )
-    return JobFile(path, opportunistic=opportunistic)
+    return of_file(path, opportunistic=opportunistic)
 
 
 def test_a_job_opts_out_of_slack_or_names_the_stages_that_may_have_it(tmp_path: Path) -> None:
@@ -116,15 +117,15 @@ def test_a_strict_job_starts_no_command_without_its_limits(tmp_path: Path, in_fi
     path = tmp_path / "job.toml"
     path.write_text(f"strict = {str(in_file).lower()}\n" + JOB)
     (tmp_path / "in.txt").touch()
-    job = JobFile(path)
+    job = of_file(path)
     assert {request.command.strict for request in job.requests.values() if request.command} == {in_file}
-    job = JobFile(path, strict=True)  # as --strict does
+    job = of_file(path, strict=True)  # as --strict does
     assert all(request.command.strict for request in job.requests.values() if request.command)
 
 
 def test_a_commands_last_argument_may_be_empty(tmp_path: Path) -> None:
     path = tmp_path / "job.toml"
     path.write_text('name = "j"\n[[task]]\nname = "a"\ncommand = ["grep", "-c", ""]\n')
-    command = JobFile(path).requests["a"].command
+    command = of_file(path).requests["a"].command
     assert command is not None
     assert command.argv == ("grep", "-c", "")

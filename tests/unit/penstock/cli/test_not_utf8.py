@@ -11,9 +11,10 @@ from pathlib import Path
 import pytest
 
 from penstock.cli import adopt, arguments
-from penstock.cli.executors import Executors, add_options
+from penstock.cli.executors import add_options, of_executors
 from penstock.cli.limits import add_strict
 from penstock.cli.main import main
+from penstock.cli.work import Work
 from tests.fakes.agent_thread import AgentThread
 from tests.unit.penstock.cli.conftest import Fails
 
@@ -72,13 +73,13 @@ def test_a_job_files_directory_is_named_with_file_and_task(directory: Path, fail
     assert line.startswith("penstock submit: job.toml: task 'a': cwd: ") and r"/caf\xe9' is not UTF-8" in line
 
 
-def executors(*argv: str) -> Executors:
+def executors(*argv: str) -> Work:
     parser = arguments.Parser("submit", "")
     parser.add_argument("job", nargs="?")
     parser.add_argument("--opportunistic", default=None)
     add_options(parser)
     add_strict(parser)
-    return Executors(parser.parse_args(["--executors", "2", "--application", "a", "--memory", "1G", *argv]), ("x",))
+    return of_executors(parser.parse_args(["--executors", "2", "--application", "a", "--memory", "1G", *argv]), ("x",))
 
 
 @pytest.mark.parametrize("text", [f"LEGACY={CAFE}", f"{CAFE}=x"])

@@ -15,10 +15,11 @@ import pytest
 
 from penstock.cli import submission
 from penstock.cli.errors import CommandError
-from penstock.cli.jobfile import JobFile
-from penstock.client.signals import Signals
+from penstock.cli.jobfile import of_file
 from penstock.cli.submission import Submission
+from penstock.cli.work import Work
 from penstock.client.session import Session
+from penstock.client.signals import Signals
 from penstock.model.container import Ended, EndedBy
 from tests.fakes.agent_thread import AgentThread
 
@@ -34,10 +35,10 @@ def submit(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Submit]:
         yield lambda: pool.submit(Submission(job_file(tmp_path), as_json=False).run)
 
 
-def job_file(directory: Path) -> JobFile:
+def job_file(directory: Path) -> Work:
     path = directory / "job.toml"
     path.write_text('name = "big"\n[[task]]\nname = "a"\ncommand = "true"\n')
-    return JobFile(path)
+    return of_file(path)
 
 
 def job_of(agent: AgentThread) -> str:
@@ -155,7 +156,8 @@ def test_a_restarted_agent_is_asked_for_what_the_one_before_owed(
 
 
 def test_submit_needs_no_event_loop(agent: AgentThread, tmp_path: Path) -> None:
-    path = job_file(tmp_path).path
+    job_file(tmp_path)
+    path = tmp_path / "job.toml"
     code = "import sys; from penstock.cli.main import main; print(main(sys.argv[1:]), *sys.modules, file=sys.stderr)"
     command = [sys.executable, "-I", "-c", code, "submit", "--quiet", str(path)]
     environment = {**os.environ, "PENSTOCK_SOCKET": str(agent.socket)}

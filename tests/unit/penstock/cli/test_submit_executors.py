@@ -12,11 +12,12 @@ import pytest
 
 from penstock.cli import arguments
 from penstock.cli.errors import CommandError
-from penstock.cli.executors import Executors, add_options
-from penstock.cli.jobfile import JobFile
+from penstock.cli.executors import add_options, of_executors
+from penstock.cli.jobfile import of_file
 from penstock.cli.limits import add_strict
-from penstock.client.signals import Signals
 from penstock.cli.submission import Submission
+from penstock.cli.work import Work
+from penstock.client.signals import Signals
 from penstock.model.container import Ended, EndedBy
 from penstock.model.executor import Executor, Sizing
 from penstock.wire.agent_api import TaskStuck
@@ -26,13 +27,13 @@ from tests.unit.penstock.cli.conftest import Fails
 OK = Ended(by=EndedBy.EXIT, exit_status=0, wall_seconds=1.5)
 
 
-def executors(*argv: str, command: tuple[str, ...] = ("./sort", "--all")) -> Executors:
+def executors(*argv: str, command: tuple[str, ...] = ("./sort", "--all")) -> Work:
     parser = arguments.Parser("submit", "")
     parser.add_argument("job", nargs="?")
     parser.add_argument("--opportunistic", default=None)
     add_options(parser)
     add_strict(parser)
-    return Executors(parser.parse_args([*argv]), command)
+    return of_executors(parser.parse_args([*argv]), command)
 
 
 def test_executors_are_one_stage_of_alike_commands() -> None:
@@ -97,10 +98,10 @@ def test_bad_input_is_one_line(fails: Fails, argv: list[str], line: str) -> None
 TASK = '[[task]]\nname = "a"\ncommand = "true"\ncpu = 2\nmemory = "1G"\n'
 
 
-def _file(directory: Path, executor: str) -> JobFile:
+def _file(directory: Path, executor: str) -> Work:
     path = directory / "job.toml"
     path.write_text(f'name = "j"\n{TASK}[task.executor]\n{executor}\n[[task]]\nname = "b"\ncommand = "true"\n')
-    return JobFile(path)
+    return of_file(path)
 
 
 def test_a_job_file_says_which_tasks_are_executors(tmp_path: Path) -> None:
