@@ -44,7 +44,6 @@ from agent.shell import Shell
 from agent.status import status_document
 from agent.stdio import Stdio
 from penstock import paths, sdnotify
-from penstock.config.calls import ConfigurationCalls
 from penstock.config.endpoint import endpoint
 from penstock.config.live_config import LiveConfig
 from penstock.config.settings import SettingsError, host_port
@@ -173,7 +172,7 @@ class Agent:
         self._frameworks = Frameworks(
             self._shell, self._executor, status=self.status, outputs=self._outputs, enforced=enforced,
             max_frame_bytes=config.max_frame_bytes, operators=config.operators,
-            connections=lambda: self._config.user_max_connections, configuration=ConfigurationCalls(self._live_config),
+            connections=lambda: self._config.user_max_connections, live_config=self._live_config,
             containers_go_on=not config.spawn_launcher,
         )  # fmt: skip
         await self._frameworks.listen(config.socket_path())

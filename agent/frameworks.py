@@ -20,7 +20,8 @@ from agent.output import read_output
 from agent.queues import COMMANDS
 from agent.shell import MasterRelay, Shell
 from penstock import __version__
-from penstock.config.calls import ConfigurationCalls
+from penstock.config import calls
+from penstock.config.live_config import LiveConfig
 from penstock.transport import RpcPeer, remove_dead_socket
 from penstock.transport.peer import unknown_method
 from penstock.transport.shared_peer import SharedPeer
@@ -44,7 +45,7 @@ class Frameworks:
     def __init__(
         self, shell: Shell, executor: Executor, *, status: Callable[[], dict[str, Any]], outputs: Path,
         enforced: list[str], max_frame_bytes: int, operators: str, connections: Callable[[], int],
-        configuration: ConfigurationCalls, containers_go_on: bool,
+        live_config: LiveConfig[Any], containers_go_on: bool,
     ) -> None:  # fmt: skip
         """``operators``: the group that may act on all users' work; ``connections``: returns the limit per user (0:
         none); ``containers_go_on`` when the agent stops, even those that clients are attached to.
@@ -57,7 +58,7 @@ class Frameworks:
         self.max_frame_bytes = max_frame_bytes
         self.operators = operators
         self.connections = Connections(connections)
-        self.configuration = configuration
+        self.live_config = live_config
         self.containers_go_on = containers_go_on
         self.stopping = False
         self._server: asyncio.Server | None = None
@@ -268,7 +269,7 @@ class FrameworkSession:
             params = structs.replace(params, nodes=[self._shell.node.settings.node])
         asked = OnBehalf(user=opened.user, operator=opened.operator, call=call.name, params=to_wire(params))
         if relay is relays.OF_CONFIGURATION and params.daemon == "agent":
-            return self._frameworks.configuration.answer(asked)
+            return calls.answer(self._frameworks.live_config, asked)
         if link is None:
             raise unavailable(relay.without_master, remedy="set `master`")
         return await link.ask(relay.name, asked, call.result)

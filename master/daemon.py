@@ -34,7 +34,6 @@ from master.store.database import Database, StoreError, file_of
 from master.store.reservations import ReservationStore
 from master.training import models
 from penstock import __version__, paths, sdnotify
-from penstock.config.calls import ConfigurationCalls
 from penstock.config.endpoint import endpoint
 from penstock.config.live_config import LiveConfig
 from penstock.config.settings import Loaded, SettingsError, host_port
@@ -98,7 +97,7 @@ class Master:
         self.forecaster = Forecaster(config.database(), config.forecast_settings(), self.service.dispatch)
         self.service.forecaster = self.forecaster
         self.service.state_writer = self.state_writer = StateWriter(config.database())
-        self.service.configuration = ConfigurationCalls(self._live_config)
+        self.service.live_config = self._live_config
         self._live_config.also += [self.certificates.look, self.service.judge_anew]
         self.service.overview = Overview(self.status)
         self.reservation_service: ReservationService | None = None

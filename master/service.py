@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from typing import Any
 
 import structlog
 from prometheus_client import CollectorRegistry, Gauge, Histogram
@@ -17,8 +18,9 @@ from master.core.instructions import EndHeard, Explain, Hangup, Instruction, Kee
 from master.forecaster import Forecaster
 from master.overview import Overview
 from master.state_writer import StateWriter
-from penstock.config.calls import ConfigurationCalls
+from penstock.config import calls
 from penstock.config.endpoint import Endpoint, UnixEndpoint
+from penstock.config.live_config import LiveConfig
 from penstock.security import tls
 from penstock.transport import Listener, RpcPeer
 from penstock.wire import master_api as api
@@ -46,8 +48,8 @@ class MasterService:
     state_writer: StateWriter
     #: Shows the cluster to users who ask through their host's agent.
     overview: Overview
-    #: Answers operators about the master's configuration.
-    configuration: ConfigurationCalls
+    #: The configuration that operators see and set.
+    live_config: LiveConfig[Any]
     #: TLS contexts of the port.
     contexts: tls.Contexts | None = None
     #: Answers calls about reservations; none are accepted until it is set.
@@ -107,7 +109,7 @@ class MasterService:
 
     async def of_configuration(self, asked: OnBehalf, node: str) -> Result:
         """Answer a call about the master's configuration, by an operator on ``node``."""
-        return self.configuration.answer(asked, node)
+        return calls.answer(self.live_config, asked, node)
 
     def wake(self) -> None:
         """Run a round as soon as allowed."""

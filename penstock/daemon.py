@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import argparse
 import os
 import sys
 from collections.abc import Callable
@@ -12,7 +11,8 @@ from typing import TYPE_CHECKING, TypeVar
 import msgspec
 
 from penstock import paths
-from penstock.cli import exit_statuses
+from penstock.cli.arguments import Parser, key_value
+from penstock.cli.errors import CommandError
 from penstock.config import declaration, rendering, settings
 
 if TYPE_CHECKING:
@@ -40,19 +40,18 @@ def command(
     ``daemon`` imports and returns the function to run, so that help and errors of the configuration need no such
     import. ``check`` raises SettingsError if keys contradict each other.
     """
-    arguments = _parser(name, about, of).parse_args(argv)
     try:
-        options = dict(pair(text) for text in arguments.set)
-        sources = settings.Sources(arguments.config, options, f"PENSTOCK_{name.upper()}_", os.environ)
+        arguments = _parser(name, about, of).parse_args(argv)
+        sources = settings.Sources(arguments.config, dict(arguments.set), f"PENSTOCK_{name.upper()}_", os.environ)
         loaded = settings.read(of, sources, check)
-    except settings.SettingsError as error:
-        for fault in error.faults:
+    except (CommandError, settings.SettingsError) as error:
+        for fault in error.faults if isinstance(error, settings.SettingsError) else [error]:
             print(f"penstock {name}: {fault}", file=sys.stderr)  # noqa: T201
         return 2
     if arguments.check_config:
         return 0
     if arguments.show_config:
-        rendering.show(rendering.document(loaded), as_json=arguments.json)
+        rendering.show(rendering.document(loaded, {}), as_json=arguments.json)
         return 0
     if arguments.port_file is not None and (why := paths.why_not_writable(arguments.port_file)):
         print(f"penstock {name}: --port-file: {why}", file=sys.stderr)  # noqa: T201
@@ -72,19 +71,20 @@ def command(
     return 0
 
 
-def _parser(name: str, about: str, of: type[msgspec.Struct]) -> argparse.ArgumentParser:
+def _parser(name: str, about: str, of: type[msgspec.Struct]) -> Parser:
     keys = "\n".join(
         f"  {key.name:<28} {key.description} [{key.default}]{' *' if key.live else ''}" for key in declaration.keys(of)
     )
-    parser = argparse.ArgumentParser(
-        prog=f"penstock {name}",
-        description=about,
-        epilog=f"configuration keys (TOML, PENSTOCK_{name.upper()}_KEY=VALUE, or --set KEY=VALUE; those with * are "
-        f"read again on SIGHUP):\n{keys}\n\n{exit_statuses.section(name)}",
-        formatter_class=argparse.RawDescriptionHelpFormatter,
+    parser = Parser(
+        name,
+        about,
+        f"configuration keys (TOML, PENSTOCK_{name.upper()}_KEY=VALUE, or --set KEY=VALUE; those with * are read again "
+        f"on SIGHUP):\n{keys}",
     )
     parser.add_argument("--config", type=Path, metavar="FILE", help=f"TOML file, for example /etc/penstock/{name}.toml")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override one key; repeatable")
+    parser.add_argument(
+        "--set", type=key_value, action="append", default=[], metavar="KEY=VALUE", help="override one key; repeatable"
+    )
     parser.add_argument("--check-config", action="store_true", help="print the faults of the configuration, and end")
     parser.add_argument("--show-config", action="store_true", help="print every key, its value and its source, and end")
     parser.add_argument("--json", action="store_true", help="with --show-config: as JSON")
@@ -92,15 +92,3 @@ def _parser(name: str, about: str, of: type[msgspec.Struct]) -> argparse.Argumen
     levels = ["debug", "info", "warning", "error"]
     parser.add_argument("--log-level", default="info", choices=levels, help="default: info")
     return parser
-
-
-def pair(text: str) -> tuple[str, str]:
-    """Return key and value of ``--set KEY=VALUE``.
-
-    Raises:
-        SettingsError: the text has another form.
-    """
-    key, equals, value = text.partition("=")
-    if not equals or not key:
-        raise settings.SettingsError(f"--set: {text!r} is not KEY=VALUE")
-    return key, value

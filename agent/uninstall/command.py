@@ -9,8 +9,7 @@ from pathlib import Path
 
 from agent.config import AgentConfig
 from agent.uninstall.plan import Host, Refused, removals
-from penstock import daemon
-from penstock.cli.arguments import Parser
+from penstock.cli.arguments import Parser, key_value
 from penstock.config import settings
 
 
@@ -18,7 +17,7 @@ def main(argv: list[str] | None = None) -> int:
     """Run the command. Exit status 0: nothing is left; 1: something is, or containers run; 2: bad input."""
     arguments = _parser().parse_args(argv)
     try:
-        config = settings.load(AgentConfig, arguments.config, dict(daemon.pair(text) for text in arguments.set))
+        config = settings.load(AgentConfig, arguments.config, dict(arguments.set))
     except settings.SettingsError as error:
         for fault in error.faults:
             print(f"penstock uninstall: {fault}", file=sys.stderr)
@@ -70,5 +69,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--dry-run", action="store_true", help="print the removals without doing them")
     parser.add_argument("--json", action="store_true", help="print the things removed, or to be removed, as JSON")
     parser.add_argument("--config", type=Path, metavar="FILE", help="the agent's, e.g. /etc/penstock/agent.toml")
-    parser.add_argument("--set", action="append", default=[], metavar="KEY=VALUE", help="override one key; repeatable")
+    parser.add_argument(
+        "--set", type=key_value, action="append", default=[], metavar="KEY=VALUE", help="override one key; repeatable"
+    )
     return parser

@@ -6,15 +6,16 @@ The keys are known to the daemon's own command (``--show-config``, ``--check-con
 from __future__ import annotations
 
 import argparse
-import json
 import socket
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from penstock import extras
 from penstock.cli import arguments
 from penstock.cli.errors import CommandError, usage_error
-from penstock.cli.session import asked
+from penstock.cli.session import asked, print_json
 
 if TYPE_CHECKING:
     from penstock.wire.config_api import ConfigSet
@@ -71,10 +72,9 @@ def _show(argv: list[str]) -> int:
     if options.file or options.config or options.set:
         raise usage_error("--running asks the daemon; leave FILE and --set out")
     from penstock.config import rendering
-    from penstock.wire.connection import to_wire
 
     found = asked("config", lambda agent: agent.show_config(options.daemon))
-    rendering.show({key: to_wire(facts) for key, facts in found.keys.items()}, as_json=options.json)
+    rendering.show(found.keys, as_json=options.json)
     return 0
 
 
@@ -132,9 +132,7 @@ def _set(argv: list[str]) -> int:
     if options.persist:
         _persist(answer, values)
     if options.json:
-        from penstock.wire.connection import to_wire
-
-        print(json.dumps({**to_wire(answer), "persisted": options.persist}, ensure_ascii=False))
+        print_json({**msgspec.structs.asdict(answer), "persisted": options.persist})
         return 0
     for one in answer.changed:
         print(f"{one.key}: {one.was} → {one.now}{_until(answer, one.stronger, persisted=options.persist)}")

@@ -38,10 +38,9 @@ def test_bad_input_is_one_clear_line(argv: list[str], said: str, capsys: pytest.
     assert error.count("\n") == 1
 
 
-def test_an_unknown_option_is_status_2(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit) as caught:
-        main(["--frobnicate"])
-    assert caught.value.code == 2
+def test_an_unknown_option_is_one_clear_line(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["--confg=x"]) == 2
+    assert capsys.readouterr().err == "penstock master: unknown argument '--confg'; did you mean '--config'?\n"
 
 
 def test_help_documents_every_key_from_its_declaration(capsys: pytest.CaptureFixture[str]) -> None:

@@ -13,6 +13,7 @@ from pyroute2.netlink.exceptions import NetlinkError
 from agent.config import AgentConfig
 from agent.uninstall import command, plan
 from agent.uninstall.plan import Host, Refused, Removal, removals
+from penstock.cli.errors import CommandError
 
 UNIT = "penstock.slice/penstock-containers.service"
 
@@ -186,10 +187,15 @@ def test_a_refusal_is_one_line(bed: Bed, uninstall: Run, capsys: pytest.CaptureF
     assert printed.out == "" and printed.err.startswith("penstock uninstall: containers run (c-1)")
 
 
-@pytest.mark.parametrize("options", [("--set", "nonsense=1"), ("--set", "nothing"), ("--config", "/no/such/file")])
+@pytest.mark.parametrize("options", [("--set", "nonsense=1"), ("--config", "/no/such/file")])
 def test_bad_input(uninstall: Run, capsys: pytest.CaptureFixture[str], options: tuple[str, ...]) -> None:
     assert uninstall(*options) == 2
     assert len(capsys.readouterr().err.splitlines()) == 1
+
+
+def test_an_invalid_option_is_an_error_of_the_command(uninstall: Run) -> None:
+    with pytest.raises(CommandError, match="--set: 'nothing' is not KEY=VALUE"):
+        uninstall("--set", "nothing")
 
 
 def test_what_the_kernel_refuses_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:

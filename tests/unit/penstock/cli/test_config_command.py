@@ -29,6 +29,7 @@ def test_show_says_value_source_and_purpose_of_every_key(
     shown = json.loads(capsys.readouterr().out)
     assert shown["node"] | {"description": ""} == {
         "value": "alpha", "written": '"alpha"', "source": "file", "where": f"{path}:1", "default": '""', "live": False,
+        "after_restart": "",
         "description": "",
     }  # fmt: skip
     assert (shown["network_link_bytes_per_s"]["value"], shown["network_link_bytes_per_s"]["written"]) == (
