@@ -108,7 +108,9 @@ class ControllersContract:
         cgroup = bed.tree.create("a")
         first = Confinement(cpu_cores=1, cpu_burst_s=0.1)
         assert cgroup.confine(first).failed == {}
-        assert cgroup.confine(replace(first, cpu_cores=0.5), first).failed.keys() == {"cpu_burst_s"}
+        assert cgroup.confine(replace(first, cpu_cores=0.5), first).failed == {
+            "cpu_burst_s": "the kernel accumulates at most one period's quota, 0.05 s"
+        }
         assert (bed.read(cgroup, "cpu.max"), bed.read(cgroup, "cpu.max.burst")) == ("50000 100000", "50000")
 
     def test_the_kernel_itself_would_refuse_that(self, bed: Bed) -> None:
@@ -136,9 +138,11 @@ class ControllersContract:
         containers = bytes(bed.tree.root / "containers" / "cpuset.cpus")
         cgroup = bed.tree.create("a")
         bed.filesystem.write(containers, "1")
-        assert "this one runs on 1" in cgroup.confine(Confinement(cpus="0")).failed["cpus"]
+        none_of_its = "containers may use none of these processors; this one runs on 1"
+        assert cgroup.confine(Confinement(cpus="0")).failed == {"cpus": none_of_its}
         assert cgroup.confine(Confinement(cpus="0-1")).failed == {}
-        assert "no such processors" in cgroup.confine(Confinement(cpus="900")).failed["cpus"]
+        no_such = "this host has no such processors; remedy: see /sys/devices/system/cpu/online"
+        assert cgroup.confine(Confinement(cpus="900")).failed == {"cpus": no_such}
 
     def test_what_runs_gets_all_processors_back(self, bed: Bed) -> None:
         """Old kernels refuse none to a cgroup with processes (measured: 6.1; not 7.3), so all are named."""
@@ -186,6 +190,7 @@ class ControllersContract:
         cgroup = bed.tree.create("a")
         limits = Confinement(memory_max_bytes=(64 << 20) + 1, memory_high_bytes=(64 << 20) - 1)
         assert cgroup.confine(limits).failed == {}
+        assert cgroup.confine(limits) == Applied(), "what was rounded is not written again"
         assert bed.read(cgroup, "memory.max") == str(64 << 20)
         assert bed.read(cgroup, "memory.high") == str((64 << 20) - 4096)
 

@@ -124,21 +124,6 @@ def test_every_change_from_what_is_known_is_what_a_first_writing_would_be(fake: 
             assert said(fake, name) == said(fake, name, "b"), (name, wanted)
 
 
-def test_more_quota_before_more_burst_and_less_burst_before_less_quota(fake: FakeCgroups, cgroup: Cgroup) -> None:
-    small, large = Confinement(cpu_cores=0.1, cpu_burst_s=0.01), Confinement(cpu_cores=1, cpu_burst_s=0.1)
-    for since, wanted, order in (
-        (Confinement(), small, ["cpu.max", "cpu.max.burst"]),
-        (small, large, ["cpu.max", "cpu.max.burst"]),
-        (large, small, ["cpu.max.burst", "cpu.max"]),
-        (small, Confinement(), ["cpu.max.burst", "cpu.max"]),
-    ):
-        for known in (since, None):
-            cgroup.confine(since)
-            fake.writes.clear()
-            assert cgroup.confine(wanted, known).failed == {}
-            assert [path.rpartition("/")[2] for path, _ in fake.writes] == order
-
-
 def test_what_throttles_stays_below_what_kills(fake: FakeCgroups, cgroup: Cgroup) -> None:
     small = Confinement(memory_high_bytes=MIB, memory_max_bytes=2 * MIB)
     large = Confinement(memory_high_bytes=3 * MIB, memory_max_bytes=4 * MIB)
@@ -147,12 +132,6 @@ def test_what_throttles_stays_below_what_kills(fake: FakeCgroups, cgroup: Cgroup
         fake.writes.clear()
         assert cgroup.confine(wanted, since).failed == {}
         assert [path.rpartition(".")[2] for path, _ in fake.writes if "swap" not in path] == order
-
-
-def test_a_burst_of_more_than_the_quota_is_as_much_as_that(fake: FakeCgroups, tree: CgroupTree) -> None:
-    failed = tree.create("a").confine(Confinement(cpu_cores=0.1, cpu_burst_s=0.05)).failed
-    assert failed == {"cpu_burst_s": "the kernel accumulates at most one period's quota, 0.01 s"}
-    assert said(fake, "cpu.max.burst") == "10000"
 
 
 def test_memory_max_is_never_lowered_below_what_is_in_use(fake: FakeCgroups, cgroup: Cgroup) -> None:
@@ -167,13 +146,6 @@ def test_memory_max_is_never_lowered_below_what_is_in_use(fake: FakeCgroups, cgr
     fake.use(A, anon_bytes=8 * MIB)
     assert cgroup.confine(small, large) == Applied(written=("memory.swap.max", "memory.max", "pids.max"))
     assert said(fake, "memory.max") == str(16 * MIB)
-
-
-def test_a_limit_that_is_rounded_is_not_written_again(fake: FakeCgroups, cgroup: Cgroup) -> None:
-    for expected in (2, 0):  # memory.max, memory.swap.max
-        fake.writes.clear()
-        assert cgroup.confine(Confinement(memory_max_bytes=10_000_001)).failed == {}
-        assert len(fake.writes) == expected
 
 
 def test_without_controllers_each_asked_limit_is_named_with_its_reason(make: Make) -> None:
@@ -225,18 +197,6 @@ def test_on_an_older_kernel_the_rest_holds(make: Make, file: str, wanted: Confin
     for since in (None, Confinement()):
         assert cgroup.confine(wanted, since).failed == failed
     assert (said(fake, "pids.max"), said(fake, "memory.max")) in {("3", "max"), ("max", str(MIB))}
-
-
-def test_processors_that_are_not_the_containers_to_use(fake: FakeCgroups, tree: CgroupTree) -> None:
-    fake.write(b"/fake/cgroup/containers/cpuset.cpus", "1")
-    cgroup = tree.create("a")
-    assert cgroup.confine(Confinement(cpus="0")).failed == {
-        "cpus": "containers may use none of these processors; this one runs on 1"
-    }
-    assert cgroup.confine(Confinement(cpus="0-1")).failed == {}
-    assert cgroup.confine(Confinement(cpus="0-7"), since=Confinement()).failed == {
-        "cpus": "this host has no such processors; remedy: see /sys/devices/system/cpu/online"
-    }
 
 
 @pytest.mark.parametrize(("file", "taken"), [("io.weight", "default 7"), ("io.bfq.weight", "default 7")])

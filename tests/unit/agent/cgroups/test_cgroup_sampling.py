@@ -97,26 +97,6 @@ def test_a_cgroup_that_vanishes_while_it_is_read(
     assert cgroup.sample() is None
 
 
-def test_a_removed_cgroup_answers_enodev_to_readers(fake: FakeCgroups, cgroup: Cgroup) -> None:
-    """kernfs says ENODEV when the file was opened before its cgroup was removed."""
-    assert cgroup.sample() is not None
-    fake.vanish(A)
-    with pytest.raises(OSError) as caught:
-        fake.keep(f"{A}/cpu.stat".encode())
-    assert caught.value.errno == 2
-    assert cgroup.sample() is None and fake.kept < len(LAST)
-
-
-def test_a_cgroup_of_the_same_name_is_another_one(fake: FakeCgroups, cgroup: Cgroup) -> None:
-    """Somebody removed it and made it again: what is open is of the one that is gone."""
-    count(fake)
-    assert cgroup.sample() is not None
-    fake.vanish(A)
-    fake.mkdir(A.encode())
-    assert cgroup.sample() == CgroupSample()
-    assert cgroup.sample() == CgroupSample() and fake.kept == len(LAST)
-
-
 def test_descriptors_are_kept_until_they_are_let_go_of(fake: FakeCgroups, tree: CgroupTree) -> None:
     cgroups = [tree.create(name) for name in ("a", "b")]
     for _ in range(2):

@@ -149,13 +149,6 @@ def test_a_cap_where_there_is_no_controller_is_said(make: Make) -> None:
     assert (tree.memory_current(), tree.memory_working_set()) == (None, None)
 
 
-def test_nothing_has_drifted(fake: FakeCgroups, tree: CgroupTree) -> None:
-    tree.cap(memory_max_bytes=GIB, memory_low_bytes=GIB)
-    fake.writes.clear()
-    assert tree.repair() == []
-    assert fake.writes == []
-
-
 def test_controllers_that_somebody_took_away_are_enabled_again_with_the_caps(
     fake: FakeCgroups, tree: CgroupTree
 ) -> None:
