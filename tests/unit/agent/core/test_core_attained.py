@@ -62,11 +62,6 @@ class Bed(NodeBed):
         return told.use
 
 
-@pytest.fixture
-def bed() -> Bed:
-    return Bed()
-
-
 def test_slots_times_time_and_only_what_changed(bed: Bed) -> None:
     assert bed.services(0.0) == [(0.0, 0)]
     assert bed.told(1.0) == [], "nothing changed"

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import pytest
-
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.containers import USERS_WORTH
@@ -42,11 +40,6 @@ class Bed(NodeBed):
 
     def ended(self) -> list[str]:
         return list(self.node.containers.ended.by_id)
-
-
-@pytest.fixture
-def bed() -> Bed:
-    return Bed()
 
 
 def test_the_next_agents_know_how_each_ended_in_the_same_order(bed: Bed) -> None:

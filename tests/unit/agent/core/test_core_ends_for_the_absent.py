@@ -33,11 +33,6 @@ class Bed(NodeBed):
         return self.handle(e.Decided(1, [api.TellEnded(job=job, task="t", node="other", ended=EXIT)], 0.0))
 
 
-@pytest.fixture
-def bed() -> Bed:
-    return Bed()
-
-
 def told(done: list[i.Instruction]) -> list[object]:
     return [one.params for one in done if isinstance(one, i.Notify)]
 

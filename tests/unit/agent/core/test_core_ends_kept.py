@@ -24,11 +24,6 @@ class Bed(NodeBed):
         self.send(e.EndAcknowledged(self.JOB, "t"))
 
 
-@pytest.fixture
-def bed() -> Bed:
-    return Bed()
-
-
 def test_until_then_it_is_registered_as_held(bed: Bed) -> None:
     """Or the master would look for another place for it, before it reads what comes right behind."""
     bed.exit(bed.assign(), 3)

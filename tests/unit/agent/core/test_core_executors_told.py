@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import msgspec
-import pytest
 
 from agent.core import instructions as i
 from agent.core.executors import HEARTBEAT_BYTES
@@ -13,11 +12,6 @@ from penstock.wire.agent_api import TaskStuck
 from penstock.wire.master_api import TellPlaced, TellStages, TellStuck
 from tests.fakes.node_bed import GIB, MIB
 from tests.unit.agent.core.executors_bed import JOB, Bed, cores
-
-
-@pytest.fixture
-def bed() -> Bed:
-    return Bed()
 
 
 def test_availability_is_told_first_and_then_when_it_changed() -> None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from penstock.model import KindAmounts, ResourceKind, TaskRequest
 from tests.fakes.node_bed import NodeBed
 
@@ -21,11 +19,6 @@ class Bed(NodeBed):
 
     def queue(self, number: int, kind: ResourceKind, size: int) -> None:
         self.submit(1, self.job, number, kind=kind, size=size, task="t")
-
-
-@pytest.fixture
-def bed() -> Bed:
-    return Bed()
 
 
 def test_a_placed_task_takes_its_core_until_something_of_it_is_queued(bed: Bed) -> None:

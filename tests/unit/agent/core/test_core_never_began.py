@@ -42,11 +42,6 @@ class Bed(NodeBed):
         return self.restart(*running, never_began=frozenset(never_began))
 
 
-@pytest.fixture
-def bed() -> Bed:
-    return Bed()
-
-
 @pytest.mark.parametrize(
     ("opportunistic", "executor"), [(False, None), (True, None), (False, Executor(application="a"))]
 )

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from agent.core.instructions import Instruction, StartContainer
 from agent.queues.resource import MOST_AHEAD
 from penstock.model import MOST_BEYOND, Capacity, KindAmounts, ResourceKind
@@ -39,11 +37,6 @@ class Bed(NodeBed):
     def sample(self, seconds: float) -> None:
         self.now += seconds
         self.sampled()
-
-
-@pytest.fixture
-def bed() -> Bed:
-    return Bed()
 
 
 def test_commands_of_another_job_start_though_those_of_the_first_hold_the_slots(bed: Bed) -> None:

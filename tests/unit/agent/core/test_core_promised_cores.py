@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import pytest
-
 from agent.core import instructions as i
 from agent.core.snapshot import ContainerUse
 from penstock.model import KindAmounts, ResourceKind
@@ -55,11 +53,6 @@ class Bed(NodeBed):
     @property
     def running(self) -> int:
         return int(self.node.queues.counts(CPU, self.now)["running"])
-
-
-@pytest.fixture
-def bed() -> Bed:
-    return Bed()
 
 
 def test_a_promised_command_starts_at_once_though_every_slot_is_held_and_holds_none(bed: Bed) -> None:

@@ -37,11 +37,6 @@ def test_each_container_weighs_something_however_many_there_are() -> None:
     assert divide(10, []) == []
 
 
-@pytest.fixture
-def bed() -> Bed:
-    return Bed()
-
-
 def test_nothing_is_written_while_the_order_stands(bed: Bed) -> None:
     containers = [bed.launch() for _ in range(5)]
     bed.sample()

@@ -5,8 +5,11 @@ from __future__ import annotations
 import pytest
 
 from agent.core import events as e
+from agent.core.events import CpuTimesRead
+from agent.core.instructions import ReadCpuTimes, Wake
 from agent.core.rank_weights import STEP, nice_of
 from agent.core.ranks import BY_PRIORITY, FIRST_QUEUE_S, queue_of
+from agent.core.snapshot import ContainerUse, Snapshot
 from penstock.wire.master_api import Decided, SetPriority
 from tests.unit.agent.core.ranks_bed import Bed, told_order
 
@@ -14,11 +17,6 @@ from tests.unit.agent.core.ranks_bed import Bed, told_order
 def test_a_job_sinks_with_the_processor_time_that_it_has_used() -> None:
     queues = [queue_of(used_s) for used_s in (0.0, FIRST_QUEUE_S - 0.01, FIRST_QUEUE_S, 0.99, 1.0, 2.0, 64.0)]
     assert queues == [0, 0, 1, 1, 2, 3, 8]
-
-
-@pytest.fixture
-def bed() -> Bed:
-    return Bed()
 
 
 def test_who_came_first_goes_first_and_who_has_used_more_goes_behind(bed: Bed) -> None:
@@ -165,3 +163,143 @@ def test_containers_of_no_job_go_by_what_they_used_among_themselves() -> None:
     names = sorted(standings, key=lambda job: standings[job].rank)
     assert [name for name in names if name.startswith("c-")] == [second, third, first]
     assert names.index(bed.node.ranks.job_of(of_job)) == 2
+
+
+# ---------------------------------------------------------------- turns
+# Who is always behind has a turn as the first: a short one, after a long wait, and if there is anything to do.
+
+
+def test_who_is_always_behind_has_a_turn_and_then_no_more() -> None:
+    bed = Bed(job_wait_max_s=30.0)
+    first, last = bed.launch(), bed.launch()
+    job = bed.register(bed.connect(first), priority=1.0)
+    turns = []
+    for second in range(100):
+        bed.sample(**{first: 0.001})
+        if bed.order()[0] == last:
+            turns.append(second)
+    assert len(turns) == 3 and turns[0] == pytest.approx(30, abs=2)
+    assert bed.node.ranks.standings[job].rank == 0
+
+
+def test_a_turn_lasts_until_the_next_sample_whatever_is_ranked_meanwhile() -> None:
+    bed = Bed(has_master=True, job_wait_max_s=5.0)
+    first, last = bed.launch(), bed.launch()
+    job = bed.register(bed.connect(first), priority=1.0)
+    while bed.order()[0] != last:
+        bed.sample(**{first: 0.001})
+    for number in range(1, 6):
+        bed.now += 0.1
+        bed.send(e.Decided(number, [SetPriority(job=job, priority=2.0 + number)], 0.0))
+        assert bed.order()[0] == last
+    bed.sample(0.5)
+    assert bed.order()[0] == first
+
+
+def test_turns_take_a_tenth_of_the_time_at_most() -> None:
+    bed = Bed(job_wait_max_s=5.0)
+    first = bed.launch()
+    bed.register(bed.connect(first), priority=1.0)
+    for _ in range(40):
+        bed.launch()
+    others = 0
+    for _ in range(200):
+        bed.sample(**{first: 0.001})
+        others += bed.order()[0] != first
+    assert 15 <= others <= 21
+
+
+def test_who_only_sleeps_has_no_turn_and_nothing_is_told_the_kernel() -> None:
+    bed = Bed(job_wait_max_s=5.0)
+    first = bed.launch()
+    bed.register(bed.connect(first), priority=1.0)
+    for _ in range(3):
+        bed.launch()
+    bed.sample()
+    order, told = bed.order(), len(bed.done)
+    for _ in range(30):
+        bed.sample()
+    assert bed.order() == order and len(bed.done) == told
+    bed.sample(**{first: 0.001})
+    assert bed.order()[0] != first, "now that the first runs, it is somebody else's turn"
+
+
+# ---------------------------------------------------------------- processor times
+# A job that comes has the processor time of the others read again: ranks go by what was used until now.
+
+
+def test_a_coming_job_is_ranked_by_the_processor_time_of_that_moment(bed: Bed) -> None:
+    olds = [bed.launch() for _ in range(2)]
+    bed.sample(0.1)
+    bed.now += 0.9
+    bed.done.clear()
+    fresh = bed.launch()
+    assert bed.done.count(ReadCpuTimes()) == 1
+    assert bed.order() == [*olds, fresh], "all have used nothing by the last sample"
+    bed.send(CpuTimesRead(Snapshot(bed.now, 0.1, containers={each: ContainerUse(cpu_seconds=0.9) for each in olds})))
+    assert bed.order() == [fresh, *olds]
+
+
+def test_after_a_job_has_come_the_processor_time_is_read_again_at_gaps_that_double(bed: Bed) -> None:
+    """A job that was expected to end at once, and does not, goes behind the new one long before the next sample."""
+    bed.launch()
+    bed.sample(0.1)
+    bed.now += 0.5
+    came = bed.now
+    bed.done.clear()
+    bed.launch()
+    looked: list[float] = []
+    while (due := bed.node.ranks.cpu_reads.due) is not None:
+        assert [each for each in bed.done if isinstance(each, Wake)][-1] == Wake(due)
+        bed.now = due
+        bed.done.clear()
+        bed.send(e.Woken(bed.now))
+        looked += [bed.now - came] * bed.done.count(ReadCpuTimes())
+    assert looked == pytest.approx([0.1, 0.3, 0.7], abs=0.02)
+
+
+def test_a_job_of_another_origin_has_the_processor_time_read_again_too() -> None:
+    bed = Bed(has_master=True, ranked=True)
+    bed.launch()
+    bed.sample(0.1)
+    bed.now += 0.5
+    bed.done.clear()
+    bed.send(e.JobIntroduced("j", "j", "eve", 1.0))
+    assert ReadCpuTimes() in bed.done and Wake(bed.node.ranks.cpu_reads.due or 0.0) in bed.done
+
+
+def test_for_a_job_that_is_the_first_the_processor_time_is_not_read_again(bed: Bed) -> None:
+    old = bed.launch()
+    bed.used_s[old] = 100.0
+    bed.sample(0.1)
+    bed.now += 0.5
+    fresh = bed.launch()
+    assert bed.order() == [fresh, old]
+    bed.done.clear()
+    while (due := bed.node.ranks.cpu_reads.due) is not None:
+        bed.now = due
+        bed.send(e.Woken(bed.now))
+    assert ReadCpuTimes() not in bed.done
+
+
+def test_a_job_of_which_the_master_is_told_has_it_told_what_others_have_used() -> None:
+    bed = Bed(has_master=True, ranked=True)
+    old = bed.launch()
+    job = bed.register(bed.connect(old))
+    bed.node.load(bed.now)
+    bed.done.clear()
+    bed.now += 1.0
+    bed.register(bed.eve)
+    bed.register(bed.eve)
+    assert bed.done.count(ReadCpuTimes()) == 1, "not twice within a moment"
+    bed.send(CpuTimesRead(Snapshot(bed.now, 1.0, containers={old: ContainerUse(cpu_seconds=0.7)})))
+    assert {use.job: use.service_s for use in bed.node.load(bed.now).jobs}[job] == 0.7
+    bed.now += 1.0
+    bed.done.clear()
+    bed.register(bed.eve)
+    assert bed.done.count(ReadCpuTimes()) == 1
+
+
+def test_where_nothing_is_ranked_nothing_is_looked_at(bed: Bed) -> None:
+    bed.register(bed.eve)
+    assert ReadCpuTimes() not in bed.done

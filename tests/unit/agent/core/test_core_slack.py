@@ -49,11 +49,6 @@ class Bed(NodeBed):
         self.sampled({self.container(task): use for task in seen}, HostUse(**host))
 
 
-@pytest.fixture
-def bed() -> Bed:
-    return Bed()
-
-
 def test_an_opportunistic_command_starts_though_every_slot_is_held(bed: Bed) -> None:
     for name in ("r0", "r1", "r2"):
         assert bed.assign(name, opportunistic=False) == []

@@ -68,11 +68,6 @@ class Bed:
         self.over.clear()
 
 
-@pytest.fixture
-def bed() -> Bed:
-    return Bed()
-
-
 @pytest.mark.parametrize(("read", "last_part"), [(True, 0.3333), (False, 1.0)])
 def test_the_part_of_the_last_slot_is_told_with_the_end_to_a_master_that_reads_it(
     bed: Bed, read: bool, last_part: float

@@ -57,11 +57,6 @@ def test_nothing_is_said_to_the_kernel_when_nothing_changes() -> None:
     assert bed.resize(cpu_cores=1.0) == []
 
 
-@pytest.fixture
-def bed() -> Bed:
-    return Bed()
-
-
 @pytest.mark.parametrize(
     ("limits", "says"),
     [
