@@ -1,8 +1,9 @@
-"""Adopting, resizing and following, by both clients, against an agent that the test steers."""
+"""Containers of both clients, adopted, resized and following, against an agent that the test steers."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator
 
 import pytest
@@ -12,7 +13,7 @@ from penstock.client.blocking import BlockingAgent
 from penstock.model.container import ContainerSpec, Ended, EndedBy, Limits
 from penstock.model.profile import Profile
 from penstock.wire.errors import RpcError, refused
-from tests.fakes.agent import FakeAgent
+from tests.fakes.agent import FakeAgent, FakeContainer
 
 SPEC = ContainerSpec(argv=("x",), limits=Limits(cpu_cores=1.0))
 PROFILE = Profile(cpu_cores=(0.5, 1.0))
@@ -33,10 +34,12 @@ async def test_an_adopted_process_is_a_container_like_any_other(fake: FakeAgent,
     assert (await container.wait()).exit_status == 143
 
 
-async def test_an_end_that_comes_with_the_answer_is_not_lost(fake: FakeAgent, client: AgentClient) -> None:
+@pytest.mark.parametrize("how", ["launched", "adopted"])
+async def test_an_end_that_comes_with_the_answer_is_not_lost(fake: FakeAgent, client: AgentClient, how: str) -> None:
     over = Ended(by=EndedBy.EXIT, exit_status=3)
     fake.on_launch = lambda made: fake.end_container(made, over)
-    assert await (await client.adopt(1234, SPEC)).wait() == over
+    container = await client.launch(SPEC) if how == "launched" else await client.adopt(1234, SPEC)
+    assert await asyncio.wait_for(container.wait(), 5) == over
 
 
 async def test_a_process_that_may_not_be_adopted(fake: FakeAgent, client: AgentClient) -> None:
@@ -89,3 +92,37 @@ async def test_the_blocking_client_does_the_same(fake: FakeAgent) -> None:
     name, pid, limits, not_enforced = await asyncio.to_thread(use)
     assert (pid, limits, not_enforced) == (1234, Limits(cpu_cores=1.0, pids_max=10), {"pids_max": "no pids"})
     assert fake.containers[name].profile == PROFILE
+
+
+# ---------------------------------------------------------------- the asyncio client's containers
+# Their ends, signals, output, and the descriptors that they were given.
+
+
+async def test_signals_kills_and_output(fake: FakeAgent, client: AgentClient) -> None:
+    fake.outputs["stdout"] = b"more than one answer holds"
+    first = await client.launch(ContainerSpec(argv=("cat",)))
+    assert await first.output() == b"more than one answer holds"
+    assert await first.output("stderr") == b""
+    await first.signal(15)
+    assert (await first.wait()).exit_status == 143
+    second = await client.launch(ContainerSpec(argv=("cat",)))
+    await second.kill()
+    assert (await second.wait()).by is EndedBy.CANCELLED
+
+
+async def test_descriptors_reach_the_agent(fake: FakeAgent, client: AgentClient) -> None:
+    def write_to_it(made: FakeContainer) -> None:
+        os.write(made.stdio[1], b"out")
+        os.write(made.stdio[2], b"err")
+        fake.end_container(made, Ended(by=EndedBy.EXIT, exit_status=0))
+
+    fake.on_launch = write_to_it
+    read_end, write_end = os.pipe()
+    try:
+        container = await client.launch(ContainerSpec(argv=("x",)), stdio=(read_end, write_end, write_end))
+        await container.wait()
+    finally:
+        os.close(write_end)
+    assert os.read(read_end, 100) == b"outerr"
+    assert os.read(read_end, 100) == b""  # nobody holds a copy any more
+    os.close(read_end)

@@ -10,16 +10,21 @@ from penstock.model.container import Ended, EndedBy
 from penstock.wire.agent_api import JobRef, JobRegistered, RegisterJob, TaskEnded, TaskPlaced
 from penstock.wire.errors import RpcError, bad_request, refused
 
+OK = Ended(by=EndedBy.EXIT, exit_status=0)
+
 
 @pytest.fixture
 def job() -> JobSession:
     return JobSession(RegisterJob(name="j"))
 
 
-def request_tasks(job: JobSession, *tasks: str) -> None:
-    usage, command = KindAmounts(cpu=1.0), ContainerSpec(argv=("true",))
-    names, _ = job._request("s", [TaskRequest(task=task, usage=usage, command=command) for task in tasks], False)
-    job._tasks.confirm(names)
+def request_tasks(job: JobSession, *tasks: str, command: bool = True, confirmed: bool = True) -> None:
+    """Request commands, or tasks of the framework, which may run on slack; let the agent accept them."""
+    usage, spec = KindAmounts(cpu=1.0), ContainerSpec(argv=("true",)) if command else None
+    requests = [TaskRequest(task=task, usage=usage, command=spec) for task in tasks]
+    names, _ = job._request("s", requests, not command)
+    if confirmed:
+        job._tasks.confirm(names)
 
 
 def test_a_refused_first_registration_is_final(job: JobSession) -> None:
@@ -41,18 +46,35 @@ def test_outstanding_tasks_are_requested_once_when_a_restarted_agent_has_admitte
     job: JobSession, by_message: bool
 ) -> None:
     job.registered(JobRegistered(job="j-1", admitted=True))
-    request_tasks(job, "waits", "ended")
-    assert job._record(TaskPlaced(job="j-1", task="ended", node="n"))
-    assert job._record(TaskEnded(job="j-1", task="ended", node="n", ended=Ended(by=EndedBy.EXIT, exit_status=0)))
+    request_tasks(job, "waits", "runs", "ended")
+    request_tasks(job, "waits-too", "ours", command=False)
+    request_tasks(job, "being-asked", confirmed=False)
+    for task in ("runs", "ended", "ours"):
+        assert job._record(TaskPlaced(job="j-1", task=task, node="n"))
+    assert job._record(TaskEnded(job="j-1", task="ended", node="n", ended=OK))
     assert job.requests_to_repeat() == []
     job.registered(JobRegistered(job="j-2", admitted=not by_message))
     if by_message:
         assert job.requests_to_repeat() == []
         assert job._record(JobRef(job="j-2"))
-    [repeated] = job.requests_to_repeat()
-    assert (repeated.job, [each.task for each in repeated.tasks]) == ("j-2", ["waits"])
+    repeated = job.requests_to_repeat()
+    assert [
+        (asked.job, asked.stage, asked.opportunistic, [each.task for each in asked.tasks]) for asked in repeated
+    ] == [
+        ("j-2", "s", False, ["waits", "runs"]),
+        ("j-2", "s", True, ["waits-too"]),
+    ]
     assert job.requests_to_repeat() == []
     assert not job._record(JobRef(job="j-2")), "it is known"
+
+
+def test_tasks_that_a_restarted_agent_refuses_end_once(job: JobSession) -> None:
+    request_tasks(job, "a", "b")
+    [asked] = job._tasks.to_ask_again("j")
+    assert job._record(TaskEnded(job="j", task="a", node="n", ended=OK))
+    [(name, ended)] = job._tasks.refused_again(asked, refused("no room"))
+    assert (name, ended.by) == ("b", EndedBy.REFUSED)
+    assert "the restarted agent refused it" in ended.reason and "no room" in ended.reason
 
 
 def test_a_job_ends_once(job: JobSession) -> None:
