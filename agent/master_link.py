@@ -1,9 +1,9 @@
 """The agent's link to the master: registers, relays in order, reports load, passes decisions to the core.
 
 Frameworks' requests are part of the core's state, so a relay that cannot be sent need not be kept: after a lost
-connection, ``register`` repeats everything. Only ends would be lost; they are kept until they are sent, and the end of
-a command until the master answers: a master that is stopping reads no more, and the next one would run the command
-again. Until then the journal has it as well, for the case that the agent dies.
+connection, ``register`` repeats everything. Only ends would be lost; they are kept until the master answers: a master
+that is stopping reads no more, and the next one would run a command again. Until then the journal has the end of a
+command as well, for the case that the agent dies.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ class MasterLink:
         self._peer: RpcPeer | None = None
         self._lost = asyncio.Event()
         self._kept: list[tuple[str, Params]] = []
-        self._unanswered: dict[asyncio.Future[Any], api.CommandEnded] = {}
+        self._unanswered: dict[asyncio.Future[Any], tuple[str, Params]] = {}
         self._registering: RpcPeer | None = None
         self._heartbeat_s = 1.0
         self._sent_at = self._sampled_at = 0.0  # when a heartbeat was sent, and one with a new sample (loop time)
@@ -188,33 +188,33 @@ class MasterLink:
 
     def _send(self, peer: RpcPeer, method: str, params: Params) -> None:
         """Send a message; the use of ended executors is reported in full before an end."""
-        node = self._shell.node
-        if method != _ENDED:
-            if isinstance(params, api.JobEnded) and not node.attained.lasts_read:
-                params = msgspec.structs.replace(params, use=None)  # an older master would refuse it
+        node, sent = self._shell.node, params
+        if method not in _KEPT:
             peer.notify(method, params)
             return
-        while node.executors.surrogate.owes and not peer.closed:
+        if isinstance(params, api.JobEnded) and not node.attained.lasts_read:
+            sent = msgspec.structs.replace(params, use=None)  # an older master would refuse it
+        while method == _ENDED and node.executors.surrogate.owes and not peer.closed:
             peer.notify(api.HEARTBEAT.name, node.heartbeat(time.monotonic()))
         try:
-            answer = peer.start_request(method, params)
+            answer = peer.start_request(method, sent)
         except ConnectionResetError:
             self._kept.append((method, params))
             return
-        assert isinstance(params, api.CommandEnded)
-        self._unanswered[answer] = params
+        self._unanswered[answer] = method, params
         answer.add_done_callback(self._answered)
 
     def _answered(self, answer: asyncio.Future[Any]) -> None:
-        """Handle the master's answer to an end; or the connection is lost, or the registration was refused."""
-        params = self._unanswered.pop(answer)
+        """Handle the master's answer to a relay; or the connection is lost, or the registration was refused."""
+        method, params = self._unanswered.pop(answer)
         error = answer.exception()
         if error is not None and (self._peer is None or isinstance(error, ConnectionResetError)):
-            self._kept.append((_ENDED, params))
+            self._kept.append((method, params))
             return
         if error is not None:
-            log.warning("the master reported an error", method=_ENDED, why=str(error))
-        self._shell.dispatch(EndAcknowledged(params.job, params.task))
+            log.warning("the master reported an error", method=method, why=str(error))
+        if isinstance(params, api.CommandEnded):
+            self._shell.dispatch(EndAcknowledged(params.job, params.task))
 
     async def _beat(self) -> None:
         """Send a heartbeat at once, and whenever :meth:`sampled` has sent none for long."""

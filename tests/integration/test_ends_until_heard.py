@@ -159,6 +159,21 @@ async def test_an_end_is_not_lost_with_a_connection_that_breaks_before_the_regis
     assert answered == []
 
 
+@pytest.mark.parametrize(
+    ("method", "said"),
+    [
+        ("tasks_done", api.TasksDone(job="elsewhere-1", tasks=["t"])),
+        ("tasks_cancelled", api.TasksCancelled(job="j", tasks=["t"])),
+        ("job_ended", api.JobEnded(job="j")),
+    ],
+)
+async def test_what_nobody_answered_is_told_again(tmp_path: Path, method: str, said: Params) -> None:
+    async with linked(tmp_path, [], method, said) as (master, _):
+        master.peers[0].close()  # it may not have read that
+        await master.until(1, method)
+        assert master.heard[1].count(method) == 1
+
+
 async def test_who_has_word_that_tasks_are_done_registers_as_serving_their_job(tmp_path: Path) -> None:
     """Its framework said so while the master was away, and has left since: from anybody else it would be refused."""
     done = api.TasksDone(job="elsewhere-1", tasks=["t"])

@@ -84,7 +84,7 @@ class FakeMaster:
 
     def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
         if method != "register":
-            assert method == "command_ended"
+            assert method in {"command_ended", "job_ended"}
             self.notification(peer, method, params)
             return Done()
         self._peer, self._number, self.order = peer, 0, []
