@@ -80,9 +80,9 @@ class SharedPeer(RpcPeer):
             self._go_on(budget)
         else:
             began = monotonic()
-            message = self._wire.typed_message(data)
+            message = self._wire.whole_message(data)
             if message is None:
-                self._receive_until(self._wire.messages(data), budget, began + budget.left_s)
+                self._receive_until(self._wire.split(data), budget, began + budget.left_s)
             else:  # the hot path
                 self._receiving = True
                 try:

@@ -8,6 +8,7 @@ the bytes of an HTTP request are valid MessagePack, and what follows them must n
 
 from __future__ import annotations
 
+import contextlib
 import functools
 from collections.abc import Hashable, Iterator, Mapping
 from types import MappingProxyType
@@ -38,6 +39,8 @@ NO_TYPES: Mapping[str, type[Any]] = MappingProxyType({})
 _Frame = Request[msgspec.Raw] | Response[msgspec.Raw] | Notification[msgspec.Raw]
 _FRAME: msgspec.msgpack.Decoder[_Frame] = msgspec.msgpack.Decoder(_Frame)
 _ERROR: msgspec.msgpack.Decoder[ErrorBody | None] = msgspec.msgpack.Decoder(ErrorBody | None)
+#: The errors of a decoder: for another type, text that is not UTF-8, and deep nesting.
+_INVALID = (msgspec.DecodeError, UnicodeDecodeError, RecursionError)
 #: The first bytes of messages: an array of four or three, then the message's type.
 _REQUEST_HEAD, _NOTIFICATION_HEAD = b"\x94\x00", b"\x93\x02"
 #: Size of a request's id by its first byte (MessagePack's unsigned integers); any other first byte is the whole id.
@@ -93,51 +96,50 @@ class RpcConnection:
 
     def messages(self, data: bytes) -> Iterator[Message | Malformed | Closed]:
         """As :meth:`receive`, but parse each message lazily. Exhaust the iterator before the next call."""
-        message = self.typed_message(data)  # most reads are one frame of a typed method
-        return self._parsed(data) if message is None else iter((message,))
+        message = self.whole_message(data)  # most reads are one frame
+        return self.split(data) if message is None else iter((message,))
 
-    def typed_message(self, data: bytes) -> Message | None:
-        """Return the message if the bytes are exactly one of a typed method; otherwise None: use :meth:`messages`."""
-        if self._decoders and self._splitter is None and len(data) <= self._max_frame_bytes and not self._closed:
-            message = self._typed(data)
-            if message is not None:
-                self._begun = True
-            return message
-        return None
+    def whole_message(self, data: bytes) -> Message | None:
+        """Return the message if the bytes are exactly one; otherwise None: use :meth:`split`."""
+        if self._splitter is not None or len(data) > self._max_frame_bytes or self._closed:
+            return None
+        message = self._message(data)
+        if message is not None:
+            self._begun = True
+        return message
 
-    def _parsed(self, data: bytes) -> Iterator[Message | Malformed | Closed]:
+    def split(self, data: bytes) -> Iterator[Message | Malformed | Closed]:
+        """As :meth:`messages`, for bytes that are not exactly one message."""
         if not self._begun and data and not self._closed:
             if not _is_array(data[0]):
                 yield self._close(f"not MessagePack-RPC: the first byte is 0x{data[0]:02x}, not an array's")
                 return
             self._begun = True
         for start in range(0, 0 if self._closed else len(data), _READ_SLACK_BYTES):
-            yield from self._split(data[start : start + _READ_SLACK_BYTES])
+            yield from self._fed(data[start : start + _READ_SLACK_BYTES])
             if self._closed:
                 return
 
-    def _typed(self, frame: bytes) -> Message | None:
-        """Decode one frame of a typed method; None for anything else, including invalid ones."""
+    def _message(self, frame: bytes) -> Message | None:
+        """Decode one frame; None: it is no message."""
         head = frame[:2]
         try:
             if head == _NOTIFICATION_HEAD:
                 decoders = self._decoders.get(frame[2 : 3 + (frame[2] & 0x1F)])
-                if decoders is None:
-                    return None
-                _, method, params = decoders[1].decode(frame)
-                return Notification(method, params[0])
-            if head == _REQUEST_HEAD:
+                if decoders is not None:
+                    _, method, params = decoders[1].decode(frame)
+                    return Notification(method, params[0])
+            elif head == _REQUEST_HEAD:
                 at = 2 + _ID_BYTES.get(frame[2], 1)
                 decoders = self._decoders.get(frame[at : at + 1 + (frame[at] & 0x1F)])
-                if decoders is None:
-                    return None
-                _, request_id, method, params = decoders[0].decode(frame)
-                return Request(request_id, method, params[0])
-        except (msgspec.DecodeError, IndexError, UnicodeDecodeError):
+                if decoders is not None:
+                    _, request_id, method, params = decoders[0].decode(frame)
+                    return Request(request_id, method, params[0])
+        except (*_INVALID, IndexError):
             pass
-        return None
+        return _untyped(frame)
 
-    def _split(self, data: bytes) -> Iterator[Message | Malformed | Closed]:
+    def _fed(self, data: bytes) -> Iterator[Message | Malformed | Closed]:
         splitter = self._splitter
         if splitter is None:
             most = self._max_frame_bytes + _READ_SLACK_BYTES
@@ -153,7 +155,7 @@ class RpcConnection:
             except msgpack.OutOfData:
                 break
             except (ValueError, TypeError) as error:  # msgpack's own errors are ValueErrors
-                yield self._garbled(error)
+                yield self._close(f"not MessagePack: {error or type(error).__name__}")
                 return
             after = splitter.tell()
             if after - self._frame_start > self._max_frame_bytes:
@@ -162,26 +164,15 @@ class RpcConnection:
             self._pieces.append(data[begin : after - before])
             begin = after - before
             self._frame_start = after
-            message = self._take(b"".join(self._pieces) if len(self._pieces) > 1 else self._pieces[0])
+            frame = b"".join(self._pieces) if len(self._pieces) > 1 else self._pieces[0]
             self._pieces.clear()
-            yield message
-            if self._closed:
-                return
+            yield self._message(frame) or _malformed(_request_id(frame))
         if begin < len(data):
             self._pieces.append(data[begin:])
             if self._too_large():
                 yield self._close(f"frame larger than {self._max_frame_bytes} bytes")
         else:
             self._splitter = None
-
-    def _take(self, frame: bytes) -> Message | Malformed | Closed:
-        try:
-            return (self._typed(frame) if self._decoders else None) or _message(frame)
-        except UnicodeDecodeError as error:
-            return self._garbled(error)
-
-    def _garbled(self, error: Exception) -> Closed:
-        return self._close(f"not MessagePack: {error or type(error).__name__}")
 
     def _too_large(self) -> bool:
         """Whether the frame's size, or the element count claimed by its head, exceeds the limit."""
@@ -249,21 +240,14 @@ def _is_array(first: int) -> bool:
     return first & 0xF0 == 0x90 or first in (0xDC, 0xDD)
 
 
-def _message(frame: bytes) -> Message | Malformed:
-    """Return the message of a frame.
-
-    Raises:
-        UnicodeDecodeError: its method, or the error in it, is not UTF-8.
-    """
+def _untyped(frame: bytes) -> Message | None:
     try:
         message = _FRAME.decode(frame)
-    except (msgspec.DecodeError, RecursionError):
-        return _malformed(_request_id(frame))
+    except _INVALID:
+        return None
     if isinstance(message, Response):
         return Response(message.id, _error(message.error), message.result)
-    if _is_array(memoryview(message.params)[0]):
-        return message
-    return _malformed(message.id if isinstance(message, Request) else None)
+    return message if _is_array(memoryview(message.params)[0]) else None
 
 
 def _request_id(frame: bytes) -> int | None:
@@ -281,10 +265,12 @@ def _request_id(frame: bytes) -> int | None:
 def _error(error: msgspec.Raw) -> ErrorBody | None:
     try:
         return _ERROR.decode(error)
-    except (msgspec.DecodeError, RecursionError):  # other servers may send any value as error; keep it as text
-        size = len(memoryview(error))
-        text = str(msgspec.msgpack.decode(error)) if size <= _SHOWN_BYTES else f"an error of {size} bytes"
-        return ErrorBody(ErrorCode.INTERNAL, text)
+    except _INVALID:  # other servers may send any value as error; keep it as text
+        text = f"an error of {len(memoryview(error))} bytes"
+    if len(memoryview(error)) <= _SHOWN_BYTES:
+        with contextlib.suppress(*_INVALID):
+            text = str(msgspec.msgpack.decode(error))
+    return ErrorBody(ErrorCode.INTERNAL, text)
 
 
 def _malformed(reply_to: int | None) -> Malformed:

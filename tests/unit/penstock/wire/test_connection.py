@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import tracemalloc
 
 import msgpack
@@ -69,6 +70,8 @@ def test_an_error_of_another_server_is_kept() -> None:
         ([], None),
         ({"method": "x"}, None),
         (7, None),
+        ([0, 5, msgpack.ExtType(1, b"x"), []], 5),
+        ([0, 5, "x", [{"deep": functools.reduce(lambda inner, _: [inner], range(500), 0)}], 7], 5),
     ],
 )
 def test_a_frame_that_is_no_message_is_answered_where_it_can_be(frame: object, reply_to: int | None) -> None:
