@@ -34,17 +34,22 @@ class ProcessingRate:
         self._done.append((now, input_bytes, execution_s))
         self._bytes += input_bytes
         self._seconds += execution_s
+        self._leave(now)
 
     def bytes_per_s(self, now: float) -> float:
         """Return the rate, or 0.0 while nothing has ever completed."""
+        self._leave(now)
+        if not self._done:
+            self._bytes, self._seconds = 0, 0.0  # discards the rounding error that subtraction accumulates
+        elif self._seconds > 0 and self._bytes > 0:
+            self._last = self._bytes / self._seconds * self._parallel
+        return self._last
+
+    def _leave(self, now: float) -> None:
+        """Drop what has left the window."""
         done = self._done
         oldest = now - self._window_s
         while done and done[0][0] < oldest:
             _, input_bytes, execution_s = done.popleft()
             self._bytes -= input_bytes
             self._seconds -= execution_s
-        if not done:
-            self._bytes, self._seconds = 0, 0.0  # discards the rounding error that subtraction accumulates
-        elif self._seconds > 0 and self._bytes > 0:
-            self._last = self._bytes / self._seconds * self._parallel
-        return self._last

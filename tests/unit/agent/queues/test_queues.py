@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import pytest
 
 from agent.queues import MonotaskQueues, ProcessingRate
@@ -89,6 +91,19 @@ def test_a_request_at_fault_changes_nothing_and_names_the_element() -> None:
     with pytest.raises(RpcError, match="unknown job"):
         queues.submit(1, "nobody", [spec(1, CPU, 1)], 0.0)
     assert queues.job_counts("j") == {"queued": 0, "running": 1, "done": 0, "failed": 0}
+
+
+def test_completions_take_no_memory_while_nobody_asks_for_the_rate() -> None:
+    rate = ProcessingRate(window_s=10.0)
+    tracemalloc.start()
+    try:
+        for second in range(20_000):
+            rate.completed(float(second), 100, 1.0)
+        used_bytes, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert used_bytes < 100_000
+    assert rate.bytes_per_s(20_000.0) == 100.0
 
 
 def test_rate_is_x_over_t_in_the_window_and_cpu_counts_every_core() -> None:
