@@ -34,7 +34,11 @@ class PressureTrigger:
 
     def __init__(self, path: Path, stall_us: int, window_us: int) -> None:
         self._file = os.open(path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
-        self._epoll = select.epoll()
+        try:
+            self._epoll = select.epoll()
+        except OSError:
+            os.close(self._file)
+            raise
         self.stall_us, self.window_us = stall_us, window_us
         self.compromise: Reason | None = None
         try:

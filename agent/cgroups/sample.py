@@ -11,7 +11,7 @@ from agent.cgroups.core import CoreFiles, PidsFiles
 from agent.cgroups.cpu import CpuFiles
 from agent.cgroups.cpuset import CpusetFiles
 from agent.cgroups.files import V2Controller
-from agent.cgroups.filesystem import Filesystem, Gone, NotSupported
+from agent.cgroups.filesystem import PASSING, Filesystem, Gone
 from agent.cgroups.io import IoFiles
 from agent.cgroups.memory import MemoryFiles
 
@@ -170,6 +170,8 @@ class Counters:
                 return int(getattr(controller, name))
             except Gone:
                 raise
-            except (NotSupported, OSError):
+            except OSError as error:
+                if error.errno in PASSING:
+                    raise
                 self._lacking.add((controller, name))
         return 0

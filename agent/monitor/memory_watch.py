@@ -17,6 +17,7 @@ from pathlib import Path
 import structlog
 
 from agent.cgroups import CgroupTree
+from agent.cgroups.filesystem import PASSING
 from agent.cgroups.pressure import PressureTrigger
 
 log = structlog.get_logger()
@@ -112,8 +113,8 @@ class MemoryWatch:
         except FileNotFoundError:
             return  # it ended, or the kernel has no PSI, which `penstock check` reports
         except OSError as error:
+            self.available = error.errno in PASSING  # tried again with the next sample
             log.warning("memory pressure is not watched", why=str(error))
-            self.available = False
             return
         self._triggers[container] = trigger
         asyncio.get_running_loop().add_reader(trigger.fileno(), self._pressed, container)

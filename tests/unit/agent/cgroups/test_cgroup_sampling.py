@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent.cgroups import Cgroup, CgroupSample, CgroupTree
-from agent.cgroups.filesystem import KERNEL, FdBudget, FdCache
+from agent.cgroups.filesystem import KERNEL, FdBudget, FdCache, OpenFile
 from agent.cgroups.memory import MemoryFiles
 from agent.cgroups.sample import Total
 from tests.fakes.fake_cgroups import FakeCgroups
@@ -187,3 +187,22 @@ def test_long_lists_are_read_whole() -> None:
     text = KERNEL.read(b"/proc/kallsyms")
     assert len(text) > 1_000_000  # its end changes when BPF programs come and go
     assert text[:1_000_000] == Path("/proc/kallsyms").read_text()[:1_000_000]
+
+
+def test_a_counter_that_no_descriptor_was_free_for_is_read_again(
+    fake: FakeCgroups, cgroup: Cgroup, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    count(fake)
+    keep = fake.keep
+
+    def full(path: bytes) -> OpenFile:
+        if path.endswith(b"memory.peak"):
+            raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+        return keep(path)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(fake, "keep", full)
+        with pytest.raises(OSError, match="Too many open files"):
+            cgroup.sample()
+    sample = cgroup.sample()
+    assert sample is not None and sample.memory_peak_bytes == 9000

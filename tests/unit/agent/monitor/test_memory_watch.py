@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+import select
 from pathlib import Path
 
 import pytest
 
 from agent.cgroups import CgroupTree
+from agent.cgroups.pressure import PressureTrigger
+from agent.monitor import memory_watch
 from agent.monitor.memory_watch import MemoryWatch, pause_s
 from tests.fakes.fake_cgroups import FakeCgroups
 
+WATCHED = "c-1"
 GIB = 1 << 30
 
 
@@ -77,3 +83,52 @@ async def _looked(current_bytes: int, inactive_bytes: int) -> bool:
     await asyncio.wait([looked, running], return_when=asyncio.FIRST_COMPLETED)
     running.cancel()
     return not looked.cancelled()
+
+
+class Trigger:
+    """A trigger that the kernel refuses with these errors, one after the other, before it takes it."""
+
+    def __init__(self, *errors: int) -> None:
+        self.errors = list(errors)
+        self.reads, self.writes = os.pipe()
+
+    def __call__(self, path: Path, stall_us: int, window_us: int) -> Trigger:
+        if self.errors:
+            number = self.errors.pop(0)
+            raise OSError(number, os.strerror(number))
+        return self
+
+    def fileno(self) -> int:
+        return self.reads
+
+    def close(self) -> None:
+        os.close(self.reads)
+        os.close(self.writes)
+
+
+@pytest.mark.parametrize(
+    ("errors", "watched"), [((errno.EMFILE, errno.ENFILE, errno.ENOMEM), True), ((errno.EPERM,), False)]
+)
+async def test_pressure_is_watched_once_descriptors_are_free(
+    monkeypatch: pytest.MonkeyPatch, errors: tuple[int, ...], watched: bool
+) -> None:
+    monkeypatch.setattr(memory_watch, "PressureTrigger", Trigger(*errors))
+    watch = MemoryWatch(CgroupTree(Path("/fake/cgroup"), [], FakeCgroups()), 1.0, 100.0, lambda _: True)
+    for _ in errors:
+        watch.promised([WATCHED])
+        assert not watch._triggers
+    watch.promised([WATCHED])
+    assert (list(watch._triggers), watch.available) == ([WATCHED] if watched else [], watched)
+    watch.close()
+
+
+def test_a_trigger_without_a_second_descriptor_keeps_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def full() -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    monkeypatch.setattr(select, "epoll", full)
+    (tmp_path / "memory.pressure").touch()
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with pytest.raises(OSError, match="Too many open files"):
+        PressureTrigger(tmp_path / "memory.pressure", 50_000, 500_000)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
