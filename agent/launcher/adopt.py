@@ -6,6 +6,7 @@ the one that was checked and moved.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -14,9 +15,8 @@ import struct
 from collections.abc import Callable, Collection, Iterable
 
 from agent.launcher.messages import Adopt
+from agent.launcher.rounds import each_once
 
-#: A process that is not moved yet may fork after the listing; each round finds those that the previous one missed.
-_ROUNDS = 100
 #: linux/pidfd.h: PIDFD_GET_INFO with the first published size, PIDFD_INFO_EXIT (6.15), and the offset of its answer.
 _PIDFD_GET_INFO, _INFO_BYTES, _INFO_EXIT, _EXIT_CODE_AT = 0xC040FF0B, 64, 1 << 3, 60
 _EXIT_CODE_FIELD = 52 - 3  # of /proc/PID/stat (proc(5)), counted after the command's name
@@ -40,7 +40,7 @@ def adopt(asked: Adopt, procs_fd: int | None, ours: Iterable[int], tree: str | N
         Its pidfd.
 
     Raises:
-        NotAdoptable: one line that says why.
+        NotAdoptable: one line that says why; some processes may have been moved nevertheless.
     """
 
     if asked.pid == 1 or asked.pid in ours:
@@ -54,8 +54,12 @@ def adopt(asked: Adopt, procs_fd: int | None, ours: Iterable[int], tree: str | N
         return _take(pid, procs_fd, lambda: _check(pid, asked.uid, asked.user, tree, only_from))
 
     pidfd = take(asked.pid)
-    if asked.tree and procs_fd is not None:
-        _take_descendants(asked.pid, frozenset(ours), take)
+    if asked.tree and procs_fd is not None and not _take_descendants(asked.pid, frozenset(ours), take):
+        os.close(pidfd)
+        raise NotAdoptable(
+            f"the descendants of process {asked.pid} fork faster than they can be moved; adopt it once they rest, "
+            "or start it in a container"
+        )
     return pidfd
 
 
@@ -152,20 +156,18 @@ def _read(pid: int, name: str) -> str:
 # ---------------------------------------------------------------- its descendants
 
 
-def _take_descendants(pid: int, ours: frozenset[int], take: Callable[[int], int]) -> None:
-    """Move the descendants, parents first: children forked by a moved process are already in the cgroup."""
-    known = {pid}
-    for _ in range(_ROUNDS):
-        fresh = descendants(known, apart=known)
-        if not fresh:
-            return
-        known.update(fresh)
-        for one in fresh:
-            if one not in ours:
-                try:
-                    os.close(take(one))
-                except NotAdoptable:
-                    continue  # it ended, is another user's, or is in a container
+def _take_descendants(pid: int, ours: frozenset[int], take: Callable[[int], int]) -> bool:
+    """Move the descendants, parents first: children forked by a moved process are already in the cgroup.
+
+    Return whether all were found.
+    """
+
+    def move(one: int) -> None:
+        if one not in ours:
+            with contextlib.suppress(NotAdoptable):  # it ended, is another user's, or is in a container
+                os.close(take(one))
+
+    return each_once(lambda known: descendants(known, apart=known), move, (pid,))
 
 
 def descendants(pids: Collection[int], apart: Collection[int]) -> list[int]:

@@ -8,9 +8,8 @@ from pathlib import Path
 
 from agent.cgroup_root import members
 from agent.launcher.adopt import NotAdoptable, cgroup_of
+from agent.launcher.rounds import each_once
 
-#: A process may fork between the listing and the moves; each round finds those that the previous one missed.
-_ROUNDS = 100
 #: Cgroup settings that a process would lose by leaving: file → its default value.
 _OWN_LIMITS = {
     "cpu.max": "max 100000",
@@ -47,19 +46,22 @@ def place_of(pid: int, mount: Path) -> Path:
     return path
 
 
+def former(pid: int, mount: Path) -> Path:
+    """Return the cgroup of a process that may be adopted; ``mount`` if it has ended."""
+    try:
+        return mount / cgroup_of(pid).lstrip("/")
+    except ProcessLookupError:
+        return mount
+
+
 def put_back(container: Path, origin: Path, mount: Path) -> bool:
     """Move every process of a container back to its former cgroup, or to the nearest ancestor that takes it.
 
     Return whether the container is empty.
     """
     below = [each for each in (origin, *origin.parents) if each == mount or mount in each.parents]
-    for _ in range(_ROUNDS):
-        inside = members(container)
-        if not inside:
-            return True
-        for pid in inside:
-            _move(pid, container.name, below)
-    return False
+    each_once(lambda _: members(container), lambda pid: _move(pid, container.name, below))
+    return not members(container)
 
 
 def _move(pid: int, container: str, places: list[Path]) -> None:

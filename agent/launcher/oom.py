@@ -8,9 +8,7 @@ import os
 from pathlib import Path
 
 from agent.cgroup_root import members
-
-#: A process may fork between the listing and the write; each round finds those that the previous one missed.
-_ROUNDS = 100
+from agent.launcher.rounds import each_once
 
 
 def set_oom_score_adj(cgroup: Path, value: int) -> None:
@@ -19,15 +17,12 @@ def set_oom_score_adj(cgroup: Path, value: int) -> None:
     Children inherit it. Lowering a score takes CAP_SYS_RESOURCE; without it, this does nothing. A cgroup that vanished
     has no processes.
     """
-    done: set[int] = set()
-    for _ in range(_ROUNDS):
-        fresh = set(members(cgroup)) - done
-        if not fresh:
-            return
-        for pid in fresh:
-            with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):  # ended, or not permitted
-                _set(pid, cgroup.name, value)
-        done |= fresh
+
+    def change(pid: int) -> None:
+        with contextlib.suppress(FileNotFoundError, ProcessLookupError, PermissionError):  # ended, or not permitted
+            _set(pid, cgroup.name, value)
+
+    each_once(lambda _: members(cgroup), change)
 
 
 def _set(pid: int, cgroup: str, value: int) -> None:

@@ -27,7 +27,7 @@ import msgpack
 from agent.cgroup_root import cgroup2_mount
 from agent.launcher.account import Account
 from agent.launcher.adopt import NotAdoptable, adopt, cgroup_of, exit_code
-from agent.launcher.borrow import place_of, put_back
+from agent.launcher.borrow import former, place_of, put_back
 from agent.launcher.child import Spawner
 from agent.launcher.descriptors import Reserve, Selector
 from agent.launcher.exits import Exits, say
@@ -305,11 +305,14 @@ class Server:
         with self._reserve:
             holder = cgroup_of(os.getpid())
             tree = holder.removesuffix("holder") + "containers/" if self._cgroup_root is not None else None
-            mount = cgroup2_mount() if borrow and procs_fd is not None else None
+            mount = cgroup2_mount() if procs_fd is not None else None
+            before = former(asked.pid, mount) if mount is not None else None
             try:
-                origin = place_of(asked.pid, mount) if mount is not None else None
+                origin = place_of(asked.pid, mount) if borrow and mount is not None else None
                 pidfd = adopt(asked, procs_fd, ours, tree, together=borrow)
             except NotAdoptable as error:
+                if before is not None and mount is not None and self._cgroup_root is not None:
+                    put_back(self._cgroup_root / "containers" / container, before, mount)
                 return {"error": str(error)}
         running = Running(container, asked.pid, asked.user, time.time())
         self._children[container] = _Child(running, pidfd, procs_fd is not None, adopted=True, origin=origin)

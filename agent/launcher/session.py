@@ -6,8 +6,10 @@ import contextlib
 import os
 import signal
 
-#: A process may fork between the listing and the kills; each round finds those that the previous one missed.
-_ROUNDS = 100
+from agent.launcher.rounds import each_once
+
+#: Processes that are left would run on beside all containers, so a session is killed longer than others are looked at.
+_LONGEST_S = 2.0
 
 
 def kill_session(leader: int) -> None:
@@ -19,14 +21,7 @@ def kill_session(leader: int) -> None:
         OSError: the processes cannot be listed; the leader is killed nevertheless.
     """
     _kill(leader)
-    killed = {leader}
-    for _ in range(_ROUNDS):
-        fresh = _members(leader) - killed
-        if not fresh:
-            return
-        for pid in fresh:
-            _kill(pid)
-        killed |= fresh
+    each_once(lambda _: _members(leader), _kill, (leader,), longest_s=_LONGEST_S)
 
 
 def _kill(pid: int) -> None:

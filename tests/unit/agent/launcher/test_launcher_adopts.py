@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import itertools
 import os
 import select
 import signal
@@ -14,8 +15,10 @@ from pathlib import Path
 
 import pytest
 
-from agent.launcher import LaunchFailed
-from agent.launcher.adopt import exit_code
+from agent.launcher import LaunchFailed, rounds
+from agent.launcher import adopt as adopt_module
+from agent.launcher.adopt import NotAdoptable, exit_code
+from agent.launcher.messages import Adopt
 from tests.escapes import wait_until_empty
 from tests.unit.agent.launcher.launcher_bed import ME, TIMEOUT_S, Client, Connect, end, launcher_pid, opened
 
@@ -195,6 +198,33 @@ async def test_a_descriptor_that_is_no_cgroup(client: Client, process: Sleeper) 
         pytest.raises(LaunchFailed, match=f"process {sleeper.pid} cannot be moved: Bad file descriptor"),
     ):
         await client.launcher.adopt("a", sleeper.pid, ME, procs_fd=nothing)
+
+
+def test_a_tree_that_forks_for_ever_holds_up_nobody(
+    process: Sleeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its descendants are listed again and again: each list has one more that is not there any longer."""
+    monkeypatch.setattr(adopt_module, "descendants", lambda pids, apart: [2**22 + len(apart)])
+    sleeper = process()
+    asked = Adopt("a", sleeper.pid, ME, os.geteuid(), tree=True)
+    before = len(list(Path("/proc/self/fd").iterdir()))
+    with (
+        opened(tmp_path / "procs", os.O_WRONLY | os.O_CREAT) as procs,
+        pytest.raises(NotAdoptable, match=f"the descendants of process {sleeper.pid} fork faster"),
+    ):
+        adopt_module.adopt(asked, procs, (), None)
+    assert len(list(Path("/proc/self/fd").iterdir())) == before
+
+
+@pytest.mark.parametrize(("lists", "found"), [([[1], [1, 2], [2]], True), ([[1], [2], [3], [4]], False)])
+def test_each_process_is_acted_on_once_until_none_is_new_or_the_time_is_over(
+    lists: list[list[int]], found: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    clock = itertools.count()
+    monkeypatch.setattr(rounds.time, "monotonic", lambda: next(clock))
+    done: list[int] = []
+    assert rounds.each_once(lambda known: lists.pop(0), done.append, longest_s=2.0) == found
+    assert done == ([1, 2] if found else [1, 2, 3])
 
 
 # ---------------------------------------------------------------- into a cgroup
