@@ -59,6 +59,7 @@ class MasterLink:
         self._unanswered: dict[asyncio.Future[Any], tuple[str, Params]] = {}
         self._registering: RpcPeer | None = None
         self._heartbeat_s = 1.0
+        self._reads_failed = False  # the master reads `failed` of `job_ended`
         self._sent_at = self._sampled_at = 0.0  # when a heartbeat was sent, and one with a new sample (loop time)
         self._soon: asyncio.TimerHandle | None = None
         shell.link = self
@@ -175,6 +176,7 @@ class MasterLink:
         node.executors.surrogate.last_parts_read = answer.last_parts
         node.attained.lasts_read, node.attained.most_commands_read = answer.job_lasts, answer.most_commands
         node.rank_report.read = answer.ranks
+        self._reads_failed = answer.job_failed
         log.info("linked to the master", master=self.address, version=answer.version)
         kept, self._kept = kept + self._kept, []
         for method, params in kept:
@@ -192,8 +194,9 @@ class MasterLink:
         if method not in _KEPT:
             peer.notify(method, params)
             return
-        if isinstance(params, api.JobEnded) and not node.attained.lasts_read:
-            sent = msgspec.structs.replace(params, use=None)  # an older master would refuse it
+        if isinstance(params, api.JobEnded):  # an older master would refuse fields that it does not know
+            use = params.use if node.attained.lasts_read else None
+            sent = msgspec.structs.replace(params, use=use, failed=params.failed if self._reads_failed else "")
         while method == _ENDED and node.executors.surrogate.owes and not peer.closed:
             peer.notify(api.HEARTBEAT.name, node.heartbeat(time.monotonic()))
         try:

@@ -208,6 +208,7 @@ class AgentConnection:
             profile_gaps=True,
             last_parts=True,
             job_lasts=True,
+            job_failed=True,
             most_commands=True,
             ranks=True,
         )

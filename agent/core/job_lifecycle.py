@@ -91,7 +91,7 @@ class JobLifecycle:
         return instructions
 
     def end(
-        self, job: Job, now: float, why: str = "", *, done: bool = False, merged_into: str = ""
+        self, job: Job, now: float, why: str = "", *, done: bool = False, failed: str = "", merged_into: str = ""
     ) -> list[Instruction]:
         """End a job: its queues and tasks here at once, those on other nodes through the master."""
         name = job.record.job
@@ -100,7 +100,7 @@ class JobLifecycle:
         instructions += [Record(tasks.ENDS, tasks.journal_key(name, task), None) for task in sorted(job.kept_ends)]
         use = self._attained.over(name, now)
         if job.record.here and self._has_master:
-            ended = JobEnded(job=name, why=why, done=done, merged_into=merged_into, use=use)
+            ended = JobEnded(job=name, why=why, done=done, failed=failed, merged_into=merged_into, use=use)
             instructions.append(TellMaster("job_ended", ended))
         else:
             self._attained.tell(use)

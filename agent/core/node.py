@@ -33,7 +33,7 @@ from penstock.wire.agent_api import (
     Cancel,
     Complete,
     Done,
-    JobRef,
+    EndJob,
     JobRegistered,
     Place,
     Progress,
@@ -231,9 +231,9 @@ class Node(NodeState):
     def _job_introduced(self, event: e.JobIntroduced, now: float) -> list[Instruction]:
         return self._lifecycle.welcome(event.job, event.name, event.user, event.priority, now)
 
-    def _job_end_requested(self, event: e.Asked[JobRef], now: float) -> list[Instruction]:
+    def _job_end_requested(self, event: e.Asked[EndJob], now: float) -> list[Instruction]:
         job = self._members.job_of(event.session, event.params.job)
-        return [_DONE, *self._lifecycle.end(job, now)]
+        return [_DONE, *self._lifecycle.end(job, now, failed=event.params.failed)]
 
     # ------------------------------------------------------------ monotasks: the hot path
 

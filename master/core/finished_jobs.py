@@ -108,6 +108,8 @@ def outcome(job: Job, why: str, *, lost: bool) -> tuple[str, str]:
         first = job.failures[0]
         how = first.reason or f"{first.by}, exit status {first.exit_status}"
         return "failed", f"{counted(job.failed_tasks, 'task')} failed; first {first.task}: {how}"
+    if job.work.failed:
+        return "failed", job.work.failed
     if job.tasks or not job.work.complete:
         return ("disconnected", why) if why else ("cancelled", "its framework ended it before it was done")
     if job.cancelled_tasks:

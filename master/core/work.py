@@ -46,6 +46,7 @@ class Work:
     slots: int = 0  # those held on all nodes: what their last reports say together
     told_last: set[str] = field(default_factory=set)  # nodes with nothing left of the job, and all reported
     finished: bool = False  # its framework completed it
+    failed: str = ""  # why it failed, as its framework reported
     _under_way: list[str] | None = None  # None: to be computed
 
     @property
@@ -63,8 +64,8 @@ class Work:
     @property
     def complete(self) -> bool:
         """Return whether its framework completed it, as it reported, or as inferred from its latest progress."""
-        if self.finished:
-            return True
+        if self.finished or self.failed:
+            return self.finished
         left = sum(stage.tasks - stage.done for stage in self.told)
         return 10 * left <= sum(stage.tasks for stage in self.told)
 

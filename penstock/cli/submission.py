@@ -17,6 +17,7 @@ from penstock.client.session import Session
 from penstock.client.signals import Signals
 from penstock.client.task_job import TaskJob
 from penstock.model.container import Ended, EndedBy
+from penstock.model.units import counted
 from penstock.opgraph import (
     CancelRequested,
     CancelTasks,
@@ -107,7 +108,7 @@ class Submission:
             if self._stopped_by is None:  # tasks that were never requested are not done, and must not be reported so
                 job.progress(self._manager.progress())
             self._print(job.id, _failed_outputs(session, job.id, self._manager))
-            job.end()
+            job.end(_refusals(self._manager))
         if self._stopped_by is not None:
             return 128 + self._stopped_by
         return 0 if all(state is TaskState.DONE for state in self._manager.states.values()) else 1
@@ -228,6 +229,14 @@ def registration(work: Work, agent: Welcome, reservation: str, job: str = "") ->
         opportunistic=work.opportunistic,
         reservation=reservation,
     )
+
+
+def _refusals(manager: JobManager) -> str:
+    """Return how many tasks were refused, and why the first one was; "": none. The master does not know these."""
+    refused = [name for name, ended in manager.ends.items() if ended.by is EndedBy.REFUSED]
+    if not refused:
+        return ""
+    return f"{counted(len(refused), 'task')} refused; first {refused[0]}: {manager.ends[refused[0]].reason}"
 
 
 def _failed_outputs(session: Session, job: str, manager: JobManager) -> dict[str, str]:

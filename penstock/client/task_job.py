@@ -104,10 +104,10 @@ class TaskJob(JobSession):
             assert ended is not None
             self._news.append(TaskEnded(name, ended))
 
-    def end(self) -> None:
-        """End the job; the agent gives back its placed work."""
+    def end(self, failed: str = "") -> None:
+        """End the job; the agent gives back its placed work. ``failed``: why the job did not succeed."""
         if self._finish(None):
-            self._settle("end_job", lambda: api.JobRef(job=self.id))
+            self._settle("end_job", lambda: api.EndJob(job=self.id, failed=failed[:1000]))
 
     # ------------------------------------------------------------ Owner of the session
 

@@ -51,7 +51,7 @@ REGISTER_JOB = declare(
     api.JobRegistered(job="j-1", admitted=True), Caller.OWNER,
 )
 END_JOB = declare(
-    "end_job", api.JobRef(job="j-1"), api.Done(), Caller.OWNER,
+    "end_job", api.EndJob(job="j-1"), api.Done(), Caller.OWNER,
     "The job is over: its queued monotasks are gone, its slots are free, its placed tasks are withdrawn.",
 )
 LEAVE_JOB = declare("leave_job", jobs_api.LeaveJob(job="j-1"), api.Done(), Caller.OWNER)

@@ -180,14 +180,15 @@ class Register(Params, frozen=True):
 
 
 class Registered(Result, frozen=True):
-    """The master's version, longest heartbeat interval, and the fields that it reads: gaps and last parts of profiles,
-    `last` of ``JobUse``, ``use`` of ``job_ended`` (``job_lasts``), ``most_commands``, ``ranks`` of ``Load``."""
+    """The master's version, longest heartbeat interval, and the fields that it reads: gaps, last parts of profiles,
+    ``last`` of ``JobUse``, ``use`` (``job_lasts``), ``failed`` of ``job_ended``, ``most_commands``, ``ranks``."""
 
     protocol: int
     version: str
     heartbeat_s: float
     profile_gaps: bool = False
     job_lasts: bool = False
+    job_failed: bool = False
     most_commands: bool = False
     last_parts: bool = False
     ranks: bool = False
@@ -219,11 +220,13 @@ class JobJoined(Result, frozen=True):
 
 
 class JobEnded(Params, frozen=True):
-    """The job is over; ``why``: the reason if its framework did not end it. ``done``: its last connection left
-    properly. ``merged_into``: the job that continues its work. ``use``: its service on this node; nil: none."""
+    """The job is over; ``why``: the reason if its framework did not end it, ``failed``: why it failed, if its framework
+    says so. ``done``: its last connection left properly. ``merged_into``: the job that continues its work. ``use``: its
+    service on this node; nil: none."""
 
     job: str
     why: str = ""
+    failed: str = ""
     done: bool = False
     merged_into: str = ""
     use: JobUse | None = None

@@ -11,8 +11,8 @@ from penstock.wire import agent_methods as m
 from penstock.wire.agent_api import (
     Complete,
     Completion,
+    EndJob,
     Grants,
-    JobRef,
     JobRegistered,
     Params,
     Place,
@@ -202,7 +202,7 @@ class Framework(Course):
         self._report_soon()
 
     def _end(self) -> None:
-        self._site.ask(self.origin, e.Asked(m.END_JOB, self._number, JobRef(job=self.id)))
+        self._site.ask(self.origin, e.Asked(m.END_JOB, self._number, EndJob(job=self.id)))
         for node in self._joined:
             self._site.ask(node, e.SessionClosed(self._number))
         if self.reservation and self._site.reservations is not None:

@@ -16,6 +16,7 @@ from typing import Any
 import pytest
 
 from penstock.cli.main import main
+from penstock.cli.signals import Signals
 from penstock.client import AgentClient, Job, JobCancelled
 from penstock.wire.errors import RpcError
 from tests import warm_commands
@@ -192,6 +193,22 @@ async def test_a_detached_job_goes_on_without_its_terminal_and_over_a_restart_of
     results = json.loads((await penstock.run(again, "logs", job))[0])
     assert {task["task"]: task["state"] for task in results["tasks"]} == {"a": "done", "b": "failed"}
     assert f"penstock submit: patient is job {job}" in (await penstock.run(again, "logs", "--stderr", job))[0]
+
+
+async def test_a_job_with_a_refused_task_failed(
+    start_agent: Start, master: MasterProcess, tmp_path: Path, penstock: Command
+) -> None:
+    """One of many: the master knows only the tasks that ended well."""
+    penstock.monkeypatch.setattr(Signals, "_catch", lambda self: None)  # it runs in a thread
+    (agent,) = await agents(start_agent, master, tmp_path, "alpha")
+    tasks = [f'[[task]]\nname = "t{number}"\nstage = "small"\ncommand = "true"\n' for number in range(12)]
+    large = f'[[task]]\nname = "large"\ncommand = "true"\nenv = {{ LARGE = "{"x" * (9 << 20)}" }}\n'
+    job_file = tmp_path / "job.toml"
+    job_file.write_text('name = "refused"\n' + "".join(tasks) + large)
+    _, err = await penstock.run(agent, "submit", str(job_file), status=1)
+    job = err.partition("penstock submit: refused is job ")[2].split()[0]
+    ended = (await penstock.views(agent, job, "--wait", status=1))[job]
+    assert (ended["outcome"], ended["why"][:34]) == ("failed", "1 task refused; first large: frame")
 
 
 async def until_said(client: AgentClient, job: str, words: str) -> dict[str, Any]:

@@ -22,7 +22,8 @@ from penstock.config.endpoint import UnixEndpoint
 from penstock.model import Capacity, ContainerSpec, EndedBy, Executor, KindAmounts, Profile, TaskRequest
 from penstock.transport import RpcPeer
 from penstock.wire import master_api as api
-from penstock.wire.agent_api import Done, RegisterJob
+from penstock.wire.agent_api import Done, EndJob, RegisterJob
+from penstock.wire.agent_methods import END_JOB
 from penstock.wire.connection import read_params
 
 Start = Callable[..., Any]
@@ -36,7 +37,7 @@ class FakeMaster:
     def __init__(self, directory: Path) -> None:
         self.order: list[tuple[str, Any]] = []  # of the present connection
         self.connections = 0
-        self.profile_gaps = self.last_parts = self.job_lasts = False
+        self.profile_gaps = self.last_parts = self.job_lasts = self.job_failed = False
         self._number = 0
         self._peer: RpcPeer | None = None
         self._fresh = asyncio.Event()
@@ -92,7 +93,7 @@ class FakeMaster:
         self.notification(peer, method, params)
         return api.Registered(
             protocol=api.PROTOCOL, version="0", heartbeat_s=0.1, profile_gaps=self.profile_gaps,
-            last_parts=self.last_parts, job_lasts=self.job_lasts,
+            last_parts=self.last_parts, job_lasts=self.job_lasts, job_failed=self.job_failed,
         )  # fmt: skip
 
     def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
@@ -274,6 +275,26 @@ async def test_only_a_master_that_reads_it_is_told_the_part_of_a_last_slot(
     finally:
         running.cancel()
     assert master.uses()[-1].last_part == (0.5 if parts_read else 1.0)
+
+
+@pytest.mark.parametrize("read", [False, True])
+async def test_only_a_master_that_reads_it_is_told_why_a_job_failed(master: FakeMaster, read: bool) -> None:
+    master.job_failed = read
+    capacity = Capacity(cores=2, memory_bytes=2**30)
+    node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True))
+    link = MasterLink(SimpleNamespace(node=node, link=None), UnixEndpoint(Path(master.listen)))  # type: ignore[arg-type]
+    node.handle(e.SessionOpened(1, "u", 1000, "c"), 0.0)
+    node.handle(e.JobRegistered(1, RegisterJob(name="j"), 0.0), 0.0)
+    for each in node.handle(e.Asked(END_JOB, 1, EndJob(job="n-x-1", failed="1 task refused")), 0.0):
+        if isinstance(each, i.TellMaster):
+            link.tell(each.method, each.params)
+    running = asyncio.create_task(link.run())
+    try:
+        await master.until(lambda: any(isinstance(said, api.JobEnded) for _, said in master.order))
+    finally:
+        running.cancel()
+    [ended] = [said for _, said in master.order if isinstance(said, api.JobEnded)]
+    assert ended.failed == ("1 task refused" if read else "")
 
 
 @pytest.mark.parametrize("lasts_read", [False, True])

@@ -11,7 +11,7 @@ from agent.core.snapshot import ContainerUse
 from penstock.model import ResourceKind
 from penstock.wire import agent_methods as m
 from penstock.wire import master_api as api
-from penstock.wire.agent_api import JobRef
+from penstock.wire.agent_api import EndJob
 from tests.fakes.node_bed import NodeBed
 
 
@@ -56,7 +56,7 @@ class Bed(NodeBed):
     def end_job(self, at: float) -> api.JobUse:
         """Return what the master is told of the job with its end."""
         self.now = at
-        self.send(e.Asked(m.END_JOB, 1, JobRef(job=self.job)))
+        self.send(e.Asked(m.END_JOB, 1, EndJob(job=self.job)))
         [told] = self.to_master(api.JobEnded)
         assert told.use is not None
         return told.use

@@ -11,7 +11,7 @@ from agent.core.records import TaskEnd
 from penstock.model import ContainerSpec, Ended, EndedBy, KindAmounts, TaskRequest
 from penstock.wire import agent_methods as m
 from penstock.wire import master_api as api
-from penstock.wire.agent_api import JobRef, Place, TaskEnded, TaskPlaced, TaskRefs
+from penstock.wire.agent_api import EndJob, Place, TaskEnded, TaskPlaced, TaskRefs
 from tests.fakes.node_bed import NodeBed
 
 REQUEST = TaskRequest(task="t", usage=KindAmounts(cpu=1.0), command=ContainerSpec(argv=("x",)))
@@ -77,7 +77,7 @@ def test_one_that_is_there_and_does_not_read_is_told_by_the_next_agent(bed: Bed)
     again = bed.asks(job)
     assert TaskEnded(job=job, task="t", node="other", ended=EXIT) in told(again)
     assert to_master(again) == [], "it would be run again"
-    bed.send(e.Asked(m.END_JOB, 1, JobRef(job=job)))
+    bed.send(e.Asked(m.END_JOB, 1, EndJob(job=job)))
     assert bed.journal == {}
     assert bed.handle(EndUnread(job, "t")) == [], "nothing is left of it"
 
@@ -100,7 +100,7 @@ def test_it_is_forgotten_with_the_job(bed: Bed) -> None:
     bed.restart()
     bed.joins(job)
     assert bed.of("ends")
-    bed.send(e.Asked(m.END_JOB, 1, JobRef(job=job)))
+    bed.send(e.Asked(m.END_JOB, 1, EndJob(job=job)))
     assert bed.journal == {}
 
 

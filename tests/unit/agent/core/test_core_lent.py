@@ -12,7 +12,7 @@ from agent.core.rank_weights import nice_of
 from agent.core.records import ContainerRecord
 from penstock.model import ContainerSpec
 from penstock.wire import agent_methods as m
-from penstock.wire.agent_api import JobRef, Launched
+from penstock.wire.agent_api import EndJob, Launched
 from penstock.wire.errors import RpcError
 from penstock.wire.jobs_api import LeaveJob
 from tests.unit.agent.core.ranks_bed import Bed
@@ -232,7 +232,7 @@ def test_a_process_that_was_lowered_gets_no_better_nice_value_and_none_that_of_a
     other = bed.lend(second, bed.register(second, priority=1.0), OTHER_PID, nice=15)
     bed.sample()
     assert bed.nice == {lent: nice_of(1, 2), other: 15}
-    bed.send(e.Asked(m.END_JOB, second, JobRef(job=bed.record(other).job)))
+    bed.send(e.Asked(m.END_JOB, second, EndJob(job=bed.record(other).job)))
     bed.send(e.GivenBack(other, 0.0, 0, bed.now))
     bed.sample()
     (one,) = (one for one in bed.last if isinstance(one, Renice))

@@ -12,7 +12,7 @@ from agent.core.records import ContainerRecord, HeldTask
 from penstock.model import Ended, EndedBy, Executor
 from penstock.wire import agent_methods as m
 from penstock.wire import master_api as api
-from penstock.wire.agent_api import JobRef
+from penstock.wire.agent_api import EndJob
 from tests.fakes.node_bed import NodeBed
 
 
@@ -89,7 +89,7 @@ def test_what_was_being_stopped_as_its_job_ended_holds_no_slot_and_ends(bed: Bed
     job = bed.register()
     container = bed.assign(job=job)
     bed.begin(container)
-    bed.send(e.Asked(m.END_JOB, 1, JobRef(job=job)))
+    bed.send(e.Asked(m.END_JOB, 1, EndJob(job=job)))
     fresh = bed.restarted(running=(container,))
     assert not fresh.started and list(fresh.node.containers.live) == [container]
     fresh.exit(container)

@@ -11,7 +11,7 @@ from agent.core import events as e
 from agent.core.settings import UserQuotas
 from penstock.model import Capacity, ContainerSpec, KindAmounts, Limits, ResourceKind, TaskRequest
 from penstock.wire import agent_methods as m
-from penstock.wire.agent_api import Cancel, JobRef, Place, Resize, TaskRefs
+from penstock.wire.agent_api import Cancel, EndJob, Place, Resize, TaskRefs
 from penstock.wire.errors import ErrorCode, RpcError
 from tests.fakes.node_bed import NodeBed
 
@@ -53,7 +53,7 @@ def test_jobs(bed: NodeBed) -> None:
     bed.register(MAX)
     for _ in range(3):
         bed.register(ROOT)
-    bed.send(e.Asked(m.END_JOB, EVE, JobRef(job=first)))
+    bed.send(e.Asked(m.END_JOB, EVE, EndJob(job=first)))
     bed.register(EVE)
 
 

@@ -14,7 +14,7 @@ from penstock.model import ContainerSpec, Ended, EndedBy, KindAmounts, TaskReque
 from penstock.transport import RpcPeer
 from penstock.wire import agent_methods as m
 from penstock.wire import master_api as api
-from penstock.wire.agent_api import JobRef, Place, RegisterJob
+from penstock.wire.agent_api import EndJob, Place, RegisterJob
 from tests.unit.agent.shell.shell_bed import Silent, make_shell
 
 #: As long as the agent makes a reason; the kernel keeps a few dozen of these for who does not read.
@@ -55,6 +55,6 @@ async def test_what_the_kernel_did_not_take_is_kept(tmp_path: Path) -> None:
         assert bed.kept() == {f"t{taken}"}, "those before are in the kernel's hands, whatever becomes of the agent"
         assert not bed.ends(taken + 1)
         assert bed.kept() == {f"t{taken}", f"t{taken + 1}"}
-        bed.shell.dispatch(e.Asked(m.END_JOB, 1, JobRef(job=bed.job)))
+        bed.shell.dispatch(e.Asked(m.END_JOB, 1, EndJob(job=bed.job)))
         assert bed.kept() == set()
         peer.close()

@@ -150,6 +150,10 @@ def test_how_jobs_ended() -> None:
         "left": ("disconnected", "its client x disconnected"),
         "stopped": ("cancelled", "its framework ended it before it was done"),
     }
+    made.job("a", "refused")
+    made.serve(e.Said("a", api.JobEnded(job="refused", failed="2 tasks refused; first t: too large")))
+    refused = made.listed("refused")
+    assert (refused.outcome, refused.why) == ("failed", "2 tasks refused; first t: too large")
     made.job("a", "gone")
     made.serve(e.NodeAway("a"))
     made.round(100.0)

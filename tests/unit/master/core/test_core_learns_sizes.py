@@ -99,6 +99,13 @@ def test_a_job_that_was_stopped_teaches_nothing() -> None:
     assert len(made.cluster.sizes) == 0
 
 
+def test_a_job_of_which_tasks_were_refused_teaches_nothing() -> None:
+    made = bed("a", ordering="gittins")
+    made.job("a", "j", name="big")
+    made.serve(e.Said("a", api.JobEnded(job="j", failed="1 task refused; first t: too large")))
+    assert len(made.cluster.sizes) == 0
+
+
 def test_a_recorded_round_has_what_the_order_knew() -> None:
     made = bed("a", ordering="gittins")
     ran(made, "b", 500.0, name="big")

@@ -17,7 +17,7 @@ from master.core.settings import MasterSettings
 from penstock.model import Capacity, KindAmounts, TaskRequest
 from penstock.opgraph.dataflow import DataflowManager, FlowStarted, Made, PlaceTasks
 from penstock.wire import agent_methods as m
-from penstock.wire.agent_api import JobRef, JobRegistered, Place, Progress, RegisterJob, StageProgress, TaskRefs
+from penstock.wire.agent_api import EndJob, JobRegistered, Place, Progress, RegisterJob, StageProgress, TaskRefs
 from penstock.wire.master_api import JobUse
 from tests.unit.master.cluster_bed import MB, Bed, bed
 from tests.unit.penstock.opgraph.test_flow_progress import complete, word_count
@@ -103,7 +103,7 @@ def test_what_history_knows_and_what_is_told_is_not_added_up() -> None:
     host.master.round()
     host.serve(agent_events.Asked(m.TASKS_DONE, 1, TaskRefs(job=first, tasks=["t"])))
     host.tell(first, StageProgress(stage="s", tasks=1, done=1))
-    host.serve(agent_events.Asked(m.END_JOB, 1, JobRef(job=first)))
+    host.serve(agent_events.Asked(m.END_JOB, 1, EndJob(job=first)))
     again = host.job("daily")
     assert host.remaining_s(again) == (2.0, 0.0, 1.0), "R is initialized based on historical information"
     host.tell(again, stage(cpu=100.0, network=300.0))
