@@ -16,7 +16,7 @@ from agent.core.placed_work import PlacedWork
 from agent.core.ranks import Ranks
 from agent.core.slot_grants import SlotGrants
 from agent.queues import MonotaskQueues
-from penstock.wire.agent_api import JobRef, JobWaiting
+from penstock.wire.agent_api import JobRef
 from penstock.wire.master_api import (
     AdmitJob,
     AnyDecision,
@@ -80,8 +80,8 @@ class MasterDecisions:
                     out.append(Record(ROOM, decision.job, job.record))
                 out += job.notify("job_admitted", JobRef(job=decision.job))
             case TellWaiting() if job is not None:
-                job.wait(decision.why)
-                out += job.notify("job_waiting", JobWaiting(job=decision.job, why=decision.why, never=decision.never))
+                job.wait(decision.why, never=decision.never)
+                out += job.notify("job_waiting", job.waiting())
             case SetPriority() if job is not None:
                 before, job.record.priority = job.record.reserved_cores, decision.priority
                 job.record.reserved_cores = decision.reserved_cores

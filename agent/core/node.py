@@ -14,7 +14,7 @@ from agent.core import events as e
 from agent.core.client_containers import ClientContainers
 from agent.core.container_events import ContainerEvents
 from agent.core.draining import Drain
-from agent.core.instructions import Instruction, Reply, TellMaster, Wake
+from agent.core.instructions import Instruction, Notify, Reply, TellMaster, Wake
 from agent.core.job_lifecycle import JobLifecycle
 from agent.core.lent_containers import LentContainers
 from agent.core.master_decisions import MasterDecisions
@@ -211,7 +211,7 @@ class Node(NodeState):
             raise bad_request("not a number", field="priority")
         if request.job:
             job = self._members.job_of(event.session, request.job, member=False)
-            instructions: list[Instruction] = []
+            instructions: list[Instruction] = [Notify(event.session, "job_waiting", job.waiting())] if job.waits else []
         else:
             quotas.check_job(session, self.settings.quotas, self.jobs.values())
             fresh = f"{self.settings.node}-{next(self._ids)}"

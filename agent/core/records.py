@@ -23,7 +23,7 @@ from penstock.model import (
     TaskRequest,
 )
 from penstock.model.work import Opportunistic, OpportunisticJob
-from penstock.wire.agent_api import Params, StageProgress
+from penstock.wire.agent_api import JobWaiting, Params, StageProgress
 from penstock.wire.master_api import JobState
 
 
@@ -277,6 +277,7 @@ class Job:
     sessions: set[int] = field(default_factory=set)
     tasks: dict[str, TaskHere] = field(default_factory=dict)
     waits: str = ""  # why the master has not admitted it yet
+    waits_for_ever: bool = False  # the cluster has no nodes large enough for it
     stages: list[StageProgress] = field(default_factory=list)  # from its framework's last report
     orphan_since: float | None = None  # without connections since then (after a restart of the agent)
     recovered: bool = False  # restored after a restart: only its framework knows all its tasks
@@ -286,9 +287,13 @@ class Job:
         """Send a notification to all its connections."""
         return [Notify(session, method, params) for session in sorted(self.sessions)]
 
-    def wait(self, why: str) -> None:
+    def wait(self, why: str, *, never: bool) -> None:
         """Record why the master does not admit it yet."""
-        self.waits = why
+        self.waits, self.waits_for_ever = why, never
+
+    def waiting(self) -> JobWaiting:
+        """Return the notification why it waits."""
+        return JobWaiting(job=self.record.job, why=self.waits, never=self.waits_for_ever)
 
     def admit(self) -> bool:
         """Record that the master has admitted it; return whether that is new."""

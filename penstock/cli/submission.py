@@ -101,9 +101,8 @@ class Submission:
                     self._until_over(job)
                 except JobCancelled as cancelled:
                     self._cancelled(cancelled)
-                except CommandError:
-                    job.progress(self._manager.progress())  # a job without known tasks would count as done
-                    job.end()
+                except CommandError as error:
+                    job.end(str(error))
                     raise
             if self._stopped_by is None:  # tasks that were never requested are not done, and must not be reported so
                 job.progress(self._manager.progress())

@@ -104,8 +104,8 @@ class JobRef(Params, frozen=True):
 
 
 class EndJob(JobRef, frozen=True):
-    """A job that its framework ends. ``failed``: why it did not succeed, if tasks were refused, which the master never
-    sees; "": its tasks say how the job ended."""
+    """A job that its framework ends. ``failed``: why it did not succeed, if its framework gives it up or tasks were
+    refused, which the master never sees; "": its tasks say how the job ended."""
 
     failed: Annotated[str, msgspec.Meta(max_length=1000)] = ""
 

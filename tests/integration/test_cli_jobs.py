@@ -211,6 +211,17 @@ async def test_a_job_with_a_refused_task_failed(
     assert (ended["outcome"], ended["why"][:34]) == ("failed", "1 task refused; first large: frame")
 
 
+async def test_a_detached_job_that_no_waiting_helps_ends_with_the_reason(
+    start_agent: Start, master: MasterProcess, tmp_path: Path, penstock: Command
+) -> None:
+    (agent,) = await agents(start_agent, master, tmp_path, "alpha")
+    job_file = tmp_path / "job.toml"
+    job_file.write_text('name = "huge"\nmemory = "100T"\n[[task]]\nname = "a"\ncommand = "true"\n')
+    job = (await penstock.run(agent, "submit", "--detach", str(job_file)))[0].strip()
+    ended = (await penstock.views(agent, job, "--wait", status=1))[job]
+    assert (ended["outcome"], ended["why"][:9]) == ("failed", "it wants ")
+
+
 async def until_said(client: AgentClient, job: str, words: str) -> dict[str, Any]:
     """The explanation of a job, once its sentence ends so: nodes tell their ranks with their heartbeats."""
     async with asyncio.timeout(LIMIT_S):

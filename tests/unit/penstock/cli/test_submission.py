@@ -54,9 +54,7 @@ def test_what_no_waiting_helps_is_refused_though_that_is_said_before_the_job_is_
     agent.agent.waits, agent.agent.waits_for_ever = "it wants 91 TiB reserved", True
     with pytest.raises(CommandError, match="it wants 91 TiB reserved"):
         submit().result(60)
-    assert len(agent.agent.called("end_job")) == 1
-    told = agent.agent.called("progress")[-1].stages
-    assert [(stage.tasks, stage.done) for stage in told] == [(1, 0)], "it is not done"
+    assert [ended.failed for ended in agent.agent.called("end_job")] == ["it wants 91 TiB reserved"]
 
 
 def test_what_is_waited_for_is_said(
