@@ -16,8 +16,8 @@ from typing import Any
 import pytest
 
 from penstock.cli.main import main
-from penstock.cli.signals import Signals
 from penstock.client import AgentClient, Job, JobCancelled
+from penstock.client.signals import Signals
 from penstock.wire.errors import RpcError
 from tests import warm_commands
 from tests.integration.conftest import MasterProcess, agents, command, until
