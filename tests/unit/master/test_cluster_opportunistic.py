@@ -103,24 +103,11 @@ def test_an_opportunistic_task_of_a_framework_waits_for_a_free_core() -> None:
 PREEMPTED = Ended(by=EndedBy.PREEMPTED, reason="memory was wanted")
 
 
-def with_a_command() -> Bed:
-    """Placed, and it may run on slack."""
+def test_preempted_work_that_was_cancelled_meanwhile_ends() -> None:
     b = bed("a")
     b.job("a")
     b.ready("a", command("t"), opportunistic=True)
     assert b.round() == [("t", "a")]
-    return b
-
-
-def test_preempted_work_is_placed_again() -> None:
-    b = with_a_command()
-    b.serve(e.Said("a", api.CommandEnded(job="j", task="t", origin="a", ended=PREEMPTED)))
-    assert b.said(api.TellEnded) == []
-    assert b.round() == [("t", "a")]
-
-
-def test_preempted_work_that_was_cancelled_meanwhile_ends() -> None:
-    b = with_a_command()
     b.serve(e.Said("a", api.TasksCancelled(job="j", tasks=["t"])))
     b.serve(e.Said("a", api.CommandEnded(job="j", task="t", origin="a", ended=PREEMPTED)))
     assert [(told.task, told.ended.by) for _, told in b.said(api.TellEnded)] == [("t", EndedBy.CANCELLED)]

@@ -57,20 +57,21 @@ def test_what_runs_there_is_named_to_operators_only() -> None:
 
 
 @pytest.mark.parametrize(
-    ("name", "params", "said"),
+    ("name", "params", "field", "said"),
     [
-        ("drian", {}, "one of drain, undrain, drains"),
-        ("drain", {"nodes": ["a", "x"]}, "no node 'x' in this cluster"),
-        ("drains", {"nodes": ["x"]}, "no node 'x' in this cluster"),
-        ("drain", {"nodes": [7]}, "nodes"),
-        ("drain", {"node": "a"}, "node"),
+        ("drian", {}, "call", "one of drain, undrain, drains"),
+        ("drain", {"nodes": ["a", "x"]}, "nodes", "no node 'x' in this cluster"),
+        ("drains", {"nodes": ["x"]}, "nodes", "no node 'x' in this cluster"),
+        ("undrain", {"nodes": ["x"]}, "nodes", "no node 'x' in this cluster"),
+        ("drain", {"nodes": [7]}, "nodes[0]", "nodes"),
+        ("drain", {"node": "a"}, "node", "node"),
     ],
 )
-def test_what_makes_no_sense_changes_nothing(name: str, params: dict[str, Any], said: str) -> None:
+def test_what_makes_no_sense_changes_nothing(name: str, params: dict[str, Any], field: str, said: str) -> None:
     b = bed("a")
     with pytest.raises(RpcError, match=said) as caught:
         call(b, name, **params)
-    assert caught.value.code is ErrorCode.BAD_REQUEST
+    assert (caught.value.code, caught.value.body.field) == (ErrorCode.BAD_REQUEST, field)
     assert b.cluster.nodes["a"].takes_work
 
 

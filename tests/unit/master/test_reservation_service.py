@@ -210,19 +210,6 @@ async def test_what_a_user_had_counts_in_the_window_after_a_restart(
         assert third._store.past() == {}
 
 
-async def test_what_a_call_finds_dropped_is_told_and_written_down(tmp_path: Path) -> None:
-    b = cluster()
-    async with reservation_service(tmp_path / "db", b.cluster) as one:
-        made = await ask(one, "reserve", rdl="window(atom(<1core>,6,6,1h,6h),+0s,+1h)")
-        gathered(one)
-        b.cluster.nodes.pop("b")
-        [told] = (await ask(one, "reservations")).reservations
-        assert told.reservation == made.reservation
-        assert told.dropped
-    async with reservation_service(tmp_path / "db", b.cluster) as again:
-        assert (await ask(again, "reservations")).reservations == [told]
-
-
 async def test_what_could_not_be_written_down_is_with_the_next_look(tmp_path: Path) -> None:
     b = cluster()
     async with reservation_service(tmp_path / "db", b.cluster) as one:

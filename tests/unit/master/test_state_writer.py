@@ -194,27 +194,7 @@ def test_what_cannot_be_read_is_left_out_and_said_in_a_line(tmp_path: Path) -> N
     store.close()
 
 
-async def test_a_master_hands_it_to_the_next_one(tmp_path: Path) -> None:
-    config = MasterConfig(listen=f"{tmp_path}/master.sock", http="127.0.0.1:0", store=str(tmp_path / "master.db"))
-    first = Master(config)
-    await first.start()
-    register = api.Register(
-        protocol=api.PROTOCOL, node="a", version="0", capacity=Capacity(cores=1.0, memory_bytes=1 << 30), load=load()
-    )
-    first.service.dispatch(e.Said("a", register))
-    first.service.dispatch(e.Said("a", job_state("j")))
-    first.service.dispatch(e.Said("a", api.JobEnded(job="j")))
-    asked = OnBehalf(user="root", operator=True, call="drain", params={"nodes": ["a"]})
-    await first.service.of_nodes(asked)
-    await first.close()
-    second = Master(config)
-    await second.start()
-    assert list(second.service.cluster.drains) == ["a"]
-    assert [past.view.job for past in second.service.cluster.past] == ["j"]
-    await second.close()
-
-
-async def test_a_master_tells_the_next_one_which_ept_it_has_learnt(tmp_path: Path) -> None:
+async def test_a_master_hands_it_to_the_next_one_with_the_ept_that_it_has_learnt(tmp_path: Path) -> None:
     config = MasterConfig(listen=f"{tmp_path}/master.sock", http="127.0.0.1:0", store=str(tmp_path / "master.db"))
     first = Master(config)
     await first.start()
@@ -224,11 +204,15 @@ async def test_a_master_tells_the_next_one_which_ept_it_has_learnt(tmp_path: Pat
     )  # fmt: skip
     ready = api.ReadyTasks(job="j", stage="s", tasks=[task(f"t{index}", cpu=200) for index in range(4)])
     events = [e.Said("a", register), e.Said("a", job_state("j")), e.Said("a", ready), e.RoundDue(1.0), e.RoundDue(2.0)]
-    for event in events:
+    for event in [*events, e.Said("a", api.JobEnded(job="j"))]:
         first.service.dispatch(event)
+    asked = OnBehalf(user="root", operator=True, call="drain", params={"nodes": ["a"]})
+    await first.service.of_nodes(asked)
     await first.close()
     second = Master(config)
     await second.start()
+    assert list(second.service.cluster.drains) == ["a"]
+    assert [past.view.job for past in second.service.cluster.past] == ["j"]
     assert second.service.cluster.table.ept_s == first.service.cluster.table.ept_s == 4.0, "200 MB at 50 MB/s"
     await second.close()
 

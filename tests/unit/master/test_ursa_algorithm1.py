@@ -56,48 +56,10 @@ def ejf(weight: float = 1.0, name: str = "ejf", **elapsed_s: float) -> Ranking:
 # ---------------------------------------------------------------- by hand
 
 
-def test_d_is_what_of_the_ept_is_not_taken() -> None:
-    # APT = 3/100, 6/100 and 24/100 s; D = (0.12 − APT) / 0.12, not below 0; a quarter of the memory is free.
-    w = cluster(((100, 100, 100), (3, 6, 24), 0, 25, 100))
-    assert w.d[:, 0] == pytest.approx([0.75, 0.5, 0.0, 0.25])
-
-
-def test_an_idle_core_makes_the_cpu_free() -> None:
-    w = cluster(((100, 100, 100), (1000, 6, 0), 1, 100, 100))
-    assert w.d[:, 0] == pytest.approx([1.0, 0.5, 1.0, 1.0])
-    w.take(0, need("t", 5, 0, 0, 0))  # takes the last idle core: now the 1005 bytes of work count
-    assert w.d[0, 0] == 0.0
-
-
-def test_inc_is_the_rise_of_apt_by_ept_and_the_share_of_memory() -> None:
-    w = cluster(((100, 200, 50), (0, 0, 0), 1, 80, 100))
-    # 6/100 s, 6/200 s, 6/50 s, each by 0.12 s; 20 of 100 bytes.
-    assert w.increase(need("t", 6, 6, 6, 20), 0) == pytest.approx([0.5, 0.25, 1.0, 0.2])
-
-
 def test_f_is_the_sum_of_d_times_inc() -> None:
     w = cluster(((100, 200, 50), (0, 12, 3), 1, 80, 100))
     # D = 1, 0.5, 0.5, 0.8; Inc = 0.5, 0.25, 0.1, 0.2
     assert fitness(need("t", 6, 6, 0.6, 20), w)[0] == pytest.approx(1 * 0.5 + 0.5 * 0.25 + 0.5 * 0.1 + 0.8 * 0.2)
-
-
-def test_inc_is_clipped_to_d() -> None:
-    w = cluster(((100, 100, 100), (0, 9, 0), 1, 100, 100))
-    # disk: D = 0.25, Inc = 100 s by 0.12: clipped to 0.25
-    assert fitness(need("t", 0, 10_000, 0, 0), w)[0] == pytest.approx(0.25 * 0.25)
-
-
-def test_nothing_goes_where_d_is_0_and_inc_is_not() -> None:
-    w = cluster(((100, 100, 100), (0, 12, 0), 1, 100, 100), ((100, 100, 100), (0, 11.9, 0), 1, 100, 100))
-    fit = fitness(need("t", 6, 0.1, 0, 0), w)
-    assert fit[0] == -math.inf
-    assert fit[1] > 0
-    assert fitness(need("t", 6, 0, 0, 0), w)[0] == pytest.approx(0.5)  # it does not ask for the disk
-
-
-def test_a_task_needs_all_of_its_memory_in_one_place() -> None:
-    w = cluster(((100, 100, 100), (0, 0, 0), 1, 50, 100), ((100, 100, 100), (0, 0, 0), 1, 49, 100))
-    assert list(np.isfinite(fitness(need("t", 1, 0, 0, 50), w))) == [True, False]
 
 
 def test_a_plan_that_is_whole_gets_the_bonus_and_scores_are_means() -> None:
@@ -110,14 +72,6 @@ def test_a_plan_that_is_whole_gets_the_bonus_and_scores_are_means() -> None:
     assert part.score == pytest.approx(1.0)
     assert [(index, worker) for index, worker, _ in part.chosen] == [(0, 0)]
     assert w.d[1, 0] == 1.0, "scoring leaves the cluster as it was"
-
-
-def test_a_whole_stage_goes_before_a_better_part_of_another() -> None:
-    w = cluster(((100, 100, 100), (0, 0, 0), 4, 100, 100))
-    part = stage(need("a", 0, 12, 0, 0), need("b", 0, 12, 0, 0), job="part")
-    whole = stage(need("c", 0, 1, 0, 0), job="whole")
-    placed = place(w, [part, whole], ejf(part=0.0, whole=0.0))
-    assert [(p.stage.job, p.need.task) for p in placed] == [("whole", "c"), ("part", "a")]
 
 
 def test_ejf_adds_w_times_t() -> None:

@@ -52,30 +52,25 @@ def test_whichever_of_the_running_jobs_ends_first() -> None:
     assert admitted(b) == ["much", "waits"], "passes no longer has room"
 
 
+@pytest.mark.parametrize("restarted", [False, True])
 @pytest.mark.parametrize(("long_s", "passes"), [((100.0, 120.0), True), ((30.0, 120.0), False), ((100.0,), False)])
 def test_a_job_that_surely_ends_before_passes_though_all_of_its_memory_is_needed(
-    long_s: tuple[float, ...], passes: bool
+    long_s: tuple[float, ...], passes: bool, restarted: bool
 ) -> None:
-    """Twice the longest run of short, 20 s, is less than half of the shortest one of long; two runs are needed."""
+    """Twice the longest run of short, 20 s, is less than half of the shortest one of long; two runs are needed.
+
+    A master that is restarted knows how long jobs take.
+    """
     b = bed("a")
     ran(b, "long", *long_s)
     ran(b, "short", 8.0, 10.0)
+    if restarted:
+        b = b.successor()
+        b.node("a")
     b.job("a", "first", 600 * MB, at=b.now, name="long")
     b.job("a", "waits", 1000 * MB, at=b.now + 1)
     b.job("a", "passing", 400 * MB, at=b.now + 2, name="short")
     assert admitted(b) == (["first", "passing"] if passes else ["first"])
-
-
-def test_a_master_that_is_restarted_knows_how_long_jobs_take() -> None:
-    b = bed("a")
-    ran(b, "long", 100.0, 120.0)
-    ran(b, "short", 8.0, 10.0)
-    b = b.successor()
-    b.node("a")
-    b.job("a", "first", 600 * MB, at=b.now, name="long")
-    b.job("a", "waits", 1000 * MB, at=b.now + 1)
-    b.job("a", "passing", 400 * MB, at=b.now + 2, name="short")
-    assert admitted(b) == ["first", "passing"]
 
 
 def test_what_cannot_be_calculated_with_is_not_taken_over() -> None:

@@ -10,7 +10,7 @@ from master.core.status import document
 from penstock.model import Ended, EndedBy
 from penstock.wire import master_api as api
 from penstock.wire.cluster_api import Draining, Remaining
-from penstock.wire.errors import ErrorCode, RpcError
+from penstock.wire.errors import RpcError
 from tests.master_invariants import broken
 from tests.unit.master.cluster_bed import EXIT, MB, Bed, bed, command, job_state, load, placed_task, task
 from tests.unit.master.core.executor_bed import ExecutorBed, executor, profile
@@ -193,15 +193,6 @@ def test_it_is_drained_when_nothing_is_left_of_the_cluster_s_or_of_its_own() -> 
     b.heartbeat("b")
     assert state(b, "b") == "drained"
     assert b.cluster.drain.told(b.cluster.nodes["a"]).jobs == ["j"]
-
-
-def test_an_unknown_node_changes_nothing() -> None:
-    b = bed("a")
-    for event in (e.DrainAsked(("a", "x"), "root", 0.0), e.UndrainAsked(("x",), "root")):
-        with pytest.raises(RpcError, match="no node 'x' in this cluster") as caught:
-            b.serve(event)
-        assert (caught.value.code, caught.value.body.field) == (ErrorCode.BAD_REQUEST, "nodes")
-    assert state(b, "a") == "connected"
 
 
 # ---------------------------------------------------------------- stopping

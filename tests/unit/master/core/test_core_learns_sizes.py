@@ -89,16 +89,6 @@ def test_a_job_that_was_over_before_a_heartbeat_told_of_it_is_of_the_smallest_si
     assert list(known.cells) == [0]
 
 
-def test_a_job_that_was_stopped_teaches_nothing() -> None:
-    made = bed("a", ordering="gittins")
-    made.job("a", "j", name="big")
-    made.ready("a", task("t"), job="j")
-    made.round()
-    made.heartbeat("a", jobs=[api.JobUse(job="j", service_s=5.0)])
-    made.serve(e.Said("a", api.JobEnded(job="j", why="its framework went")))
-    assert len(made.cluster.sizes) == 0
-
-
 def test_a_job_of_which_tasks_were_refused_teaches_nothing() -> None:
     made = bed("a", ordering="gittins")
     made.job("a", "j", name="big")

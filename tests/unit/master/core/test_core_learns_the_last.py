@@ -7,7 +7,7 @@ import pytest
 from master.core import events as e
 from master.ordering.sizes import cell_of
 from penstock.wire import master_api as api
-from tests.unit.master.cluster_bed import EXIT, Bed, bed, command
+from tests.unit.master.cluster_bed import EXIT, Bed, bed, command, task
 
 
 def learnt(made: Bed) -> list[int]:
@@ -124,9 +124,10 @@ def test_an_end_that_the_registration_tells_waits_for_the_last_too() -> None:
 def test_a_job_that_is_stopped_teaches_nothing_but_is_listed_with_all_that_it_received() -> None:
     made = bed("a")
     made.job("a")
-    made.ready("a", command("t"))
+    made.ready("a", command("t"), task("own"))
     made.round()
     made.serve(e.Said("a", api.JobEnded(job="j", why="its client disconnected", use=use(1.0, last=False))))
+    assert [decision.task for _, decision in made.said(api.Withdraw)] == ["t"], "of its framework's own a knows itself"
     made.heartbeat("a", jobs=[use(6.0)])
     assert len(made.cluster.sizes) == 0
     made.serve(e.Said("a", api.CommandEnded(job="j", task="t", origin="a", ended=EXIT)))
