@@ -76,6 +76,20 @@ def test_many_small_tasks_use_every_node_and_keep_their_cores_busy() -> None:
     assert cpu.utilization_efficiency == pytest.approx(1.0), "a CPU monotask uses its core fully"
 
 
+@pytest.mark.parametrize("ept_s", [1.0, 20.0])
+def test_a_core_that_has_become_idle_is_used_at_once_whatever_ept_is(ept_s: float) -> None:
+    """Then APT_cpu is 0 (Ursa §4.2.2). A minute of work on one core holds APT above EPT; the other core must take the
+    short tasks one after the other, each with a round and the reports between, and not one in an EPT."""
+    first = SimulatedJob("first", 0.0, (SimulatedStage("s", (task("long", (CPU, 3000 * MB)),)),))
+    short = tuple(task(f"t{n}", (CPU, 10 * MB)) for n in range(60))
+    then = SimulatedJob("then", 1.0, (SimulatedStage("s", short),))
+    cluster = SimulatedCluster(nodes(1), MasterSettings(ept_s=ept_s, default_cpu_bytes_per_s=50e6))
+    cluster.run([first, then])
+    ended_at_s = cluster.frameworks[1].ended_at_s
+    assert ended_at_s is not None
+    assert ended_at_s < 1.0 + 60 * (0.2 + 0.3)
+
+
 def test_the_earlier_job_is_served_first() -> None:
     """EJF: two equal jobs, the second a moment later; the first ends well before it."""
     first, second = map_reduce("first", 16, 8, 10 * MB), map_reduce("second", 16, 8, 10 * MB, submitted_at_s=0.05)
