@@ -65,6 +65,18 @@ def test_its_limits_hold_what_runs() -> None:
     assert (said.stdout, said.returncode) == (f"{64 * 2**20}\n", 0), said.stderr
 
 
+@pytest.mark.usefixtures("agent")
+def test_its_memory_is_protected_by_all_that_is_above_it() -> None:
+    done = subprocess.run(
+        ["systemctl", "show", "--value", "--property=ControlGroup", "penstock-agent"],
+        capture_output=True, text=True, check=True, timeout=60,
+    )  # fmt: skip
+    top = Path("/sys/fs/cgroup")
+    cgroup = top / done.stdout.strip().lstrip("/")
+    least = [int((each / "memory.min").read_text()) for each in (cgroup, *cgroup.parents) if top in each.parents]
+    assert least and min(least) >= 64 * 2**20
+
+
 def _said(*arguments: str) -> dict[str, Any]:
     return dict(json.loads(_penstock(*arguments).stdout))
 
