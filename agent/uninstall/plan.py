@@ -104,8 +104,8 @@ def removals(config: AgentConfig, *, kill: bool, purge: bool, host: Host) -> Ite
         if cgroups.is_root(root):  # a launcher removes the tree that it created
             yield Removal(f"cgroups in {root}", partial(cgroups.remove, root))
     listens = config.socket_path()
-    lock = listens.with_name(f"{listens.name}.lock")
-    for file in dict.fromkeys((listens, lock, *(config.runtime() / name for name in _RUNTIME))):
+    beside = (listens.with_name(name) for name in (f"{listens.name}.lock", "stdio.sock"))
+    for file in dict.fromkeys((listens, *beside, *(config.runtime() / name for name in _RUNTIME))):
         if os.path.lexists(file):
             yield Removal(f"{file}", partial(file.unlink, missing_ok=True))
     ends = config.runtime() / "exits"

@@ -64,6 +64,18 @@ def test_a_host_where_there_is_nothing(bed: Bed) -> None:
     assert bed.find() == []
 
 
+def test_a_socket_elsewhere_goes_with_what_is_beside_it(bed: Bed, tmp_path: Path) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    bed.config = AgentConfig(
+        runtime_dir=str(bed.run), state_dir=str(bed.state), socket=str(elsewhere / "penstock.sock")
+    )
+    for name in ("penstock.sock", "penstock.sock.lock", "stdio.sock", "of-somebody-else"):
+        (elsewhere / name).touch()
+    bed.remove()
+    assert [file.name for file in elsewhere.iterdir()] == ["of-somebody-else"]
+
+
 def test_all_of_it_goes_once(bed: Bed) -> None:
     tree, other = bed.tree("penstock-0123", "c-1", "c-2/below"), bed.tree("penstock-4567")
     bed.links["eth0"] = 2
