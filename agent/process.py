@@ -9,6 +9,9 @@ from pathlib import Path
 from penstock import sdnotify
 from penstock.locking import claim
 
+#: The limits on descriptors, soft and hard, with which the agent was started: containers get these.
+STARTED_WITH = resource.getrlimit(resource.RLIMIT_NOFILE)
+
 
 def lock(state: Path, runtime: Path, socket_path: Path) -> None:
     """Own the agent's directories and its socket until the process ends.
@@ -38,8 +41,8 @@ def pids_for_containers() -> int:
 
 
 def raise_descriptors() -> None:
-    """Raise the limit on descriptors to its maximum: each container keeps ten open, for reads every second. The
-    launcher, started before, passes on the original limit.
+    """Raise the limit on descriptors to its maximum: each container keeps ten open, for reads every second. A launcher
+    is started with the former limit (:data:`STARTED_WITH`), which containers inherit.
     """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import pwd
+import resource
 import select
 import socket
 import subprocess
@@ -17,6 +18,7 @@ from typing import Any
 
 import msgpack
 
+from agent import process as agent_process
 from agent.launcher.messages import MAX_MESSAGE_BYTES, Adopt, Exited, Running, Start, room, widen
 from penstock.peer_credentials import UntrustedServerError, check_server
 
@@ -286,6 +288,7 @@ def _spawn(runtime_dir: Path, cgroup_root: Path | None, leave_after_s: float) ->
             command, env={**os.environ, "NOTIFY_SOCKET": "@" + address[1:]}, cwd="/", stdin=subprocess.DEVNULL,
             stdout=output, stderr=output, start_new_session=True,
         )  # fmt: skip
+        resource.prlimit(process.pid, resource.RLIMIT_NOFILE, agent_process.STARTED_WITH)
         pidfd = os.pidfd_open(process.pid)
         try:
             answered, _, _ = select.select([ready.fileno(), pidfd], [], [], _START_TIMEOUT_S)

@@ -1,8 +1,8 @@
 """The launcher's process: ``python -I -m agent.launcher --runtime-dir DIR``.
 
-It starts containers, waits for them, and keeps their exits until an agent has recorded them. It outlives agents, but
-ends when nothing runs and no agent connects; it makes no decisions. It blocks only in its selector, and no connection
-can affect another by what it sends or leaves unread.
+It starts containers, waits for them, and keeps their exits until an agent has recorded them. It outlives agents; with
+``--leave-after`` it ends when nothing runs and no agent has connected for so long. It makes no decisions. It waits only
+in its selector, and no connection can affect another by what it sends or leaves unread.
 """
 
 from __future__ import annotations

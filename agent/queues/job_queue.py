@@ -19,8 +19,8 @@ class JobQueue:
     of the last grant, or of when the job began to wait. ``service_s`` is Σ slots ×
     time (LAS_MQ §3.2) up to the last change of ``running``; jobs with a change to report are in ``served``. ``by_cpu``
     counts the running commands that share processors beyond the slots: their service is the CPU time that their
-    containers use (agent/core/attained.py), because a held slot does not tell how much CPU they got. ``command_s`` is
-    the part of ``service_s`` during which ``commands`` held slots of disks or of the network.
+    containers use (agent/core/attained_service.py), because a held slot does not tell how much CPU they got.
+    ``command_s`` is the part of ``service_s`` during which ``commands`` held slots of disks or of the network.
     """
 
     id: str

@@ -16,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from agent import process
 from agent.launcher import LaunchFailed
 from tests.unit.agent.launcher.launcher_bed import ME, TIMEOUT_S, Client, Connect, Pipe, launcher_pid, opened, start
 
@@ -217,3 +218,15 @@ async def test_descriptors_that_are_numbered_like_the_standard_ones(client: Clie
         os.close(source)
     await client.exited()
     assert os.read(pipe.reading, 100) == b"errin"
+
+
+async def test_containers_have_the_descriptors_that_the_agent_was_started_with(
+    connect: Connect, pipe: Pipe, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The agent raises its own limit, and may start another launcher later."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    monkeypatch.setattr(process, "STARTED_WITH", (777, most))
+    client = await connect()
+    await client.start("a", "sh", "-c", "ulimit -Sn", stdout=pipe.writing)
+    await client.exited()
+    assert os.read(pipe.reading, 100) == b"777\n"
