@@ -144,7 +144,8 @@ class CgroupTree:
         self.close()
         ours = (self._containers, self.root) if self._owns_root else (self._containers,)
         for directory in ours:
-            self._filesystem.rmdir(os.fsencode(directory))
+            with contextlib.suppress(FileNotFoundError):  # :meth:`prepare` failed before it
+                self._filesystem.rmdir(os.fsencode(directory))
         while self._enabled:
             directory, controller = self._enabled.pop()
             if directory not in ours:

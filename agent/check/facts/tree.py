@@ -136,6 +136,8 @@ def probe_tree() -> Iterator[CgroupTree | None]:
             cgroup_root.vacate(root)
         tree.prepare()
     except OSError:
+        with contextlib.suppress(OSError):  # the reason is the first failure
+            tree.dismantle()
         yield None
         return
     try:

@@ -9,8 +9,10 @@ from typing import Any
 
 import pytest
 
+from agent import cgroup_root
 from agent.cgroups import CgroupTree, Disk, Placement, Reason
 from agent.check.facts import Fact, Host, enforcement, host, paths
+from agent.check.facts.tree import probe_tree
 from agent.network import LinkOut
 from tests.fakes.fake_cgroups import CONTROLLERS, FakeCgroups
 
@@ -289,3 +291,11 @@ def test_a_path_where_no_disk_can_be_limited(proc: Path) -> None:
 def test_a_path_that_is_not_there() -> None:
     found = paths([Path("/no/such/path")], DISK_FACT)["path /no/such/path"]
     assert not found.ok and "No such file" in found.why
+
+
+def test_a_tree_that_cannot_be_prepared_is_not_left_behind(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    root = tmp_path / "penstock-check"
+    monkeypatch.setattr(cgroup_root, "choose_root", lambda instance: root)
+    with probe_tree() as found:  # a plain directory has no files of a cgroup
+        assert found is None
+    assert not root.exists()
