@@ -16,6 +16,9 @@ from agent.cgroups.reason import Reason
 #: Without CAP_SYS_RESOURCE the kernel only takes windows in multiples of this (kernel/sched/psi.c, 6.4).
 _UNPRIVILEGED_WINDOW_US = 2_000_000
 _LEAST_WINDOW_US = 500_000
+#: How memory is watched: 50 ms of stall within half a second fires 60 to 76 ms after memory.high was first breached
+#: (docs/kernel.md).
+MEMORY_STALL_US, MEMORY_WINDOW_US = 50_000, 500_000
 
 
 class PressureTrigger:

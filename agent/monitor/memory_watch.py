@@ -18,11 +18,9 @@ import structlog
 
 from agent.cgroups import CgroupTree
 from agent.cgroups.filesystem import PASSING
-from agent.cgroups.pressure import PressureTrigger
+from agent.cgroups.pressure import MEMORY_STALL_US, MEMORY_WINDOW_US, PressureTrigger
 
 log = structlog.get_logger()
-#: 50 ms of stall within half a second: fires 60 to 76 ms after memory.high was first breached (docs/kernel.md).
-_STALL_US, _WINDOW_US = 50_000, 500_000
 #: Delay after a check that led to no action.
 _FRUITLESS_S = 0.25
 #: Delay after a check that failed.
@@ -109,7 +107,7 @@ class MemoryWatch:
 
     def _watch(self, container: str, cgroup: Path) -> None:
         try:
-            trigger = PressureTrigger(cgroup / "memory.pressure", _STALL_US, _WINDOW_US)
+            trigger = PressureTrigger(cgroup / "memory.pressure", MEMORY_STALL_US, MEMORY_WINDOW_US)
         except FileNotFoundError:
             return  # it ended, or the kernel has no PSI, which `penstock check` reports
         except OSError as error:

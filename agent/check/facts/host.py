@@ -6,14 +6,12 @@ import contextlib
 from pathlib import Path
 
 from agent.cgroups import CgroupTree
-from agent.cgroups.pressure import PressureTrigger
+from agent.cgroups.pressure import MEMORY_STALL_US, MEMORY_WINDOW_US, PressureTrigger
 from agent.cgroups.reason import DELEGATE, UNIFIED
 from agent.check.facts.base import Fact, Host
 
 #: A clock that ticks more rarely than this cannot time slices of 10 ms.
 _COARSEST_TICK_S = 0.001
-#: A stall of 50 ms within half a second.
-_STALL_US, _WINDOW_US = 50_000, 500_000
 _CAP_SETGID, _CAP_SETUID, _CAP_KILL = 6, 7, 5
 _UNITS = (".service", ".scope")
 
@@ -28,7 +26,7 @@ def pressure(host: Host) -> Fact:
     except OSError as error:  # EOPNOTSUPP: built in, but switched off
         return Fact(False, f"{memory}: {error.strerror}", "add psi=1 to the kernel's command line and reboot")
     try:
-        with contextlib.closing(PressureTrigger(memory, _STALL_US, _WINDOW_US)) as trigger:
+        with contextlib.closing(PressureTrigger(memory, MEMORY_STALL_US, MEMORY_WINDOW_US)) as trigger:
             compromise, window_s = trigger.compromise, trigger.window_us / 1e6
     except OSError as error:
         return Fact(False, f"{memory}: {error.strerror}", "run the agent as root, or use Linux 6.5 or later")
