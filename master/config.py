@@ -53,7 +53,7 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
         LIVE,
     ] = 1.0
     srjf_weight: Annotated[
-        float, Meta(ge=0, description="srjf: factor of a job's priority score; a fit scores at most 4"), LIVE
+        float, Meta(ge=0, le=500, description="srjf: factor of a job's priority score; a fit scores at most 4"), LIVE
     ] = 100.0
     las_quantum_s: Annotated[
         float, Meta(gt=0, description="las: service that a container counts as soon as it is placed"), LIVE

@@ -9,7 +9,7 @@ from master.ordering.policy import Amounts, ClusterView, JobView, Ranking, Reaso
 from penstock.model import KINDS
 from penstock.model.units import format_duration
 
-#: The score of a job with almost nothing left; far below the bonus of Algorithm 1 (1e9).
+#: The score of a job with almost nothing left: the largest ``srjf_weight`` (500) times it is below Ursa's bonus (1e9).
 _MOST = 1e6
 
 
