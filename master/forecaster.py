@@ -192,7 +192,8 @@ class Forecaster:
         if predictor is not None:
             self._complain_of_models(predictor.unavailable)
             self._application(application).learnt_from(history, predictor)
-            self._say(e.Learnt(application))
+            # In the thread of answers: a forecast that was made before must not arrive after it.
+            self._answers.submit(self._say, e.Learnt(application))
 
     def _complain_of_models(self, unavailable: dict[str, str]) -> None:
         """Log each model that training lacks, once."""

@@ -21,8 +21,8 @@ from master.core import events as e
 from master.core.instructions import Predict, StoreRun
 from master.forecaster import Forecaster
 from master.http_documents import ApplicationProfile
-from master.prediction import Predictor, Rules, Run, Settings
-from master.prediction.application import ForecastSettings
+from master.prediction import Forecast, Predictor, Rules, Run, Settings
+from master.prediction.application import Application, ForecastSettings, History
 from master.prediction.models import Neighbours
 from master.profiles import Profiles
 from master.store import Database, Depository, Recorded
@@ -314,6 +314,35 @@ async def test_the_latest_runs_are_shown_and_made_json_beside_the_loop(
     assert len(page.forecasts) == 5, "of settings whose runs are not shown, too"
     assert [one.run for one in page.history] == [f"r{number}" for number in range(20, 25)]
     assert encoded_in == ["forecasts_0"]
+
+
+async def test_a_forecast_made_before_the_training_arrives_before_it(
+    make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trains, forecasts, forecast = asyncio.Event(), threading.Event(), Application.forecast
+    loop = asyncio.get_running_loop()
+
+    def train(rules: Rules, runs: Sequence[Run], stopping: threading.Event) -> Predictor:
+        loop.call_soon_threadsafe(trains.set)
+        forecasts.wait(60)
+        return at_once(rules, runs, stopping)
+
+    def slow(known: Application, settings: Settings, history: History) -> Forecast:
+        made_before = forecast(known, settings, history)
+        forecasts.set()
+        vars(heard.forecaster)["_models"].submit(int).result(60)  # until the training is over
+        return made_before
+
+    heard = make(str(tmp_path / "kept.db"), train)
+    for number, size in enumerate((4, 8, 16, 32)):
+        heard.forecaster.ask(StoreRun("u/app", str(number), 3.0, made(size, 2)))
+        assert await heard.next() == e.Learnt("u/app")
+    await asyncio.wait_for(trains.wait(), 60)
+    monkeypatch.setattr(Application, "forecast", slow)
+    heard.forecaster.ask(Predict("u/app", made(12, 2).settings))
+    said = await heard.next()
+    assert isinstance(said, e.Forecasted) and said.by.startswith("peak reservation")
+    assert await heard.next() == e.Learnt("u/app")
 
 
 async def test_reading_profiles_keeps_the_trained_models(make: Make, tmp_path: Path) -> None:
