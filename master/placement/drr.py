@@ -10,24 +10,11 @@ from collections.abc import Callable
 import numpy as np
 from numpy.typing import NDArray
 
-from penstock.model.units import counted
-
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
 
 #: Maps R/C per resource (… × resources) to one number per machine (…).
 Metric = Callable[[Floats], Floats]
-
-
-def remaining(available: Floats, capacity: Floats, horizon: int) -> Floats:
-    """Return R(*, j, t) / C(*, j, t): the rest of each resource up to ``horizon``, as a fraction of its capacity.
-
-    Raises: ValueError: the horizon is not within the slots.
-    """
-    if not 0 < horizon <= available.shape[1]:
-        raise ValueError(f"a horizon of {counted(horizon, 'slot')} where {available.shape[1]} are known")
-    fractions: Floats = available[:, :horizon].sum(axis=1) / (capacity * horizon)
-    return fractions
 
 
 def drr(fractions: Floats) -> Floats:
@@ -48,8 +35,8 @@ METRICS: dict[str, Metric] = {"drr": drr, "trc": trc}
 def remaining_with(
     available: Floats, capacity: Floats, first_end: int, cumulative: Floats, lengths: Ints, candidates: Ints
 ) -> tuple[Floats, Ints]:
-    """Return :func:`remaining` with one of n candidates launched now, for each (n × resources), and each one's horizon
-    (n).
+    """Return R(*, j, t) / C(*, j, t), the rest of each resource up to a horizon as a fraction of its capacity, with one
+    of n candidates launched now, for each (n × resources), and each one's horizon (n).
 
     ``first_end`` is the end of the first running executor. ``candidates`` (n) selects from all demands; ``cumulative``
     (all × resources × slots + 1) is their sum up to a slot and ``lengths`` (all) their duration. The horizon includes

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import numpy as np
 
-from master.placement.drr import drr, remaining, remaining_with
+from master.placement.drr import Floats, drr, remaining_with
 from master.placement.executors import Demands, WaitingExecutors
 from master.placement.minfrag import MinFrag
 from research.papers.claims import Inputs, Row
 from research.papers.runs import runs_of
 from simulator.executors.machines import PlannedMachines
+
+
+def remaining(available: Floats, capacity: Floats, horizon: int) -> Floats:
+    """Return R(*, j, t) / C(*, j, t): the rest of each resource up to ``horizon``, as a fraction of its capacity."""
+    fractions: Floats = available[:, :horizon].sum(axis=1) / (capacity * horizon)
+    return fractions
 
 
 def figure_1(_inputs: Inputs) -> list[Row]:

@@ -9,10 +9,11 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from master.placement.drr import METRICS, drr, remaining, remaining_with
+from master.placement.drr import METRICS, drr, remaining_with
 from master.placement.executors import Demands, ExecutorPolicy, WaitingExecutors, fitting
 from master.placement.executors_named import EXECUTOR_POLICIES, executor_policy
 from master.placement.minfrag import MinFrag
+from research.papers.elasecutor_examples import remaining
 from simulator.executors.machines import PlannedMachines
 
 SLOTS = 12

@@ -5,9 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from master.placement.drr import Floats, drr, remaining, remaining_with, trc
+from master.placement.drr import Floats, drr, remaining_with, trc
 from master.placement.executors import RESOURCES, Demands, Launch, WaitingExecutors
 from master.placement.minfrag import MinFrag
+from research.papers.elasecutor_examples import remaining
 from simulator.executors.machines import PlannedMachines
 
 
@@ -42,13 +43,6 @@ def test_figure_5_drr_is_a_quarter_at_the_first_end() -> None:
     assert fractions == pytest.approx([1 / 4, 1 / 6])
     assert drr(fractions) == pytest.approx(1 / 4)
     assert trc(fractions) == pytest.approx(1 / 4 + 1 / 6)
-
-
-def test_remaining_says_where_the_horizon_is_wrong() -> None:
-    machines = one_machine([8.0], slots=4)
-    for horizon in (0, 5):
-        with pytest.raises(ValueError, match="horizon"):
-            remaining(machines.available(0), machines.capacity[0], horizon)
 
 
 # ---------------------------------------------------------------- Fig. 6: T is 8 slots; cores, GB, Gbps, MB/s
