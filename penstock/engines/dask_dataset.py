@@ -104,6 +104,7 @@ def run(wanted: Dataset[T] | Result[T], client: Client | None = None, options: O
     Raises:
         OpGraphError: the dataset cannot be executed.
         TypeError: the client is asynchronous.
+        RuntimeError: the job can never be admitted.
         WorkerGoneError: workers left in every attempt.
         Exception: raised by a function of the dataset, with a note that names the operation.
     """
@@ -315,7 +316,7 @@ class _Run:
         return lambda future: self._happened.put((monotask, future))
 
     def _wait(self) -> None:
-        """Wait for events and report them to the manager. Raises: JobCancelled: a user cancelled the job."""
+        """Wait for events and report them to the manager. Raises: as :meth:`MasterPlacement.check`."""
         if self._placement is not None:
             self._placement.check()
             self._placement.progress(self._manager.progress)

@@ -6,6 +6,7 @@ It fails open: Dask places a task for which the master has no answer.
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 import time
 from collections.abc import Callable, Coroutine, Mapping, Sequence
@@ -17,8 +18,10 @@ from penstock.client.blocking import LoopThread
 from penstock.engines.dask.progress import AGAIN_S, EVERY_S
 from penstock.model.work import TaskRequest
 from penstock.opgraph.dataflow import PlaceTasks, TaskDemand
-from penstock.wire.agent_api import StageProgress
+from penstock.wire.agent_api import JobWaiting, StageProgress
 from penstock.wire.errors import RpcError
+
+_LOG = logging.getLogger(__name__)
 
 
 async def node_here(socket: str | None = None) -> str:
@@ -37,10 +40,12 @@ class MasterPlacement:
     has none.
     """
 
-    def __init__(self, agent: AgentClient, job: Job, loop: LoopThread) -> None:
+    def __init__(self, agent: AgentClient, job: Job, loop: LoopThread, waits: list[JobWaiting]) -> None:
+        """``waits`` gets the reasons why the job is not admitted yet, in the loop's thread."""
         self._agent = agent
         self._job = job
         self._loop = loop
+        self._waits = waits
         self._asking: set[asyncio.Task[None]] = set()
         self._said: list[StageProgress] = []
         self._looked_at = self._said_at = -math.inf
@@ -54,13 +59,19 @@ class MasterPlacement:
         A later outage of the agent is tolerated for ``patience_s`` seconds.
         """
         loop = LoopThread("penstock-placement")
+        waits: list[JobWaiting] = []
+
+        def on_waiting(waiting: JobWaiting) -> None:
+            if not waits and not waiting.never:
+                _LOG.warning("the dataset's job %r waits: %s", name, waiting.why)
+            waits.append(waiting)
 
         async def register() -> tuple[AgentClient, Job] | None:
             agent = await AgentClient.connect(socket, "dask-dataset", patience_s)
             if not agent.welcome.master:
                 await agent.close()
                 return None
-            return agent, await agent.register_job(name, memory_bytes, priority)
+            return agent, await agent.register_job(name, memory_bytes, priority, on_waiting=on_waiting)
 
         try:
             registered = loop.run(register())
@@ -69,7 +80,7 @@ class MasterPlacement:
         if registered is None:
             loop.stop()
             return None
-        return cls(*registered, loop)
+        return cls(*registered, loop, waits)
 
     @property
     def job(self) -> str:
@@ -96,9 +107,16 @@ class MasterPlacement:
             self._loop.post(self._job.progress, found)
 
     def check(self) -> None:
-        """Raises: JobCancelled: a user cancelled the job; outstanding requests get no answer."""
+        """Check whether requests can still be answered.
+
+        Raises:
+            JobCancelled: a user cancelled the job.
+            RuntimeError: the job can never be admitted.
+        """
         if isinstance(failure := self._job.failure, JobCancelled):
             raise failure
+        if self._waits and self._waits[-1].never:
+            raise RuntimeError(f"job {self._job.name!r}: {self._waits[-1].why}; lower Options.memory_bytes")
 
     def close(self) -> None:
         """End the job; outstanding requests get no answer."""

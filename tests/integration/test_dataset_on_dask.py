@@ -358,6 +358,30 @@ def test_a_job_that_somebody_cancels_raises_who_did_it_and_nothing_is_started(cl
         assert not agent.agent.called("end_job")
 
 
+def test_a_job_that_no_waiting_helps_raises_the_reason(client: Client, tmp_path: Path) -> None:
+    with placing(tmp_path, admits=False, waits="it wants 91 TiB reserved", waits_for_ever=True) as fake:
+        options = Options(name="huge", socket=fake.socket, nodes={"fake": list(client.nthreads())})
+        with ThreadPoolExecutor() as threads:
+            found = threads.submit(run, Dataset.from_items(range(8), 4).count(), client, options)
+            with pytest.raises(RuntimeError, match=r"job .huge.: it wants 91 TiB reserved; lower Options"):
+                found.result(30)
+        assert [asked.job for asked in fake.called("end_job")] == ["job-1"]
+
+
+def test_the_reason_why_a_job_waits_is_logged_once(
+    client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    with AgentThread(tmp_path) as agent, ThreadPoolExecutor() as threads:
+        agent.agent.admits, agent.agent.waits = False, "it wants 2 GiB reserved"
+        options = Options(name="late", socket=agent.socket, nodes={"fake": list(client.nthreads())})
+        found = threads.submit(run, Dataset.from_items(range(8), 4).count(), client, options)
+        agent.until(lambda fake: bool(fake.called("progress")))
+        agent.do(lambda fake: fake.admit("job-1"))
+        assert found.result(60) == 8
+    said = [record.getMessage() for record in caplog.records if record.name.startswith("penstock.engines")]
+    assert said == ["the dataset's job 'late' waits: it wants 2 GiB reserved"]
+
+
 def test_a_failure_gives_up_what_was_placed(client: Client, tmp_path: Path) -> None:
     with placing(tmp_path) as fake:
         broken = Dataset.from_items(range(4), 4).map(lambda item: 1 // (item - 2))

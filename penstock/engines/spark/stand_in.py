@@ -88,9 +88,14 @@ async def _run(java: str, command: ExecutorCommand, settings: Settings) -> int:
         if not agent.welcome.master:
             raise Ungated("this host's agent has no master that places executors")
         settings = replace(settings, application=settings.application or await _application(interface, command))
+        reasons = ["the master starts it when its demand fits here"]
         try:
-            job = await agent.register_job(settings.application)
+            job = await agent.register_job(settings.application, on_waiting=lambda waiting: reasons.append(waiting.why))
+            waits = asyncio.get_running_loop().call_later(
+                _PATIENCE_S, lambda: _say(f"still waits for its place: {reasons[-1]}")
+            )
             await job.admitted()
+            del reasons[1:]
             stdio = await asyncio.to_thread(pass_stdio, agent.socket, (0, 1, 2))
             request = _request(java, command, settings, agent.welcome.node, stdio)
         except RpcError as error:
@@ -100,6 +105,8 @@ async def _run(java: str, command: ExecutorCommand, settings: Settings) -> int:
             return 1
         try:
             await _place(job, request)
+            await job.placed(request.task)
+            waits.cancel()
             return await _stand(agent, job, request.task, interface)
         except (RpcError, AgentUnavailable, JobCancelled, NotPlaced) as error:
             _say(str(error))  # it may have been started: Spark will retry
@@ -168,11 +175,6 @@ async def _stand(agent: AgentClient, job: Job, task: str, interface: Interface) 
     """Serve the placed executor until its end: pass signals to it, and the driver's progress to the agent."""
     job.on_stuck = lambda stuck: _say(f"late, and {stuck.node} has more room; copies of its tasks are best run there")
     loop = asyncio.get_running_loop()
-    waits = loop.call_later(
-        _PATIENCE_S, _say, "still waits for its place: the master starts it when its demand fits here"
-    )
-    await job.placed(task)
-    waits.cancel()
     signals: asyncio.Queue[int] = asyncio.Queue()
     for number in _FORWARDED:
         if signal.getsignal(number) is not signal.SIG_IGN:

@@ -160,6 +160,25 @@ async def test_a_signal_goes_on_when_the_executor_does_not_end_by_itself(
     assert await asyncio.wait_for(running, WAIT_S) == 143
 
 
+async def test_waiting_for_the_admission_is_said_with_its_reason(
+    agent: FakeAgent, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(stand_in, "_PATIENCE_S", 0.0)
+    agent.admits = False
+    agent.waits = "eve runs 4 jobs, which is user_max_jobs"
+    running = stands()
+    said = ""
+    async with asyncio.timeout(WAIT_S):
+        while not said:
+            await asyncio.sleep(0)
+            said += capsys.readouterr().err
+    assert said == "penstock: still waits for its place: eve runs 4 jobs, which is user_max_jobs\n"
+    agent.admit(next(iter(agent.known_jobs)))
+    placing = await asked(agent)
+    agent.end_task(placing.job, "executor-3", Ended(by=EndedBy.EXIT, exit_status=0))
+    assert await asyncio.wait_for(running, WAIT_S) == 0
+
+
 async def test_waiting_for_a_place_is_said(
     agent: FakeAgent, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
