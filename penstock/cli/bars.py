@@ -20,7 +20,8 @@ class Bars:
     def __init__(self, name: str, manager: JobManager, console: Console) -> None:
         self._manager = manager
         self._console = console
-        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+        name_column = TextColumn("{task.description}", markup=False)  # a stage may be called "[/]"
+        columns = (name_column, BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
         self._progress = Progress(*columns, TextColumn("{task.fields[now]}"), console=console, transient=True)
         self._total = self._progress.add_task(printable(name), total=len(manager.states), now="")
         self._stages: dict[str, TaskID] = {}

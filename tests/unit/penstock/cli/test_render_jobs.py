@@ -175,6 +175,18 @@ def test_a_bar_for_each_stage_that_is_under_way_and_one_for_the_job() -> None:
     assert bars_of(bars) == [("words", 3, 4, ""), ("reduce", 0, 1, "1 placed")], "the stage that is over has none"
 
 
+def test_names_are_shown_as_they_are() -> None:
+    job = JobManager(TaskGraph([TaskNode("a", "part[/1]", (), 0), TaskNode("b", "part[/1]", (), 0)]))
+    shown = io.StringIO()
+    bars = Bars("words[red]", job, Console(file=shown, force_terminal=True, width=100, color_system=None))
+    job.handle(Started())
+    job.handle(TaskPlaced("a", "alpha"))
+    bars.show()
+    bars.start()
+    bars.stop()
+    assert "words[red]" in shown.getvalue() and "part[/1]" in shown.getvalue()
+
+
 def test_quiet_says_only_what_goes_wrong(capsys: pytest.CaptureFixture[str]) -> None:
     job = manager()
     with Report("words", job, quiet=True) as report:
