@@ -41,7 +41,7 @@ class Bars:
     def show(self) -> None:
         """Update the bars. Call it a few times a second at most, as it visits every task."""
         states, tasks = self._manager.states, self._manager.graph.tasks
-        self._progress.update(self._total, completed=sum(state.over for state in states.values()))
+        self._progress.update(self._total, completed=self._manager.tasks_over)
         placed = Counter(tasks[name].stage for name, state in states.items() if state is TaskState.PLACED)
         begun = {tasks[name].stage for name in (*self._manager.nodes, *self._manager.ends)}
         under_way = [stage for stage in self._manager.progress() if stage.stage in begun and stage.done < stage.tasks]

@@ -15,7 +15,7 @@ from penstock.cli import arguments
 from penstock.cli.errors import usage_error
 from penstock.cli.limits import in_utf8
 from penstock.cli.work import Work
-from penstock.model.container import ContainerSpec, Limits
+from penstock.model.container import MOST_AT_ONCE, ContainerSpec, Limits
 from penstock.model.executor import Executor, Sizing
 from penstock.model.resources import KindAmounts
 from penstock.model.work import TaskRequest
@@ -78,6 +78,8 @@ def of_executors(options: argparse.Namespace, command: tuple[str, ...]) -> Work:
 
 
 def _check(options: argparse.Namespace, command: tuple[str, ...]) -> None:
+    if options.executors > MOST_AT_ONCE:
+        raise usage_error(f"--executors: at most {MOST_AT_ONCE}; submit several jobs with the same --run")
     if options.job is not None:
         raise usage_error(f"{options.job}: a job file or --executors, not both; write the command behind --")
     if not command:

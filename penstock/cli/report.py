@@ -65,13 +65,13 @@ class Report:
         """Report the end of a task."""
         if self._bars is not None or self._quiet:
             return
-        over = sum(state.over for state in self._manager.states.values())
         node = self._manager.nodes.get(settled.task)
         ended = self._manager.ends.get(settled.task)
         place = f" on {node}" if node else ""
         took = f" in {duration(ended.wall_seconds)}" if ended is not None and ended.wall_seconds else ""
         reason = f": {settled.reason}" if settled.reason else ""
-        self.say(f"{settled.task} {settled.state.value}{place}{took}{reason} ({over} of {len(self._manager.states)})")
+        count = f"({self._manager.tasks_over} of {len(self._manager.states)})"
+        self.say(f"{settled.task} {settled.state.value}{place}{took}{reason} {count}")
 
 
 def accepted(name: str, job: str) -> str:

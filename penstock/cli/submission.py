@@ -127,6 +127,7 @@ class Submission:
     def _until_over(self, job: TaskJob) -> None:
         self._waits_since = None if job.is_admitted else time.monotonic()
         while not self._manager.over:
+            self._stop()  # with many events, it is long until the next wait for a signal
             self._tell_progress(job)
             news = self._requested.popleft() if self._requested else job.next(self._timeout_s())
             if isinstance(news, JobWaiting):
@@ -168,12 +169,13 @@ class Submission:
             self._waits_since = None
         if not self._progressed or now < self._progress_at:
             return
-        self._progressed, self._progress_at = False, now + _PROGRESS_S
+        self._progressed = False
         self._report.show()
         progress = self._manager.progress()
         if progress != self._progress:
             self._progress = progress
             job.progress(progress)
+        self._progress_at = time.monotonic() + _PROGRESS_S  # of a large job, the report itself takes longer
 
     def _cancelled(self, cancelled: JobCancelled) -> None:
         """Handle a cancellation by a user: the requested tasks have ended by it."""
@@ -202,7 +204,7 @@ class Submission:
         return self._job is None or len(self._signals.received) > 1
 
     def _stop(self) -> None:
-        """Cancel the job at the first signal."""
+        """Cancel the job if a first signal has arrived."""
         if self._stopped_by is None and self._signals.received:
             self._stopped_by = self._signals.received[0]
             self._report.say("cancelling; once more to stop waiting for it")

@@ -139,6 +139,11 @@ class JobManager:
         """Return whether every task is over."""
         return self._left == 0
 
+    @property
+    def tasks_over(self) -> int:
+        """Return the number of tasks that are over."""
+        return len(self.states) - self._left
+
     def handle(self, event: Event) -> list[Instruction]:
         """Return the instructions to carry out now, in order. Events about tasks that are over have no effect."""
         before = self._left

@@ -10,6 +10,7 @@ import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -21,6 +22,8 @@ from penstock.cli.work import Work
 from penstock.client.session import Session
 from penstock.client.signals import Signals
 from penstock.model.container import Ended, EndedBy
+from penstock.opgraph import CancelRequested, Event, Instruction, JobManager, TaskPlaced
+from penstock.wire.agent_api import StageProgress
 from tests.fakes.agent_thread import AgentThread
 
 OK = Ended(by=EndedBy.EXIT, exit_status=0)
@@ -151,6 +154,53 @@ def test_a_restarted_agent_is_asked_for_what_the_one_before_owed(
     assert running.result(60) == 0
     assert [asked.job for asked in agent.agent.called("place")] == [job]
     assert agent.agent.called("progress")
+
+
+def many(directory: Path) -> JobFile:
+    path = directory / "many.toml"
+    tasks = "".join(f'[[task]]\nname = "t{number}"\nstage = "s"\ncommand = "true"\n' for number in range(20))
+    path.write_text(f'name = "many"\n{tasks}')
+    return JobFile(path)
+
+
+def test_a_report_that_takes_longer_than_its_interval_is_not_made_for_each_event(
+    agent: AgentThread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Signals, "_catch", lambda self: None)
+    now_s, reports = 0.0, 0
+    genuine = JobManager.progress
+
+    def progress(self: JobManager) -> list[StageProgress]:
+        nonlocal now_s, reports
+        now_s, reports = now_s + 10 * submission._PROGRESS_S, reports + 1
+        return genuine(self)
+
+    monkeypatch.setattr(JobManager, "progress", progress)
+    monkeypatch.setattr(submission, "time", SimpleNamespace(monotonic=lambda: now_s))
+    with ThreadPoolExecutor(1) as pool:
+        running = pool.submit(Submission(many(tmp_path), as_json=False).run)
+        job = job_of(agent)
+        agent.do(lambda fake: [fake.end_task(job, f"t{number}", OK) for number in range(20)])
+        assert running.result(60) == 0
+    assert reports == 2, "at the beginning and at the end"
+
+
+def test_a_signal_is_noticed_before_the_events_that_have_come(
+    agent: AgentThread, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    handled: list[Event] = []
+    genuine = JobManager.handle
+
+    def handle(self: JobManager, event: Event) -> list[Instruction]:
+        handled.append(event)
+        if isinstance(event, TaskPlaced) and event.task == "t0":
+            os.kill(os.getpid(), signal.SIGINT)
+        return genuine(self, event)
+
+    monkeypatch.setattr(JobManager, "handle", handle)
+    assert Submission(many(tmp_path), as_json=False).run() == 128 + signal.SIGINT
+    at = next(index for index, event in enumerate(handled) if isinstance(event, TaskPlaced))
+    assert isinstance(handled[at + 1], CancelRequested)
 
 
 def test_submit_needs_no_event_loop(agent: AgentThread, tmp_path: Path) -> None:

@@ -58,6 +58,11 @@ def test_executors_are_one_stage_of_alike_commands() -> None:
     assert (work.memory_bytes(2 << 30), work.memory_bytes(8 << 30)) == (2 << 30, 3 << 30)
 
 
+def test_more_executors_than_one_request_can_name_are_refused(fails: Fails) -> None:
+    said = fails(2, "submit", "--executors", "99999999", "--application", "a", "--memory", "1G", "--", "true")
+    assert said == "penstock submit: --executors: at most 131072; submit several jobs with the same --run"
+
+
 def test_hard_sizing_is_the_default_and_bounds_cpu_from_the_start() -> None:
     request = executors("--executors", "1", "--application", "sort", "--memory", "1G").requests["executor-0"]
     assert request.executor == Executor(application="sort")
