@@ -21,7 +21,7 @@ import msgspec.inspect
 
 from penstock.model.decode_errors import told
 from penstock.model.near_names import did_you_mean
-from penstock.model.units import QuantityError, parse_bytes, parse_duration_s, parse_rate
+from penstock.model.units import QuantityError, is_within_limit, parse_bytes, parse_duration_s, parse_rate
 from penstock.toml_files import TomlFileError, read_toml
 
 T = TypeVar("T", bound=msgspec.Struct)
@@ -194,7 +194,10 @@ def _converted(of: type[msgspec.Struct], key: str, value: Any) -> Any:
     if key not in declared:
         raise SettingsError(f"unknown key {key!r}; {_nearest(key, declared)}")
     try:
-        return msgspec.convert(_quantity(key, value), declared[key].type)
+        amount = _quantity(key, value)
+        if not is_within_limit(amount):
+            raise SettingsError(f"{key}: a finite number below 2^63 expected")
+        return msgspec.convert(amount, declared[key].type)
     except QuantityError as error:
         raise SettingsError(f"{key}: {error}") from None
     except msgspec.ValidationError as error:

@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import re
 
+#: Quantities are below this: messages carry integers of 64 bits.
+LIMIT = 2**63
 _NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([A-Za-zµ/]*)\s*\Z")
 _BINARY = {"k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 _DECIMAL = {"k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
@@ -27,6 +29,15 @@ _DURATIONS = {
 
 class QuantityError(ValueError):
     """An invalid quantity; the message shows valid ones."""
+
+
+def is_within_limit(value: object) -> bool:
+    """Return whether every number in a TOML value is finite and below :data:`LIMIT`, negative ones above -LIMIT."""
+    if isinstance(value, dict):
+        return all(map(is_within_limit, value.values()))
+    if isinstance(value, list):
+        return all(map(is_within_limit, value))
+    return not isinstance(value, int | float) or abs(value) < LIMIT
 
 
 def counted(count: float, noun: str, verb: str = "", *, digits: int = 6) -> str:

@@ -64,6 +64,16 @@ def test_check_is_silent_where_nothing_is_wrong(tmp_path: Path, capsys: pytest.C
             '\nmaster = "head"\nhttp = "x"',
             ["3: http: 'x' is not", "2: master: 'head' is neither ADDRESS:PORT nor"],
         ),
+        (
+            "agent",
+            f"job_wait_max_s = inf\nlease_s = nan\nmemory_bytes = {10**400}",
+            [
+                "1: job_wait_max_s: a finite number below 2^63",
+                "2: lease_s: a finite number below 2^63",
+                "3: memory_bytes: a finite number below 2^63",
+            ],
+        ),
+        ("master", "weights = { a = inf }", ["1: weights: a finite number below 2^63 expected"]),
         ("agent", "t_alloc_tuned = true\nt_alloc_least = 0.95", ["2: t_alloc_least: 0.95 is above t_alloc (0.9)"]),
         ("master", 'ept_s = "10ms"\nlisten = "x"', ["2: listen: 'x' is neither", "1: ept_s: 0.01 is below interval_s"]),
         (

@@ -133,6 +133,13 @@ def test_all_keys_are_set_or_none_and_every_fault_is_said(bed: Bed) -> None:
     assert bed.reloading.current == Table() and not bed.applied and not bed.reloading.by_hand()
 
 
+@pytest.mark.parametrize("text", ["inf", "-inf", "nan", "1e30", str(2**63)])
+def test_a_number_that_no_document_can_show_is_refused(bed: Bed, text: str) -> None:
+    with pytest.raises(SettingsError, match=r"^wait_s: a finite number below 2\^63 expected$"):
+        set_keys(bed, wait_s=text)
+    assert bed.reloading.current == Table() and not bed.applied and not bed.reloading.by_hand()
+
+
 def test_what_wins_over_the_file_is_said(bed: Bed) -> None:
     bed.origins = {"share": Origin("environment", "$PENSTOCK_X_SHARE"), "wait_s": Origin("file", "x.toml:1")}
     bed.reload(Table())
