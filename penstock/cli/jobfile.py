@@ -53,7 +53,7 @@ from penstock.model.work import Name, Opportunistic, OpportunisticJob, TaskReque
 from penstock.opgraph import GraphError, TaskGraph, TaskNode
 from penstock.toml_files import TomlFileError, read_toml
 
-Bytes = Annotated[int, msgspec.Meta(ge=0)]
+Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 #: Keys of the tables whose values may be text with a unit, such as "256M".
 _QUANTITIES = frozenset({"input_bytes", "memory"})
 

@@ -55,7 +55,18 @@ def _split(text: str, example: str) -> tuple[float, str]:
     match = _NUMBER.match(text)
     if match is None:
         raise QuantityError(f"{text!r} is not a quantity; write for example {example}")
-    return float(match[1]), match[2]
+    value = float(match[1])
+    if value >= LIMIT:
+        raise QuantityError(f"{text!r} is too large; write for example {example}")
+    return value, match[2]
+
+
+def _whole_bytes(amount: float, text: str, per: str = "") -> int:
+    if amount < 1:
+        raise QuantityError(f"{text!r} is less than one byte{per}")
+    if amount >= LIMIT:
+        raise QuantityError(f"{text!r} is too large; write less than 2^63 bytes{per}")
+    return int(amount)
 
 
 def _as_bytes(number: str, prefix: str) -> str:
@@ -68,7 +79,7 @@ def parse_bytes(text: str) -> int:
     """Return bytes from ``4096``, ``64M``, ``64MiB`` (both 64·1024²) or ``64MB`` (64·1000²).
 
     Raises:
-        QuantityError: not a quantity, possibly one of bits (``2Gb``), or less than one byte.
+        QuantityError: not a quantity, possibly one of bits (``2Gb``), less than one byte, or 2^63 or more.
     """
     value, unit = _split(text, "64M, 2GiB or 500MB")
     lower = unit.lower()
@@ -84,21 +95,19 @@ def parse_bytes(text: str) -> int:
         factor = _DECIMAL[lower[0]]
     else:
         raise QuantityError(f"{text!r}: unknown unit {unit!r}; write for example 64M, 2GiB or 500MB")
-    amount = int(value * factor)
-    if amount < 1:
-        raise QuantityError(f"{text!r} is less than one byte")
-    return amount
+    return _whole_bytes(value * factor, text)
 
 
 def parse_rate(text: str) -> int:
     """Return bytes per second from ``10MB/s``, ``10M``, ``100Mbit/s``, ``1Gbit``.
 
     Raises:
-        QuantityError: not a rate, or less than one byte per second.
+        QuantityError: not a rate, less than one byte per second, or 2^63 or more.
     """
     value, unit = _split(text, "10MB/s or 100Mbit/s")
+    amount = text.rstrip().removesuffix("/s").removesuffix("ps")
     if not unit.removesuffix("/s"):
-        return parse_bytes(f"{value:f}")
+        return parse_bytes(amount)
     unit = unit.removesuffix("/s").removesuffix("ps")
     if unit.endswith("b"):
         raise QuantityError(f"{text!r}: bits or bytes? write for example 10MB/s or 80Mbit/s")
@@ -107,11 +116,8 @@ def parse_rate(text: str) -> int:
         prefix = lower[:-3]
         if prefix and prefix not in _DECIMAL:
             raise QuantityError(f"{text!r}: unknown unit {unit!r}; write for example 100Mbit/s")
-        amount = int(value * (_DECIMAL[prefix] if prefix else 1) / 8)
-        if amount < 1:
-            raise QuantityError(f"{text!r} is less than one byte a second")
-        return amount
-    return parse_bytes(f"{value:f}{unit}")
+        return _whole_bytes(value * (_DECIMAL[prefix] if prefix else 1) / 8, text, " a second")
+    return parse_bytes(amount)
 
 
 def parse_duration_s(text: str) -> float:

@@ -192,7 +192,7 @@ class RpcConnection:
         """Return a new request's id and bytes. Ids rise by one and wrap at 2³².
 
         Raises:
-            RpcError: it has text that is not UTF-8, or is too large.
+            RpcError: it has text that is not UTF-8 or a number of more than 64 bits, or is too large.
         """
         request_id = self._next_id
         self._next_id = (request_id + 1) & 0xFFFFFFFF
@@ -213,10 +213,12 @@ class RpcConnection:
     def _pack(self, frame: tuple[object, ...]) -> bytes:
         try:
             packed = _ENCODER.encode(frame)
-        except UnicodeEncodeError as error:
+        except (UnicodeEncodeError, OverflowError) as error:
             if frame[0] == RESPONSE:
                 raise  # no fault of the caller, who is told of an internal error
-            raise bad_request(f"{shown(error.object)} is not UTF-8, as text in messages must be") from None
+            if isinstance(error, UnicodeEncodeError):
+                raise bad_request(f"{shown(error.object)} is not UTF-8, as text in messages must be") from None
+            raise bad_request("a number exceeds the 64 bits that it has in messages; write a smaller one") from None
         if len(packed) > self._max_frame_bytes:
             raise RpcError(ErrorCode.INTERNAL, f"message of {len(packed)} bytes exceeds the frame limit", field="frame")
         return packed

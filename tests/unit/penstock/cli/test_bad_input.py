@@ -40,6 +40,11 @@ def test_a_file_that_cannot_be_written_is_said_before_anything_begins(
             ["run", "--memory", "12Q", "--", "true"],
             "penstock run: --memory: '12Q': unknown unit 'Q'; write for example 64M, 2GiB or 500MB",
         ),
+        (
+            ["run", "--memory", "99999999T", "--", "true"],
+            "penstock run: --memory: '99999999T' is too large; write less than 2^63 bytes",
+        ),
+        (["resize", "c-1", "--disk", "99999999T"], "penstock resize: --disk: '99999999T' is too large"),
         (["run", "--cpu", "-1", "--", "true"], "penstock run: --cpu: '-1' is not a number of cores"),
         (["run", "--cpu", "nan", "--", "true"], "penstock run: --cpu: 'nan' is not a number of cores"),
         (["run", "--cpu"], "penstock run: --cpu: expected one argument"),
@@ -111,6 +116,11 @@ def test_one_line(fails: Fails, argv: list[str], line: str) -> None:
         ('name = "j"\n' + GOOD + "after = [1]", "task 'a': after[0]: text expected, and a whole number found"),
         ('name = "j"\n' + GOOD + 'memory = "much"', "task 'a': memory: 'much' is not a quantity"),
         ('name = "j"\n' + GOOD + 'input_bytes = "1Q"', "task 'a': input_bytes: '1Q': unknown unit 'Q'"),
+        ('name = "j"\n' + GOOD + 'memory = "99999999T"', "task 'a': memory: '99999999T' is too large"),
+        (
+            'name = "j"\n' + GOOD + f"input_bytes = {2**64}",
+            "task 'a': input_bytes: a whole number of at most 9223372036854775807 expected",
+        ),
         ('name = "j"\nmemory = "1Q"\n' + GOOD, "memory: '1Q': unknown unit 'Q'"),
         (
             'name = "j"\n' + GOOD + "memory = 1",

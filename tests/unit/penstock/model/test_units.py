@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -107,6 +109,21 @@ def test_durations(text: str, seconds: float) -> None:
 def test_no_durations(text: str) -> None:
     with pytest.raises(QuantityError):
         parse_duration_s(text)
+
+
+@pytest.mark.parametrize("parse", [parse_bytes, parse_rate, parse_duration_s])
+@pytest.mark.parametrize("text", ["9" * 19, "9" * 400])
+def test_what_has_no_room_in_a_message_is_refused(parse: Callable[[str], float], text: str) -> None:
+    with pytest.raises(QuantityError, match=r"^'9+' is too large; write for example "):
+        parse(text)
+
+
+@pytest.mark.parametrize(
+    ("parse", "text"), [(parse_bytes, "8388608T"), (parse_rate, "8388608T"), (parse_rate, "99999999Tbit/s")]
+)
+def test_a_unit_can_make_it_too_large(parse: Callable[[str], int], text: str) -> None:
+    with pytest.raises(QuantityError, match="is too large; write less than 2"):
+        parse(text)
 
 
 @pytest.mark.parametrize(

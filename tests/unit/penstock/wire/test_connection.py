@@ -50,6 +50,16 @@ def test_text_that_is_not_utf8_is_an_error_of_the_one_who_sends_it(text: str, sh
         wire.send_response(7, text)  # not the caller's fault
 
 
+def test_a_number_of_more_than_64_bits_is_an_error_of_the_one_who_sends_it() -> None:
+    wire = RpcConnection()
+    for send in (wire.send_request, wire.send_notification):
+        with pytest.raises(RpcError, match="a number exceeds the 64 bits that it has in messages") as caught:
+            send("hello", Hello(protocol=2**64))
+        assert caught.value.code is ErrorCode.BAD_REQUEST
+    with pytest.raises(OverflowError):
+        wire.send_response(7, 2**64)
+
+
 def test_an_error_of_another_server_is_kept() -> None:
     [answer] = RpcConnection().receive(msgpack.packb([1, 7, "went wrong", None]))
     assert answer == Response(7, ErrorBody(ErrorCode.INTERNAL, "went wrong"), raw(None))
