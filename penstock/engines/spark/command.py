@@ -24,6 +24,8 @@ def main(argv: list[str]) -> int:
         raise usage_error(f"--java-home: {home} was created by this command; name the real one")
     directory = options.directory.absolute()
     try:
+        if not java_home.is_free(directory, home):
+            raise usage_error(f"--directory: {directory} belongs to a real Java; name another")
         java_home.make(directory, home.absolute())
     except OSError as error:
         raise CommandError(f"cannot create {directory}: {error.strerror}; name another with --directory") from None

@@ -43,6 +43,12 @@ def is_ours(home: Path) -> bool:
         return program.read(2) == b"#!" and b"penstock" in program.read(200)
 
 
+def is_free(directory: Path, java_home: Path) -> bool:
+    """Whether :func:`make` may write there: it is not within the Java home, and no other program is replaced."""
+    present = directory / "bin/java"
+    return not directory.resolve().is_relative_to(java_home.resolve()) and (not present.exists() or is_ours(directory))
+
+
 def make(directory: Path, java_home: Path) -> None:
     """Create or replace the directory.
 

@@ -142,3 +142,15 @@ def test_a_java_that_is_none_is_named(real: Path, tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(CommandError, match="name another with --directory"):
         command.main(["--java-home", str(real), "--directory", str(tmp_path / "file")])
+
+
+@pytest.mark.parametrize("within", ["real java", "real java/ours", "link", "other"])
+def test_a_real_java_is_not_overwritten(real: Path, tmp_path: Path, within: str) -> None:
+    (tmp_path / "link").symlink_to(real)
+    shutil.copytree(real, tmp_path / "other")
+    before = (real / "bin/java").read_text()
+    with pytest.raises(CommandError, match=r"--directory: .*; name another") as caught:
+        command.main(["--java-home", str(real), "--directory", str(tmp_path / within)])
+    assert caught.value.status == 2
+    assert (real / "bin/java").read_text() == (tmp_path / "other/bin/java").read_text() == before
+    assert not (real / "ours").exists()
