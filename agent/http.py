@@ -25,11 +25,8 @@ _MOST_EVENTS = 30
 _MOST_JOBS = 100
 
 
-def status_site(status: Callable[[], dict[str, Any]], resources: Callable[[], Resources] | None = None) -> Site:
-    """Return the site of one agent's status.
-
-    ``resources`` is :func:`agent.history.resources`, kept for the page; None: only while it is watched.
-    """
+def status_site(status: Callable[[], dict[str, Any]], resources: Callable[[], Resources]) -> Site:
+    """Return the site of one agent's status; ``resources`` is :func:`agent.history.resources`."""
 
     async def get_status(request: web.Request) -> web.Response:
         return openapi.json(status())

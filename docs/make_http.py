@@ -22,7 +22,7 @@ def _served(nothing: Any = None) -> tuple[list[Operation], list[Operation]]:
     """The operations of the agent and of the master, whose parts are not needed to describe them."""
     more = [*Profiles(nothing).routes(), *ReservationSite(nothing, nothing).routes()]
     master = site_of_master(nothing, nothing, CollectorRegistry(), more)
-    return site_of_agent(nothing).operations(Access()), master.operations(Access())
+    return site_of_agent(nothing, nothing).operations(Access()), master.operations(Access())
 
 
 def _row(each: Operation) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
@@ -12,7 +11,7 @@ import msgspec
 
 from penstock import paths
 from penstock.cli.arguments import Parser, key_value
-from penstock.cli.errors import CommandError
+from penstock.cli.errors import CommandError, note
 from penstock.config import declaration, rendering, settings
 
 if TYPE_CHECKING:
@@ -46,7 +45,7 @@ def command(
         loaded = settings.read(of, sources, check)
     except (CommandError, settings.SettingsError) as error:
         for fault in error.faults if isinstance(error, settings.SettingsError) else [error]:
-            print(f"penstock {name}: {fault}", file=sys.stderr)  # noqa: T201
+            note(name, str(fault))
         return 2
     if arguments.check_config:
         return 0
@@ -54,7 +53,7 @@ def command(
         rendering.show(rendering.document(loaded, {}), as_json=arguments.json)
         return 0
     if arguments.port_file is not None and (why := paths.why_not_writable(arguments.port_file)):
-        print(f"penstock {name}: --port-file: {why}", file=sys.stderr)  # noqa: T201
+        note(name, f"--port-file: {why}")
         return 2
     run = daemon()
     from penstock import logs
@@ -66,7 +65,7 @@ def command(
     try:
         run(live_config, arguments.port_file)
     except StartError as error:
-        print(f"penstock {name}: {error}", file=sys.stderr)  # noqa: T201
+        note(name, str(error))
         return 1
     return 0
 

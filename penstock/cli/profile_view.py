@@ -44,7 +44,7 @@ def print_list(entries: Sequence[Entry]) -> None:
     if not entries:
         print("no run of executors has been recorded yet; start some with `penstock submit --executors`")
         return
-    table = _table("application", "user", "runs", "settings", "last run", "error")
+    table = render.table("application", "user", "runs", "settings", "last run", "error")
     for entry in entries:
         errors = ", ".join(f"{model} {_percent(error)}" for model, error in entry.error.items())
         counts = (str(entry.runs), str(len(entry.settings)))
@@ -58,11 +58,11 @@ def print_application(application: Application) -> None:
     console = render.console()
     console.print(render.plain(f"{application.application} of {application.user}, slots of {application.slot_s:g} s"))
     columns = [f"{label(name)} mean / peak" for name in application.resources]
-    runs = _table("run", "ended", "input", "bounds", "stages", "time", *columns)
+    runs = render.table("run", "ended", "input", "bounds", "stages", "time", *columns)
     for run in application.latest():
         runs.add_row(render.plain(run.run), _at(run.ended_at), *_use(application, run))
     _print(console, runs)
-    expected = _table("expected by", "off by", "input", "bounds", "stages", "time", *columns)
+    expected = render.table("expected by", "off by", "input", "bounds", "stages", "time", *columns)
     for one in application.forecasts:
         expected.add_row(render.plain(one.by), _percent(one.error), *_use(application, one))
     _print(console, expected)
@@ -77,7 +77,7 @@ def print_compared(application: Application, compared: Sequence[Compared]) -> No
         )
         return
     console = render.console()
-    table = _table(
+    table = render.table(
         "run", "expected by", "time", *[f"{label(name)} total / peak / in band" for name in application.resources]
     )
     for one in compared:
@@ -116,13 +116,6 @@ def _at(at: float) -> str:
         return time.strftime("%Y-%m-%d %H:%M", time.localtime(at)) if at else "–"
     except (OverflowError, ValueError, OSError):
         return "?"
-
-
-def _table(*columns: str) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for column in columns:
-        table.add_column(column, overflow="fold")
-    return table
 
 
 def _print(console: Console, table: Table) -> None:

@@ -63,6 +63,14 @@ def styled(value: object, styles: Mapping[str, str], other: str = "") -> Text:
 # ---------------------------------------------------------------- tables
 
 
+def table(*columns: str) -> Table:
+    """Return an empty table; long texts take several lines."""
+    made = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
+    for column in columns:
+        made.add_column(column, overflow="fold")
+    return made
+
+
 @dataclass(frozen=True, slots=True)
 class Column:
     """``of`` makes a cell from a row. If space is short, the column with the highest ``rank`` is dropped first; rank 0
@@ -89,18 +97,18 @@ class Fitted:
         chosen = self._chosen(options.max_width)
         # If all columns fit, only texts that may wrap yield space. rich would shorten long names, too.
         whole = console.is_terminal or self._total(chosen) <= options.max_width
-        table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, _GAP, 0, 0))
+        made = table()
         for index in chosen:
             column = self._columns[index]
-            table.add_column(
+            made.add_column(
                 column.header,
                 justify="right" if column.right else "left",
                 overflow="ellipsis" if console.is_terminal and not column.wraps else "fold",
                 no_wrap=whole and not column.wraps,
             )
         for row in self._rows:
-            table.add_row(*(row[index] for index in chosen))
-        yield table
+            made.add_row(*(row[index] for index in chosen))
+        yield made
         if self._more:
             yield Text(f"… {self._more} more", style="dim")
 

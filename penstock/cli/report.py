@@ -139,15 +139,13 @@ def _row(entry: Mapping[str, Any]) -> list[str]:
 
 def _print_colored(states: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table on a terminal, with coloured states and wrapped texts."""
-    from rich.table import Table
+    from penstock.cli.render import console, plain, table
 
-    from penstock.cli.render import console, plain
-
-    table = Table(box=None, pad_edge=False, header_style="bold", padding=(0, 2, 0, 0))
-    for name in _HEADER:
-        table.add_column(name, justify="right" if name in _RIGHT else "left", overflow="fold")
+    shown = table(*_HEADER)
+    for column in shown.columns:
+        column.justify = "right" if column.header in _RIGHT else "left"
     for state, row in zip(states, rows, strict=True):
         cells = [plain(cell) for cell in row]
         cells[_HEADER.index("state")].stylize(_STYLES[TaskState(state)])
-        table.add_row(*cells)
-    console().print(table)
+        shown.add_row(*cells)
+    console().print(shown)

@@ -97,17 +97,14 @@ def show(reservations: Sequence[Reserved], *, as_json: bool) -> None:
     if as_json:
         print_json(reservations)
         return
-    from rich.table import Table
     from rich.text import Text
 
-    from penstock.cli.render import console, plain
+    from penstock.cli.render import console, plain, table
 
     if not reservations:
         print("nothing is reserved")
         return
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for column in ("reservation", "name", "user", "promised"):
-        table.add_column(column)
+    shown = table("reservation", "name", "user", "promised")
     for one in reservations:
         lines = [
             f"{moment(piece.start)} to {moment(piece.finish)}  {piece.bundles} × {_amounts(piece)}"
@@ -120,8 +117,8 @@ def show(reservations: Sequence[Reserved], *, as_json: bool) -> None:
             promised.append(
                 f"\nresources are freed {one.launch_delay_s:.1f} s before, the placement delay of such bundles"
             )
-        table.add_row(plain(one.reservation), plain(one.name), plain(one.user), promised)
-    console().print(table)
+        shown.add_row(plain(one.reservation), plain(one.name), plain(one.user), promised)
+    console().print(shown)
 
 
 def _amounts(of: PromisedPiece | FreeRun) -> str:

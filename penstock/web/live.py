@@ -30,15 +30,9 @@ Document = Callable[[], Mapping[str, object]]
 
 
 class Live:
-    """One document and its history, for all clients. The history comes from the document's key ``resources``.
+    """One document for all clients, and the history of ``resources``, which are recorded every second."""
 
-    The function ``resources`` gives the same data without the document; it is recorded every second. Without it the
-    history has only the documents that were sent to clients.
-    """
-
-    def __init__(
-        self, document: Document, resources: Callable[[], Resources] | None = None, interval_s: float = INTERVAL_S
-    ) -> None:
+    def __init__(self, document: Document, resources: Callable[[], Resources], interval_s: float = INTERVAL_S) -> None:
         self._document = document
         self._resources = resources
         self._interval_s = interval_s
@@ -53,9 +47,8 @@ class Live:
 
     def start(self) -> None:
         """Start to record the history."""
-        if self._resources is not None:
-            self._noting = asyncio.get_running_loop().call_later(STEP_S, self.start)
-            self._history.note(self._resources(), time.time())
+        self._noting = asyncio.get_running_loop().call_later(STEP_S, self.start)
+        self._history.note(self._resources(), time.time())
 
     def close(self) -> None:
         """Disconnect all clients, so that the server's shutdown does not wait for them."""
@@ -108,11 +101,7 @@ class Live:
     def _renew(self) -> None:
         """Compute the document anew. Unchanged parts stay the same objects, which makes changes cheap to find."""
         began = time.thread_time()
-        document = self._document()
-        resources = document.get("resources")
-        if isinstance(resources, Mapping):
-            self._history.note(resources, time.time())
-        fresh = {key: msgspec.json.encode(value) for key, value in document.items()}
+        fresh = {key: msgspec.json.encode(value) for key, value in self._document().items()}
         self._parts = {key: old if (old := self._parts.get(key)) == new else new for key, new in fresh.items()}
         self._version += 1
         pause_s = min(max(self._interval_s, (time.thread_time() - began) / _MOST_CORES), _MOST_INTERVAL_S)

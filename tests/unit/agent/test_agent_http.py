@@ -80,7 +80,7 @@ class Noted(Troubles):
 
 async def test_a_port_that_another_process_has_is_taken_once_it_is_free() -> None:
     status = _status()
-    site, troubles = status_site(status), Noted()
+    site, troubles = status_site(status, dict), Noted()
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         await site.listen_when_free("127.0.0.1", port, None, troubles, retry_s=0.01)
@@ -100,14 +100,14 @@ async def test_a_port_that_another_process_has_is_taken_once_it_is_free() -> Non
 
 
 async def test_a_site_that_never_had_its_port_closes() -> None:
-    site = status_site(_status())
+    site = status_site(_status(), dict)
     with socket.create_server(("127.0.0.1", 0)) as taken:
         await site.listen_when_free("127.0.0.1", taken.getsockname()[1], None, Troubles())
         await site.close()
 
 
 async def test_an_address_of_another_host_is_an_error() -> None:
-    site = status_site(_status())
+    site = status_site(_status(), dict)
     with pytest.raises(OSError, match="address"):
         await site.listen_when_free("203.0.113.1", 0, None, Troubles())
     await site.close()

@@ -146,7 +146,7 @@ async def test_costly_documents_are_made_more_rarely(monkeypatch: pytest.MonkeyP
     spent = iter([0.0, 0.05, 0.0, 0.0])  # as the thread's clock says: 50 ms of work
     monkeypatch.setattr(live.time, "thread_time", lambda: next(spent, 0.0))
     daemon = Daemon()
-    one = Live(daemon.document)
+    one = Live(daemon.document, daemon.resources)
     one._renew()
     assert one._due - live.time.monotonic() == pytest.approx(0.05 / 0.005, abs=1.0)
     one._renew()
