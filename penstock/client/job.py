@@ -181,7 +181,7 @@ class Job(JobSession):
         """Cancel tasks. All but running commands have ended when this returns; await :meth:`ended` for those."""
         names = list(tasks)
         await self._settle("cancel_tasks", lambda: api.TaskRefs(job=self.id, tasks=names))
-        for name in self._tasks.cancel(names):
+        for name, _ in self._tasks.cancel(names):
             self._wake(name)
 
     def leave(self, merged_into: str) -> None:

@@ -81,10 +81,10 @@ class PlacementLedger:
         ended = Ended(by=EndedBy.EXIT, exit_status=0, reason="done by the framework")
         return [name for name in names if self.end(name, ended)]
 
-    def cancel(self, names: Iterable[str]) -> list[str]:
+    def cancel(self, names: Iterable[str]) -> list[tuple[str, Ended]]:
         """Cancel tasks; return those that end at once: all but placed commands, whose end the agent reports."""
         ended = Ended(by=EndedBy.CANCELLED, reason="cancelled by the framework")
-        return [name for name in names if not self._runs_as_command(name) and self.end(name, ended)]
+        return [(name, ended) for name in names if not self._runs_as_command(name) and self.end(name, ended)]
 
     def clear(self, ended: Ended) -> list[str]:
         """End all remaining tasks, as the job or the connection is over; return them."""

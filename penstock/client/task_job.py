@@ -99,10 +99,7 @@ class TaskJob(JobSession):
             AgentUnavailable: the agent was away for too long.
         """
         self._settle("cancel_tasks", lambda: api.TaskRefs(job=self.id, tasks=list(tasks)))
-        for name in self._tasks.cancel(tasks):
-            ended = self._tasks.end_of(name)
-            assert ended is not None
-            self._news.append(TaskEnded(name, ended))
+        self._news += [TaskEnded(name, ended) for name, ended in self._tasks.cancel(tasks)]
 
     def end(self, failed: str = "") -> None:
         """End the job; the agent gives back its placed work. ``failed``: why the job did not succeed."""

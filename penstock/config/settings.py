@@ -17,9 +17,8 @@ from pathlib import Path
 from typing import Any, Generic, TypeVar
 
 import msgspec
-import msgspec.inspect
 
-from penstock.model.decode_errors import told
+from penstock.model.decode_errors import choices, told
 from penstock.model.near_names import did_you_mean
 from penstock.model.units import QuantityError, is_within_limit, parse_bytes, parse_duration_s, parse_rate
 from penstock.toml_files import TomlFileError, read_toml
@@ -201,24 +200,14 @@ def _converted(of: type[msgspec.Struct], key: str, value: Any) -> Any:
     except QuantityError as error:
         raise SettingsError(f"{key}: {error}") from None
     except msgspec.ValidationError as error:
-        fault, choices = told(error, declared[key].type, key=key), _choices(declared[key].type)
-        if choices and "; one of " not in fault:
-            fault += f"; one of {', '.join(choices)}"
+        fault, known = told(error, declared[key].type, key=key), choices(declared[key].type)
+        if known and "; one of " not in fault:
+            fault += f"; one of {', '.join(known)}"
         raise SettingsError(fault) from None
 
 
 def _nearest(name: str, known: Mapping[str, object]) -> str:
     return did_you_mean(name, known, f"known keys: {', '.join(sorted(known))}")
-
-
-def _choices(of: Any) -> list[str]:
-    """Return the values of a type, if they are a fixed set of words."""
-    kind = msgspec.inspect.type_info(of)
-    if isinstance(kind, msgspec.inspect.Metadata):  # the field has a description
-        kind = kind.type
-    if isinstance(kind, msgspec.inspect.LiteralType):
-        return [str(value) for value in kind.values]
-    return [str(each.value) for each in kind.cls] if isinstance(kind, msgspec.inspect.EnumType) else []
 
 
 def _quantity(key: str, value: Any) -> Any:

@@ -28,7 +28,7 @@ def explained(error: msgspec.MsgspecError, read_as: Any) -> tuple[str, str]:
     if found := re.fullmatch(r"Object contains unknown field `(.+)`", text):
         return where, f"there is no key {found[1]!r}"
     if found := re.fullmatch(r"Invalid enum value (.+)", text):
-        return where, f"{found[1]} is unknown; one of {', '.join(_choices(read_as, where)) or 'those documented'}"
+        return where, f"{found[1]} is unknown; one of {', '.join(choices(read_as, where)) or 'those documented'}"
     if found := re.fullmatch(r"Expected `([a-z]+)` of length (>=|<=|==|>|<) (\d+)", text):
         noun = _COUNTED.get(found[1], "item") + ("" if found[3] == "1" else "s")
         return where, f"{_BOUNDS[found[2]]} {found[3]} {noun} expected"
@@ -63,8 +63,8 @@ def _named(types: str) -> str:
     return " or ".join(dict.fromkeys(_NAMES.get(each.strip(), each.strip()) for each in types.split("|")))
 
 
-def _choices(read_as: Any, where: str) -> list[str]:
-    """Return the values of the enumeration at a place of a type, if it can be found."""
+def choices(read_as: Any, where: str = "") -> list[str]:
+    """Return the values of a type, or at a place of it, if they are a fixed set."""
     kind: inspect.Type = inspect.type_info(read_as)
     for step in re.findall(r"[A-Za-z_][A-Za-z_0-9]*|\[[^\]]*\]", where):
         kind = _into(kind, step)
