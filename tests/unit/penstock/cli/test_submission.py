@@ -156,11 +156,11 @@ def test_a_restarted_agent_is_asked_for_what_the_one_before_owed(
     assert agent.agent.called("progress")
 
 
-def many(directory: Path) -> JobFile:
+def many(directory: Path) -> Work:
     path = directory / "many.toml"
     tasks = "".join(f'[[task]]\nname = "t{number}"\nstage = "s"\ncommand = "true"\n' for number in range(20))
     path.write_text(f'name = "many"\n{tasks}')
-    return JobFile(path)
+    return of_file(path)
 
 
 def test_a_report_that_takes_longer_than_its_interval_is_not_made_for_each_event(
