@@ -201,7 +201,7 @@ class JobLifecycle:
         message_checks.job_of_origin(self._members.jobs, node, message.job)
         if message.use is not None:
             job.work.attained(node.name, message.use)
-        job.work.finished, job.work.failed = message.done, message.failed
+        job.work.finished, job.work.failed, job.work.abandoned = message.done, message.failed, bool(message.why)
         listed, more = not message.merged_into, message.use is not None
         self.end_job(job, message.why, released_by=node.name, listed=listed, more_to_tell=more)
 

@@ -47,6 +47,7 @@ class Work:
     told_last: set[str] = field(default_factory=set)  # nodes with nothing left of the job, and all reported
     finished: bool = False  # its framework completed it
     failed: str = ""  # why it failed, as its framework reported
+    abandoned: bool = False  # its last connection was lost
     _under_way: list[str] | None = None  # None: to be computed
 
     @property
@@ -66,6 +67,8 @@ class Work:
         """Return whether its framework completed it, as it reported, or as inferred from its latest progress."""
         if self.finished or self.failed:
             return self.finished
+        if self.abandoned and not (self.told or self.ended_tasks or self.service_s):
+            return False  # nothing is known to have been done
         left = sum(stage.tasks - stage.done for stage in self.told)
         return 10 * left <= sum(stage.tasks for stage in self.told)
 

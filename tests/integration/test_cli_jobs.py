@@ -195,6 +195,16 @@ async def test_a_detached_job_goes_on_without_its_terminal_and_over_a_restart_of
     assert f"penstock submit: patient is job {job}" in (await penstock.run(again, "logs", "--stderr", job))[0]
 
 
+async def test_a_job_whose_client_went_before_it_announced_work_did_not_succeed(
+    start_agent: Start, master: MasterProcess, tmp_path: Path, penstock: Command
+) -> None:
+    (agent,) = await agents(start_agent, master, tmp_path, "alpha")
+    async with await AgentClient.connect(agent.socket, "short") as client:
+        job = await client.register_job("began")
+    ended = (await penstock.views(agent, job.id, "--wait", status=1))[job.id]
+    assert (ended["outcome"], ended["why"]) == ("disconnected", "its client short disconnected")
+
+
 async def test_a_job_with_a_refused_task_failed(
     start_agent: Start, master: MasterProcess, tmp_path: Path, penstock: Command
 ) -> None:

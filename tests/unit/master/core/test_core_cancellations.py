@@ -150,6 +150,14 @@ def test_how_jobs_ended() -> None:
         "left": ("disconnected", "its client x disconnected"),
         "stopped": ("cancelled", "its framework ended it before it was done"),
     }
+    made.job("a", "began")
+    made.serve(e.Said("a", api.JobEnded(job="began", why="its client x disconnected")))
+    began = made.listed("began")
+    assert (began.outcome, began.why) == ("disconnected", "its client x disconnected")
+    made.job("a", "gated")
+    made.heartbeat("a", jobs=[api.JobUse(job="gated", service_s=1.0)])
+    made.serve(e.Said("a", api.JobEnded(job="gated", why="its client x disconnected")))
+    assert made.listed("gated").outcome == "succeeded", "it has worked, and announced nothing"
     made.job("a", "refused")
     made.serve(e.Said("a", api.JobEnded(job="refused", failed="2 tasks refused; first t: too large")))
     refused = made.listed("refused")
