@@ -11,7 +11,7 @@ from typing import NoReturn, TypeVar
 
 from penstock.cli import exit_statuses
 from penstock.cli.errors import usage_error
-from penstock.model.container import Notice
+from penstock.model.container import MOST_CORES, Notice
 from penstock.model.floors import least_of
 from penstock.model.near_names import did_you_mean
 from penstock.model.units import format_bytes, parse_bytes, parse_duration_s, parse_rate
@@ -68,8 +68,10 @@ def cores(text: str) -> float:
         value = float(text)
     except ValueError:
         value = 0.0
-    if not 0 < value < 1e6:
+    if not value > 0:
         raise ValueError(f"{text!r} is not a number of cores; write for example 0.5 or 2")
+    if value > MOST_CORES:
+        raise ValueError(f"{text!r} is more than {MOST_CORES} cores; write for example 0.5 or 2")
     return value
 
 

@@ -42,18 +42,17 @@ from penstock.cli.errors import usage_error
 from penstock.cli.executors import executor_limits
 from penstock.cli.limits import in_utf8
 from penstock.cli.work import Work
-from penstock.model.container import ContainerSpec, Limits
+from penstock.model.container import MOST_CORES, ContainerSpec, Limits
 from penstock.model.decode_errors import explained
 from penstock.model.executor import Executor
 from penstock.model.floors import limits_too_small
 from penstock.model.near_names import did_you_mean
 from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.model.units import QuantityError, parse_bytes
-from penstock.model.work import Name, Opportunistic, OpportunisticJob, TaskRequest
+from penstock.model.work import Bytes, Name, Opportunistic, OpportunisticJob, TaskRequest
 from penstock.opgraph import GraphError, TaskGraph, TaskNode
 from penstock.toml_files import TomlFileError, read_toml
 
-Bytes = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 #: Keys of the tables whose values may be text with a unit, such as "256M".
 _QUANTITIES = frozenset({"input_bytes", "memory"})
 
@@ -69,7 +68,7 @@ class TaskTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields
     memory: Bytes = 0
     after: list[str] = []
     stage: Annotated[str, msgspec.Meta(max_length=128)] = ""
-    cpu: Annotated[float, msgspec.Meta(gt=0)] | None = None
+    cpu: Annotated[float, msgspec.Meta(gt=0, le=MOST_CORES)] | None = None
     env: dict[str, str] = {}
     cwd: str = "."
     opportunistic: Opportunistic = False

@@ -47,6 +47,8 @@ def test_a_file_that_cannot_be_written_is_said_before_anything_begins(
         (["resize", "c-1", "--disk", "99999999T"], "penstock resize: --disk: '99999999T' is too large"),
         (["run", "--cpu", "-1", "--", "true"], "penstock run: --cpu: '-1' is not a number of cores"),
         (["run", "--cpu", "nan", "--", "true"], "penstock run: --cpu: 'nan' is not a number of cores"),
+        (["run", "--cpu", "99999", "--", "true"], "penstock run: --cpu: '99999' is more than 65536 cores"),
+        (["resize", "c-1", "--cpu", "inf"], "penstock resize: --cpu: 'inf' is more than 65536 cores"),
         (["run", "--cpu"], "penstock run: --cpu: expected one argument"),
         (
             ["run", "--memory", "1", "--", "true"],
@@ -131,6 +133,9 @@ def test_one_line(fails: Fails, argv: list[str], line: str) -> None:
             "task 'a': cpu: 1e-09 cores is too little to run with",
         ),
         ('name = "j"\n' + GOOD + "cpu = 0", "task 'a': cpu: a number of more than 0 expected"),
+        ('name = "j"\n' + GOOD + "cpu = inf", "task 'a': cpu: a number of at most 65536 expected"),
+        ('name = "j"\n' + GOOD + "cpu = 99999", "task 'a': cpu: a number of at most 65536 expected"),
+        ('name = "j"\n' + GOOD + 'memory = "99999999T"', "task 'a': memory: a whole number of at most 92233720368"),
         ('name = "j"\n' + GOOD + 'inputs = ["no.txt"]', "task 'a': inputs: 'no.txt': No such file or directory"),
         ('name = "j"\n' + GOOD + 'cwd = "none"', "task 'a': cwd: "),
         ('name = "j"\n' + GOOD + 'inputs = ["job.toml"]\ninput_bytes = 1', "task 'a': input_bytes: give either"),
