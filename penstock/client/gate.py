@@ -227,8 +227,8 @@ class Gate:
         return self._running().link.refused
 
     def wait_connected(self, timeout_s: float) -> bool:
-        """Wait up to ``timeout_s`` for the agent; return whether it is connected."""
-        return self._running().connected.wait(timeout_s)
+        """Wait up to ``timeout_s`` for the agent, or until it refuses ``job``; return whether it is connected."""
+        return self._running().wait_connected(timeout_s)
 
     def acquire(self, kind: ResourceKind | str, input_bytes: int, *, stage: str = "", task: str = "") -> Slot:
         """Queue a monotask and block until it is granted, or until the patience with an absent agent runs out.

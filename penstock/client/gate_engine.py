@@ -56,6 +56,7 @@ class Engine:
         #: For any thread: the engine has stopped.
         self.over = False
         self.connected, self.finished = threading.Event(), threading.Event()
+        self._answered = threading.Event()  # connected, or the job that this gate joins was refused at the last attempt
         #: For any thread: slots that are idle under leases.
         self.idle = IdleSlots(self._session.waiting)
         #: Numbers of monotasks that the session has known.
@@ -106,6 +107,10 @@ class Engine:
                 self.loop.call_soon_threadsafe(self._drain)
             except RuntimeError:  # the loop was closed concurrently
                 self._turn_away()
+
+    def wait_connected(self, timeout_s: float) -> bool:
+        """See :meth:`penstock.client.gate.Gate.wait_connected`."""
+        return self._answered.wait(timeout_s) and self.connected.is_set()
 
     def counts(self) -> dict[str, int]:
         """Return totals that include all events posted before this call."""
@@ -195,6 +200,10 @@ class Engine:
         """Called by the link: the agent is away; ``reason`` is one line for the user."""
         self._reason = reason
         self.connected.clear()
+        if self.link.refused and self._arguments.job:
+            self._answered.set()
+        else:
+            self._answered.clear()
         self._session.lost(time.monotonic())
         self._return(self.idle.reclaim())
         self._arm()
@@ -225,6 +234,7 @@ class Engine:
         if self._job is not None:
             self._job.flush()
         self.connected.set()
+        self._answered.set()
         self._arm()
 
     # ------------------------------------------------------------ inside
@@ -321,6 +331,7 @@ class Engine:
         where = self.link.where
         self._reason = f"the agent at {where} does not answer; see its log, or restart it"
         self.connected.clear()
+        self._answered.clear()
         self._session.lost(since)
         self._give_up()
         self._arm()

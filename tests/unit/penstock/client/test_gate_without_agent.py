@@ -7,6 +7,7 @@ import sys
 import threading
 import warnings
 from pathlib import Path
+from queue import SimpleQueue
 
 import pytest
 
@@ -145,6 +146,16 @@ def test_an_agent_that_refuses_the_job_is_no_agent(agent: AgentThread, make: Mak
     assert gate.wait_connected(TIMEOUT_S)
     assert not gate.refused
     assert gate.acquire("cpu", 1).gated
+
+
+def test_a_job_that_is_over_is_not_waited_for(agent: AgentThread, make: Make) -> None:
+    agent.do(lambda fake: fake.refuse.update(register_job=refused("the job is over")))
+    gate = make(job="job-7")
+    answer: SimpleQueue[bool] = SimpleQueue()
+    for _ in range(2):  # while the agent is asked, and afterwards
+        threading.Thread(target=lambda: answer.put(gate.wait_connected(threading.TIMEOUT_MAX)), daemon=True).start()
+        assert not answer.get(timeout=TIMEOUT_S)
+    assert gate.refused
 
 
 def test_an_agent_that_cannot_take_the_job_now_has_refused_nothing(agent: AgentThread, make: Make) -> None:
