@@ -20,7 +20,7 @@ from penstock.engines.dask.gating import MATTER, GatedWorker
 from penstock.engines.dask.jobs import CLOSE_S, ClusterGate, new_gate
 from penstock.engines.dask.lending import Lender
 from penstock.engines.dask.progress import Reporter, answer_at
-from penstock.engines.dask.settings import Settings
+from penstock.engines.dask.settings import Settings, checked
 
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler
@@ -92,9 +92,9 @@ class PenstockWorkerPlugin(WorkerPlugin):
         """``settings`` are fields of :class:`penstock.engines.dask.settings.Settings`.
 
         Raises:
-            TypeError: unknown setting.
+            ValueError: an unknown setting, or an invalid value.
         """
-        Settings(**settings)
+        checked(settings)
         self._given = settings
         self._key: _Key | None = None
         self._gating: GatedWorker | None = None

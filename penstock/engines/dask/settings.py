@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
 from pathlib import Path
@@ -54,27 +55,37 @@ class Settings:
         Raises:
             ValueError: an unknown key, with the nearest known one, or an invalid value; one line.
         """
-        known = {field.name: type(field.default) for field in fields(cls)}
-        given: dict[str, Any] = {
-            key.replace("-", "_"): value for key, value in (dask.config.get("penstock", None) or {}).items()
-        }
-        for key in given:
-            if key not in known:
-                near = get_close_matches(key, known, 1)
-                hint = f"; did you mean penstock.{near[0]}?" if near else ""
-                raise ValueError(f"no such key in Dask's configuration: penstock.{key}{hint}")
-        return cls(**{key: _checked(key, value, known[key]) for key, value in given.items()} | before)
+        configured = dask.config.get("penstock", None) or {}
+        if not isinstance(configured, Mapping):
+            raise ValueError(f"penstock in Dask's configuration must be a table of keys, not {configured!r}")
+        named = {str(key).replace("-", "_"): value for key, value in configured.items()}
+        return cls(**checked(named, "penstock.", " in Dask's configuration") | checked(before))
 
     def socket_path(self) -> Path | None:
         """Return the path of the agent's socket, if it is set."""
         return Path(self.socket) if self.socket else None
 
 
-def _checked(key: str, value: Any, wanted: type) -> Any:
+def checked(given: Mapping[str, Any], prefix: str = "", where: str = "") -> dict[str, Any]:
+    """Return values for fields of :class:`Settings`. Errors name the keys with ``prefix``, and ``where`` they are.
+
+    Raises:
+        ValueError: as :meth:`Settings.from_config`.
+    """
+    known = {field.name: type(field.default) for field in fields(Settings)}
+    for key in given:
+        if key not in known:
+            near = get_close_matches(key, known, 1)
+            hint = f"; did you mean {prefix}{near[0]}?" if near else ""
+            raise ValueError(f"no such key{where}: {prefix}{key}{hint}")
+    return {key: _checked(key, value, known[key], f"{prefix}{key}{where}") for key, value in given.items()}
+
+
+def _checked(key: str, value: Any, wanted: type, name: str) -> Any:
     if wanted is float and isinstance(value, int | float) and not isinstance(value, bool):
         if value >= 0 or key == "priority":
             return float(value)
-        raise ValueError(f"penstock.{key} in Dask's configuration must not be negative: {value!r}")
+        raise ValueError(f"{name} must not be negative: {value!r}")
     if wanted is int and isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
     if wanted in {bool, str} and isinstance(value, wanted):
@@ -82,4 +93,4 @@ def _checked(key: str, value: Any, wanted: type) -> Any:
     if wanted is str and isinstance(value, int | float):  # Dask parses environment values as Python literals
         return str(value)
     kinds = {bool: "true or false", str: "text", int: "a whole number of bytes", float: "a number"}
-    raise ValueError(f"penstock.{key} in Dask's configuration must be {kinds[wanted]}, not {value!r}")
+    raise ValueError(f"{name} must be {kinds[wanted]}, not {value!r}")

@@ -8,6 +8,7 @@ import pytest
 
 dask = pytest.importorskip("dask")
 
+from penstock.engines.dask.plugin import PenstockSchedulerPlugin, PenstockWorkerPlugin  # noqa: E402
 from penstock.engines.dask.settings import Settings  # noqa: E402
 
 
@@ -58,3 +59,26 @@ def test_a_value_that_cannot_be_names_the_key(key: str, value: object, says: str
 def test_words_that_look_like_numbers_are_words() -> None:
     with dask.config.set({"penstock.job": 17, "penstock.priority": -1}):
         assert Settings.from_config() == Settings(job="17", priority=-1.0)
+
+
+@pytest.mark.parametrize(
+    ("given", "says"),
+    [
+        ({"patience_s": "x"}, "patience_s must be a number, not 'x'"),
+        ({"memory_bytes": -1}, "memory_bytes must be a whole number of bytes, not -1"),
+        ({"rank": "no"}, "rank must be true or false, not 'no'"),
+        ({"patiense_s": 1}, r"no such key: patiense_s; did you mean patience_s\?"),
+    ],
+)
+def test_what_is_given_to_a_plugin_is_checked_where_it_is_made(given: dict[str, object], says: str) -> None:
+    for plugin in (PenstockWorkerPlugin, PenstockSchedulerPlugin):
+        with pytest.raises(ValueError, match=rf"^{says}$"):
+            plugin(**given)
+
+
+def test_a_configuration_that_is_no_table_is_said() -> None:
+    with (
+        dask.config.set({"penstock": "x"}),
+        pytest.raises(ValueError, match=r"^penstock in Dask's configuration must be a table of keys, not 'x'$"),
+    ):
+        Settings.from_config()
