@@ -21,6 +21,7 @@ from penstock.cli import arguments
 from penstock.cli.errors import CommandError, note, usage_error
 from penstock.cli.session import converse
 from penstock.client import AgentClient, AgentUnavailable
+from penstock.config.settings import scalar
 from penstock.durable import replace_file
 
 _HOST = "127.0.0.1"
@@ -230,11 +231,12 @@ class _Up:
 
     async def _start(self, directory: Path) -> dict[str, str]:
         given = self._settings["agent"]
-        runtime = Path(given.get("runtime_dir") or paths.runtime_dir())
-        await _refuse_a_second_one(Path(given.get("socket") or runtime / "agent.sock"))
+        read = {key: str(scalar(text)) for key, text in given.items()}
+        runtime = Path(read.get("runtime_dir") or paths.runtime_dir())
+        await _refuse_a_second_one(Path(read.get("socket") or runtime / "agent.sock"))
         http = f"{_HOST}:{_free_port(_MASTER_HTTP_PORT)}"
         master = {"listen": str(Path.cwd() / runtime / "master.sock"), "http": http}
-        if state := given.get("state_dir"):
+        if state := read.get("state_dir"):
             directory_of_both = Path.cwd() / state
             paths.make_private(directory_of_both)
             master["store"] = str(directory_of_both / "master.db")

@@ -120,7 +120,7 @@ def test_a_second_one_is_refused(up: Up) -> None:
 
 def test_a_second_one_in_directories_of_its_own_keeps_a_store_of_its_own(up: Up, tmp_path: Path) -> None:
     """The environment names the first one's state directory; the remedy's options name the second one's."""
-    options = ("--set", f"runtime_dir={tmp_path / 'run2'}", "--set", f"state_dir={tmp_path / 'state2'}")
+    options = ("--set", f'runtime_dir="{tmp_path / "run2"}"', "--set", f"state_dir='{tmp_path / 'state2'}'")
     ports = tmp_path / "ports2.json"
     with started(tmp_path, *options, "--port-file", str(ports), **up.environment) as second:
         try:

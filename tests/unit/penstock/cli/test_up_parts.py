@@ -102,12 +102,13 @@ def test_a_taken_port_becomes_any_port() -> None:
     assert up._free_port(port) == port
 
 
+@pytest.mark.parametrize("quote", ["", '"', "'"])
 def test_one_that_does_not_start_leaves_the_port_file_of_the_one_that_runs(
-    agent: AgentThread, fails: Fails, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    agent: AgentThread, fails: Fails, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quote: str
 ) -> None:
     monkeypatch.setenv(up._IN_SCOPE, "1")
     ports = tmp_path / "ports.json"
     ports.write_text("of the first one")
-    line = fails(1, "up", "--port-file", ports, "--set", f"socket={agent.socket}")
+    line = fails(1, "up", "--port-file", ports, "--set", f"socket={quote}{agent.socket}{quote}")
     assert line.startswith(f"penstock up: an agent runs already at {agent.socket}")
     assert ports.read_text() == "of the first one"
