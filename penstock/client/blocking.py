@@ -134,19 +134,15 @@ class BlockingJob(_Face[Job]):
     ) -> Iterator[Monotask]:
         """Wait for the grant, run the body, complete the monotask (as failed if the body raised)."""
         granted = self._loop.run(self._granted(kind, input_bytes, stage, task))
-        failed = True
+        failed: type[BaseException] | None = BaseException
         try:
             yield granted
-            failed = False
+            failed = None
         finally:
-            self._loop.run(self._complete(granted, failed=failed))
+            self._loop.run(granted.__aexit__(failed))
 
     async def _granted(self, kind: ResourceKind | str, input_bytes: int, stage: str, task: str) -> Monotask:
         return await self._of.monotask(kind, input_bytes, stage, task).__aenter__()
-
-    @staticmethod
-    async def _complete(monotask: Monotask, *, failed: bool) -> None:
-        monotask.complete(failed)
 
 
 class BlockingAgent(_Face[AgentClient]):

@@ -18,6 +18,7 @@ from typing import Any
 
 from penstock.client.gate_link import GateArguments, GateLink
 from penstock.client.gate_slot import IdleSlots, KeptSlot
+from penstock.client.greeting import unavailable
 from penstock.client.job import Job
 from penstock.client.monotask_session import MonotaskSession, SessionMonotask
 from penstock.model.resources import ResourceKind
@@ -328,8 +329,7 @@ class Engine:
         self._arm()
 
     def _silent(self, since: float) -> None:
-        where = self.link.where
-        self._reason = f"the agent at {where} does not answer; see its log, or restart it"
+        self._reason = str(unavailable(str(self.link.where), TimeoutError()))
         self.connected.clear()
         self._answered.clear()
         self._session.lost(since)

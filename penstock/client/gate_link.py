@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from penstock import paths
 from penstock.client.agent import AgentClient
 from penstock.client.errors import AgentUnavailable, JobCancelled
-from penstock.client.greeting import pauses_s
+from penstock.client.greeting import pauses_s, unavailable
 from penstock.client.job import Job
 from penstock.client.monotask_session import MonotaskSession
 from penstock.wire.errors import ErrorCode, RpcError
@@ -95,7 +95,8 @@ class GateLink:
                 await self._lost.wait()
             except (AgentUnavailable, RpcError, TimeoutError) as error:
                 self.refused = isinstance(error, RpcError) and error.code in _REFUSALS
-                self._watcher.unlinked(self._explained(error))
+                known = isinstance(error, AgentUnavailable)
+                self._watcher.unlinked(str(error if known else unavailable(str(self.where), error)))
             except Exception as error:  # noqa: BLE001 - the gate fails open on any defect of the agent
                 self._watcher.unlinked(f"no use of the agent at {self.where}: {type(error).__name__}: {error}")
             finally:
@@ -181,8 +182,3 @@ class GateLink:
                 job.leave(self.left)
             with contextlib.suppress(Exception):
                 await client.close()
-
-    def _explained(self, error: Exception) -> str:
-        if isinstance(error, TimeoutError):
-            return f"the agent at {self.where} does not answer; see its log, or restart it"
-        return str(error) if isinstance(error, AgentUnavailable) else f"the agent at {self.where} refuses: {error}"
