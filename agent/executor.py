@@ -224,8 +224,8 @@ class Executor:
             except LaunchFailed as error:
                 self.on_event(e.ContainerNotStarted(container, str(error), error.exit_status))
                 return
-            except OSError as error:
-                self.on_event(e.ContainerNotStarted(container, str(error)))
+            except Exception as error:  # noqa: BLE001 - the outermost frame of a task: nothing may start for ever
+                self._not_started(container, error)
                 return
         reach(Point.START_LAUNCHED)
         self.on_event(e.ContainerStarted(container, pid, not_enforced, time.time()))
@@ -254,12 +254,20 @@ class Executor:
                 elif gone.asked:
                     self.on_event(e.ContainerNotStarted(container, "the launcher died while it adopted it"))
                 return
-            except (LaunchFailed, OSError) as error:
-                self.on_event(e.ContainerNotStarted(container, str(error)))
+            except Exception as error:  # noqa: BLE001 - the outermost frame of a task: nothing may start for ever
+                self._not_started(container, error)
                 return
         reach(Point.START_LAUNCHED)
         self.on_event(e.ContainerStarted(container, instruction.pid, not_enforced, time.time()))
         reach(Point.START_TOLD)
+
+    def _not_started(self, container: str, error: Exception) -> None:
+        """Report a start that failed. What is not expected to fail is logged, and must not leave a container that is
+        starting for ever, with its promise.
+        """
+        if not isinstance(error, LaunchFailed | OSError):
+            log.error("a start failed", container=container, exc_info=error)
+        self.on_event(e.ContainerNotStarted(container, str(error) or type(error).__name__))
 
     @_in_a_task
     async def give_back(self, instruction: i.GiveBack) -> None:

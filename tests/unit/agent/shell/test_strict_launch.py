@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -97,3 +98,16 @@ async def test_it_is_started_where_limits_are_not_strict_and_the_answer_says_wha
 async def test_it_is_started_where_all_of_its_limits_are_enforced(bed: Bed) -> None:
     launched = await bed.launch(PROCESSOR, strict=True)
     assert bed.launcher.asked == [launched.container]
+
+
+@pytest.mark.parametrize("adopt", [False, True], ids=["command", "process"])
+async def test_a_fault_of_our_own_leaves_no_container_that_starts_for_ever(
+    bed: Bed, adopt: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def fails(*_: object, **__: object) -> int:
+        raise KeyError("slot 7")
+
+    monkeypatch.setattr(bed.launcher, "adopt" if adopt else "start", fails)
+    with pytest.raises(RpcError, match="slot 7"):
+        await asyncio.wait_for(bed.launch(PROCESSOR, strict=False, adopt=adopt), 30)
+    assert await bed.is_as_before()
