@@ -9,15 +9,19 @@ from penstock.cli import arguments
 from penstock.cli.errors import CommandError
 from penstock.cli.exit_statuses import Status
 from penstock.cli.limits import add_class, add_limits, specification, tell
-from penstock.cli.session import with_agent
+from penstock.cli.session import asked
+from penstock.client.errors import LOST_WHILE_ADOPTING
+from penstock.wire.agent_api import Adopt
+from penstock.wire.agent_methods import ADOPT
 
 
 def main(argv: list[str]) -> int:
     """Run the command."""
     options = _parse(argv)
     spec = specification(options, _command_of(options.pid), detach=True)
-    container = with_agent("adopt", lambda agent: agent.adopt(options.pid, spec, tree=options.tree))
-    tell("adopt", container.id, container.not_enforced, as_json=options.json)
+    wanted = Adopt(pid=options.pid, container=spec, tree=options.tree)
+    adopted = asked("adopt", lambda agent: agent.ask_once(ADOPT, wanted, LOST_WHILE_ADOPTING))
+    tell("adopt", adopted.container, adopted.not_enforced, as_json=options.json)
     return 0
 
 

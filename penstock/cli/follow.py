@@ -3,20 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import msgspec
 
 from penstock.cli import arguments
 from penstock.cli.errors import usage_error
 from penstock.cli.limits import add_strict
-from penstock.cli.session import with_agent
+from penstock.cli.session import asked
 from penstock.model.decode_errors import told
 from penstock.model.floors import profile_too_small
 from penstock.model.profile import Profile
-
-if TYPE_CHECKING:
-    from penstock.client import AgentClient
+from penstock.wire.agent_api import Follow
+from penstock.wire.agent_methods import FOLLOW
 
 _EXAMPLE = """FILE.json has a value for each slot of slot_s seconds; resources without values keep their limits:
   {"slot_s": 3, "cpu_cores": [0.5, 2, 1], "memory_bytes": [67108864, 268435456],
@@ -32,11 +30,8 @@ def main(argv: list[str]) -> int:
     add_strict(parser)
     options = parser.parse_args(argv)
     profile = None if options.profile == "none" else _read(Path(options.profile))
-
-    async def follow(agent: AgentClient) -> None:
-        await (await agent.attach(options.container)).follow(profile, strict=options.strict)
-
-    with_agent("follow", follow, named="container")
+    wanted = Follow(container=options.container, profile=profile, strict=options.strict)
+    asked("follow", lambda agent: agent.ask(FOLLOW, wanted), named="container")
     return 0
 
 

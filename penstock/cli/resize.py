@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from penstock.cli import arguments
 from penstock.cli.errors import usage_error
 from penstock.cli.limits import add_limits, changes, warn
-from penstock.cli.session import print_json, with_agent
-from penstock.model.container import Limits
-
-if TYPE_CHECKING:
-    from penstock.client import AgentClient
+from penstock.cli.session import asked, print_json
+from penstock.wire.agent_api import Resize
+from penstock.wire.agent_methods import RESIZE
 
 
 def main(argv: list[str]) -> int:
@@ -29,13 +25,10 @@ def main(argv: list[str]) -> int:
     if not limits:
         raise usage_error("no limit given; write for example `penstock resize CONTAINER --cpu 2 --memory none`")
 
-    async def resize(agent: AgentClient) -> tuple[Limits, dict[str, str]]:
-        running = await agent.attach(options.container)
-        return await running.resize(strict=options.strict, **limits), running.not_enforced
-
-    now, not_enforced = with_agent("resize", resize, named="container")
+    wanted = Resize(container=options.container, limits=limits, strict=options.strict)
+    now = asked("resize", lambda agent: agent.ask(RESIZE, wanted), named="container")
     if options.json:
-        print_json({"container": options.container, "limits": now, "not_enforced": not_enforced})
+        print_json({"container": options.container, "limits": now.limits, "not_enforced": now.not_enforced})
     else:
-        warn("resize", not_enforced)
+        warn("resize", now.not_enforced)
     return 0

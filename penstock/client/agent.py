@@ -12,7 +12,7 @@ import msgspec
 
 from penstock import paths
 from penstock.client.container import Container
-from penstock.client.errors import LOST_WHILE_STARTING, AgentUnavailable
+from penstock.client.errors import LOST_WHILE_ADOPTING, LOST_WHILE_STARTING, AgentUnavailable
 from penstock.client.job import Job
 from penstock.client.link import Link
 from penstock.client.monotask_session import MonotaskSession
@@ -130,9 +130,9 @@ class AgentClient(Requests):
             RpcError: the process does not exist, belongs to other users, too, or is already in a container.
             AgentUnavailable: the agent was away too long, or the connection was lost during this call.
         """
-        lost = "the agent went away while it was adopting the process; `penstock status` tells whether it did"
+        asked = api.Adopt(pid=pid, container=spec, tree=tree)
         with self._expect():
-            return self._made(await self._link.ask_once(m.ADOPT, api.Adopt(pid=pid, container=spec, tree=tree), lost))
+            return self._made(await self._link.ask_once(m.ADOPT, asked, LOST_WHILE_ADOPTING))
 
     async def lend(self, job: str, pid: int = 0) -> str:
         """Rank a process of this user (0: this one) and its descendants with a job; return their container.

@@ -29,5 +29,6 @@ class JobCancelled(RuntimeError):  # noqa: N818 - named for the message
         return f"job {self.name!r} was cancelled by {self.by}"
 
 
-#: Message for a launch that may or may not have been executed: a second request could start the command twice.
+#: Messages for requests that may or may not have been executed: a second one could start the command twice.
 LOST_WHILE_STARTING = "the agent went away while it was starting the command; `penstock status` tells whether it runs"
+LOST_WHILE_ADOPTING = "the agent went away while it was adopting the process; `penstock status` tells whether it did"
