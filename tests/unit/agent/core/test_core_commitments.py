@@ -20,13 +20,6 @@ def plan(*values: float, slot_s: float = 3.0, elapsed_s: float = 0.0, now: float
     return steps(Plan(slot_s, elapsed_s, cores(*values)), NOTHING, now)
 
 
-def test_the_peak_is_of_what_is_still_to_come() -> None:
-    held = total([plan(1, 4, 2)], 10.0)
-    assert held.peak(10.0)[0] == held.peak(15.9)[0] == 4.0
-    assert held.peak(16.0)[0] == held.peak(1000.0)[0] == 2.0
-    assert (held.at(12.9)[0], held.at(13.0)[0], held.at(1e6)[0]) == (1.0, 4.0, 2.0)
-
-
 def test_what_is_held_beside_a_plan_is_held_for_ever() -> None:
     held = steps(Plan(3.0, 0.0, cores(1, 0)), (0.0, 0.0, 7.0, 0.0), 0.0)
     assert held.at(0.0) == (1.0, 0.0, 7.0, 100.0)

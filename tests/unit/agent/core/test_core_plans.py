@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import pytest
-
 from agent.core.amounts import NOTHING, Amounts
 from agent.core.plans import (
     Course,
@@ -80,29 +78,12 @@ def test_extra_is_for_a_time_and_not_behind_the_end() -> None:
 # ---------------------------------------------------------------- stages
 
 
-def test_on_time_the_profile_is_the_plan_and_it_is_predicted_to_end() -> None:
-    assert ahead(PROFILE, Course(), 0.0) == Plan(3.0, 0.0, (*cores(1, 2, 3, 4, 5), NOTHING))
-    assert ahead(PROFILE, Course(), 4.0) == Plan(3.0, 1.0, (*cores(2, 3, 4, 5), NOTHING))
-
-
 def test_who_is_late_keeps_the_last_slot_of_the_stage_and_the_next_begins_behind_it() -> None:
     late = ahead(PROFILE, Course(), 6.5)
     assert of(late) == [3, 3, 4, 5, 0]  # the news of the end may be under way: the first demand of the next counts, too
     assert late.elapsed_s == 0.5
     assert of(ahead(PROFILE, Course(), 9.5)) == [2, 3, 4, 5, 0]
     assert of(ahead(PROFILE, Course(), 60.0)) == [2, 3, 4, 5, 0]
-
-
-def test_the_end_of_a_stage_takes_it_on_be_it_early_or_late() -> None:
-    for at in (1.0, 6.0, 50.0):
-        assert ahead(PROFILE, Course().next_stage(1, at), at) == Plan(3.0, 0.0, (*cores(3, 4, 5), NOTHING))
-    assert of(ahead(PROFILE, Course().next_stage(2, 9.0), 13.0)) == [5, 0]
-
-
-@pytest.mark.parametrize("stages", [3, 4])
-def test_who_outlives_its_profile_keeps_the_last_slot(stages: int) -> None:
-    assert of(ahead(PROFILE, Course().next_stage(stages, 15.0), 40.0)) == [5, 0]
-    assert of(ahead(PROFILE, Course().next_stage(2, 9.0), 40.0)) == [5, 0]
 
 
 def test_a_plan_is_made_anew_at_the_end_of_the_stage_and_then_with_every_slot() -> None:

@@ -17,9 +17,3 @@ def test_a_share_of_the_link_is_promised_once() -> None:
     assert "50 B/s asked, 40 B/s of 100 B/s not promised" in ledger.refuse_network(50, 100)
     assert "set network_link_bytes_per_s" in ledger.refuse_network(1, 0)
     assert ledger.refuse_network(0, 0) == ""
-
-
-def test_who_is_not_promised_anything_takes_nothing_from_the_link() -> None:
-    spec = ContainerSpec(argv=("x",), network_bytes_per_s=60, opportunistic=True)
-    record = ContainerRecord(container="c", user="u", spec=spec, opportunistic=True)
-    assert compute_ledger(CAPACITY, [record], [], None).promised_network_bytes_per_s == 0
