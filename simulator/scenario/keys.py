@@ -11,7 +11,7 @@ from msgspec import inspect
 
 from penstock.model.decode_errors import explained
 from penstock.model.near_names import did_you_mean
-from penstock.model.units import QuantityError, parse_bytes, parse_duration_s, parse_rate
+from penstock.model.units import QuantityError, is_within_limit, parse_bytes, parse_duration_s, parse_rate
 from simulator.scenario.errors import ScenarioError
 
 _UNKNOWN = re.compile(r"Object contains unknown field `(.*)`")
@@ -73,6 +73,8 @@ def _quantities(value: Any, key: str) -> Any:
     if isinstance(value, list):
         return [_quantities(each, f"{key}[{index}]") for index, each in enumerate(value)]
     suffix = next((suffix for suffix in _UNITS if _INDEX.sub("", key).endswith(suffix)), None)
+    if not is_within_limit(value):
+        raise ScenarioError(f"{key}: a finite number below 2^63 expected")
     if suffix is None or not isinstance(value, str):
         return value
     try:

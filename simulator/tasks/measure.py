@@ -61,8 +61,14 @@ def report_of(
     preemptions: int = 0,
     measures: Mapping[str, float],
 ) -> Report:
-    """Return the report of jobs that have all ended, for any kind of cluster."""
+    """Return the report of jobs that have all ended, for any kind of cluster.
+
+    Raises:
+        ValueError: the reservation of every job was declined.
+    """
     courses = [course for course in courses if not course.rejected]
+    if not courses:
+        raise ValueError("reservations: that of every job was declined, so none ran; ask for less, or raise share")
     jobs = [_job(course, alone_s.get(course.job.name)) for course in courses]
     end_s = max(job.ended_at_s for job in jobs)
     makespan_s = end_s - min(job.submitted_at_s for job in jobs)

@@ -26,7 +26,15 @@ Count = Annotated[int, msgspec.Meta(ge=1)]
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 Amount = Annotated[float, msgspec.Meta(ge=0)]
 Fraction = Annotated[float, msgspec.Meta(ge=0, lt=1)]
+#: Shorter steps of simulated time (seconds) would take hours to simulate.
+_SHORTEST_S = 1e-3
+Step = Annotated[float, msgspec.Meta(ge=_SHORTEST_S)]
 KindName = Literal["cpu", "disk", "network"]
+
+
+def _check_step(key: str, step_s: float) -> None:
+    if 0 < step_s < _SHORTEST_S:
+        raise ValueError(f"{key}: 0, or at least {_SHORTEST_S} expected")
 
 
 class Table(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -65,11 +73,14 @@ class ClusterTable(Table, frozen=True, kw_only=True):
     nodes: Annotated[list[NodeTable], msgspec.Meta(min_length=1)]
     latency_s: Amount = 0.001
     start_s: Amount = 0.0
-    sample_s: Positive = 1.0
+    sample_s: Step = 1.0
     look_s: Amount = 0.05
     progress_s: Amount = 1.0
     fifo_queues: bool = False
     limit_s: Positive = 1e6
+
+    def __post_init__(self) -> None:
+        _check_step("look_s", self.look_s)
 
 
 class MonotaskTable(Table, frozen=True, kw_only=True):
@@ -237,6 +248,9 @@ class MeasureTable(Table, frozen=True, kw_only=True):
 
     timeline_s: Amount = 0.0
     alone: bool = False
+
+    def __post_init__(self) -> None:
+        _check_step("timeline_s", self.timeline_s)
 
 
 class Spec(Table, frozen=True, kw_only=True):

@@ -87,6 +87,7 @@ def test_quantities_may_be_written_with_units(tmp_path: Path) -> None:
         ),
         ('name = "las"', "step = 0.5", "policy: step: 0.5 is not above 1"),
         ("at_s = 1", 'at_s = "soon"', "workload.jobs[1].at_s: 'soon'"),
+        ("size = 2", "size = inf", "workload.jobs[1].size: a finite number below 2^63 expected"),
         ('model = "fluid"', 'model = "fluids"', "model: unknown model 'fluids'; one of fluid, executors, tasks"),
         ('model = "fluid"', "", "the key 'model' is missing"),
         ("seed = 7", "sweep = 3", "sweep: a table expected, and a whole number found"),

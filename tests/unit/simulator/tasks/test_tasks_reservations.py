@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from simulator.report import Report
-from simulator.scenario import load, run, shipped
+from simulator.scenario import ScenarioError, load, run, shipped
 
 _SCENARIO = """
 model = "tasks"
@@ -81,3 +81,8 @@ def test_bad_rdl_names_the_job(tmp_path: Path) -> None:
 def test_the_shipped_scenario_is_one() -> None:
     [point] = load(shipped("rayon/sla"), {"mixed.count": 5}).points()
     assert point.spec.mixed.count == 5
+
+
+def test_when_every_reservation_is_declined_that_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ScenarioError, match="reservations: that of every job was declined"):
+        simulated(tmp_path, mixed__production=0.99, mixed__count=1, reservations__share=0.01)

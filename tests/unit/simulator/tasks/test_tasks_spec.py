@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from simulator.scenario import ScenarioError, load
 from simulator.scenario.models import MODELS
 from simulator.tasks import Spec, run, spec
 from simulator.tasks.build import jobs_of
@@ -33,6 +35,25 @@ WORK = {"monotasks": [{"kind": "cpu", "seconds": 1}]}
 def test_the_scenario_knows_the_model() -> None:
     assert MODELS["tasks"].spec is Spec
     assert MODELS["tasks"].run is run
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "complaint"),
+    [
+        ("cluster.nodes.0.cores", math.inf, "cluster.nodes[0].cores: a finite number below 2^63 expected"),
+        ("cluster.nodes.0.memory_bytes", 2**63, "cluster.nodes[0].memory_bytes: a finite number below 2^63"),
+        ("agent.t_alloc", math.nan, "agent.t_alloc: a finite number below 2^63 expected"),
+        ("cluster.sample_s", 1e-9, "cluster.sample_s: a number of at least 0.001 expected"),
+        ("cluster.look_s", 1e-9, "cluster: look_s: 0, or at least 0.001 expected"),
+        ("measure.timeline_s", 1e-9, "measure: timeline_s: 0, or at least 0.001 expected"),
+    ],
+)
+def test_what_would_never_end_is_named_by_its_key(tmp_path: Path, key: str, value: float, complaint: str) -> None:
+    path = tmp_path / "x.toml"
+    path.write_text('model = "tasks"\ncluster = { nodes = [{ cores = 1, memory_bytes = 1e9 }] }\n')
+    with pytest.raises(ScenarioError) as caught:
+        load(path, {key: value}).points()
+    assert str(caught.value).startswith(f"{path}: {complaint}")
 
 
 def test_seconds_are_work_on_an_idle_slot() -> None:
