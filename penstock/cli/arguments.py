@@ -106,6 +106,13 @@ def count(text: str) -> int:
 
 
 @_reads
+def listed_id(text: str) -> str:
+    if not text:
+        raise ValueError("'' is no id; name one that this host or cluster lists")
+    return text
+
+
+@_reads
 def cpu_list(text: str) -> str:
     if not re.fullmatch(r"[0-9]+(-[0-9]+)?(,[0-9]+(-[0-9]+)?)*", text):
         raise ValueError(f"{text!r} is not a list of processors; write for example 0-3,8")
@@ -124,7 +131,7 @@ def burst(text: str) -> float:
 def notice(text: str) -> Notice:
     name, colon, grace = text.partition(":")
     number = signal.Signals.__members__.get(f"SIG{name.upper().removeprefix('SIG')}")
-    if number is None and name.isdigit():
+    if number is None and name.isdecimal():
         number = next((known for known in signal.Signals if known == int(name)), None)
     if number is None:
         raise ValueError(f"{name!r} is not a signal; write for example TERM or USR1:10s")

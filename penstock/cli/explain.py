@@ -13,7 +13,7 @@ def main(argv: list[str]) -> int:
         "explain",
         "Explain a job's state, its rank, its waiting and its placements: the rules and their numbers.",
     )
-    parser.add_argument("job", metavar="JOB", help="its id, as `penstock jobs` shows it")
+    parser.add_argument("job", type=arguments.listed_id, metavar="JOB", help="its id, as `penstock jobs` shows it")
     parser.add_argument("--json", action="store_true", help="print all of it as JSON")
     options = parser.parse_args(argv)
     document = asked("explain", lambda agent: agent.jobs.explain(options.job), named="job")

@@ -30,7 +30,14 @@ def main(argv: list[str]) -> int:
     parser.add_argument(
         "--at", metavar="TIME", help="allocations and free capacity then: now, +2h, an ISO 8601 or a Unix time"
     )
-    parser.add_argument("--delete", metavar="ID", action="append", default=[], help="delete a reservation; repeatable")
+    parser.add_argument(
+        "--delete",
+        type=arguments.listed_id,
+        metavar="ID",
+        action="append",
+        default=[],
+        help="delete a reservation; repeatable",
+    )
     parser.add_argument("--json", action="store_true", help="print them as JSON")
     options = parser.parse_args(argv)
     at = None if options.at is None else _time(options.at)

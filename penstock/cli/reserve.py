@@ -61,4 +61,4 @@ def _read(said: str) -> str | dict[str, Any]:
     try:
         return dict(json.loads(text))
     except ValueError as error:
-        raise usage_error(f"{path}: {error}") from None
+        raise usage_error(f"{path}: not JSON: {error}; correct it, or write the expression as RDL") from None

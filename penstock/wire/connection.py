@@ -220,7 +220,8 @@ class RpcConnection:
                 raise bad_request(f"{shown(error.object)} is not UTF-8, as text in messages must be") from None
             raise bad_request("a number exceeds the 64 bits that it has in messages; write a smaller one") from None
         if len(packed) > self._max_frame_bytes:
-            raise RpcError(ErrorCode.INTERNAL, f"message of {len(packed)} bytes exceeds the frame limit", field="frame")
+            over = f"a message of {len(packed)} bytes exceeds the frame limit of {self._max_frame_bytes}"
+            raise RpcError(ErrorCode.INTERNAL, over, field="frame", remedy="ask for less in one command or request")
         return packed
 
 

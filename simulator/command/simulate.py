@@ -54,7 +54,7 @@ def main(argv: list[str] | None = None) -> int:
 
 def _file(name: str) -> Path:
     path = Path(name)
-    return path if path.is_file() else shipped(name)
+    return path if path.exists() else shipped(name)
 
 
 def _value(text: str) -> Any:

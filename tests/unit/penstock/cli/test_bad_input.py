@@ -79,6 +79,9 @@ def test_a_file_that_cannot_be_written_is_said_before_anything_begins(
         (["run", "--net-in", "fast", "x"], "penstock run: --net-in: 'fast' is not a quantity"),
         (["run", "--cpu", "none", "x"], "penstock run: --cpu: 'none' is not a number of cores"),
         (["run", "--notice", "HALLO", "x"], "penstock run: --notice: 'HALLO' is not a signal; write for example TERM"),
+        (["run", "--notice", "²", "x"], "penstock run: --notice: '²' is not a signal; write for example TERM"),
+        (["explain", ""], "penstock explain: JOB: '' is no id; name one"),
+        (["reservations", "--delete", ""], "penstock reservations: --delete: '' is no id; name one"),
         (["run", "--notice", "99", "x"], "penstock run: --notice: '99' is not a signal"),
         (["run", "--notice", "TERM:1h", "x"], "penstock run: --notice: '1h' is not between 0 and 300 seconds"),
         (["run", "--notice", "TERM", "x"], "penstock run: --preempt and --notice: only with --opportunistic"),
@@ -160,6 +163,20 @@ def test_a_fault_of_a_job_files_syntax_has_line_and_column(tmp_path: Path, fails
     path = tmp_path / "job.toml"
     path.write_text("name = 'j'\nmemory = \n")
     assert fails(2, "submit", str(path)) == f"penstock submit: {path}:2: Invalid value (column 10)"
+
+
+def test_a_request_in_a_file_that_is_no_json_names_it_and_a_remedy(tmp_path: Path, fails: Fails) -> None:
+    path = tmp_path / "request.json"
+    path.write_text('{"a": }')
+    line = fails(2, "reserve", f"@{path}")
+    assert line.startswith(f"penstock reserve: {path}: not JSON: Expecting value: line 1 column 7")
+    assert line.endswith("; correct it, or write the expression as RDL")
+
+
+@pytest.mark.parametrize(("name", "why"), [("", "Is a directory"), ("/dev/null", "the key 'model' is missing")])
+def test_a_scenario_that_is_no_file_is_not_said_to_be_absent(tmp_path: Path, fails: Fails, name: str, why: str) -> None:
+    path = tmp_path / name
+    assert fails(2, "simulate", str(path)).startswith(f"penstock simulate: {path}: {why}")
 
 
 @pytest.mark.parametrize(
