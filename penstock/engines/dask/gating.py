@@ -21,6 +21,7 @@ from penstock.engines.dask.shards import ShardReads
 from penstock.engines.dask.spill import Evictor
 from penstock.engines.dask.work_count import WorkCount
 from penstock.model.resources import ResourceKind
+from penstock.model.units import LIMIT
 from penstock.wire.errors import RpcError
 
 if TYPE_CHECKING:
@@ -175,7 +176,7 @@ class GatedWorker:
             usual = _CPU if said.get("job") else self._usual
             one.kind, one.stage = _kind(said.get("kind", usual)), str(said.get("stage") or one.stage)
             input_bytes = said.get("input_bytes")
-        if isinstance(input_bytes, int | float) and input_bytes >= 0:
+        if isinstance(input_bytes, int | float) and 0 <= input_bytes < LIMIT:
             one.input_bytes = int(input_bytes)
         elif task.dependencies:
             one.input_bytes = sum(each.nbytes or 0 for each in task.dependencies)

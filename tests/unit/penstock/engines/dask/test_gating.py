@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import threading
 from typing import Any
 
@@ -95,6 +96,16 @@ async def test_annotations_say_kind_stage_and_bytes(cluster: Cluster) -> None:
         assert await client.compute(delayed, optimize_graph=False) == 8
         (slot,) = gate.asked
         assert (slot.kind, slot.stage, slot.input_bytes) == ("disk", "write out", 4096)
+
+
+@pytest.mark.parametrize("input_bytes", [math.inf, math.nan, 1e30, -1])
+async def test_bytes_that_cannot_be_are_estimated(cluster: Cluster, input_bytes: float) -> None:
+    async with cluster(1) as (client, gate, _):
+        with dask.annotate(penstock={"kind": "disk", "input_bytes": input_bytes}):
+            delayed = dask.delayed(pow)(2, 3)
+        assert await asyncio.wait_for(client.compute(delayed, optimize_graph=False), WAIT_S) == 8
+        (slot,) = gate.asked
+        assert (slot.kind, slot.input_bytes) == ("disk", 0)
 
 
 async def test_an_annotation_leaves_a_task_ungated(cluster: Cluster) -> None:
