@@ -20,12 +20,6 @@ def plan(*values: float, slot_s: float = 3.0, elapsed_s: float = 0.0, now: float
     return steps(Plan(slot_s, elapsed_s, cores(*values)), NOTHING, now)
 
 
-def test_what_is_held_beside_a_plan_is_held_for_ever() -> None:
-    held = steps(Plan(3.0, 0.0, cores(1, 0)), (0.0, 0.0, 7.0, 0.0), 0.0)
-    assert held.at(0.0) == (1.0, 0.0, 7.0, 100.0)
-    assert held.at(50.0) == (0.0, 0.0, 7.0, 0.0)
-
-
 def test_boundaries_that_rounding_keeps_apart_are_one() -> None:
     """One falls where the other rises: nobody ever holds both."""
     third = 0.1 + 0.2

@@ -38,15 +38,6 @@ def test_time_passes_slot_by_slot_and_the_last_one_stays() -> None:
     assert plan.advanced(2.0 - 1e-6) == Plan(3.0, 0.0, cores(2, 3)), "a boundary missed by a rounding is passed"
 
 
-def test_the_highest_of_the_slots_that_a_time_overlaps() -> None:
-    plan = Plan(3.0, 0.0, cores(1, 4, 2))
-    assert plan.highest(0.0, 2.9)[0] == 1
-    assert plan.highest(2.0, 3.0)[0] == 4
-    assert plan.highest(6.0, 6.5)[0] == 2
-    assert plan.highest(-5.0, 0.5)[0] == 1
-    assert plan.highest(0.0, math.inf)[0] == 4
-
-
 def test_steps_are_where_something_changes() -> None:
     assert Plan(3.0, 1.0, cores(1, 1, 2, 2, 1)).steps_s() == [5.0, 11.0]
 

@@ -28,10 +28,6 @@ STAGES = [Stage(60, 2.0), Stage(18, 1.0), Stage(90, 3.0), Stage(10.5, 0.5), Stag
 NEVER = 1e9
 
 
-def test_the_scale_is_use_over_prediction() -> None:
-    assert rescaled((1, 1, 1, 1), (4, 1, 3, 2), (2, 2, 0, 2), bounded=False) == (2, 0.5, 1, 1)
-
-
 def test_who_was_held_back_is_only_scaled_up() -> None:
     assert rescaled((1, 1.5, 1, 1), (4, 1, 3, 2), (2, 2, 0, 4), bounded=True) == (2, 1.5, 1, 1)
 
