@@ -22,6 +22,8 @@ SOURCES = (
 _PEEK = 4096
 #: A document longer than this is cut at ends of lines, so that partitions stay even.
 PIECE_BYTES = 256 * 1024
+#: More repeats of a tiny text would take longer than the demonstration.
+_MOST_REPEATS = 10_000
 #: Lines sampled of each piece, to find where the sort's ranges end.
 _SAMPLES = 4
 
@@ -168,7 +170,7 @@ def materialise(
     ``progress`` is called with the bytes written so far.
 
     Raises:
-        CorpusError: no text below the roots.
+        CorpusError: no text below the roots, or too little.
     """
     directory.mkdir(parents=True, exist_ok=True)
     roots = list(roots)
@@ -187,8 +189,9 @@ def materialise(
             progress(written)
             if written >= total_bytes:
                 break
-        if written == before:
-            raise CorpusError(f"no text below {', '.join(map(str, roots))}; name a directory that has some")
+        if (written - before) * _MOST_REPEATS < total_bytes - before:
+            found = f"{written - before} bytes of" if written > before else "no"
+            raise CorpusError(f"{found} text below {', '.join(map(str, roots))}; name a directory that has more")
     writer.flush()
     corpus = Corpus(writer.done, names, range_ends(writer.samples, reducers))
     corpus.save(directory / "corpus.json")

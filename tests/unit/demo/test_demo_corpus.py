@@ -84,6 +84,13 @@ def test_no_text_is_said_in_one_line(tmp_path: Path) -> None:
         materialise(tmp_path / "out", 10, partitions=1, reducers=1, roots=[tmp_path])
 
 
+def test_a_text_that_would_be_repeated_for_hours_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/tiny.txt").write_text("hello world\n")
+    with pytest.raises(CorpusError, match=r"^12 bytes of text below .*/in; name a directory that has more$"):
+        materialise(tmp_path / "out", 400_000, partitions=4, reducers=2, roots=[tmp_path / "in"])
+
+
 def test_ranges_are_even() -> None:
     samples = [b"%03d" % n for n in range(100)]
     assert range_ends(samples, 4) == [b"025", b"050", b"075"]
