@@ -45,18 +45,18 @@ def stable_hash(key: object) -> int:
             return hash(key) & _MASK if key == key else 0
         case bytes():
             return zlib.crc32(key, _BYTES)
-        case enum.Enum():
-            return _of_text(f"{type(key).__qualname__}.{key.name}")
         case tuple():
             return _of_sequence(key)
         case frozenset():
             return (sum(map(stable_hash, key)) + _SET) & _MASK
         case uuid.UUID():
             return hash(key.int) & _MASK
-        case dt.datetime() if key.utcoffset() is not None:
-            return _of_text(key.astimezone(dt.UTC).isoformat())
         case dt.date() | dt.time() | dt.timedelta():
-            return _of_text(str(key))
+            return _of_time(key) if key == key else 0  # NaT of pandas is like NaN
+        case enum.Enum():  # a member that is also of a type above is equal to a value of that type
+            return _of_text(f"{type(key).__qualname__}.{key.name}")
+    if type(key).__module__ == "numpy" and type(key).__name__ in {"bool", "bool_"}:
+        return int(bool(key))
     if dataclasses.is_dataclass(key) and not isinstance(key, type):
         values = [getattr(key, field.name) for field in dataclasses.fields(key) if field.compare]
         return _of_sequence((type(key).__qualname__, *values))
@@ -65,6 +65,17 @@ def stable_hash(key: object) -> int:
 
 def _of_text(text: str) -> int:
     return zlib.crc32(text.encode(), _NAME)
+
+
+def _of_time(key: dt.date | dt.time | dt.timedelta) -> int:
+    """Return a hash that depends neither on the time zone nor on the subclass. ``astimezone`` fails near year 1."""
+    if isinstance(key, dt.timedelta):
+        return _of_text(f"{key.days} {key.seconds} {key.microseconds}")
+    days = key.toordinal() if isinstance(key, dt.date) else 0
+    if not isinstance(key, dt.datetime | dt.time):
+        return _of_text(str(days))
+    clock = dt.timedelta(days, key.second, key.microsecond, minutes=key.minute, hours=key.hour)
+    return _of_time(clock - (key.utcoffset() or dt.timedelta()))
 
 
 def _of_sequence(values: tuple[object, ...]) -> int:

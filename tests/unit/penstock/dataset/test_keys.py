@@ -37,6 +37,20 @@ class Point:
     label: str = field(default="", compare=False)
 
 
+class Pair(tuple[int, int], enum.Enum):  # noqa: SLOT001 - members of an Enum have a __dict__
+    FIRST = (1, 2)
+
+
+class Letters(frozenset[str], enum.Enum):
+    VOWELS = frozenset("aeiou")
+
+
+class Day(dt.date):
+    def __str__(self) -> str:
+        return "a day"
+
+
+EAST = dt.timezone(dt.timedelta(hours=5))
 UTC_NOON = dt.datetime(2020, 1, 1, 12, tzinfo=dt.UTC)
 
 
@@ -52,13 +66,30 @@ UTC_NOON = dt.datetime(2020, 1, 1, 12, tzinfo=dt.UTC)
         [frozenset({1, "a"}), frozenset({"a", 1.0})],
         [Point(1, 2, "here"), Point(1, 2, "there")],
         [UTC_NOON, UTC_NOON.astimezone(dt.timezone(dt.timedelta(hours=5)))],
-        [dt.date(2020, 1, 1), dt.date(2020, 1, 1)],
+        [dt.date(2020, 1, 1), dt.date(2020, 1, 1), Day(2020, 1, 1)],
+        [dt.time(12, tzinfo=dt.UTC), dt.time(17, tzinfo=EAST)],
+        [dt.datetime.min.replace(hour=5, tzinfo=EAST), dt.datetime.min.replace(tzinfo=dt.UTC)],
+        [(1, 2), Pair.FIRST],
+        [frozenset("aeiou"), Letters.VOWELS],
     ],
 )
 def test_equal_keys_have_equal_hashes(equal: list[object]) -> None:
     for one in equal:
         assert one == equal[0]
         assert stable_hash(one) == stable_hash(equal[0])
+
+
+def test_keys_of_numpy_and_pandas_are_as_those_that_they_equal() -> None:
+    np, pd = pytest.importorskip("numpy"), pytest.importorskip("pandas")
+    assert [stable_hash(np.bool_(one)) for one in (True, False)] == [stable_hash(True), stable_hash(False)]
+    duration = dt.timedelta(days=-1, seconds=5, microseconds=7)
+    assert stable_hash(pd.Timedelta(duration)) == stable_hash(duration)
+    assert stable_hash(pd.Timestamp(UTC_NOON)) == stable_hash(UTC_NOON)
+    assert stable_hash(pd.NaT) == 0
+
+
+def test_a_moment_before_the_first_one_in_utc_has_a_place() -> None:
+    assert stable_hash(dt.datetime.min.replace(tzinfo=EAST)) != stable_hash(dt.datetime.min.replace(tzinfo=dt.UTC))
 
 
 def test_different_keys_mostly_have_different_hashes() -> None:
