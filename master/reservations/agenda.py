@@ -28,7 +28,7 @@ from master.reservations.sharing import Instantaneous, Integral
 from master.reservations.turns import Cut, Turn, fits, remaining
 from penstock.model.units import counted
 
-#: Each turn is planned at once: a larger number would delay all other calls.
+#: Most turns of a user. All turns of a request are planned at once, and each turn is looked at in each step.
 MOST_TURNS = 10_000
 _TOO_MUCH = "the rdl takes too long to plan: write fewer atoms, longer leases or a longer period (every)"
 
@@ -239,9 +239,12 @@ class Agenda:
             numbers = numbers[1:]  # too late for that turn
         if not numbers:
             return "no turn of it begins within the plan's horizon, and before its end if it has one"
-        if len(numbers) > MOST_TURNS:
-            turns = counted(len(numbers), "turn")
-            return f"{turns} of it lie within the plan's horizon; at most {MOST_TURNS}: write a longer period"
+        others = sum(len(each.turns) for each in self.reservations(one.owner) if each.id != one.id)
+        if len(numbers) + others > MOST_TURNS:
+            turns = counted(len(numbers), "turn") + (
+                f" of it, and {others} of other reservations," if others else " of it"
+            )
+            return f"{turns} lie within the plan's horizon; at most {MOST_TURNS} of a user: write a longer period"
         for number in numbers:
             one.next_turn = number + 1
             why = self._plan_turn(one, number, now, before)

@@ -51,6 +51,20 @@ def test_a_yes_or_a_no_at_once() -> None:
     assert one.plan.free.rows == [[10.0, 0, 0, 0]]
 
 
+def test_the_turns_of_all_reservations_of_a_user_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each is looked at in each step of the plan."""
+    monkeypatch.setattr("master.reservations.agenda.MOST_TURNS", 12)
+    one = agenda(horizon=100)
+    assert one.create("a", "eve", asked("atom(b,1,1,1,1) every 10"), 0) == ""
+    assert one.create("b", "eve", asked("atom(b,1,1,1,1) every 20"), 0) == (
+        "5 turns of it, and 10 of other reservations, lie within the plan's horizon; at most 12 of a user: "
+        "write a longer period"
+    )
+    assert one.create("c", "eve", asked("atom(b,1,1,1,1)"), 0) == "", "one that does not recur is one turn"
+    assert one.create("d", "max", asked("atom(b,1,1,1,1) every 10"), 0) == ""
+    assert one.update("a", asked("atom(b,1,1,1,1) every 10"), 1) == "", "its own former turns do not count"
+
+
 def test_an_update_that_does_not_fit_leaves_what_was() -> None:
     one = agenda()
     one.create("a", "eve", asked("window(atom(b,4,4,5,20),0,10)"), 0)
