@@ -28,3 +28,5 @@ def read_toml(path: Path) -> tuple[str, dict[str, Any]]:
         raise TomlFileError(told_toml(path, text, error)) from None
     except UnicodeDecodeError as error:
         raise TomlFileError(f"{path}: not UTF-8: {error.reason} at byte {error.start}") from None
+    except (ValueError, RecursionError):
+        raise TomlFileError(f"{path}: a number of thousands of digits, or brackets within brackets") from None

@@ -181,7 +181,7 @@ def scalar(text: str) -> Any:
     """Return the text as a TOML value, or else as a string: ``--set node=alpha`` needs no quotes."""
     try:
         return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+    except (ValueError, RecursionError):  # no TOML, a number of thousands of digits, or brackets within brackets
         return text
 
 

@@ -81,6 +81,7 @@ class ClusterTable(Table, frozen=True, kw_only=True):
 
     def __post_init__(self) -> None:
         _check_step("look_s", self.look_s)
+        _check_step("progress_s", self.progress_s)
 
 
 class MonotaskTable(Table, frozen=True, kw_only=True):
@@ -214,7 +215,7 @@ class ReservationTable(Table, frozen=True, kw_only=True):
     share: Annotated[float, msgspec.Meta(gt=0, le=1)] = 1.0
     lead_s: Amount = 0.5
     planner: Literal["gree", "gree_early", "gree_l", "gree_l_strict"] = "gree"
-    step_s: Positive = 1.0
+    step_s: Step = 1.0
     horizon_s: Positive = 86_400.0
 
     def settings(self) -> ReservationSettings | None:
@@ -231,7 +232,7 @@ class ExecutorTable(Table, frozen=True, kw_only=True):
     cores: Count = 4
     memory_bytes: Amount = 8e9
     idle_timeout_s: Positive = 2.0
-    heartbeat_s: Positive = 1.0
+    heartbeat_s: Step = 1.0
     start_s: Amount = 0.0
     oversubscription: Positive = 1.0
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -83,6 +84,8 @@ def checked(given: Mapping[str, Any], prefix: str = "", where: str = "") -> dict
 
 def _checked(key: str, value: Any, wanted: type, name: str) -> Any:
     if wanted is float and isinstance(value, int | float) and not isinstance(value, bool):
+        if not math.isfinite(value):
+            raise ValueError(f"{name} must be a finite number, not {value!r}")
         if value >= 0 or key == "priority":
             return float(value)
         raise ValueError(f"{name} must not be negative: {value!r}")

@@ -70,6 +70,15 @@ def test_a_bad_file_is_one_line_that_names_file_and_key(path: Path, text: str, m
     assert "\n" not in str(caught.value)
 
 
+@pytest.mark.parametrize("value", ["9" * 5000, "[" * 5000])
+def test_what_toml_cannot_read_without_end_is_one_line(path: Path, value: str) -> None:
+    path.write_text(f"cores = {value}\n")
+    with pytest.raises(SettingsError, match="a number of thousands of digits, or brackets within brackets"):
+        load(Table, path)
+    with pytest.raises(SettingsError, match="cores: a number expected, and text found"):
+        load(Table, None, {"cores": value})
+
+
 def test_a_bad_override_names_its_option() -> None:
     with pytest.raises(SettingsError, match=r"^--set: unknown key 'nodes'"):
         load(Table, None, {"nodes": "x"})

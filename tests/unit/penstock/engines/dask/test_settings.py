@@ -43,6 +43,7 @@ def test_an_unknown_key_names_the_nearest() -> None:
     [
         ("patience_s", "soon", "a number, not 'soon'"),
         ("patience_s", -1, "not be negative: -1"),
+        ("priority", float("inf"), "a finite number, not inf"),
         ("memory_bytes", 1.5, "a whole number of bytes, not 1.5"),
         ("enabled", "yes", "true or false, not 'yes'"),
         ("socket", ["a"], r"text, not \['a'\]"),
