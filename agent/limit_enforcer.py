@@ -153,6 +153,9 @@ class LimitEnforcer:
         for container, one in list(self._containers.items()):
             if self._tree is None or one.worker is not None or one.applied is None or one.stuck_at_bytes is not None:
                 continue
+            if one.applied != one.wanted:  # the last change failed
+                self.confine(container, one.wanted)
+                continue
             try:
                 done = self._tree.get(container).confine(one.applied)
             except FileNotFoundError:

@@ -37,16 +37,22 @@ async def test_a_memory_limit_that_was_raised_is_lowered_as_far_as_memory_can_be
     assert await limit_enforcer.repair() == [], "it is tried again once less is in use"
 
 
-async def test_a_change_that_the_kernel_does_not_take_is_not_enforced(
+async def test_a_change_that_the_kernel_does_not_take_is_not_enforced_and_tried_again(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def confine(cgroup: Cgroup, *_: Any) -> None:
         raise OSError(errno.EMFILE, "Too many open files", str(cgroup.path / "pids.max"))
 
     told: list[dict[str, str]] = []
-    limit_enforcer = LimitEnforcer(make()[1], None, lambda container, why: told.append(why))
+    fake, tree = make()
+    limit_enforcer = LimitEnforcer(tree, None, lambda container, why: told.append(why))
     await limit_enforcer.create("a", ASKED)
     monkeypatch.setattr(Cgroup, "confine", confine)
     limit_enforcer.confine("a", Confinement(memory_max_bytes=100 * MIB, pids_max=7))
     await asyncio.wait_for(limit_enforcer.settled("a"), LIMIT_S)
     assert [list(each) for each in told] == [["pids_max"]] and "Too many open files" in told[0]["pids_max"]
+    monkeypatch.undo()
+    await limit_enforcer.repair()
+    await asyncio.wait_for(limit_enforcer.settled("a"), LIMIT_S)
+    assert told[1:] == [{}]
+    assert fake.read(bytes(tree.get("a").path / "pids.max")).strip() == "7"
