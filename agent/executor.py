@@ -379,12 +379,12 @@ class Executor:
     def remove(self, container: str) -> None:
         """Remove a container: its cgroup, its network class, the launcher's record."""
         self._orphans.discard(container)
-        self._retries.forget(container)
         self.run(self._remove(container))
 
     async def _remove(self, container: str) -> None:
         reach(Point.REMOVE_ASKED)
         await self.removals.remove(container)
+        self._retries.forget(container)  # not before: a stray's kill may wait, and its processes live on without it
         with contextlib.suppress(LauncherGone):  # the next launcher reads the exit from its file, and reports it again
             await self._ask(lambda launcher: launcher.acknowledge(container))
         reach(Point.REMOVE_ACKNOWLEDGED)

@@ -43,6 +43,7 @@ class _Confined:
     slot: int | None = None
     stuck_at_bytes: int | None = None
     worker: asyncio.Task[None] | None = None
+    again: bool = False  # the last change failed: it is tried again
 
 
 class LimitEnforcer:
@@ -151,19 +152,18 @@ class LimitEnforcer:
         """Undo changes by other programs; return a description of them."""
         repaired = list(self._tree.repair()) if self._tree is not None else []
         for container, one in list(self._containers.items()):
-            if self._tree is None or one.worker is not None or one.applied is None or one.stuck_at_bytes is not None:
+            if self._tree is None or one.worker is not None:
                 continue
-            if one.applied != one.wanted:  # the last change failed
+            if one.again:
                 self.confine(container, one.wanted)
+            if one.again or one.applied is None or one.stuck_at_bytes is not None:
                 continue
             try:
                 done = self._tree.get(container).confine(one.applied)
             except FileNotFoundError:
                 continue
             repaired += [f"{name} of {container}" for name in done.written]
-            if done.shrink_to_bytes is None:
-                self._say(container, one, done.failed, network=False)
-            else:  # it was raised, and more is in use now
+            if done.shrink_to_bytes is not None:  # it was raised, and more is in use now
                 repaired.append(f"memory.max of {container}")
                 one.applied = None
                 self.confine(container, one.wanted)
@@ -195,6 +195,7 @@ class LimitEnforcer:
 
     async def _work(self, container: str, one: _Confined) -> None:
         changed: frozenset[str] = frozenset()
+        one.again = False
         try:
             while one.applied != one.wanted:
                 wanted, changed = one.wanted, differing(one.applied, one.wanted)
@@ -206,6 +207,7 @@ class LimitEnforcer:
             log.debug("confined too late: it has ended", container=container)
         except OSError as error:
             log.error("a container's limits could not be changed", container=container, why=str(error))
+            one.again = True
             one.not_enforced |= dict.fromkeys(changed, str(error))
             self._on_confined(container, one.not_enforced)
         finally:
@@ -276,14 +278,12 @@ class LimitEnforcer:
         failed = await asyncio.wrap_future(self._network.not_enforced())
         for container, one in self._containers.items():
             if one.slot in failed and one.applied is not None and one.worker is None:  # else its worker says it
-                self._say(container, one, failed[one.slot], network=True)
+                self._say(container, one, failed[one.slot])
         return repaired
 
-    def _say(self, container: str, one: _Confined, failed: dict[str, str], *, network: bool) -> None:
-        """Report what is not enforced, of the network or of all else, if it has changed."""
-        others = {
-            name: why for name, why in one.not_enforced.items() if (name.split(" ")[0] in _NETWORK) is not network
-        }
+    def _say(self, container: str, one: _Confined, failed: dict[str, str]) -> None:
+        """Report what is not enforced on the network, if it has changed."""
+        others = {name: why for name, why in one.not_enforced.items() if name.split(" ")[0] not in _NETWORK}
         if others | failed != one.not_enforced:
             one.not_enforced = others | failed
             self._on_confined(container, one.not_enforced)

@@ -30,7 +30,7 @@ from penstock.transport.peer import unknown_method
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Params
 from penstock.wire.connection import LINK_FRAME_BYTES, read, read_params
-from penstock.wire.errors import RpcError, unavailable
+from penstock.wire.errors import ErrorBody, RpcError, unavailable
 
 log = structlog.get_logger()
 T = TypeVar("T")
@@ -305,7 +305,7 @@ class MasterLink:
 
     def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:
         """Log an error that the master reports; it is never answered."""
-        log.warning("the master reported an error", method=method, params=params)
+        log.warning("the master reported an error", why=str(RpcError.of(read_params(params, ErrorBody))))
 
     def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
         """Mark the link as lost; :meth:`run` registers again."""

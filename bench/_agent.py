@@ -91,6 +91,8 @@ class PriorityMaster:
         if method == "register":
             self.jobs = [job["job"] for job in read_params(params, dict).get("jobs", ())]
             return master_api.Registered(protocol=master_api.PROTOCOL, version=__version__, heartbeat_s=1.0)
+        if method == "job_ended":
+            self.jobs.remove(read_params(params, master_api.JobEnded).job)
         return Done()
 
     def notification(self, peer: RpcPeer, method: str, params: Any) -> None:
@@ -98,8 +100,6 @@ class PriorityMaster:
         if method == "job_submitted":
             self.jobs.append(read_params(params, master_api.JobState).job)
             self._decide([master_api.AdmitJob(job=self.jobs[-1])])
-        elif method == "job_ended":
-            self.jobs.remove(read_params(params, master_api.JobEnded).job)
 
     def disconnected(self, peer: RpcPeer, error: Exception | None) -> None:
         """Called by the peer."""

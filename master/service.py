@@ -65,6 +65,7 @@ class MasterService:
         self._loop = asyncio.get_running_loop()
         self._round: asyncio.TimerHandle | None = None
         self._watch: asyncio.TimerHandle | None = None
+        self._watch_s = cluster.settings.heartbeat_s  # as the timer was set
         self._last_round = time.monotonic() - cluster.settings.interval_s
         self._port: Listener | None = None
         silence = Gauge(
@@ -138,6 +139,7 @@ class MasterService:
             assert self.contexts is not None, "penstock.security.doors refuses TCP without TLS"
             await self._port.listen_tcp(place.host, place.port, self.contexts.current)
         self.address = self._port.address
+        self._last_round = time.monotonic() - self.cluster.settings.interval_s  # the start was no stall
         self._watch_nodes()
 
     async def close(self) -> None:
@@ -267,7 +269,7 @@ class MasterService:
     def _run_round(self) -> None:
         self._round = None
         now, settings, rounds = time.monotonic(), self.cluster.settings, self.cluster.counts["rounds"]
-        late_s = now - self._last_round - settings.heartbeat_s - settings.interval_s  # see `_watch_nodes`
+        late_s = now - self._last_round - self._watch_s - settings.interval_s
         self._last_round = now
         try:
             self.dispatch(e.RoundDue(time.time(), stalled_s=max(0.0, late_s)))
@@ -282,7 +284,8 @@ class MasterService:
 
     def _watch_nodes(self) -> None:
         """Watch for silent nodes, which cause no event: run a round once per heartbeat even without work to place."""
-        self._watch = self._loop.call_later(self.cluster.settings.heartbeat_s, self._watch_nodes)
+        self._watch_s = self.cluster.settings.heartbeat_s
+        self._watch = self._loop.call_later(self._watch_s, self._watch_nodes)
         if self._round is None:
             self._run_round()
 

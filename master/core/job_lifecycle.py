@@ -20,7 +20,7 @@ from master.core.settings import CurrentSettings
 from master.core.task_lifecycle import TaskLifecycle
 from master.core.unlearnt_jobs import UnlearntJobs
 from penstock.wire import master_api as api
-from penstock.wire.errors import bad_request, refused
+from penstock.wire.errors import bad_request, refused, unavailable
 
 
 @dataclass(eq=False, repr=False)
@@ -174,13 +174,16 @@ class JobLifecycle:
     def joined(self, node: Node, message: api.JoinJob, now: float) -> None:
         """Let a node's connection take part in another node's job.
 
-        Raises: RpcError: ``bad_request``: the job is unknown; ``refused``: it was cancelled, or is another user's.
+        Raises: RpcError: ``bad_request``: the job is unknown; ``unavailable``: its node may not have registered yet;
+        ``refused``: it was cancelled, or is another user's.
         """
         job = self._members.jobs.get(message.job)
         past = self._past.get(message.job)
         by = job.cancelled_by if job is not None else past.cancelled_by if past is not None else ""
         if by:
             raise refused(f"job {message.job!r} was cancelled by {by}", field="job")
+        if job is None and now < self._dues.gathers_until:
+            raise unavailable("the master has just started, and not every node has registered yet", remedy="try again")
         # its own origin does not know it any more: it is over
         if job is None or not job.described or job.origin == node.name:
             raise bad_request(f"unknown job {message.job[:128]!r}", field="job", remedy="register_job first")

@@ -86,22 +86,26 @@ class Slack:
 
     def may_take(self, asked: Asked, *, command: bool) -> bool:
         """Return whether a worker has slack for the task, or a place for a command in its queue."""
-        if command and (self.queue >= 1).any():
+        if command and not self._bars_of_queues(asked).all():
             return True
         return bool(len(self.left)) and not np.logical_or.reduce(list(self._bars(asked).values())).all()
 
-    def queue_up(self, asked: Asked) -> Given | None:
-        """Let a command without slack wait on the node that lacks the least; return None where no queue has room."""
-        if not (self.queue >= 1).any():
-            return None
-        barred = (self.queue < 1) | (self.capacity * self.t_alloc[:, None] < np.array(asked.fits) - _EPSILON).any(
+    def _bars_of_queues(self, asked: Asked) -> Mask:
+        """Return which workers have no place in their queues for the task, or could never hold it."""
+        barred: Mask = (self.queue < 1) | (self.capacity * self.t_alloc[:, None] < np.array(asked.fits) - _EPSILON).any(
             axis=1
         )
         if asked.allowed is not None:
             barred |= ~asked.allowed
         if self.room is not None:
             barred |= self.room < 1
-        worker = self._roomiest(barred)
+        return barred
+
+    def queue_up(self, asked: Asked) -> Given | None:
+        """Let a command without slack wait on the node that lacks the least; return None where no queue has room."""
+        if not (self.queue >= 1).any():
+            return None
+        worker = self._roomiest(self._bars_of_queues(asked))
         if worker is None:
             return None
         given = Given(

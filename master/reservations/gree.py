@@ -155,6 +155,8 @@ class Gree:
         """Place and take an atom if it fits. If its blocks give more than the minimum, try alternatives: exhaustively
         for small atoms; for others from a little off the edge, or lower, or by a solver.
         """
+        if self.effort.exhausted:
+            return None
         self.effort.spend(ATOM)
         pieces = self._blocks(atom, start, finish)
         if (

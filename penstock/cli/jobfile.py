@@ -81,7 +81,7 @@ class JobTable(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     name: Name
     task: Annotated[list[TaskTable], msgspec.Meta(min_length=1)]
     memory: Bytes | None = None
-    priority: float = 0.0
+    priority: Annotated[float, msgspec.Meta(ge=-1e18, le=1e18)] = 0.0
     fail_fast: bool = False
     env: dict[str, str] = {}
     opportunistic: Opportunistic | list[str] | None = None

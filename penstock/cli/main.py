@@ -81,7 +81,10 @@ def command() -> NoReturn:
     status = main()
     if sys.argv[1:2] and sys.argv[1] in OWN and not _threads():
         atexit._run_exitfuncs()  # noqa: SLF001 # as multiprocessing ends its processes (Lib/multiprocessing/process.py)
-        _flush()
+        try:
+            _flush()
+        except OSError:  # of a command that had failed; else main() has said so
+            output_lost()
         os._exit(status)
     sys.exit(status)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from difflib import get_close_matches
@@ -91,8 +92,12 @@ def _checked(key: str, value: Any, wanted: type, name: str) -> Any:
         raise ValueError(f"{name} must not be negative: {value!r}")
     if wanted is int and isinstance(value, int) and not isinstance(value, bool) and value >= 0:
         return value
+    if wanted is int and isinstance(value, float) and value >= 0 and value.is_integer():
+        return int(value)
     if wanted in {bool, str} and isinstance(value, wanted):
         return value
+    if wanted is str and (value is None or isinstance(value, os.PathLike)):
+        return "" if value is None else os.fspath(value)
     if wanted is str and isinstance(value, int | float):  # Dask parses environment values as Python literals
         return str(value)
     kinds = {bool: "true or false", str: "text", int: "a whole number of bytes", float: "a number"}

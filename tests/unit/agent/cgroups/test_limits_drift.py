@@ -37,6 +37,29 @@ async def test_a_memory_limit_that_was_raised_is_lowered_as_far_as_memory_can_be
     assert await limit_enforcer.repair() == [], "it is tried again once less is in use"
 
 
+async def test_a_raised_limit_is_tried_again_where_descriptors_lacked(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def shrink(*_: Any) -> None:
+        raise OSError(errno.EMFILE, "Too many open files")
+
+    fake, tree = make()
+    limit_enforcer = LimitEnforcer(tree, None, lambda container, why: None)
+    _, cgroup = await limit_enforcer.create("a", ASKED)
+    assert cgroup is not None
+    file = bytes(cgroup.path / "memory.max")
+    fake.write(file, str(1000 * MIB))
+    fake.use(str(cgroup.path), anon_bytes=300 * MIB)
+    monkeypatch.setattr(Cgroup, "shrink_memory", shrink)
+    await limit_enforcer.repair()
+    await asyncio.wait_for(limit_enforcer.settled("a"), LIMIT_S)
+    assert int(fake.read(file)) == 1000 * MIB
+    monkeypatch.undo()
+    await limit_enforcer.repair()
+    await asyncio.wait_for(limit_enforcer.settled("a"), LIMIT_S)
+    assert 300 * MIB <= int(fake.read(file)) < 350 * MIB
+
+
 async def test_a_change_that_the_kernel_does_not_take_is_not_enforced_and_tried_again(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -6,8 +6,16 @@ import pytest
 
 from master.reservations.effort import MOST_SOLUTIONS
 from master.reservations.rdl import Atom, Bundle
-from master.reservations.reservation_manager import Declined
+from master.reservations.reservation_manager import PLANNERS, Declined
 from tests.unit.master.reservations.test_reservation_manager import NOW, entry, manager, pieces
+
+
+@pytest.mark.parametrize("planner", PLANNERS)
+def test_each_planner_stops(planner: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("master.reservations.effort.MOST_EFFORT", 20_000)
+    one = manager(planner=planner)
+    with pytest.raises(Declined, match="takes too long to plan"):
+        one.create(entry("long", f"all({', '.join(['atom(b, 1, 1, 1s, 1)'] * 50)}) every 1000s"), NOW)
 
 
 def test_a_request_that_takes_too_long_to_plan_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
