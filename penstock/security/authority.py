@@ -22,7 +22,6 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import ExtendedKeyUsageOID, NameOID
 
 from penstock.durable import replace_file
-from penstock.model.units import counted
 
 #: Names become file names, so no other characters are allowed.
 _NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,126}[A-Za-z0-9])?\Z")
@@ -322,7 +321,7 @@ def _after(now: dt.datetime, days: int) -> dt.datetime:
     try:
         return now + dt.timedelta(days=days)
     except OverflowError:
-        raise AuthorityError(f"--days: {counted(days, 'day')} from now is after the year 9999; ask for fewer") from None
+        raise AuthorityError(f"--days: {days} from now is after the year 9999; ask for fewer") from None
 
 
 def _builder(
