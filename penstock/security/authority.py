@@ -321,7 +321,7 @@ def _after(now: dt.datetime, days: int) -> dt.datetime:
     try:
         return now + dt.timedelta(days=days)
     except OverflowError:
-        raise AuthorityError(f"--days: {days} from now is after the year 9999; ask for fewer") from None
+        raise AuthorityError(f"--days: {days} would end after the year 9999; ask for fewer") from None
 
 
 def _builder(
