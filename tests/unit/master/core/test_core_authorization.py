@@ -66,6 +66,15 @@ def working() -> Bed:
     return made
 
 
+def lose(made: Bed, *all_but: str) -> None:
+    """Let the master hear of these nodes only, until the others are lost."""
+    for second in range(1, 14):
+        made.now = float(second)
+        for node in all_but:
+            made.heartbeat(node)
+        made.round(0.0)
+
+
 def seen(made: Bed) -> tuple[str, str, str]:
     nodes = made.cluster.nodes
     return repr(made.cluster.jobs), repr(nodes["a"].held), repr(nodes["b"].held)
@@ -119,11 +128,7 @@ def test_who_had_joined_takes_part_after_a_restart_of_the_master_whoever_comes_f
 
 def test_who_was_given_work_takes_part_when_the_job_s_origin_was_lost_and_is_back() -> None:
     made = working()
-    for second in range(1, 14):
-        made.now = float(second)
-        for node in ("b", "stranger"):
-            made.heartbeat(node)
-        made.round(0.0)
+    lose(made, "b", "stranger")
     assert "a" not in made.cluster.nodes and JOB not in made.cluster.jobs
     made.node("a", jobs=[STATE], ready=[api.ReadyTasks(job=JOB, stage="s", tasks=[task("t")])])
     with pytest.raises(RpcError, match="neither joined it"):
@@ -134,11 +139,7 @@ def test_who_was_given_work_takes_part_when_the_job_s_origin_was_lost_and_is_bac
 
 def test_what_a_node_said_before_it_was_told_to_let_go_counts_though_it_has_lost_its_part() -> None:
     made = working()
-    for second in range(1, 14):
-        made.now = float(second)
-        for node in ("a", "stranger"):
-            made.heartbeat(node)
-        made.round(0.0)
+    lose(made, "a", "stranger")
     assert "b" not in made.cluster.nodes
     made.serve(e.Said("a", api.TasksCancelled(job=JOB, tasks=["held"])))
     made.answering = False  # its withdrawal is on its way
@@ -165,11 +166,7 @@ def test_after_a_restart_of_the_master_the_job_is_its_origin_s_whoever_comes_fir
 def test_what_was_placed_and_went_astray_is_taken_back_where_it_was() -> None:
     """The node was lost, and is there again with what it was given: nothing of that is done twice."""
     made = working()
-    for second in range(1, 14):
-        made.now = float(second)
-        for node in ("a", "stranger"):
-            made.heartbeat(node)
-        made.round(0.0)
+    lose(made, "a", "stranger")
     assert made.cluster.jobs[JOB].tasks["run"].node == ""
     made.node("b", placed=[claim("run")])
     assert made.cluster.jobs[JOB].tasks["run"].node == "b"
