@@ -11,7 +11,7 @@ import os
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
@@ -32,6 +32,7 @@ from tests.vm.remote import Remote
 from tests.vm.user_mode import Network
 
 _PROCESSORS = 2
+_MEMORY_MIB = 4096
 _MOST_MINUTES = 600
 _MOST_SEEDS = 100
 #: A machine that answers no command for so long stands still. Seen of one.
@@ -80,7 +81,9 @@ def costs(text: str) -> str:
 def main(arguments: list[str]) -> int:
     """Boot the machine and measure."""
     parser = argparse.ArgumentParser(prog="python -m bench.mix", description=__doc__)
-    parser.add_argument("--memory", type=int, default=4096, metavar="MIB", help="the machine's memory [4096]")
+    parser.add_argument(
+        "--memory", type=int, default=_MEMORY_MIB, metavar="MIB", help="the machine's memory [%(default)s]"
+    )
     parser.add_argument("--ways", type=ways, default=",".join(WAYS), metavar="WAY,…", help="[%(default)s]")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the plan [1]")
     parser.add_argument("--seeds", type=seeds, default=1, metavar="N", help="plans, with seeds that follow [1]")
@@ -149,6 +152,17 @@ def machine_of(memory_mib: int) -> Iterator[Remote]:
     """The benchmark's machine, up inside the block."""
     with Network() as network, MixMachine(network, 1, memory_mib=memory_mib, processors=_PROCESSORS) as machine:
         yield machine
+
+
+def in_machine(module: str, arguments: Sequence[str]) -> int:
+    """Run a module in the benchmark's machine, which it tells that it is there (``--here``); return its status.
+
+    Raises: UnavailableError, BootError: as the machine does.
+    """
+    require_machine(user_mode=True)
+    with checkout.machine_with_checkout(lambda: machine_of(_MEMORY_MIB)) as machine:
+        command = [f"{checkout.VENV}/bin/python", "-m", module, "--here", *arguments]
+        return machine.stream(f"cd {checkout.REMOTE} && {shlex.join(command)}")
 
 
 if __name__ == "__main__":

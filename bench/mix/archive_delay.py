@@ -3,6 +3,9 @@
 Two rounds of a whole plan differ by more than an archive may delay them. Here a few jobs run again and again in one
 machine, by turns beside the archive and without it, so that the mean difference has a small standard error. *all*
 cores: each core has a job that computes. *one* core: the other core is left to the archive, and queries come.
+
+*apart*: the jobs keep to one processor and the archive to another one, so that they never wait for each other: what
+delay is left is that of hardware and kernel (caches, memory, clock, locks), and no scheduler can take it away.
 """
 
 from __future__ import annotations
@@ -10,7 +13,6 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
-import shlex
 import sys
 import time
 from collections.abc import Iterator, Sequence
@@ -18,20 +20,20 @@ from pathlib import Path
 from statistics import fmean, stdev
 
 from bench.mix import guest, through_penstock
-from bench.mix.__main__ import machine_of
+from bench.mix.__main__ import in_machine
 from bench.mix.jobs import USERS, Job
 from bench.mix.plan import Plan
 from bench.mix.round import archiving, run
 from bench.mix.singles import ARCHIVE
 from bench.mix.ways import Start, plain
 from demo import node
-from tests.vm import checkout
-from tests.vm.__main__ import require_machine, status_of
+from tests.vm.__main__ import status_of
 
-_WAYS = ("plain", "penstock")
+_APART = "apart"
+#: For each part of a host that is busy.
+_WAYS = {"all": ("plain", "penstock"), "one": ("plain", "penstock", _APART)}
 _FIRST_PIECE_WITHIN_S = 60.0
 _POLL_S = 0.05
-_MEMORY_MIB = 4096
 #: Kind, units and arrival of each job. A query waits for nobody's terminal here, but is as short as there.
 _ROUNDS: dict[str, tuple[tuple[str, float, float], ...]] = {
     "all": (("compress", 1.0, 0.0), ("compress", 1.0, 0.0), ("query", 1.0, 1.0), ("query", 1.0, 2.5)),
@@ -62,6 +64,11 @@ async def mean_s(plan: Plan, start: Start, directory: Path, *, beside: bool) -> 
     if failed := [each.job.kind for each in done if not each.succeeded]:
         raise RuntimeError(f"failed: {', '.join(failed)}")
     return fmean(each.took_s for each in done)
+
+
+def apart(job: Job, directory: Path, command: str) -> list[str]:
+    """Start a job on the first processor, what may run on leftovers on the second."""
+    return ["taskset", "--cpu-list", "1" if job.leftovers else "0", *plain(job, directory, command)]
 
 
 def _has_piece(archive: Path) -> bool:
@@ -101,22 +108,16 @@ def _measure_here(count: int) -> None:
     work = guest.RECORDS.parent
     guest.prepare(work)
     with node.running(work, {}, {}) as up:
-        starts = {"plain": plain, "penstock": through_penstock.submit(up.socket, {}, clairvoyant=False)}
-        for busy in _ROUNDS:
-            took_s: dict[str, list[tuple[float, float]]] = {way: [] for way in _WAYS}
+        through = through_penstock.submit(up.socket, {}, clairvoyant=False)
+        starts: dict[str, Start] = {"plain": plain, "penstock": through, _APART: apart}
+        for busy, ways in _WAYS.items():
+            took_s: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
             for turn in range(count // 2):  # ways by turns, so that a faster host is not one way's
-                for way in _WAYS:
+                for way in ways:
                     directory = work / f"{way}-{busy}-{turn}"
                     took_s[way] += pairs(plan_of(busy), starts[way], directory, 2)
-            for way in _WAYS:
+            for way in ways:
                 print(told(way, busy, took_s[way]), flush=True)
-
-
-def _measure(arguments: Sequence[str]) -> int:
-    require_machine(user_mode=True)
-    with checkout.machine_with_checkout(lambda: machine_of(_MEMORY_MIB)) as machine:
-        command = [f"{checkout.VENV}/bin/python", "-m", "bench.mix.archive_delay", "--here", *arguments]
-        return machine.stream(f"cd {checkout.REMOTE} && {shlex.join(command)}")
 
 
 def main(arguments: Sequence[str]) -> int:
@@ -128,7 +129,7 @@ def main(arguments: Sequence[str]) -> int:
     if options.pairs < 2:
         parser.error(f"--pairs {options.pairs}: a standard error needs 2 or more")
     if not options.here:
-        return status_of(lambda: _measure(arguments))
+        return status_of(lambda: in_machine("bench.mix.archive_delay", arguments))
     _measure_here(options.pairs)
     return 0
 

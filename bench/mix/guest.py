@@ -35,21 +35,21 @@ CALIBRATION = "calibration"
 _CHECKOUT = Path(__file__).parents[2]
 #: An idle machine, with the daemons in it, uses less of its processors; it is given so long.
 _IDLE_PERCENT, _SETTLES_WITHIN_S = 3.0, 30.0
-_BY_THE_KERNEL: dict[str, Start] = {"plain": plain, "slices": slices, "static": static}
-_Made = tuple[dict[str, float], list[Done]]
+BY_THE_KERNEL: dict[str, Start] = {"plain": plain, "slices": slices, "static": static}
+Made = tuple[dict[str, float], list[Done]]
 
 
-def measure(way: str, plan: Plan, costs: dict[str, Cost], directory: Path, *, with_archive: bool) -> _Made:
+def measure(way: str, plan: Plan, costs: dict[str, Cost], directory: Path, *, with_archive: bool) -> Made:
     """Run the plan in one way; return its figures and its jobs.
 
     Penstock knows nothing of the jobs when it begins; ``known``: the recurring ones have run once.
     """
     directory.mkdir(parents=True)
-    if way in _BY_THE_KERNEL:
-        return _round(plan, _BY_THE_KERNEL[way], directory, with_archive=with_archive)
+    if way in BY_THE_KERNEL:
+        return one_round(plan, BY_THE_KERNEL[way], directory, with_archive=with_archive)
     if way in slurm.OVERSUBSCRIBE:
         with slurm.running(way):
-            return _round(plan, slurm.slurm, directory, with_archive=with_archive)
+            return one_round(plan, slurm.slurm, directory, with_archive=with_archive)
     with node.running(directory, {}, master_settings(way)) as up:
         clairvoyant = way == CLAIRVOYANT
         if way.endswith("known"):
@@ -60,12 +60,12 @@ def measure(way: str, plan: Plan, costs: dict[str, Cost], directory: Path, *, wi
         nightly = [job for job in plan.jobs if job.deadline_s]
         reserved = {job.number: through_penstock.reserve(job, up.socket) for job in nightly}
         start = through_penstock.submit(up.socket, reserved, clairvoyant=clairvoyant)
-        made, done = _round(plan, start, directory, with_archive=with_archive)
+        made, done = one_round(plan, start, directory, with_archive=with_archive)
         used_s = sum(up.cpu_seconds().values()) - before_s
         return made | {"daemons_cpu_s": used_s, "daemons_share": used_s / (plan.cores * made["makespan_s"])}, done
 
 
-def _round(plan: Plan, start: Start, directory: Path, *, with_archive: bool) -> _Made:
+def one_round(plan: Plan, start: Start, directory: Path, *, with_archive: bool) -> Made:
     """Return the figures of one round, with the CPU time that the whole machine took for it, and its jobs."""
     before = psutil.cpu_times()
     came = asyncio.run(run(plan, start, directory, with_archive=with_archive))

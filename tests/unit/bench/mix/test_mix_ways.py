@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from bench.mix import slurm
-from bench.mix.guest import _BY_THE_KERNEL, rounds
+from bench.mix.guest import BY_THE_KERNEL, rounds
 from bench.mix.jobs import USERS, Job
 from bench.mix.kinds import DASK, SEND, SEND_BYTES
 from bench.mix.through_penstock import BYTES_PER_CPU_S, DASK_LINE, job_file, reservation, submit
@@ -27,13 +27,13 @@ COMMAND = "sort in >out; mv out result"
 
 
 def test_each_way_is_started_by_somebody() -> None:
-    known = {*_BY_THE_KERNEL, *slurm.OVERSUBSCRIBE, "penstock", "penstock-known", CLAIRVOYANT}
+    known = {*BY_THE_KERNEL, *slurm.OVERSUBSCRIBE, "penstock", "penstock-known", CLAIRVOYANT}
     assert set(WAYS) == known and all(map(exists, WAYS))
 
 
-@pytest.mark.parametrize("way", sorted(_BY_THE_KERNEL))
+@pytest.mark.parametrize("way", sorted(BY_THE_KERNEL))
 def test_by_the_kernel_a_job_runs_as_its_user_in_a_shell(way: str) -> None:
-    argv = _BY_THE_KERNEL[way](JOB, HERE, COMMAND)
+    argv = BY_THE_KERNEL[way](JOB, HERE, COMMAND)
     assert argv[-3:] == ["sh", "-euc", COMMAND]
     assert any(USERS[0] in word for word in argv)
 
@@ -44,7 +44,7 @@ def test_a_static_split_is_a_part_of_the_cores_for_each_user(monkeypatch: pytest
     make_slices(2)
     quotas = [argv[-1] for argv in set_ if argv[-2].startswith("static-")]
     assert quotas == ["CPUQuota=67%"] * len(USERS) and len(USERS) == 3
-    [scope] = [word for word in _BY_THE_KERNEL["static"](JOB, HERE, COMMAND) if "--slice" in word]
+    [scope] = [word for word in BY_THE_KERNEL["static"](JOB, HERE, COMMAND) if "--slice" in word]
     assert scope == f"--slice={set_[1][-2]}"
 
 
@@ -63,7 +63,7 @@ def test_a_way_of_penstock_names_its_order_or_none() -> None:
 
 @pytest.mark.parametrize("way", ["plain", "slices", "static", "slurm"])
 def test_an_archive_is_in_nobody_s_way_as_users_of_that_way_would_have_it(way: str) -> None:
-    start = slurm.slurm if way == "slurm" else _BY_THE_KERNEL[way]
+    start = slurm.slurm if way == "slurm" else BY_THE_KERNEL[way]
     added = set(start(ARCHIVE, HERE, COMMAND)) - set(start(JOB, HERE, COMMAND))
     expected = {
         "plain": {"nice", "-n", "19"},
