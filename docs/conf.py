@@ -29,8 +29,6 @@ myst_linkify_fuzzy_links = False
 
 _SECTION = re.compile(r"^## (?P<caption>.+)\n(?P<body>(?:(?!^## ).*\n?)*)", re.MULTILINE)
 _PAGE = re.compile(r"^- \[[^\]]+\]\((?P<page>[^)#:]+)\.md\)", re.MULTILINE)
-#: Pages that are in the repository and not in the site: their names stay, without a link.
-_OUTSIDE = re.compile(r"\[([^\]]+)\]\((?:\.\./)+[^)#]+\.md(?:#[^)]*)?\)")
 
 
 def setup(app: Sphinx) -> None:
@@ -41,7 +39,9 @@ def setup(app: Sphinx) -> None:
 
 def _order_pages(app: Sphinx, docname: str, source: list[str]) -> None:
     """The lists of index.md, as people read them, are the site's tables of contents, too."""
-    source[0] = _OUTSIDE.sub(r"\1", source[0])
+    # Pages that are in the repository and not in the site: their names stay, without a link.
+    up = docname.count("/") + 1
+    source[0] = re.sub(rf"\[([^\]]+)\]\((?:\.\./){{{up},}}[^)#]+\.md(?:#[^)]*)?\)", r"\1", source[0])
     if docname != "index":
         return
     for section in _SECTION.finditer(source[0]):

@@ -49,6 +49,12 @@ def test_every_page_is_there(site: Path) -> None:
         assert f'href="{page}.html"' in navigation, f"{page} is in no list of docs/index.md"
 
 
+def test_a_page_in_a_folder_keeps_its_links_to_pages_of_the_site(site: Path) -> None:
+    page = (site / "benchmarks" / "mix.html").read_text(encoding="utf-8")
+    assert 'href="../ranks.html#the-order"' in page
+    assert "bench/mix/README" not in page, "a page outside the site"
+
+
 def test_reading_it_asks_nobody_else(site: Path) -> None:
     for page in site.rglob("*.html"):
         parser = _Fetched()
