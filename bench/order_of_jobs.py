@@ -1,6 +1,6 @@
 """Orders of jobs over many mixes of work: which are near the best everywhere, and what thresholds of las_mq cost.
 
-python -m bench.order_of_jobs --traces DIR           # the tables of docs/order-of-jobs.md
+python -m bench.order_of_jobs --traces DIR           # the tables of docs/benchmarks/order-of-jobs.md
 python -m bench.order_of_jobs --traces DIR --las-mq  # thresholds of las_mq
 
 Every figure is of the simulator's ranked model (``penstock simulate order/heavy``) with the seeds 0 to 4: their mean

@@ -25,7 +25,7 @@ from penstock.model.units import counted, format_duration
 
 _LOWER, _UPPER = EDGES[:-1, None], EDGES[1:, None]
 _WIDTH = _UPPER - _LOWER
-#: The queues of jobs without known sizes: fine steps, up to 2^38 container-seconds (docs/order-of-jobs.md).
+#: The queues of jobs without known sizes: fine steps, up to 2^38 container-seconds (docs/benchmarks/order-of-jobs.md).
 UNKNOWN = Multilevel(queues=40, first_threshold=0.5, step=2.0)
 #: The service below each of these queues: the threshold of the queue before.
 _BELOW: Floats = np.array([0.0, *map(UNKNOWN.upper, range(UNKNOWN.queues - 1))])
