@@ -112,7 +112,7 @@ check: $(VENV)  ## format, lint, types, direction of imports, purity
 bench: $(VENV)  ## benchmarks against peers
 	$(RUN) -m bench
 
-bench-enforcement: $(VENV)  ## do limits bind: measured in the virtual machine, tables in docs/kernel.md and kernel-disks.md
+bench-enforcement: $(VENV)  ## do limits bind: measured in the virtual machine, tables in docs/benchmarks/kernel.md
 	$(RUN) -m bench.enforcement
 
 bench-victims: $(VENV)  ## the kernel tests of preemption, each watched for a minute afterwards

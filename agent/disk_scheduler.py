@@ -17,13 +17,14 @@ from penstock.durable import replace_file
 
 #: One queue at a time, and the promised queue is waited for as long as a busy processor may keep it: with bfq's
 #: defaults, ten writers through the page cache leave a regular reader half of its rate without them, with these
-#: settings 98 % (docs/kernel.md). They disappear with the scheduler. ``low_latency`` stays unchanged, although it
-#: raises the weight of new processes: writing it makes bfq visit the groups of all cgroups, and Linux 7.2.13 panicked
-#: there on a cgroup without a bfq group (block/bfq-iosched.c, bfq_end_wr_async).
+#: settings 98 % (docs/benchmarks/kernel.md). They disappear with the scheduler. ``low_latency`` stays unchanged,
+#: although it raises the weight of new processes: writing it makes bfq visit the groups of all cgroups, and Linux
+#: 7.2.13 panicked there on a cgroup without a bfq group (block/bfq-iosched.c, bfq_end_wr_async).
 _SETTINGS = {"bfq": {"strict_guarantees": "1", "slice_idle_us": "20000"}}
 #: The requests that bfq can choose from. With a scheduler, the kernel lets twice as many wait as the disk does at once
 #: (seen on Linux 7.2): two, where that is one. Who comes third then waits for a place in line whatever its weight, and
-#: a regular reader beside ten opportunistic ones kept 18 % (docs/kernel.md). Another scheduler brings its own number.
+#: a regular reader beside ten opportunistic ones kept 18 % (docs/benchmarks/kernel.md). Another scheduler brings its
+#: own number.
 _IN_LINE = 128
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 from unittest import mock
 
-from bench.enforcement.command import PAGES
+from bench.enforcement.command import PARTS
 from research.papers.command import main as research
 from tests.docs_pages import ROOT
 
@@ -181,7 +181,7 @@ def _python(argv: list[str]) -> None:
         elif module == "research":
             _understood(lambda: research(argv[2:]))
         elif module == "bench.enforcement":  # reads its arguments by itself, and would measure
-            unknown = sorted(set(argv[2:]) - PAGES.keys())
+            unknown = sorted(set(argv[2:]) - set(PARTS))
             if unknown:
                 raise WrongError(f"bench.enforcement has no part {unknown[0]!r}")
         elif module.startswith("bench.") and len(argv) > 2:

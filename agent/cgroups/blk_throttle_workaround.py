@@ -3,7 +3,7 @@
 The kernel carries bytes that were dispatched ahead of time over to the new limit as a negative number, and Linux 6.1 to
 6.5 add that to an unsigned one (block/blk-throttle.c, tg_within_bps_limit; fixed in 6.6 by "fix wrong comparation while
 carryover_ios/bytes is negative"): for 0.1 s nothing is throttled, and then nothing runs until the new limit has made up
-for it. Measured in docs/kernel-disks.md.
+for it. Measured in docs/benchmarks/kernel.md.
 
 The workaround holds the I/O for one slice, by a limit on operations too low for any to start: meanwhile the old limit's
 budget grows to at least the bytes dispatched ahead. If operations are limited themselves, this does not hold any I/O,

@@ -1,7 +1,7 @@
 """The kernel mechanism, if any, that divides a disk by weight.
 
 Every kernel accepts ``io.weight``, which has no effect by itself: it belongs to io.cost, which must be enabled for a
-disk with a model of its performance. bfq has a file of its own, or none at all (docs/kernel.md has figures).
+disk with a model of its performance. bfq has a file of its own, or none at all (docs/benchmarks/kernel.md).
 """
 
 from __future__ import annotations

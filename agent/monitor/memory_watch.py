@@ -25,7 +25,7 @@ log = structlog.get_logger()
 _FRUITLESS_S = 0.25
 #: Delay after a check that failed.
 _FAILED_S = 5.0
-#: A processor is not given more memory in a second, as the kernel clears each page (docs/kernel.md).
+#: A processor is not given more memory in a second, as the kernel clears each page (docs/benchmarks/kernel.md).
 _GROWTH_BYTES_PER_S = 10 * (1 << 30)
 #: The longest time between two looks.
 _LONGEST_S = 0.5

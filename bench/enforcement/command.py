@@ -16,25 +16,25 @@ from bench.enforcement.figures import Report, measure
 from demo import origin
 
 ROOT = Path(__file__).resolve().parents[2]
-_DOCS = ROOT / "docs"
-#: The page that has the tables of a part, each part's between markers of its own.
-PAGES = dict.fromkeys((*guest.PARTS, *native.PARTS), _DOCS / "kernel.md") | {"falling": _DOCS / "kernel-disks.md"}
+#: The page with the tables, each part's between markers of its own.
+PAGE = ROOT / "docs" / "benchmarks" / "kernel.md"
+PARTS = (*guest.PARTS, *native.PARTS)
 _BETWEEN = "build/enforcement.json"
 _MACHINE_S = 3600
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure the parts that are named, or all, and write their tables into the pages; those of other parts stay.
+    """Measure the parts that are named, or all, and write their tables into the page; those of other parts stay.
 
     Returns:
         0; 1 if a bar was missed; 2 for a part that there is not; else what the virtual machine ended with.
     """
-    if unknown := set(arguments) - PAGES.keys():
+    if unknown := set(arguments) - set(PARTS):
         print(
-            f"bench.enforcement: no part {', '.join(sorted(unknown))}; there are: {', '.join(PAGES)}", file=sys.stderr
+            f"bench.enforcement: no part {', '.join(sorted(unknown))}; there are: {', '.join(PARTS)}", file=sys.stderr
         )
         return 2
-    named = [part for part in PAGES if not arguments or part in arguments]
+    named = [part for part in PARTS if not arguments or part in arguments]
     commit = origin.commit() or "unknown"
     reports: list[Report] = []
     if inside := [part for part in named if part in guest.PARTS]:
@@ -48,7 +48,7 @@ def main(arguments: Sequence[str]) -> int:
             reports += measure(native.PARTS, outside, "this host, natively")
     for report in reports:
         made = f"`python -m bench.enforcement {report.part}` on {dt.datetime.now(tz=dt.UTC).date()} at commit {commit}"
-        write(PAGES[report.part], report.part, report.text(made))
+        write(PAGE, report.part, report.text(made))
         print(f"\n{report.text(made)}")
     missed = [figure for report in reports for figure in report.figures if not figure.met]
     print(f"\nbars missed: {len(missed)}")

@@ -7,7 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from bench.enforcement.command import PAGES, main, markers, write
+from bench.enforcement.command import PAGE, PARTS, main, markers, write
 from bench.enforcement.falling import FAST, SLOW, figure
 from bench.enforcement.figures import (
     Accuracy,
@@ -123,10 +123,10 @@ def test_only_the_tables_of_its_part_are_replaced(tmp_path: Path) -> None:
         write(page, "falling", "new")
 
 
-@pytest.mark.parametrize("part", PAGES)
-def test_the_page_of_a_part_has_its_tables(part: str) -> None:
+@pytest.mark.parametrize("part", PARTS)
+def test_the_page_has_the_tables_of_a_part(part: str) -> None:
     begin, end = markers(part)
-    _, _, rest = PAGES[part].read_text().partition(begin)
+    _, _, rest = PAGE.read_text().partition(begin)
     assert "| --- |" in rest.partition(end)[0]
 
 
