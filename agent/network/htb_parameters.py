@@ -78,7 +78,7 @@ def _burst_bytes(bytes_per_s: int) -> int:
     """Return 40 ms of the rate, from 100 Mbit/s on half a megabyte, from 500 Mbit/s on 8 ms; at least ten packets.
 
     A container loses what it could not send while the processor was away for longer than this. Below 4 ms accuracy
-    suffers above 100 Mbit/s, below ten packets at low rates (docs/kernel-network.md).
+    suffers above 100 Mbit/s, below ten packets at low rates (docs/benchmarks/kernel-network.md).
     """
     return max(16_000, bytes_per_s // 125, min(500_000, bytes_per_s // 25))
 
