@@ -24,7 +24,7 @@ class ReservedSlots:
     """``demand``: the ``peak`` or the ``mean`` of each slot, increased by ``headroom`` (a fraction).
 
     ``auto`` is the peak for an executor with hard limits, which would be throttled below it, and the mean for one with
-    shared guarantees, which uses idle capacity beyond it (docs/spark.md has the figures).
+    shared guarantees, which uses idle capacity beyond it (docs/benchmarks/spark.md has the figures).
 
     A resource whose total had an error above ``error`` on held-back runs, or that no run used, is not promised by
     profile: CPU and memory are reserved at their bounds instead, disk and network are left out.

@@ -11,7 +11,7 @@ from penstock.model.units import parse_bytes
 BACKEND = "org.apache.spark.executor.CoarseGrainedExecutorBackend"
 _COLLECTOR = re.compile(r"-XX:\+Use\w+GC\Z")
 _PROCESSORS = "-XX:ActiveProcessorCount="
-#: ZGC, as it obeys SoftMaxHeapSize, and returns memory that was unused for 5 s: measurements are in docs/spark.md.
+#: ZGC, as it obeys SoftMaxHeapSize, and returns memory that was unused for 5 s (docs/benchmarks/spark.md).
 _ELASTIC_HEAP = ("-XX:+UseZGC", "-XX:ZUncommitDelay=5")
 
 
