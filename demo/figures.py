@@ -1,6 +1,6 @@
 """Write the figures of the last demonstration into README.md: ``make demo && .venv/bin/python -m demo.figures``.
 
-``--host`` writes them into docs/demo.md instead, where the figures of ``DEMO=host make demo`` are.
+``--host`` writes them into docs/benchmarks/demo.md instead, where the figures of ``DEMO=host make demo`` are.
 """
 
 from __future__ import annotations
@@ -46,9 +46,9 @@ def main(arguments: Sequence[str], project: Path = _PROJECT) -> int:
     """The command. Exit status 1 and one line for what cannot be read or written."""
     parser = argparse.ArgumentParser(prog="python -m demo.figures", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("demo-out"), metavar="DIR", help="where the report is")
-    parser.add_argument("--host", action="store_true", help="write into docs/demo.md: figures of DEMO=host")
+    parser.add_argument("--host", action="store_true", help="write into docs/benchmarks/demo.md: figures of DEMO=host")
     options = parser.parse_args(arguments)
-    page = project / ("docs/demo.md" if options.host else "README.md")
+    page = project / ("docs/benchmarks/demo.md" if options.host else "README.md")
     try:
         written = _of(options.out / "report.json")
         text = replaced(page.read_text(encoding="utf-8"), written)

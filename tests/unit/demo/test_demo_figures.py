@@ -27,9 +27,9 @@ REPORT: dict[str, Any] = {
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
     """A project of two pages with old figures, and a report of new ones."""
-    (tmp_path / "docs").mkdir()
+    (tmp_path / "docs" / "benchmarks").mkdir(parents=True)
     old = figures.block({**REPORT, "printed": ["old figures"]})
-    for page in ("README.md", "docs/demo.md"):
+    for page in ("README.md", "docs/benchmarks/demo.md"):
         (tmp_path / page).write_text(f"before\n{old}\nafter\n")
     (tmp_path / "out").mkdir()
     (tmp_path / "out/report.json").write_text(json.dumps(REPORT))
@@ -38,7 +38,8 @@ def project(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize(
-    ("option", "page", "other"), [([], "README.md", "docs/demo.md"), (["--host"], "docs/demo.md", "README.md")]
+    ("option", "page", "other"),
+    [([], "README.md", "docs/benchmarks/demo.md"), (["--host"], "docs/benchmarks/demo.md", "README.md")],
 )
 def test_the_figures_of_a_page_are_replaced(project: Path, option: list[str], page: str, other: str) -> None:
     for _ in range(2):  # the second time changes nothing
@@ -121,7 +122,7 @@ def test_a_directory_for_the_report_that_cannot_be_is_one_line(
 
 
 def test_pages_have_a_place_for_the_figures() -> None:
-    for page in ("README.md", "docs/demo.md"):
+    for page in ("README.md", "docs/benchmarks/demo.md"):
         assert figures.replaced((ROOT / page).read_text(encoding="utf-8"), "new")
 
 
