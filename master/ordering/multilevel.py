@@ -24,7 +24,7 @@ class Multilevel:
     lower priority queues", §3.1) and gives no values. By default a queue weighs ``step`` times as much as the next one,
     in inverse proportion to the sizes of their jobs. Then the first queue with jobs has at least 1 − 1 ÷ step of the
     cluster, however many others have jobs, and each of them still progresses. For the effect of other weights on the
-    paper's workloads see docs/results.md (las_mq/weights).
+    paper's workloads see docs/benchmarks/results.md (las_mq/weights).
     """
 
     queues: int = 10

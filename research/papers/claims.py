@@ -1,4 +1,4 @@
-"""A paper's claims and their results here: the lines of ``docs/results.md``."""
+"""A paper's claims and their results here: the lines of ``docs/benchmarks/results.md``."""
 
 from __future__ import annotations
 

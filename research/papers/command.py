@@ -20,7 +20,7 @@ from research.papers.trial import Trial, try_all
 from simulator.command.progress import Progress
 from simulator.scenario.runner import cores
 
-_PAGE = Path("docs/results.md")
+_PAGE = Path("docs/benchmarks/results.md")
 _PROG = "python -m research"
 _DESCRIPTION = "Try the papers' claims, and write a page with their figures and ours side by side."
 _EPILOG = f"""\

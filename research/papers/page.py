@@ -1,4 +1,4 @@
-"""Write ``docs/results.md``: the papers' figures and ours, side by side."""
+"""Write ``docs/benchmarks/results.md``: the papers' figures and ours, side by side."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ _HEAD = """\
 
 `python -m research` writes this page; run it again instead of editing. It reads public traces that are no part of
 Penstock: `python -m research --traces DIR`. The scenarios are files in `research/scenarios` and `simulator/scenarios`;
-`penstock simulate FILE` runs one of them. [simulate.md](simulate.md) describes the models and their limits.
+`penstock simulate FILE` runs one of them. [simulate.md](../simulate.md) describes the models and their limits.
 """
 
 
