@@ -53,8 +53,8 @@ def build_wheel(directory: Path) -> Path:
 def machine_with_checkout(make: Callable[[], AbstractContextManager[Remote]]) -> Iterator[Remote]:
     """A machine with the checkout in it. One that stands still while it is copied gives way to another one, once.
 
-    Seen with one machine in user mode of several hundred, whose kernel lost interrupts (docs/testing.md) as it is not
-    known to do any more.
+    Seen with one machine in user mode of several hundred, whose kernel lost interrupts, as it is not known to do any
+    more (docs/benchmarks/lost-events.md).
 
     Raises:
         BootError: the second one did not come up, or stood still, too.

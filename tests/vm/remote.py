@@ -156,7 +156,7 @@ class Remote(ABC):
             "ControlMaster auto", f"ControlPath {self.directory}/ssh", "ControlPersist yes",
             "KexAlgorithms curve25519-sha256",  # what one emulated processor computes fastest
             # A machine in user mode whose kernel had lost an interrupt of its network stood still for 17 minutes, until
-            # something else was sent to it. It is not known to lose them any more (docs/testing.md).
+            # something else was sent to it. It is not known to lose them any more (docs/benchmarks/lost-events.md).
             "ServerAliveInterval 5", "ServerAliveCountMax 1000",
             "ConnectTimeout 60", *more,
         )  # fmt: skip
