@@ -39,6 +39,7 @@ ELSEWHERE = {
     ("extending.md", "sh"): "tests/integration/test_docs_extending.py",
     ("integrate.md", "python"): "tests/integration/test_integrate.py",
     ("protocol.md", "python"): "tests/unit/penstock/wire/test_protocol_page.py",
+    ("research.md", "sh"): "tests/unit/simulator/scenario/test_scenario_docs.py",
     ("simulate.md", "sh"): "tests/unit/simulator/scenario/test_scenario_docs.py",
 }
 

@@ -1,4 +1,4 @@
-"""docs/simulate.md: its keys are those that are declared, and its examples run."""
+"""docs/simulate.md: its keys are those that are declared, and its examples and those of docs/research.md run."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from simulator.command import simulate
 from simulator.fluid import Spec
 from simulator.scenario import MODELS
 
-_TEXT = (Path(__file__).parents[4] / "docs" / "simulate.md").read_text(encoding="utf-8")
-_COMMANDS = [line for block in re.findall(r"```sh\n(.*?)```", _TEXT, re.DOTALL) for line in block.splitlines()]
+_DOCS = Path(__file__).parents[4] / "docs"
+_TEXT, _RESEARCH = ((_DOCS / page).read_text(encoding="utf-8") for page in ("simulate.md", "research.md"))
+_BLOCKS = re.findall(r"```sh\n(.*?)```", _TEXT + _RESEARCH, re.DOTALL)
+_COMMANDS = [line for block in _BLOCKS for line in block.splitlines()]
 _KEY = re.compile(r"^\| `((?:workload|server|policy)\.[a-z_.]+)` \| (.*?) \|", re.MULTILINE)
 
 
