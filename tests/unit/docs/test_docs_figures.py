@@ -15,7 +15,7 @@ _MONTHS = "January|February|March|April|May|June|July|August|September|October|N
 _DATE = re.compile(rf"\b\d{{1,2}} (?:{_MONTHS}) 20\d\d\b|\b20\d\d-\d\d-\d\d\b(?!T)")
 #: It need not be known to the clone. One without a letter could be an amount: there must be a word before it.
 _COMMIT = re.compile(r"\b(?=[0-9]*[a-f])[0-9a-f]{7,12}\b|\b(?:at|commit) [0-9]{7,12}\b")
-_LEDGER = ROOT / "docs" / "measured.md"
+_LEDGER = ROOT / "docs" / "benchmarks" / "measured.md"
 
 
 def without_commit(text: str) -> list[str]:
@@ -34,7 +34,7 @@ def without_commit(text: str) -> list[str]:
 
 
 def rows() -> list[list[str]]:
-    """Return the cells of each row of docs/measured.md: page, figures, command, day, commit."""
+    """Return the cells of each row of docs/benchmarks/measured.md: page, figures, command, day, commit."""
     lines = [line for line in _LEDGER.read_text(encoding="utf-8").splitlines() if line.startswith("| ")][1:]
     return [[cell.strip() for cell in line.strip("|").split(" | ")] for line in lines]
 
@@ -57,7 +57,7 @@ def test_each_figure_has_a_command_a_day_and_a_commit(row: list[str]) -> None:
     assert re.match(r"[0-9a-f]{7,12}\b", commit) or commit == "in the text"
     if "in the text" in (day, commit):
         named = [ROOT / "README.md"] if page.startswith("README") else []
-        named += [ROOT / "docs" / each for each in re.findall(r"\(([\w/-]+\.md)", page)]
+        named += [_LEDGER.parent / each for each in re.findall(r"\(([\w./-]+\.md)", page)]
         assert named
         assert all(_DATE.search(prose(each)) for each in named)
 
