@@ -29,7 +29,7 @@ PAGE = Path(__file__).with_name("protocol.md")
 WIDTH = 120
 #: Fields whose types say less than the page can.
 _OPEN_FIELDS = {
-    "status": "map: [the status document](#the-status-document), of `cluster_status` [the master's](scheduling.md)",
+    "status": "map: [the status document](#the-status-document), of `cluster_status` [the master's](master-status.md)",
     "rdl": "string, or map: a request in [RDL](reservations.md), as text or as JSON",
     "explained": "map: see [jobs](jobs.md)",
     "value": "boolean, number, string or array: as the key's type in [configuration](configuration.md)",

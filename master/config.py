@@ -44,7 +44,7 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ] = 0.0
     ordering: Annotated[
         Literal["fifo", "fair", "drf", "las", "ejf", "srjf", "las_mq", "gittins"],
-        Meta(description="order of jobs, and the amounts that each may hold (docs/scheduling.md)"),
+        Meta(description="order of jobs, and the amounts that each may hold (docs/order.md)"),
         LIVE,
     ] = "gittins"
     ejf_weight: Annotated[

@@ -64,7 +64,7 @@ def _operations(status: Status, cluster: Cluster) -> list[Operation]:
             handler=get_status,
             summary="The status document of the cluster.",
             answer=documents.Status,
-            page="scheduling.md#status",
+            page="master-status.md#status",
         ),
         Operation(
             path="/explain",
@@ -73,7 +73,7 @@ def _operations(status: Status, cluster: Cluster) -> list[Operation]:
             query=documents.ExplainQuery,
             answer=documents.Explanation,
             faults={404: "The job is unknown; `error` names some known ones."},
-            page="scheduling.md#why-is-my-job-waiting",
+            page="master-status.md#why-is-my-job-waiting",
         ),
         Operation(
             path="/snapshot",

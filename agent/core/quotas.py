@@ -1,6 +1,6 @@
 """Bounds on usage one user may queue, hold and have promised on this node, so that no user can block the others.
 
-Operators have no limits. Work placed by the master is governed by the master (shares, docs/scheduling.md): it counts
+Operators have no limits. Work placed by the master is governed by the master (shares, docs/order.md): it counts
 here, but is never refused.
 """
 

@@ -14,7 +14,7 @@ from master.history import resources
 
 
 def document(cluster: Cluster, now: float) -> dict[str, Any]:
-    """``GET /status``; docs/scheduling.md lists its keys."""
+    """``GET /status``; docs/master-status.md lists its keys."""
     return {
         "resources": resources(cluster),
         "nodes": {node.name: _node(node, now) for node in cluster.nodes.values()},

@@ -135,7 +135,7 @@ class Requests:
         return (await self._asks.ask(m.STATUS, agent_api.Nothing())).status
 
     async def cluster_status(self) -> dict[str, Any]:
-        """Return the master's status document with the jobs visible to this user (docs/scheduling.md lists its keys).
+        """Return the master's status document with the jobs visible to this user (keys: docs/master-status.md).
 
         Raises:
             RpcError: the host has no master, or the master is unreachable.

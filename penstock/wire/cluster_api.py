@@ -86,6 +86,6 @@ class NodeRanks(Params, frozen=True):
 
 
 class ClusterStatus(Params, frozen=True):
-    """The master's status document (``GET /status``, docs/scheduling.md) cut to a screen's size: at most 500 nodes and
-    200 jobs, jobs of others for operators only; ``more`` has the numbers of ``nodes``, ``jobs`` and ``jobs_of_others``
-    left out. ``preemptions`` are the latest ones among the master's placements."""
+    """The master's status document (``GET /status``, docs/master-status.md) cut to a screen's size: at most 500 nodes
+    and 200 jobs, jobs of others for operators only; ``more`` has the numbers of ``nodes``, ``jobs`` and
+    ``jobs_of_others`` left out. ``preemptions`` are the latest ones among the master's placements."""
