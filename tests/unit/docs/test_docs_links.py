@@ -10,6 +10,9 @@ import pytest
 from tests.docs_pages import PAGES, ROOT, prose
 
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
+#: In a comment, a docstring or a message.
+_NAMED = re.compile(r"\bdocs/[\w./-]+\.md\b")
+_ROOMS = ("agent", "bench", "demo", "master", "penstock", "research", "simulator", "tests")
 _HEADING = re.compile(r"^#{1,6} (.+)$", re.MULTILINE)
 
 
@@ -36,6 +39,12 @@ def test_links_lead_somewhere(page: Path) -> None:
             assert anchor in _anchors(target), (
                 f"{page.name}: {link}: no such heading; there are {sorted(_anchors(target))}"
             )
+
+
+def test_pages_that_sources_name_are_there() -> None:
+    for source in (path for room in _ROOMS for path in (ROOT / room).rglob("*.py")):
+        for page in _NAMED.findall(source.read_text(encoding="utf-8")):
+            assert (ROOT / page).exists(), f"{source.relative_to(ROOT)}: there is no {page}"
 
 
 def test_slugs_are_github_s() -> None:
