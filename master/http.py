@@ -12,9 +12,9 @@ from prometheus_client import CollectorRegistry
 
 from master import http_documents as documents
 from master.core import Cluster
+from master.core.resource_totals import resources
 from master.explain import why
 from master.explain.recording import Recording, record
-from master.history import resources
 from master.metrics import MasterCollector, Status
 from master.overview import MOST_JOBS, MOST_NODES, waiting_first
 from penstock import openapi

@@ -10,7 +10,7 @@ from master.core import draining
 from master.core.cluster import Cluster
 from master.core.job import Job
 from master.core.node import Node
-from master.history import resources
+from master.core.resource_totals import resources
 
 
 def document(cluster: Cluster, now: float) -> dict[str, Any]:

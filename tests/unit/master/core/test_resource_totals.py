@@ -8,8 +8,8 @@ import pytest
 
 from master.core import Cluster, MasterSettings
 from master.core import events as e
+from master.core.resource_totals import resources
 from master.core.status import document
-from master.history import resources
 from master.http import shown
 from penstock.model import Capacity, KindAmounts
 from penstock.wire import master_api as api

@@ -1,14 +1,13 @@
 """The status page's figures for each resource of the cluster, from its nodes' latest reports.
 
-PURE. :mod:`penstock.web.history` stores them for some minutes.
+:mod:`penstock.web.history` stores them for some minutes.
 """
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from master.core.cluster import Cluster
+from master.core.cluster import Cluster
 
 
 def resources(cluster: Cluster) -> dict[str, dict[str, Any]]:
