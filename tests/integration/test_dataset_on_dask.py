@@ -20,8 +20,7 @@ from hypothesis import given, settings
 
 from penstock.client import JobCancelled
 from penstock.dataset import Dataset
-from penstock.engines import dask_dataset
-from penstock.engines.dask_dataset import Options, WorkerGoneError, compile_graph, run, run_plan
+from penstock.engines.dask_dataset import Options, WorkerGoneError, compile_graph, execution, run, run_plan
 from penstock.model.resources import Capacity
 from penstock.opgraph.dataflow import OpGraph, Take, plan
 from penstock.wire.agent_api import PROTOCOL, Welcome
@@ -175,13 +174,13 @@ class _LostAtFirst:
 
 
 def test_a_value_that_is_lost_after_it_was_made_is_waited_for(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
-    done = dask_dataset._Run._done
+    done = execution._Run._done
 
     def lost_at_first(self: Any, monotask: int) -> Any:
         said = done(self, monotask)
         return lambda future: said(_LostAtFirst(future))  # type: ignore[arg-type]
 
-    monkeypatch.setattr(dask_dataset._Run, "_done", lost_at_first)
+    monkeypatch.setattr(execution._Run, "_done", lost_at_first)
     assert run(Dataset.from_items(range(6)).map(lambda item: 2 * item).collect(), client, ALONE) == [0, 2, 4, 6, 8, 10]
 
 

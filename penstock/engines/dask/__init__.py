@@ -1,6 +1,8 @@
-"""Gating of unchanged Dask jobs by their hosts' agents; see ``docs/dask.md``.
+"""Unchanged Dask jobs in Penstock's order: processes ranked, transfers, spills and tasks gated by their hosts' agents.
 
-``penstock.engines.dask.preload`` needs one line of configuration; the plugins do the same from code.
+Started by: Dask, which loads ``penstock.engines.dask.preload`` by one line of configuration; a program that registers
+the plugins or starts a ``PenstockCluster`` (:mod:`.cluster`); ``penstock dask-worker`` (:mod:`.command`).
+Documented in docs/dask.md.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a Dask task of a dataset does, and the choice of workers; no Dask is needed for it."""
+"""What a Dask task of a dataset does, and the choice of workers."""
 
 from __future__ import annotations
 
@@ -8,9 +8,11 @@ from typing import Any
 
 import pytest
 
+pytest.importorskip("distributed")  # an extra
+
 from penstock.dataset import Dataset
-from penstock.engines.dask_dataset_placement import Workers
-from penstock.engines.dask_dataset_work import Keys, OpaqueValue, Step, Work, note, pick, pull, work_of
+from penstock.engines.dask_dataset.placement import Workers
+from penstock.engines.dask_dataset.work import Keys, OpaqueValue, Step, Work, note, pick, pull, work_of
 from penstock.model.resources import ResourceKind
 
 

@@ -1,10 +1,6 @@
-"""Datasets executed by Dask: its workers are the job processes, its transfers the network (Ursa §4.1.4).
+"""The execution of datasets, in two ways.
 
->>> from penstock.dataset import Dataset
->>> from penstock.engines.dask_dataset import run
->>> run(Dataset.from_items(range(10)).map(lambda item: item * item).collect())  # doctest: +SKIP
-
-There are two ways. With :func:`run`, the job manager (:class:`penstock.opgraph.dataflow.DataflowManager`) advances the
+With :func:`run`, the job manager (:class:`penstock.opgraph.dataflow.DataflowManager`) advances the
 dataflow on a cluster: each Dask task is submitted when its monotask is ready, so that its input size is known, and
 pinned to the worker that the master chose. :func:`compile_graph` makes one Dask graph of the whole dataflow in advance,
 for any scheduler of Dask; sizes and places are not known then.
@@ -31,8 +27,8 @@ from distributed import Client, Future, LocalCluster
 
 from penstock.dataset import Dataset, Result
 from penstock.engines.dask.progress import PLACED
-from penstock.engines.dask_dataset_placement import MasterPlacement, Workers, node_here
-from penstock.engines.dask_dataset_work import Key, Keys, OpaqueValue, note, pick, results, work_of
+from penstock.engines.dask_dataset.placement import MasterPlacement, Workers, node_here
+from penstock.engines.dask_dataset.work import Key, Keys, OpaqueValue, note, pick, results, work_of
 from penstock.opgraph.dataflow import (
     Abandon,
     DataflowManager,

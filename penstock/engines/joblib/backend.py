@@ -1,7 +1,4 @@
-"""A backend for joblib: each batch is one CPU monotask, in a thread of this process.
-
-:func:`register` it, then ``with joblib.parallel_config("penstock"):``. Needs joblib 1.3 or newer.
-"""
+"""The backend for joblib: each batch is one CPU monotask, in a thread of this process."""
 
 from __future__ import annotations
 

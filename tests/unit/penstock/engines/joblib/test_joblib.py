@@ -41,7 +41,7 @@ def test_a_gate_of_its_own_has_the_process_ranked(agent: AgentThread, monkeypatc
             assert joblib.Parallel()(joblib.delayed(square)(number) for number in range(2)) == [0, 1]
         agent.until(lambda fake: bool(fake.called("lend")))
     finally:
-        engine._own_gate().close()
+        engine.backend._own_gate().close()
         engine.register(None)
 
 

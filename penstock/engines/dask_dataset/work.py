@@ -1,4 +1,4 @@
-"""The functions and keys of a dataset's Dask tasks. This module does not import Dask.
+"""The functions and keys of a dataset's Dask tasks.
 
 One Dask task is one monotask, so that Dask's graph, the agent's queues and the plan have the same units. In addition
 there are *picks*: one for each part of a partition that a shuffle reads (and for each of several outputs), so that Dask
