@@ -63,7 +63,7 @@ class JobRegistered:
 
 @dataclass(frozen=True, slots=True)
 class JobIntroduced:
-    """The master knows a job of another origin that a framework here is about to join."""
+    """The master knows a job of another origin that a framework here is about to join, or whose task it placed here."""
 
     job: str
     name: str

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from agent.core import tasks
 from agent.core.attained_service import AttainedService
 from agent.core.containers import Containers
-from agent.core.events import Asked
+from agent.core.events import Asked, JobIntroduced
 from agent.core.instructions import Instruction, Record, Reply, TellMaster
 from agent.core.lent_containers import LentContainers
 from agent.core.membership import Membership
@@ -48,11 +48,14 @@ class JobLifecycle:
         self._queues.add_job(record.job, record.priority, record.user)
         return job, [Record(ROOM, record.job, record), *self._ranks.look(now, record.job)]
 
-    def welcome(self, job: str, name: str, user: str, priority: float, now: float) -> list[Instruction]:
+    def welcome(self, event: JobIntroduced, now: float) -> list[Instruction]:
         """Give a job of another origin a queue here, unless it has one."""
-        if job in self._members.jobs:
+        if event.job in self._members.jobs:
             return []
-        return self.add(JobRecord(job=job, name=name, user=user, here=False, admitted=True, priority=priority), now)[1]
+        record = JobRecord(
+            job=event.job, name=event.name, user=event.user, here=False, admitted=True, priority=event.priority
+        )
+        return self.add(record, now)[1]
 
     # ------------------------------------------------------------ tasks
 

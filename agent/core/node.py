@@ -115,7 +115,7 @@ class Node(NodeState):
             e.SessionOpened: self._session_opened,
             e.SessionClosed: self._session_closed,
             e.JobRegistered: self._job_registered,
-            e.JobIntroduced: self._job_introduced,
+            e.JobIntroduced: self._lifecycle.welcome,
             m.END_JOB: self._job_end_requested,
             m.LEAVE_JOB: self._lifecycle.left,
             m.PLACE: self._placement_requested,
@@ -227,9 +227,6 @@ class Node(NodeState):
         self._members.join(session, job)
         reply = JobRegistered(job=job.record.job, admitted=job.record.admitted)
         return [Reply(reply), *instructions, *(self.ranks.rank(now) if session.container else ())]
-
-    def _job_introduced(self, event: e.JobIntroduced, now: float) -> list[Instruction]:
-        return self._lifecycle.welcome(event.job, event.name, event.user, event.priority, now)
 
     def _job_end_requested(self, event: e.Asked[EndJob], now: float) -> list[Instruction]:
         job = self._members.job_of(event.session, event.params.job)

@@ -12,7 +12,7 @@ from agent.core import draining, tasks
 from agent.core.containers import ROOM, Containers
 from agent.core.draining import Drain
 from agent.core.elasticity import Elasticity
-from agent.core.events import Recovered
+from agent.core.events import JobIntroduced, Recovered
 from agent.core.executors import Executors
 from agent.core.instructions import Explain, Instruction, Record
 from agent.core.job_lifecycle import JobLifecycle
@@ -66,7 +66,8 @@ class PlacedWork:
             return why
         if decision.job not in self._members.jobs and decision.origin == self.settings.node:
             return f"job {decision.job!r} has ended"
-        out += self._lifecycle.welcome(decision.job, decision.job, decision.user, decision.priority, now)
+        introduced = JobIntroduced(decision.job, decision.job, decision.user, decision.priority)
+        out += self._lifecycle.welcome(introduced, now)
         self._queues.set_priority(decision.job, decision.priority, now)
         out += self._slot_grants.recalls()
         held = self._held.hold(decision)

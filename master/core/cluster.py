@@ -60,7 +60,7 @@ class Cluster:
         self.dues = dues = Dues(shared)
         self._stored = stored = StoredState()
         self.drains, self.past, self.sizes, self.history = stored.drains, stored.past, stored.sizes, stored.history
-        self._hand_orders = hand_orders = stored.hand_orders
+        self.hand_orders = hand_orders = stored.hand_orders
         self.table = table = NodeTable(shared, stored.task_lengths)
         self.members = members = Membership(table, self.drains)
         self.nodes: Mapping[str, Node] = members.nodes
@@ -182,7 +182,7 @@ class Cluster:
             case e.CancelAsked():
                 self._lifecycle.cancel_asked(event)
             case e.OrderAsked():
-                self._hand_orders.asked(event)
+                self.hand_orders.asked(event)
                 self.dues.order_anew()
                 self.dues.place_and_admit()
                 self.outbox.explain("jobs ordered by hand", by=event.by, jobs=list(event.jobs), of_all=event.of_all)

@@ -141,10 +141,6 @@ class Order:
         ranking = self._hand_orders.arrange(ordering.rank(views, cluster), views)
         return guarantees_first(ranking, *self._guarantees.of(cluster.now))
 
-    def by_hand(self) -> Mapping[str, HandOrder]:
-        """Return the orders by hand (:meth:`HandOrders.all`)."""
-        return self._hand_orders.all()
-
     def place_of(self, job: str) -> Place:
         """Return a job's position in the latest ranking. Reading it affects no decision."""
         if self._latest is None:

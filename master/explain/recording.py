@@ -265,7 +265,7 @@ def record(cluster: Cluster, now: float) -> Recording:
             name: RecordedPromise(promised=_holdings(one.promised), holds=_holdings(one.held), bundles=one.bundles)
             for name, one in promises.items()
         },
-        orders=dict(cluster.order.by_hand()),
+        orders=dict(cluster.hand_orders.all()),
     )
 
 

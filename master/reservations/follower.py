@@ -47,10 +47,6 @@ class Follower:
         """See :class:`master.core.guarantees.Plan`."""
         self._manager.placement_delays.saw(at, self.promised(at), waiting)
 
-    def lead_of(self, promised: Promised, at: float) -> float:
-        """Return how long before its time room is made for a promise (seconds)."""
-        return self.lead_s + self._learnt(at).get(size_of(promised), 0.0)
-
     def changes_at(self, at: float) -> float | None:
         """Return when :meth:`promised` changes next after ``at`` (Unix); None: never, as far as is known."""
         changes = ((lead_s, self._manager.changes_at(at + lead_s)) for lead_s in self._leads(self._learnt(at)))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -74,7 +76,8 @@ def _follows(follower: Follower, manager: ReservationManager, at: float) -> None
     told = follower.promised(at)
     assert told.keys() >= manager.promised(at + follower.lead_s).keys() | manager.promised(at).keys()
     for name, promised in told.items():
-        leads = (0.0, follower.lead_s, follower.lead_of(promised, at))
+        late_s = max(0.0, manager.placement_delays.delay_s(size_of(promised), at) - follower.lead_s)
+        leads = (0.0, follower.lead_s, follower.lead_s + math.ceil(2 * late_s) / 2)  # in steps of half a second
         assert any(name in manager.promised(at + lead_s) for lead_s in leads)
     changes_at = follower.changes_at(at)
     assert changes_at is None or changes_at > at - 1.0

@@ -78,11 +78,9 @@ def test_room_is_made_as_much_earlier_for_bundles_that_wait_longer() -> None:
     assert follower.changes_at(0.0) == 89.0
     launched(manager.placement_delays, 10.0, 6.0)  # two bundles of 16 cores and 32 GB: three seconds
     assert follower.promised(86.5) == {}
-    assert set(follower.promised(87.5)) == {"large"}
+    assert set(follower.promised(87.5)) == set(follower.promised(88.5)) == {"large"}
     assert set(follower.promised(89.0)) == {"large", "small"}
     assert follower.changes_at(80.0) == 87.0
-    assert follower.lead_of(follower.promised(89.0)["large"], 80.0) == 3.0
-    assert follower.lead_of(follower.promised(89.0)["small"], 80.0) == 1.0
     manager.delete("large", 80.0)
     assert set(follower.promised(89.0)) == {"small"}
 
