@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Mapping
 
 import msgspec
 
@@ -22,6 +23,7 @@ from agent.core.instructions import (
 )
 from agent.core.records import ContainerRecord, ContainerState, Session
 from penstock.model import Ended, EndedBy, ResourceKind
+from penstock.model.life_cycle import next_state
 from penstock.model.units import format_bytes
 from penstock.wire.errors import bad_request, refused
 
@@ -29,7 +31,7 @@ ROOM = "containers"
 _STARTING, _RUNNING, _PAUSED = ContainerState.STARTING, ContainerState.RUNNING, ContainerState.PAUSED
 _WARNED, _STOPPING = ContainerState.WARNED, ContainerState.STOPPING
 #: The life of a container: its state and a step → its next state. A step without a row is an error of the program.
-_LIFE = {
+LIFE: Mapping[tuple[ContainerState, str], ContainerState] = {
     (_STARTING, "started"): _RUNNING,
     (_WARNED, "started"): _WARNED,  # it was given notice, or to be stopped, before it had started
     (_STOPPING, "started"): _STOPPING,
@@ -249,7 +251,8 @@ class Containers:
 
 
 def _step(record: ContainerRecord, step: str) -> ContainerState:
-    record.state = _LIFE[record.state, step]
+    """Take the next step of a container's life. Raises: TransitionError."""
+    record.state = next_state(LIFE, record.state, step)
     return record.state
 
 

@@ -13,6 +13,7 @@ from master.opportunistic import Pause
 from master.placement import Need
 from penstock.model import KindAmounts, TaskRequest
 from penstock.model.job_state import JobStanding, standing
+from penstock.model.life_cycle import next_state
 from penstock.model.work import Name, Opportunistic
 from penstock.wire.jobs_api import TaskFailure
 from penstock.wire.master_api import JobState, TellEnded
@@ -67,19 +68,19 @@ class Task:
 
     def place(self, node: str, why: str, *, on_slack: bool) -> None:
         """Record that it is proposed to a node."""
-        self.state = life_cycles.step(life_cycles.TASK, self.state, "placed")
+        self.state = next_state(life_cycles.TASK, self.state, "placed")
         self.node, self.why, self.on_slack = node, why, on_slack
         self.told, self.unfit_since = False, None
 
     def found(self, node: str, *, on_slack: bool, told: bool = False) -> None:
         """Record that a report shows it on a node; ``told``: the origin knows that."""
-        self.state = life_cycles.step(life_cycles.TASK, self.state, "found")
+        self.state = next_state(life_cycles.TASK, self.state, "found")
         self.told = told or (self.told and node == self.node)
         self.node, self.on_slack = node, on_slack
 
     def requeue(self) -> None:
         """Record that it waits for a node again."""
-        self.state = life_cycles.step(life_cycles.TASK, self.state, "requeued")
+        self.state = next_state(life_cycles.TASK, self.state, "requeued")
         self.was_on, self.node, self.on_slack, self.told = self.node, "", False, False
 
     def origin_knows(self, node: str) -> None:
@@ -94,7 +95,7 @@ class Task:
 
     def end(self) -> None:
         """Record its end."""
-        self.state = life_cycles.step(life_cycles.TASK, self.state, "ended")
+        self.state = next_state(life_cycles.TASK, self.state, "ended")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -192,7 +193,7 @@ class Job:
         self._step("over")
 
     def _step(self, event: life_cycles.JobEvent) -> None:
-        self.state = life_cycles.step(life_cycles.JOB, self.state, event)
+        self.state = next_state(life_cycles.JOB, self.state, event)
         self.admitted = self.state == "admitted"
 
     def add(self, task: Task) -> None:

@@ -1,13 +1,14 @@
 """The life cycles of nodes, jobs, tasks, and the copies of tasks on nodes: which event leads from which state to which.
 
-The records in :mod:`master.core.node` and :mod:`master.core.job` change their state only through :func:`step`. Agents'
-messages are checked before, so an event that has no row in its table is an error of the master itself.
+The records in :mod:`master.core.node` and :mod:`master.core.job` change their state only through
+:func:`~penstock.model.life_cycle.next_state`. Agents' messages are checked before, so an event that has no row in its
+table is an error of the master itself.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Literal, TypeVar
+from typing import Literal
 
 NodeState = Literal["expected", "connected", "away", "lost"]
 NodeEvent = Literal["registers", "connection lost", "expires"]
@@ -71,21 +72,3 @@ COPY: Mapping[tuple[CopyState, CopyEvent], CopyState] = {
     ("recalled", "released"): "released",
     ("leaving", "released"): "released",
 }
-
-S = TypeVar("S", bound=str)
-E = TypeVar("E", bound=str)
-
-
-class TransitionError(RuntimeError):
-    """An event came in a state in which it cannot come."""
-
-
-def step(table: Mapping[tuple[S, E], S], state: S, event: E) -> S:
-    """Return the state after an event.
-
-    Raises: TransitionError: the table has no such row.
-    """
-    after = table.get((state, event))
-    if after is None:
-        raise TransitionError(f"{event!r} cannot follow the state {state!r}")
-    return after

@@ -9,6 +9,7 @@ from master.core import life_cycles
 from master.core.job import Key, Task
 from master.opportunistic import SlackLimit
 from penstock.model import Capacity, KindAmounts, Profile, ResourceKind, TaskRequest
+from penstock.model.life_cycle import next_state
 from penstock.wire.cluster_api import Draining, NodeRanks, Remaining
 from penstock.wire.master_api import AnyDecision, Assign, Availability, Load, Register
 
@@ -123,7 +124,7 @@ class Held:
 
     def step(self, event: life_cycles.CopyEvent) -> None:
         """Take the next step of its life on the node. Raises: TransitionError."""
-        self.state = life_cycles.step(life_cycles.COPY, self.state, event)
+        self.state = next_state(life_cycles.COPY, self.state, event)
         self.leaving = self.state in {"recalled", "leaving"}
 
     def promotion_refused(self, heartbeats: int) -> None:
@@ -242,7 +243,7 @@ class Node:
 
     def registered(self, message: Register, now: float) -> dict[Key, Held]:
         """Begin a new connection, and store the reported holdings; return the holdings known before."""
-        self.state = life_cycles.step(life_cycles.NODE, self.state, "registers")
+        self.state = next_state(life_cycles.NODE, self.state, "registers")
         self.away_since = None
         self.last_heard = now
         self.heartbeats += 1
@@ -269,7 +270,7 @@ class Node:
 
     def connection_lost(self, now: float) -> None:
         """Record that the connection was lost."""
-        self.state = life_cycles.step(life_cycles.NODE, self.state, "connection lost")
+        self.state = next_state(life_cycles.NODE, self.state, "connection lost")
         self.away_since = now
 
     def not_heard(self, stalled_s: float, now: float) -> None:
@@ -280,7 +281,7 @@ class Node:
 
     def expired(self) -> None:
         """Record that the node was away or silent for too long."""
-        self.state = life_cycles.step(life_cycles.NODE, self.state, "expires")
+        self.state = next_state(life_cycles.NODE, self.state, "expires")
 
     def take_load(self, load: Load, decided: int) -> None:
         """Store a report. Memory it promises beyond the known tasks counts as promised to other work."""

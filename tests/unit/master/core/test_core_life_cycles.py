@@ -8,9 +8,9 @@ import pytest
 
 from master.core import life_cycles
 from master.core.job import Job, Task
-from master.core.life_cycles import TransitionError, step
 from master.core.node import Held, Node
 from penstock.model import KindAmounts
+from penstock.model.life_cycle import TransitionError, next_state
 
 
 @pytest.mark.parametrize(
@@ -35,7 +35,7 @@ def test_every_state_is_reached_and_only_the_last_one_is_never_left(
 
 def test_an_event_without_a_row_is_named_with_the_state() -> None:
     with pytest.raises(TransitionError, match="'requeued' cannot follow the state 'ready'"):
-        step(life_cycles.TASK, "ready", "requeued")
+        next_state(life_cycles.TASK, "ready", "requeued")
 
 
 def test_a_task_ends_once() -> None:
