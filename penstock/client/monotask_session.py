@@ -33,7 +33,9 @@ SETTLED_S = 1.0
 State = Literal["new", "unsent", "queued", "granted", "unannounced", "ended"]
 Event = Literal["submit", "send", "grant", "lose", "end"]
 
-#: The life of a monotask: event → state → next state. A state without a row is not changed: the event crossed another.
+#: The life of a monotask: event → state → next state. A grant without a row is late and is ignored: the monotask was
+#: started in a leased slot, or ended, while the grant was on its way. So are the sending of one that ended before it
+#: was sent, and the withdrawal of one that has ended. "submit" or "lose" without a row is an error of the program.
 TRANSITIONS: dict[Event, dict[State, State]] = {
     "submit": {"new": "unsent", "ended": "unsent"},  # an ended one: a slot that is acquired again
     "send": {"unsent": "queued", "unannounced": "granted"},

@@ -53,6 +53,22 @@ def test_completing_before_the_grant_is_an_error(linked: Session) -> None:
         linked.complete(submitted(linked))
 
 
+def test_a_grant_of_a_monotask_that_a_leased_slot_has_started_is_late(linked: Session) -> None:
+    first, then = granted(linked, now=2.0, lease_s=1.0), submitted(linked)
+    linked.take()
+    assert linked.complete(first, 2.1) is then
+    assert linked.grant([then.id], 2.2) == []
+    assert (then.began, linked.waiting[CPU], linked.granted) == (2.1, 0, 1)
+
+
+def test_a_grant_that_crosses_a_withdrawal_is_late(linked: Session) -> None:
+    one = submitted(linked)
+    linked.take()
+    linked.cancel(one)
+    assert linked.grant([one.id], 2.0) == []
+    assert (linked.waiting[CPU], linked.granted) == (0, 0)
+
+
 def test_an_ended_monotask_may_be_submitted_again_with_another_id(linked: Session) -> None:
     one = submitted(linked)
     linked.cancel(one)
