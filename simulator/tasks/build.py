@@ -43,8 +43,19 @@ def jobs_of(spec: Spec, seed: int) -> list[SimulatedJob]:
         raise ValueError(f"two jobs are named {twice!r}")
     for number, job in enumerate(jobs):
         stages = job.stages if spec.opportunistic else tuple(replace(s, opportunistic=False) for s in job.stages)
+        if spec.known_lengths:
+            stages = tuple(replace(s, tasks=tuple(_told(task, node) for task in s.tasks)) for s in stages)
         jobs[number] = replace(job, stages=stages, origin=number)
     return jobs
+
+
+def _told(task: SimulatedTask, node: NodeTable) -> SimulatedTask:
+    """Return a task whose command announces its length, as the bytes that a slot of its kind processes in that time."""
+    if task.command is None:
+        return task
+    rate = node.rates_bytes_per_s()[task.command.kind.value]
+    length_s = sum(phase.seconds for phase in task.command.phases)
+    return replace(task, command=replace(task.command, input_bytes=round(length_s * rate)))
 
 
 def _jobs(table: JobTable, node: NodeTable, dice: random.Random) -> list[SimulatedJob]:
@@ -91,8 +102,7 @@ def _task(name: str, stage: StageTable, job: JobTable, node: NodeTable, dice: ra
 
 
 def _monotask(table: MonotaskTable, node: NodeTable, factor: float) -> SimulatedMonotask:
-    rates = {"cpu": node.cpu_bytes_per_s, "disk": node.disk_bytes_per_s, "network": node.link_bytes_per_s}
-    size = table.bytes + table.seconds * rates[table.kind]
+    size = table.bytes + table.seconds * node.rates_bytes_per_s()[table.kind]
     return SimulatedMonotask(ResourceKind(table.kind), round(size * factor))
 
 

@@ -227,10 +227,8 @@ class Framework(Course):
     def _progress_of(self, stage: SimulatedStage) -> StageProgress:
         left = self.left[stage.name]
         whole = len(stage.tasks)
-        work = dict.fromkeys(KINDS, 0.0)
-        for monotask in (monotask for name in left for monotask in self.tasks[name].monotasks):
-            work[monotask.kind] += monotask.input_bytes
-        usage = KindAmounts(*(work[kind] for kind in KINDS))
+        work = [self.tasks[name].usage() for name in left]
+        usage = KindAmounts(*(sum(each.of(kind) for each in work) for kind in KINDS))
         return StageProgress(
             stage=stage.name, tasks=whole, done=whole - len(left), after=list(stage.after), usage=usage
         )

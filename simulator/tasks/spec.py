@@ -54,6 +54,10 @@ class NodeTable(Table, frozen=True, kw_only=True):
     link_bytes_per_s: Positive = 1.25e9
     isolated_disk: bool = True
 
+    def rates_bytes_per_s(self) -> dict[str, float]:
+        """Return the rate of one slot of each kind."""
+        return {"cpu": self.cpu_bytes_per_s, "disk": self.disk_bytes_per_s, "network": self.link_bytes_per_s}
+
     def spec(self) -> NodeSpec:
         """Return the cluster's form of one node."""
         capacity = Capacity(
@@ -257,13 +261,15 @@ class MeasureTable(Table, frozen=True, kw_only=True):
 class Spec(Table, frozen=True, kw_only=True):
     """A scenario's tables. ``policy`` are the master's settings by name, ``agent`` the agents' (docs/scheduling.md).
 
-    With ``opportunistic = false`` no task runs on slack, even if its stage allows it.
+    With ``opportunistic = false`` no task runs on slack, even if its stage allows it. With ``known_lengths`` commands
+    announce their lengths, so that an ordering by remaining work knows the jobs' sizes.
     """
 
     cluster: ClusterTable
     policy: dict[str, Any] = {}
     agent: dict[str, Any] = {}
     opportunistic: bool = True
+    known_lengths: bool = False
     jobs: list[JobTable] = []
     tpch: TpchTable | None = None
     workflows: WorkflowTable | None = None

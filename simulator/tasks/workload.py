@@ -35,12 +35,16 @@ class Phase:
 
 @dataclass(frozen=True, slots=True)
 class SimulatedCommand:
-    """A command's requested promise, and its real use. ``kind`` is the kind of slot that it waits for."""
+    """A command's requested promise, and its real use. ``kind`` is the kind of slot that it waits for.
+
+    ``input_bytes`` is its announced size on a resource of this kind; 0: unknown.
+    """
 
     phases: tuple[Phase, ...]
     cpu_cores: float = 1.0
     memory_bytes: int = 0
     kind: ResourceKind = ResourceKind.CPU
+    input_bytes: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +62,8 @@ class SimulatedTask:
         total = dict.fromkeys(("cpu", "disk", "network"), 0.0)
         for monotask in self.monotasks:
             total[monotask.kind.value] += monotask.input_bytes
+        if self.command is not None:
+            total[self.command.kind.value] += self.command.input_bytes
         return KindAmounts(**total)
 
 

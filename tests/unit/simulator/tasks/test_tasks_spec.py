@@ -149,6 +149,16 @@ def test_a_job_alone_takes_its_critical_path_and_slowdown_is_measured_against_it
     assert result.jobs[1].slowdown > 1.3
 
 
+def test_commands_announce_their_lengths_where_these_are_known() -> None:
+    command = {"kind": "disk", "phases": [{"seconds": 2, "cpu_cores": 1}, {"seconds": 3}]}
+    stages = [{"command": command}, WORK]
+    for known, disk_bytes in ((False, 0.0), (True, 5 * 100e6)):
+        (only,) = jobs_of(scenario(jobs=[job(*stages)], known_lengths=known), 0)
+        told, monotasks = (stage.tasks[0].usage() for stage in only.stages)
+        assert (told.cpu, told.disk) == (0.0, disk_bytes)
+        assert monotasks.cpu == 50e6
+
+
 def test_jobs_come_from_tpch_dags(tmp_path: Path) -> None:
     stages = [{"num_tasks": 3, "mean_task_ms": 1000.0}, {"num_tasks": 1, "mean_task_ms": 500.0}]
     file = tmp_path / "dags.json"
