@@ -88,7 +88,7 @@ class Memory(Said, frozen=True, kw_only=True):
 
 
 class JobRank(Said, frozen=True, kw_only=True):
-    """A job's rank among the jobs without promised processors: ``rank`` 1 is the first ``of`` their number; ``why``
+    """A job's rank among the ranked jobs of a node: ``rank`` 1 is the first ``of`` their number; ``why``
     explains it. ``cpu_s`` is its CPU time on this node, which determines ``queue``; ``weight`` is the sum of its
     containers' weights (``cpu.weight``).
     """

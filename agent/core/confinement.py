@@ -19,6 +19,9 @@ from penstock.model import ContainerSpec, Limits
 WEIGHT_PER_CORE = 100
 #: cpu.weight of a regular container without promised CPU: ten of them take less than one promised core.
 UNPROMISED_WEIGHT = 10
+#: A limit that exceeds the promised cores by no more than this part of them, or this many, leaves nothing to rank:
+#: where an executor's limit follows its promise, it is so close (HYSTERESIS and LEAST, agent/core/profile_follower.py).
+_CLOSE_PART, _CLOSE_CORES = 0.1, 0.05
 #: io.weight (bfq takes up to 1000): ten opportunistic containers together get a hundredth of a regular one's share.
 DISK_WEIGHT, OPPORTUNISTIC_DISK_WEIGHT = 1000, 1
 #: io.weight of a regular container by the rank of its job, a factor of 16 as with cpu.weight; the last holds for all
@@ -91,6 +94,18 @@ def worth_saying(
     return {name: why for name, why in not_enforced.items() if name.split(" ")[0] in asked}
 
 
+def promised_weight(promised_cores: float) -> int:
+    """Return the weight of promised cores."""
+    return max(1, round(WEIGHT_PER_CORE * promised_cores))
+
+
+def goes_beyond(promised_cores: float, limits: Limits) -> bool:
+    """Return whether a container may use more than its promised cores, so that its job's rank matters."""
+    if not promised_cores or limits.cpu_cores is None:
+        return True
+    return limits.cpu_cores > promised_cores + max(_CLOSE_CORES, _CLOSE_PART * promised_cores)
+
+
 def confine(
     spec: ContainerSpec,
     limits: Limits,
@@ -104,16 +119,18 @@ def confine(
 ) -> Confinement:
     """Return the kernel settings of a container with these limits.
 
-    ``promise`` replaces the promise in ``spec`` where it varies. ``rank_weight`` is the weight of a container without
-    promised CPU (:mod:`agent.core.ranks`); 0: it has no rank yet. ``rank`` is its job's, 0 for the first and for
-    containers without a rank, :data:`LAST_RANK` at most. ``early``: its job's reservation promises it no cores yet.
+    ``promise`` replaces the promise in ``spec`` where it varies. ``rank_weight`` is the weight by its job's rank
+    (:mod:`agent.core.ranks`), in addition to that of promised cores; 0: it has no rank yet. ``rank`` is its job's, 0
+    for the first and for containers without a rank, :data:`LAST_RANK` at most. ``early``: its job's reservation
+    promises it no cores yet.
     """
     promised = not opportunistic
     protected: ContainerSpec | Promise = promise or spec
     promised_cores = 0.0 if early else protected.cpu_cores
     weight = rank_weight or limits.cpu_weight or UNPROMISED_WEIGHT
     if promised_cores:
-        weight = min(10_000, max(1, round(WEIGHT_PER_CORE * promised_cores)))
+        beyond = rank_weight if goes_beyond(promised_cores, limits) else 0
+        weight = min(10_000, promised_weight(promised_cores) + beyond)
     ranked = rank if promised and not promised_cores else 0
     return Confinement(
         **{name: getattr(limits, name) for name in _LIMITS},

@@ -1,12 +1,12 @@
 """The order of jobs as cgroup weights: the first gets the processors that it can use, the next one the rest.
 
-Linux divides a host equally between processes, so that jobs of similar size all end late. Here jobs without promised
-processors are ranked, and neighbours in rank differ by a factor of 16 in ``cpu.weight``. That is close to
-strict priority, and work-conserving: a job that waits for a disk leaves the processor to the next; the last one always
-gets a little.
+Linux divides a host equally between processes, so that jobs of similar size all end late. Here jobs are ranked, and
+neighbours in rank differ by a factor of 16 in ``cpu.weight``. That is close to strict priority, and work-conserving: a
+job that waits for a disk leaves the processor to the next; the last one always gets a little.
 
-Ranks do not affect promises: all ranked containers together weigh as much as the unpromised cores, so that a container
-has its promised core beside any number of ranked jobs (agent/core/confinement.py, WEIGHT_PER_CORE). Opportunistic work
+Ranks do not affect promises: the weights of all ranks together are that of the unpromised cores, so that a container
+has its promised core beside any number of ranked jobs (agent/core/confinement.py, WEIGHT_PER_CORE). A container that
+may use more than its promised cores has a part of its job's rank in addition to their weight. Opportunistic work
 is below every rank (``cpu.idle``). No job waits for ever: one that has not been the first for ``job_wait_max_s`` is
 first until the next sample; such turns take at most a tenth of the time.
 
@@ -18,10 +18,10 @@ from __future__ import annotations
 
 import math
 from bisect import bisect_right
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 
-from agent.core.confinement import LAST_RANK, UNPROMISED_WEIGHT, WEIGHT_PER_CORE
+from agent.core.confinement import LAST_RANK, UNPROMISED_WEIGHT, WEIGHT_PER_CORE, promised_weight
 from agent.core.containers import Containers
 from agent.core.cpu_time_reads import CpuReadSchedule
 from agent.core.instructions import Instruction, Renice
@@ -53,7 +53,10 @@ BY_PRIORITY = "by priority, queue and arrival"
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A job's rank on this node. ``rank`` is 0 for the first; ``cpu_s`` is its CPU time here so far."""
+    """A job's rank on this node. ``rank`` is 0 for the first; ``cpu_s`` is its CPU time here so far.
+
+    ``weight`` is that of all its ranked containers, ``promised_weight`` its part for their promised cores.
+    """
 
     job: str
     rank: int
@@ -62,6 +65,12 @@ class Standing:
     queue: int
     containers: int
     why: str
+    promised_weight: int = 0
+
+    @property
+    def shared_weight(self) -> int:
+        """The weight that its containers divide."""
+        return self.weight - self.promised_weight
 
 
 @dataclass(slots=True)
@@ -156,22 +165,22 @@ class Ranks:
     def begin(self, record: ContainerRecord) -> None:
         """Give a starting container a part of its job's weight: all until the job is ranked, none if it has no rank."""
         self._weighted.add(record.container)
-        if record.opportunistic or record.promised_cores:
+        if not record.ranked:
             return
         standing = self.standings.get(record.job)
         if standing is None:
             record.stand(0, round(WEIGHT_PER_CORE * self.settings.capacity.cores), 0)
         else:
-            weight = max(1, standing.weight // (standing.containers + 1))
+            weight = max(1, standing.shared_weight // (standing.containers + 1))
             record.stand(min(standing.rank, LAST_RANK), weight, 0)
 
     def described(self, record: ContainerRecord) -> dict[str, float | int | str] | None:
         """Return the rank of a container for the status: 1 is the first."""
         job = record.job or self.job_of(record.container)
         standing = self.described_job(job)
-        if standing is None or not record.rank_weight or record.ended is not None:
+        if standing is None or not record.ranked or not record.rank_weight or record.ended is not None:
             return None
-        return {"job": job, **standing, "weight": record.rank_weight, "nice": record.nice}
+        return {"job": job, **standing, "weight": record.confine().confinement.cpu_weight, "nice": record.nice}
 
     def described_job(self, job: str) -> dict[str, float | int | str] | None:
         """Return the rank of a job for the status: 1 is the first; ``weight`` is that of all its containers."""
@@ -210,7 +219,7 @@ class Ranks:
         """
         standing = self.standings.get(record.job or self.job_of(record.container))
         self.keep(record, cpu_s)
-        if standing is None or standing.containers > 1 or standing.weight <= 1 or len(self.standings) <= 2:
+        if standing is None or standing.containers > 1 or standing.shared_weight <= 1 or len(self.standings) <= 2:
             return False
         return now - self._ranked_at >= _AGAIN_S
 
@@ -256,7 +265,8 @@ class Ranks:
         for rank, (each, by_rank) in enumerate(zip(ranked, weights, strict=True)):
             weight = by_rank + round(WEIGHT_PER_CORE * each.reserved_cores)
             count, why = len(each.containers), self._why(each)
-            self.standings[each.job] = Standing(each.job, rank, weight, each.cpu_s, each.queue, count, why)
+            own = _promised_weight(each.containers)
+            self.standings[each.job] = Standing(each.job, rank, weight + own, each.cpu_s, each.queue, count, why, own)
             first_or_rank = 0 if each.reserved_cores else rank  # as containers with promised cores
             nice = nice_of(first_or_rank, len(ranked))
             changed += self._share(each.containers, weight, nice, min(first_or_rank, LAST_RANK))
@@ -345,24 +355,31 @@ class Ranks:
             each.cpu_s += used_s
             if record.promised_cores and not record.opportunistic:
                 each.reserved_cores = max(0.0, each.reserved_cores - record.promised_cores)
-            elif not record.opportunistic:
+            if record.ranked:
                 each.containers.append(record)
         self._counted_s = counted_s
         self.cpu_s = self._used_s | {each.job: each.cpu_s for each in ranked.values()}
         return [each for each in ranked.values() if each.containers]
 
     def _share(self, containers: list[ContainerRecord], weight: int, nice: int, rank: int) -> list[ContainerRecord]:
-        """Divide a job's weight among its containers, in proportion to their ``cpu_weight``."""
+        """Divide a job's weight among its containers, in proportion to their ``cpu_weight``.
+
+        :meth:`_renice_promised` sets the nice value of those with promised cores.
+        """
         asked = [record.limits.cpu_weight or UNPROMISED_WEIGHT for record in containers]
         of, changed = sum(asked), []
         for record, part in zip(containers, asked, strict=True):
             if not record.pid:
                 continue  # still starting with its initial weight; ranked once it has started
             own = max(1, weight * part // of)
-            before = record.rank_weight
+            before, own_nice = record.rank_weight, record.nice if record.promised_cores else nice
             moved = record.container not in self._weighted or own < before or own > _WORTH_WRITING * before
-            if moved or nice != record.nice or rank != record.rank:
-                record.stand(rank, own, nice)
+            if moved or own_nice != record.nice or rank != record.rank:
+                record.stand(rank, own, own_nice)
                 self._weighted.add(record.container)
                 changed.append(record)
         return changed
+
+
+def _promised_weight(containers: Iterable[ContainerRecord]) -> int:
+    return sum(promised_weight(record.promised_cores) for record in containers if record.promised_cores)

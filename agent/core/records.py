@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from agent.core.confinement import Promise, confine
+from agent.core.confinement import Promise, confine, goes_beyond
 from agent.core.instructions import Confine, Instruction, Notify
 from agent.core.plans import Course
 from agent.core.surrogate import Recorded
@@ -129,7 +129,7 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     course: Course | None = None  # an executor's progress on its profile
     promise: Promise | None = None  # an executor's present protected resources
     rank: int = 0  # of its job (agent.core.ranks); 0: the first, or none
-    rank_weight: int = 0  # the ``cpu.weight`` of that rank; 0: none yet
+    rank_weight: int = 0  # the ``cpu.weight`` of that rank, beside that of promised cores; 0: none yet
     nice: int = 0  # the nice value of that rank, without a cpu controller
     nice_before: int = 0  # the former nice value of an adopted process; a lowered one is not raised
     # whether its job's reservation promises nothing yet: then its cores are not protected, either
@@ -151,6 +151,11 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
         if self.early:
             return 0.0
         return self.promise.cpu_cores if self.promise is not None else self.spec.cpu_cores
+
+    @property
+    def ranked(self) -> bool:
+        """Whether its job's rank orders its use of processors: all of it, or what exceeds its promised cores."""
+        return not self.opportunistic and goes_beyond(self.promised_cores, self.limits)
 
     def confine(self) -> Confine:
         """Apply the kernel settings for its present state."""

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from agent.core import events as e
-from penstock.model import KINDS, ContainerSpec, KindAmounts, MonotaskSpec, TaskRequest
+from penstock.model import KINDS, ContainerSpec, KindAmounts, Limits, MonotaskSpec, TaskRequest
 from penstock.wire import agent_methods as m
 from penstock.wire.agent_api import (
     Complete,
@@ -132,6 +132,7 @@ class Framework(Course):
         spec = ContainerSpec(
             argv=_ARGV,
             name=f"{self._number}/{task.name}",
+            limits=Limits(cpu_cores=command.cpu_cores or None),  # as of `penstock submit`
             cpu_cores=command.cpu_cores,
             memory_bytes=command.memory_bytes,
         )

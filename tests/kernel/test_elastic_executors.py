@@ -338,7 +338,8 @@ def test_shared_guarantees_move_and_decide_where_two_want_all(host: Host, state:
     after = rising.at(5) + LAG_S + 0.5, rising.at(7)
     for (begin, end), high, low in ((before, of_falling, of_rising), (after, of_rising, of_falling)):
         high, low = during(high, begin, end), during(low, begin, end)
-        weights = ({each.weight for each in high}, {each.weight for each in low})
-        assert weights == ({round(100 * 1.575)}, {round(100 * 0.315)}), said
+        # Beside its promise each has a part of its rank: of the 0.11 cores that are not promised.
+        assert all(round(100 * 1.575) < each.weight <= round(100 * 1.575) + 10 for each in high), said
+        assert all(round(100 * 0.315) < each.weight <= round(100 * 0.315) + 10 for each in low), said
         assert cores(high) > 3 * cores(low), said
     assert cores(left) > 1.2 * 0.315, "it is planned to use so much, and has what nobody else wants"

@@ -220,3 +220,33 @@ def test_opportunistic_work_is_below_the_last_rank(one_core: RankedBed) -> None:
         *ranked, idle = (each.cpu_s() - had for each, had in zip((*jobs, slack), before, strict=True))
         print("used_s", [*ranked, idle])
         assert min(ranked) > 1.5 * idle, (ranked, idle)
+
+
+# ---------------------------------------------------------------- beyond a promise
+
+PROMISED_CORES = 0.25
+#: It says so once it computes on both processors.
+BURN_ON_BOTH = """
+first = os.fork() > 0
+os.sched_setaffinity(0, {int(not first)})
+if first: say("up")
+while True: pass
+"""
+
+
+def test_what_is_used_beyond_a_promise_goes_by_rank(two_cores: RankedBed) -> None:
+    """Two that are promised a quarter of a core each and have no limit, as executors: both want both processors."""
+    with two_cores.cleared() as bed:
+        both = [bed.begin_job(BURN_ON_BOTH, priority, cpu_cores=PROMISED_CORES) for priority in (2.0, 1.0)]
+        assert [each.line() for each in both] == ["up"] * 2
+        bed.until_ranked(lambda: ranks(bed, *both) == [1, 2])
+        for _ in range(TRIES):
+            before = [each.cpu_s() for each in both]
+            time.sleep(6.0)  # nothing tells of time that passes
+            used_s = [each.cpu_s() - had for each, had in zip(both, before, strict=True)]
+            promised_s = sum(used_s) * PROMISED_CORES / 2
+            first_s, second_s = (each - promised_s for each in used_s)
+            print("used_s", used_s, "beyond_s", first_s, second_s)
+            if second_s >= -0.02 * promised_s and first_s >= 4 * second_s:
+                return
+        pytest.fail(f"used {used_s}, of which {promised_s:.2f} s are promised to each")

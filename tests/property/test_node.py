@@ -56,7 +56,7 @@ class NodeMachine(Callers, Processes):
 
     @invariant()
     def ranked_jobs_weigh_no_more_than_the_cores(self) -> None:
-        ranked = [standing.weight for standing in self.node.ranks.standings.values()]
+        ranked = [standing.shared_weight for standing in self.node.ranks.standings.values()]
         several = len(self.node.containers.live)  # each weighs 1 at least
         assert sum(ranked) <= WEIGHT_PER_CORE * 2 + several
 

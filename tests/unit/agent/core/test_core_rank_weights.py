@@ -56,7 +56,7 @@ def test_the_containers_of_a_job_share_its_weight_by_what_they_asked_for(bed: Be
 
 
 def test_a_promise_weighs_as_before_and_leaves_the_ranked_less(bed: Bed) -> None:
-    promised = bed.launch(cpu_cores=0.5)
+    promised = bed.launch(cpu_cores=0.5, limits=Limits(cpu_cores=0.5))
     ranked = [bed.launch() for _ in range(10)]
     bed.sample()
     assert bed.node.containers.live[promised].confine().confinement.cpu_weight == WEIGHT_PER_CORE // 2
@@ -92,8 +92,9 @@ def test_opportunistic_work_is_below_every_rank_by_its_policy_and_its_nice_value
     assert told.nice > max(each.nice for each in ranked) and {each.opportunistic for each in ranked} == {None}
 
 
-def test_a_promise_has_the_nice_value_of_the_first(bed: Bed) -> None:
-    promised = bed.launch(cpu_cores=0.5)
+@pytest.mark.parametrize("limits", [Limits(), Limits(cpu_cores=0.5)])
+def test_a_promise_has_the_nice_value_of_the_first(bed: Bed, limits: Limits) -> None:
+    promised = bed.launch(cpu_cores=0.5, limits=limits)
     for _ in range(10):
         bed.launch()
     bed.sample()

@@ -7,6 +7,7 @@ import pytest
 from agent.core import events as e
 from agent.core.confinement import WEIGHT_PER_CORE
 from agent.core.rank_weights import nice_of, unpromised_weight
+from penstock.model import Limits
 from penstock.wire.master_api import Decided, SetPriority
 from tests.unit.agent.core.ranks_bed import Bed
 
@@ -20,6 +21,11 @@ def weight(bed: Bed, container: str) -> int:
     settings = bed.node.containers.live[container].confine().confinement
     assert bed.weights[container] in {0, settings.cpu_weight}
     return settings.cpu_weight
+
+
+def stated(cores: float) -> dict[str, object]:
+    """What a command with ``--cpu`` asks for: so many cores, and no more."""
+    return {"cpu_cores": cores, "limits": Limits(cpu_cores=cores)}
 
 
 def two_jobs(bed: Bed, **spec: object) -> tuple[str, str, str, str]:
@@ -47,7 +53,7 @@ def test_a_job_has_its_reserved_core_in_its_time_wherever_the_order_puts_it(bed:
 
 
 def test_before_its_time_it_stays_the_last_with_the_next_agent_while_the_master_is_away(bed: Bed) -> None:
-    best, reserved, first, last = two_jobs(bed, cpu_cores=1.0)
+    best, reserved, first, last = two_jobs(bed, **stated(1.0))
     told(bed, SetPriority(job=first, priority=2.0), SetPriority(job=last, priority=1.0, reserved_cores=0.0))
     bed.restart(best, reserved)
     assert bed.node.jobs[last].record.reserved_cores == 0.0
@@ -55,7 +61,7 @@ def test_before_its_time_it_stays_the_last_with_the_next_agent_while_the_master_
 
 
 def test_the_cores_that_a_command_states_are_promised_from_its_reservation_s_time_on(bed: Bed) -> None:
-    best, reserved, first, last = two_jobs(bed, cpu_cores=1.0)
+    best, reserved, first, last = two_jobs(bed, **stated(1.0))
     assert weight(bed, reserved) == WEIGHT_PER_CORE
     told(bed, SetPriority(job=first, priority=2.0), SetPriority(job=last, priority=1.0, reserved_cores=0.0))
     assert weight(bed, reserved) < WEIGHT_PER_CORE / 5
@@ -68,7 +74,7 @@ def test_the_cores_that_a_command_states_are_promised_from_its_reservation_s_tim
 
 
 def test_what_its_commands_state_is_part_of_what_is_reserved(bed: Bed) -> None:
-    _, stating, first, reserved = two_jobs(bed, cpu_cores=0.5)
+    _, stating, first, reserved = two_jobs(bed, **stated(0.5))
     other = bed.launch()
     bed.register(bed.connect(other), job=reserved)
     told(bed, SetPriority(job=first, priority=2.0), SetPriority(job=reserved, priority=1.0, reserved_cores=1.0))
@@ -77,6 +83,6 @@ def test_what_its_commands_state_is_part_of_what_is_reserved(bed: Bed) -> None:
 
 
 def test_a_job_without_a_reservation_keeps_what_its_commands_state(bed: Bed) -> None:
-    _, stating, first, second = two_jobs(bed, cpu_cores=1.0)
+    _, stating, first, second = two_jobs(bed, **stated(1.0))
     told(bed, SetPriority(job=first, priority=2.0), SetPriority(job=second, priority=1.0))
     assert weight(bed, stating) == WEIGHT_PER_CORE

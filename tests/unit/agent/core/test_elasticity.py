@@ -141,7 +141,7 @@ def test_a_restarted_agent_follows_on_where_the_profile_is(bed: Bed) -> None:
 
 def test_a_promise_is_protected_and_slack_is_not() -> None:
     promise = {"cpu_cores": 1.5, "memory_bytes": 64 * MB, "network_bytes_per_s": 1000}
-    (told,) = Bed(**promise).resize(pids_max=5)
+    (told,) = Bed(**promise, limits=Limits(cpu_cores=1.5)).resize(pids_max=5)
     assert (told.cpu_weight, told.memory_low_bytes, told.network_rate_bytes_per_s) == (150, 64 * MB, 1000)
     (told,) = Bed(opportunistic=True, **promise).resize(pids_max=5)
     assert (told.opportunistic, told.memory_low_bytes, told.network_rate_bytes_per_s) == (True, 0, 0)
