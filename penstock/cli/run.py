@@ -18,7 +18,8 @@ from penstock.cli.session import failures_told
 from penstock.client.errors import LOST_WHILE_STARTING, AgentUnavailable
 from penstock.client.signals import Signals
 from penstock.model.container import ContainerSpec, Ended, EndedBy
-from penstock.wire.agent_api import Attach, ContainerEnded, ContainerRef, Done, Launch, Launched, SignalContainer
+from penstock.wire import container_methods as m
+from penstock.wire.agent_api import Attach, ContainerRef, Launch, Launched, SignalContainer
 from penstock.wire.connection import read_params
 from penstock.wire.errors import RpcError
 
@@ -128,7 +129,7 @@ class _Command:
             session.signals = self.signals
             spec = msgspec.structs.replace(spec, stdio=pass_stdio(session.socket_path, stdio))
         try:
-            launched = session.call_once("launch", lambda: Launch(container=spec), Launched, self._patience_s)
+            launched = session.call_once(m.LAUNCH, lambda: Launch(container=spec), self._patience_s)
         except ConnectionResetError:
             raise AgentUnavailable(LOST_WHILE_STARTING) from None
         except TimeoutError:
@@ -145,14 +146,14 @@ class _Command:
 
     def heard(self, method: str, params: Any) -> None:
         """Called by the session: handle a notification."""
-        if method == "container_ended":
-            said = read_params(params, ContainerEnded)
+        if method == m.CONTAINER_ENDED.name:
+            said = read_params(params, m.CONTAINER_ENDED.params)
             self._ended[said.container] = said.ended
 
     def relink(self) -> None:
         """Called by the session: attach to the container at a restarted agent."""
         try:
-            self._session.call_once("attach", lambda: Attach(container=self._container), Done)
+            self._session.call_once(m.ATTACH, lambda: Attach(container=self._container))
         except RpcError as error:
             reason = f"the agent was restarted and does not know it: {error}"
             self._ended.setdefault(self._container, Ended(by=EndedBy.LOST, reason=reason))
@@ -177,10 +178,10 @@ class _Command:
         while received and self._container:
             interrupts = self._interrupts + (received[0] == signal.SIGINT)
             if interrupts > 1:
-                sent = self._session.notify("kill", ContainerRef(container=self._container))
+                sent = self._session.notify(m.KILL, ContainerRef(container=self._container))
             else:
                 signalled = SignalContainer(container=self._container, signal=received[0])
-                sent = self._session.notify("signal", signalled)
+                sent = self._session.notify(m.SIGNAL, signalled)
             if not sent:
                 return
             del received[0]

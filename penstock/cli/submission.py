@@ -6,7 +6,6 @@ import signal
 import sys
 import time
 from collections import deque
-from functools import partial
 
 from penstock import paths
 from penstock.cli.errors import CommandError
@@ -30,14 +29,13 @@ from penstock.opgraph import (
     TaskSettled,
     TaskState,
 )
+from penstock.wire import agent_methods as m
 from penstock.wire.agent_api import (
     JobWaiting,
     Nothing,
-    Output,
     ReadOutput,
     RegisterJob,
     StageProgress,
-    Status,
     TaskStuck,
     Welcome,
 )
@@ -245,7 +243,7 @@ def _failed_outputs(session: Session, job: str, manager: JobManager) -> dict[str
     failed = [name for name, state in manager.states.items() if state is TaskState.FAILED and name in manager.nodes]
     if not failed:
         return {}
-    status = session.call("status", Nothing, Status).status
+    status = session.ask(m.STATUS, Nothing()).status
     containers = {
         one.get("task"): one.get("container") for one in status.get("containers", []) if one.get("job") == job
     }
@@ -271,8 +269,7 @@ def _output(session: Session, container: str, stream: str) -> bytes:
     """Return all of a container's output that the agent still stores."""
     written, offset = bytearray(), 0
     while True:
-        asked = partial(ReadOutput, container=container, stream=stream, offset=offset)
-        part = session.call("output", asked, Output)
+        part = session.ask(m.OUTPUT, ReadOutput(container=container, stream=stream, offset=offset))
         written += part.data
         offset = part.offset + len(part.data)
         if not part.data or offset >= part.size:

@@ -103,7 +103,7 @@ class AgentClient(Requests):
         made = Job(self._link, asked, self._wants_flush, monotasks)
         made.on_waiting = on_waiting or made.on_waiting
         with self._expect():
-            made.registered(await self._link.call("register_job", made.registration, api.JobRegistered))
+            made.registered(await self._link.call(m.REGISTER_JOB, made.registration))
             self._jobs = {known.id: known for known in self._jobs.values() if not known.over}
             self._jobs[made.id] = made
         return made

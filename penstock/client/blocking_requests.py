@@ -27,12 +27,12 @@ class BlockingRequests(Requests):
 
     async def ask(self, method: Method[P, R], params: P) -> R:
         """See :class:`penstock.client.requests.Asks`, like the next method."""
-        return self._session.call(method.name, lambda: params, method.result)
+        return self._session.ask(method, params)
 
     async def ask_once(self, method: Method[P, R], params: P, lost: str) -> R:
         """Raise AgentUnavailable, with the message ``lost``, if the connection was lost during this call."""
         try:
-            return self._session.call_once(method.name, lambda: params, method.result)
+            return self._session.call_once(method, lambda: params)
         except ConnectionResetError:
             raise AgentUnavailable(lost) from None
 

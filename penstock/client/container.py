@@ -5,12 +5,12 @@ from __future__ import annotations
 import asyncio
 
 from penstock.client.errors import AgentUnavailable
-from penstock.client.link import Link
+from penstock.client.link import Link, ask_over
 from penstock.model.container import Ended, EndedBy, Limits
 from penstock.model.profile import Profile
 from penstock.transport.peer import RpcPeer
 from penstock.wire import agent_methods as m
-from penstock.wire.agent_api import Attach, ContainerRef, Done, Follow, Output, ReadOutput, Resize, SignalContainer
+from penstock.wire.agent_api import Attach, ContainerRef, Follow, Output, ReadOutput, Resize, SignalContainer
 from penstock.wire.errors import RpcError
 
 
@@ -102,7 +102,7 @@ class Container:
         if self._ended.done():
             return
         try:
-            await peer.request("attach", Attach(container=self.id, own=self._own), Done)
+            await ask_over(peer, m.ATTACH, Attach(container=self.id, own=self._own))
         except RpcError as error:
             self.end(Ended(by=EndedBy.LOST, reason=f"the agent was restarted and does not know it: {error}"))
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from penstock.client.errors import JobCancelled, NotPlaced
 from penstock.client.job_session import JobSession
-from penstock.client.link import Link
+from penstock.client.link import Link, ask_over
 from penstock.client.monotask import Monotask
 from penstock.client.monotask_session import MonotaskSession, SessionMonotask
 from penstock.model.container import Ended, EndedBy
@@ -19,8 +19,10 @@ from penstock.model.resources import ResourceKind
 from penstock.model.work import MonotaskId, Opportunistic, TaskRequest
 from penstock.transport.peer import RpcPeer
 from penstock.wire import agent_api as api
+from penstock.wire import agent_methods as m
 from penstock.wire.errors import RpcError
 from penstock.wire.jobs_api import CancelledBy, LeaveJob, SlotTakenBack
+from penstock.wire.method import Method, P
 
 _LOG = logging.getLogger("penstock.client")
 #: This many monotasks fit into a frame, with any stage and task names (up to 128 characters each).
@@ -131,7 +133,7 @@ class Job(JobSession):
         self._check()
         names, request = self._request(stage, tasks, opportunistic)
         try:
-            await self._link.call("place", request, api.Done)
+            await self._link.call(m.PLACE, request)
         except BaseException:
             self._tasks.withdraw(names)
             raise
@@ -166,21 +168,20 @@ class Job(JobSession):
         names = list(tasks)
         for name in self._tasks.done(names):
             self._wake(name)
-        await self._settle("tasks_done", lambda: api.TaskRefs(job=self.id, tasks=names))
+        await self._settle(m.TASKS_DONE, lambda: api.TaskRefs(job=self.id, tasks=names))
 
     def progress(self, stages: Sequence[api.StageProgress]) -> None:
         """Report the job's progress by stages, in their order; the master may order jobs by it. Replaces the last one.
 
         A report during an outage is dropped.
         """
-        peer = self._link.peer()
-        if peer is not None and not self.over:
-            peer.notify("progress", api.Progress(job=self.id, stages=list(stages)))
+        if not self.over:
+            self._link.notify(m.PROGRESS, api.Progress(job=self.id, stages=list(stages)))
 
     async def cancel_tasks(self, tasks: Iterable[str]) -> None:
         """Cancel tasks. All but running commands have ended when this returns; await :meth:`ended` for those."""
         names = list(tasks)
-        await self._settle("cancel_tasks", lambda: api.TaskRefs(job=self.id, tasks=names))
+        await self._settle(m.CANCEL_TASKS, lambda: api.TaskRefs(job=self.id, tasks=names))
         for name, _ in self._tasks.cancel(names):
             self._wake(name)
 
@@ -189,16 +190,15 @@ class Job(JobSession):
 
         ``merged_into`` is the job that continues its work, if any.
         """
-        peer = self._link.peer()
-        if peer is not None and not self.over:
-            peer.notify("leave_job", LeaveJob(job=self.id, merged_into=merged_into))
+        if not self.over:
+            self._link.notify(m.LEAVE_JOB, LeaveJob(job=self.id, merged_into=merged_into))
 
     async def end(self) -> None:
         """End the job; its queued, granted and placed work is given back."""
         if self.over:
             return
         self.close(None)
-        await self._settle("end_job", lambda: api.JobRef(job=self.id))
+        await self._settle(m.END_JOB, lambda: api.EndJob(job=self.id))
 
     # ------------------------------------------------------------ the client's side
 
@@ -219,15 +219,14 @@ class Job(JobSession):
         for start in range(0, len(out.submit), MAX_BATCH):
             batch = out.submit[start : start + MAX_BATCH]
             try:
-                peer.notify(
-                    "submit", api.Submit(job=self.id, monotasks=batch)
-                )  # refused by the notification `rejected`
+                # a refusal comes as the notification `rejected`
+                peer.notify(m.SUBMIT.name, m.SUBMIT.params(job=self.id, monotasks=batch))
             except (RpcError, ValueError, OverflowError) as error:  # too large for a frame, or not encodable
                 self._refused([spec.id for spec in batch], error)
         if out.complete:
-            peer.notify("complete", api.Complete(job=self.id, monotasks=out.complete))
+            peer.notify(m.COMPLETE.name, m.COMPLETE.params(job=self.id, monotasks=out.complete))
         if out.cancel:
-            peer.notify("cancel", api.Cancel(job=self.id, ids=out.cancel))
+            peer.notify(m.CANCEL.name, m.CANCEL.params(job=self.id, ids=out.cancel))
 
     def unlink(self) -> None:
         """Handle the loss of the connection."""
@@ -241,9 +240,9 @@ class Job(JobSession):
         """
         try:
             try:
-                answer = await peer.request("register_job", self.registration(), api.JobRegistered)
+                answer = await ask_over(peer, m.REGISTER_JOB, self.registration())
             except RpcError as error:
-                answer = await peer.request("register_job", self.registration_after(error), api.JobRegistered)
+                answer = await ask_over(peer, m.REGISTER_JOB, self.registration_after(error))
         except RpcError as error:
             self.close(error)
             return
@@ -303,7 +302,7 @@ class Job(JobSession):
     def _repeat_requests(self, peer: RpcPeer | None) -> None:
         if peer is not None:
             for asked in self.requests_to_repeat():
-                peer.start_request("place", asked).add_done_callback(partial(self._asked_again, asked))
+                peer.start_request(m.PLACE.name, asked).add_done_callback(partial(self._asked_again, asked))
 
     def _report_leases(self) -> None:
         self._report = None
@@ -318,13 +317,13 @@ class Job(JobSession):
             for name, _ in self._tasks.refused_again(asked, error):
                 self._wake(name)
 
-    async def _settle(self, method: str, params: Callable[[], api.Params]) -> None:
+    async def _settle(self, method: Method[P, api.Done], params: Callable[[], P]) -> None:
         """Report the end of something; if a restarted agent does not know it, that is the desired state."""
         try:
-            await self._link.call_once(method, params, api.Done)
+            await self._link.call_once(method, params)
         except ConnectionResetError:
             with contextlib.suppress(RpcError):
-                await self._link.call(method, params, api.Done)
+                await self._link.call(method, params)
 
     def _change_of(self, task: str) -> asyncio.Future[None]:
         if self.failure is not None:

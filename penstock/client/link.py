@@ -6,18 +6,26 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol
 
 from penstock.client.errors import AgentUnavailable
 from penstock.client.greeting import HELLO_S, Greeting, pauses_s, unavailable
 from penstock.peer_credentials import check_server
 from penstock.transport.peer import RpcPeer, connect_unix, unknown_method
 from penstock.wire.agent_api import Welcome
-from penstock.wire.agent_methods import TYPED
+from penstock.wire.agent_methods import HELLO, TYPED
 from penstock.wire.errors import RpcError
 from penstock.wire.method import Method, P, R
 
-T = TypeVar("T")
+
+async def ask_over(peer: RpcPeer, method: Method[P, R], params: P) -> R:
+    """Call over this connection.
+
+    Raises:
+        RpcError: the agent's answer.
+        ConnectionResetError: the connection was lost before the answer came.
+    """
+    return await peer.request(method.name, params, method.result)
 
 
 class Owner(Protocol):
@@ -77,7 +85,7 @@ class Link:
         """Return the connection if it is open to calls now."""
         return self._peer if self._open.is_set() and self._peer is not None and not self._peer.closed else None
 
-    async def call(self, method: str, params: Callable[[], object], result: type[T]) -> T:
+    async def call(self, method: Method[P, R], params: Callable[[], P]) -> R:
         """Call until an answer comes; ``params`` is evaluated for each attempt, as a job's id may change.
 
         Raises:
@@ -86,11 +94,11 @@ class Link:
         """
         while True:
             with contextlib.suppress(ConnectionResetError):
-                return await self.call_once(method, params, result)
+                return await self.call_once(method, params)
 
     async def ask(self, method: Method[P, R], params: P) -> R:
-        """Call a declared method, with the same parameters for each attempt; see :meth:`call`."""
-        return await self.call(method.name, lambda: params, method.result)
+        """Call with the same parameters for each attempt; see :meth:`call`."""
+        return await self.call(method, lambda: params)
 
     async def ask_once(self, method: Method[P, R], params: P, lost: str) -> R:
         """Call once, as a repeated request could be executed twice.
@@ -99,11 +107,11 @@ class Link:
             AgentUnavailable: the connection was lost during this call; ``lost`` is the message.
         """
         try:
-            return await self.call_once(method.name, lambda: params, method.result)
+            return await self.call_once(method, lambda: params)
         except ConnectionResetError:
             raise AgentUnavailable(lost) from None
 
-    async def call_once(self, method: str, params: Callable[[], object], result: type[T]) -> T:
+    async def call_once(self, method: Method[P, R], params: Callable[[], P]) -> R:
         """Wait for the link, then call once.
 
         Raises:
@@ -115,9 +123,14 @@ class Link:
             if self._failure is not None:
                 raise self._failure
             if (peer := self.peer()) is not None:
-                return await peer.request(method, params(), result)
+                return await ask_over(peer, method, params())
             self._open.clear()  # also if our side aborted the connection; disconnected() follows
             await self._open.wait()
+
+    def notify(self, method: Method[P, Any], params: P) -> None:
+        """Call without an answer. A call during an outage is dropped."""
+        if (peer := self.peer()) is not None:
+            peer.notify(method.name, params)
 
     # ------------------------------------------------------------ transport.Handler
 
@@ -161,7 +174,7 @@ class Link:
             if server is not None:  # otherwise it closed at once, and the next call fails
                 check_server(server, self.socket)
             async with asyncio.timeout(HELLO_S):
-                return peer, await peer.request("hello", hello, Welcome)
+                return peer, await ask_over(peer, HELLO, hello)
         except BaseException as error:
             if peer is not None:
                 peer.close()

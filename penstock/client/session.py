@@ -11,22 +11,22 @@ import socket
 import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, Self
 
 from penstock.client.errors import AgentUnavailable
 from penstock.client.greeting import HELLO_S, Greeting, pauses_s, unavailable
 from penstock.client.stdio import connected
 from penstock.wire.agent_api import Welcome
 from penstock.wire.connection import Closed, Malformed, RpcConnection, read
+from penstock.wire.container_methods import HELLO
 from penstock.wire.errors import RpcError
+from penstock.wire.method import Method, P, R
 from penstock.wire.rpc import Notification, Response
 
 if TYPE_CHECKING:
     from penstock.client.signals import Signals
 
 _READ_BYTES = 65536
-
-T = TypeVar("T")
 
 
 class Owner(Protocol):
@@ -89,7 +89,7 @@ class Session:
     def __exit__(self, *_: object) -> None:
         self._hang_up()
 
-    def call(self, method: str, params: Callable[[], object], result: type[T]) -> T:
+    def call(self, method: Method[P, R], params: Callable[[], P]) -> R:
         """Call until an answer comes; ``params`` is evaluated for each attempt, as a job's id may change.
 
         Raises:
@@ -98,17 +98,17 @@ class Session:
         """
         while True:
             try:
-                return self.call_once(method, params, result)
+                return self.call_once(method, params)
             except ConnectionResetError:
                 self._mend()
 
+    def ask(self, method: Method[P, R], params: P) -> R:
+        """Call with the same parameters for each attempt; see :meth:`call`."""
+        return self.call(method, lambda: params)
+
     def call_once(
-        self,
-        method: str,
-        params: Callable[[], object],
-        result: type[T],
-        patience_s: Callable[[], float | None] = lambda: None,
-    ) -> T:
+        self, method: Method[P, R], params: Callable[[], P], patience_s: Callable[[], float | None] = lambda: None
+    ) -> R:
         """Call once. ``patience_s`` is evaluated before each wait for the answer; None: no limit.
 
         Raises:
@@ -116,7 +116,7 @@ class Session:
             ConnectionResetError: the connection was lost before the answer came.
             TimeoutError: the wait took longer than ``patience_s``.
         """
-        number, data = self._wire.send_request(method, params())
+        number, data = self._wire.send_request(method.name, params())
         self._send(data)
         while number not in self._answers:
             if not self._poll(patience_s()):
@@ -124,12 +124,12 @@ class Session:
         answer = self._answers.pop(number)
         if answer.error is not None:
             raise RpcError.of(answer.error)
-        return read(answer.result, result)
+        return read(answer.result, method.result)
 
-    def notify(self, method: str, params: object) -> bool:
-        """Send a notification; return whether the connection accepted it."""
+    def notify(self, method: Method[P, Any], params: P) -> bool:
+        """Call without an answer; return whether the connection accepted it."""
         try:
-            self._send(self._wire.send_notification(method, params))
+            self._send(self._wire.send_notification(method.name, params))
         except ConnectionResetError:
             return False
         return True
@@ -157,7 +157,7 @@ class Session:
         give_up = time.monotonic() + HELLO_S
         try:
             self._socket = connected(self.socket_path, socket.SOCK_STREAM)
-            self.welcome = self.call_once("hello", lambda: hello, Welcome, lambda: max(0.0, give_up - time.monotonic()))
+            self.welcome = self.call_once(HELLO, lambda: hello, lambda: max(0.0, give_up - time.monotonic()))
         except (RpcError, OSError) as error:
             self._hang_up()
             raise self._greeting.failure(error) from None

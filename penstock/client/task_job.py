@@ -21,6 +21,7 @@ from penstock.wire import agent_methods as m
 from penstock.wire.connection import read_params
 from penstock.wire.errors import RpcError
 from penstock.wire.jobs_api import CancelledBy
+from penstock.wire.method import Method, P
 
 _NOTIFICATIONS: dict[str, type[api.Params]] = {
     each.name: each.params
@@ -28,7 +29,7 @@ _NOTIFICATIONS: dict[str, type[api.Params]] = {
 }
 
 #: :meth:`Session.call` or :meth:`Session.call_once`.
-Call = Callable[[str, Callable[[], object], type[api.JobRegistered]], api.JobRegistered]
+Call = Callable[[Method[api.RegisterJob, api.JobRegistered], Callable[[], api.RegisterJob]], api.JobRegistered]
 News = Event | api.JobWaiting | api.TaskStuck
 
 
@@ -79,7 +80,7 @@ class TaskJob(JobSession):
             raise self.failure
         names, request = self._request(stage, requests, opportunistic)
         try:
-            self._session.call("place", request, api.Done)
+            self._session.call(m.PLACE, request)
         except RpcError as error:
             self._tasks.withdraw(names)
             self._news += [TaskEnded(name, Ended(by=EndedBy.REFUSED, reason=str(error))) for name in names]
@@ -89,7 +90,7 @@ class TaskJob(JobSession):
     def progress(self, stages: Sequence[api.StageProgress]) -> None:
         """Report the job's progress to the master. A report during an outage is dropped."""
         if not self.over:
-            self._session.notify("progress", api.Progress(job=self.id, stages=list(stages)))
+            self._session.notify(m.PROGRESS, api.Progress(job=self.id, stages=list(stages)))
 
     def cancel_tasks(self, tasks: Sequence[str]) -> None:
         """Cancel tasks; :meth:`next` returns their ends.
@@ -98,13 +99,13 @@ class TaskJob(JobSession):
             RpcError: the agent refused.
             AgentUnavailable: the agent was away for too long.
         """
-        self._settle("cancel_tasks", lambda: api.TaskRefs(job=self.id, tasks=list(tasks)))
+        self._settle(m.CANCEL_TASKS, lambda: api.TaskRefs(job=self.id, tasks=list(tasks)))
         self._news += [TaskEnded(name, ended) for name, ended in self._tasks.cancel(tasks)]
 
     def end(self, failed: str = "") -> None:
         """End the job; the agent gives back its placed work. ``failed``: why the job did not succeed."""
         if self._finish(None):
-            self._settle("end_job", lambda: api.EndJob(job=self.id, failed=failed[:1000]))
+            self._settle(m.END_JOB, lambda: api.EndJob(job=self.id, failed=failed[:1000]))
 
     # ------------------------------------------------------------ Owner of the session
 
@@ -134,10 +135,10 @@ class TaskJob(JobSession):
         self._registers = True
         try:
             try:
-                answer = call("register_job", self.registration, api.JobRegistered)
+                answer = call(m.REGISTER_JOB, self.registration)
             except RpcError as error:
                 again = self.registration_after(error)
-                answer = call("register_job", lambda: again, api.JobRegistered)
+                answer = call(m.REGISTER_JOB, lambda: again)
         finally:
             self._registers = False
         self.registered(answer)
@@ -173,14 +174,14 @@ class TaskJob(JobSession):
 
     def _place_again(self, asked: api.Place) -> None:
         try:
-            self._session.call_once("place", lambda: asked, api.Done)
+            self._session.call_once(m.PLACE, lambda: asked)
         except RpcError as error:
             self._news += [TaskEnded(name, ended) for name, ended in self._tasks.refused_again(asked, error)]
 
-    def _settle(self, method: str, params: Callable[[], api.Params]) -> None:
+    def _settle(self, method: Method[P, api.Done], params: Callable[[], P]) -> None:
         """Report the end of something; if a restarted agent does not know it, that is the desired state."""
         try:
-            self._session.call_once(method, params, api.Done)
+            self._session.call_once(method, params)
         except ConnectionResetError:
             with contextlib.suppress(RpcError):
-                self._session.call(method, params, api.Done)
+                self._session.call(method, params)

@@ -1,23 +1,25 @@
 """The methods between frameworks and the agent that the agent answers itself, and its notifications.
 
 This is their only declaration: the server (:mod:`agent.frameworks`), docs/protocol.md and the tests of access follow
-from it. The methods that it relays to the master are in :mod:`penstock.wire.relayed_methods`.
+from it. The methods of containers are declared in :mod:`penstock.wire.container_methods`, those that the agent relays
+to the master in :mod:`penstock.wire.relayed_methods`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from penstock.model.container import ContainerSpec, Ended, EndedBy, Limits
-from penstock.model.profile import Profile
-from penstock.model.resources import Capacity, KindAmounts, ResourceKind
+from penstock.model.container import ContainerSpec
+from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.model.work import MonotaskSpec, TaskRequest
 from penstock.wire import agent_api as api
+from penstock.wire import container_methods as containers
 from penstock.wire import jobs_api
 from penstock.wire.errors import ErrorBody, ErrorCode
 from penstock.wire.method import USERS, Announcement, Caller, declare, methods_of
 
 # fmt: off
+_ENDED = containers.ENDED_EXAMPLE
 _MONOTASKS = [
     MonotaskSpec(id=1, kind=ResourceKind.DISK, input_bytes=1 << 20, stage="read"),
     MonotaskSpec(id=2, kind=ResourceKind.CPU, input_bytes=1 << 20, stage="map", task="m-1"),
@@ -26,21 +28,9 @@ _TASK = TaskRequest(
     task="m-1", usage=KindAmounts(cpu=1048576.0), memory_bytes=64 << 20,
     command=ContainerSpec(argv=("wc", "-w", "in.txt"), cwd="/srv/data"),
 )
-_SPEC = ContainerSpec(
-    argv=("sort", "big.txt"), cwd="/srv/data", limits=Limits(cpu_cores=0.5, memory_max_bytes=64 << 20), detach=True
-)
-_ENDED = Ended(by=EndedBy.EXIT, exit_status=0, cpu_seconds=0.5, memory_peak_bytes=8 << 20, wall_seconds=1.0)
 
 # ---------------------------------------------------------------- connection
-HELLO = declare(
-    "hello", api.Hello(protocol=api.PROTOCOL, client="example"),
-    api.Welcome(
-        protocol=api.PROTOCOL, version="0.1.0", node="alpha", user="eve",
-        capacity=Capacity(cores=2.0, memory_bytes=2 << 30), network_bypass_bytes=16384, max_frame_bytes=8388608,
-        enforced=["cpu", "memory"], master=True,
-    ),
-    Caller.EVERYBODY,
-)
+HELLO = containers.HELLO
 STATUS = declare(
     "status", api.Nothing(), api.Status(status={"node": "alpha"}), Caller.EVERYBODY, "The status document, see below."
 )
@@ -116,34 +106,15 @@ TASK_ENDED = Announcement("task_ended", api.TaskEnded(job="j-1", task="m-1", nod
 TASK_STUCK = Announcement("task_stuck", api.TaskStuck(job="j-1", task="e-1", helper="e-2", node="beta"))
 
 # ---------------------------------------------------------------- containers
-LAUNCH = declare(
-    "launch", api.Launch(container=_SPEC), api.Launched(container="c-1", pid=4711, not_enforced={}), Caller.EVERYBODY
-)
-ADOPT = declare(
-    "adopt", api.Adopt(pid=4711, container=ContainerSpec(argv=("postgres",), memory_bytes=256 << 20)),
-    api.Launched(container="c-2", pid=4711, not_enforced={}), Caller.PROCESS_OWNER,
-)
-RESIZE = declare(
-    "resize", api.Resize(container="c-1", limits={"cpu_cores": 1.5, "memory_max_bytes": None}),
-    api.Resized(limits=Limits(cpu_cores=1.5), not_enforced={}), Caller.OWNER,
-)
-FOLLOW = declare(
-    "follow",
-    api.Follow(container="c-1", profile=Profile(cpu_cores=(1.0, 2.0, 0.5), memory_bytes=(64 << 20, 128 << 20))),
-    api.Done(), Caller.OWNER,
-)
-ATTACH = declare(
-    "attach", api.Attach(container="c-1"), api.Done(), Caller.OWNER,
-    "Be told how a container ends (at once, if it has). One whose connection is gone becomes this one's, and ends with "
-    "it, unless `own` is false. A task that the master placed, and a container with `detach`, never do.",
-)
-SIGNAL = declare("signal", api.SignalContainer(container="c-1", signal=15), api.Done(), Caller.OWNER)
-KILL = declare(
-    "kill", api.ContainerRef(container="c-1"), api.Done(), Caller.OWNER,
-    "Kill all processes of a container; it ends by `cancelled`.",
-)
-OUTPUT = declare("output", api.ReadOutput(container="c-1"), api.Output(data=b"done\n", offset=0, size=5), Caller.OWNER)
-CONTAINER_ENDED = Announcement("container_ended", api.ContainerEnded(container="c-1", ended=_ENDED))
+LAUNCH = containers.LAUNCH
+ADOPT = containers.ADOPT
+RESIZE = containers.RESIZE
+FOLLOW = containers.FOLLOW
+ATTACH = containers.ATTACH
+SIGNAL = containers.SIGNAL
+KILL = containers.KILL
+OUTPUT = containers.OUTPUT
+CONTAINER_ENDED = containers.CONTAINER_ENDED
 # fmt: on
 #: framework → agent
 REQUESTS = methods_of(globals(), *USERS)

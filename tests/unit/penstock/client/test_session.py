@@ -10,7 +10,8 @@ import pytest
 
 from penstock.client.errors import AgentUnavailable
 from penstock.client.session import Session
-from penstock.wire.agent_api import Done, JobRef, JobRegistered, Nothing, RegisterJob, Status
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import EndJob, Nothing, RegisterJob
 from penstock.wire.errors import RpcError, refused
 from tests.fakes.agent_thread import AgentThread
 
@@ -35,9 +36,9 @@ def test_calls_and_notifications(agent: AgentThread) -> None:
     with Session.connect(agent.socket, "test") as session:
         session.owner = owner = Owner()
         assert session.welcome.node == "fake"
-        job = session.call("register_job", lambda: RegisterJob(name="j"), JobRegistered).job
+        job = session.call(m.REGISTER_JOB, lambda: RegisterJob(name="j")).job
         with pytest.raises(RpcError, match="no job 'x'"):
-            session.call("end_job", lambda: JobRef(job="x"), Done)
+            session.call(m.END_JOB, lambda: EndJob(job="x"))
         agent.do(lambda fake: fake.admit(job))
         while not owner.told:
             session.wait(60)
@@ -50,7 +51,7 @@ def test_an_agent_that_comes_back_is_asked_again_once_its_owner_has_joined(agent
         agent.stop()
         starting = threading.Timer(0.1, agent.start)
         starting.start()
-        assert session.call("status", Nothing, Status).status["node"] == "fake"
+        assert session.ask(m.STATUS, Nothing()).status["node"] == "fake"
         starting.join(60)
     assert owner.told == [False, "relink", True]
 
@@ -68,8 +69,8 @@ def test_what_is_asked_once_is_not_asked_again(agent: AgentThread) -> None:
     with Session.connect(agent.socket, "test", patience_s=60) as session:
         agent.stop()
         with pytest.raises(ConnectionResetError):
-            session.call_once("status", Nothing, Status)
-        assert not session.notify("status", Nothing())
+            session.call_once(m.STATUS, Nothing)
+        assert not session.notify(m.STATUS, Nothing())
 
 
 def test_an_agent_that_does_not_come_back_is_given_up(agent: AgentThread) -> None:
