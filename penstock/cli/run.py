@@ -15,7 +15,7 @@ from penstock.cli import arguments
 from penstock.cli.errors import CommandError, note, usage_error
 from penstock.cli.limits import add_class, add_limits, in_utf8, specification, tell, warn
 from penstock.cli.session import failures_told
-from penstock.client.errors import LOST_WHILE_STARTING, AgentUnavailable
+from penstock.client.errors import LOST_WHILE_STARTING, AgentUnavailable, lost_at_restart
 from penstock.client.signals import Signals
 from penstock.model.container import ContainerSpec, Ended, EndedBy
 from penstock.wire import container_methods as m
@@ -155,8 +155,7 @@ class _Command:
         try:
             self._session.call_once(m.ATTACH, lambda: Attach(container=self._container))
         except RpcError as error:
-            reason = f"the agent was restarted and does not know it: {error}"
-            self._ended.setdefault(self._container, Ended(by=EndedBy.LOST, reason=reason))
+            self._ended.setdefault(self._container, lost_at_restart(error))
         self._forward()
 
     def linked(self, linked: bool) -> None:

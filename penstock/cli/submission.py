@@ -6,6 +6,7 @@ import signal
 import sys
 import time
 from collections import deque
+from typing import TYPE_CHECKING
 
 from penstock import paths
 from penstock.cli.errors import CommandError
@@ -29,17 +30,11 @@ from penstock.opgraph import (
     TaskSettled,
     TaskState,
 )
-from penstock.wire import agent_methods as m
-from penstock.wire.agent_api import (
-    JobWaiting,
-    Nothing,
-    ReadOutput,
-    RegisterJob,
-    StageProgress,
-    TaskStuck,
-    Welcome,
-)
+from penstock.wire.agent_api import JobWaiting, RegisterJob, StageProgress, TaskStuck, Welcome
 from penstock.wire.errors import RpcError
+
+if TYPE_CHECKING:
+    from penstock.client.blocking_requests import BlockingRequests
 
 #: The number of last lines shown of a failed task's output.
 _TAIL_LINES = 10
@@ -243,34 +238,28 @@ def _failed_outputs(session: Session, job: str, manager: JobManager) -> dict[str
     failed = [name for name, state in manager.states.items() if state is TaskState.FAILED and name in manager.nodes]
     if not failed:
         return {}
-    status = session.ask(m.STATUS, Nothing()).status
+    from penstock.client.blocking_requests import BlockingRequests, answered  # most jobs start without these
+
+    agent = BlockingRequests(session)
+    status = answered(agent.status())
     containers = {
         one.get("task"): one.get("container") for one in status.get("containers", []) if one.get("job") == job
     }
     outputs = {}
     for name in failed:
         if name in containers:
-            outputs[name] = _tail(session, str(containers[name]))
+            outputs[name] = answered(_tail(agent, str(containers[name])))
         elif manager.nodes[name] != session.welcome.node:
             outputs[name] = f"(its output is on {manager.nodes[name]})"
     return outputs
 
 
-def _tail(session: Session, container: str) -> str:
+async def _tail(agent: BlockingRequests, container: str) -> str:
+    from penstock.client.requests import whole_output
+
     try:
-        written = _output(session, container, "stdout") + _output(session, container, "stderr")
+        written = await whole_output(agent, container, "stdout") + await whole_output(agent, container, "stderr")
     except RpcError as error:
         return f"(its output cannot be read: {error})"
     lines = written.decode("utf-8", "replace").splitlines()
     return "\n".join(lines[-_TAIL_LINES:]) if lines else "(it wrote nothing)"
-
-
-def _output(session: Session, container: str, stream: str) -> bytes:
-    """Return all of a container's output that the agent still stores."""
-    written, offset = bytearray(), 0
-    while True:
-        part = session.ask(m.OUTPUT, ReadOutput(container=container, stream=stream, offset=offset))
-        written += part.data
-        offset = part.offset + len(part.data)
-        if not part.data or offset >= part.size:
-            return bytes(written)

@@ -18,7 +18,7 @@ _PATIENCE_S = 30.0
 
 
 class BlockingRequests(Requests):
-    """Requests over a session. Their coroutines never suspend, so that nothing has to run them but :func:`asked`."""
+    """Requests over a session. Their coroutines never suspend, so that nothing has to run them but :func:`answered`."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(self)
@@ -49,11 +49,15 @@ def asked(socket: Path, client: str, work: Callable[[BlockingRequests], Coroutin
         RpcError: the agent's answer to a request.
     """
     with Session.connect(socket, client, patience_s=_PATIENCE_S) as session:
-        running = work(BlockingRequests(session))
-        try:
-            running.send(None)
-        except StopIteration as over:
-            result: T = over.value
-            return result
-        running.close()
-        raise RuntimeError("it awaits something that is no request; use an AgentClient")
+        return answered(work(BlockingRequests(session)))
+
+
+def answered(work: Coroutine[Any, Any, T]) -> T:
+    """Run a coroutine that awaits requests and pauses of :class:`BlockingRequests`, and nothing else."""
+    try:
+        work.send(None)
+    except StopIteration as over:
+        result: T = over.value
+        return result
+    work.close()
+    raise RuntimeError("it awaits something that is no request; use an AgentClient")

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 
-from penstock.client.errors import AgentUnavailable
+from penstock.client.errors import AgentUnavailable, lost_at_restart
 from penstock.client.link import Link, ask_over
-from penstock.model.container import Ended, EndedBy, Limits
+from penstock.client.requests import whole_output
+from penstock.model.container import Ended, Limits
 from penstock.model.profile import Profile
 from penstock.transport.peer import RpcPeer
 from penstock.wire import agent_methods as m
@@ -79,14 +80,7 @@ class Container:
 
     async def output(self, stream: str = "stdout") -> bytes:
         """Return the output (``stdout`` or ``stderr``) that the agent still stores; empty for passed descriptors."""
-        data = bytearray()
-        offset = 0
-        while True:
-            part = await self.read(stream, offset)
-            data += part.data
-            offset = part.offset + len(part.data)
-            if not part.data or offset >= part.size:
-                return bytes(data)
+        return await whole_output(self._link, self.id, stream)
 
     async def read(self, stream: str = "stdout", offset: int = 0) -> Output:
         """Return a part of the output from ``offset`` bytes on; ``data`` is empty at the current end.
@@ -104,7 +98,7 @@ class Container:
         try:
             await ask_over(peer, m.ATTACH, Attach(container=self.id, own=self._own))
         except RpcError as error:
-            self.end(Ended(by=EndedBy.LOST, reason=f"the agent was restarted and does not know it: {error}"))
+            self.end(lost_at_restart(error))
 
     def end(self, ended: Ended) -> None:
         """Record the end; ignore later reports."""

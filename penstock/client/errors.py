@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from penstock.model.container import Ended
+from penstock.model.container import Ended, EndedBy
+from penstock.wire.errors import RpcError
 
 
 class AgentUnavailable(Exception):  # noqa: N818 - named for the message
@@ -27,6 +28,11 @@ class JobCancelled(RuntimeError):  # noqa: N818 - named for the message
 
     def __str__(self) -> str:
         return f"job {self.name!r} was cancelled by {self.by}"
+
+
+def lost_at_restart(error: RpcError) -> Ended:
+    """Return the end of a container that a restarted agent does not know; ``error`` is the agent's answer."""
+    return Ended(by=EndedBy.LOST, reason=f"the agent was restarted and does not know it: {error}")
 
 
 #: Messages for requests that may or may not have been executed: a second one could start the command twice.

@@ -42,6 +42,17 @@ class Asks(Protocol):
         """
 
 
+async def whole_output(asks: Asks, container: str, stream: str) -> bytes:
+    """Return the output (``stdout`` or ``stderr``) of a container that its agent still stores."""
+    data, offset = bytearray(), 0
+    while True:
+        part = await asks.ask(m.OUTPUT, agent_api.ReadOutput(container=container, stream=stream, offset=offset))
+        data += part.data
+        offset = part.offset + len(part.data)
+        if not part.data or offset >= part.size:
+            return bytes(data)
+
+
 class Jobs:
     """``agent.jobs`` of :class:`~penstock.client.requests.Requests`: the jobs as the master knows them.
 
