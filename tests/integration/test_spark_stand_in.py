@@ -36,9 +36,10 @@ sys.exit(int(sys.stdin.readline()))
 class Executor:
     """The process that Spark's Worker would have started."""
 
-    def __init__(self, home: Path, cwd: Path, environment: dict[str, str]) -> None:
+    def __init__(self, home: Path, cwd: Path, environment: dict[str, str], *, driver_url: str = "") -> None:
         cwd.mkdir(exist_ok=True)
-        argv = ["-Xmx100M", BACKEND, "--executor-id", "0", "--cores", "1", "--app-id", APPLICATION]
+        argv = ["-Xmx100M", BACKEND, "--driver-url", driver_url]
+        argv += ["--executor-id", "0", "--cores", "1", "--app-id", APPLICATION]
         self.process = subprocess.Popen(
             [home / "bin/java", *argv], cwd=cwd, env={**os.environ, **environment}, text=True,
             stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -75,9 +76,9 @@ def homes(tmp_path: Path) -> tuple[Path, Path]:
 def start(homes: tuple[Path, Path], tmp_path: Path) -> Iterator[Callable[..., Executor]]:
     made: list[Executor] = []
 
-    def begin(socket: Path, **environment: str) -> Executor:
+    def begin(socket: Path, *, driver_url: str = "", **environment: str) -> Executor:
         more = {"PENSTOCK_SOCKET": str(socket), "PENSTOCK_APPLICATION": "sort"} | environment
-        made.append(Executor(homes[0], tmp_path / "app work", more))
+        made.append(Executor(homes[0], tmp_path / "app work", more, driver_url=driver_url))
         return made[-1]
 
     yield begin
@@ -105,6 +106,38 @@ def test_an_executor_lives_in_a_container(
         assert [(each["tasks"], each["done"]) for each in agent.status()["jobs"][0]["stages"]] == [(4, 4), (8, 3)]
         assert executor.end(status=3) == (3, "", "to standard error\n")
     until(lambda: not agent.status()["jobs"], "the job stays")
+
+
+#: Says at which port it listens, as a driver does, until its standard input ends.
+DRIVER = """
+import socket, sys
+with socket.create_server(("127.0.0.1", 0)) as server:
+    print(server.getsockname()[1], flush=True)
+    sys.stdin.read()
+"""
+
+
+def test_its_driver_on_the_same_host_is_ranked_with_it_and_goes_on_after_it(
+    start_agent: Start, master: MasterProcess, start: Callable[..., Executor]
+) -> None:
+    agent = start_agent(master=master.listen)
+    with subprocess.Popen(
+        [sys.executable, "-c", DRIVER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as driver:
+        assert driver.stdout is not None
+        url = f"spark://CoarseGrainedScheduler@127.0.0.1:{driver.stdout.readline().strip()}"
+        executor = start(agent.socket, driver_url=url)
+        executor.started()
+
+        def lent() -> list[dict[str, Any]]:
+            return [each for each in agent.status()["containers"] if each["pid"] == driver.pid]
+
+        until(lambda: lent() and lent()[0]["state"] == "running", "the driver is in no container")
+        (of_driver,), (job,) = lent(), agent.status()["jobs"]
+        assert of_driver["job"] == of_driver["rank"]["job"] == job["job"]
+        assert executor.end(status=0)[0] == 0
+        until(lambda: lent()[0]["ended"], "the driver was not given back")
+        assert driver.poll() is None
 
 
 def test_it_dies_with_its_stand_in(start_agent: Start, master: MasterProcess, start: Callable[..., Executor]) -> None:

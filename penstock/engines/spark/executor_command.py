@@ -24,6 +24,7 @@ class ExecutorCommand:
     """``java OPTIONS CoarseGrainedExecutorBackend ARGUMENTS``, as parsed by :func:`read`.
 
     ``cores`` and ``heap_bytes`` (-Xmx) are the values of ``spark.executor.cores`` and ``spark.executor.memory``.
+    ``driver_url`` has the driver's address; "" if it is not given.
     """
 
     options: tuple[str, ...]
@@ -32,6 +33,7 @@ class ExecutorCommand:
     executor_id: str
     cores: int
     heap_bytes: int
+    driver_url: str = ""
 
     def elastic(self) -> tuple[str, ...]:
         """Return options and arguments with which the heap can follow a memory limit, and threads ignore CPU limits.
@@ -67,6 +69,7 @@ def read(argv: tuple[str, ...]) -> ExecutorCommand:
             executor_id=named["--executor-id"],
             cores=cores,
             heap_bytes=_heap_bytes(options),
+            driver_url=named.get("--driver-url", ""),
         )
     except KeyError as missing:
         raise NoExecutor(f"no {missing.args[0]} in the executor's command line") from None

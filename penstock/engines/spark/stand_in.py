@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, NoReturn
 
 from penstock.client import AgentClient, AgentUnavailable, Job, JobCancelled, NotPlaced
 from penstock.client.stdio import pass_stdio
+from penstock.engines.spark import driver
 from penstock.engines.spark.executor_command import ExecutorCommand, NoExecutor, read
 from penstock.engines.spark.interface import Interface, NotPublished
 from penstock.engines.spark.settings import Settings
@@ -107,7 +108,7 @@ async def _run(java: str, command: ExecutorCommand, settings: Settings) -> int:
             await _place(job, request)
             await job.placed(request.task)
             waits.cancel()
-            return await _stand(agent, job, request.task, interface)
+            return await _stand(agent, job, request.task, interface, command.driver_url)
         except (RpcError, AgentUnavailable, JobCancelled, NotPlaced) as error:
             _say(str(error))  # it may have been started: Spark will retry
             return 1
@@ -171,8 +172,10 @@ async def _application(interface: Interface, command: ExecutorCommand) -> str:
         return command.application_id[:128]
 
 
-async def _stand(agent: AgentClient, job: Job, task: str, interface: Interface) -> int:
-    """Serve the placed executor until its end: pass signals to it, and the driver's progress to the agent."""
+async def _stand(agent: AgentClient, job: Job, task: str, interface: Interface, driver_url: str) -> int:
+    """Serve the placed executor until its end: pass signals to it, and the driver's progress to the agent, and have a
+    driver on this host ranked with it.
+    """
     job.on_stuck = lambda stuck: _say(f"late, and {stuck.node} has more room; copies of its tasks are best run there")
     loop = asyncio.get_running_loop()
     signals: asyncio.Queue[int] = asyncio.Queue()
@@ -182,6 +185,7 @@ async def _stand(agent: AgentClient, job: Job, task: str, interface: Interface) 
     beside = [
         loop.create_task(_forward(signals, agent, job, task)),
         loop.create_task(_tell_progress(job, interface)),
+        loop.create_task(_lend_driver(agent, job, driver_url)),
     ]
     try:
         ended = await job.ended(task)
@@ -190,6 +194,15 @@ async def _stand(agent: AgentClient, job: Job, task: str, interface: Interface) 
             each.cancel()
         await asyncio.gather(*beside, return_exceptions=True)
     return _exit_status(ended)
+
+
+async def _lend_driver(agent: AgentClient, job: Job, driver_url: str) -> None:
+    pid = await asyncio.to_thread(driver.find, driver_url)
+    try:
+        if pid:
+            await agent.lend(job.id, pid)
+    except (RpcError, AgentUnavailable) as error:
+        _say(f"the driver, process {pid}, is not ranked with its executors: {error}")
 
 
 async def _forward(signals: asyncio.Queue[int], agent: AgentClient, job: Job, task: str) -> None:

@@ -19,6 +19,7 @@ def test_an_executor_is_read() -> None:
     command = read((*OPTIONS, BACKEND, *ARGUMENTS))
     assert (command.application_id, command.executor_id, command.cores) == ("app-20261122023540-0000", "3", 2)
     assert command.heap_bytes == 600 * 2**20
+    assert command.driver_url == "spark://CoarseGrainedScheduler@localhost:38225"
 
 
 def test_its_heap_becomes_elastic_and_its_threads_do_not() -> None:

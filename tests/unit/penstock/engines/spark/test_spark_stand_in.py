@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import os
 import signal
+import socket
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,7 +14,7 @@ import pytest
 
 from penstock.client import AgentUnavailable
 from penstock.engines.spark import stand_in
-from penstock.engines.spark.executor_command import BACKEND, read
+from penstock.engines.spark.executor_command import BACKEND, ExecutorCommand, read
 from penstock.engines.spark.settings import Settings
 from penstock.model import Ended, EndedBy, Executor, Sizing
 from penstock.wire.agent_api import Done, Launch, TaskStuck
@@ -31,10 +33,10 @@ def agent(fake: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> FakeAgent:
     return fake
 
 
-def stands(settings: Settings | None = None) -> asyncio.Task[int]:
+def stands(settings: Settings | None = None, command: ExecutorCommand = COMMAND) -> asyncio.Task[int]:
     """The stand-in of an executor of an application ``sort``."""
     said = settings or Settings(application="sort")
-    return asyncio.get_running_loop().create_task(stand_in._run("/opt/java/bin/java", COMMAND, said))
+    return asyncio.get_running_loop().create_task(stand_in._run("/opt/java/bin/java", command, said))
 
 
 async def asked(agent: FakeAgent) -> Any:
@@ -194,6 +196,25 @@ async def test_waiting_for_a_place_is_said(
     agent.end_task(placing.job, "executor-3", Ended(by=EndedBy.REFUSED, reason="too large"))
     assert await asyncio.wait_for(running, WAIT_S) == 1
     assert "too large" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("refusal", ["", "it has limits of its own"])
+async def test_a_driver_on_this_host_is_lent_for_its_executor_s_job(
+    agent: FakeAgent, capsys: pytest.CaptureFixture[str], refusal: str
+) -> None:
+    if refusal:
+        agent.refuse["lend"] = refused(refusal)
+    with socket.create_server(("127.0.0.1", 0)) as driver:
+        url = f"spark://CoarseGrainedScheduler@127.0.0.1:{driver.getsockname()[1]}"
+        running = stands(command=replace(COMMAND, driver_url=url))
+        placing = await asked(agent)
+        async with asyncio.timeout(WAIT_S):
+            await agent.until(lambda: bool(agent.called("lend")))
+    assert [(each.job, each.pid) for each in agent.called("lend")] == [(placing.job, os.getpid())]
+    agent.end_task(placing.job, "executor-3", Ended(by=EndedBy.EXIT, exit_status=0))
+    assert await asyncio.wait_for(running, WAIT_S) == 0
+    said = f"penstock: the driver, process {os.getpid()}, is not ranked with its executors: {refusal}\n"
+    assert capsys.readouterr().err == (said if refusal else "")
 
 
 async def test_late_without_room_is_said(agent: FakeAgent, capsys: pytest.CaptureFixture[str]) -> None:
