@@ -49,7 +49,7 @@ def converse(work: Coroutine[Any, Any, T], *, named: str = "") -> T:
     Raises:
         KeyboardInterrupt: the user interrupted it.
     """
-    import asyncio  # takes longer than everything else in a command that blocks (penstock.client.session)
+    import asyncio  # not at the top: commands that block do without it (penstock.client.session)
 
     with failures_told(named=named):
         try:

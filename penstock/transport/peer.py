@@ -232,9 +232,12 @@ class RpcPeer(asyncio.Protocol):
         if isinstance(result, Coroutine):
             task = self._loop.create_task(self._serve_later(request_id, method, result))
             self._tasks.add(task)
-            task.add_done_callback(self._tasks.discard)
+            task.add_done_callback(self._served)
         else:
             self._send(self._wire.send_response(request_id, result))
+
+    def _served(self, task: asyncio.Task[None]) -> None:
+        self._tasks.discard(task)
 
     async def _serve_later(self, request_id: int, method: str, result: Coroutine[Any, Any, object]) -> None:
         try:
