@@ -35,7 +35,7 @@ def test_the_help_has_the_exit_statuses_of_this_command_alone(capsys: pytest.Cap
         (["las_mq/fig1"], "unknown claim 'las_mq/fig1'; did you mean 'las_mq/fig01'?"),
         (["las_mq/fig01", "--traces", "absent"], "--traces: absent: no such directory"),
         (["--lst"], "unknown argument '--lst'; did you mean '--list'?"),
-        ([], "--out: docs: no such directory; make it, or name a file elsewhere"),
+        ([], "--out: docs/benchmarks: no such directory; make it, or name a file elsewhere"),
     ],
 )
 def test_a_wrong_request_for_claims_is_one_line(
