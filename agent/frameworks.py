@@ -166,7 +166,7 @@ class FrameworkSession:
             rejected = rejection_of_raw(params, error) if method == m.SUBMIT.name else None
             if rejected is None:
                 raise
-            peer.notify(m.REJECTED.name, rejected)
+            peer.notify(api.Rejected.METHOD, rejected)
             return
         if asyncio.iscoroutine(result):
             result.close()
@@ -234,7 +234,7 @@ class FrameworkSession:
         try:
             self._shell.dispatch(e.Asked(m.SUBMIT, self._session, params))
         except RpcError as error:
-            peer.notify(m.REJECTED.name, rejection(params, error))
+            peer.notify(api.Rejected.METHOD, rejection(params, error))
 
     def _register_job(self, params: api.RegisterJob) -> object:
         event = e.JobRegistered(self._session, params, time.time())

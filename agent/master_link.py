@@ -19,6 +19,7 @@ import structlog
 
 from agent.core import events as e
 from agent.core.events import EndAcknowledged
+from agent.core.instructions import ToMaster
 from agent.core.tasks import awaited, unplaced
 from agent.shell import Shell
 from penstock import __version__
@@ -34,8 +35,9 @@ from penstock.wire.errors import ErrorBody, RpcError, unavailable
 
 log = structlog.get_logger()
 T = TypeVar("T")
-_ENDED = api.COMMAND_ENDED.name
-_KEPT = {_ENDED, api.JOB_ENDED.name, api.TASKS_DONE.name, api.TASKS_CANCELLED.name}
+_METHODS: dict[type[Params], str] = {method.params: method.name for method in api.REQUESTS.values()}
+#: Messages that no registration repeats.
+_KEPT = (api.CommandEnded, api.JobEnded, api.TasksDone, api.TasksCancelled)
 #: An end is reported at once, but together with others within this time (docs/architecture.md, time scales).
 COALESCE_S = 0.05
 #: A heartbeat is sent without a sample when none has come for this part of ``heartbeat_s`` beyond it.
@@ -55,8 +57,8 @@ class MasterLink:
         self._contexts, self._master_name = contexts, master_name
         self._peer: RpcPeer | None = None
         self._lost = asyncio.Event()
-        self._kept: list[tuple[str, Params]] = []
-        self._unanswered: dict[asyncio.Future[Any], tuple[str, Params]] = {}
+        self._kept: list[ToMaster] = []
+        self._unanswered: dict[asyncio.Future[Any], ToMaster] = {}
         self._registering: RpcPeer | None = None
         self._heartbeat_s = 1.0
         self._reads_failed = False  # the master reads `failed` of `job_ended`
@@ -154,13 +156,14 @@ class MasterLink:
             draining=node.drain.draining,
         )
         registered = peer.start_request(api.REGISTER.name, registration)  # raises if nothing was sent; then all is kept
-        ends = [relay for relay in self._kept if relay[0] == _ENDED]
-        kept, self._kept = [relay for relay in self._kept if relay[0] != _ENDED], []
+        ends = [each for each in self._kept if isinstance(each, api.CommandEnded)]
+        kept: list[ToMaster] = [each for each in self._kept if not isinstance(each, api.CommandEnded)]
+        self._kept = []
         self._registering = peer  # events from here on are not in the registration
         try:
             # Right after it: the registration contains these tasks as if they ran.
-            for method, params in ends:
-                self._send(peer, method, params)
+            for end in ends:
+                self._send(peer, end)
             async with asyncio.timeout(10):
                 answer = read(await registered, api.REGISTER.result)
         except (OSError, RpcError) as error:
@@ -179,43 +182,43 @@ class MasterLink:
         self._reads_failed = answer.job_failed
         log.info("linked to the master", master=self.address, version=answer.version)
         kept, self._kept = kept + self._kept, []
-        for method, params in kept:
-            self._send(peer, method, params)
+        for params in kept:
+            self._send(peer, params)
 
     def _serving(self, load: api.Load) -> api.Load:
         """Add the jobs whose frameworks finished tasks and have left: only a node serving a job may report that."""
         named = {use.job for use in load.jobs}
-        done = {params.job for _, params in self._kept if isinstance(params, api.TasksDone)} - named
+        done = {params.job for params in self._kept if isinstance(params, api.TasksDone)} - named
         return msgspec.structs.replace(load, jobs=[*load.jobs, *(api.JobUse(job=job, service_s=0.0) for job in done)])
 
-    def _send(self, peer: RpcPeer, method: str, params: Params) -> None:
+    def _send(self, peer: RpcPeer, params: ToMaster) -> None:
         """Send a message; the use of ended executors is reported in full before an end."""
-        node, sent = self._shell.node, params
-        if method not in _KEPT:
+        node, sent, method = self._shell.node, params, _METHODS[type(params)]
+        if not isinstance(params, _KEPT):
             peer.notify(method, params)
             return
         if isinstance(params, api.JobEnded):  # an older master would refuse fields that it does not know
             use = params.use if node.attained.lasts_read else None
             sent = msgspec.structs.replace(params, use=use, failed=params.failed if self._reads_failed else "")
-        while method == _ENDED and node.executors.surrogate.owes and not peer.closed:
+        while isinstance(params, api.CommandEnded) and node.executors.surrogate.owes and not peer.closed:
             peer.notify(api.HEARTBEAT.name, node.heartbeat(time.monotonic()))
         try:
             answer = peer.start_request(method, sent)
         except ConnectionResetError:
-            self._kept.append((method, params))
+            self._kept.append(params)
             return
-        self._unanswered[answer] = method, params
+        self._unanswered[answer] = params
         answer.add_done_callback(self._answered)
 
     def _answered(self, answer: asyncio.Future[Any]) -> None:
         """Handle the master's answer to a relay; or the connection is lost, or the registration was refused."""
-        method, params = self._unanswered.pop(answer)
+        params = self._unanswered.pop(answer)
         error = answer.exception()
         if error is not None and (self._peer is None or isinstance(error, ConnectionResetError)):
-            self._kept.append((method, params))
+            self._kept.append(params)
             return
         if error is not None:
-            log.warning("the master reported an error", method=method, why=str(error))
+            log.warning("the master reported an error", method=_METHODS[type(params)], why=str(error))
         if isinstance(params, api.CommandEnded):
             self._shell.dispatch(EndAcknowledged(params.job, params.task))
 
@@ -261,7 +264,7 @@ class MasterLink:
             log.info("reconnecting: the CA or its list has changed", master=self.address)
             self._peer.close()
 
-    def tell(self, method: str, params: Params) -> None:
+    def tell(self, params: ToMaster) -> None:
         """Relay a message; an end also brings the next heartbeat forward.
 
         Messages that a later registration would repeat are sent right after a registration not answered yet, because a
@@ -269,11 +272,11 @@ class MasterLink:
         requested only after that would run again.
         """
         peer = self._peer or self._registering
-        if peer is None or peer.closed or (self._peer is None and method in _KEPT):
-            if method in _KEPT:
-                self._kept.append((method, params))
+        if peer is None or peer.closed or (self._peer is None and isinstance(params, _KEPT)):
+            if isinstance(params, _KEPT):
+                self._kept.append(params)
             return
-        self._send(peer, method, params)
+        self._send(peer, params)
         self.send_soon()
 
     async def ask(self, method: str, params: Params, result: type[T]) -> T:

@@ -23,7 +23,7 @@ from agent.journal import Journal
 from penstock.model import Limits, Profile
 from penstock.transport import RpcPeer
 from penstock.wire import agent_methods as m
-from penstock.wire.agent_api import Launch, Launched, Params, Resize, Resized, TaskEnded
+from penstock.wire.agent_api import Grants, Launch, Launched, Params, Resize, Resized, TaskEnded
 from penstock.wire.errors import RpcError, refused, unavailable
 
 log = structlog.get_logger()
@@ -33,7 +33,7 @@ T = TypeVar("T")
 class MasterRelay(Protocol):
     """The destination of relays to the master."""
 
-    def tell(self, method: str, params: Params) -> None:
+    def tell(self, params: i.ToMaster) -> None:
         """Send in order; messages that the core keeps need not be kept while the master is away."""
 
     async def ask(self, method: str, params: Params, result: type[T]) -> T:
@@ -76,7 +76,7 @@ class Shell:
             if isinstance(instruction, Grant):
                 peer = self.peers.get(instruction.session)
                 if peer is not None:
-                    peer.notify("grant", instruction.grants)
+                    peer.notify(Grants.METHOD, instruction.grants)
             elif isinstance(instruction, Reply):
                 reply = instruction.result
             else:
@@ -160,13 +160,13 @@ class Shell:
     def _notify(self, notify: i.Notify) -> None:
         peer = self.peers.get(notify.session)
         if peer is not None:
-            peer.notify(notify.method, notify.params)
+            peer.notify(notify.params.METHOD, notify.params)
             if isinstance(notify.params, TaskEnded) and peer.push():
                 self.dispatch(EndUnread(notify.params.job, notify.params.task))
 
     def _tell_master(self, tell: i.TellMaster) -> None:
         if self.link is not None:
-            self.link.tell(tell.method, tell.params)
+            self.link.tell(tell.params)
 
     def _kill(self, kill: i.KillContainer) -> None:
         self.note("kill", container=kill.container, why=kill.reason)

@@ -22,7 +22,7 @@ import msgspec
 from penstock.wire import agent_methods, master_api, relayed_methods
 from penstock.wire.connection import RpcConnection, to_wire
 from penstock.wire.errors import ErrorBody
-from penstock.wire.method import Announcement, Method
+from penstock.wire.method import Method
 from penstock.wire.reservation_api import OnBehalf
 
 PAGE = Path(__file__).with_name("protocol.md")
@@ -146,11 +146,9 @@ def prose(of: type) -> str:
     return text
 
 
-def _head(method: Announcement[Any] | Method[Any, Any]) -> list[str]:
-    """The heading of a method, what it does, and its parameters."""
-    callers = ["", f"Accepted from {method.caller}."] if isinstance(method, Method) else []
-    about = method.about or prose(method.params)
-    return ["", f"### `{method.name}`", "", about, *callers, *fields_table(method.params)]
+def _head(name: str, about: str, params: type[msgspec.Struct]) -> list[str]:
+    """The heading of a method or notification, what it does, and its parameters."""
+    return ["", f"### `{name}`", "", about, *fields_table(params)]
 
 
 def _bytes_block(*messages: tuple[str, bytes]) -> list[str]:
@@ -213,7 +211,8 @@ def requests() -> list[str]:
         _, request = RpcConnection().send_request(name, asked)
         response = RpcConnection().send_response(0, method.answer)
         code = call_code(name, None if asked is None else _plain(asked))
-        lines += _head(method)
+        about = method.about or prose(method.params)
+        lines += _head(name, f"{about}\n\nAccepted from {method.caller}.", method.params)
         if method.result.__struct_fields__:
             lines += ["", f"Result: {prose(method.result)}", *fields_table(method.result)]
         lines += ["", "```python", code, f"# → {_comment(method.answer)}", "```", ""]
@@ -228,9 +227,9 @@ def _comment(result: object) -> str:
 def notifications() -> list[str]:
     """Every notification of the agent."""
     lines = []
-    for name, announced in agent_methods.NOTIFICATIONS.items():
-        example = announced.example
-        lines += [*_head(announced), "", "```python", "next_notification()"]
+    for example in agent_methods.NOTICES:
+        name, params = example.METHOD, type(example)
+        lines += [*_head(name, prose(params), params), "", "```python", "next_notification()"]
         lines += [f"# → {_comment([name, [_plain(example)]])}", "```", ""]
         lines += _bytes_block(("←", RpcConnection().send_notification(name, example)))
     return lines
@@ -251,7 +250,7 @@ def structures() -> list[str]:
 def parts() -> list[type]:
     """The structures and enumerations in parameters and results of the agent's methods, each after its first user."""
     tops = [of for method in REQUESTS.values() for of in (method.params, method.result)]
-    tops += [announced.params for announced in agent_methods.NOTIFICATIONS.values()]
+    tops += agent_methods.NOTIFICATIONS.values()
     found: dict[type, None] = {}
     for top in (*tops, ErrorBody):
         for kind in msgspec.structs.fields(top):

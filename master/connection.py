@@ -185,7 +185,7 @@ class AgentConnection:
             self._owner.said_by(self, e.Said(self.node, message))
         except RpcError as error:
             if self._peer is not None:
-                self._peer.notify("error", error.body)
+                self._peer.notify(error.body.METHOD, error.body)
         except Exception as error:  # the root of a notification
             log.error("a message could not be handled", node=self.node, method=method, exc_info=error)
 

@@ -130,7 +130,7 @@ class ClientContainers:
         session.attached.add(container)
         if record.ended is not None:
             over = ContainerEnded(container=container, ended=record.ended)
-            return [Reply(Done()), Notify(event.session, "container_ended", over)]
+            return [Reply(Done()), Notify(event.session, over)]
         others = self._members.sessions.values()
         if event.params.own and not record.task and not any(container in other.launched for other in others):
             session.launched.add(container)

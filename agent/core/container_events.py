@@ -128,7 +128,7 @@ class ContainerEvents:
             if container in session.attached:
                 session.attached.discard(container)
                 session.launched.discard(container)
-                instructions.append(Notify(session.session, "container_ended", over))
+                instructions.append(Notify(session.session, over))
             if session.container == container:
                 session.container = ""
             session.lent.pop(container, None)

@@ -8,7 +8,11 @@ import msgspec
 
 from agent.core.confinement import Confinement
 from penstock.model import ContainerSpec
-from penstock.wire.agent_api import Grants, Params
+from penstock.wire.agent_api import Grants, Notice, Progress
+from penstock.wire.master_api import CommandEnded, JobEnded, JobState, ReadyTasks, TasksCancelled, TasksDone
+
+#: The messages to the master; the type names the method (:data:`penstock.wire.master_api.REQUESTS`).
+ToMaster = JobState | JobEnded | ReadyTasks | TasksDone | TasksCancelled | Progress | CommandEnded
 
 
 class Grant(msgspec.Struct, frozen=True):  # one per grant, a quarter of a dataclass's cost
@@ -23,8 +27,7 @@ class Notify:
     """Send another notification to a session."""
 
     session: int
-    method: str
-    params: Params
+    params: Notice
 
 
 class Reply(msgspec.Struct, frozen=True):
@@ -37,8 +40,7 @@ class Reply(msgspec.Struct, frozen=True):
 class TellMaster:
     """Relay a message to the master, in order. The core's state keeps it while the master is absent."""
 
-    method: str
-    params: Params
+    params: ToMaster
 
 
 @dataclass(frozen=True, slots=True)

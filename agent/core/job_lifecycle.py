@@ -104,7 +104,7 @@ class JobLifecycle:
         use = self._attained.over(name, now)
         if job.record.here and self._has_master:
             ended = JobEnded(job=name, why=why, done=done, failed=failed, merged_into=merged_into, use=use)
-            instructions.append(TellMaster("job_ended", ended))
+            instructions.append(TellMaster(ended))
         else:
             self._attained.tell(use)
         instructions += self._slot_grants.granted(self._queues.remove_job(name, now), now)
@@ -116,7 +116,7 @@ class JobLifecycle:
 
     def cancelled(self, job: Job, decision: CancelJob, now: float) -> list[Instruction]:
         """End what a job cancelled at the master has here, and notify its clients, wherever it was registered."""
-        notes = job.notify("job_cancelled", CancelledBy(job=decision.job, by=decision.by))
+        notes = job.notify(CancelledBy(job=decision.job, by=decision.by))
         return notes + self.end(job, now, f"cancelled by {decision.by}")
 
     # ------------------------------------------------------------ connections that end

@@ -16,7 +16,7 @@ from agent.core.placed_work import PlacedWork
 from agent.core.ranks import Ranks
 from agent.core.slot_grants import SlotGrants
 from agent.queues import MonotaskQueues
-from penstock.wire.agent_api import JobRef
+from penstock.wire.agent_api import JobAdmitted
 from penstock.wire.master_api import (
     AdmitJob,
     AnyDecision,
@@ -78,10 +78,10 @@ class MasterDecisions:
             case AdmitJob() if job is not None:
                 if job.admit():
                     out.append(Record(ROOM, decision.job, job.record))
-                out += job.notify("job_admitted", JobRef(job=decision.job))
+                out += job.notify(JobAdmitted(job=decision.job))
             case TellWaiting() if job is not None:
                 job.wait(decision.why, never=decision.never)
-                out += job.notify("job_waiting", job.waiting())
+                out += job.notify(job.waiting())
             case SetPriority() if job is not None:
                 before, job.record.priority = job.record.reserved_cores, decision.priority
                 job.record.reserved_cores = decision.reserved_cores

@@ -211,7 +211,7 @@ class Node(NodeState):
             raise bad_request("not a number", field="priority")
         if request.job:
             job = self._members.job_of(event.session, request.job, member=False)
-            instructions: list[Instruction] = [Notify(event.session, "job_waiting", job.waiting())] if job.waits else []
+            instructions: list[Instruction] = [Notify(event.session, job.waiting())] if job.waits else []
         else:
             quotas.check_job(session, self.settings.quotas, self.jobs.values())
             fresh = f"{self.settings.node}-{next(self._ids)}"
@@ -223,7 +223,7 @@ class Node(NodeState):
             )  # fmt: skip
             job, instructions = self._lifecycle.add(record, now)
             if self.settings.has_master:
-                instructions.append(TellMaster("job_submitted", job_state(record)))
+                instructions.append(TellMaster(job_state(record)))
         self._members.join(session, job)
         reply = JobRegistered(job=job.record.job, admitted=job.record.admitted)
         return [Reply(reply), *instructions, *(self.ranks.rank(now) if session.container else ())]
@@ -286,7 +286,7 @@ class Node(NodeState):
         """Store the progress: the master orders jobs by it, and is told again if it rebuilds its state."""
         job = self._members.job_of(event.session, event.params.job)
         job.stages = event.params.stages
-        tell = [TellMaster("progress", event.params)] if job.record.here and self.settings.has_master else []
+        tell = [TellMaster(event.params)] if job.record.here and self.settings.has_master else []
         return [_DONE, *tell]
 
     def _sampled(self, event: e.Sampled, now: float) -> list[Instruction]:

@@ -23,7 +23,7 @@ from penstock.model import (
     TaskRequest,
 )
 from penstock.model.work import Opportunistic, OpportunisticJob
-from penstock.wire.agent_api import JobWaiting, Params, StageProgress
+from penstock.wire.agent_api import JobWaiting, Notice, StageProgress
 from penstock.wire.master_api import JobState
 
 
@@ -288,9 +288,9 @@ class Job:
     recovered: bool = False  # restored after a restart: only its framework knows all its tasks
     kept_ends: set[str] = field(default_factory=set)  # tasks whose ends are journaled until the job is over
 
-    def notify(self, method: str, params: Params) -> list[Instruction]:
+    def notify(self, params: Notice) -> list[Instruction]:
         """Send a notification to all its connections."""
-        return [Notify(session, method, params) for session in sorted(self.sessions)]
+        return [Notify(session, params) for session in sorted(self.sessions)]
 
     def wait(self, why: str, *, never: bool) -> None:
         """Record why the master does not admit it yet."""

@@ -66,7 +66,7 @@ class SlotGrants:
     def recalls(self) -> list[Instruction]:
         """Tell connections of leases that end because a job ahead waits, and of kept slots that are called back."""
         return [
-            Notify(session, "recall", Recall(job=name, kind=kind, idle=only is not None))
+            Notify(session, Recall(job=name, kind=kind, idle=only is not None))
             for name, kind, only in self._queues.take_recalled()
             if (job := self._members.jobs.get(name)) is not None
             for session in (sorted(job.sessions) if only is None else (only,))

@@ -69,6 +69,6 @@ def take_back(queues: MonotaskQueues, held_max_s: float, now: float) -> tuple[li
             f"had waited {each.waited_s:.0f} s for its turn; slot_held_max_s is {held_max_s:g}"
         )
         params = SlotTakenBack(job=monotask.job, id=monotask.id, kind=monotask.kind, why=why)
-        instructions.append(Notify(monotask.session, "slot_taken_back", params))
+        instructions.append(Notify(monotask.session, params))
         instructions.append(Explain("slot taken back", {"job": monotask.job, "monotask": monotask.id, "why": why}))
     return instructions, granted

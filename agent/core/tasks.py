@@ -119,7 +119,7 @@ class HeldTasks:
         held.ended = ended
         self.unacknowledged[held.job, held.task] = held
         command_ended = CommandEnded(job=held.job, task=held.task, origin=held.origin, ended=ended)
-        return [Record(ROOM, journal_key(held.job, held.task), held), TellMaster("command_ended", command_ended)]
+        return [Record(ROOM, journal_key(held.job, held.task), held), TellMaster(command_ended)]
 
     def end_acknowledged(self, event: EndAcknowledged, now: float) -> list[Instruction]:
         """Drop an acknowledged end of a command, which may have been placed here again meanwhile."""
@@ -154,14 +154,13 @@ def place(job: Job, stage: str, requests: list[TaskRequest], asked: Opportunisti
             fresh.append(request)
             continue
         if known.node:
-            placed = TaskPlaced(job=job.record.job, task=request.task, node=known.node)
-            instructions += job.notify("task_placed", placed)
+            instructions += job.notify(TaskPlaced(job=job.record.job, task=request.task, node=known.node))
         if known.ended is not None:
             over = TaskEnded(job=job.record.job, task=request.task, node=known.node, ended=known.ended)
-            instructions += job.notify("task_ended", over)
+            instructions += job.notify(over)
     if fresh:
         ready = ReadyTasks(job=job.record.job, stage=stage, tasks=fresh, opportunistic=opportunistic)
-        instructions.append(TellMaster("tasks_ready", ready))
+        instructions.append(TellMaster(ready))
     return instructions
 
 
@@ -200,7 +199,7 @@ def tell(job: Job, decision: TellPlaced | TellEnded | TellStuck) -> list[Instruc
     """
     if isinstance(decision, TellStuck):
         stuck = TaskStuck(job=decision.job, task=decision.task, helper=decision.helper, node=decision.node)
-        return job.notify("task_stuck", stuck)  # task rescheduling (Elasecutor §III.D)
+        return job.notify(stuck)  # task rescheduling (Elasecutor §III.D)
     known = job.tasks.get(decision.task)
     if known is None and job.recovered:  # only its framework knows its tasks: messages are kept until it asks again
         known = job.tasks[decision.task] = _recovered(decision.task)
@@ -208,13 +207,13 @@ def tell(job: Job, decision: TellPlaced | TellEnded | TellStuck) -> list[Instruc
         return []
     if isinstance(decision, TellPlaced):
         known.node = decision.node
-        return job.notify("task_placed", TaskPlaced(job=decision.job, task=decision.task, node=decision.node))
+        return job.notify(TaskPlaced(job=decision.job, task=decision.task, node=decision.node))
     known.node = known.node or decision.node
     known.ended = decision.ended
     if not job.sessions:
         return keep_end(job, decision.task)
     over = TaskEnded(job=decision.job, task=decision.task, node=decision.node, ended=decision.ended)
-    return job.notify("task_ended", over)
+    return job.notify(over)
 
 
 def end_unread(jobs: Mapping[str, Job], event: EndUnread) -> list[Instruction]:
@@ -271,7 +270,7 @@ def done(job: Job, names: list[str], held: HeldTasks) -> list[Instruction]:
             task.ended = Ended(by=EndedBy.EXIT, exit_status=0)
         if held.release(job.record.job, name) is not None:
             instructions.append(Record(ROOM, journal_key(job.record.job, name), None))
-    instructions.append(TellMaster("tasks_done", TasksDone(job=job.record.job, tasks=names)))
+    instructions.append(TellMaster(TasksDone(job=job.record.job, tasks=names)))
     return instructions
 
 
@@ -289,8 +288,8 @@ def cancel(job: Job, names: list[str]) -> list[Instruction]:
             continue
         known.ended = Ended(by=EndedBy.CANCELLED, reason="cancelled before it was placed")
         over = TaskEnded(job=job.record.job, task=name, node="", ended=known.ended)
-        instructions += job.notify("task_ended", over)
-    instructions.append(TellMaster("tasks_cancelled", TasksCancelled(job=job.record.job, tasks=names)))
+        instructions += job.notify(over)
+    instructions.append(TellMaster(TasksCancelled(job=job.record.job, tasks=names)))
     return instructions
 
 

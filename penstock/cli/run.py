@@ -19,7 +19,7 @@ from penstock.client.errors import LOST_WHILE_STARTING, AgentUnavailable, lost_a
 from penstock.client.signals import Signals
 from penstock.model.container import ContainerSpec, Ended, EndedBy
 from penstock.wire import container_methods as m
-from penstock.wire.agent_api import Attach, ContainerRef, Launch, Launched, SignalContainer
+from penstock.wire.agent_api import Attach, ContainerEnded, ContainerRef, Launch, Launched, SignalContainer
 from penstock.wire.connection import read_params
 from penstock.wire.errors import RpcError
 
@@ -146,8 +146,8 @@ class _Command:
 
     def heard(self, method: str, params: Any) -> None:
         """Called by the session: handle a notification."""
-        if method == m.CONTAINER_ENDED.name:
-            said = read_params(params, m.CONTAINER_ENDED.params)
+        if method == ContainerEnded.METHOD:
+            said = read_params(params, ContainerEnded)
             self._ended[said.container] = said.ended
 
     def relink(self) -> None:

@@ -208,7 +208,7 @@ class AgentClient(Requests):
         if type(params) is api.Grants and (job := self._jobs.get(params.job)) is not None:  # the hot path
             job.grant(params.ids, params.lease_s, params.keep)
         elif (known := m.NOTIFICATIONS.get(method)) is not None:
-            self._deliver(peer, read_params(params, known.params))
+            self._deliver(peer, read_params(params, known))
 
     # ------------------------------------------------------------ inside
 

@@ -284,7 +284,7 @@ class Job(JobSession):
                 self.on_stuck(stuck)
             case api.JobWaiting() as waiting:
                 self.on_waiting(waiting)
-            case api.JobRef():
+            case api.JobAdmitted():
                 self._record(params)
                 self._admitted.set()
                 self._repeat_requests(peer)

@@ -13,7 +13,7 @@ import msgspec
 
 from penstock.model.container import Ended, EndedBy
 from penstock.model.work import Opportunistic, TaskRequest
-from penstock.wire.agent_api import JobRef, JobRegistered, Params, Place, RegisterJob, TaskEnded, TaskPlaced
+from penstock.wire.agent_api import JobAdmitted, JobRegistered, Params, Place, RegisterJob, TaskEnded, TaskPlaced
 from penstock.wire.errors import ErrorCode, RpcError
 
 
@@ -200,7 +200,7 @@ class JobSession:
                 return self._tasks.place(task, node)
             case TaskEnded(task=task, ended=ended):
                 return self._tasks.end(task, ended)
-            case JobRef():
+            case JobAdmitted():
                 already, self.is_admitted = self.is_admitted, True
                 return not already
         return True

@@ -14,7 +14,7 @@ from penstock.peer_credentials import check_server
 from penstock.transport.peer import RpcPeer, connect_unix, unknown_method
 from penstock.wire.agent_api import Welcome
 from penstock.wire.agent_methods import HELLO, TYPED
-from penstock.wire.errors import RpcError
+from penstock.wire.errors import ErrorBody, RpcError
 from penstock.wire.method import Method, P, R
 
 
@@ -143,7 +143,7 @@ class Link:
 
     def notification(self, peer: RpcPeer, method: str, params: Any) -> None:
         """Called by the peer."""
-        if method == "error":
+        if method == ErrorBody.METHOD:
             self._greeting.refused(params)
         self._owner.notified(peer, method, params)
 

@@ -19,7 +19,7 @@ from penstock.client.stdio import connected
 from penstock.wire.agent_api import Welcome
 from penstock.wire.connection import Closed, Malformed, RpcConnection, read
 from penstock.wire.container_methods import HELLO
-from penstock.wire.errors import RpcError
+from penstock.wire.errors import ErrorBody, RpcError
 from penstock.wire.method import Method, P, R
 from penstock.wire.rpc import Notification, Response
 
@@ -225,7 +225,7 @@ class Session:
             if isinstance(message, Response):
                 self._answers[message.id] = message
             elif isinstance(message, Notification):
-                if message.method == "error":
+                if message.method == ErrorBody.METHOD:
                     self._greeting.refused(message.params)
                 elif self.owner is not None:
                     self.owner.heard(message.method, message.params)

@@ -23,9 +23,9 @@ from penstock.wire.errors import RpcError
 from penstock.wire.jobs_api import CancelledBy
 from penstock.wire.method import Method, P
 
-_NOTIFICATIONS: dict[str, type[api.Params]] = {
-    each.name: each.params
-    for each in (m.JOB_WAITING, m.JOB_ADMITTED, m.JOB_CANCELLED, m.TASK_PLACED, m.TASK_ENDED, m.TASK_STUCK)
+_NOTIFICATIONS: dict[str, type[api.Notice]] = {
+    each.METHOD: each
+    for each in (api.JobWaiting, api.JobAdmitted, CancelledBy, api.TaskPlaced, api.TaskEnded, api.TaskStuck)
 }
 
 #: :meth:`Session.call` or :meth:`Session.call_once`.
@@ -160,7 +160,7 @@ class TaskJob(JobSession):
                 self._news.append(TaskPlaced(task, node))
             case api.TaskEnded(task=task, ended=ended) if self._record(params):
                 self._news.append(TaskEnded(task, ended))
-            case api.JobRef() if self._record(params):
+            case api.JobAdmitted() if self._record(params):
                 self._news.append(Started())
 
     def _repeat_requests(self) -> None:

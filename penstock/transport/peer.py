@@ -169,7 +169,7 @@ class RpcPeer(asyncio.Protocol):
             try:
                 self._handler.notification(self, message.method, message.params)
             except RpcError as error:
-                self._send(self._wire.send_notification("error", error.body))
+                self._send(self._wire.send_notification(ErrorBody.METHOD, error.body))
             except Exception as error:  # noqa: BLE001 - the root of a notification
                 self._handler.internal_error(self, message.method, error)
         elif isinstance(message, Request):
@@ -183,10 +183,10 @@ class RpcPeer(asyncio.Protocol):
             else:
                 future.set_exception(RpcError.of(message.error))
         elif isinstance(message, Closed):
-            self._out.append(self._wire.send_notification("error", message.error))
+            self._out.append(self._wire.send_notification(ErrorBody.METHOD, message.error))
             self.close()
         elif message.reply_to is None:
-            self._send(self._wire.send_notification("error", message.error))
+            self._send(self._wire.send_notification(ErrorBody.METHOD, message.error))
         else:
             self._send(self._wire.send_error(message.reply_to, message.error))
 

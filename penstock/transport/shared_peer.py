@@ -57,7 +57,7 @@ class SharedPeer(RpcPeer):
 
     def refuse(self, error: RpcError) -> None:
         """Send the reason of the refusal, and close the connection."""
-        self.notify("error", error.body)
+        self.notify(error.body.METHOD, error.body)
         self.close()
 
     # ------------------------------------------------------------ asyncio.Protocol

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 
 import msgspec
 
@@ -23,6 +23,12 @@ MOST_OFFSET = 2**63 - 1  # the largest file offset (off_t)
 
 class Params(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """Parameters of a method. Unknown and missing fields are errors that name the field."""
+
+
+class Notice(Params, frozen=True):
+    """Parameters of a notification of the agent to a framework. The type names the notification."""
+
+    METHOD: ClassVar[str]
 
 
 class Result(msgspec.Struct, frozen=True, kw_only=True):
@@ -89,24 +95,28 @@ class JobRegistered(Result, frozen=True):
     admitted: bool
 
 
-class JobWaiting(Params, frozen=True):
-    """Agent → framework: why the job is not admitted yet; ``never``: the cluster has no nodes large enough for it."""
+class JobWaiting(Notice, frozen=True):
+    """Agent → framework: why the master has not admitted the job yet; said again when the kind of reason changes.
+    ``never``: no nodes of the cluster can hold it."""
 
+    METHOD = "job_waiting"
     job: str
     why: str
     never: bool = False
 
 
-class JobRef(Params, frozen=True):
-    """A job by its id."""
+class JobAdmitted(Notice, frozen=True):
+    """Agent → framework: the master has reserved memory for the job: it may ask for placements."""
 
+    METHOD = "job_admitted"
     job: str
 
 
-class EndJob(JobRef, frozen=True):
+class EndJob(Params, frozen=True):
     """A job that its framework ends. ``failed``: why it did not succeed, if its framework gives it up or tasks were
     refused, which the master never sees; "": its tasks say how the job ended."""
 
+    job: str
     failed: Annotated[str, msgspec.Meta(max_length=1000)] = ""
 
 
@@ -126,12 +136,13 @@ class Submitted(Result, frozen=True):
     accepted: int
 
 
-class Rejected(Params, frozen=True):
+class Rejected(Notice, frozen=True):
     """Agent → framework: a ``submit`` that was sent as a notification was refused as a whole.
 
     ``ids`` are its monotasks, also where the rest was not understood, except those with invalid ids.
     """
 
+    METHOD = "rejected"
     job: str
     ids: list[MonotaskId]
     error: ErrorBody
@@ -179,7 +190,7 @@ class Cancel(Params, frozen=True):
     ids: Annotated[list[MonotaskId], msgspec.Meta(max_length=MOST_AT_ONCE)]
 
 
-class Grants(Params, frozen=True):
+class Grants(Notice, frozen=True):
     """Agent → framework: these monotasks may run now, until ``complete`` or ``cancel``.
 
     For ``lease_s`` seconds each slot may be passed on to queued monotasks of the same job, kind and connection without
@@ -187,18 +198,20 @@ class Grants(Params, frozen=True):
     meanwhile, for monotasks that were not submitted: see ``leased`` of a completion. A framework may ignore leases.
     """
 
+    METHOD = "grant"
     job: str
     ids: list[MonotaskId]
     lease_s: float = 0.0
     keep: bool = False
 
 
-class Recall(Params, frozen=True):
+class Recall(Notice, frozen=True):
     """Agent → framework: the leases of a job end now, as work with precedence waits. Running monotasks may run on.
 
     With ``idle`` the waiting work has no precedence: only idle slots are given back, and none may be kept idle.
     """
 
+    METHOD = "recall"
     job: str
     kind: ResourceKind
     idle: bool = False
@@ -240,17 +253,19 @@ class TaskRefs(Params, frozen=True):
     tasks: Annotated[list[Name], msgspec.Meta(max_length=MOST_AT_ONCE)]
 
 
-class TaskPlaced(Params, frozen=True):
+class TaskPlaced(Notice, frozen=True):
     """Agent → framework: the node of a task. For a command: the node where it waits for its slot."""
 
+    METHOD = "task_placed"
     job: str
     task: str
     node: str
 
 
-class TaskEnded(Params, frozen=True):
+class TaskEnded(Notice, frozen=True):
     """Agent → framework: a command ended, or a task was lost with its node (``ended.by`` is ``lost``)."""
 
+    METHOD = "task_ended"
     job: str
     task: str
     node: str
@@ -260,10 +275,11 @@ class TaskEnded(Params, frozen=True):
 # ---------------------------------------------------------------- containers
 
 
-class TaskStuck(Params, frozen=True):
+class TaskStuck(Notice, frozen=True):
     """Agent → framework: an executor is late and its node has no free resources. Copies of its tasks, made by the
     framework's speculation, are best run in the executor ``helper`` on ``node`` (Elasecutor §III.D)."""
 
+    METHOD = "task_stuck"
     job: str
     task: str
     helper: str
@@ -359,9 +375,10 @@ class Output(Result, frozen=True):
     size: int
 
 
-class ContainerEnded(Params, frozen=True):
+class ContainerEnded(Notice, frozen=True):
     """Agent → framework: a container that this connection launched (or attached to) ended."""
 
+    METHOD = "container_ended"
     container: str
     ended: Ended
 

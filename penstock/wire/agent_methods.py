@@ -1,25 +1,25 @@
 """The methods between frameworks and the agent that the agent answers itself, and its notifications.
 
 This is their only declaration: the server (:mod:`agent.frameworks`), docs/protocol.md and the tests of access follow
-from it. The methods of containers are declared in :mod:`penstock.wire.container_methods`, those that the agent relays
-to the master in :mod:`penstock.wire.relayed_methods`.
+from it. A notification is declared by its type (:class:`~penstock.wire.agent_api.Notice`). The methods of containers
+are declared in :mod:`penstock.wire.container_methods`, those that the agent relays to the master in
+:mod:`penstock.wire.relayed_methods`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from penstock.model.container import ContainerSpec
+from penstock.model.container import ContainerSpec, Ended, EndedBy
 from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.model.work import MonotaskSpec, TaskRequest
 from penstock.wire import agent_api as api
 from penstock.wire import container_methods as containers
 from penstock.wire import jobs_api
 from penstock.wire.errors import ErrorBody, ErrorCode
-from penstock.wire.method import USERS, Announcement, Caller, declare, methods_of
+from penstock.wire.method import USERS, Caller, declare, methods_of
 
 # fmt: off
-_ENDED = containers.ENDED_EXAMPLE
 _MONOTASKS = [
     MonotaskSpec(id=1, kind=ResourceKind.DISK, input_bytes=1 << 20, stage="read"),
     MonotaskSpec(id=2, kind=ResourceKind.CPU, input_bytes=1 << 20, stage="map", task="m-1"),
@@ -48,37 +48,11 @@ LEAVE_JOB = declare("leave_job", jobs_api.LeaveJob(job="j-1"), api.Done(), Calle
 LEND = declare(
     "lend", jobs_api.Lend(job="j-1"), api.Launched(container="c-3", pid=4712, not_enforced={}), Caller.PROCESS_OWNER
 )
-JOB_WAITING = Announcement(
-    "job_waiting", api.JobWaiting(job="j-1", why="it wants 2 GiB reserved, 1 GiB of 4 GiB is not reserved"),
-    "Why the master has not admitted the job yet; said again when the kind of reason changes. `never`: no nodes of the "
-    "cluster can hold it.",
-)
-JOB_ADMITTED = Announcement(
-    "job_admitted", api.JobRef(job="j-1"), "The master has reserved memory for the job: it may ask for placements."
-)
-JOB_CANCELLED = Announcement("job_cancelled", jobs_api.CancelledBy(job="j-1", by="eve"))
 
 # ---------------------------------------------------------------- monotasks
 SUBMIT = declare("submit", api.Submit(job="j-1", monotasks=_MONOTASKS), api.Submitted(accepted=2), Caller.OWNER)
 COMPLETE = declare("complete", api.Complete(job="j-1", monotasks=[api.Completion(id=1)]), api.Done(), Caller.OWNER)
 CANCEL = declare("cancel", api.Cancel(job="j-1", ids=[2]), api.Done(), Caller.OWNER)
-GRANT = Announcement("grant", api.Grants(job="j-1", ids=[1]))
-RECALL = Announcement("recall", api.Recall(job="j-1", kind=ResourceKind.CPU))
-REJECTED = Announcement(
-    "rejected",
-    api.Rejected(
-        job="j-1", ids=[1],
-        error=ErrorBody(ErrorCode.BAD_REQUEST, "unknown job 'j-1'", "job", "register_job first"),
-    ),
-)
-SLOT_TAKEN_BACK = Announcement(
-    "slot_taken_back",
-    jobs_api.SlotTakenBack(
-        job="j-1", id=1, kind=ResourceKind.CPU,
-        why="its cpu slot was held for 75 s, and job j-2 of another user had waited 31 s for its turn; "
-        "slot_held_max_s is 60",
-    ),
-)
 
 # ---------------------------------------------------------------- placement
 PLACE = declare("place", api.Place(job="j-1", stage="map", tasks=[_TASK]), api.Done(), Caller.OWNER)
@@ -101,9 +75,6 @@ PROGRESS = declare(
     ),
     api.Done(), Caller.OWNER,
 )
-TASK_PLACED = Announcement("task_placed", api.TaskPlaced(job="j-1", task="m-1", node="alpha"))
-TASK_ENDED = Announcement("task_ended", api.TaskEnded(job="j-1", task="m-1", node="alpha", ended=_ENDED))
-TASK_STUCK = Announcement("task_stuck", api.TaskStuck(job="j-1", task="e-1", helper="e-2", node="beta"))
 
 # ---------------------------------------------------------------- containers
 LAUNCH = containers.LAUNCH
@@ -114,13 +85,38 @@ ATTACH = containers.ATTACH
 SIGNAL = containers.SIGNAL
 KILL = containers.KILL
 OUTPUT = containers.OUTPUT
-CONTAINER_ENDED = containers.CONTAINER_ENDED
+
+# ---------------------------------------------------------------- notifications
+_ENDED = Ended(by=EndedBy.EXIT, exit_status=0, cpu_seconds=0.5, memory_peak_bytes=8 << 20, wall_seconds=1.0)
+#: agent → framework: an example of each
+NOTICES: tuple[api.Notice, ...] = (
+    api.JobWaiting(job="j-1", why="it wants 2 GiB reserved, 1 GiB of 4 GiB is not reserved"),
+    api.JobAdmitted(job="j-1"),
+    jobs_api.CancelledBy(job="j-1", by="eve"),
+    api.Grants(job="j-1", ids=[1]),
+    api.Recall(job="j-1", kind=ResourceKind.CPU),
+    api.Rejected(
+        job="j-1", ids=[1],
+        error=ErrorBody(ErrorCode.BAD_REQUEST, "unknown job 'j-1'", "job", "register_job first"),
+    ),
+    jobs_api.SlotTakenBack(
+        job="j-1", id=1, kind=ResourceKind.CPU,
+        why="its cpu slot was held for 75 s, and job j-2 of another user had waited 31 s for its turn; "
+        "slot_held_max_s is 60",
+    ),
+    api.TaskPlaced(job="j-1", task="m-1", node="alpha"),
+    api.TaskEnded(job="j-1", task="m-1", node="alpha", ended=_ENDED),
+    api.TaskStuck(job="j-1", task="e-1", helper="e-2", node="beta"),
+    api.ContainerEnded(container="c-1", ended=_ENDED),
+)
 # fmt: on
 #: framework → agent
 REQUESTS = methods_of(globals(), *USERS)
 #: agent → framework
-NOTIFICATIONS: dict[str, Announcement[Any]] = {
-    each.name: each for each in tuple(globals().values()) if isinstance(each, Announcement)
-}
+NOTIFICATIONS: dict[str, type[api.Notice]] = {each.METHOD: type(each) for each in NOTICES}
 #: Messages of every monotask: name → parameters, which are decoded directly from the bytes.
-TYPED: dict[str, type[Any]] = {SUBMIT.name: SUBMIT.params, COMPLETE.name: COMPLETE.params, GRANT.name: GRANT.params}
+TYPED: dict[str, type[Any]] = {
+    SUBMIT.name: SUBMIT.params,
+    COMPLETE.name: COMPLETE.params,
+    api.Grants.METHOD: api.Grants,
+}

@@ -6,17 +6,16 @@ without the others.
 
 from __future__ import annotations
 
-from penstock.model.container import ContainerSpec, Ended, EndedBy, Limits
+from penstock.model.container import ContainerSpec, Limits
 from penstock.model.profile import Profile
 from penstock.model.resources import Capacity
 from penstock.wire import agent_api as api
-from penstock.wire.method import Announcement, Caller, declare
+from penstock.wire.method import Caller, declare
 
 # fmt: off
 _SPEC = ContainerSpec(
     argv=("sort", "big.txt"), cwd="/srv/data", limits=Limits(cpu_cores=0.5, memory_max_bytes=64 << 20), detach=True
 )
-ENDED_EXAMPLE = Ended(by=EndedBy.EXIT, exit_status=0, cpu_seconds=0.5, memory_peak_bytes=8 << 20, wall_seconds=1.0)
 
 HELLO = declare(
     "hello", api.Hello(protocol=api.PROTOCOL, client="example"),
@@ -54,5 +53,4 @@ KILL = declare(
     "Kill all processes of a container; it ends by `cancelled`.",
 )
 OUTPUT = declare("output", api.ReadOutput(container="c-1"), api.Output(data=b"done\n", offset=0, size=5), Caller.OWNER)
-CONTAINER_ENDED = Announcement("container_ended", api.ContainerEnded(container="c-1", ended=ENDED_EXAMPLE))
 # fmt: on

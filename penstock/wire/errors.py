@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+from typing import ClassVar
 
 import msgspec
 
@@ -23,6 +24,7 @@ class ErrorBody(msgspec.Struct, frozen=True, omit_defaults=True):
     if it cannot be executed; 0 for all other errors.
     """
 
+    METHOD: ClassVar[str] = "error"  # the notification of an error that answers no request
     code: ErrorCode
     message: str
     field: str = ""

@@ -8,7 +8,7 @@ import msgspec
 
 from penstock.model.resources import KindAmounts, ResourceKind
 from penstock.model.work import MonotaskId
-from penstock.wire.agent_api import Params, Result
+from penstock.wire.agent_api import Notice, Params, Result
 
 #: The most jobs in one call.
 MOST_JOBS = 1000
@@ -177,20 +177,22 @@ class Lend(Params, frozen=True):
     pid: Annotated[int, msgspec.Meta(ge=0, le=2**22)] = 0
 
 
-class CancelledBy(Params, frozen=True):
+class CancelledBy(Notice, frozen=True):
     """Agent → framework: a user cancelled the job (``by``). It is over; the agent accepts no more calls about it."""
 
+    METHOD = "job_cancelled"
     job: str
     by: str
 
 
-class SlotTakenBack(Params, frozen=True):
+class SlotTakenBack(Notice, frozen=True):
     """Agent → framework: a monotask's slot went to a job of another user that had waited too long for its turn.
 
     The monotask runs on without a slot, and is completed or cancelled as usual. ``why`` gives the numbers; the operator
     sets ``slot_held_max_s``.
     """
 
+    METHOD = "slot_taken_back"
     job: str
     id: MonotaskId
     kind: ResourceKind

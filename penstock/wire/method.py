@@ -27,22 +27,6 @@ class Caller(enum.StrEnum):
 USERS = (Caller.EVERYBODY, Caller.OWNER, Caller.PROCESS_OWNER, Caller.OPERATORS)
 
 
-class Announcement(msgspec.Struct, Generic[P], frozen=True, eq=False):
-    """A notification of the agent to a framework, declared by an example.
-
-    ``about`` replaces the docstring of the parameters on the page.
-    """
-
-    name: str
-    example: P
-    about: str = ""
-
-    @property
-    def params(self) -> type[P]:
-        """Return the type of the parameters."""
-        return type(self.example)
-
-
 class Method(msgspec.Struct, Generic[P, R], frozen=True, eq=False):
     """A request, which its ``caller`` may also send as a notification if no answer is wanted.
 

@@ -18,7 +18,7 @@ from master.core import events as m
 from master.core.instructions import SendDecisions
 from penstock.model import Capacity
 from penstock.wire import master_api as api
-from penstock.wire.agent_api import Params
+from penstock.wire.agent_api import Notice, Params
 from simulator.tasks.clock import Clock
 from simulator.tasks.commands import Commands, Tally
 from simulator.tasks.first_come import FirstComeQueues
@@ -153,10 +153,10 @@ class SimulatedCluster:
                 case i.Reply(result):
                     reply = result
                 case i.Grant(session, grants):
-                    self._notify(node, session, "grant", grants)
-                case i.Notify(session, method, params):
-                    self._notify(node, session, method, params)
-                case i.TellMaster(_, params):
+                    self._notify(node, session, grants)
+                case i.Notify(session, params):
+                    self._notify(node, session, params)
+                case i.TellMaster(params):
                     self._tell_master(node, params)
                 case i.Record() | i.Explain():
                     pass
@@ -165,8 +165,8 @@ class SimulatedCluster:
                         raise NotImplementedError(f"not simulated: {instruction}")
         return reply
 
-    def _notify(self, node: str, session: int, method: str, params: Params) -> None:
-        self.clock.soon(self.frameworks[session - 1].notified, node, method, params)
+    def _notify(self, node: str, session: int, params: Notice) -> None:
+        self.clock.soon(self.frameworks[session - 1].notified, node, params)
 
     # ------------------------------------------------------------ between agents and master
 

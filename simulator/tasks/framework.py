@@ -13,8 +13,9 @@ from penstock.wire.agent_api import (
     Completion,
     EndJob,
     Grants,
+    JobAdmitted,
     JobRegistered,
-    Params,
+    Notice,
     Place,
     Progress,
     RegisterJob,
@@ -98,7 +99,7 @@ class Framework(Course):
         self._joined[node] = None
         self._site.ask(node, e.SessionOpened(self._number, "user", 1000, self.job.name))
 
-    def notified(self, node: str, method: str, params: Params) -> None:
+    def notified(self, node: str, params: Notice) -> None:
         """Handle a notification from a node's agent."""
         match params:
             case Grants():
@@ -109,9 +110,8 @@ class Framework(Course):
                 self._placed(params.task, params.node)
             case TaskEnded():
                 self._command_ended(params)
-            case _:
-                if method == "job_admitted":
-                    self._ask_for_places()
+            case JobAdmitted():
+                self._ask_for_places()
 
     # ------------------------------------------------------------ tasks
 

@@ -26,7 +26,7 @@ from penstock.wire.agent_api import (
     ContainerEnded,
     Done,
     Grants,
-    JobRef,
+    JobAdmitted,
     JobRegistered,
     JobWaiting,
     Launched,
@@ -137,7 +137,7 @@ class FakeAgent:
     def admit(self, job: str) -> None:
         """Tell every framework that the job is admitted."""
         for peer in self._peers:
-            peer.notify("job_admitted", JobRef(job=job))
+            peer.notify("job_admitted", JobAdmitted(job=job))
 
     def end_task(self, job: str, task: str, ended: Ended) -> None:
         """Report the end of a placed command."""
@@ -223,7 +223,7 @@ class FakeAgent:
         if self.waits is not None:
             peer.notify("job_waiting", JobWaiting(job=job, why=self.waits, never=self.waits_for_ever))
         if self.admits_by_message:
-            peer.notify("job_admitted", JobRef(job=job))
+            peer.notify("job_admitted", JobAdmitted(job=job))
         return JobRegistered(job=job, admitted=self.admits and not self.admits_by_message)
 
     def _leave_job(self, peer: RpcPeer, asked: Any) -> Done:

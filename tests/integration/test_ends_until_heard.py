@@ -14,6 +14,7 @@ import pytest
 from agent.core import Node
 from agent.core import events as e
 from agent.core.events import EndAcknowledged
+from agent.core.instructions import ToMaster
 from agent.core.settings import NodeSettings
 from agent.master_link import MasterLink
 from agent.shell import Shell
@@ -22,7 +23,7 @@ from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, KindAmounts,
 from penstock.transport import RpcPeer
 from penstock.wire import agent_methods as m
 from penstock.wire import master_api as api
-from penstock.wire.agent_api import Done, Params, Place
+from penstock.wire.agent_api import Done, Place
 from penstock.wire.connection import LINK_FRAME_BYTES, MAX_FRAME_BYTES, RpcConnection, read_params
 from tests.fakes.node_bed import NodeBed
 
@@ -78,7 +79,7 @@ def shell(heard: list[object]) -> Shell:
 
 @asynccontextmanager
 async def linked(
-    directory: Path, answered: list[object], method: str, params: Params | None = None, of: Shell | None = None
+    directory: Path, answered: list[object], method: str, params: ToMaster | None = None, of: Shell | None = None
 ) -> AsyncIterator[tuple[Master, MasterLink]]:
     """A link to a master; ``params`` are said before there is one."""
     master = Master()
@@ -88,7 +89,7 @@ async def linked(
     )
     link = MasterLink(of or shell(answered), UnixEndpoint(path))
     if params is not None:
-        link.tell(method, params)
+        link.tell(params)
     running = asyncio.create_task(link.run())
     try:
         await master.until(0, method)
@@ -106,7 +107,7 @@ async def linked(
 async def test_an_end_that_nobody_answered_is_told_again_right_behind_the_registration(tmp_path: Path) -> None:
     answered: list[object] = []
     async with linked(tmp_path, answered, "heartbeat") as (master, link):
-        link.tell("command_ended", END)
+        link.tell(END)
         await master.until(1, "heartbeat")
         assert master.heard[1][:2] == ["register", "command_ended"], "before anything could be decided without it"
         assert master.heard[1].count("command_ended") == 1
@@ -142,7 +143,7 @@ async def test_a_sample_is_told_at_once_and_no_other_before_the_interval_is_near
             link.sampled()
         link._sampled_at -= 0.8 * link._heartbeat_s
         link.sampled()
-        link.tell("command_ended", END)  # the master closes the connection when it has read all before
+        link.tell(END)  # the master closes the connection when it has read all before
         await master.until(1, "heartbeat")
         assert master.heard[0].count("heartbeat") == before + 1
 
@@ -150,12 +151,12 @@ async def test_a_sample_is_told_at_once_and_no_other_before_the_interval_is_near
 async def test_an_end_is_not_lost_with_a_connection_that_breaks_before_the_registration() -> None:
     answered: list[object] = []
     link = MasterLink(shell(answered), UnixEndpoint(Path("/nowhere")))
-    link.tell("command_ended", END)
+    link.tell(END)
     gone = RpcPeer(Master())
     gone.close()
     with pytest.raises(ConnectionResetError):
         await link._register(gone)
-    assert link._kept == [("command_ended", END)]
+    assert link._kept == [END]
     assert answered == []
 
 
@@ -167,7 +168,7 @@ async def test_an_end_is_not_lost_with_a_connection_that_breaks_before_the_regis
         ("job_ended", api.JobEnded(job="j")),
     ],
 )
-async def test_what_nobody_answered_is_told_again(tmp_path: Path, method: str, said: Params) -> None:
+async def test_what_nobody_answered_is_told_again(tmp_path: Path, method: str, said: ToMaster) -> None:
     async with linked(tmp_path, [], method, said) as (master, _):
         master.peers[0].close()  # it may not have read that
         await master.until(1, method)
@@ -212,7 +213,7 @@ async def test_what_is_asked_while_registering_is_said_before_a_decision_is_answ
     link = MasterLink(cast("Shell", deciding), UnixEndpoint(path))
     request = TaskRequest(task="t", usage=KindAmounts(cpu=1.0))
     ready = api.ReadyTasks(job="j", stage="s", tasks=[request], opportunistic=False)
-    master.asks = lambda: link.tell("tasks_ready", ready)  # type: ignore[method-assign]
+    master.asks = lambda: link.tell(ready)  # type: ignore[method-assign]
     running = asyncio.create_task(link.run())
     try:
         await master.until(0, "answer")

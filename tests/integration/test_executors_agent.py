@@ -219,7 +219,7 @@ async def test_who_ended_while_the_master_was_away_is_told_of_in_full_before_its
         node.handle(e.Sampled(Snapshot(float(second), 1.0, containers={container: use}), 0.0), float(second))
     for told in node.handle(e.ContainerExited(container, 0, None, 1.0, 0, 0, 0.0), 1000.0):
         if isinstance(told, i.TellMaster):
-            link.tell(told.method, told.params)
+            link.tell(told.params)
     running = asyncio.create_task(link.run())
     try:
         await master.until(lambda: bool(master.ended()))
@@ -287,7 +287,7 @@ async def test_only_a_master_that_reads_it_is_told_why_a_job_failed(master: Fake
     node.handle(e.JobRegistered(1, RegisterJob(name="j"), 0.0), 0.0)
     for each in node.handle(e.Asked(END_JOB, 1, EndJob(job="n-x-1", failed="1 task refused")), 0.0):
         if isinstance(each, i.TellMaster):
-            link.tell(each.method, each.params)
+            link.tell(each.params)
     running = asyncio.create_task(link.run())
     try:
         await master.until(lambda: any(isinstance(said, api.JobEnded) for _, said in master.order))
@@ -309,7 +309,7 @@ async def test_only_a_master_that_reads_it_is_told_the_last_of_a_job(master: Fak
     node.handle(e.JobRegistered(1, RegisterJob(name="j"), 0.0), 0.0)
     for each in node.handle(e.SessionClosed(1), 0.0):
         if isinstance(each, i.TellMaster):
-            link.tell(each.method, each.params)
+            link.tell(each.params)
     running = asyncio.create_task(link.run())
     try:
         await master.until(lambda: [method for method, _ in master.order].count("heartbeat") > 1)

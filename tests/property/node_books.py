@@ -128,12 +128,11 @@ class NodeBooks(RuleBasedStateMachine):
                         self.journal.pop((room, key), None)
                     else:
                         self.journal[room, key] = value
-                case i.Notify(session, _, ContainerEnded()):
+                case i.Notify(session, ContainerEnded()):
                     assert session in self.sessions
-                case i.Notify(session, _, TaskEnded(job=job, task=task)):
+                case i.Notify(session, TaskEnded(job=job, task=task)):
                     self.task_ends.add((session, job, task))
-                case i.TellMaster("command_ended", params):
-                    assert isinstance(params, master_api.CommandEnded)
+                case i.TellMaster(master_api.CommandEnded() as params):
                     key = (params.job, params.task)
                     assert key in self.assigned and key not in self.reported, "a command ended twice"
                     self.reported.add(key)

@@ -89,7 +89,7 @@ class Measured(RuleBasedStateMachine):
         instructions = self.agents[name].handle(event, self.now)
         for each in instructions:
             match each:
-                case i.TellMaster(_, params):
+                case i.TellMaster(params):
                     self.say(name, m.Said(name, params))  # type: ignore[arg-type]
                 case i.StartContainer(container) | i.AdoptProcess(container):
                     self.used[name][container] = 0.0

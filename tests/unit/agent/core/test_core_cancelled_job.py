@@ -49,8 +49,8 @@ def test_all_of_it_ends_and_its_clients_hear_who_did_it(bed: NodeBed) -> None:
     bed.handle(e.ContainerStarted(record.container, 7, {}, 0.0))
     instructions, refused = cancel(bed, name)
     assert refused == []
-    told = [each for each in instructions if isinstance(each, Notify) and each.method == "job_cancelled"]
-    assert told == [Notify(one, "job_cancelled", CancelledBy(job=name, by="ann")) for one in (OWNER, OTHER)]
+    told = [each for each in instructions if isinstance(each, Notify) and isinstance(each.params, CancelledBy)]
+    assert told == [Notify(one, CancelledBy(job=name, by="ann")) for one in (OWNER, OTHER)]
     use = api.JobUse(job=name, service_s=2.0)
     ended = [each.params for each in instructions if isinstance(each, TellMaster)]
     assert api.JobEnded(job=name, why="cancelled by ann", use=use) in ended
@@ -71,7 +71,7 @@ def test_a_guest_s_job_ends_here_and_only_here(bed: NodeBed) -> None:
     instructions, refused = cancel(bed, "far-1")
     assert refused == []
     assert [each.session for each in instructions if isinstance(each, Notify)] == [OWNER]
-    assert not any(isinstance(each, TellMaster) and each.method == "job_ended" for each in instructions)
+    assert not any(isinstance(each, TellMaster) and isinstance(each.params, api.JobEnded) for each in instructions)
     assert "far-1" not in bed.node.jobs
     assert bed.node.sessions[OWNER].jobs == set()
 
@@ -92,7 +92,9 @@ def test_the_master_hears_why_a_job_ended_that_its_framework_did_not_end(bed: No
 
 def ends(bed: NodeBed, session: int) -> list[object]:
     instructions = bed.handle(e.SessionClosed(session))
-    return [each.params for each in instructions if isinstance(each, TellMaster) and each.method == "job_ended"]
+    return [
+        each.params for each in instructions if isinstance(each, TellMaster) and isinstance(each.params, api.JobEnded)
+    ]
 
 
 def test_a_job_is_done_once_its_last_connection_left_it_in_order(bed: NodeBed) -> None:

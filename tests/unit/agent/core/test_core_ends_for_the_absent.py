@@ -37,8 +37,8 @@ def told(done: list[i.Instruction]) -> list[object]:
     return [one.params for one in done if isinstance(one, i.Notify)]
 
 
-def to_master(done: list[i.Instruction]) -> list[str]:
-    return [one.method for one in done if isinstance(one, i.TellMaster)]
+def to_master(done: list[i.Instruction]) -> list[i.ToMaster]:
+    return [one.params for one in done if isinstance(one, i.TellMaster)]
 
 
 @pytest.mark.parametrize("deaths", [0, 1, 2])

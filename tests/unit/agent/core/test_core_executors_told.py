@@ -109,7 +109,7 @@ def test_that_an_executor_is_stuck_is_told_to_its_framework(bed: Bed) -> None:
     job = bed.register()
     stuck = TellStuck(job=job, task="a", helper="b", node="m")
     assert bed.decide(TellPlaced(job=job, task="a", node="n"), stuck) == []
-    (told,) = [one for one in bed.done if isinstance(one, i.Notify) and one.method == "task_stuck"]
+    (told,) = [one for one in bed.done if isinstance(one, i.Notify) and isinstance(one.params, TaskStuck)]
     assert (told.session, told.params) == (1, TaskStuck(job=job, task="a", helper="b", node="m"))
 
 

@@ -43,8 +43,7 @@ class Bed(NodeBed):
         match one:
             case i.StartContainer(container=container):
                 self.asked.append(container)
-            case i.TellMaster("command_ended", params):
-                assert isinstance(params, api.CommandEnded)
+            case i.TellMaster(api.CommandEnded() as params):
                 self.told.append(params.ended)
             case i.RemoveContainer(container):
                 self.may_die()  # the launcher has not been told yet

@@ -7,7 +7,7 @@ import pytest
 from penstock.client.job_session import JobSession
 from penstock.model import ContainerSpec, KindAmounts, TaskRequest
 from penstock.model.container import Ended, EndedBy
-from penstock.wire.agent_api import JobRef, JobRegistered, RegisterJob, TaskEnded, TaskPlaced
+from penstock.wire.agent_api import JobAdmitted, JobRegistered, RegisterJob, TaskEnded, TaskPlaced
 from penstock.wire.errors import RpcError, bad_request, refused
 
 OK = Ended(by=EndedBy.EXIT, exit_status=0)
@@ -56,7 +56,7 @@ def test_outstanding_tasks_are_requested_once_when_a_restarted_agent_has_admitte
     job.registered(JobRegistered(job="j-2", admitted=not by_message))
     if by_message:
         assert job.requests_to_repeat() == []
-        assert job._record(JobRef(job="j-2"))
+        assert job._record(JobAdmitted(job="j-2"))
     repeated = job.requests_to_repeat()
     assert [
         (asked.job, asked.stage, asked.opportunistic, [each.task for each in asked.tasks]) for asked in repeated
@@ -65,7 +65,7 @@ def test_outstanding_tasks_are_requested_once_when_a_restarted_agent_has_admitte
         ("j-2", "s", True, ["waits-too"]),
     ]
     assert job.requests_to_repeat() == []
-    assert not job._record(JobRef(job="j-2")), "it is known"
+    assert not job._record(JobAdmitted(job="j-2")), "it is known"
 
 
 def test_tasks_that_a_restarted_agent_refuses_end_once(job: JobSession) -> None:

@@ -12,7 +12,7 @@ import pytest
 
 from penstock.transport import RpcPeer
 from penstock.wire import ErrorCode, RpcError
-from penstock.wire.agent_api import Done, JobRef, JobRegistered
+from penstock.wire.agent_api import Done, JobAdmitted, JobRegistered
 from penstock.wire.connection import RpcConnection, read_params
 
 
@@ -33,7 +33,7 @@ class Side:
     def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
         match method:
             case "now":
-                return JobRegistered(job=read_params(params, JobRef).job, admitted=True)
+                return JobRegistered(job=read_params(params, JobAdmitted).job, admitted=True)
             case "later":
                 return self.later()
             case "broken":
@@ -98,7 +98,7 @@ async def pair() -> AsyncIterator[Pair]:
 
 
 async def test_answers_at_once_and_later(pair: Pair) -> None:
-    assert (await pair.to_right.request("now", JobRef(job="j"), JobRegistered)).job == "j"
+    assert (await pair.to_right.request("now", JobAdmitted(job="j"), JobRegistered)).job == "j"
     assert await pair.to_left.request("later", None, Done) == Done()
 
 

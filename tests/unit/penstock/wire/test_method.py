@@ -7,9 +7,11 @@ from collections import Counter
 import pytest
 
 from penstock.wire import agent_methods, master_api, relayed_methods
-from penstock.wire.agent_api import Cancel
+from penstock.wire.agent_api import Cancel, Grants, Notice
 from penstock.wire.agent_methods import CANCEL, KILL, STATUS
+from penstock.wire.connection import to_wire
 from penstock.wire.errors import RpcError
+from penstock.wire.jobs_api import SlotTakenBack
 from penstock.wire.method import USERS, Caller, Method, handlers, methods_of
 from penstock.wire.relayed_methods import OF_JOBS, RELAYS, USE_RESERVATION
 from penstock.wire.reservation_api import OnBehalf
@@ -51,3 +53,14 @@ def test_a_relay_reads_its_own_calls_only() -> None:
         OF_JOBS.read(OnBehalf(user="eve", operator=False, call="drain"))
     with pytest.raises(RpcError, match="job"):
         OF_JOBS.read(OnBehalf(user="eve", operator=False, call="cancel_job", params={"job": 1}))
+
+
+def test_the_type_of_a_notification_names_it() -> None:
+    assert {Grants.METHOD, SlotTakenBack.METHOD} == {"grant", "slot_taken_back"}
+    assert set(agent_methods.NOTIFICATIONS.values()) == set(Notice.__subclasses__())
+    assert len(agent_methods.NOTIFICATIONS) == len(agent_methods.NOTICES), "two have one name"
+    assert "METHOD" not in to_wire(Grants(job="j", ids=[1]))
+
+
+def test_the_type_of_a_message_to_the_master_names_its_method() -> None:
+    assert len({method.params for method in master_api.REQUESTS.values()}) == len(master_api.REQUESTS)

@@ -89,7 +89,7 @@ def test_the_bytes_of_a_notification_are_what_it_says(method: str) -> None:
     [notification] = RpcConnection().receive(raw(text)["←"])
     assert isinstance(notification, Notification)
     assert notification.method == method
-    params = read_params(notification.params, NOTIFICATIONS[method].params)
+    params = read_params(notification.params, NOTIFICATIONS[method])
     assert RpcConnection().send_notification(method, params) == raw(text)["←"]
     [code] = python(text)
     assert commented(code) == [method, msgpack.unpackb(memoryview(notification.params))]
