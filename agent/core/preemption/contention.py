@@ -62,6 +62,8 @@ def _memory(view: View, threshold: float) -> Contention | None:
 
 
 def _cpu(view: View, threshold: float) -> Contention | None:
+    if threshold >= 1.0:  # measured use may be a little more than the cores
+        return None
     cores = view.ledger.capacity.cores
     opportunistic = view.sum("cpu", view.running)
     used = view.sum("cpu", view.regular) + opportunistic

@@ -259,6 +259,12 @@ def test_between_two_actions_lies_the_cool_down() -> None:
     assert paused[0] >= 21.0
 
 
+def test_at_t_preempt_1_nothing_is_paused_for_the_cpu_whatever_was_measured() -> None:
+    settings = replace(SETTINGS, thresholds=replace(SETTINGS.thresholds, cpu=1.0))
+    node = Node(regular(0, cores=3.5), opportunistic("o", 2, cores=1.0), settings=settings)
+    assert [node.sample(**cores(3.9, 0.2)) for _ in range(5)] == [[]] * 5
+
+
 def test_cpu_that_nobody_else_uses_is_no_contention() -> None:
     node = Node(regular(0, cores=3.0), opportunistic("o", 2, cores=2.0))
     for _ in range(10):
