@@ -90,7 +90,7 @@ class Memory(Said, frozen=True, kw_only=True):
 class JobRank(Said, frozen=True, kw_only=True):
     """A job's rank among the ranked jobs of a node: ``rank`` 1 is the first ``of`` their number; ``why``
     explains it. ``cpu_s`` is its CPU time on this node, which determines ``queue``; ``weight`` is the sum of its
-    containers' weights (``cpu.weight``).
+    containers' weights (``cpu.weight``). ``tenant``: the rank is among the jobs of this tenant; empty: among all.
     """
 
     rank: int
@@ -99,6 +99,7 @@ class JobRank(Said, frozen=True, kw_only=True):
     queue: int
     weight: int
     why: str
+    tenant: str
 
 
 class Job(Said, frozen=True, kw_only=True):

@@ -133,20 +133,23 @@ def _containers(live: list[dict[str, Any]]) -> Iterator[Metric]:
 
 
 def _ranks(ranks: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
-    """Yield metrics by rank rather than by job: each job would be a new time series."""
-    ranked: dict[int, Mapping[str, Any]] = {}
+    """Yield metrics by rank rather than by job: each job would be a new time series. Tenants' jobs of one rank are
+    summed up.
+    """
+    jobs: dict[str, Mapping[str, Any]] = {}
     weights: Counter[int] = Counter()
-    jobs = 0
     for each in ranks:
-        ranked[each["rank"]] = each
+        jobs[each["job"]] = each
         weights[each["rank"]] += each["weight"]
-        jobs = each["of"]
-    yield Gauge("penstock_ranked_jobs", "Jobs that are ranked for the processors.", value=jobs)
-    first = sorted(ranked)[:_MOST_RANKS]
+    yield Gauge("penstock_ranked_jobs", "Jobs that are ranked for the processors.", value=len(jobs))
+    used_s: dict[int, float] = {}
+    for each in jobs.values():
+        used_s[each["rank"]] = used_s.get(each["rank"], 0.0) + each["cpu_s"]
+    first = sorted(used_s)[:_MOST_RANKS]
     text = "Weight of the containers of the job with this rank (cpu.weight)."
     yield _by("rank", Gauge, "penstock_rank_weight", text, {str(rank): weights[rank] for rank in first})
     text = "CPU time that the job with this rank has used here so far."
-    yield _by("rank", Gauge, "penstock_rank_cpu_seconds", text, {str(rank): ranked[rank]["cpu_s"] for rank in first})
+    yield _by("rank", Gauge, "penstock_rank_cpu_seconds", text, {str(rank): used_s[rank] for rank in first})
 
 
 def _preemptions(status: Mapping[str, Any]) -> Iterator[Metric]:

@@ -80,12 +80,12 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
     ] = "demand"
     tenants: Annotated[
         dict[str, str],
-        Meta(description="drf, fair: user → tenant as a path (research/eve); others: the user's name"),
+        Meta(description="user → tenant as a path (research/eve); others: the user's name; if set, tenants share"),
         LIVE,
     ] = msgspec.field(default_factory=dict)
-    weights: Annotated[dict[str, float], Meta(description="drf, fair: tenant's path → weight; others: 1"), LIVE] = (
-        msgspec.field(default_factory=dict)
-    )
+    weights: Annotated[
+        dict[str, float], Meta(description="tenant's path → weight; others: 1; if set, tenants share"), LIVE
+    ] = msgspec.field(default_factory=dict)
     share_chunk_tasks: Annotated[
         int,
         Meta(ge=1, description="fair, drf, las, las_mq: tasks of a stage that are placed before the next choice"),

@@ -83,9 +83,7 @@ class MasterDecisions:
                 job.wait(decision.why, never=decision.never)
                 out += job.notify(job.waiting())
             case SetPriority() if job is not None:
-                before, job.record.priority = job.record.reserved_cores, decision.priority
-                job.record.reserved_cores = decision.reserved_cores
-                if decision.reserved_cores != before:  # the next agent has it, too, while the master is away
+                if job.record.told(decision):  # the next agent has it, too, while the master is away
                     out.append(Record(ROOM, decision.job, job.record))
                 self._queues.set_priority(decision.job, decision.priority, now)
                 out += self._slot_grants.recalls()

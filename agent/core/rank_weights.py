@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from agent.core.confinement import WEIGHT_PER_CORE
 
@@ -20,13 +20,15 @@ UNPROMISED_SHARE = 0.95
 LEAST_SHARE = 0.02
 
 
-def nice_of(rank: int, jobs: int) -> int:
+def nice_of(rank: int, jobs: float) -> int:
     """Return the nice value of a job's processes where no cpu controller weighs its containers.
 
     The first of several jobs is raised by as much as the others are lowered, down to :data:`NICE_FIRST`: all together
     weigh as much as the same number of jobs under plain Linux, so that ranks do not change the share of other work on
-    the host.
+    the host. For one of several tenants, ``jobs`` is the number of all jobs × the tenant's share.
     """
+    if not jobs:
+        return NICE_LAST
     first = max(NICE_FIRST, -round(math.log(jobs, 1.25)))
     return min(NICE_LAST, first + NICE_STEP * rank)
 
@@ -35,6 +37,16 @@ def unpromised_weight(cores: float, promised_cores: float) -> int:
     """Return the weight of all work without promised cores, on a node with this many promised cores."""
     unpromised = max(UNPROMISED_SHARE * (cores - promised_cores), LEAST_SHARE * cores)
     return round(WEIGHT_PER_CORE * unpromised)
+
+
+def apportion(total: int, weights: Sequence[float]) -> list[int]:
+    """Divide a weight among tenants in proportion to ``weights``; the sum of the parts is ``total``."""
+    parts: list[int] = []
+    up_to, of = 0.0, sum(weights) or 1.0
+    for weight in weights:
+        up_to += weight
+        parts.append(round(total * min(1.0, up_to / of)) - sum(parts))
+    return parts
 
 
 def divide(total: int, counts: Iterable[int]) -> list[int]:

@@ -10,6 +10,9 @@ may use more than its promised cores has a part of its job's rank in addition to
 is below every rank (``cpu.idle``). No job waits for ever: one that has not been the first for ``job_wait_max_s`` is
 first until the next sample; such turns take at most a tenth of the time.
 
+Where the master serves tenants by shares, it names each job's tenant and that one's weight. Then this weight is divided
+among the tenants that have ranked containers here, and ranks apply among the jobs of each.
+
 On disks, the containers of the first job have the weight of regular ones, those of the second a sixteenth of it, the
 others less; on the network they go first, if the rate of the link is known (:mod:`agent.core.confinement`).
 """
@@ -17,8 +20,7 @@ others less; on the network they go first, if the rate of the link is known (:mo
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
 from agent.core.confinement import LAST_RANK, UNPROMISED_WEIGHT, WEIGHT_PER_CORE, promised_weight
@@ -27,17 +29,13 @@ from agent.core.cpu_time_reads import CpuReadSchedule
 from agent.core.instructions import Instruction, Renice
 from agent.core.membership import Membership
 from agent.core.node_resources import NodeResources
-from agent.core.rank_weights import NICE_OPPORTUNISTIC, divide, nice_of, unpromised_weight
+from agent.core.rank_order import Ranked, TenantHere, by_tenant, merge
+from agent.core.rank_turns import StarvingTurns
+from agent.core.rank_weights import NICE_OPPORTUNISTIC, apportion, divide, nice_of, unpromised_weight
 from agent.core.records import ContainerRecord, ContainerState
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import Snapshot
 
-#: A job sinks by one queue when it has used this many CPU seconds, twice as many, four times … (LAS_MQ §3.2).
-FIRST_QUEUE_S = 0.5
-#: The time between two turns of starving jobs, as a multiple of the length of one.
-TURNS_APART = 10
-#: A turn ends with the next sample, which may come a little early; rankings well before it do not end the turn.
-_TURN = 0.9
 #: The minimum time between rankings that ends of containers cause.
 _AGAIN_S = 0.05
 #: A weight is not raised by less than this factor. It falls at once, because promises depend on it.
@@ -53,9 +51,10 @@ BY_PRIORITY = "by priority, queue and arrival"
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """A job's rank on this node. ``rank`` is 0 for the first; ``cpu_s`` is its CPU time here so far.
+    """A job's rank on this node, among the ``of`` jobs of its ``tenant`` ("": the master divides nothing by tenants).
 
-    ``weight`` is that of all its ranked containers, ``promised_weight`` its part for their promised cores.
+    ``rank`` is 0 for the first; ``cpu_s`` is its CPU time here so far. ``weight`` is that of all its ranked containers,
+    ``promised_weight`` its part for their promised cores.
     """
 
     job: str
@@ -65,49 +64,14 @@ class Standing:
     queue: int
     containers: int
     why: str
+    of: int = 1
+    tenant: str = ""
     promised_weight: int = 0
 
     @property
     def shared_weight(self) -> int:
         """The weight that its containers divide."""
         return self.weight - self.promised_weight
-
-
-@dataclass(slots=True)
-class _Ranked:
-    """A job, or a container without a job, with its ranked containers."""
-
-    job: str
-    is_job: bool
-    priority: float
-    place: int
-    cpu_s: float
-    reserved_cores: float  # by its reservation, beyond what its containers are promised
-    containers: list[ContainerRecord]
-
-    @property
-    def queue(self) -> int:
-        return queue_of(self.cpu_s)
-
-
-def queue_of(cpu_s: float) -> int:
-    """Return the queue of a job that has used this many CPU seconds: 0 is the first."""
-    return 0 if cpu_s < FIRST_QUEUE_S else 1 + int(math.log2(cpu_s / FIRST_QUEUE_S))
-
-
-def merge(ranked: list[_Ranked]) -> list[_Ranked]:
-    """Merge containers without a job into the master's order: behind as many jobs as have used no more CPU time, by
-    queues.
-
-    The master's priority orders only its own jobs. The size of other containers is unknown, so their use decides (LAS).
-    Jobs keep the master's order among themselves, containers theirs. If the master's order is by CPU time alone, the
-    result is in that order throughout.
-    """
-    jobs = [each for each in ranked if each.is_job]
-    queues = sorted(each.queue for each in jobs)
-    places = [(place, 1, each) for place, each in enumerate(jobs)]
-    places += [(bisect_right(queues, each.queue), 0, each) for each in ranked if not each.is_job]
-    return [each for _, _, each in sorted(places, key=lambda one: one[:2])]
 
 
 class Ranks:
@@ -128,10 +92,8 @@ class Ranks:
         self._job_of: dict[str, str] = {}  # container → its job
         self._weighted: set[str] = set()  # containers that this agent has set weights of
         self._adopted: dict[str, int] = {}  # container → its first process
-        self._first_at: dict[str, float] = {}  # job → when it was last the first, or came
-        self._turn = ""  # the starving job whose turn it is
-        self._turn_until = 0.0
-        self._turns_from = 0.0  # no turn starts before
+        self._starving = StarvingTurns()
+        self._turns: dict[str, str] = {}  # tenant → the starving job whose turn it is
         self._ranked_at = -math.inf
         self.cpu_reads = CpuReadSchedule()
         self.due = True  # an event has occurred since the last ranking
@@ -188,8 +150,9 @@ class Ranks:
         if standing is None:
             return None
         return {
-            "rank": standing.rank + 1, "of": len(self.standings), "cpu_s": round(standing.cpu_s, 3),
+            "rank": standing.rank + 1, "of": standing.of, "cpu_s": round(standing.cpu_s, 3),
             "queue": standing.queue + 1, "weight": standing.weight, "why": standing.why,
+            "tenant": standing.tenant,
         }  # fmt: skip
 
     def renice(self, record: ContainerRecord) -> Renice:
@@ -241,7 +204,8 @@ class Ranks:
         """Rank all jobs; set the weights of their containers, and return instructions for the changed ones.
 
         First come larger priorities (the master's order, if there is one), then less CPU time, by queues of LAS_MQ,
-        then earlier arrival. :func:`merge` places containers without a job in the master's order.
+        then earlier arrival. :func:`merge` places containers without a job in the master's order. Where the master
+        serves tenants by shares, each has its part of the weight here, and its jobs are ranked within that.
         """
         live, jobs = self._containers.live.values(), self._members.jobs
         self._ranked_at, self.due = now, False
@@ -253,29 +217,44 @@ class Ranks:
         self._used_s = {job: used_s for job, used_s in self._used_s.items() if job in jobs or job in kept}
         ranked = self._collect()
         ranked.sort(key=lambda each: (-each.priority, each.queue, each.place))
-        if self.settings.has_master:
-            ranked = merge(ranked)
-        self._give_turn(ranked, now)
+        tenants = self._by_tenant(ranked)
         promised = sum(record.promised_cores for record in live if not record.opportunistic)
         promised += sum(each.reserved_cores for each in ranked)
         total = unpromised_weight(self.settings.capacity.cores, promised)
-        weights = divide(total, (len(each.containers) for each in ranked))
         self.standings = {}
         changed: list[ContainerRecord] = []
-        for rank, (each, by_rank) in enumerate(zip(ranked, weights, strict=True)):
-            weight = by_rank + round(WEIGHT_PER_CORE * each.reserved_cores)
-            count, why = len(each.containers), self._why(each)
-            own = _promised_weight(each.containers)
-            self.standings[each.job] = Standing(each.job, rank, weight + own, each.cpu_s, each.queue, count, why, own)
-            first_or_rank = 0 if each.reserved_cores else rank  # as containers with promised cores
-            nice = nice_of(first_or_rank, len(ranked))
-            changed += self._share(each.containers, weight, nice, min(first_or_rank, LAST_RANK))
+        for tenant, part in zip(tenants, apportion(total, [each.weight for each in tenants]), strict=True):
+            share = tenant.weight / (sum(each.weight for each in tenants) or 1.0)
+            changed += self._rank_within(tenant, part, share, len(ranked))
         return self._renice_promised(live, nice_of(0, max(1, len(ranked)))) + [
             instruction
             for record in come + changed
             if record.state is not ContainerState.STOPPING
             for instruction in (record.confine(), self.renice(record))
         ]
+
+    def _rank_within(self, tenant: TenantHere, total: int, share: float, jobs: int) -> list[ContainerRecord]:
+        """Divide a tenant's weight by rank among its jobs; return the changed containers.
+
+        ``share`` is its part of the weight, and ``jobs`` the number of ranked jobs, of all tenants.
+        """
+        changed: list[ContainerRecord] = []
+        of = len(tenant.jobs)
+        weights = divide(total, (len(each.containers) for each in tenant.jobs))
+        for rank, (each, by_rank) in enumerate(zip(tenant.jobs, weights, strict=True)):
+            weight = by_rank + round(WEIGHT_PER_CORE * each.reserved_cores)
+            count, why = len(each.containers), self._why(each)
+            if tenant.name:
+                why += f", {100 * share:.3g} % of the node for {tenant.name}"
+            own = _promised_weight(each.containers)
+            self.standings[each.job] = Standing(
+                each.job, rank, weight + own, each.cpu_s, each.queue, count, why, of, tenant.name, own
+            )
+            # A job with reserved cores is like containers with promised ones.
+            place, nice = (0, nice_of(0, jobs)) if each.reserved_cores else (rank, nice_of(rank, jobs * share))
+            place = place if tenant.weight else LAST_RANK
+            changed += self._share(each.containers, weight, nice, min(place, LAST_RANK))
+        return changed
 
     def _follow_reservations(self) -> list[ContainerRecord]:
         """Note which containers run before their reservation's time; return those whose time has come.
@@ -291,8 +270,8 @@ class Ranks:
                 come.append(record)
         return come
 
-    def _why(self, ranked: _Ranked) -> str:
-        if ranked.job == self._turn:
+    def _why(self, ranked: Ranked) -> str:
+        if ranked.job in self._turns.values():
             return BY_TURN
         if not self.settings.has_master:
             return BY_PRIORITY
@@ -306,24 +285,30 @@ class Ranks:
             record.stand(record.rank, record.rank_weight, nice)
         return [self.renice(record) for record in changed if record.state is not ContainerState.STOPPING]
 
-    def _give_turn(self, ranked: list[_Ranked], now: float) -> None:
-        """Move the longest-waiting job to the front if it starves."""
-        self._first_at = {each.job: self._first_at.get(each.job, now) for each in ranked}
-        if not ranked:
-            return
-        if now >= self._turns_from:
-            longest = min(ranked, key=lambda each: self._first_at[each.job])
-            waited_s = now - self._first_at[longest.job]
-            self._turn = longest.job if longest is not ranked[0] and waited_s >= self.settings.job_wait_max_s else ""
-            if self._turn:
-                snapshot = self._resources.snapshot
-                tick_s = snapshot.interval_s if snapshot is not None else 1.0
-                self._turns_from = now + TURNS_APART * tick_s
-                self._turn_until = now + _TURN * tick_s
-        elif self._turn and now >= self._turn_until:
-            self._turn = ""  # its turn is over
-        ranked.sort(key=lambda each: each.job != self._turn)
-        self._first_at[ranked[0].job] = now
+    def _by_tenant(self, ranked: list[Ranked]) -> list[TenantHere]:
+        """Divide the ranked jobs, in their order, by tenants, and give turns to those that starve."""
+        told = {
+            job.record.user: (job.record.tenant, job.record.tenant_weight)
+            for job in self._members.jobs.values()
+            if job.record.tenant
+        }
+        tenants = by_tenant(ranked, told)
+        for tenant in tenants.values():
+            tenant.jobs = merge(tenant.jobs) if self.settings.has_master else tenant.jobs
+        self._give_turns(tenants)
+        return [*tenants.values()]
+
+    def _give_turns(self, tenants: Mapping[str, TenantHere]) -> None:
+        """Move each tenant's longest-waiting job to its front if it starves."""
+        snapshot = self._resources.snapshot
+        self._turns = self._starving.give(
+            {name: [each.job for each in tenant.jobs] for name, tenant in tenants.items()},
+            self._ranked_at,
+            wait_max_s=self.settings.job_wait_max_s,
+            tick_s=snapshot.interval_s if snapshot is not None else 1.0,
+        )
+        for name, tenant in tenants.items():
+            tenant.jobs.sort(key=lambda each: each.job != self._turns[name])
 
     def _assign(self) -> None:
         """Assign containers to the job that they were placed for, or that a process in them registered."""
@@ -336,10 +321,10 @@ class Ranks:
             elif self.job_of(record.container) not in jobs:
                 self._job_of.pop(record.container, None)  # a container that outlives its job has a rank of its own
 
-    def _collect(self) -> list[_Ranked]:
+    def _collect(self) -> list[Ranked]:
         jobs, snapshot = self._members.jobs, self._resources.snapshot
         uses = snapshot.containers if snapshot is not None else {}
-        ranked: dict[str, _Ranked] = {}
+        ranked: dict[str, Ranked] = {}
         counted_s: dict[str, float] = {}
         for record in self._containers.live.values():
             name = self.job_of(record.container)
@@ -348,7 +333,8 @@ class Ranks:
                 job, used_s = jobs.get(name), self._used_s.get(name, 0.0)
                 priority, place = (job.record.priority, job.record.place) if job is not None else (0.0, record.order)
                 reserved_cores = (job.record.reserved_cores or 0.0) if job is not None else 0.0
-                each = ranked[name] = _Ranked(name, job is not None, priority, place, used_s, reserved_cores, [])
+                user = job.record.user if job is not None else record.user
+                each = ranked[name] = Ranked(name, user, job is not None, priority, place, used_s, reserved_cores, [])
             use = uses.get(record.container)
             used_s = use.cpu_seconds if use is not None else self._counted_s.get(record.container, 0.0)
             counted_s[record.container] = used_s

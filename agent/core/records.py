@@ -24,7 +24,7 @@ from penstock.model import (
 )
 from penstock.model.work import Opportunistic, OpportunisticJob
 from penstock.wire.agent_api import JobWaiting, Notice, StageProgress
-from penstock.wire.master_api import JobState
+from penstock.wire.master_api import JobState, SetPriority
 
 
 class JobRecord(msgspec.Struct, kw_only=True):
@@ -41,7 +41,16 @@ class JobRecord(msgspec.Struct, kw_only=True):
     opportunistic: OpportunisticJob = None
     reservation: str = ""
     reserved_cores: float | None = None  # what its reservation promises it here now (SetPriority); None: no reservation
+    tenant: str = ""  # that the job's user belongs to (SetPriority); "": tenants have no shares
+    tenant_weight: float = 1.0
     place: int = 0  # arrival number among the jobs of this node
+
+    def told(self, by: SetPriority) -> bool:
+        """Record its place in the order; return whether something changed that the next agent is to know."""
+        before = self.reserved_cores, self.tenant, self.tenant_weight
+        self.priority, self.reserved_cores = by.priority, by.reserved_cores
+        self.tenant, self.tenant_weight = by.tenant, by.tenant_weight
+        return (self.reserved_cores, self.tenant, self.tenant_weight) != before
 
     def allows(self, stage: str, asked: Opportunistic) -> Opportunistic:
         """Return whether a stage may be opportunistic: a job allows slack for all, no or named stages (UBIS §IV.D)."""

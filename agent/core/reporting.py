@@ -30,8 +30,12 @@ class RankReport:
         if not self.read:
             return None
         standings = self._ranks.standings
-        first = list(standings.values())[:MOST_RANKS]
-        ranks = NodeRanks(jobs=[(each.job, each.weight) for each in first], of=len(standings))
+        first = sorted(standings.values(), key=lambda each: each.rank)[:MOST_RANKS]
+        ranks = NodeRanks(
+            jobs=[(each.job, each.weight) for each in first],
+            of=len(standings),
+            tenants=[each.tenant for each in first] if any(each.tenant for each in first) else [],
+        )
         if ranks == self._reported:
             return None
         self._reported = ranks

@@ -72,7 +72,7 @@ class Cluster:
         self.listing = Listing(members, self.past, self.order)
         self.snapshots = Snapshots(shared, members, table, clock)
         self.executors = executors = Executors(settings.executor_placement, draw, dues, members, outbox)
-        self.unlearnt = UnlearntJobs(shared, clock, dues, self.history, self.past, self.sizes, members)
+        self.unlearnt = UnlearntJobs(shared, clock, dues, self.history, self.past, self.sizes, members, self.order)
         self.user_quotas = UserQuotas(shared, self.past, table, members, executors)
         self._priorities = Priorities(shared, dues, members, outbox, self.guarantees, clock)
         self._tasks = tasks = TaskLifecycle(shared, dues, table, members, outbox, executors)

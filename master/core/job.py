@@ -112,6 +112,10 @@ class WaitingStage:
     commands: bool
 
 
+#: The tenant of a job where tenants have no shares.
+NO_TENANT = ("", 1.0)
+
+
 @dataclass(slots=True)
 class Job:
     """A job.
@@ -144,6 +148,7 @@ class Job:
     work: Work = field(default_factory=Work)
     hosts: dict[str, float | None] = field(default_factory=dict)
     hosts_to_tell: bool = False
+    tenant: tuple[str, float] = NO_TENANT  # its tenant and that one's weight, as its hosts are told
     reserved_told: dict[str, float] = field(default_factory=dict)  # host → the reserved cores that it was told of
     priority: float = 0.0  # in the agents' queues, larger first
     moved_at: float = -math.inf  # when the priority changed, monotonic
@@ -286,10 +291,16 @@ class Job:
 
     def served_by(self, node: str, priority: float | None) -> None:
         """Record that a node has a queue for the job, with this priority (None: unknown)."""
-        self.hosts[node] = priority
+        # What a former master told of the tenant is unknown.
+        self.hosts[node] = priority if self.since_birth and self.tenant == NO_TENANT else None
         if self.reservation:
             self.reserved_told[node] = math.nan  # unknown, as a former master may have told it: it is told in any case
-        self.hosts_to_tell |= priority != self.priority
+        self.hosts_to_tell |= self.hosts[node] != self.priority
+
+    def belongs_to(self, tenant: tuple[str, float]) -> None:
+        """Record its tenant and that one's weight; all its hosts are to be told of a change."""
+        if tenant != self.tenant:
+            self.tenant, self.hosts, self.hosts_to_tell = tenant, dict.fromkeys(self.hosts), True
 
     def told(self, node: str, number: int, reserved_cores: float | None = None) -> None:
         """Record that a node was sent the priority and the reserved cores in this request (None: it has no

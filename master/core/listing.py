@@ -138,16 +138,19 @@ def on_nodes(job: Job, nodes: Iterable[Node]) -> list[NodeRank]:
     """Return a job's rank on each node where its containers have one, as reported by the agents."""
     found: list[NodeRank] = []
     for node in nodes:
-        ranks = node.ranks.jobs if node.ranks is not None else []
+        if node.ranks is None:
+            continue
+        here = node.ranks.beside(job.job)
+        ranks = here.jobs
         place = next((place for place, (name, _) in enumerate(ranks) if name == job.job), None)
-        if place is None or node.ranks is None:
+        if place is None:
             continue
         use = job.work.seen.get(node.name)
         found.append(
             NodeRank(
                 node=node.name,
                 rank=place + 1,
-                of=node.ranks.of,
+                of=here.of,
                 weight=ranks[place][1],
                 service_container_s=use.service_s if use is not None else 0.0,
                 before=[name for name, _ in ranks[:place]][-MOST_BEFORE:],

@@ -42,7 +42,8 @@ class Membership:
 
     def serve(self, node: Node, job: Job) -> None:
         """Record that a node serves a job, and is sent its present priority."""
-        job.served_by(node.name, job.priority)
+        if job.reservation or job.hosts.get(node.name) != job.priority:
+            job.served_by(node.name, job.priority)
         job.work.told_last.discard(node.name)
         node.job_came_at = max(node.job_came_at, job.came_at)
         node.serves.add(job.job)

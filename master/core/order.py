@@ -29,6 +29,7 @@ from master.ordering import (
     Ranking,
     Reason,
     StageView,
+    Tenants,
     guarantees_first,
     ordering_of,
     placed_by_hand,
@@ -134,12 +135,20 @@ class Order:
 
     def look(self, now: float) -> Ranking:
         """Rank the jobs as :meth:`rank` does, for a reader: no decision and no :meth:`place_of` is affected."""
-        return self._ranked(deepcopy(self.ordering) if self.ordering.remembers else self.ordering, now)
+        if not self.ordering.remembers:
+            return self._ranked(self.ordering, now)
+        return self._ranked(deepcopy(self.ordering, {id(self._sizes): self._sizes}), now)  # the sizes are only read
 
     def _ranked(self, ordering: Ordering, now: float) -> Ranking:
         views, cluster = self._views(now)
         ranking = self._hand_orders.arrange(ordering.rank(views, cluster), views)
         return guarantees_first(ranking, *self._guarantees.of(cluster.now))
+
+    def ended(self, job: Job) -> None:
+        """Count the service of an ended job for its tenant."""
+        for ordering in (self.ordering, self._slack_ordering):
+            if isinstance(ordering, Tenants):
+                ordering.ended(job.job, self._settings.current.tenant_of(job.user), job.work.service_s)
 
     def place_of(self, job: str) -> Place:
         """Return a job's position in the latest ranking. Reading it affects no decision."""
@@ -200,9 +209,10 @@ def job_views(
             begun += done + job.work.slots / 2
             service_s += job.work.service_s - job.work.idle_service_s
     typical_s = service_s / begun if begun else 0.0
+    by_holdings = settings.ordering == "drf" or settings.by_tenant
     views: list[JobView] = []
     for job, done in zip(jobs, ended, strict=True):
-        tenant = settings.tenants.get(job.user, job.user)
+        tenant = settings.tenant_of(job.user)
         known = job.work.told or job.work.tallies
         left, can_run = (job.work.tasks_left, _can_run(job)) if known else (math.inf, math.inf)
         regular, on_slack = job.placed()
@@ -214,7 +224,7 @@ def job_views(
                 weight=settings.weights.get(tenant, 1.0),
                 submitted_at=job.submitted_at,
                 sequence=job.sequence,
-                holds=held_by(nodes, job, opportunistic=opportunistic) if settings.ordering == "drf" else _NOTHING,
+                holds=held_by(nodes, job, opportunistic=opportunistic) if by_holdings else _NOTHING,
                 containers=containers,
                 service=job.work.service_s,
                 stages=_stages(job),

@@ -15,12 +15,12 @@ from itertools import pairwise, takewhile
 
 from master.core.dues import Clock, Dues
 from master.core.guarantees import Guarantees
-from master.core.job import Job
+from master.core.job import NO_TENANT, Job
 from master.core.membership import Membership
 from master.core.node import Node
 from master.core.outbox import Outbox
 from master.core.settings import CurrentSettings
-from master.ordering import Ranking
+from master.ordering import Ranking, TenantTree
 from penstock.wire import master_api as api
 
 #: Numbers closer than this leave no room in between: then all jobs get new ones.
@@ -41,7 +41,7 @@ class Priorities:
     _clock: Clock
 
     def spread(self, ranking: Ranking, now: float) -> None:
-        """Tell the agents that serve a job its priority and its promised cores, where one of them has changed.
+        """Tell the agents that serve a job its priority, its tenant and its promised cores, where one has changed.
 
         The order is computed with the heartbeats that tell of service, at most every half of one's interval, and, at
         most every ``interval_s``, when a job has come, has ended, or has been learnt from. A job that was moved within
@@ -63,6 +63,7 @@ class Priorities:
             moving.priority = priority
             if name not in fresh:  # a first place is no move: it may have been given by old numbers
                 moving.moved_at, moving.moved_with_s = now, moving.work.service_s
+        self._assign_tenants(order)
         reserved_cores = self._guarantees.reserved_cores(self._clock.unix(now))
         for job in order:
             job.ranked = True
@@ -78,6 +79,20 @@ class Priorities:
         if now - node.job_came_at <= _YOUNG * self._settings.current.heartbeat_s:
             self._dues.order_anew()
         self._dues.order_with_service()
+
+    def _assign_tenants(self, order: Sequence[Job]) -> None:
+        """Note each job's tenant with its part of a node beside others; under ``fair``, shares are of jobs."""
+        settings = self._settings.current
+        if not settings.by_tenant or settings.ordering == "fair":
+            for job in order:
+                job.belongs_to(NO_TENANT)
+            return
+        users = {job.user for job in self._members.jobs.values() if job.described}
+        tree = TenantTree(dict.fromkeys(map(settings.tenant_of, sorted(users))), settings.weights)
+        weights = {tenant: float(f"{tree.flat_weight(tenant):.4g}") for tenant in tree.paths}
+        for job in order:
+            tenant = settings.tenant_of(job.user)
+            job.belongs_to((tenant, weights[tenant]))
 
     def _tell(self, job: Job, ranking: Ranking, reserved_cores: Callable[[str, str], float | None]) -> None:
         job.hosts_to_tell = False
@@ -99,7 +114,10 @@ def _fixed(order: Sequence[Job], moved_after: float, came_after: float) -> set[s
 
 def priority_of(job: Job, why: str, reserved_cores: float | None = None) -> api.SetPriority:
     """Return the message with a job's priority, and the cores of the node that its reservation promises it now."""
-    return api.SetPriority(job=job.job, priority=job.priority, why=why, reserved_cores=reserved_cores)
+    tenant, weight = job.tenant
+    return api.SetPriority(
+        job=job.job, priority=job.priority, why=why, reserved_cores=reserved_cores, tenant=tenant, tenant_weight=weight
+    )
 
 
 def renumbered(

@@ -84,7 +84,17 @@ class MasterSettings:
             las_mq_stage_aware=self.las_mq_stage_aware,
             las_mq_inside=self.las_mq_inside,
             weights=self.weights,
+            by_tenant=self.by_tenant,
         )
+
+    @property
+    def by_tenant(self) -> bool:
+        """Return whether the operator has configured tenants: each has its share, then."""
+        return bool(self.tenants or self.weights)
+
+    def tenant_of(self, user: str) -> str:
+        """Return a user's tenant: the user itself unless configured."""
+        return self.tenants.get(user, user)
 
     def peaks(self) -> Peaks:
         """Return the peak use that Tetris assumes for tasks. The defaults give the speeds of disks and links, because a

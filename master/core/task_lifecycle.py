@@ -128,6 +128,8 @@ class TaskLifecycle:
         self._table.see_length(node, request.usage)
         self._table.touch(node)
         self._members.serve(node, job)
+        if job.hosts[node.name] is None:  # the node is yet to be told whose it is
+            self._dues.order_anew()
         if on_slack:
             self._dues.promotable = True
         self._outbox.counts["assigned"] += 1

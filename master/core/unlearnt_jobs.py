@@ -17,6 +17,7 @@ from master.core.history import History, Needed
 from master.core.job import Job
 from master.core.membership import Membership
 from master.core.node import Node
+from master.core.order import Order
 from master.core.settings import CurrentSettings
 from master.ordering import JobSizes
 from master.ordering.sizes import LEAST
@@ -52,6 +53,7 @@ class UnlearntJobs:
     _past: FinishedJobs
     _sizes: JobSizes
     _members: Membership
+    _order: Order
     jobs: dict[str, Unlearnt] = field(init=False, default_factory=dict)  # by due time
 
     def job_over(self, job: Job, *, teaches: bool, waits: bool) -> None:
@@ -100,6 +102,7 @@ class UnlearntJobs:
 
     def _learn(self, over: Unlearnt) -> None:
         job, service_s = over.job, over.job.work.service_s
+        self._order.ended(job)
         if over.teaches:
             self._history.learn((job.user, job.name), Needed(tuple(job.work.ended), service_s, over.lengths_s))
             # Older agents report no service for jobs shorter than a heartbeat: then use the smallest size.

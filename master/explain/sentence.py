@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from master.core.order import Place
-from penstock.model.units import counted
+from penstock.model.units import counted, ordinal
 from penstock.wire.cluster_api import NodeRanks
 
 #: Number of jobs before a job that are named (the nearest), and of nodes.
 _NAMED = 3
-_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 
 
 def sentence(
@@ -35,20 +34,13 @@ def sentence(
     return f"{'; '.join(said + _elsewhere(job, set(before), nodes, called))}."
 
 
-def ordinal(rank: int) -> str:
-    """Return ``third`` for 3; digits from the eleventh on."""
-    if rank <= len(_ORDINALS):
-        return _ORDINALS[rank - 1]
-    ending = {1: "st", 2: "nd", 3: "rd"}.get(rank % 10, "th") if rank % 100 not in {11, 12, 13} else "th"
-    return f"{rank}{ending}"
-
-
 def _elsewhere(
     job: str, before: Collection[str], nodes: Mapping[str, NodeRanks], called: Callable[[str], str]
 ) -> list[str]:
     """Describe the nodes where other containers go before the job, or where jobs before it do not."""
     found: dict[str, list[str]] = {}
-    for node, ranks in nodes.items():
+    for node, of_all in nodes.items():
+        ranks = of_all.beside(job)
         here = [name for name, _ in ranks.jobs]
         if job not in here:
             continue

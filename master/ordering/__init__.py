@@ -7,6 +7,7 @@ from master.ordering.las_mq import Inside
 from master.ordering.multilevel import Multilevel
 from master.ordering.policy import Amounts, ClusterView, JobView, Key, Ordering, Ranking, Reason, StageView
 from master.ordering.sizes import JobSizes, KnownSizes
+from master.ordering.tenants import Tenants, TenantTree
 
 __all__ = [
     "Guarantee",
@@ -25,6 +26,8 @@ __all__ = [
     "Ranking",
     "Reason",
     "StageView",
+    "TenantTree",
+    "Tenants",
     "ordering_of",
     "placed_by_hand",
     "guarantees_first",

@@ -16,6 +16,7 @@ from master.ordering.multilevel import Multilevel
 from master.ordering.policy import Ordering
 from master.ordering.sizes import JobSizes
 from master.ordering.srjf import SmallestRemainingJobFirst
+from master.ordering.tenants import Tenants
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +24,8 @@ class OrderingSettings:
     """The settings of the orderings. ``name`` selects one; each other setting belongs to the ordering its name begins
     with.
 
-    ``weights`` are of tenants by their path (``research/eve``), for ``drf``.
+    ``weights`` are of tenants by their path (``research/eve``). ``by_tenant``: tenants are served by their shares, and
+    the ordering decides among the jobs of each; ``drf`` and ``fair`` have shares of their own.
     """
 
     name: str = "ejf"
@@ -34,6 +36,7 @@ class OrderingSettings:
     las_mq_stage_aware: bool = True
     las_mq_inside: Inside = "demand"
     weights: Mapping[str, float] = field(default_factory=dict)
+    by_tenant: bool = False
 
 
 _MAKERS: dict[str, Callable[[OrderingSettings, JobSizes], Ordering]] = {
@@ -48,6 +51,8 @@ _MAKERS: dict[str, Callable[[OrderingSettings, JobSizes], Ordering]] = {
     ),
     "gittins": lambda _, sizes: Gittins(sizes),
 }
+#: Orderings with shares of their own, of tenants or of jobs.
+_SHARING = frozenset({"drf", "fair"})
 #: Every ordering that can be chosen.
 NAMES: tuple[str, ...] = tuple(_MAKERS)
 
@@ -60,4 +65,7 @@ def ordering_of(settings: OrderingSettings, sizes: JobSizes | None = None) -> Or
     maker = _MAKERS.get(settings.name)
     if maker is None:
         raise ValueError(f"ordering: {settings.name!r} is none of {', '.join(NAMES)}")
-    return maker(settings, JobSizes() if sizes is None else sizes)
+    known = JobSizes() if sizes is None else sizes
+    if settings.by_tenant and settings.name not in _SHARING:
+        return Tenants(lambda: maker(settings, known), settings.weights)
+    return maker(settings, known)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from master.ordering.policy import Amounts, ClusterView, JobView, Key, Ordered, Ranking, Reason
+from master.ordering.shares import Holdings
 
 
 class DominantResourceFairness:
@@ -26,29 +27,24 @@ class DominantResourceFairness:
 
 class _Dominant(Ordered):
     def __init__(self, jobs: Sequence[JobView], capacity: Amounts, weights: Mapping[str, float]) -> None:
-        self._capacity = capacity
-        self._paths = {job.job: (*_levels(job.tenant), f"\0{job.job}") for job in jobs}
-        self._weights = {level: weights.get(level, 1.0) for path in self._paths.values() for level in path}
-        self._weights |= {f"\0{job.job}": job.weight for job in jobs}
-        self._held: dict[str, list[float]] = {level: [0.0] * len(capacity) for level in self._weights}
-        self._shares = dict.fromkeys(self._weights, 0.0)
+        self._paths = {job.job: (*levels(job.tenant), f"\0{job.job}") for job in jobs}
+        of_levels = {level: weights.get(level, 1.0) for path in self._paths.values() for level in path}
+        self._holdings = Holdings(capacity, of_levels | {f"\0{job.job}": job.weight for job in jobs})
         for job in jobs:
             self.charge(job.job, job.holds)
-        ordered = sorted(jobs, key=lambda job: ([self._shares[level] for level in self._paths[job.job]], job.earliest))
+        shares = self._holdings.shares
+        ordered = sorted(jobs, key=lambda job: ([shares[level] for level in self._paths[job.job]], job.earliest))
         super().__init__([job.job for job in ordered], self._explained)
         self._place = {job.job: place for place, job in enumerate(ordered)}
 
     def key(self, job: str, score: float) -> Key:
         """Share ÷ weight of the topmost tenant, of the next, …, of the job; the place in the order; the score."""
-        return (*(-self._shares[level] for level in self._paths[job]), -float(self._place[job]), score)
+        shares = self._holdings.shares
+        return (*(-shares[level] for level in self._paths[job]), -float(self._place[job]), score)
 
     def charge(self, job: str, taken: Amounts) -> bool:
         """Add to the holdings of the job and its tenants, which also moves other jobs of the same tenants."""
-        for level in self._paths[job]:
-            held = self._held[level]
-            for resource, amount in enumerate(taken):
-                held[resource] += amount
-            self._shares[level] = max(self._parts(level)) / self._weights[level]
+        self._holdings.add(self._paths[job], taken)
         return len(self._paths[job]) > 1
 
     def why(self, job: str) -> str:
@@ -65,20 +61,12 @@ class _Dominant(Ordered):
 
     def _dominant(self, job: str) -> list[tuple[str, float, str]]:
         """Return for each level the tenant ("" for the job), its dominant share, and the resource."""
-        found = []
-        for level in self._paths[job]:
-            parts = self._parts(level)
-            name = "" if level.startswith("\0") else level
-            found.append((name, max(parts), _RESOURCES[parts.index(max(parts))]))
-        return found
-
-    def _parts(self, level: str) -> list[float]:
-        return [held / have if have else 0.0 for held, have in zip(self._held[level], self._capacity, strict=True)]
+        return [
+            ("" if level.startswith("\0") else level, *self._holdings.dominant(level)) for level in self._paths[job]
+        ]
 
 
-_RESOURCES = ("cores", "disk slots", "network slots", "memory")
-
-
-def _levels(tenant: str) -> list[str]:
+def levels(tenant: str) -> list[str]:
+    """Return a tenant's path, the topmost tenant first: ``research``, ``research/eve``."""
     parts = tenant.split("/") if tenant else []
     return ["/".join(parts[: depth + 1]) for depth in range(len(parts))]

@@ -50,6 +50,36 @@ class Shared(Ordered):
         return f"{self._name} {self._levels[job]:.4g}, {self._place[job] + 1} of {len(self._order)}"
 
 
+class Holdings:
+    """What tenants (or jobs) hold of a cluster, as the largest fraction of any resource ÷ weight: dominant shares."""
+
+    def __init__(self, capacity: Amounts, weights: Mapping[str, float]) -> None:
+        """``weights`` has all that may hold something."""
+        self._capacity = capacity
+        self._weights = weights
+        self._held: dict[str, list[float]] = {level: [0.0] * len(capacity) for level in weights}
+        self.shares = dict.fromkeys(weights, 0.0)
+
+    def add(self, path: Sequence[str], taken: Amounts) -> None:
+        """Add amounts that each of a path holds: a tenant, its sub-tenant, and so on."""
+        for level in path:
+            held = self._held[level]
+            for resource, amount in enumerate(taken):
+                held[resource] += amount
+            self.shares[level] = max(self._parts(level)) / self._weights[level]
+
+    def dominant(self, level: str) -> tuple[float, str]:
+        """Return the largest fraction that it holds of a resource, and the resource."""
+        parts = self._parts(level)
+        return max(parts), _RESOURCES[parts.index(max(parts))]
+
+    def _parts(self, level: str) -> list[float]:
+        return [held / have if have else 0.0 for held, have in zip(self._held[level], self._capacity, strict=True)]
+
+
+_RESOURCES = ("cores", "disk slots", "network slots", "memory")
+
+
 def received_since(jobs: Sequence[JobView], seen: Mapping[str, float]) -> dict[str, float]:
     """Return the service of each job since it was last seen; 0 for a new job."""
     return {job.job: max(0.0, job.service - seen.get(job.job, job.service)) for job in jobs}

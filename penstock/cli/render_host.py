@@ -213,8 +213,8 @@ def _note(container: Mapping[str, Any]) -> str:
 
 
 def _rank(of: Mapping[str, Any]) -> str:
-    """Return the reason of its job's rank, if there are several jobs."""
-    if number(of, "of") < 2:
+    """Return the reason of its job's rank, if there are several jobs, or tenants with shares."""
+    if number(of, "of") < 2 and not of.get("tenant"):
         return ""
     why = f" ({of['why']})" if of.get("why") else ""
     used = duration(number(of, "cpu_s"))

@@ -25,6 +25,7 @@ _DURATIONS = {
     "h": 3600.0,
     "d": 86400.0,
 }
+_ORDINALS = ("first", "second", "third", "fourth", "fifth", "sixth", "seventh", "eighth", "ninth", "tenth")
 
 
 class QuantityError(ValueError):
@@ -49,6 +50,14 @@ def counted(count: float, noun: str, verb: str = "", *, digits: int = 6) -> str:
     one = number == "1"  # as it is read: 1.004 cores are shown as 1 core with two digits
     said = f"{number} {noun}" if one else f"{number} {noun}s"
     return f"{said} {verb}{'s' if one else ''}" if verb else said
+
+
+def ordinal(rank: int) -> str:
+    """Return ``third`` for 3; digits from the eleventh on."""
+    if rank <= len(_ORDINALS):
+        return _ORDINALS[rank - 1]
+    ending = {1: "st", 2: "nd", 3: "rd"}.get(rank % 10, "th") if rank % 100 not in {11, 12, 13} else "th"
+    return f"{rank}{ending}"
 
 
 def _split(text: str, example: str) -> tuple[float, str]:

@@ -78,11 +78,21 @@ class NodeRanks(Params, frozen=True):
     job's containers (``cpu.weight``).
 
     A container without a job is ranked as a job of its own, by its id. ``of`` is the number of ranked jobs; ``jobs``
-    has at most the first 64.
+    has at most the first 64. ``tenants``: the tenant of each of ``jobs``, whose rank is among those of the same tenant;
+    empty: the node is not divided among tenants.
     """
 
     jobs: Annotated[list[tuple[str, Count]], msgspec.Meta(max_length=MOST_RANKS)] = []
     of: Count = 0
+    tenants: Annotated[list[str], msgspec.Meta(max_length=MOST_RANKS)] = []
+
+    def beside(self, job: str) -> NodeRanks:
+        """Return the ranks among the jobs of this job's tenant."""
+        own = dict(zip((name for name, _ in self.jobs), self.tenants, strict=False))
+        if job not in own:
+            return self
+        jobs = [each for each in self.jobs if own.get(each[0]) == own[job]]
+        return NodeRanks(jobs=jobs, of=len(jobs))
 
 
 class ClusterStatus(Params, frozen=True):

@@ -47,10 +47,8 @@ class ReadyTasks(Params, frozen=True):
 
 
 class PlacedTask(Params, frozen=True):
-    """A task that a node holds. ``remaining`` is the estimate of its remaining work, in bytes per kind.
-
-    ``origin`` is the node that registered the job and is told of the task's end; ``user`` is the job's owner.
-    """
+    """A task that a node holds. ``remaining`` is the estimate of its remaining work, in bytes per kind. ``origin`` is
+    the node that registered the job and is told of the task's end; ``user`` is the job's owner."""
 
     job: str
     stage: str
@@ -90,10 +88,7 @@ SlotAmounts = tuple[Count, Count, Count, Count]
 class Availability(Params, frozen=True):
     """AR(j) of Elasecutor (§III.B.1): the resources of a node that are neither promised to other work nor predicted to
     be used by its executors, in slots of ``slot_s`` seconds from ``elapsed_s`` seconds ago on. The last slot's value
-    continues for ever.
-
-    ``capacity`` is the node's total; a rate of 0 there means unknown, and then excludes no executor.
-    """
+    continues for ever. ``capacity`` is the node's total; a rate of 0 there means unknown, and excludes no executor."""
 
     slot_s: Annotated[float, msgspec.Meta(gt=0)]
     capacity: SlotAmounts
@@ -284,11 +279,14 @@ class TellWaiting(Decision, frozen=True, tag="waiting"):
 
 class SetPriority(Decision, frozen=True, tag="priority"):
     """To every agent that serves the job: its priority in the queues (larger first), and the cores of the node that its
-    reservation promises it now; 0: its time has not come, nor is what its tasks state promised; None: that is."""
+    reservation promises it now; 0: its time has not come, nor is what its tasks state promised; None: that is.
+    Nodes are divided among the tenants of their jobs by ``tenant_weight``; ``tenant`` "": tenants have no shares."""
 
     job: str
     priority: float
     reserved_cores: float | None = None
+    tenant: str = ""
+    tenant_weight: Annotated[float, msgspec.Meta(gt=0)] = 1.0
 
 
 class Assign(Decision, frozen=True, tag="assign"):

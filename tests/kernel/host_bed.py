@@ -29,10 +29,11 @@ class Host:
     """A host with a master of its own, in directories of its own, and the command against it.
 
     ``typed``: by ``penstock up``, which starts Python four times, and that takes half a minute there; otherwise both
-    daemons are forked from a process that has imported them. ``settings`` are configuration keys of the agent.
+    daemons are forked from a process that has imported them. ``settings`` are configuration keys of the agent,
+    ``of_master`` the text of the configuration of a master that was not typed.
     """
 
-    def __init__(self, directory: Path, *, typed: bool = False, **settings: object) -> None:
+    def __init__(self, directory: Path, *, typed: bool = False, of_master: str = "", **settings: object) -> None:
         self.environment = {
             **os.environ,
             "PENSTOCK_RUNTIME_DIR": str(directory / "run"),
@@ -45,7 +46,7 @@ class Host:
         if typed:
             self._up(_set(chosen))
         else:
-            self._fork(directory / "master.json", chosen)
+            self._fork(directory / "master.json", of_master, chosen)
         self.socket = directory / "run" / "agent.sock"
         self._agent = BlockingAgent.connect(self.socket, "test")
 
@@ -59,9 +60,11 @@ class Host:
         if not any(line.startswith("ready") for line in up.stdout):
             raise RuntimeError(self._log.read_text())
 
-    def _fork(self, port_file: Path, settings: dict[str, object]) -> None:
+    def _fork(self, port_file: Path, of_master: str, settings: dict[str, object]) -> None:
+        file = port_file.with_name("master.toml")
+        file.write_text(of_master)
         anywhere = {"listen": port_file.with_name("master.sock"), "http": "127.0.0.1:0"}
-        self._ready("master", ["--port-file", str(port_file), *_set(anywhere)])
+        self._ready("master", ["--port-file", str(port_file), "--config", str(file), *_set(anywhere)])
         master = json.loads(port_file.read_text())["listen"]
         self._ready("agent", _set({"master": master, **settings}))
 

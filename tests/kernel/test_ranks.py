@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import os
+import pwd
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pytest
 
 from agent import disk_scheduler
 from bench.enforcement.guest import slow_directory
+from penstock.client.blocking import BlockingAgent
+from penstock.model import ContainerSpec
 from tests.kernel.host_bed import Host, python, until
 
 pytestmark = pytest.mark.timeout(300)
@@ -34,6 +37,7 @@ for thread in threads: thread.start()
 print('up', flush=True)
 """
 SECONDS, WINDOWS = 6.0, 4
+K = TypeVar("K")
 
 
 @pytest.fixture(scope="module")
@@ -128,7 +132,7 @@ def used_s(host: Host, names: list[str]) -> dict[str, float]:
     return used({name: cpu_stat(host.container(name)["container"]) for name in names})
 
 
-def used(paths: Mapping[str, Path]) -> dict[str, float]:
+def used(paths: Mapping[K, Path]) -> dict[K, float]:
     """The same, by the counters of their cgroups."""
     before = {name: seconds(path) for name, path in paths.items()}
     time.sleep(SECONDS)  # nothing tells of time that passes
@@ -245,6 +249,44 @@ def test_nobody_waits_for_ever_where_a_quota_keeps_the_last_from_running(tmp_pat
         paths = {name: cpu_stat(host.container(name)["container"]) for name in names}
         before = {name: seconds(path) for name, path in paths.items()}
         until(lambda: all(seconds(path) > before[name] + 0.3 for name, path in paths.items()))
+
+
+def test_tenants_share_a_node_however_many_jobs_each_has(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Root has five commands, each ranked as a job, and a user has one: as much for each user."""
+    directory = tmp_path_factory.mktemp("shared")
+    for path in (directory, directory.parent, directory.parent.parent):
+        path.chmod(0o755)
+    with ExitStack() as ends:
+        host = Host(directory, cores=1, job_wait_max_s=1000, repair_interval_s=0, of_master="weights = { root = 1.0 }")
+        ends.callback(host.close)
+        (limit,) = Path("/sys/fs/cgroup").glob("**/containers/cpu.max")
+        limit.write_text("max")  # see the fixture ``host``
+        spins = ContainerSpec(argv=tuple(python("import os\nos.sched_setaffinity(0, {0})\nwhile True: pass")))
+        users = ["root"] * 5 + ["tester"]
+        agents = {user: ends.enter_context(agent_of(user, host)) for user in users}
+        agents["root"].register_job("told")  # the master tells of tenants with its jobs
+        stats = {at: cpu_stat(agents[user].launch(spins).id) for at, user in enumerate(users)}
+        until(lambda: first_of(host) == {"root", "tester"})
+        for _ in range(WINDOWS):  # who runs while the machine's host stands still is charged for that time
+            *many, one = used(stats).values()
+            if 0.45 <= one / (one + sum(many)) <= 0.55:
+                break
+        assert 0.45 <= one / (one + sum(many)) <= 0.55, (many, one)
+
+
+def first_of(host: Host) -> set[str]:
+    """The tenants that have a first job."""
+    ranks = [each["rank"] for each in host.status()["containers"] if each["rank"] is not None]
+    return {rank["tenant"] for rank in ranks if rank["rank"] == 1}
+
+
+def agent_of(user: str, host: Host) -> BlockingAgent:
+    """A connection of another user: the kernel takes down who connects."""
+    os.seteuid(pwd.getpwnam(user).pw_uid)
+    try:
+        return BlockingAgent.connect(host.socket, "test")
+    finally:
+        os.seteuid(0)
 
 
 def test_processes_that_no_container_holds_are_ranked_with_their_jobs(host: Host, lending: Any) -> None:

@@ -62,7 +62,7 @@ function remarks(one) {
   const executor = one.executor;
   return lines(
     one.note,
-    one.rank?.of > 1 ? `${one.rank.why}: ${duration(one.rank.cpu_s)} of CPU so far, queue ${one.rank.queue}` : "",
+    one.rank?.of > 1 || one.rank?.tenant ? `${one.rank.why}: ${duration(one.rank.cpu_s)} of CPU so far, queue ${one.rank.queue}` : "",
     one.profile ? `slot ${one.profile.slot + 1} of ${one.profile.slots} of its profile` : "",
     executor?.behind ? `stage takes ${number(executor.behind)} × what was predicted${executor.stuck ? ", stuck" : ""}` : "",
     ...Object.entries(one.not_enforced).map(([limit, why]) => `${limit} not enforced: ${why}`),

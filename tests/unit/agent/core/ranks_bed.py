@@ -65,6 +65,48 @@ class Bed(NodeBed):
         return sorted(live, key=lambda each: -self.weights[each])
 
 
+class TenantsBed(Bed):
+    """A node whose jobs belong to users; ``job_of`` is by container."""
+
+    def __init__(self, **settings: Any) -> None:
+        super().__init__(has_master=True, **settings)
+        self.job_of: dict[str, str] = {}
+
+    def session_of(self, user: str, container: str = "") -> int:
+        session = next(self.sessions)
+        self.send(e.SessionOpened(session, user, 1000 + sum(map(ord, user)), "c", container=container))
+        return session
+
+    def run(self, user: str, **spec: Any) -> str:
+        """A container of a user's job."""
+        container = self.alone(user, **spec)
+        self.job_of[container] = self.register(self.session_of(user, container))
+        return container
+
+    def alone(self, user: str, **spec: Any) -> str:
+        """A container of no job."""
+        eve, self.eve = self.eve, self.session_of(user)
+        container = self.launch(**spec)
+        self.eve = eve
+        return container
+
+    def told(self, *containers: str, tenant: str, weight: float = 1.0, **more: float) -> None:
+        """The master's order of the jobs of a tenant."""
+        decisions = [
+            SetPriority(job=self.job_of[each], priority=-float(place), tenant=tenant, tenant_weight=weight, **more)
+            for place, each in enumerate(containers)
+        ]
+        assert self.send(e.Decided(1, [*decisions], 0.0)) == Decided(refused=[])
+
+    def weight(self, container: str) -> int:
+        return self.node.containers.live[container].confine().confinement.cpu_weight
+
+    def said(self, container: str) -> dict[str, float | int | str]:
+        said = self.node.ranks.described(self.node.containers.live[container])
+        assert said is not None
+        return said
+
+
 def told_order(bed: Bed, jobs: list[str], *, highest: float = 0.0) -> None:
     """The master's order; its numbers say nothing but that."""
     decisions = [SetPriority(job=job, priority=highest - place) for place, job in enumerate(jobs)]

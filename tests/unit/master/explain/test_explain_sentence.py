@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 
 from master.core.order import Place
-from master.explain.sentence import ordinal, sentence
+from master.explain.sentence import sentence
 from master.ordering import Reason
+from penstock.model.units import ordinal
 from penstock.wire.cluster_api import NodeRanks
 
 ORDER = ["a", "b", "c", "d", "e", "f"]

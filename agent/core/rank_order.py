@@ -1,0 +1,82 @@
+"""The order of the ranked jobs on a node: by queues of their CPU time, and divided by tenants. Pure."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+from agent.core.records import ContainerRecord
+
+#: A job sinks by one queue when it has used this many CPU seconds, twice as many, four times … (LAS_MQ §3.2).
+FIRST_QUEUE_S = 0.5
+
+
+@dataclass(slots=True)
+class Ranked:
+    """A job, or a container without a job, with its ranked containers."""
+
+    job: str
+    user: str
+    is_job: bool
+    priority: float
+    place: int
+    cpu_s: float
+    reserved_cores: float  # by its reservation, beyond what its containers are promised
+    containers: list[ContainerRecord]
+
+    @property
+    def queue(self) -> int:
+        """Its queue, by its CPU time."""
+        return queue_of(self.cpu_s)
+
+    @property
+    def early(self) -> bool:
+        """Whether its reservation's time has not come."""
+        return any(record.early for record in self.containers)
+
+
+@dataclass(slots=True)
+class TenantHere:
+    """A tenant with ranked jobs here, the first first; with the weight 0, jobs that take only what others leave."""
+
+    name: str
+    weight: float
+    jobs: list[Ranked]
+
+
+def queue_of(cpu_s: float) -> int:
+    """Return the queue of a job that has used this many CPU seconds: 0 is the first."""
+    return 0 if cpu_s < FIRST_QUEUE_S else 1 + int(math.log2(cpu_s / FIRST_QUEUE_S))
+
+
+def merge(ranked: list[Ranked]) -> list[Ranked]:
+    """Merge containers without a job into the master's order: behind as many jobs as have used no more CPU time, by
+    queues.
+
+    The master's priority orders only its own jobs. The size of other containers is unknown, so their use decides (LAS).
+    Jobs keep the master's order among themselves, containers theirs. If the master's order is by CPU time alone, the
+    result is in that order throughout.
+    """
+    jobs = [each for each in ranked if each.is_job]
+    queues = sorted(each.queue for each in jobs)
+    places = [(place, 1, each) for place, each in enumerate(jobs)]
+    places += [(bisect_right(queues, each.queue), 0, each) for each in ranked if not each.is_job]
+    return [each for _, _, each in sorted(places, key=lambda one: one[:2])]
+
+
+def by_tenant(ranked: Sequence[Ranked], told: Mapping[str, tuple[str, float]]) -> dict[str, TenantHere]:
+    """Divide jobs, in their order, by tenants. ``told``: user → tenant and its weight, as the master named them.
+
+    A user without a job of the master here is a tenant of its own, with a weight of 1, as in the master. Where the
+    master named no tenant, all jobs are of one, "". Where it did, jobs ahead of their reservation's time are of none:
+    else the share of their tenant would be theirs where it has no other job.
+    """
+    tenants: dict[str, TenantHere] = {}
+    for each in ranked:
+        name, weight = told.get(each.user, (each.user, 1.0)) if told else ("", 1.0)
+        if told and each.early:
+            name, weight = "", 0.0
+        tenants.setdefault(name, TenantHere(name, weight, [])).jobs.append(each)
+    return tenants

@@ -1,0 +1,132 @@
+"""Tenants in the cluster: each gets its share of the slots, and the agents are told whose a job is."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+
+from master.core import MasterSettings
+from master.core import events as e
+from master.explain.why import document
+from penstock.wire import master_api as api
+from penstock.wire.cluster_api import NodeRanks
+from penstock.wire.master_api import JobUse
+from tests.unit.master.cluster_bed import EXIT, Bed, bed, command, job_state
+
+TENANTS = {"max": "research", "eve": "research"}
+
+
+def two_users(short: int = 8, **settings: object) -> Bed:
+    """A user with many jobs of a short command each, and, after them, one with a job of many long commands."""
+    b = bed("a", "b", **{"share_chunk_tasks": 1, **settings})
+    for at in range(short):
+        b.job("a", f"s{at}", at=float(at), user="eve")
+        b.ready("a", command(f"s{at}-0", cpu=0), job=f"s{at}")
+    b.job("a", "long", at=99.0, user="bob")
+    b.ready("a", *[command(f"long-{at}", cpu=0) for at in range(8)], job="long")
+    return b
+
+
+def slots(assigned: list[tuple[str, str]]) -> dict[str, int]:
+    return dict(Counter("bob" if task.startswith("long") else "eve" for task, _ in assigned))
+
+
+def told(b: Bed, job: str) -> dict[str, tuple[str, float]]:
+    """Node → the tenant that its agent was told of last."""
+    return {node: (said.tenant, said.tenant_weight) for node, said in b.said(api.SetPriority) if said.job == job}
+
+
+def beat(b: Bed, **jobs: float) -> None:
+    b.now += 1.0
+    b.heartbeat("a", jobs=[JobUse(job=job, service_s=service_s) for job, service_s in jobs.items()])
+    b.round()
+
+
+@pytest.mark.parametrize("ordering", ["gittins", "srjf", "fifo", "ejf", "las", "las_mq"])
+def test_each_tenant_has_its_share_of_the_slots(ordering: str) -> None:
+    assert slots(two_users(ordering=ordering, weights={"eve": 1.0}).round()) == {"eve": 4, "bob": 4}
+    assert slots(two_users(ordering=ordering, weights={"bob": 3.0}).round()) == {"eve": 2, "bob": 6}
+
+
+@pytest.mark.parametrize("ordering", ["gittins", "fifo", "ejf"])
+def test_without_tenants_and_weights_one_user_may_have_all(ordering: str) -> None:
+    b = two_users(ordering=ordering)
+    assert slots(b.round()) == {"eve": 8}
+    assert {said.tenant for _, said in b.said(api.SetPriority)} <= {""}
+
+
+def test_inside_a_tenant_the_order_decides() -> None:
+    b = two_users(ordering="gittins", weights={"eve": 1.0})
+    b.heartbeat("a", jobs=[JobUse(job=f"s{at}", service_s=50.0) for at in range(4)])
+    placed = {task for task, _ in b.round() if not task.startswith("long")}
+    assert placed == {f"s{at}-0" for at in range(4, 8)}, "who has received least"
+
+
+def test_a_freed_slot_goes_to_the_tenant_that_holds_less() -> None:
+    b = two_users(ordering="fifo", weights={"eve": 1.0})
+    placed = dict(b.round())
+    gone = next(task for task in placed if task.startswith("long"))
+    b.serve(e.Said(placed[gone], api.CommandEnded(job="long", task=gone, origin="a", ended=EXIT)))
+    assert slots(b.round()) == {"bob": 1}
+
+
+def test_tenants_take_turns_in_the_agents_queues() -> None:
+    b = two_users(ordering="fifo", short=2, weights={"eve": 1.0})
+    beat(b)
+    assert b.cluster.order.rank(b.now).order() == ["s0", "s1", "long"]
+    beat(b, s0=5.0)
+    assert b.cluster.order.rank(b.now).order() == ["long", "s0", "s1"]
+    said = {said.job: said.priority for _, said in b.said(api.SetPriority)}
+    assert said["long"] > b.cluster.jobs["s0"].priority
+
+
+def test_what_ended_between_two_heartbeats_counts_for_its_tenant() -> None:
+    b = two_users(ordering="fifo", short=2, weights={"eve": 1.0})
+    beat(b)
+    b.serve(e.Said("a", api.JobEnded(job="s0", done=True, use=JobUse(job="s0", service_s=3.0, last=True))))
+    assert b.cluster.order.rank(b.now).order() == ["long", "s1"]
+
+
+def test_the_agents_are_told_the_tenant_and_its_weight_and_of_changes() -> None:
+    b = two_users(ordering="fifo", short=1, tenants=TENANTS, weights={"research": 2.0, "bob": 0.5})
+    beat(b)
+    assert told(b, "s0")["a"] == ("research", 2.0)
+    assert told(b, "long") == {"a": ("bob", 0.5), "b": ("bob", 0.5)}
+    before = len(b.said(api.SetPriority))
+    beat(b)
+    beat(b)
+    assert len(b.said(api.SetPriority)) == before, "nothing has changed"
+    b.serve(e.Reconfigured(MasterSettings(gather_s=0.0, ordering="fifo", tenants=TENANTS, weights={"bob": 3.0})))
+    assert told(b, "s0")["a"] == ("research", 1.0) and told(b, "long")["b"] == ("bob", 3.0)
+    b.serve(e.Reconfigured(MasterSettings(gather_s=0.0, ordering="fifo")))
+    assert told(b, "s0")["a"] == told(b, "long")["b"] == ("", 1.0)
+
+
+def test_under_fair_the_shares_are_of_jobs_and_the_agents_are_told_no_tenant() -> None:
+    b = two_users(ordering="fair", short=1, weights={"bob": 2.0})
+    beat(b)
+    assert {said.tenant for _, said in b.said(api.SetPriority)} <= {""}
+
+
+def test_what_a_former_master_told_of_tenants_is_corrected() -> None:
+    b = bed(ordering="fifo")
+    b.node("a", jobs=[job_state("old", 0, 2.0, admitted=True, priority=-2.0)])
+    beat(b)
+    assert told(b, "old") == {"a": ("", 1.0)}
+    b.job("a", "new", at=3.0, priority=-3.0)
+    beat(b)
+    assert told(b, "new") == {}, "nothing is to be corrected"
+
+
+def test_it_is_said_why() -> None:
+    b = two_users(ordering="fifo", short=3, tenants=TENANTS)
+    b.round()
+    ranks = NodeRanks(jobs=[("s0", 88), ("long", 88), ("s1", 5)], of=3, tenants=["research", "bob", "research"])
+    b.heartbeat("a", ranks=ranks)
+    said = document(b.cluster, "s1", b.now)
+    assert "second of research's 3 jobs: " in said["sentence"] and "research's share is 50 %" in said["sentence"]
+    assert "on a it is" not in said["sentence"], "the first of another tenant is not before it"
+    (rank,) = said["ranks"]
+    assert (rank["rank"], rank["of"], rank["before"]) == (2, 2, ["s0"])
+    assert "research's 3 jobs" in b.listed("s1").reason
