@@ -8,6 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from agent.core.rank_weights import apportion, nice_of, unpromised_weight
+from penstock.model import Limits
 from tests.unit.agent.core.ranks_bed import TenantsBed
 
 weights = st.floats(0.1, 10.0)
@@ -26,7 +27,7 @@ def test_the_shares_of_a_node(tenants: list[tuple[float, int, int]], promised: b
     """Each tenant has a number of jobs, and of containers of no job."""
     bed = TenantsBed()
     if promised:
-        bed.run("promised", cpu_cores=1.0)
+        bed.run("promised", cpu_cores=1.0, limits=Limits(cpu_cores=1.0))
     jobs = {f"u{at}": [bed.run(f"u{at}") for _ in range(count)] for at, (_, count, _) in enumerate(tenants)}
     for at, (_, _, alone) in enumerate(tenants):
         for _ in range(alone):

@@ -7,6 +7,7 @@ import pytest
 from agent.core.confinement import WEIGHT_PER_CORE
 from agent.core.rank_weights import NICE_LAST, apportion, nice_of, unpromised_weight
 from agent.core.ranks import BY_MASTER, BY_TURN
+from penstock.model import Limits
 from penstock.wire.cluster_api import NodeRanks
 from tests.unit.agent.core.ranks_bed import TenantsBed
 
@@ -69,7 +70,7 @@ def test_a_container_of_no_job_is_of_its_user_s_tenant_or_of_its_user(bed: Tenan
 
 
 def test_promised_cores_come_before_the_shares(bed: TenantsBed) -> None:
-    promised, one, two = bed.run("ann", cpu_cores=1.0), bed.run("ann"), bed.run("bob")
+    promised, one, two = bed.run("ann", cpu_cores=1.0, limits=Limits(cpu_cores=1.0)), bed.run("ann"), bed.run("bob")
     bed.told(promised, one, tenant="ann")
     bed.told(two, tenant="bob")
     assert bed.weight(promised) == WEIGHT_PER_CORE
