@@ -90,7 +90,7 @@ class Ranks:
         self._used_s: dict[str, float] = {}  # job → CPU seconds of its ended containers
         self._counted_s: dict[str, float] = {}  # container → its part of ``cpu_s``
         self._job_of: dict[str, str] = {}  # container → its job
-        self._weighted: set[str] = set()  # containers that this agent has set weights of
+        self._weighted: set[str] = set()  # containers that this agent has set weights of by rank
         self._adopted: dict[str, int] = {}  # container → its first process
         self._starving = StarvingTurns()
         self._turns: dict[str, str] = {}  # tenant → the starving job whose turn it is
@@ -121,12 +121,12 @@ class Ranks:
         return [*self.cpu_reads.again(now, wanted=came is not None and came.rank > 0)]
 
     def knows(self, record: ContainerRecord) -> bool:
-        """Return whether the container's job has a rank already."""
-        return (record.job or self.job_of(record.container)) in self.standings
+        """Return whether the container's job has a rank already, and the container its weight by that."""
+        job = record.job or self.job_of(record.container)
+        return record.container in self._weighted and job in self.standings
 
     def begin(self, record: ContainerRecord) -> None:
         """Give a starting container a part of its job's weight: all until the job is ranked, none if it has no rank."""
-        self._weighted.add(record.container)
         if not record.ranked:
             return
         standing = self.standings.get(record.job)
@@ -135,6 +135,7 @@ class Ranks:
         else:
             weight = max(1, standing.shared_weight // (standing.containers + 1))
             record.stand(min(standing.rank, LAST_RANK), weight, 0)
+            self._weighted.add(record.container)
 
     def described(self, record: ContainerRecord) -> dict[str, float | int | str] | None:
         """Return the rank of a container for the status: 1 is the first."""

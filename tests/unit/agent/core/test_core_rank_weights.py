@@ -8,8 +8,9 @@ import pytest
 from agent.core import events as e
 from agent.core.confinement import WEIGHT_PER_CORE
 from agent.core.instructions import Renice
-from agent.core.rank_weights import STEP, divide, nice_of
+from agent.core.rank_weights import STEP, divide, nice_of, unpromised_weight
 from penstock.model import Limits
+from penstock.wire.master_api import SetPriority
 from tests.unit.agent.core.ranks_bed import Bed
 
 
@@ -62,6 +63,19 @@ def test_a_promise_weighs_as_before_and_leaves_the_ranked_less(bed: Bed) -> None
     assert bed.node.containers.live[promised].confine().confinement.cpu_weight == WEIGHT_PER_CORE // 2
     assert sum(bed.weights[each] for each in ranked) <= WEIGHT_PER_CORE * 3 // 2
     assert promised not in bed.node.ranks.standings
+
+
+def test_no_container_of_a_new_job_keeps_the_weight_that_it_starts_with() -> None:
+    """All of the node's: its job is ranked while the second is still starting."""
+    bed = Bed(has_master=True)
+    first = bed.launch()
+    bed.decide(SetPriority(job=bed.register(bed.connect(first)), priority=1.0))
+    bed.command("one")
+    bed.command("two")
+    for task in ("one", "two"):
+        bed.begin(bed.container(task))
+    assert bed.weights[first] == unpromised_weight(2.0, 0.0) - 12
+    assert [bed.weights[bed.container(task)] for task in ("one", "two")] == [6, 6]
 
 
 def test_after_a_restart_the_kernel_is_told_again(bed: Bed) -> None:
