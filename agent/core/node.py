@@ -161,6 +161,7 @@ class Node(NodeState):
             instructions += self._placed.start_waiting(now)
         if what in cores.MAY_MOVE_CORES:
             instructions += self.slot_grants.withhold(now)
+            instructions += self.ranks.make_room(now)
         if what in _MAY_MOVE_THE_ALARM:
             instructions += self._alarm(now)
         return instructions

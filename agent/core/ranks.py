@@ -95,6 +95,7 @@ class Ranks:
         self._starving = StarvingTurns()
         self._turns: dict[str, str] = {}  # tenant → the starving job whose turn it is
         self._ranked_at = -math.inf
+        self._ranked_beside_cores = 0.0  # the cores that containers were promised then
         self.cpu_reads = CpuReadSchedule()
         self.due = True  # an event has occurred since the last ranking
 
@@ -201,6 +202,11 @@ class Ranks:
         self._used_s.pop(job, None)
         self.cpu_s.pop(job, None)
 
+    def make_room(self, now: float) -> list[Instruction]:
+        """Rank anew if more cores are promised than at the last ranking: the weights leave too little for them."""
+        rose = bool(self.standings) and self._promised_cores() > self._ranked_beside_cores
+        return self.rank(now) if rose else []
+
     def rank(self, now: float) -> list[Instruction]:
         """Rank all jobs; set the weights of their containers, and return instructions for the changed ones.
 
@@ -219,8 +225,8 @@ class Ranks:
         ranked = self._collect()
         ranked.sort(key=lambda each: (-each.priority, each.queue, each.place))
         tenants = self._by_tenant(ranked)
-        promised = sum(record.promised_cores for record in live if not record.opportunistic)
-        promised += sum(each.reserved_cores for each in ranked)
+        self._ranked_beside_cores = self._promised_cores()
+        promised = self._ranked_beside_cores + sum(each.reserved_cores for each in ranked)
         total = unpromised_weight(self.settings.capacity.cores, promised)
         self.standings = {}
         changed: list[ContainerRecord] = []
@@ -256,6 +262,10 @@ class Ranks:
             place = place if tenant.weight else LAST_RANK
             changed += self._share(each.containers, weight, nice, min(place, LAST_RANK))
         return changed
+
+    def _promised_cores(self) -> float:
+        live = self._containers.live.values()
+        return sum(record.promised_cores for record in live if not record.opportunistic)
 
     def _follow_reservations(self) -> list[ContainerRecord]:
         """Note which containers run before their reservation's time; return those whose time has come.

@@ -9,7 +9,7 @@ from agent.core import events as e
 from agent.core.confinement import WEIGHT_PER_CORE
 from agent.core.instructions import Renice
 from agent.core.rank_weights import STEP, divide, nice_of, unpromised_weight
-from penstock.model import Limits
+from penstock.model import Executor, Limits, Profile, Sizing
 from penstock.wire.master_api import SetPriority
 from tests.unit.agent.core.ranks_bed import Bed
 
@@ -63,6 +63,27 @@ def test_a_promise_weighs_as_before_and_leaves_the_ranked_less(bed: Bed) -> None
     assert bed.node.containers.live[promised].confine().confinement.cpu_weight == WEIGHT_PER_CORE // 2
     assert sum(bed.weights[each] for each in ranked) <= WEIGHT_PER_CORE * 3 // 2
     assert promised not in bed.node.ranks.standings
+
+
+def test_a_promise_that_begins_in_a_ranked_job_leaves_the_ranked_less_at_once() -> None:
+    bed = Bed(has_master=True)
+    bed.command("ranked")
+    bed.begin(bed.container("ranked"))
+    bed.command("promised", spec={"cpu_cores": 1.5})
+    assert bed.weights[bed.container("ranked")] == unpromised_weight(2.0, 1.5)
+
+
+def test_a_guarantee_that_rises_leaves_the_ranked_less_at_once() -> None:
+    bed = Bed(has_master=True)
+    ranked = bed.launch()
+    executor = Executor(application="sort", sizing=Sizing.SHARED)
+    bed.command("executor", executor=executor, profile=Profile(slot_s=3.0, cpu_cores=(0.5, 1.5)))
+    bed.begin(bed.container("executor"))
+    assert bed.weights[ranked] == unpromised_weight(2.0, 0.5)
+    bed.now += 3.0
+    bed.send(e.Woken(bed.wall_s))
+    assert bed.record("executor").promised_cores == 1.5
+    assert bed.weights[ranked] == unpromised_weight(2.0, 1.5)
 
 
 def test_no_container_of_a_new_job_keeps_the_weight_that_it_starts_with() -> None:
