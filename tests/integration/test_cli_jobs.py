@@ -21,7 +21,6 @@ from penstock.client.signals import Signals
 from penstock.wire.errors import RpcError
 from tests import warm_commands
 from tests.integration.conftest import MasterProcess, agents, command, until
-from tests.integration.test_ranks_on_hosts import ranked
 
 Start = Callable[..., Any]
 COMMAND = (warm_commands.penstock(),)
@@ -52,6 +51,12 @@ class Command:
 @pytest.fixture
 def penstock(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Command:
     return Command(monkeypatch, capsys)
+
+
+def ranked(host: Any) -> list[str]:
+    """The jobs with a rank on a host, the first first."""
+    containers = [each for each in host.status()["containers"] if each["rank"] is not None]
+    return [str(each["job"]) for each in sorted(containers, key=lambda each: int(each["rank"]["rank"]))]
 
 
 async def started(job: Job, *tasks: str) -> None:

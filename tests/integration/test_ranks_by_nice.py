@@ -1,68 +1,24 @@
-"""One order on all hosts at once; and ranks by nice values, on a host without a cpu controller."""
+"""Ranks by nice values, on a host without a cpu controller."""
 
 from __future__ import annotations
 
-import asyncio
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from penstock.client import AgentClient
-from penstock.wire.jobs_api import JobsOrdered
-from tests.integration.conftest import MasterProcess, agents, command, until
 from tests.integration.test_ranked_processes import WEIGHED
 from tests.kernel.ranked_bed import BURN, Process, RankedBed
 
-Start = Callable[..., Any]
 LIMIT_S = 60.0
-#: Nothing is ranked at a sample while the order changes: it has to be the master's word that does it.
-SAMPLE_S = 20.0
 #: What a job does that is ranked and uses nothing.
 STILL = """
 import sys
 print("up", flush=True)
 sys.stdin.read()
 """
-
-
-async def test_a_job_is_the_first_on_all_hosts_at_once(
-    start_agent: Start, master: MasterProcess, tmp_path: Path
-) -> None:
-    hosts = await agents(start_agent, master, tmp_path, "alpha", "beta", sample_interval_s=SAMPLE_S)
-    async with await AgentClient.connect(hosts[0].socket, "test") as client:
-        jobs = [await client.register_job(name, memory_bytes=100_000_000) for name in ("one", "two", "three")]
-        for job in jobs:
-            await asyncio.wait_for(job.admitted(), LIMIT_S)
-            await job.place("s", [command(host, "sleep", "1000", nodes=(host,)) for host in ("alpha", "beta")])
-        everywhere = {job.id for job in jobs}
-        for host in hosts:
-            await asyncio.to_thread(until, lambda host=host: set(ranked(host)) == everywhere)
-        for first in (2, 1, 0, 2, 0):
-            wanted = [jobs[first].id]
-            asked = time.monotonic()
-            assert await client.jobs.order(wanted) == JobsOrdered(jobs=wanted, of_all=True)
-            times = await asyncio.gather(*(asyncio.to_thread(when_first, host, jobs[first].id) for host in hosts))
-            assert max(times) - asked < SAMPLE_S / 2, "it was a sample that did it"
-            assert max(times) - min(times) < SAMPLE_S / 10, "for long it was the first on one and not on the other"
-
-
-def ranked(host: Any) -> list[str]:
-    """The jobs with a rank on a host, the first first."""
-    containers = [each for each in host.status()["containers"] if each["rank"] is not None]
-    return [str(each["job"]) for each in sorted(containers, key=lambda each: int(each["rank"]["rank"]))]
-
-
-def when_first(host: Any, job: str) -> float:
-    """The monotonic time at which a job is seen to be the first."""
-    until(lambda: ranked(host)[0] == job)
-    return time.monotonic()
-
-
-# ---------------------------------------------------------------- nice values
 
 
 @pytest.fixture
