@@ -1,7 +1,7 @@
 """``python -m bench.mix``: run the same jobs in each way in the virtual machine, keep records, print a table.
 
 Exit status: 0; 1 where work that kept its promise was killed or lost its result; 69 where this host cannot have the
-machine, 71 if it would not boot.
+machine, or with --host lacks something; 71 if the machine would not boot.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
+import psutil
 
-from bench.mix import layer, report
+from bench.mix import guest, host, layer, report
 from bench.mix.calibration import costs_of
 from bench.mix.guest import RECORDS
 from bench.mix.machine import MixMachine
+from bench.mix.place import Place
 from bench.mix.records import Origin
 from bench.mix.ways import ORDERS, WAYS, exists
 from demo import origin
@@ -31,7 +33,8 @@ from tests.vm.host import say
 from tests.vm.remote import Remote
 from tests.vm.user_mode import Network
 
-_PROCESSORS = 2
+PROCESSORS = 2
+_ALL = ",".join(WAYS)
 _MEMORY_MIB = 4096
 _MOST_MINUTES = 600
 _MOST_SEEDS = 100
@@ -79,12 +82,11 @@ def costs(text: str) -> str:
 
 
 def main(arguments: list[str]) -> int:
-    """Boot the machine and measure."""
+    """Boot the machine and measure; or measure on this host."""
     parser = argparse.ArgumentParser(prog="python -m bench.mix", description=__doc__)
-    parser.add_argument(
-        "--memory", type=int, default=_MEMORY_MIB, metavar="MIB", help="the machine's memory [%(default)s]"
-    )
-    parser.add_argument("--ways", type=ways, default=",".join(WAYS), metavar="WAY,…", help="[%(default)s]")
+    parser.add_argument("--memory", type=int, metavar="MIB", help=f"the machine's memory [{_MEMORY_MIB}]")
+    add_host(parser)
+    parser.add_argument("--ways", type=ways, metavar="WAY,…", help=f"[{_ALL}]")
     parser.add_argument("--seed", type=int, default=1, metavar="N", help="of the plan [1]")
     parser.add_argument("--seeds", type=seeds, default=1, metavar="N", help="plans, with seeds that follow [1]")
     parser.add_argument("--minutes", type=minutes, default=6.0, metavar="M", help="of arrivals, one or more [6]")
@@ -102,21 +104,53 @@ def main(arguments: list[str]) -> int:
         "--records", type=Path, default=Path("build/mix"), metavar="DIR", help="where the records go [%(default)s]"
     )
     options = parser.parse_args(arguments)
-    return status_of(lambda: _measure(options, shlex.join(["python", "-m", "bench.mix", *arguments])))
+    command = shlex.join(["python", "-m", "bench.mix", *arguments])
+    if options.host is None:
+        return status_of(lambda: _measure(options, command))
+    if options.memory is not None:
+        parser.error("--memory: with --host there is no machine")
+    return host.measured(
+        options.host, options.ways, _ALL, lambda place, ways: _measure_here(options, place, ways, command)
+    )
+
+
+def add_host(parser: argparse.ArgumentParser) -> None:
+    """Add the option to measure on this host."""
+    parser.add_argument(
+        "--host", type=Path, nargs="?", const=host.DIRECTORY, metavar="DIR",
+        help="measure on this host, as root, instead of in the machine: it gets users, slices and a network namespace "
+        "meanwhile, the hog takes all of its memory, and the inputs stay in DIR [%(const)s]",
+    )  # fmt: skip
+
+
+def _measure_here(options: argparse.Namespace, place: Place, ways: list[str], command: str) -> int:
+    """Measure on this host."""
+    kept = costs_of(options.costs.encode()) if options.costs else None
+    asked = guest.Asked(ways, options.seed, options.seeds, 60 * options.minutes, options.archive, kept)
+    processors, memory_mib = os.cpu_count(), psutil.virtual_memory().total >> 20
+    came_from = _origin(f"this host: {processors} processors, {memory_mib} MiB", layer.versions_here(), command)
+    directory: Path = options.records / f"{datetime.now(UTC):%Y%m%dT%H%M%S}"
+    directory.mkdir(parents=True)
+    print(f"records: {directory}", flush=True)
+    guest.measure_all(asked, place, directory, came_from)
+    return report.main([str(file) for file in sorted(directory.glob("*.json"))])
 
 
 def _measure(options: argparse.Namespace, command: str) -> int:
     """Raises: UnavailableError, BootError, subprocess.CalledProcessError: as the machine does."""
     require_machine(user_mode=True)
-    with checkout.machine_with_checkout(lambda: machine_of(options.memory)) as machine:
-        came_from = msgspec.json.encode(_origin(options.memory, command)).decode()
-        guest = [f"{checkout.VENV}/bin/python", "-m", "bench.mix.guest", "--ways", options.ways, "--origin", came_from]
-        guest += ["--seed", str(options.seed), "--seeds", str(options.seeds), "--window-s", f"{60 * options.minutes}"]
-        guest += ["--archive", options.archive]
-        guest += ["--costs", options.costs] if options.costs else []
+    memory_mib = options.memory or _MEMORY_MIB
+    with checkout.machine_with_checkout(lambda: machine_of(memory_mib)) as machine:
+        made = f"{PROCESSORS} processors in user mode, {memory_mib} MiB"
+        came_from = msgspec.json.encode(_origin(made, layer.versions(layer.ensure()), command)).decode()
+        python = f"{checkout.VENV}/bin/python"
+        measure = [python, "-m", "bench.mix.guest", "--ways", options.ways or _ALL, "--origin", came_from]
+        measure += ["--seed", str(options.seed), "--seeds", str(options.seeds), "--window-s", f"{60 * options.minutes}"]
+        measure += ["--archive", options.archive]
+        measure += ["--costs", options.costs] if options.costs else []
         directory = options.records / f"{datetime.now(UTC):%Y%m%dT%H%M%S}"
         try:
-            status = machine.stream(f"cd {checkout.REMOTE} && {shlex.join(guest)}")
+            status = machine.stream(f"cd {checkout.REMOTE} && {shlex.join(measure)}")
         finally:  # also where somebody ends it: the rounds that have ended are worth as much
             _bring_back(machine, directory)
     return status or report.main([str(file) for file in sorted(directory.glob("*.json"))])
@@ -137,20 +171,18 @@ def _bring_back(machine: Remote, directory: Path) -> None:
         print(f"records: {directory}", flush=True)
 
 
-def _origin(memory_mib: int, command: str) -> Origin:
-    """Return where figures of now come from, as far as this host knows."""
+def _origin(made: str, versions: dict[str, str], command: str) -> Origin:
+    """Return where figures of now come from, as far as this host knows. ``made`` describes what they are made on."""
     load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
-    machine = (
-        f"{origin.machine()}; {_PROCESSORS} processors in user mode, {memory_mib} MiB; load of the host before: {load}"
-    )
     began = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
-    return Origin(origin.commit(), command, machine, began, layer.versions(layer.ensure()))
+    machine = f"{origin.machine()}; {made}; load of the host before: {load}"
+    return Origin(origin.commit(), command, machine, began, versions)
 
 
 @contextmanager
 def machine_of(memory_mib: int) -> Iterator[Remote]:
     """The benchmark's machine, up inside the block."""
-    with Network() as network, MixMachine(network, 1, memory_mib=memory_mib, processors=_PROCESSORS) as machine:
+    with Network() as network, MixMachine(network, 1, memory_mib=memory_mib, processors=PROCESSORS) as machine:
         yield machine
 
 

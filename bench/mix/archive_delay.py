@@ -13,15 +13,18 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import os
 import sys
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 
-from bench.mix import guest, through_penstock
-from bench.mix.__main__ import in_machine
+from bench.mix import guest, host, through_penstock
+from bench.mix.__main__ import PROCESSORS, add_host, in_machine
 from bench.mix.jobs import USERS, Job
+from bench.mix.layer import INPUT
+from bench.mix.place import Place
 from bench.mix.plan import Plan
 from bench.mix.round import archiving, run
 from bench.mix.singles import ARCHIVE
@@ -48,10 +51,10 @@ def plan_of(busy: str) -> Plan:
         for number, (kind, units, arrival_s) in enumerate(_ROUNDS[busy])
     )
     archive = Job(len(jobs), USERS[2], ARCHIVE, ARCHIVE, False, 1.0, 0.0, 0.0, 0.0, 128 << 20, leftovers=True)
-    return Plan(0, 1.0, 2.0, (), jobs, archive)
+    return Plan(0, 1.0, float(PROCESSORS), (), jobs, archive)
 
 
-async def mean_s(plan: Plan, start: Start, directory: Path, *, beside: bool) -> float:
+async def mean_s(plan: Plan, start: Start, directory: Path, *, beside: bool, inputs: Path = INPUT) -> float:
     """Return the mean time of the round's jobs. The archive has ended a piece before they come.
 
     Raises:
@@ -59,8 +62,8 @@ async def mean_s(plan: Plan, start: Start, directory: Path, *, beside: bool) -> 
     """
     async with contextlib.AsyncExitStack() as stack:
         if beside:
-            await _ended_a_piece(await stack.enter_async_context(archiving(plan.archive, start, directory)))
-        done = (await run(plan, start, directory)).done
+            await _ended_a_piece(await stack.enter_async_context(archiving(plan.archive, start, directory, inputs)))
+        done = (await run(plan, start, directory, inputs=inputs)).done
     if failed := [each.job.kind for each in done if not each.succeeded]:
         raise RuntimeError(f"failed: {', '.join(failed)}")
     return fmean(each.took_s for each in done)
@@ -83,14 +86,14 @@ async def _ended_a_piece(archive: Path) -> None:
         await asyncio.sleep(_POLL_S)
 
 
-def pairs(plan: Plan, start: Start, directory: Path, count: int) -> Iterator[tuple[float, float]]:
+def pairs(plan: Plan, start: Start, directory: Path, count: int, inputs: Path = INPUT) -> Iterator[tuple[float, float]]:
     """Yield the mean times of a job without and beside the archive; each pair begins with the other one."""
     for number in range(count):
         took_s = {}
         for beside in (False, True) if number % 2 else (True, False):
             own = directory / f"{number}-{beside}"
             own.mkdir(parents=True)
-            took_s[beside] = asyncio.run(mean_s(plan, start, own, beside=beside))
+            took_s[beside] = asyncio.run(mean_s(plan, start, own, beside=beside, inputs=inputs))
         yield took_s[False], took_s[True]
 
 
@@ -104,9 +107,8 @@ def told(way: str, busy: str, took_s: Sequence[tuple[float, float]]) -> str:
     return f"{way:<9} {cores}: {times}, delay {fmean(delays):+.2f} % ± {error:.2f} ({len(delays)} pairs)"
 
 
-def _measure_here(count: int) -> None:
-    work = guest.RECORDS.parent
-    guest.prepare(work)
+def _measure_here(place: Place, count: int) -> None:
+    work = place.work
     with node.running(work, {}, {}) as up:
         through = through_penstock.submit(up.socket, {}, clairvoyant=False)
         starts: dict[str, Start] = {"plain": plain, "penstock": through, _APART: apart}
@@ -115,23 +117,32 @@ def _measure_here(count: int) -> None:
             for turn in range(count // 2):  # ways by turns, so that a faster host is not one way's
                 for way in ways:
                     directory = work / f"{way}-{busy}-{turn}"
-                    took_s[way] += pairs(plan_of(busy), starts[way], directory, 2)
+                    took_s[way] += pairs(plan_of(busy), starts[way], directory, 2, place.inputs)
             for way in ways:
                 print(told(way, busy, took_s[way]), flush=True)
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Boot the machine and measure; in the machine, measure."""
+    """Boot the machine and measure; in the machine, or on a host, measure."""
     parser = argparse.ArgumentParser(prog="python -m bench.mix.archive_delay", description=__doc__)
     parser.add_argument("--pairs", type=int, default=20, metavar="N", help="for each way, 2 or more [20]")
+    add_host(parser)
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.pairs < 2:
         parser.error(f"--pairs {options.pairs}: a standard error needs 2 or more")
-    if not options.here:
-        return status_of(lambda: in_machine("bench.mix.archive_delay", arguments))
-    _measure_here(options.pairs)
-    return 0
+    if options.host is not None and (cores := os.cpu_count()) != PROCESSORS:
+        parser.error(f"--host: its rounds keep {PROCESSORS} processors busy, and here are {cores}: leave --host out")
+
+    def use(place: Place, _ways: list[str]) -> int:
+        _measure_here(place, options.pairs)
+        return 0
+
+    if options.here:
+        return use(guest.prepare(), [])
+    if options.host is not None:
+        return host.measured(options.host, "plain,penstock", "", use)
+    return status_of(lambda: in_machine("bench.mix.archive_delay", arguments))
 
 
 if __name__ == "__main__":

@@ -8,30 +8,29 @@ import os
 import shutil
 import subprocess
 import time
-from pathlib import Path
 
 import msgspec
 
 from bench.mix.jobs import Cost
 from bench.mix.kinds import KINDS, command
-from bench.mix.layer import INPUT
+from bench.mix.place import Place
 
 #: Each kind runs alone with these sizes; a line through the two times is its cost.
 _SMALL, _LARGE = 1.0, 4.0
 
 
-def calibrate(directory: Path) -> dict[str, Cost]:
+def calibrate(place: Place) -> dict[str, Cost]:
     """Return the cost of each kind, each run alone; print a line of JSON for each.
 
     Raises:
         subprocess.CalledProcessError: a job failed.
         FileNotFoundError: it left no result.
     """
-    run_alone("copy", 1.0, directory)  # reads the text once
+    run_alone("copy", 1.0, place)  # reads the text once
     costs = {}
     for kind in KINDS:
-        small = run_alone(kind.name, _SMALL, directory)
-        large = run_alone(kind.name, _LARGE, directory) if kind.sized else small
+        small = run_alone(kind.name, _SMALL, place)
+        large = run_alone(kind.name, _LARGE, place) if kind.sized else small
         costs[kind.name] = cost = fit(small, large)
         print(json.dumps({"kind": kind.name} | dataclasses.asdict(cost)), flush=True)
     return costs
@@ -50,16 +49,17 @@ def costs_of(kept: bytes) -> dict[str, Cost]:
     return costs
 
 
-def run_alone(kind: str, units: float, directory: Path) -> tuple[float, float]:
+def run_alone(kind: str, units: float, place: Place) -> tuple[float, float]:
     """Return the CPU time of a job and the time that it took, in seconds.
 
     Raises:
         subprocess.CalledProcessError: the job failed.
         FileNotFoundError: it left no result.
     """
+    directory = place.work / "alone"
     shutil.rmtree(directory, ignore_errors=True)
     directory.mkdir()
-    argv = ["sh", "-euc", command(kind, units, INPUT, directory)]
+    argv = ["sh", "-euc", command(kind, units, place.inputs, directory)]
     began_s = time.monotonic()
     process = subprocess.Popen(argv, cwd=directory)
     _, status, used = os.wait4(process.pid, 0)

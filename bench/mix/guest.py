@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 import psutil
@@ -22,6 +23,7 @@ from bench.mix.calibration import calibrate, costs_of
 from bench.mix.figures import figures
 from bench.mix.jobs import USERS, Cost
 from bench.mix.kinds import KINDS
+from bench.mix.place import MACHINE, Place
 from bench.mix.plan import Plan, draw_plan, first_pass
 from bench.mix.records import Origin, Record, jobs_of
 from bench.mix.round import Done, run
@@ -29,7 +31,7 @@ from bench.mix.ways import CLAIRVOYANT, Start, make_slices, master_settings, pla
 from demo import node
 
 #: Where the records are, for the host to bring back.
-RECORDS = Path("/srv/mix/records")
+RECORDS = MACHINE.work / "records"
 #: In that directory, what each kind of work costs.
 CALIBRATION = "calibration"
 _CHECKOUT = Path(__file__).parents[2]
@@ -39,36 +41,47 @@ BY_THE_KERNEL: dict[str, Start] = {"plain": plain, "slices": slices, "static": s
 Made = tuple[dict[str, float], list[Done]]
 
 
-def measure(way: str, plan: Plan, costs: dict[str, Cost], directory: Path, *, with_archive: bool) -> Made:
+class Asked(NamedTuple):
+    """What is measured: the ways on ``seeds`` plans from ``seed`` on. ``costs``: those of another run, or None."""
+
+    ways: list[str]
+    seed: int
+    seeds: int
+    window_s: float
+    archive: str
+    costs: dict[str, Cost] | None
+
+
+def measure(way: str, plan: Plan, costs: dict[str, Cost], directory: Path, *, with_archive: bool, inputs: Path) -> Made:
     """Run the plan in one way; return its figures and its jobs.
 
     Penstock knows nothing of the jobs when it begins; ``known``: the recurring ones have run once.
     """
     directory.mkdir(parents=True)
     if way in BY_THE_KERNEL:
-        return one_round(plan, BY_THE_KERNEL[way], directory, with_archive=with_archive)
+        return one_round(plan, BY_THE_KERNEL[way], directory, with_archive=with_archive, inputs=inputs)
     if way in slurm.OVERSUBSCRIBE:
         with slurm.running(way):
-            return one_round(plan, slurm.slurm, directory, with_archive=with_archive)
+            return one_round(plan, slurm.slurm, directory, with_archive=with_archive, inputs=inputs)
     with node.running(directory, {}, master_settings(way)) as up:
         clairvoyant = way == CLAIRVOYANT
         if way.endswith("known"):
             before = through_penstock.submit(up.socket, {}, clairvoyant=False)
-            asyncio.run(run(first_pass(plan, costs), before, directory))
+            asyncio.run(run(first_pass(plan, costs), before, directory, inputs=inputs))
             settle()
         before_s = sum(up.cpu_seconds().values())
         nightly = [job for job in plan.jobs if job.deadline_s]
         reserved = {job.number: through_penstock.reserve(job, up.socket) for job in nightly}
         start = through_penstock.submit(up.socket, reserved, clairvoyant=clairvoyant)
-        made, done = one_round(plan, start, directory, with_archive=with_archive)
+        made, done = one_round(plan, start, directory, with_archive=with_archive, inputs=inputs)
         used_s = sum(up.cpu_seconds().values()) - before_s
         return made | {"daemons_cpu_s": used_s, "daemons_share": used_s / (plan.cores * made["makespan_s"])}, done
 
 
-def one_round(plan: Plan, start: Start, directory: Path, *, with_archive: bool) -> Made:
+def one_round(plan: Plan, start: Start, directory: Path, *, with_archive: bool, inputs: Path) -> Made:
     """Return the figures of one round, with the CPU time that the whole machine took for it, and its jobs."""
     before = psutil.cpu_times()
-    came = asyncio.run(run(plan, start, directory, with_archive=with_archive))
+    came = asyncio.run(run(plan, start, directory, with_archive=with_archive, inputs=inputs))
     now = psutil.cpu_times()
     made = figures(came.done) | {"look_ms": 1e3 * came.look_s}
     if with_archive:
@@ -101,15 +114,16 @@ def compile_packages() -> None:
     subprocess.run([sys.executable, "-m", "compileall", "-q", *packages], check=True)
 
 
-def prepare(work: Path) -> None:
+def prepare() -> Place:
     """Make users, slices and directories, once in the life of the machine."""
     for user in USERS:
         subprocess.run(["useradd", "--create-home", user], check=True)
     Path("/root").chmod(0o711)  # users run the checkout's commands
     compile_packages()
-    work.mkdir()
+    MACHINE.work.mkdir()
     RECORDS.mkdir()
     make_slices(os.cpu_count() or 1)
+    return MACHINE
 
 
 def _complete(origin: Origin) -> Origin:
@@ -120,7 +134,7 @@ def _complete(origin: Origin) -> Origin:
 
 
 def main(arguments: list[str]) -> int:
-    """Calibrate, then measure each way on the same plans, and keep a record of each round."""
+    """Read what the host has asked for, and measure."""
     parser = argparse.ArgumentParser(prog="python -m bench.mix.guest", description=__doc__)
     parser.add_argument("--ways", required=True)
     parser.add_argument("--seed", type=int, required=True)
@@ -130,25 +144,31 @@ def main(arguments: list[str]) -> int:
     parser.add_argument("--costs", type=lambda text: costs_of(text.encode()))
     parser.add_argument("--origin", type=lambda text: msgspec.json.decode(text, type=Origin), required=True)
     options = parser.parse_args(arguments)
-    work = RECORDS.parent
-    prepare(work)
-    origin = _complete(options.origin)
+    asked = Asked(
+        options.ways.split(","), options.seed, options.seeds, options.window_s, options.archive, options.costs
+    )
+    measure_all(asked, prepare(), RECORDS, options.origin)
+    return 0
+
+
+def measure_all(asked: Asked, place: Place, records: Path, origin: Origin) -> None:
+    """Calibrate, then measure each way on the same plans, and keep a record of each round."""
+    origin = _complete(origin)
     with link.limited():
-        costs = options.costs or calibrate(work / "alone")
-        (RECORDS / CALIBRATION).write_bytes(msgspec.json.encode(costs))
-        for seed in range(options.seed, options.seed + options.seeds):
-            plan = draw_plan(seed, KINDS, costs, window_s=options.window_s, cores=float(os.cpu_count() or 1))
+        costs = asked.costs or calibrate(place)
+        (records / CALIBRATION).write_bytes(msgspec.json.encode(costs))
+        for seed in range(asked.seed, asked.seed + asked.seeds):
+            plan = draw_plan(seed, KINDS, costs, window_s=asked.window_s, cores=float(os.cpu_count() or 1))
             print(f"{len(plan.jobs)} jobs, load {plan.load:.2f}, seed {plan.seed}", flush=True)
-            for way, with_archive in rounds(options.ways.split(","), seed, options.archive):
+            for way, with_archive in rounds(asked.ways, seed, asked.archive):
                 began_s = time.monotonic()
-                directory = work / way / f"{seed}-{with_archive}"
-                made, done = measure(way, plan, costs, directory, with_archive=with_archive)
+                directory = place.work / way / f"{seed}-{with_archive}"
+                made, done = measure(way, plan, costs, directory, with_archive=with_archive, inputs=place.inputs)
                 jobs = jobs_of(done)
                 record = Record(way, seed, plan.window_s, plan.load, with_archive, origin, made, jobs, plan.cores)
-                record.save(RECORDS)
+                record.save(records)
                 said = {"way": way, "seed": seed, "with_archive": with_archive, "all_s": time.monotonic() - began_s}
                 print(json.dumps(said | made), flush=True)
-    return 0
 
 
 if __name__ == "__main__":

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-USERS = ("alice", "bob", "carol")
+#: No host has such users of its own.
+USERS = ("mix-alice", "mix-bob", "mix-carol")
 
 
 @dataclass(frozen=True)

@@ -30,6 +30,7 @@ WHEELS = ("duckdb>=1.0", "dask[dataframe]>=2024.8", "distributed>=2024.8")
 TPCH_SCALE, TPCH_PARTS = 0.1, 2
 TEXT_BYTES = 64 << 20
 _DISK_SIZE = "8G"
+_STATUS = Path("/var/lib/dpkg/status")
 #: Debian 12 has Python 3.11 and glibc 2.36.
 _PIP_TARGET = (
     "--only-binary=:all:", "--python-version=3.11", "--implementation=cp", "--platform=manylinux2014_x86_64",
@@ -117,11 +118,20 @@ def _build(base: Image, work: Path) -> None:
 def versions(image: Image) -> dict[str, str]:
     """Return the versions of the image's Debian packages that the benchmark uses."""
     done = subprocess.run(
-        [find("debugfs"), "-R", "cat /var/lib/dpkg/status", str(image.disk)], capture_output=True, text=True, check=True
+        [find("debugfs"), "-R", f"cat {_STATUS}", str(image.disk)], capture_output=True, text=True, check=True
     )
+    return _versions(done.stdout)
+
+
+def versions_here() -> dict[str, str]:
+    """Return the versions of this host's Debian packages that the benchmark uses; none on another system."""
+    return _versions(_STATUS.read_text(encoding="utf-8")) if _STATUS.exists() else {}
+
+
+def _versions(status: str) -> dict[str, str]:
     found: dict[str, str] = {}
     name = ""
-    for line in done.stdout.splitlines():
+    for line in status.splitlines():
         key, _, value = line.partition(": ")
         if key == "Package":
             name = value

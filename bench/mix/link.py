@@ -8,20 +8,30 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-ADDRESS, PORT = "10.79.0.2", 5201
-_NEAR = "10.79.0.1"
+from tests.vm.host import dying_with_us
+
+#: In the network that is kept for such measurements (RFC 2544).
+ADDRESS, PORT = "198.18.79.2", 5201
+_NEAR = "198.18.79.1"
 #: 10 MB/s.
 RATE = "80mbit"
-_SPACE, _OURS, _THEIRS = "mix-peer", "mix0", "mix1"
+SPACE, OURS, _THEIRS = "mix-peer", "mix0", "mix1"
 _MAKE = (
-    f"ip netns add {_SPACE}",
-    f"ip link add {_OURS} type veth peer name {_THEIRS} netns {_SPACE}",
-    f"ip addr add {_NEAR}/24 dev {_OURS}",
-    f"ip link set {_OURS} up",
-    f"ip -n {_SPACE} addr add {ADDRESS}/24 dev {_THEIRS}",
-    f"ip -n {_SPACE} link set {_THEIRS} up",
-    f"tc qdisc add dev {_OURS} root tbf rate {RATE} burst 256kb latency 50ms",
+    f"ip netns add {SPACE}",
+    f"ip link add {OURS} type veth peer name {_THEIRS} netns {SPACE}",
+    f"ip addr add {_NEAR}/24 dev {OURS}",
+    f"ip link set {OURS} up",
+    f"ip -n {SPACE} addr add {ADDRESS}/24 dev {_THEIRS}",
+    f"ip -n {SPACE} link set {_THEIRS} up",
+    f"tc qdisc add dev {OURS} root tbf rate {RATE} burst 256kb latency 50ms",
 )
+
+
+def remove() -> None:
+    """Remove what :func:`limited` has made, as far as it is there."""
+    for path, what in ((Path("/sys/class/net", OURS), "link"), (Path("/run/netns", SPACE), "netns")):
+        if path.exists():
+            subprocess.run(["ip", what, "delete", path.name], check=False)
 
 
 @contextlib.contextmanager
@@ -33,10 +43,12 @@ def limited() -> Iterator[None]:
         OSError: nothing listens at its other end.
     """
     receive = [sys.executable, str(Path(__file__).with_name("receive.py")), ADDRESS, str(PORT)]
+    receive = dying_with_us(["ip", "netns", "exec", SPACE, *receive])
     try:
         for command in _MAKE:
             subprocess.run(command.split(), check=True)
-        with subprocess.Popen(["ip", "netns", "exec", _SPACE, *receive], stdout=subprocess.PIPE) as receiver:
+        # In a session of its own: a Ctrl-C is ours to handle.
+        with subprocess.Popen(receive, stdout=subprocess.PIPE, start_new_session=True) as receiver:
             try:
                 assert receiver.stdout is not None
                 if not receiver.stdout.readline():
@@ -45,4 +57,4 @@ def limited() -> Iterator[None]:
             finally:
                 receiver.kill()
     finally:
-        subprocess.run(["ip", "netns", "delete", _SPACE], check=False)
+        remove()

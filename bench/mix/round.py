@@ -56,7 +56,7 @@ class Round(NamedTuple):
     look_s: float
 
 
-async def run(plan: Plan, start: Start, directory: Path, *, with_archive: bool = False) -> Round:
+async def run(plan: Plan, start: Start, directory: Path, *, with_archive: bool = False, inputs: Path = INPUT) -> Round:
     """Run all jobs of the plan; they are returned in the order of their arrival.
 
     A job that kept its promise and failed is started again at once: its time lasts until it has succeeded.
@@ -72,7 +72,7 @@ async def run(plan: Plan, start: Start, directory: Path, *, with_archive: bool =
         return done
 
     async def once(job: Job, failures: int) -> Done:
-        process = await _started(job, start, directory)
+        process = await _started(job, start, directory, inputs)
         status = await process.wait()
         ended_s = time.monotonic() - began_s
         result = directory / str(job.number) / "result"
@@ -82,16 +82,18 @@ async def run(plan: Plan, start: Start, directory: Path, *, with_archive: bool =
 
     async with contextlib.AsyncExitStack() as beside:
         looks_s = await beside.enter_async_context(speed.looks())
-        pieces = await beside.enter_async_context(archiving(plan.archive, start, directory)) if with_archive else None
+        pieces = None
+        if with_archive:
+            pieces = await beside.enter_async_context(archiving(plan.archive, start, directory, inputs))
         done = await asyncio.gather(*map(one, plan.jobs))
         archived_bytes = ARCHIVED_BYTES * len(list(pieces.glob("*.xz"))) if pieces else 0
     return Round(done, archived_bytes, median(looks_s))
 
 
 @contextlib.asynccontextmanager
-async def archiving(job: Job, start: Start, directory: Path) -> AsyncIterator[Path]:
+async def archiving(job: Job, start: Start, directory: Path, inputs: Path = INPUT) -> AsyncIterator[Path]:
     """The archive runs inside the block, which has the directory of its pieces; it is stopped at the end."""
-    process = await _started(job, start, directory)
+    process = await _started(job, start, directory, inputs)
     own = directory / str(job.number)
     try:
         yield own
@@ -106,10 +108,10 @@ async def archiving(job: Job, start: Start, directory: Path) -> AsyncIterator[Pa
         shutil.rmtree(own)
 
 
-async def _started(job: Job, start: Start, directory: Path) -> asyncio.subprocess.Process:
+async def _started(job: Job, start: Start, directory: Path, inputs: Path) -> asyncio.subprocess.Process:
     """Start a job in a directory of its own, in a process group of its own."""
     own = directory / str(job.number)
     own.mkdir()
     shutil.chown(own, job.user, job.user)
-    argv = start(job, own, command(job.kind, job.units, INPUT, own, job.application))
+    argv = start(job, own, command(job.kind, job.units, inputs, own, job.application))
     return await asyncio.create_subprocess_exec(*argv, cwd=own, start_new_session=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import socket
 import subprocess
 import time
@@ -17,7 +18,15 @@ from bench.mix.kinds import DASK
 from bench.mix.ways import NICE, as_user
 
 _ETC = Path("/etc/slurm")
-_UNITS = ("munge", "slurmctld", "slurmd")
+_FILES = (_ETC / "slurm.conf", _ETC / "cgroup.conf")
+#: What Slurm writes while it runs here.
+_STATE, _SPOOL, _LOGS = (Path(name) for name in ("/var/lib/slurm/mix", "/var/lib/slurm/mix-node", "/var/log/slurm"))
+_LOG = "mix-*.log"
+_DAEMONS = ("slurmctld", "slurmd")
+#: Where ``slurmd`` keeps the steps of its jobs, with the node's name in front of it (22.05); it outlives ``slurmd``.
+_STEPS = "slurmstepd.scope"
+#: Program → the Debian package that brings it.
+PROGRAMS = {"slurmctld": "slurmctld", "slurmd": "slurmd", "srun": "slurm-client", "munged": "munge"}
 #: For each way: what its partition does with cores that a job has.
 OVERSUBSCRIBE = {"slurm": "NO", "slurm-shared": "FORCE:4"}
 #: Of a kind that computes with more than one process.
@@ -27,9 +36,10 @@ _MEMORY_MIB, _MEMORY_OF_KIND_MIB = 512, {DASK: 1024}
 #: Of all jobs: they take far less, and a user of Slurm who does not know better asks for a round number.
 _LIMIT_MIN = 10
 _READY_TIMEOUT_S = 60.0
-_CONF = """
-ClusterName=mix
-SlurmctldHost={host}
+_CLUSTER = "ClusterName=mix"
+_CONF = f"""
+{_CLUSTER}
+SlurmctldHost={{host}}
 SlurmUser=root
 AuthType=auth/munge
 ProctrackType=proctrack/cgroup
@@ -39,11 +49,12 @@ SchedulerParameters=bf_interval=1
 SelectType=select/cons_tres
 SelectTypeParameters=CR_CPU_Memory
 ReturnToService=2
-StateSaveLocation=/var/lib/slurm/mix
-SlurmctldLogFile=/var/log/slurm/slurmctld.log
-SlurmdLogFile=/var/log/slurm/slurmd.log
-NodeName={host} NodeAddr=127.0.0.1 CPUs={cores} RealMemory={memory_mib} State=UNKNOWN
-PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe={oversubscribe}
+StateSaveLocation={{state}}
+SlurmdSpoolDir={{spool}}
+SlurmctldLogFile={{logs}}/mix-slurmctld.log
+SlurmdLogFile={{logs}}/mix-slurmd.log
+NodeName={{host}} NodeAddr=127.0.0.1 CPUs={{cores}} RealMemory={{memory_mib}} State=UNKNOWN
+PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe={{oversubscribe}}
 """
 _CGROUP = "CgroupPlugin=cgroup/v2\nConstrainCores=yes\nConstrainRAMSpace=yes\n"
 
@@ -61,17 +72,55 @@ def running(way: str) -> Iterator[None]:
     """
     host, cores = socket.gethostname(), os.cpu_count() or 1
     _ETC.mkdir(exist_ok=True)
+    conf, cgroup = _FILES
     memory_mib = psutil.virtual_memory().total >> 20
-    conf = _CONF.format(host=host, cores=cores, memory_mib=memory_mib, oversubscribe=OVERSUBSCRIBE[way])
-    (_ETC / "slurm.conf").write_text(conf, encoding="ascii")
-    (_ETC / "cgroup.conf").write_text(_CGROUP, encoding="ascii")
+    written = _CONF.format(
+        host=host, cores=cores, memory_mib=memory_mib, oversubscribe=OVERSUBSCRIBE[way],
+        state=_STATE, spool=_SPOOL, logs=_LOGS,
+    )  # fmt: skip
+    conf.write_text(written, encoding="ascii")
+    cgroup.write_text(_CGROUP, encoding="ascii")
+    # A host may have munge running for others.
+    ours = [unit for unit in ("munge", *_DAEMONS) if not is_active(unit)]
     try:
-        for unit in _UNITS:
+        for unit in ours:
             subprocess.run(["systemctl", "start", unit], check=False)
         _wait()
         yield
     finally:
-        subprocess.run(["systemctl", "stop", *reversed(_UNITS)], check=False)
+        subprocess.run(["systemctl", "stop", *reversed(ours)], check=False)
+
+
+def is_active(unit: str) -> bool:
+    """Return whether systemd runs a unit."""
+    return (
+        subprocess.run(["systemctl", "--quiet", "is-active", unit], stderr=subprocess.DEVNULL, check=False).returncode
+        == 0
+    )
+
+
+def is_left() -> bool:
+    """Return whether a configuration of :func:`running` is there, outside of it that of a run that was killed."""
+    return _FILES[0].exists() and _CLUSTER in _FILES[0].read_text(encoding="utf-8", errors="replace").splitlines()
+
+
+def own_of_host() -> list[str]:
+    """Return what shows that the host uses Slurm itself: its configuration, and daemons that run."""
+    if is_left():
+        return []
+    files = [str(file) for file in _FILES if file.exists()]
+    return files + [f"{unit}.service" for unit in _DAEMONS if shutil.which("systemctl") and is_active(unit)]
+
+
+def remove() -> None:
+    """End what :func:`running` has started, and remove what it has written; the host has no other Slurm."""
+    scopes = (_STEPS, f"{socket.gethostname()}_{_STEPS}")
+    for command in (["stop", *_DAEMONS, *scopes], ["reset-failed", *scopes]):
+        subprocess.run(["systemctl", *command], stderr=subprocess.DEVNULL, check=False)
+    for file in (*_FILES, *_LOGS.glob(_LOG)):
+        file.unlink(missing_ok=True)
+    for directory in (_STATE, _SPOOL):
+        shutil.rmtree(directory, ignore_errors=True)
 
 
 def _wait() -> None:
@@ -82,7 +131,7 @@ def _wait() -> None:
         if done.returncode == 0 and said == "idle":
             return
         time.sleep(0.5)
-    logs = subprocess.run("tail -n 20 /var/log/slurm/*.log", shell=True, capture_output=True, text=True, check=False)
+    logs = subprocess.run(f"tail -n 20 {_LOGS}/{_LOG}", shell=True, capture_output=True, text=True, check=False)
     raise SlurmError(f"slurm is not ready: {said}\n{logs.stdout}")
 
 

@@ -6,6 +6,7 @@ import json
 import math
 import shlex
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -14,7 +15,8 @@ from bench.mix.jobs import Job
 from bench.mix.kinds import DASK, SEND, SEND_BYTES
 from bench.mix.ways import Start, as_user
 
-COMMAND = "/opt/venv/bin/penstock"
+#: Installed beside the Python that measures.
+COMMAND = str(Path(sys.executable).with_name("penstock"))
 #: The line that docs/dask.md names.
 DASK_LINE = "DASK_DISTRIBUTED__WORKER__PRELOAD=penstock.engines.dask.preload"
 #: A reservation has so many times the time that the job takes alone.

@@ -18,11 +18,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
 
-from bench.mix import guest, link, slurm, through_penstock
-from bench.mix.__main__ import in_machine, ways
+from bench.mix import guest, host, link, slurm, through_penstock
+from bench.mix.__main__ import add_host, in_machine, ways
 from bench.mix.calibration import costs_of
 from bench.mix.ideal import told
 from bench.mix.jobs import USERS, Cost, Job
+from bench.mix.place import Place
 from bench.mix.plan import Plan
 from bench.mix.ways import CLAIRVOYANT, Start, master_settings
 from demo import node
@@ -96,10 +97,9 @@ def table(made: Mapping[str, Sequence[_Figures]]) -> str:
     return "\n".join(f"| {' | '.join(row)} |" for row in rows)
 
 
-def measure(names: Sequence[str], count: int, of: Mapping[str, Cost]) -> None:
-    """Measure ``count`` turns in the machine, and print each round, then the table."""
-    work, plan = guest.RECORDS.parent, plan_of(of)
-    guest.prepare(work)
+def measure(place: Place, names: Sequence[str], count: int, of: Mapping[str, Cost]) -> None:
+    """Measure ``count`` turns, and print each round, then the table."""
+    work, plan = place.work, plan_of(of)
     made: dict[str, list[_Figures]] = {name: [] for name in names}
     with link.limited(), node.running(work, {}, {}) as up:
         for turn in range(count + 1):
@@ -110,7 +110,7 @@ def measure(names: Sequence[str], count: int, of: Mapping[str, Cost]) -> None:
                 with ready(name, up) as start:
                     guest.settle()
                     before_s = sum(up.cpu_seconds().values())
-                    figures, _ = guest.one_round(plan, start, directory, with_archive=False)
+                    figures, _ = guest.one_round(plan, start, directory, with_archive=False, inputs=place.inputs)
                     figures["daemons_cpu_s"] = sum(up.cpu_seconds().values()) - before_s
                 print(json.dumps({"way": name, "turn": turn} | figures), flush=True)
                 if turn:
@@ -120,18 +120,25 @@ def measure(names: Sequence[str], count: int, of: Mapping[str, Cost]) -> None:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Boot the machine and measure; in the machine, measure."""
+    """Boot the machine and measure; in the machine, or on a host, measure."""
     parser = argparse.ArgumentParser(prog="python -m bench.mix.turns", description=__doc__)
-    parser.add_argument("--ways", type=ways, default=_WAYS, metavar="WAY,…", help="[%(default)s]")
+    parser.add_argument("--ways", type=ways, metavar="WAY,…", help=f"[{_WAYS}]")
     parser.add_argument("--turns", type=int, default=8, metavar="N", help="that count, 2 or more [8]")
+    add_host(parser)
     parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     if options.turns < 2:
         parser.error(f"--turns {options.turns}: a standard error needs 2 or more")
-    if not options.here:
-        return status_of(lambda: in_machine("bench.mix.turns", arguments))
-    measure(options.ways.split(","), options.turns, costs_of(_COSTS.read_bytes()))
-    return 0
+
+    def use(place: Place, names: list[str]) -> int:
+        measure(place, names, options.turns, costs_of(_COSTS.read_bytes()))
+        return 0
+
+    if options.here:
+        return use(guest.prepare(), (options.ways or _WAYS).split(","))
+    if options.host is not None:
+        return host.measured(options.host, options.ways, _WAYS, use)
+    return status_of(lambda: in_machine("bench.mix.turns", arguments))
 
 
 if __name__ == "__main__":

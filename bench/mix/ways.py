@@ -15,6 +15,8 @@ CLAIRVOYANT = "penstock-clairvoyant"
 WAYS = ("plain", "slices", "static", "slurm", "slurm-shared", "penstock", "penstock-known", CLAIRVOYANT)
 #: Penstock in another order than the default one is a way of its own, too: ``penstock-las_mq``.
 ORDERS = ("fifo", "ejf", "srjf", "las_mq", "las", "fair", "drf", "gittins")
+#: The slices above those of the users (systemd.slice(5): a dash in the name is a level).
+TOP_SLICES = ("mix.slice", "staticmix.slice")
 #: What users put before a command that is to be in nobody's way.
 NICE = ("nice", "-n", "19")
 
@@ -29,19 +31,29 @@ def plain(job: Job, directory: Path, command: str) -> list[str]:
     return as_user(job.user, [*(NICE if job.leftovers else ()), "sh", "-euc", command])
 
 
+def equal_slice(user: str) -> str:
+    """Return the slice of a user in ``slices``, below one of :data:`TOP_SLICES`."""
+    return f"{user}.slice"
+
+
+def fixed_slice(user: str) -> str:
+    """Return the slice of a user in ``static``."""
+    return f"static{user}.slice"
+
+
 def static(job: Job, directory: Path, command: str) -> list[str]:
     """Start a job on arrival, in a scope in the slice of its user, which has a fixed part of the cores."""
-    return _in_slice(f"static-{job.user}.slice", job, command)
+    return _in_slice(fixed_slice(job.user), job, command)
 
 
 def slices(job: Job, directory: Path, command: str) -> list[str]:
     """Start a job on arrival, in a scope in the slice of its user; slices have equal weights."""
-    return _in_slice(f"mix-{job.user}.slice", job, command)
+    return _in_slice(equal_slice(job.user), job, command)
 
 
 def _in_slice(slice_: str, job: Job, command: str) -> list[str]:
     """A scope keeps to the memory that the job's user promised; leftovers have the weight ``idle`` in their slice."""
-    scope = ["systemd-run", "--quiet", "--scope", f"--slice={slice_}"]
+    scope = ["systemd-run", "--quiet", "--scope", "--collect", f"--slice={slice_}"]
     if job.memory_bytes:
         scope.append(f"--property=MemoryMax={job.memory_bytes}")
     if job.leftovers:
@@ -65,8 +77,8 @@ def exists(way: str) -> bool:
 def make_slices(cores: int) -> None:
     """Give the slices of each user the same weight (``slices``), and an equal part of the cores (``static``)."""
     for user in USERS:
-        _set(f"mix-{user}.slice", "CPUWeight=100")
-        _set(f"static-{user}.slice", f"CPUQuota={100 * cores / len(USERS):.0f}%")
+        _set(equal_slice(user), "CPUWeight=100")
+        _set(fixed_slice(user), f"CPUQuota={100 * cores / len(USERS):.0f}%")
 
 
 def _set(slice_: str, property_: str) -> None:

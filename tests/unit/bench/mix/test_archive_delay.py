@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import getpass
+import os
 from pathlib import Path
 
 import pytest
@@ -59,3 +60,12 @@ def test_fewer_than_two_pairs_are_refused(capsys: pytest.CaptureFixture[str]) ->
     with pytest.raises(SystemExit):
         archive_delay.main(["--pairs", "1"])
     assert "--pairs 1: a standard error needs 2 or more" in capsys.readouterr().err
+
+
+def test_a_host_with_other_processors_than_its_rounds_is_refused(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    with pytest.raises(SystemExit):
+        archive_delay.main(["--host"])
+    assert "--host: its rounds keep 2 processors busy, and here are 8" in capsys.readouterr().err

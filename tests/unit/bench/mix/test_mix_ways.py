@@ -42,7 +42,7 @@ def test_a_static_split_is_a_part_of_the_cores_for_each_user(monkeypatch: pytest
     set_: list[list[str]] = []
     monkeypatch.setattr(subprocess, "run", lambda argv, check: set_.append(argv))
     make_slices(2)
-    quotas = [argv[-1] for argv in set_ if argv[-2].startswith("static-")]
+    quotas = [argv[-1] for argv in set_ if argv[-2].startswith("static")]
     assert quotas == ["CPUQuota=67%"] * len(USERS) and len(USERS) == 3
     [scope] = [word for word in BY_THE_KERNEL["static"](JOB, HERE, COMMAND) if "--slice" in word]
     assert scope == f"--slice={set_[1][-2]}"

@@ -1,0 +1,203 @@
+"""Measure on this host instead of in the machine: make what the rounds need, and remove it whatever happens.
+``python -m bench.mix.host`` removes what a run that was killed has left.
+
+What is made has names of the benchmark's, which ``door.py`` has seen to be free; so all that has them is removed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from types import FrameType
+
+import psutil
+
+from bench.mix import door, inputs, link, slurm
+from bench.mix.guest import compile_packages
+from bench.mix.jobs import USERS
+from bench.mix.place import Place
+from bench.mix.through_penstock import COMMAND
+from bench.mix.ways import TOP_SLICES, equal_slice, fixed_slice, make_slices
+from demo.node import NodeFailed
+from tests.vm.__main__ import UNAVAILABLE
+
+#: It is the benchmark's own. The inputs stay there.
+DIRECTORY = Path("/var/cache/penstock-mix")
+_ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_TERM_TIMEOUT_S, _KILL_TIMEOUT_S = 20.0, 10.0
+#: Of directories where programs leave files of their users'.
+_SHARED = (Path("/tmp"), Path("/var/tmp"), Path("/dev/shm"))
+_SLICES = [name(user) for name in (equal_slice, fixed_slice) for user in USERS]
+_PATH = ("/usr/local/sbin", "/usr/sbin", "/sbin")
+
+Use = Callable[[Place, list[str]], int]
+
+
+def measured(directory: Path, asked: str | None, default: str, use: Use) -> int:
+    """Measure on this host in the ways asked for, else in those of ``default`` that it can have; return the status.
+
+    It is 69 where the host lacks something; nothing has been changed then.
+    """
+    directory = directory.absolute()
+    os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), *_PATH])
+    os.umask(0o022)
+    found = door.look(directory)
+    ways = (asked or default).split(",")
+    if asked is None and (why := door.of_slurm(found)):
+        ways = [way for way in ways if way not in slurm.OVERSUBSCRIBE]
+        say(f"without {', '.join(slurm.OVERSUBSCRIBE)}: {why[0]}")
+    if faults := door.refusals(found, ways, directory):
+        for fault in faults:
+            say(fault)
+        return UNAVAILABLE
+    for each in _ENDS[1:]:
+        signal.signal(each, _ended)
+    try:
+        inputs.prepare(directory, say)
+        with made(directory) as place:
+            return use(place, ways)
+    except KeyboardInterrupt:
+        return 128 + signal.SIGINT
+    except (NodeFailed, slurm.SlurmError, OSError) as error:
+        say(str(error))
+    except subprocess.CalledProcessError as error:
+        say(f"status {error.returncode} from {error.cmd[0]}")
+    return 1
+
+
+def say(line: str) -> None:
+    """Tell the operator, whose terminal may be gone."""
+    with contextlib.suppress(OSError):
+        print(f"bench.mix: {line}", file=sys.stderr, flush=True)
+
+
+def _ended(signum: int, frame: FrameType | None) -> None:
+    sys.exit(128 + signum)
+
+
+@contextlib.contextmanager
+def made(directory: Path) -> Iterator[Place]:
+    """Users, slices and a directory for what jobs write, inside the block.
+
+    Raises:
+        subprocess.CalledProcessError: one of them cannot be made.
+    """
+    compile_packages()
+    work = Path(tempfile.mkdtemp(prefix=door.ROUNDS, dir=directory))
+    try:
+        work.chmod(0o755)
+        # Dask, of root in the calibration and of the users in the rounds, leaves files in /tmp otherwise.
+        os.environ["DASK_TEMPORARY_DIRECTORY"] = str(work / "dask")
+        (work / "dask").mkdir()
+        (work / "dask").chmod(0o1777)
+        for user in USERS:
+            home = ["--create-home", "--home-dir", str(work / "home" / user), "--user-group"]
+            (work / "home").mkdir(exist_ok=True)
+            subprocess.run(["useradd", *home, user], check=True)
+        make_slices(os.cpu_count() or 1)
+        # Slices with properties have cgroups, which systemd removes when it stops a slice that was started.
+        subprocess.run(["systemctl", "start", *_SLICES], check=True)
+        yield Place(directory, work)
+    finally:
+        before = [signal.signal(each, signal.SIG_IGN) for each in _ENDS]
+        say("removing what was made")
+        remove(directory)
+        for each, handler in zip(_ENDS, before, strict=True):
+            signal.signal(each, handler)
+
+
+def remove(directory: Path) -> bool:
+    """Remove all that was made, and say what could not be; return whether nothing is left."""
+    of_users = {entry.pw_uid for entry in pwd.getpwall() if entry.pw_name in USERS}
+    works = list(directory.glob(f"{door.ROUNDS}*"))
+    end_processes(of_users, works)
+    for work in works:
+        _remove_penstock(work)
+    if slurm.is_left():
+        slurm.remove()
+    for command in (["revert", *_SLICES], ["stop", *TOP_SLICES]):
+        subprocess.run(["systemctl", "--quiet", *command], check=False)
+    for shared in _SHARED:
+        remove_files(shared, of_users)
+    for user in USERS:
+        subprocess.run(["userdel", "--remove", user], stderr=subprocess.DEVNULL, check=False)
+    link.remove()
+    for work in works:
+        shutil.rmtree(work, ignore_errors=True)
+    left = list(door.left(directory))
+    for name in left:
+        say(f"{name} could not be removed")
+    return not left
+
+
+def end_processes(of_users: set[int], works: Sequence[Path]) -> None:
+    """End what runs as one of these users, and the daemons of Penstock in these directories; wait until it is gone.
+
+    They get a SIGTERM, at which the daemons remove their temporary files, then as many SIGKILL as it takes.
+    """
+    how, until_s = psutil.Process.terminate, time.monotonic() + _TERM_TIMEOUT_S + _KILL_TIMEOUT_S
+    timeout_s = _TERM_TIMEOUT_S
+    while found := [each for each in psutil.process_iter() if _is_ours(each, of_users, works)]:
+        for process in found:
+            with contextlib.suppress(psutil.NoSuchProcess):
+                how(process)
+        psutil.wait_procs(found, timeout_s)
+        if time.monotonic() > until_s:
+            return
+        how, timeout_s = psutil.Process.kill, _KILL_TIMEOUT_S
+
+
+def _is_ours(process: psutil.Process, of_users: set[int], works: Sequence[Path]) -> bool:
+    try:
+        if process.pid == os.getpid() or process.status() == psutil.STATUS_ZOMBIE:
+            return False
+        if process.uids().real in of_users:
+            return True
+        runtime = process.environ().get("PENSTOCK_RUNTIME_DIR", "")
+    except psutil.Error:
+        return False  # it ended meanwhile, or is the kernel's
+    return any(Path(runtime).is_relative_to(work) for work in works)
+
+
+def _remove_penstock(work: Path) -> None:
+    """Remove what daemons leave that were killed, such as traffic control; those that ended in order leave nothing."""
+    for log in work.rglob("penstock.log"):
+        own = {"PENSTOCK_RUNTIME_DIR": str(log.with_name("run")), "PENSTOCK_STATE_DIR": str(log.with_name("state"))}
+        argv = [COMMAND, "uninstall", "--kill"]
+        subprocess.run(argv, env=os.environ | own, stdout=subprocess.DEVNULL, check=False)
+
+
+def remove_files(directory: Path, of_users: set[int]) -> None:
+    """Remove what is these users' in a directory that others use, too."""
+    for each in directory.iterdir() if directory.is_dir() else ():
+        with contextlib.suppress(OSError):
+            if each.lstat().st_uid not in of_users:
+                continue
+            if each.is_dir() and not each.is_symlink():
+                shutil.rmtree(each)
+            else:
+                each.unlink()
+
+
+def main(arguments: list[str]) -> int:
+    """Remove what a run that was killed has left."""
+    parser = argparse.ArgumentParser(prog="python -m bench.mix.host", description=main.__doc__)
+    parser.add_argument("directory", type=Path, nargs="?", default=DIRECTORY, metavar="DIR", help="[%(default)s]")
+    options = parser.parse_args(arguments)
+    if os.geteuid() != 0:
+        parser.error("users and slices are removed by root only: run it with sudo")
+    return 0 if remove(options.directory.absolute()) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

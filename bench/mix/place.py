@@ -1,0 +1,18 @@
+"""Where rounds run: the machine's directories, or those of a host."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import NamedTuple
+
+from bench.mix.layer import INPUT
+
+
+class Place(NamedTuple):
+    """``inputs`` has what the jobs read, ``work`` what they write; users can enter both."""
+
+    inputs: Path
+    work: Path
+
+
+MACHINE = Place(INPUT, Path("/srv/mix"))

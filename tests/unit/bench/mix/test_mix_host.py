@@ -1,0 +1,227 @@
+"""On a host: nothing is changed where something is missing, and all that was made is removed, whatever happens."""
+
+from __future__ import annotations
+
+import dataclasses
+import os
+import signal
+import subprocess
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from bench.mix import __main__ as command
+from bench.mix import door, host, inputs, slurm
+from bench.mix.jobs import USERS
+from bench.mix.place import Place
+from tests.fakes.measured_host import WHOLE
+
+COMMANDS = ("useradd", "userdel", "systemctl", "systemd-run", "apt-get")
+
+
+@pytest.fixture
+def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
+    """Commands that only write down what they were asked; how to read that."""
+    programs, log = tmp_path / "bin", tmp_path / "asked"
+    programs.mkdir()
+    for name in COMMANDS:
+        program = programs / name
+        program.write_text(f'#!/bin/sh\necho {name} "$@" >>{log}\n')
+        program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
+    monkeypatch.setattr(host, "compile_packages", lambda: None)
+    monkeypatch.setattr(host, "_SHARED", ())
+    return lambda: log.read_text().splitlines() if log.exists() else []
+
+
+@pytest.fixture(autouse=True)
+def _signals_and_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A measurement takes over signals, the path and the umask of its process."""
+    monkeypatch.setenv("PATH", os.environ["PATH"])
+    monkeypatch.setenv("DASK_TEMPORARY_DIRECTORY", "")
+    umask = os.umask(0o022)
+    handlers = {each: signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
+    yield
+    os.umask(umask)
+    for each, handler in handlers.items():
+        signal.signal(each, handler)
+
+
+@pytest.fixture
+def has(monkeypatch: pytest.MonkeyPatch) -> Callable[[door.Found], None]:
+    """Let this host have what a test says, and all inputs."""
+    monkeypatch.setattr(inputs, "prepare", lambda directory, say: directory.mkdir(exist_ok=True))
+    return lambda found: monkeypatch.setattr(door, "look", lambda directory: found)
+
+
+def removed(lines: list[str]) -> list[str]:
+    return [line.split()[-1] for line in lines if line.startswith("userdel --remove")]
+
+
+def test_a_host_that_lacks_something_is_left_as_it_is(
+    tmp_path: Path, asked: Callable[[], list[str]], has: Callable[[door.Found], None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    has(dataclasses.replace(WHOLE, is_root=False, processors=1))
+    assert command.main(["--host", str(tmp_path / "mix"), "--ways", "plain"]) == 69
+    assert len(capsys.readouterr().err.splitlines()) == 2
+    assert asked() == [] and not (tmp_path / "mix").exists()
+
+
+def test_a_machine_s_memory_is_no_matter_of_a_host(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        command.main(["--host", "--memory", "4096"])
+    assert "--memory: with --host there is no machine" in capsys.readouterr().err
+
+
+def test_slurm_is_left_out_where_it_was_not_asked_for(
+    tmp_path: Path, asked: Callable[[], list[str]], has: Callable[[door.Found], None],
+    capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    has(dataclasses.replace(WHOLE, own_slurm=("/etc/slurm/slurm.conf",)))
+    used: list[list[str]] = []
+    status = host.measured(tmp_path / "mix", None, "plain,slurm,penstock", lambda _, ways: used.append(ways) or 7)
+    assert status == 7 and used == [["plain", "penstock"]]
+    assert "/etc/slurm/slurm.conf" in capsys.readouterr().err
+    assert host.measured(tmp_path / "mix", "slurm", "plain", lambda _, ways: 7) == 69
+
+
+@pytest.mark.parametrize("end", ["well", "error", "SIGINT", "SIGTERM", "SIGHUP"])
+def test_all_that_was_made_is_removed(
+    end: str, tmp_path: Path, asked: Callable[[], list[str]], has: Callable[[door.Found], None]
+) -> None:
+    has(WHOLE)
+    works: list[Path] = []
+
+    def use(place: Place, ways: list[str]) -> int:
+        works.append(place.work)
+        assert place.work.stat().st_mode & 0o777 == 0o755
+        (place.work / "left").write_text("behind")
+        if end == "error":
+            raise OSError("nothing listens")
+        if end != "well":
+            signal.raise_signal(signal.Signals[end])
+        return 0
+
+    try:
+        status = host.measured(tmp_path / "mix", "slices", "", use)
+    except SystemExit as ended:
+        status = int(ended.code or 0)
+    assert status == {"well": 0, "error": 1, "SIGINT": 130, "SIGTERM": 143, "SIGHUP": 129}[end]
+    lines = asked()
+    assert [line.split()[-1] for line in lines if line.startswith("useradd")] == list(USERS)
+    assert removed(lines) == list(USERS)
+    set_ = [line.split()[3] for line in lines if "set-property" in line]
+    [started] = [line.split()[2:] for line in lines if line.startswith("systemctl start")]
+    [reverted] = [line.split()[3:] for line in lines if " revert " in line]
+    assert sorted(set_) == sorted(reverted) == sorted(started) and len(set_) == 2 * len(USERS)
+    assert "systemctl --quiet stop mix.slice staticmix.slice" in lines
+    assert list((tmp_path / "mix").iterdir()) == [] and works
+
+
+def test_what_was_made_before_a_failure_is_removed(
+    tmp_path: Path, asked: Callable[[], list[str]], has: Callable[[door.Found], None]
+) -> None:
+    has(WHOLE)
+    useradd = tmp_path / "bin" / "useradd"
+    useradd.write_text(f"{useradd.read_text()}! echo $* | grep -q {USERS[1]}\n")
+    assert host.measured(tmp_path / "mix", "plain", "", lambda place, ways: 0) == 1
+    assert removed(asked()) == list(USERS)
+    assert list((tmp_path / "mix").iterdir()) == []
+
+
+def test_daemons_of_a_round_are_ended_and_no_others(tmp_path: Path) -> None:
+    def sleeping(runtime: Path) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(["sleep", "600"], env=os.environ | {"PENSTOCK_RUNTIME_DIR": str(runtime)})
+
+    ours, other = sleeping(tmp_path / "rounds" / "run"), sleeping(tmp_path / "rounds-2")
+    try:
+        host.end_processes(set(), [tmp_path / "rounds"])
+        assert not psutil.pid_exists(ours.pid)
+        assert other.poll() is None
+    finally:
+        other.kill()
+        other.wait()
+
+
+def test_files_of_the_users_are_removed_and_no_others(tmp_path: Path) -> None:
+    (tmp_path / "dask-scratch-space").mkdir()
+    (tmp_path / "file").touch()
+    host.remove_files(tmp_path, {os.getuid() + 1})
+    assert len(list(tmp_path.iterdir())) == 2
+    host.remove_files(tmp_path, {os.getuid()})
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_slurm_s_configuration_is_removed_with_what_it_wrote(
+    tmp_path: Path, asked: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    names = {"_STATE": tmp_path / "mix", "_SPOOL": tmp_path / "mix-node", "_LOGS": tmp_path}
+    for name, path in names.items():
+        monkeypatch.setattr(slurm, name, path)
+        path.mkdir(exist_ok=True)
+    monkeypatch.setattr(slurm, "_FILES", (tmp_path / "slurm.conf", tmp_path / "cgroup.conf"))
+    for file in ("slurm.conf", "cgroup.conf", "mix-slurmd.log", "plugstack.conf"):
+        (tmp_path / file).touch()
+    slurm.remove()
+    assert {each.name for each in tmp_path.iterdir()} == {"plugstack.conf", "bin", "asked"}
+
+
+def test_lists_of_packages_become_lists_of_sources() -> None:
+    lists = "# deb\ndeb [arch=amd64] http://deb.debian.org/debian bookworm main\n"
+    assert inputs.of_sources(lists) == lists.replace("\ndeb ", "\ndeb-src ")
+    assert inputs.of_sources("Types: deb\nURIs: http://x/\n") == "Types: deb-src\nURIs: http://x/\n"
+
+
+def test_the_source_is_fetched_by_lists_of_its_own(
+    tmp_path: Path, asked: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, etc, directory = tmp_path / "lua-5.4", tmp_path / "apt", tmp_path / "mix"
+    for each in (made / "src", etc, directory / "tpch"):
+        each.mkdir(parents=True)
+    (made / "src" / "lapi.c").touch()
+    (etc / "sources.list").write_text("deb http://x bookworm main\n")
+    (directory / "text").touch()
+    with tarfile.open(tmp_path / "lua.tar.gz", "w:gz") as archive:
+        archive.add(made, "lua-5.4")
+    apt = tmp_path / "bin" / "apt-get"
+    apt.write_text(f"{apt.read_text()}case $* in *source*Lua*|*download-only*) cp {tmp_path}/lua.tar.gz "
+                   "lua5.4_5.4.4.orig.tar.gz; touch lua5.4_5.4.4.orig.tar.gz.asc;; esac\n")  # fmt: skip
+    monkeypatch.setattr(inputs, "_APT", etc)
+    inputs.prepare(directory, lambda line: None)
+    assert sorted(each.name for each in directory.iterdir()) == ["source", "text", "tpch"]
+    assert (directory / "source" / "src" / "lapi.c").exists()
+    assert all("Dir::Etc::SourceList=/dev/null" in line for line in asked()) and len(asked()) == 2
+
+
+def test_an_input_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def breaks(scratch: Path) -> Path:
+        (scratch / "text").write_text("half")
+        raise OSError("no space left on device")
+
+    monkeypatch.setattr(inputs, "_text", breaks)
+    with pytest.raises(OSError, match="no space"):
+        inputs.prepare(tmp_path / "mix", lambda line: None)
+    assert list((tmp_path / "mix").iterdir()) == []
+
+
+def test_what_a_run_that_was_killed_has_left_is_removed(
+    tmp_path: Path, asked: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    (tmp_path / "mix" / "rounds-1" / "home").mkdir(parents=True)
+    (tmp_path / "mix" / "text").touch()
+    assert f"the directory {tmp_path / 'mix' / 'rounds-1'}" in list(door.left(tmp_path / "mix"))
+    assert host.main([str(tmp_path / "mix")]) == 0
+    assert [each.name for each in (tmp_path / "mix").iterdir()] == ["text"]
+    assert removed(asked()) == list(USERS)
+
+
+def test_only_root_removes_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(SystemExit):
+        host.main([])
+    assert "run it with sudo" in capsys.readouterr().err
