@@ -148,7 +148,9 @@ class AgentConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True):
     opportunistic_wait_s: Annotated[
         Positive, Meta(description="how long such a command waits before it is handed back to the master"), LIVE
     ] = 10.0
-    t_preempt_cpu: Annotated[Fraction, Meta(description="UBIS T_preempt for CPU"), LIVE] = 0.95
+    t_preempt_cpu: Annotated[
+        Fraction, Meta(description="UBIS T_preempt for CPU; 1: nothing is frozen for the CPU"), LIVE
+    ] = 1.0
     t_preempt_memory: Annotated[Fraction, Meta(description="UBIS T_preempt for memory"), LIVE] = 0.9
     t_preempt_disk: Annotated[Fraction, Meta(description="UBIS T_preempt for disk"), LIVE] = 0.95
     t_preempt_network: Annotated[Fraction, Meta(description="UBIS T_preempt for the network"), LIVE] = 0.95

@@ -10,9 +10,12 @@ from penstock.model import Capacity
 
 @dataclass(frozen=True, slots=True)
 class Thresholds:
-    """T_preempt per resource, as fractions of capacity (UBIS §IV.C)."""
+    """T_preempt per resource, as fractions of capacity (UBIS §IV.C).
 
-    cpu: float = 0.95
+    At 1 nothing is frozen for the CPU: opportunistic work runs only on cycles that no other work wants (``cpu.idle``).
+    """
+
+    cpu: float = 1.0
     memory: float = 0.9
     disk: float = 0.95
     network: float = 0.95

@@ -9,7 +9,7 @@ from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.confinement import Confinement, confine
 from agent.core.records import ContainerRecord
-from agent.core.settings import NodeSettings, PreemptionSettings
+from agent.core.settings import NodeSettings, PreemptionSettings, Thresholds
 from penstock.model import Capacity, EndedBy, MonotaskSpec, Notice
 from penstock.wire import master_api
 from penstock.wire.agent_api import ContainerEnded, TaskEnded
@@ -21,7 +21,7 @@ SETTINGS = NodeSettings(
     instance="x",
     capacity=Capacity(cores=2, memory_bytes=MEMORY_BYTES),
     has_master=True,
-    preemption=PreemptionSettings(after=1, cooldown_s=1.0, starved_after_s=5.0),
+    preemption=PreemptionSettings(Thresholds(cpu=0.95), after=1, cooldown_s=1.0, starved_after_s=5.0),
     rejoin_s=5.0,
     keep_ended=1000,
 )

@@ -18,12 +18,14 @@ from penstock.wire.agent_api import ContainerRef
 from penstock.wire.errors import RpcError
 from tests.fakes.node_bed import NodeBed
 
+FREEZES = Thresholds(cpu=0.95)
+
 
 class Bed(NodeBed):
     """A node whose clock ticks once with each sample."""
 
     def __init__(self, **settings: Any) -> None:
-        preemption = PreemptionSettings(after=2, cooldown_s=0.0)
+        preemption = PreemptionSettings(FREEZES, after=2, cooldown_s=0.0)
         super().__init__(cores=2, memory_bytes=1000, **{"preemption": preemption, **settings})
         self.open()
 
@@ -86,15 +88,22 @@ def test_no_more_commands_are_asked_to_wait_where_nothing_runs_on_slack() -> Non
 
 
 def test_each_resource_has_its_own_patience() -> None:
-    bed = Bed(preemption=PreemptionSettings(after=3, cooldown_s=0.0))
+    bed = Bed(preemption=PreemptionSettings(FREEZES, after=3, cooldown_s=0.0))
     regular, slack = contended(bed)
     bed.preempt(after_cpu=1)
     bed.sample({regular: 1.5, slack: 0.5})
     assert bed.state(slack) is ContainerState.PAUSED
 
 
-def test_a_lower_t_preempt_holds_with_the_next_sample() -> None:
+def test_by_default_nothing_is_paused_for_the_cpu() -> None:
     bed = Bed(preemption=PreemptionSettings(after=1, cooldown_s=0.0))
+    regular, slack = contended(bed)
+    bed.sample({regular: 1.5, slack: 0.5})
+    assert bed.state(slack) is ContainerState.RUNNING
+
+
+def test_a_lower_t_preempt_holds_with_the_next_sample() -> None:
+    bed = Bed(preemption=PreemptionSettings(FREEZES, after=1, cooldown_s=0.0))
     regular, slack = contended(bed)
     bed.sample({regular: 0.5, slack: 0.5})
     assert bed.state(slack) is ContainerState.RUNNING
@@ -104,7 +113,7 @@ def test_a_lower_t_preempt_holds_with_the_next_sample() -> None:
 
 
 def test_preemptions_of_before_do_not_lower_t_alloc_when_it_begins_to_be_tuned() -> None:
-    bed = Bed(t_alloc=0.9, preemption=PreemptionSettings(after=1, cooldown_s=0.0))
+    bed = Bed(t_alloc=0.9, preemption=PreemptionSettings(FREEZES, after=1, cooldown_s=0.0))
     regular, slack = contended(bed)
     bed.sample({regular: 1.5, slack: 0.5})
     assert bed.state(slack) is ContainerState.PAUSED
@@ -114,7 +123,7 @@ def test_preemptions_of_before_do_not_lower_t_alloc_when_it_begins_to_be_tuned()
 
 
 def test_what_is_paused_goes_on_when_it_is_to_be_a_dry_run() -> None:
-    bed = Bed(preemption=PreemptionSettings(after=1, cooldown_s=0.0))
+    bed = Bed(preemption=PreemptionSettings(FREEZES, after=1, cooldown_s=0.0))
     regular, slack = contended(bed)
     bed.sample({regular: 1.5, slack: 0.5})
     assert bed.state(slack) is ContainerState.PAUSED
@@ -162,7 +171,7 @@ def test_leases_are_as_long_as_they_are_said_to_be_now() -> None:
 
 
 def test_preemptions_are_remembered_up_to_the_number_of_none() -> None:
-    bed = Bed(keep_ended=0, preemption=PreemptionSettings(after=1, cooldown_s=0.0))
+    bed = Bed(keep_ended=0, preemption=PreemptionSettings(FREEZES, after=1, cooldown_s=0.0))
     regular, slack = contended(bed)
     bed.sample({regular: 1.5, slack: 0.5})
     assert bed.state(slack) is ContainerState.PAUSED and bed.node.preemption.preempted == []
