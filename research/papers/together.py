@@ -31,6 +31,12 @@ _TOGETHER = (_LAS_MQ, _SRJF, _INSTALLED, _KNOWN)
 _GAIN = 0.1
 _YARN = {"policy.placement": "capacity"}
 _NO_SLACK = {"opportunistic": False}
+#: UBIS's own (§V.C). It preempts for CPU and memory only; by default nothing is frozen for the CPU.
+_UBIS_THRESHOLDS = {
+    "agent.preemption.thresholds.cpu": 0.99,
+    "agent.preemption.thresholds.memory": 0.95,
+    "agent.preemption.thresholds.disk": 1.0,
+}
 #: For workloads where no task may run on slack. Placement is Ursa's unless a setting changes it: LAS_MQ and UBIS are
 #: built on YARN, so each of them alone has YARN's placement.
 _MONOTASKS: dict[str, dict[str, Any]] = {
@@ -49,7 +55,7 @@ _COMMANDS: dict[str, dict[str, Any]] = {
     "Ursa (EJF)": {"policy.ordering": "ejf"} | _NO_SLACK,
     _URSA_SRJF: {"policy.ordering": "srjf"} | _NO_SLACK,
     "LAS_MQ": _YARN | {"policy.ordering": "las_mq"} | _NO_SLACK,
-    "UBIS": _YARN | {"policy.ordering": "fair"},
+    "UBIS": _YARN | {"policy.ordering": "fair"} | _UBIS_THRESHOLDS,
 }
 
 _LONG = (

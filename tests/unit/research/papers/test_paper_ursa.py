@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.core.settings import Thresholds
 from research.papers import runs, together, ursa
 from research.papers.claims import TRACES, Claim, Inputs, Row
 from simulator.report import JobReport, Report, ResourceReport
@@ -120,7 +121,9 @@ def test_together_holds_where_it_is_no_worse_than_the_best_alone(inputs: Inputs)
     figures = {"las_mq": 1200.0, "srjf": 1000.0, "gittins": 900.0}
 
     def answer(point: Point) -> Report:
-        settings = point.spec.master()
+        settings, thresholds = point.spec.master(), point.spec.surroundings().agent.preemption.thresholds
+        ubis = settings.ordering == "fair"
+        assert thresholds == (Thresholds(cpu=0.99, memory=0.95, disk=1.0) if ubis else Thresholds())
         if settings.placement == "ursa" and point.spec.opportunistic:
             return report(figures[settings.ordering])
         return report(1010.0 if settings.ordering == "fair" else 1300.0, se=0.8)
