@@ -17,6 +17,8 @@ from penstock.model import ContainerSpec, Limits
 
 #: cpu.weight of one promised core. Weights go from 1 to 10,000, so this distinguishes up to a hundred cores.
 WEIGHT_PER_CORE = 100
+#: The largest cpu.weight (CGROUP_WEIGHT_MAX, include/linux/cgroup.h): the first job of a host of 106 cores would have more.
+_MOST_WEIGHT = 10_000
 #: cpu.weight of a regular container without promised CPU: ten of them take less than one promised core.
 UNPROMISED_WEIGHT = 10
 #: A limit that exceeds the promised cores by no more than this part of them, or this many, leaves nothing to rank:
@@ -130,12 +132,12 @@ def confine(
     weight = rank_weight or limits.cpu_weight or UNPROMISED_WEIGHT
     if promised_cores:
         beyond = rank_weight if goes_beyond(promised_cores, limits) else 0
-        weight = min(10_000, promised_weight(promised_cores) + beyond)
+        weight = promised_weight(promised_cores) + beyond
     ranked = rank if promised and not promised_cores else 0
     return Confinement(
         **{name: getattr(limits, name) for name in _LIMITS},
         opportunistic=opportunistic,
-        cpu_weight=weight,
+        cpu_weight=min(_MOST_WEIGHT, weight),
         memory_low_bytes=protected.memory_bytes if promised else 0,
         oom_group=spec.oom_group,
         disk_weight=RANKED_DISK_WEIGHTS[ranked] if promised else OPPORTUNISTIC_DISK_WEIGHT,

@@ -17,7 +17,7 @@ class Bed(NodeBed):
     """A node of two cores; ``weights`` and ``nice`` are what the kernel was told of each container."""
 
     def __init__(self, **settings: Any) -> None:
-        super().__init__(cores=2, memory_bytes=10**9, **{"has_master": False, **settings})
+        super().__init__(memory_bytes=10**9, **{"cores": 2, "has_master": False, **settings})
         self.now = 100.0
         self.used_s: dict[str, float] = {}
         self.weights: dict[str, int] = {}

@@ -69,14 +69,14 @@ def test_a_promise_that_begins_in_a_ranked_job_leaves_the_ranked_less_at_once() 
     bed = Bed(has_master=True)
     bed.command("ranked")
     bed.begin(bed.container("ranked"))
-    bed.command("promised", spec={"cpu_cores": 1.5})
+    bed.command("promised", spec={"cpu_cores": 1.5, "limits": Limits(cpu_cores=1.5)})
     assert bed.weights[bed.container("ranked")] == unpromised_weight(2.0, 1.5)
 
 
 def test_a_guarantee_that_rises_leaves_the_ranked_less_at_once() -> None:
     bed = Bed(has_master=True)
     ranked = bed.launch()
-    executor = Executor(application="sort", sizing=Sizing.SHARED)
+    executor = Executor(application="sort", sizing=Sizing.HARD)
     bed.command("executor", executor=executor, profile=Profile(slot_s=3.0, cpu_cores=(0.5, 1.5)))
     bed.begin(bed.container("executor"))
     assert bed.weights[ranked] == unpromised_weight(2.0, 0.5)
@@ -134,3 +134,10 @@ def test_a_promise_has_the_nice_value_of_the_first(bed: Bed, limits: Limits) -> 
         bed.launch()
     bed.sample()
     assert bed.nice[promised] == nice_of(0, 10) == min(bed.nice.values())
+
+
+def test_on_a_host_of_many_cores_no_weight_exceeds_what_the_kernel_takes() -> None:
+    bed = Bed(cores=256)
+    container = bed.launch()
+    assert bed.weights[container] == 10_000
+    assert bed.node.ranks.described(bed.node.containers.live[container])["weight"] == 10_000
