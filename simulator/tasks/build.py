@@ -67,6 +67,7 @@ def _jobs(table: JobTable, node: NodeTable, dice: random.Random) -> list[Simulat
             int(table.memory_bytes),
             rdl=table.rdl,
             deadline_s=table.deadline_s,
+            user=table.user,
         )
         for number in range(table.count)
     ]

@@ -76,7 +76,7 @@ class Framework(Course):
         """Register at the origin. A production job reserves first. Placement is requested on admission."""
         reservations = self._site.reservations
         if self.job.rdl and reservations is not None:
-            self.reservation = reservations.reserve(self.job.name, self.job.rdl)
+            self.reservation = reservations.reserve(self.job.name, self.job.rdl, self.job.user)
             if not self.reservation:
                 self.rejected, self.ended_at_s = True, self._site.clock.now_s
                 self._site.ended()
@@ -97,7 +97,7 @@ class Framework(Course):
 
     def _open(self, node: str) -> None:
         self._joined[node] = None
-        self._site.ask(node, e.SessionOpened(self._number, "user", 1000, self.job.name))
+        self._site.ask(node, e.SessionOpened(self._number, self.job.user, 1000, self.job.name))
 
     def notified(self, node: str, params: Notice) -> None:
         """Handle a notification from a node's agent."""

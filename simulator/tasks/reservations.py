@@ -52,10 +52,10 @@ class Reservations:
         master.guarantees.plan = self._follower
         clock.after(LOOK_S, self._look)
 
-    def reserve(self, name: str, rdl: str) -> str:
+    def reserve(self, name: str, rdl: str, user: str) -> str:
         """Reserve for a job and return the reservation's id; empty: it was declined."""
         try:
-            kept = self._manager.create(Entry(name, name, "user", rdl, self._clock.now_s), self._clock.now_s)
+            kept = self._manager.create(Entry(name, name, user, rdl, self._clock.now_s), self._clock.now_s)
         except Declined as no:
             if no.malformed:
                 raise ValueError(f"job {name!r}: rdl: {no}") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import fields
+from dataclasses import fields, is_dataclass
 from difflib import get_close_matches
 from typing import Annotated, Any, Literal, TypeVar, get_type_hints
 
@@ -136,9 +136,11 @@ class JobTable(Table, frozen=True, kw_only=True):
     """``count`` jobs (0: none), one every ``every_s`` from ``submitted_at_s`` on. ``memory_bytes`` is M(j).
 
     With ``rdl`` each is a production job that reserves this at submission; ``deadline_s`` counts from submission.
+    ``user`` submits them; ``tenants`` and ``weights`` of ``policy`` refer to it.
     """
 
     name: Annotated[str, msgspec.Meta(min_length=1)]
+    user: Annotated[str, msgspec.Meta(min_length=1)] = "user"
     count: Annotated[int, msgspec.Meta(ge=0)] = 1
     submitted_at_s: Amount = 0.0
     every_s: Amount = 0.0
@@ -341,5 +343,5 @@ def _check_names(table: str, given: dict[str, Any], kind: type[Any], fixed: dict
             near = get_close_matches(name, known, 1)
             raise ValueError(f"unknown key {table}.{name}" + (f"; did you mean {near[0]!r}?" if near else ""))
         inner: Any = known[name].default_factory
-        if isinstance(value, dict) and isinstance(inner, type):
+        if isinstance(value, dict) and isinstance(inner, type) and is_dataclass(inner):
             _check_names(f"{table}.{name}", value, inner, {})

@@ -95,3 +95,4 @@ class SimulatedJob:
     origin: int = 0
     rdl: str = ""
     deadline_s: float = math.inf
+    user: str = "user"
