@@ -16,6 +16,7 @@ _MEASURED = (
     "test_devices_bind",
     "test_isolation",
     "test_observed_early",
+    "test_promises_beside_ranks",
     "test_rank_traps",
     "test_ranks",
 )
