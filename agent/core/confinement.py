@@ -17,7 +17,7 @@ from penstock.model import ContainerSpec, Limits
 
 #: cpu.weight of one promised core. Weights go from 1 to 10,000, so this distinguishes up to a hundred cores.
 WEIGHT_PER_CORE = 100
-#: The largest cpu.weight (CGROUP_WEIGHT_MAX, include/linux/cgroup.h): the first job of a host of 106 cores would have more.
+#: The largest cpu.weight (CGROUP_WEIGHT_MAX, include/linux/cgroup.h); a first job on 106 cores had more.
 _MOST_WEIGHT = 10_000
 #: cpu.weight of a regular container without promised CPU: ten of them take less than one promised core.
 UNPROMISED_WEIGHT = 10
