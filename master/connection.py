@@ -211,6 +211,7 @@ class AgentConnection:
             job_failed=True,
             most_commands=True,
             ranks=True,
+            rank_tenants=True,
         )
 
     def _answered_registration(self) -> None:

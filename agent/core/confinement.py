@@ -108,6 +108,16 @@ def goes_beyond(promised_cores: float, limits: Limits) -> bool:
     return limits.cpu_cores > promised_cores + max(_CLOSE_CORES, _CLOSE_PART * promised_cores)
 
 
+def weight_of(promised_cores: float, limits: Limits, rank_weight: int) -> int:
+    """Return the ``cpu.weight`` of a container: that of its promised cores, and that of its job's rank (0: none yet)
+    for what it may use beyond them.
+    """
+    if not promised_cores:
+        return min(_MOST_WEIGHT, rank_weight or limits.cpu_weight or UNPROMISED_WEIGHT)
+    beyond = rank_weight if goes_beyond(promised_cores, limits) else 0
+    return min(_MOST_WEIGHT, promised_weight(promised_cores) + beyond)
+
+
 def confine(
     spec: ContainerSpec,
     limits: Limits,
@@ -129,15 +139,12 @@ def confine(
     promised = not opportunistic
     protected: ContainerSpec | Promise = promise or spec
     promised_cores = 0.0 if early else protected.cpu_cores
-    weight = rank_weight or limits.cpu_weight or UNPROMISED_WEIGHT
-    if promised_cores:
-        beyond = rank_weight if goes_beyond(promised_cores, limits) else 0
-        weight = promised_weight(promised_cores) + beyond
+    weight = weight_of(promised_cores, limits, rank_weight)
     ranked = rank if promised and not promised_cores else 0
     return Confinement(
         **{name: getattr(limits, name) for name in _LIMITS},
         opportunistic=opportunistic,
-        cpu_weight=min(_MOST_WEIGHT, weight),
+        cpu_weight=weight,
         memory_low_bytes=protected.memory_bytes if promised else 0,
         oom_group=spec.oom_group,
         disk_weight=RANKED_DISK_WEIGHTS[ranked] if promised else OPPORTUNISTIC_DISK_WEIGHT,

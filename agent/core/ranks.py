@@ -23,7 +23,7 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from agent.core.confinement import LAST_RANK, UNPROMISED_WEIGHT, WEIGHT_PER_CORE, promised_weight
+from agent.core.confinement import LAST_RANK, UNPROMISED_WEIGHT, WEIGHT_PER_CORE, promised_weight, weight_of
 from agent.core.containers import Containers
 from agent.core.cpu_time_reads import CpuReadSchedule
 from agent.core.instructions import Instruction, Renice
@@ -122,9 +122,9 @@ class Ranks:
         return [*self.cpu_reads.again(now, wanted=came is not None and came.rank > 0)]
 
     def knows(self, record: ContainerRecord) -> bool:
-        """Return whether the container's job has a rank already, and the container its weight by that."""
+        """Return whether the container's job has a rank already, and a ranked container its weight by that."""
         job = record.job or self.job_of(record.container)
-        return record.container in self._weighted and job in self.standings
+        return job in self.standings and (record.container in self._weighted or not record.ranked)
 
     def begin(self, record: ContainerRecord) -> None:
         """Give a starting container a part of its job's weight: all until the job is ranked, none if it has no rank."""
@@ -144,7 +144,12 @@ class Ranks:
         standing = self.described_job(job)
         if standing is None or not record.ranked or not record.rank_weight or record.ended is not None:
             return None
-        return {"job": job, **standing, "weight": record.confine().confinement.cpu_weight, "nice": record.nice}
+        return {
+            "job": job,
+            **standing,
+            "weight": weight_of(record.promised_cores, record.limits, record.rank_weight),
+            "nice": record.nice,
+        }
 
     def described_job(self, job: str) -> dict[str, float | int | str] | None:
         """Return the rank of a job for the status: 1 is the first; ``weight`` is that of all its containers."""

@@ -23,7 +23,8 @@ class RankReport:
     def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks
         self._reported = NodeRanks()
-        self.read = True  # whether the master reads ranks; unknown until it answers our registration
+        # Whether the master reads ranks, and their tenants; unknown until it answers our registration.
+        self.read = self.tenants_read = True
 
     def changed(self) -> NodeRanks | None:
         """Return the order if it has changed since the last report."""
@@ -31,10 +32,11 @@ class RankReport:
             return None
         standings = self._ranks.standings
         first = sorted(standings.values(), key=lambda each: each.rank)[:MOST_RANKS]
+        named = self.tenants_read and any(each.tenant for each in first)
         ranks = NodeRanks(
             jobs=[(each.job, each.weight) for each in first],
             of=len(standings),
-            tenants=[each.tenant for each in first] if any(each.tenant for each in first) else [],
+            tenants=[each.tenant for each in first] if named else [],
         )
         if ranks == self._reported:
             return None
@@ -43,7 +45,7 @@ class RankReport:
 
     def link_opens(self) -> None:
         """Start over on a new connection: the master may be an older one that does not read ranks."""
-        self._reported, self.read = NodeRanks(), False
+        self._reported, self.read, self.tenants_read = NodeRanks(), False, False
 
 
 @dataclass(eq=False, slots=True)

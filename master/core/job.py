@@ -291,8 +291,9 @@ class Job:
 
     def served_by(self, node: str, priority: float | None) -> None:
         """Record that a node has a queue for the job, with this priority (None: unknown)."""
-        # What a former master told of the tenant is unknown.
-        self.hosts[node] = priority if self.since_birth and self.tenant == NO_TENANT else None
+        # What a former master told of the tenant is unknown, and so is what a node was to be told while it was away.
+        knows_tenant = self.since_birth and self.tenant == NO_TENANT and self.hosts.get(node, 0.0) is not None
+        self.hosts[node] = priority if knows_tenant else None
         if self.reservation:
             self.reserved_told[node] = math.nan  # unknown, as a former master may have told it: it is told in any case
         self.hosts_to_tell |= self.hosts[node] != self.priority

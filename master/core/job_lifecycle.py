@@ -190,6 +190,8 @@ class JobLifecycle:
         if message.user not in {"", job.user}:
             raise refused(f"job {message.job!r} belongs to {job.user}", field="job")
         self._members.serve(node, job)  # the answer carries the priority
+        if job.hosts[node.name] is None:  # the node is yet to be told whose it is
+            self._dues.order_anew()
 
     def ended(self, node: Node, message: api.JobEnded, now: float) -> None:
         """End a job that its origin reports as ended.
@@ -219,5 +221,7 @@ class JobLifecycle:
                 if use.last:
                     if any(key[0] == job.job for key in node.held):  # the node was given more meanwhile
                         job.work.told_last.discard(node.name)
+                        job.served_by(node.name, job.priority)  # but not of whose the job is, if tenants have shares
+                        self._dues.order_anew()
                 elif node.name not in job.hosts:
                     job.served_by(node.name, job.priority if job.described else None)

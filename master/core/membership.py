@@ -41,8 +41,10 @@ class Membership:
         return node
 
     def serve(self, node: Node, job: Job) -> None:
-        """Record that a node serves a job, and is sent its present priority."""
-        if job.reservation or job.hosts.get(node.name) != job.priority:
+        """Record that a node serves a job, and is sent its present priority, but not whose the job is: a node that has
+        reported the last of the job's work has forgotten that.
+        """
+        if job.reservation or node.name in job.work.told_last or job.hosts.get(node.name) != job.priority:
             job.served_by(node.name, job.priority)
         job.work.told_last.discard(node.name)
         node.job_came_at = max(node.job_came_at, job.came_at)

@@ -176,7 +176,8 @@ class Register(Params, frozen=True):
 
 class Registered(Result, frozen=True):
     """The master's version, longest heartbeat interval, and the fields that it reads: gaps, last parts of profiles,
-    ``last`` of ``JobUse``, ``use`` (``job_lasts``), ``failed`` of ``job_ended``, ``most_commands``, ``ranks``."""
+    ``last`` of ``JobUse``, ``use`` (``job_lasts``), ``failed`` of ``job_ended``, ``most_commands``, ``ranks``, their
+    ``tenants``."""
 
     protocol: int
     version: str
@@ -187,6 +188,7 @@ class Registered(Result, frozen=True):
     most_commands: bool = False
     last_parts: bool = False
     ranks: bool = False
+    rank_tenants: bool = False
 
 
 class Heartbeat(Params, frozen=True):

@@ -68,14 +68,19 @@ class Preemption:
         self._reclaimed = False  # since memory was last needed: reclaiming was not enough
 
     def reconfigure(self, settings: PreemptionSettings) -> list[Action]:
-        """Replace the settings. A dry run resumes paused containers, which it would otherwise never do."""
+        """Replace the settings. A dry run resumes paused containers, which it would otherwise never do; so does a
+        threshold of 1 those that were paused for the CPU.
+        """
         self._settings = settings
-        if not settings.dry_run:
+        if settings.dry_run:
+            over, why = dict(self._paused), "preemption is a dry run from now on"
+        elif settings.thresholds.cpu >= 1.0:
+            over = {one: was for one, was in self._paused.items() if was.resource == "cpu"}
+            why = "nothing is frozen for the CPU from now on"
+        else:
             return []
-        paused, self._paused = self._paused, {}
-        return [
-            Action(Act.RESUME, one, was.resource, "preemption is a dry run from now on") for one, was in paused.items()
-        ]
+        self._paused = {one: was for one, was in self._paused.items() if one not in over}
+        return [Action(Act.RESUME, one, was.resource, why) for one, was in over.items()]
 
     def sampled(self, view: View, now: float) -> list[Action]:
         """Return the actions of a tick, for every resource."""

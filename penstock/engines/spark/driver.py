@@ -52,7 +52,15 @@ def _listening(addresses: set[str]) -> Iterator[str]:
 def _holding(sockets: set[str]) -> Iterator[int]:
     """Yield the processes, of those whose descriptors this user may see, that hold one of the sockets."""
     for pid in sorted(int(each.name) for each in _PROC.iterdir() if each.name.isdigit()):
+        descriptors = _PROC / str(pid) / "fd"
         with contextlib.suppress(OSError):  # another user's, or it has ended
-            descriptors = _PROC / str(pid) / "fd"
-            if any(os.readlink(descriptors / each) in sockets for each in os.listdir(descriptors)):  # noqa: PTH115, PTH208
+            if any(_target(descriptors / each) in sockets for each in os.listdir(descriptors)):  # noqa: PTH208
                 yield pid
+
+
+def _target(descriptor: Path) -> str:
+    """Return what a descriptor leads to; "" if it was closed a moment ago."""
+    try:
+        return os.readlink(descriptor)  # noqa: PTH115
+    except OSError:
+        return ""

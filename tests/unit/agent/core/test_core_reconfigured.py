@@ -134,6 +134,17 @@ def test_what_is_paused_goes_on_when_it_is_to_be_a_dry_run() -> None:
     assert bed.state(slack) is ContainerState.RUNNING
 
 
+def test_what_is_paused_for_the_cpu_goes_on_when_nothing_is_to_be() -> None:
+    bed = Bed(preemption=PreemptionSettings(FREEZES, after=1, cooldown_s=0.0))
+    regular, slack = contended(bed)
+    bed.sample({regular: 1.5, slack: 0.5})
+    assert bed.state(slack) is ContainerState.PAUSED
+    bed.preempt(thresholds=Thresholds(cpu=0.99))
+    assert bed.state(slack) is ContainerState.PAUSED
+    bed.preempt(thresholds=Thresholds(cpu=1.0))
+    assert bed.state(slack) is ContainerState.RUNNING
+
+
 def test_who_was_given_notice_is_ended_though_it_is_a_dry_run_by_then() -> None:
     bed = Bed()
     slack = bed.run(notice=Notice(signal=15, grace_s=2.0))

@@ -130,3 +130,45 @@ def test_it_is_said_why() -> None:
     (rank,) = said["ranks"]
     assert (rank["rank"], rank["of"], rank["before"]) == (2, 2, ["s0"])
     assert "research's 3 jobs" in b.listed("s1").reason
+
+
+@pytest.mark.parametrize("early", [True, False])
+def test_a_node_that_has_forgotten_a_job_is_told_its_tenant_again(early: bool) -> None:
+    """It reports the last of the job's work; ``early``: it has been given more of it meanwhile."""
+    b = bed("a", "b", weights={"eve": 2.0})
+    b.job("a", user="eve")
+    b.ready("a", command("one", cpu=0, nodes=("b",)))
+    assert b.round() == [("one", "b")]
+    b.now += 1.0
+    b.round()
+    assert told(b, "j")["b"] == ("eve", 2.0)
+    b.serve(e.Said("b", api.CommandEnded(job="j", task="one", origin="a", ended=EXIT)))
+    b.sent.clear()
+    last = JobUse(job="j", service_s=1.0, last=True)
+    b.ready("a", command("two", cpu=0, nodes=("b",)))
+    if early:
+        b.round()
+        b.heartbeat("b", jobs=[last])
+    else:
+        b.heartbeat("b", jobs=[last])
+        b.round()
+    for _ in range(3):
+        b.now += 1.0
+        b.round()
+    assert told(b, "j")["b"] == ("eve", 2.0)
+
+
+def test_an_origin_that_was_away_while_tenants_lost_their_shares_is_told_so() -> None:
+    b = bed("a", "b", weights={"eve": 2.0})
+    b.job("a", user="eve")
+    b.ready("a", command("one", cpu=0, nodes=("b",)))
+    b.round()
+    b.serve(e.NodeAway("a"))
+    b.serve(e.Reconfigured(MasterSettings()))
+    b.now += 1.0
+    b.round()
+    b.sent.clear()
+    b.node("a", jobs=[job_state("j", user="eve")])
+    b.now += 1.0
+    b.round()
+    assert told(b, "j")["a"] == ("", 1.0)
