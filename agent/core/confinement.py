@@ -2,8 +2,8 @@
 
 A regular container's promise is protected: CPU by its weight, memory by ``memory.low``, the network by the rate of its
 HTB class. An opportunistic one gets only what remains: ``cpu.idle``, no protected memory, the lowest weight on disks,
-the lowest priority on the network (UBIS §IV.A; docs/kernel.md measures each). A container never moves to another
-cgroup: its class is a set of settings, so promotion (UBIS §IV.D) is a change in place.
+the lowest priority on the network (UBIS §IV.A; measured in docs/benchmarks/kernel.md). A container never moves to
+another cgroup: its class is a set of settings, so promotion (UBIS §IV.D) is a change in place.
 """
 
 from __future__ import annotations

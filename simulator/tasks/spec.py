@@ -261,7 +261,7 @@ class MeasureTable(Table, frozen=True, kw_only=True):
 
 
 class Spec(Table, frozen=True, kw_only=True):
-    """A scenario's tables. ``policy`` are the master's settings by name, ``agent`` the agents' (docs/scheduling.md).
+    """A scenario's tables. ``policy`` are the master's settings by name, ``agent`` the agents' (docs/configuration.md).
 
     With ``opportunistic = false`` no task runs on slack, even if its stage allows it. With ``known_lengths`` commands
     announce their lengths, so that an ordering by remaining work knows the jobs' sizes.
