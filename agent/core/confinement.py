@@ -103,9 +103,9 @@ def promised_weight(promised_cores: float) -> int:
 
 def goes_beyond(promised_cores: float, limits: Limits) -> bool:
     """Return whether a container may use more than its promised cores, so that its job's rank matters."""
-    if not promised_cores or limits.cpu_cores is None:
-        return True
-    return limits.cpu_cores > promised_cores + max(_CLOSE_CORES, _CLOSE_PART * promised_cores)
+    return limits.cpu_cores is None or limits.cpu_cores > promised_cores + max(
+        _CLOSE_CORES, _CLOSE_PART * promised_cores
+    )
 
 
 def weight_of(promised_cores: float, limits: Limits, rank_weight: int) -> int:

@@ -164,7 +164,8 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     @property
     def ranked(self) -> bool:
         """Whether its job's rank orders its use of processors: all of it, or what exceeds its promised cores."""
-        return not self.opportunistic and goes_beyond(self.promised_cores, self.limits)
+        cores = self.promised_cores
+        return not self.opportunistic and (not cores or goes_beyond(cores, self.limits))
 
     def confine(self) -> Confine:
         """Apply the kernel settings for its present state."""

