@@ -18,7 +18,7 @@ from pathlib import Path
 import psutil
 
 from bench.mix import link, slurm
-from bench.mix.inputs import PROGRAM, TABLES
+from bench.mix.inputs import MAKING, PROGRAM, TABLES
 from bench.mix.jobs import USERS
 from bench.mix.layer import WHEELS
 from bench.mix.through_penstock import COMMAND
@@ -38,7 +38,7 @@ _DUCKDB, _DASK, _DISTRIBUTED = WHEELS
 _MODULES = {"duckdb": _DUCKDB, "dask": _DASK, "pandas": _DASK, "pyarrow": _DASK, "distributed": _DISTRIBUTED}
 _LEAST_PROCESSORS = 2
 #: The name of the directory of what jobs write begins so.
-ROUNDS = "rounds-"
+ROUNDS = "penstock-mix-rounds-"
 #: A host of 4 GiB, without what its firmware and its kernel keep.
 _LEAST_MEMORY_BYTES = 7 << 29
 #: The largest sorts and their temporary files, at once.
@@ -48,7 +48,7 @@ _LEAST_FREE_BYTES = 5 << 30
 @dataclass(frozen=True)
 class Found:
     """What a host has. ``controllers`` is None without cgroup v2; ``closed`` are directories that only some users can
-    enter; ``left`` is what already has a name of the benchmark's.
+    enter; ``left`` is what a run has left; ``others`` has names of the benchmark's, and is not its own.
     """
 
     is_root: bool
@@ -64,6 +64,7 @@ class Found:
     has_source: bool
     closed: tuple[Path, ...]
     left: tuple[str, ...]
+    others: tuple[str, ...]
     own_slurm: tuple[str, ...]
     penstock: str
 
@@ -87,6 +88,7 @@ def look(directory: Path) -> Found:
         has_source=(directory / PROGRAM).exists(),
         closed=tuple(closed([_CHECKOUT, Path(sys.prefix), Path(sys.base_prefix), there])),
         left=tuple(left(directory)),
+        others=tuple(others(directory)),
         own_slurm=tuple(slurm.own_of_host()),
         penstock=_why_no_penstock() if is_root else "",
     )
@@ -116,18 +118,35 @@ def of_slurm(found: Found) -> list[str]:
 
 
 def left(directory: Path) -> Iterator[str]:
-    """Yield what has a name that the benchmark gives. While it does not run, a run that was killed has left it."""
-    users, groups = {entry.pw_name for entry in pwd.getpwall()}, {entry.gr_name for entry in grp.getgrall()}
-    yield from (f"the user {user}" for user in USERS if user in users)
-    yield from (f"the group {user}" for user in USERS if user in groups - users)
+    """Yield what is the benchmark's own. While it does not run, a run that was killed has left it."""
+    yield from (f"the user {user}" for user in users_of(directory))
     if Path("/run/netns", link.SPACE).exists():
         yield f"the network namespace {link.SPACE}"
     elif Path("/sys/class/net", link.OURS).exists():
         yield f"the network link {link.OURS}"
     yield from (f"the slice {slice_}" for slice_ in TOP_SLICES if (_CGROUPS / slice_).exists())
-    yield from (f"the directory {work}" for work in directory.glob(f"{ROUNDS}*"))
+    yield from (f"the directory {work}" for prefix in (ROUNDS, MAKING) for work in directory.glob(f"{prefix}*"))
     if slurm.is_left():
         yield "Slurm's configuration"
+
+
+def others(directory: Path) -> Iterator[str]:
+    """Yield users and groups with names of the benchmark's that no run in this directory has made."""
+    ours = users_of(directory)
+    homes = {entry.pw_name: entry.pw_dir for entry in pwd.getpwall()}
+    groups = {entry.gr_name for entry in grp.getgrall()}
+    for user in USERS:
+        if user in homes and user not in ours:
+            yield f"the user {user} with its home in {homes[user]}"
+        elif user in groups and user not in homes:
+            yield f"the group {user}"
+
+
+def users_of(directory: Path) -> dict[str, int]:
+    """Return names and numbers of users that a run in this directory has made: their homes are in what it made."""
+    begins = str(directory / ROUNDS)
+    entries = [entry for entry in pwd.getpwall() if entry.pw_name in USERS]
+    return {entry.pw_name: entry.pw_uid for entry in entries if entry.pw_dir.startswith(begins)}
 
 
 def closed(paths: Sequence[Path]) -> Iterator[Path]:
@@ -214,3 +233,6 @@ def _of_names(found: Found, directory: Path) -> Iterator[str]:
     if found.left:
         remedy = shlex.join([sys.executable, "-m", "bench.mix.host", str(directory)])
         yield f"{', '.join(found.left)} is there already; what a run that was killed has left goes with: {remedy}"
+    if found.others:
+        names, remedy = ", ".join(found.others), "name the --host DIR of the run that made it, or take another host"
+        yield f"{names} is there already, not by a run in {directory}, and stays: {remedy}"

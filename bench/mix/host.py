@@ -1,15 +1,16 @@
 """Measure on this host instead of in the machine: make what the rounds need, and remove it whatever happens.
 ``python -m bench.mix.host`` removes what a run that was killed has left.
 
-What is made has names of the benchmark's, which ``door.py`` has seen to be free; so all that has them is removed.
+What is made has names of the benchmark's, which ``door.py`` has seen to be free; so all that has them is removed, of
+users only those whose homes are in directories that were made for rounds.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import fcntl
 import os
-import pwd
 import shutil
 import signal
 import subprocess
@@ -33,6 +34,8 @@ from tests.vm.__main__ import UNAVAILABLE
 
 #: It is the benchmark's own. The inputs stay there.
 DIRECTORY = Path("/var/cache/penstock-mix")
+#: Users, slices and links are the host's, wherever the inputs are.
+_LOCK = Path("/run/penstock-mix.lock")
 _ENDS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _TERM_TIMEOUT_S, _KILL_TIMEOUT_S = 20.0, 10.0
 #: Of directories where programs leave files of their users'.
@@ -46,9 +49,29 @@ Use = Callable[[Place, list[str]], int]
 def measured(directory: Path, asked: str | None, default: str, use: Use) -> int:
     """Measure on this host in the ways asked for, else in those of ``default`` that it can have; return the status.
 
-    It is 69 where the host lacks something; nothing has been changed then.
+    It is 69 where the host lacks something, or is being measured; nothing has been changed then.
     """
-    directory = directory.absolute()
+    directory = directory.resolve()
+    if os.geteuid() != 0:  # it is refused
+        return _measured(directory, asked, default, use)
+    with alone() as is_alone:
+        return _measured(directory, asked, default, use) if is_alone else UNAVAILABLE
+
+
+@contextlib.contextmanager
+def alone() -> Iterator[bool]:
+    """Keep other measurements from this host inside the block; False, and a line: one runs already."""
+    with _LOCK.open("a") as lock:
+        try:
+            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            is_alone = True
+        except BlockingIOError:
+            say("this host is being measured already: wait until that has ended, or end it")
+            is_alone = False
+        yield is_alone
+
+
+def _measured(directory: Path, asked: str | None, default: str, use: Use) -> int:
     os.environ["PATH"] = os.pathsep.join([os.environ.get("PATH", os.defpath), *_PATH])
     os.umask(0o022)
     found = door.look(directory)
@@ -110,34 +133,52 @@ def made(directory: Path) -> Iterator[Place]:
         yield Place(directory, work)
     finally:
         before = [signal.signal(each, signal.SIG_IGN) for each in _ENDS]
-        say("removing what was made")
-        remove(directory)
-        for each, handler in zip(_ENDS, before, strict=True):
-            signal.signal(each, handler)
+        try:
+            say("removing what was made")
+            remove(directory)
+        finally:
+            for each, handler in zip(_ENDS, before, strict=True):
+                signal.signal(each, handler)
 
 
 def remove(directory: Path) -> bool:
     """Remove all that was made, and say what could not be; return whether nothing is left."""
-    of_users = {entry.pw_uid for entry in pwd.getpwall() if entry.pw_name in USERS}
-    works = list(directory.glob(f"{door.ROUNDS}*"))
-    end_processes(of_users, works)
+    users, works = door.users_of(directory), list(directory.glob(f"{door.ROUNDS}*"))
+    of_users = set(users.values())
+    with _going_on("processes"):
+        end_processes(of_users, works)
     for work in works:
-        _remove_penstock(work)
-    if slurm.is_left():
-        slurm.remove()
-    for command in (["revert", *_SLICES], ["stop", *TOP_SLICES]):
-        subprocess.run(["systemctl", "--quiet", *command], check=False)
+        with _going_on("Penstock"):
+            _remove_penstock(work)
+    with _going_on("Slurm"):
+        if slurm.is_left():
+            slurm.remove()
+    with _going_on("slices"):
+        for command in (["revert", *_SLICES], ["stop", *TOP_SLICES]):
+            subprocess.run(["systemctl", "--quiet", *command], check=False)
     for shared in _SHARED:
-        remove_files(shared, of_users)
-    for user in USERS:
-        subprocess.run(["userdel", "--remove", user], stderr=subprocess.DEVNULL, check=False)
-    link.remove()
-    for work in works:
+        with _going_on(f"files in {shared}"):
+            remove_files(shared, of_users)
+    with _going_on("users"):
+        for user in users:
+            subprocess.run(["userdel", "--remove", user], stderr=subprocess.DEVNULL, check=False)
+    with _going_on("the network"):
+        link.remove()
+    for work in (*works, *directory.glob(f"{inputs.MAKING}*")):
         shutil.rmtree(work, ignore_errors=True)
     left = list(door.left(directory))
     for name in left:
         say(f"{name} could not be removed")
     return not left
+
+
+@contextlib.contextmanager
+def _going_on(what: str) -> Iterator[None]:
+    """Say what failed in this step, so that the next ones are made, too."""
+    try:
+        yield
+    except (OSError, psutil.Error) as error:
+        say(f"removing {what}: {error}")
 
 
 def end_processes(of_users: set[int], works: Sequence[Path]) -> None:
@@ -173,8 +214,11 @@ def _remove_penstock(work: Path) -> None:
     """Remove what daemons leave that were killed, such as traffic control; those that ended in order leave nothing."""
     for log in work.rglob("penstock.log"):
         own = {"PENSTOCK_RUNTIME_DIR": str(log.with_name("run")), "PENSTOCK_STATE_DIR": str(log.with_name("state"))}
-        argv = [COMMAND, "uninstall", "--kill"]
-        subprocess.run(argv, env=os.environ | own, stdout=subprocess.DEVNULL, check=False)
+        # Without --kill, which ends containers and launchers of other agents, too: ours have been ended.
+        argv = [COMMAND, "uninstall"]
+        done = subprocess.run(argv, env=os.environ | own, capture_output=True, text=True, check=False)
+        for line in done.stderr.splitlines():
+            say(line)
 
 
 def remove_files(directory: Path, of_users: set[int]) -> None:
@@ -196,7 +240,14 @@ def main(arguments: list[str]) -> int:
     options = parser.parse_args(arguments)
     if os.geteuid() != 0:
         parser.error("users and slices are removed by root only: run it with sudo")
-    return 0 if remove(options.directory.absolute()) else 1
+    directory = options.directory.resolve()
+    with alone() as is_alone:
+        if not is_alone:
+            return UNAVAILABLE
+        is_removed = remove(directory)
+    for name in door.others(directory):
+        say(f"{name} is not of a run in {directory}, and stays")
+    return 0 if is_removed else 1
 
 
 if __name__ == "__main__":

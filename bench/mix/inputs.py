@@ -13,6 +13,8 @@ from bench.mix.layer import SOURCE, TEXT_BYTES, TPCH_PARTS, TPCH_SCALE
 from bench.tpch import data as tpch
 
 TEXT, TABLES, PROGRAM = "text", "tpch", "source"
+#: The name of the directory in which one of them is made begins so.
+MAKING = "penstock-mix-making-"
 _APT = Path("/etc/apt")
 
 
@@ -27,7 +29,7 @@ def prepare(directory: Path, say: Callable[[str], None]) -> None:
     for name, make in {TEXT: _text, TABLES: _tables, PROGRAM: _program}.items():
         if not (directory / name).exists():
             say(f"preparing {directory / name} (once)")
-            with tempfile.TemporaryDirectory(prefix="making-", dir=directory) as scratch:
+            with tempfile.TemporaryDirectory(prefix=MAKING, dir=directory) as scratch:
                 make(Path(scratch)).rename(directory / name)
 
 

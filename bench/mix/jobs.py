@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-#: No host has such users of its own.
-USERS = ("mix-alice", "mix-bob", "mix-carol")
+#: No host has such users of its own, nor the slices that are named after them (``ways.py``).
+USERS = ("penstockmix-alice", "penstockmix-bob", "penstockmix-carol")
 
 
 @dataclass(frozen=True)

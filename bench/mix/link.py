@@ -15,7 +15,8 @@ ADDRESS, PORT = "198.18.79.2", 5201
 _NEAR = "198.18.79.1"
 #: 10 MB/s.
 RATE = "80mbit"
-SPACE, OURS, _THEIRS = "mix-peer", "mix0", "mix1"
+#: The name of a link has at most 15 characters.
+SPACE, OURS, _THEIRS = "penstockmix-peer", "psmix0", "psmix1"
 _MAKE = (
     f"ip netns add {SPACE}",
     f"ip link add {OURS} type veth peer name {_THEIRS} netns {SPACE}",

@@ -20,8 +20,8 @@ from bench.mix.ways import NICE, as_user
 _ETC = Path("/etc/slurm")
 _FILES = (_ETC / "slurm.conf", _ETC / "cgroup.conf")
 #: What Slurm writes while it runs here.
-_STATE, _SPOOL, _LOGS = (Path(name) for name in ("/var/lib/slurm/mix", "/var/lib/slurm/mix-node", "/var/log/slurm"))
-_LOG = "mix-*.log"
+_STATE, _SPOOL = Path("/var/lib/slurm/penstockmix"), Path("/var/lib/slurm/penstockmix-node")
+_LOGS, _LOG = Path("/var/log/slurm"), "penstockmix-*.log"
 _DAEMONS = ("slurmctld", "slurmd")
 #: Where ``slurmd`` keeps the steps of its jobs, with the node's name in front of it (22.05); it outlives ``slurmd``.
 _STEPS = "slurmstepd.scope"
@@ -36,9 +36,11 @@ _MEMORY_MIB, _MEMORY_OF_KIND_MIB = 512, {DASK: 1024}
 #: Of all jobs: they take far less, and a user of Slurm who does not know better asks for a round number.
 _LIMIT_MIN = 10
 _READY_TIMEOUT_S = 60.0
-_CLUSTER = "ClusterName=mix"
+#: A line of each file that is ours: no other one is written over, or removed.
+_MARK = "# Written by Penstock's `python -m bench.mix`, which removes it."
 _CONF = f"""
-{_CLUSTER}
+{_MARK}
+ClusterName=penstockmix
 SlurmctldHost={{host}}
 SlurmUser=root
 AuthType=auth/munge
@@ -51,12 +53,12 @@ SelectTypeParameters=CR_CPU_Memory
 ReturnToService=2
 StateSaveLocation={{state}}
 SlurmdSpoolDir={{spool}}
-SlurmctldLogFile={{logs}}/mix-slurmctld.log
-SlurmdLogFile={{logs}}/mix-slurmd.log
+SlurmctldLogFile={{logs}}/penstockmix-slurmctld.log
+SlurmdLogFile={{logs}}/penstockmix-slurmd.log
 NodeName={{host}} NodeAddr=127.0.0.1 CPUs={{cores}} RealMemory={{memory_mib}} State=UNKNOWN
 PartitionName=all Nodes=ALL Default=YES MaxTime=INFINITE State=UP OverSubscribe={{oversubscribe}}
 """
-_CGROUP = "CgroupPlugin=cgroup/v2\nConstrainCores=yes\nConstrainRAMSpace=yes\n"
+_CGROUP = f"{_MARK}\nCgroupPlugin=cgroup/v2\nConstrainCores=yes\nConstrainRAMSpace=yes\n"
 
 
 class SlurmError(Exception):
@@ -101,15 +103,18 @@ def is_active(unit: str) -> bool:
 
 def is_left() -> bool:
     """Return whether a configuration of :func:`running` is there, outside of it that of a run that was killed."""
-    return _FILES[0].exists() and _CLUSTER in _FILES[0].read_text(encoding="utf-8", errors="replace").splitlines()
+    return _is_ours(_FILES[0])
+
+
+def _is_ours(file: Path) -> bool:
+    return file.exists() and _MARK in file.read_text(encoding="utf-8", errors="replace").splitlines()
 
 
 def own_of_host() -> list[str]:
     """Return what shows that the host uses Slurm itself: its configuration, and daemons that run."""
-    if is_left():
-        return []
-    files = [str(file) for file in _FILES if file.exists()]
-    return files + [f"{unit}.service" for unit in _DAEMONS if shutil.which("systemctl") and is_active(unit)]
+    files = [str(file) for file in _FILES if file.exists() and not _is_ours(file)]
+    daemons = () if is_left() else _DAEMONS
+    return files + [f"{unit}.service" for unit in daemons if shutil.which("systemctl") and is_active(unit)]
 
 
 def remove() -> None:
@@ -117,7 +122,7 @@ def remove() -> None:
     scopes = (_STEPS, f"{socket.gethostname()}_{_STEPS}")
     for command in (["stop", *_DAEMONS, *scopes], ["reset-failed", *scopes]):
         subprocess.run(["systemctl", *command], stderr=subprocess.DEVNULL, check=False)
-    for file in (*_FILES, *_LOGS.glob(_LOG)):
+    for file in (*_LOGS.glob(_LOG), *filter(_is_ours, reversed(_FILES))):  # what is_left asks for is the last
         file.unlink(missing_ok=True)
     for directory in (_STATE, _SPOOL):
         shutil.rmtree(directory, ignore_errors=True)

@@ -16,7 +16,7 @@ WAYS = ("plain", "slices", "static", "slurm", "slurm-shared", "penstock", "penst
 #: Penstock in another order than the default one is a way of its own, too: ``penstock-las_mq``.
 ORDERS = ("fifo", "ejf", "srjf", "las_mq", "las", "fair", "drf", "gittins")
 #: The slices above those of the users (systemd.slice(5): a dash in the name is a level).
-TOP_SLICES = ("mix.slice", "staticmix.slice")
+TOP_SLICES = ("penstockmix.slice", "staticpenstockmix.slice")
 #: What users put before a command that is to be in nobody's way.
 NICE = ("nice", "-n", "19")
 

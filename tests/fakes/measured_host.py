@@ -21,6 +21,7 @@ WHOLE = door.Found(
     has_source=False,
     closed=(),
     left=(),
+    others=(),
     own_slurm=(),
     penstock="",
 )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import pwd
 import sys
 from pathlib import Path
 
@@ -42,7 +43,8 @@ def test_a_host_that_has_everything_is_measured_in_all_ways() -> None:
         (without(memory_bytes=2 << 30), "2.0 GiB of memory, 4 are needed"),
         (without(free_bytes=1 << 30), "/var/cache/mix has 1.0 GiB free, 5 are needed: name another directory"),
         (without(closed=(Path("/root"),)), "other users cannot enter /root, and jobs run as others: chmod o+rx /root"),
-        (without(left=("the user mix-bob", "the slice mix.slice")), f"-m bench.mix.host {DIRECTORY}"),
+        (without(left=("the user x", "the slice x.slice")), f"-m bench.mix.host {DIRECTORY}"),
+        (without(others=("the user x with its home in /home/x",)), "/home/x is there already, not by a run in /var"),
         (without(penstock="an agent answers: stop it first"), "an agent answers: stop it first"),
         (without("srun"), "Slurm has no srun here: apt-get install slurm-client"),
         (without(own_slurm=("/etc/slurm/slurm.conf",)), "(/etc/slurm/slurm.conf), which stays as it is"),
@@ -88,14 +90,31 @@ def test_a_configuration_of_slurm_is_the_host_s(tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(slurm, "_FILES", files)
     monkeypatch.setattr(slurm, "is_active", lambda unit: False)
     assert slurm.own_of_host() == []
-    files[0].write_text("ClusterName=mixed\n")
+    files[0].write_text("ClusterName=penstockmix\n")
     assert slurm.own_of_host() == [str(files[0])] and not slurm.is_left()
-    files[0].write_text("\nClusterName=mix\n")
+    files[0].write_text(slurm._CONF)
+    files[1].write_text(slurm._CGROUP)
     assert slurm.own_of_host() == [] and slurm.is_left()
+    files[1].write_text("ConstrainCores=yes\n")
+    assert slurm.own_of_host() == [str(files[1])]
+
+
+def test_a_user_is_ours_whose_home_is_in_a_directory_of_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    homes = (tmp_path / f"{door.ROUNDS}1" / "home" / USERS[0], Path("/home") / USERS[1], tmp_path / "home" / USERS[2])
+    entries = [
+        pwd.struct_passwd((user, "x", number, number, "", str(home), "/bin/sh"))
+        for number, (user, home) in enumerate(zip(USERS, homes, strict=True))
+    ]
+    monkeypatch.setattr(pwd, "getpwall", lambda: entries)
+    assert door.users_of(tmp_path) == {USERS[0]: 0}
+    assert f"the user {USERS[0]}" in door.left(tmp_path)
+    assert list(door.others(tmp_path)) == [
+        f"the user {user} with its home in {home}" for user, home in zip(USERS[1:], homes[1:], strict=True)
+    ]
 
 
 def test_what_this_host_has_is_looked_at_without_a_change(tmp_path: Path) -> None:
     found = door.look(tmp_path / "not" / "there")
     assert found.processors >= 1 and found.free_bytes > 0
     assert list(tmp_path.iterdir()) == []
-    assert not any(user in name for name in found.left for user in USERS)
+    assert not any(user in name for name in (*found.left, *found.others) for user in USERS)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import dataclasses
+import fcntl
 import os
+import pwd
 import signal
 import subprocess
 import tarfile
@@ -14,7 +16,7 @@ import psutil
 import pytest
 
 from bench.mix import __main__ as command
-from bench.mix import door, host, inputs, slurm
+from bench.mix import door, host, inputs, link, slurm
 from bench.mix.jobs import USERS
 from bench.mix.place import Place
 from tests.fakes.measured_host import WHOLE
@@ -24,7 +26,7 @@ COMMANDS = ("useradd", "userdel", "systemctl", "systemd-run", "apt-get")
 
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """Commands that only write down what they were asked; how to read that."""
+    """Commands that only write down what they were asked; how to read that. Users are there in name only."""
     programs, log = tmp_path / "bin", tmp_path / "asked"
     programs.mkdir()
     for name in COMMANDS:
@@ -34,12 +36,29 @@ def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[
     monkeypatch.setenv("PATH", f"{programs}:{os.environ['PATH']}")
     monkeypatch.setattr(host, "compile_packages", lambda: None)
     monkeypatch.setattr(host, "_SHARED", ())
-    return lambda: log.read_text().splitlines() if log.exists() else []
+    monkeypatch.setattr(host, "end_processes", lambda of_users, works: None)
+    monkeypatch.setattr(link, "remove", lambda: None)
+    monkeypatch.setattr(slurm, "is_left", lambda: False)
+
+    def read() -> list[str]:
+        return log.read_text().splitlines() if log.exists() else []
+
+    def users() -> list[pwd.struct_passwd]:
+        made = [line.split() for line in read() if line.startswith("useradd")]
+        gone = removed(read())
+        return [
+            pwd.struct_passwd((words[-1], "x", 0, 0, "", words[words.index("--home-dir") + 1], ""))
+            for words in made if words[-1] not in gone
+        ]  # fmt: skip
+
+    monkeypatch.setattr(pwd, "getpwall", users)
+    return read
 
 
 @pytest.fixture(autouse=True)
-def _signals_and_environment(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """A measurement takes over signals, the path and the umask of its process."""
+def _signals_and_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """A measurement takes over signals, the path and the umask of its process; tests have a lock of their own."""
+    monkeypatch.setattr(host, "_LOCK", tmp_path / "lock")
     monkeypatch.setenv("PATH", os.environ["PATH"])
     monkeypatch.setenv("DASK_TEMPORARY_DIRECTORY", "")
     umask = os.umask(0o022)
@@ -118,7 +137,7 @@ def test_all_that_was_made_is_removed(
     [started] = [line.split()[2:] for line in lines if line.startswith("systemctl start")]
     [reverted] = [line.split()[3:] for line in lines if " revert " in line]
     assert sorted(set_) == sorted(reverted) == sorted(started) and len(set_) == 2 * len(USERS)
-    assert "systemctl --quiet stop mix.slice staticmix.slice" in lines
+    assert "systemctl --quiet stop penstockmix.slice staticpenstockmix.slice" in lines
     assert list((tmp_path / "mix").iterdir()) == [] and works
 
 
@@ -129,8 +148,70 @@ def test_what_was_made_before_a_failure_is_removed(
     useradd = tmp_path / "bin" / "useradd"
     useradd.write_text(f"{useradd.read_text()}! echo $* | grep -q {USERS[1]}\n")
     assert host.measured(tmp_path / "mix", "plain", "", lambda place, ways: 0) == 1
-    assert removed(asked()) == list(USERS)
+    assert removed(asked()) == list(USERS[:2])
     assert list((tmp_path / "mix").iterdir()) == []
+
+
+@pytest.mark.parametrize("error", [FileNotFoundError("userdel"), psutil.AccessDenied(1)])
+def test_a_step_that_fails_is_told_and_the_others_are_made(
+    error: Exception, tmp_path: Path, asked: Callable[[], list[str]], has: Callable[[door.Found], None],
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    def fails(*_: object) -> None:
+        raise error
+
+    has(WHOLE)
+    monkeypatch.setattr(host, "end_processes", fails)
+    monkeypatch.setattr(link, "remove", fails)
+    before = signal.getsignal(signal.SIGINT)
+    assert host.measured(tmp_path / "mix", "plain", "", lambda place, ways: 0) == 0
+    assert f"removing processes: {error}" in capsys.readouterr().err
+    assert removed(asked()) == list(USERS) and list((tmp_path / "mix").iterdir()) == []
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_signals_are_heard_again_even_if_removing_breaks(
+    tmp_path: Path, asked: Callable[[], list[str]], has: Callable[[door.Found], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def breaks(directory: Path) -> bool:
+        raise RuntimeError("broken")
+
+    has(WHOLE)
+    monkeypatch.setattr(host, "remove", breaks)
+    before = signal.getsignal(signal.SIGINT)
+    with pytest.raises(RuntimeError, match="broken"):
+        host.measured(tmp_path / "mix", "plain", "", lambda place, ways: 0)
+    assert signal.getsignal(signal.SIGINT) == before
+
+
+def test_while_a_host_is_measured_nobody_else_measures_it_or_removes_anything(
+    tmp_path: Path, asked: Callable[[], list[str]], has: Callable[[door.Found], None],
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+) -> None:  # fmt: skip
+    monkeypatch.setattr(os, "geteuid", lambda: 0)
+    has(WHOLE)
+    with (tmp_path / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert host.measured(tmp_path / "mix", "plain", "", lambda place, ways: 0) == 69
+        assert host.main([str(tmp_path / "mix")]) == 69
+        lines = capsys.readouterr().err.splitlines()
+        assert asked() == [] and len(lines) == 2 and all("is being measured already" in line for line in lines)
+    assert host.measured(tmp_path / "mix", "plain", "", lambda place, ways: host.main([str(tmp_path)])) == 69
+
+
+def test_penstock_s_remains_are_removed_and_no_containers_of_other_agents(
+    tmp_path: Path, asked: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    penstock = tmp_path / "bin" / "penstock"
+    penstock.write_text(f'#!/bin/sh\necho penstock "$@" $PENSTOCK_RUNTIME_DIR >>{tmp_path}/asked\necho refused >&2\n')
+    penstock.chmod(0o755)
+    monkeypatch.setattr(host, "COMMAND", str(penstock))
+    work = tmp_path / "mix" / f"{door.ROUNDS}1"
+    work.mkdir(parents=True)
+    (work / "penstock.log").touch()
+    assert host.remove(tmp_path / "mix")
+    assert f"penstock uninstall {work / 'run'}" in asked()
+    assert "bench.mix: refused" in capsys.readouterr().err
 
 
 def test_daemons_of_a_round_are_ended_and_no_others(tmp_path: Path) -> None:
@@ -164,8 +245,8 @@ def test_slurm_s_configuration_is_removed_with_what_it_wrote(
         monkeypatch.setattr(slurm, name, path)
         path.mkdir(exist_ok=True)
     monkeypatch.setattr(slurm, "_FILES", (tmp_path / "slurm.conf", tmp_path / "cgroup.conf"))
-    for file in ("slurm.conf", "cgroup.conf", "mix-slurmd.log", "plugstack.conf"):
-        (tmp_path / file).touch()
+    for file in ("slurm.conf", "cgroup.conf", "penstockmix-slurmd.log", "plugstack.conf"):
+        (tmp_path / file).write_text(slurm._CONF)
     slurm.remove()
     assert {each.name for each in tmp_path.iterdir()} == {"plugstack.conf", "bin", "asked"}
 
@@ -208,16 +289,22 @@ def test_an_input_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monk
     assert list((tmp_path / "mix").iterdir()) == []
 
 
-def test_what_a_run_that_was_killed_has_left_is_removed(
-    tmp_path: Path, asked: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
+def test_what_a_run_that_was_killed_has_left_is_removed_and_nothing_else(
+    tmp_path: Path, asked: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    (tmp_path / "mix" / "rounds-1" / "home").mkdir(parents=True)
-    (tmp_path / "mix" / "text").touch()
-    assert f"the directory {tmp_path / 'mix' / 'rounds-1'}" in list(door.left(tmp_path / "mix"))
-    assert host.main([str(tmp_path / "mix")]) == 0
-    assert [each.name for each in (tmp_path / "mix").iterdir()] == ["text"]
-    assert removed(asked()) == list(USERS)
+    directory = tmp_path / "mix"
+    ours = {directory / f"{door.ROUNDS}1", directory / f"{inputs.MAKING}1"}
+    for each in (*ours, directory / "rounds-2024", directory / "making-films"):
+        each.mkdir(parents=True)
+    homes = (directory / f"{door.ROUNDS}1" / "home", Path("/home"))
+    lines = [f"useradd --home-dir {home / user} {user}\n" for home, user in zip(homes, USERS, strict=False)]
+    (tmp_path / "asked").write_text("".join(lines))
+    assert {f"the directory {each}" for each in ours} < set(door.left(directory))
+    assert host.main([str(directory)]) == 0
+    assert sorted(each.name for each in directory.iterdir()) == ["making-films", "rounds-2024"]
+    assert removed(asked()) == [USERS[0]]
+    assert f"the user {USERS[1]} with its home in /home/{USERS[1]} is not of a run in" in capsys.readouterr().err
 
 
 def test_only_root_removes_it(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
