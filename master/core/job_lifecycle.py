@@ -221,7 +221,8 @@ class JobLifecycle:
                 if use.last:
                     if any(key[0] == job.job for key in node.held):  # the node was given more meanwhile
                         job.work.told_last.discard(node.name)
-                        job.served_by(node.name, job.priority)  # but not of whose the job is, if tenants have shares
-                        self._dues.order_anew()
+                        job.served_by(node.name, job.priority)
+                        if job.hosts[node.name] is None:  # the node is yet to be told whose it is
+                            self._dues.order_anew()
                 elif node.name not in job.hosts:
                     job.served_by(node.name, job.priority if job.described else None)
