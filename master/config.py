@@ -307,6 +307,11 @@ class MasterConfig(Doors, frozen=True, kw_only=True, forbid_unknown_fields=True)
         faults += [
             f"weights: {path}: {weight:g} is not above 0" for path, weight in self.weights.items() if not weight > 0
         ]
+        faults += [
+            f"tenants: {user}: {tenant!r} has an empty part; name a tenant, or a path such as research/{user}"
+            for user, tenant in self.tenants.items()
+            if not all(tenant.split("/"))
+        ]
         try:
             self.cluster_settings().ordering_settings()
         except ValueError as error:

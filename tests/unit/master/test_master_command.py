@@ -25,6 +25,8 @@ from master.core import MasterSettings
         (["--set", "las_mq_queues=2", "--set", "las_mq_weights=[1.0]"], "las_mq_weights: 1 are given for 2 queues"),
         (["--set", "las_mq_step=1"], "las_mq_step: a number of more than 1 expected"),
         (["--set", "weights={research = 0.0}"], "weights: research: 0 is not above 0"),
+        (["--set", 'tenants={eve = ""}'], "tenants: eve: '' has an empty part; name a tenant"),
+        (["--set", 'tenants={eve = "a/"}'], "tenants: eve: 'a/' has an empty part"),
         (["--set", "srjf_weight=1000"], "srjf_weight: a number of at most 500 expected"),
         (["--set", "las_mq_step_size=2"], "unknown key 'las_mq_step_size'; did you mean 'las_mq_step'?"),
         (["--set", "interval_s=0"], "interval_s: a number of more than 0 expected"),
