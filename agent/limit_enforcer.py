@@ -69,6 +69,7 @@ class LimitEnforcer:
         self._containers: dict[str, _Confined] = {}
         self._leaving: dict[str, _Confined] = {}  # removed, and still in their slots
         self._protected_bytes = 0
+        self._idle = False
 
     def cap(self, *, memory_bytes: int, cores: float | None, pids: int | None) -> dict[str, str]:
         """Limit all containers together; return what cannot be enforced → why."""
@@ -89,6 +90,7 @@ class LimitEnforcer:
         if self._tree is not None:
             confinement = self._with_pids_max(confinement)
         one = self._containers[container] = _Confined(confinement)
+        self._set_class()
         if self._tree is None:
             return dict.fromkeys(differing(_PLAIN, confinement), _NO_CGROUPS), None
         cgroup = self._tree.create(container)
@@ -107,6 +109,7 @@ class LimitEnforcer:
         if one is None:
             return  # it has ended
         one.wanted = self._with_pids_max(confinement) if self._tree is not None else confinement
+        self._set_class()
         if one.worker is None:
             reach(Point.CONFINE_ASKED)
             one.worker = asyncio.get_running_loop().create_task(self._work(container, one))
@@ -127,6 +130,7 @@ class LimitEnforcer:
         one = self._containers.pop(container, None)
         if one is None:
             return
+        self._set_class()
         # Its worker may still change its class: until `detach` is submitted, after which the limiter's order of calls
         # is enough, no other container may have its slot.
         self._leaving[container] = one
@@ -146,6 +150,7 @@ class LimitEnforcer:
         """Register the running containers of an earlier agent. :meth:`confine` then sets their limits again."""
         for slot, (container, confinement) in enumerate(sorted(confinements.items()), start=1):
             self._containers[container] = _Confined(confinement, slot=slot if slot <= MAX_SLOT else None)
+        self._set_class()
         await self._reconcile_network()
 
     async def repair(self) -> list[str]:
@@ -298,6 +303,16 @@ class LimitEnforcer:
         if self._tree is not None and (missing > 0 or (less and missing)):
             self._protected_bytes = protected
             self._tree.protect(protected)
+
+    def _set_class(self) -> None:
+        """While all containers are opportunistic, they are together behind the host's other processes."""
+        idle = bool(self._containers) and all(one.wanted.opportunistic for one in self._containers.values())
+        if self._tree is not None and idle != self._idle:
+            self._idle = idle
+            try:
+                self._tree.make_idle(idle)
+            except OSError as error:  # the next repair tries again
+                log.error("the class of all containers together could not be changed", idle=idle, why=str(error))
 
     def _with_pids_max(self, confinement: Confinement) -> Confinement:
         """Limit processes even without a request, so that a fork bomb ends in its own container."""

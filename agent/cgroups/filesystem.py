@@ -11,6 +11,7 @@ from typing import Protocol
 #: Errors that pass once other descriptors are closed, or memory is freed.
 PASSING = frozenset({errno.EMFILE, errno.ENFILE, errno.ENOMEM})
 _READ_BYTES = 64 * 1024
+_NO_ATTRIBUTE = frozenset({errno.ENODATA, errno.ENOTSUP})
 #: A list that goes on fills its page up to the line that does not fit (fs/seq_file.c), so a shorter read is the end.
 _END_BYTES = 2048
 #: More than the size of any file that is kept open, so that one system call reads it whole.
@@ -77,6 +78,14 @@ class Filesystem(Protocol):
 
     def children(self, path: bytes) -> list[str]:
         """Return the names of the cgroups directly below."""
+        ...
+
+    def attribute(self, path: bytes, name: str) -> bytes | None:
+        """Return an extended attribute of a cgroup (user.*, Linux 5.7); None without it."""
+        ...
+
+    def set_attribute(self, path: bytes, name: str, value: bytes | None) -> None:
+        """Set an extended attribute of a cgroup; None removes it."""
         ...
 
 
@@ -152,6 +161,22 @@ class Kernel:
         """Return the names in no particular order."""
         with os.scandir(path) as entries:
             return [os.fsdecode(entry.name) for entry in entries if entry.is_dir(follow_symlinks=False)]
+
+    def attribute(self, path: bytes, name: str) -> bytes | None:
+        """Read it; a kernel without such attributes has none."""
+        try:
+            return os.getxattr(path, name)
+        except OSError as error:
+            if error.errno in _NO_ATTRIBUTE:
+                return None
+            raise
+
+    def set_attribute(self, path: bytes, name: str, value: bytes | None) -> None:
+        """Replace it, or remove it if it is there."""
+        if value is not None:
+            os.setxattr(path, name, value)
+        elif self.attribute(path, name) is not None:
+            os.removexattr(path, name)
 
 
 KERNEL = Kernel()

@@ -7,6 +7,7 @@ container never moves: its class is a setting, not a place in the tree.
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Sequence
 from dataclasses import replace
@@ -17,6 +18,7 @@ from agent.cgroups.core import CoreFiles
 from agent.cgroups.devices import Disk
 from agent.cgroups.files import set_and_check
 from agent.cgroups.filesystem import KERNEL, FdBudget, FdCache, Filesystem, Gone
+from agent.cgroups.idle import IdleClass
 from agent.cgroups.limits import Applied, ConfinementChange, Surroundings
 from agent.cgroups.memory import PAGE_BYTES, MemoryFiles
 from agent.cgroups.reason import Reason, refused, unavailable
@@ -55,6 +57,8 @@ class CgroupTree:
         self._cgroups: dict[str, Cgroup] = {}
         #: The environment of the containers.
         self.surroundings = Surroundings({}, self._disks)
+        self._idle_class = IdleClass((*reversed(self._serving_containers()), self._containers), filesystem)
+        self._idle = False
         self._caps: Confinement | None = None
         self._capped: Confinement | None = None  # the part of it that is known to be in force
 
@@ -71,6 +75,7 @@ class CgroupTree:
         self._enable_in(self.root)
         self._make(self._containers)
         self._enable_in(self._containers)
+        self.make_idle(False)  # an earlier agent may have left it
         self.controllers = frozenset(CONTROLLERS) - self.missing.keys()
         self.surroundings = Surroundings(self.missing, self._disks, self._no_disk_weight())
         return {controller: str(reason) for controller, reason in self.missing.items()}
@@ -142,6 +147,8 @@ class CgroupTree:
             OSError: a container, or another program's cgroup, is left.
         """
         self.close()
+        with contextlib.suppress(OSError):
+            self.make_idle(False)
         ours = (self._containers, self.root) if self._owns_root else (self._containers,)
         for directory in ours:
             with contextlib.suppress(FileNotFoundError):  # :meth:`prepare` failed before it
@@ -228,6 +235,15 @@ class CgroupTree:
         before, self._caps = self._capped, replace(self._caps or Confinement(), memory_low_bytes=memory_low_bytes)
         self._put_caps(self._caps, before)
 
+    def make_idle(self, idle: bool) -> None:
+        """Put all containers together behind everything else on the host (:mod:`agent.cgroups.idle`), or no longer.
+
+        Raises:
+            OSError: they cannot be made regular again.
+        """
+        self._idle = idle
+        self._idle_class.set(idle)
+
     def repair(self) -> list[str]:
         """Undo foreign changes to controllers and caps, from the top down; return a description of the drift.
 
@@ -249,6 +265,7 @@ class CgroupTree:
         if drifted:
             self.surroundings = Surroundings(self.missing, self._disks, self._no_disk_weight())
             self.close()
+        drifted += [f"cpu.idle of {name} had been changed" for name in self._idle_class.set(self._idle)]
         if self._caps is not None:
             drifted += [
                 f"{name} of all containers had been changed" for name in self._put_caps(self._caps, None).written
@@ -271,21 +288,25 @@ class CgroupTree:
         return replace(applied, written=(*applied.written, "memory.low")) if wrote else applied
 
     def _protect_above(self, low_bytes: int, *, top_first: bool, read: bool) -> bool:
-        """Set memory.low of the root, and of the systemd unit and slice named ``penstock…`` above it, which serve the
-        agent alone. systemd writes their memory.low only on request; :meth:`repair` notices. Returns whether any was
-        written; without ``read``, all are.
+        """Set memory.low of the directories that serve the containers alone. systemd writes it there only on request;
+        :meth:`repair` notices. Returns whether any was written; without ``read``, all are.
         """
-        ours = [self.root] if self._owns_root else []
-        for directory in () if self._owns_root else (self.root, *self.root.parents):
-            if not directory.name.startswith("penstock"):
-                break
-            ours.append(directory)
+        ours = self._serving_containers()
         wrote = False
         for directory in reversed(ours) if top_first else ours:
             memory = MemoryFiles(directory, self._filesystem)
             if "memory" in self.controllers and memory.has("memory.low"):
                 wrote |= set_and_check(memory, "low", low_bytes, granularity=PAGE_BYTES, read=read)
         return wrote
+
+    def _serving_containers(self) -> list[Path]:
+        """Return the directories above ``containers/`` that serve it alone, from the lowest: a root of our own, else
+        the root and the slice above it if they are Penstock's by their name (``penstock-containers.service`` in
+        ``penstock.slice``). A scope that was delegated to `penstock up` has the daemons in it, too.
+        """
+        if self._owns_root:
+            return [self.root]
+        return list(itertools.takewhile(lambda each: each.name.startswith("penstock"), (self.root, *self.root.parents)))
 
     def _unprotected(self, low_bytes: int) -> Reason | None:
         """Return the first ancestor with less protection than the containers need: it limits all below it."""

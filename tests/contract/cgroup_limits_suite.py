@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import errno
+import os
 from dataclasses import replace
 
 import pytest
 
 from agent.cgroups import Applied, CgroupTree, Disk, Shrunk
+from agent.cgroups.idle import WEIGHT_BEFORE
 from agent.core.confinement import Confinement
 from tests.contract.cgroup_beds import Bed, refused
 
@@ -309,6 +311,15 @@ class ControllersContract:
             bed.write(cgroup, "cpu.weight", "50")
         bed.write(cgroup, "cpu.idle", "0")
         assert bed.read(cgroup, "cpu.weight") == "100"
+
+    def test_an_attribute_of_a_cgroup(self, bed: Bed) -> None:
+        path = os.fsencode(bed.tree.create("a").path)
+        assert bed.filesystem.attribute(path, WEIGHT_BEFORE) is None
+        for value in (b"100", b"50", None, None):
+            bed.filesystem.set_attribute(path, WEIGHT_BEFORE, value)
+            assert bed.filesystem.attribute(path, WEIGHT_BEFORE) == value
+        with refused(errno.ENOENT):
+            bed.filesystem.set_attribute(path + b"-not-there", WEIGHT_BEFORE, b"100")
 
     def test_the_most_processes(self, bed: Bed) -> None:
         cgroup = bed.tree.create("a")

@@ -38,6 +38,7 @@ class _Group:
     processes: list[Process] = field(default_factory=list)
     doors: list[socket.socket] = field(default_factory=list)
     memory: Memory = field(default_factory=Memory)
+    attributes: dict[str, bytes] = field(default_factory=dict)
 
 
 @dataclass(slots=True)
@@ -230,7 +231,25 @@ class FakeCgroups:
             raise _error(errno.ENOENT, path)
         return [other.rpartition("/")[2] for other in self._groups if other.rpartition("/")[0] == name]
 
+    def attribute(self, path: bytes, name: str) -> bytes | None:
+        """See agent.cgroups.filesystem.Filesystem."""
+        return self._group(path).attributes.get(name)
+
+    def set_attribute(self, path: bytes, name: str, value: bytes | None) -> None:
+        """See agent.cgroups.filesystem.Filesystem."""
+        attributes = self._group(path).attributes
+        if value is None:
+            attributes.pop(name, None)
+        else:
+            attributes[name] = value
+
     # ------------------------------------------------------------ inside
+
+    def _group(self, path: bytes) -> _Group:
+        group = self._groups.get(os.fsdecode(path))
+        if group is None:
+            raise _error(errno.ENOENT, path)
+        return group
 
     def _initial(self, controllers: Iterable[str]) -> dict[str, str]:
         prefixes = ("cgroup.", "cpu.stat", *_PRESSURE, *(f"{controller}." for controller in controllers))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -220,6 +221,42 @@ def test_opportunistic_work_is_below_the_last_rank(one_core: RankedBed) -> None:
         *ranked, idle = (each.cpu_s() - had for each, had in zip((*jobs, slack), before, strict=True))
         print("used_s", [*ranked, idle])
         assert min(ranked) > 1.5 * idle, (ranked, idle)
+
+
+def test_opportunistic_work_alone_is_behind_what_runs_outside_of_penstock(one_core: RankedBed) -> None:
+    """A cgroup of its own right below the top, as a service of the host has; it is no container's sibling."""
+    with one_core.cleared() as bed, outside(BURN) as other_cpu_s:
+        slack = bed.begin(BURN, opportunistic=True)
+        assert slack.line() == "up"
+        before = other_cpu_s(), slack.cpu_s()
+        time.sleep(4.0)  # nothing tells of time that passes
+        other_s, slack_s = other_cpu_s() - before[0], slack.cpu_s() - before[1]
+        assert 0.0 < slack_s < other_s / 20, (slack_s, other_s)
+
+        regular = bed.begin(BURN)  # with it the containers have their weight again
+        assert regular.line() == "up"
+        before = other_cpu_s(), regular.cpu_s()
+        time.sleep(4.0)
+        other_s, regular_s = other_cpu_s() - before[0], regular.cpu_s() - before[1]
+        assert regular_s > other_s / 3, (regular_s, other_s)
+
+
+@contextmanager
+def outside(script: str) -> Iterator[Callable[[], float]]:
+    """Run a script in a cgroup of its own; give what it has used, in CPU seconds."""
+    cgroup = Path("/sys/fs/cgroup/outside-of-penstock")
+    cgroup.mkdir()
+    try:
+        enter = f"from pathlib import Path; Path('{cgroup}/cgroup.procs').write_text('0')\n"
+        with subprocess.Popen(python(enter + script), stdout=subprocess.PIPE) as process:
+            assert process.stdout is not None
+            try:
+                assert process.stdout.readline() == b"up\n"
+                yield lambda: int((cgroup / "cpu.stat").read_text().split()[1]) / 1e6
+            finally:
+                process.kill()
+    finally:
+        cgroup.rmdir()
 
 
 # ---------------------------------------------------------------- beyond a promise

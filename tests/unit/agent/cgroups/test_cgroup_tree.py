@@ -95,6 +95,64 @@ def test_of_what_systemd_made_only_our_own_unit_and_slice_are_protected() -> Non
     assert [said(fake, f"{d}/memory.low") for d in ("/fake/penstock.slice", unit, f"{unit}/containers")] == ["0"] * 3
 
 
+PENSTOCK_SLICE = "/fake/penstock.slice"
+UNIT = f"{PENSTOCK_SLICE}/penstock-containers.service"
+
+
+def in_a_unit() -> tuple[FakeCgroups, CgroupTree]:
+    """A tree in our own unit and slice, as systemd makes them."""
+    fake = FakeCgroups("/fake", top=True)
+    for directory, below in (("/fake", PENSTOCK_SLICE), (PENSTOCK_SLICE, UNIT)):
+        fake.write(f"{directory}/cgroup.subtree_control".encode(), "+cpu +cpuset +io +memory +pids")
+        fake.mkdir(below.encode())
+    return fake, CgroupTree(Path(UNIT), [], fake, owns_root=False)
+
+
+def classes(fake: FakeCgroups) -> list[str]:
+    """cpu.idle of all that serves the containers, from the top."""
+    return [said(fake, f"{each}/cpu.idle") for each in (PENSTOCK_SLICE, UNIT, f"{UNIT}/containers")]
+
+
+def test_the_idle_class_reaches_up_to_our_slice_and_gives_an_operators_weight_back() -> None:
+    fake, tree = in_a_unit()
+    fake.write(f"{UNIT}/cpu.weight".encode(), "300")
+    tree.prepare()
+    tree.make_idle(True)
+    assert classes(fake) == ["1", "1", "1"]
+    tree.make_idle(False)
+    assert classes(fake) == ["0", "0", "0"]
+    assert [said(fake, f"{each}/cpu.weight") for each in (PENSTOCK_SLICE, UNIT)] == ["100", "300"]
+
+
+def test_what_an_operator_made_idle_stays_so() -> None:
+    fake, tree = in_a_unit()
+    fake.write(f"{PENSTOCK_SLICE}/cpu.idle".encode(), "1")
+    tree.prepare()
+    tree.make_idle(True)
+    tree.make_idle(False)
+    assert classes(fake) == ["1", "0", "0"]
+
+
+def test_the_next_agent_ends_the_idle_class_that_one_left_which_was_killed() -> None:
+    fake, tree = in_a_unit()
+    tree.prepare()
+    tree.make_idle(True)
+    CgroupTree(Path(UNIT), [], fake, owns_root=False).prepare()
+    assert classes(fake) == ["0", "0", "0"]
+
+
+def test_an_idle_class_that_somebody_ended_is_repaired() -> None:
+    fake, tree = in_a_unit()
+    tree.prepare()
+    tree.make_idle(True)
+    fake.write(f"{UNIT}/cpu.idle".encode(), "0")  # systemctl set-property … CPUWeight=500
+    fake.write(f"{UNIT}/cpu.weight".encode(), "500")
+    assert tree.repair() == ["cpu.idle of penstock-containers.service had been changed"]
+    tree.make_idle(False)
+    assert said(fake, f"{UNIT}/cpu.weight") == "500"
+    assert tree.repair() == []
+
+
 def test_with_a_container_in_it_nothing_is_dismantled(fake: FakeCgroups, tree: CgroupTree) -> None:
     tree.create("a")
     with pytest.raises(OSError) as caught:

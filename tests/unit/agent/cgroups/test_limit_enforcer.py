@@ -73,3 +73,29 @@ async def test_a_container_that_follows_another_changes_nothing_above_it(make: M
     await limit_enforcer.remove("c")
     limit_enforcer.retry(SAMPLE)
     assert fake.read(LOW.encode()).strip() == "0"
+
+
+# ---------------------------------------------------------------- the class of all containers together
+
+
+async def test_containers_are_behind_the_host_while_all_of_them_are_opportunistic(make: Make) -> None:
+    fake, tree = make()
+    limit_enforcer = LimitEnforcer(tree, None, lambda container, why: None)
+    slack, regular = Confinement(opportunistic=True), Confinement()
+
+    def idle() -> list[str]:
+        return [fake.read(f"/fake/cgroup{each}/cpu.idle".encode()).strip() for each in ("", "/containers")]
+
+    await limit_enforcer.create("a", slack)
+    assert idle() == ["1", "1"]
+    await limit_enforcer.create("b", regular)
+    assert idle() == ["0", "0"]
+    await limit_enforcer.remove("b")
+    assert idle() == ["1", "1"]
+    limit_enforcer.confine("a", regular)  # a promotion
+    assert idle() == ["0", "0"]
+    limit_enforcer.confine("a", slack)
+    assert idle() == ["1", "1"]
+    await limit_enforcer.settled("a")
+    await limit_enforcer.remove("a")
+    assert idle() == ["0", "0"]
