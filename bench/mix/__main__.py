@@ -46,7 +46,7 @@ def ways(text: str) -> str:
     """Names of ways, separated by commas."""
     for name in text.split(","):
         if not exists(name):
-            known = f"{', '.join(WAYS)}, or penstock-ORDER[-known] with an order of {', '.join(ORDERS)}"
+            known = f"{', '.join(WAYS)}, or penstock[-ORDER][-known][-unreserved] with an order of {', '.join(ORDERS)}"
             raise argparse.ArgumentTypeError(f"{name!r} is none of {known}")
     return text
 

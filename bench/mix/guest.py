@@ -27,7 +27,7 @@ from bench.mix.place import MACHINE, Place
 from bench.mix.plan import Plan, draw_plan, first_pass
 from bench.mix.records import Origin, Record, jobs_of
 from bench.mix.round import Done, run
-from bench.mix.ways import CLAIRVOYANT, Start, make_slices, master_settings, plain, slices, static
+from bench.mix.ways import CLAIRVOYANT, KNOWN, UNRESERVED, Start, make_slices, master_settings, plain, slices, static
 from demo import node
 
 #: Where the records are, for the host to bring back.
@@ -55,7 +55,7 @@ class Asked(NamedTuple):
 def measure(way: str, plan: Plan, costs: dict[str, Cost], directory: Path, *, with_archive: bool, inputs: Path) -> Made:
     """Run the plan in one way; return its figures and its jobs.
 
-    Penstock knows nothing of the jobs when it begins; ``known``: the recurring ones have run once.
+    Penstock knows nothing of the jobs when it begins; :data:`KNOWN`: the recurring ones have run once.
     """
     directory.mkdir(parents=True)
     if way in BY_THE_KERNEL:
@@ -64,13 +64,13 @@ def measure(way: str, plan: Plan, costs: dict[str, Cost], directory: Path, *, wi
         with slurm.running(way):
             return one_round(plan, slurm.slurm, directory, with_archive=with_archive, inputs=inputs)
     with node.running(directory, {}, master_settings(way)) as up:
-        clairvoyant = way == CLAIRVOYANT
-        if way.endswith("known"):
+        clairvoyant = way.removesuffix(UNRESERVED) == CLAIRVOYANT
+        if way.removesuffix(UNRESERVED).endswith(KNOWN):
             before = through_penstock.submit(up.socket, {}, clairvoyant=False)
             asyncio.run(run(first_pass(plan, costs), before, directory, inputs=inputs))
             settle()
         before_s = sum(up.cpu_seconds().values())
-        nightly = [job for job in plan.jobs if job.deadline_s]
+        nightly = [job for job in plan.jobs if job.deadline_s and not way.endswith(UNRESERVED)]
         reserved = {job.number: through_penstock.reserve(job, up.socket) for job in nightly}
         start = through_penstock.submit(up.socket, reserved, clairvoyant=clairvoyant)
         made, done = one_round(plan, start, directory, with_archive=with_archive, inputs=inputs)

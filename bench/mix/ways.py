@@ -12,8 +12,10 @@ from bench.mix.jobs import USERS, Job
 #: From a job, its directory and its shell command to the process that ends when the job does.
 Start = Callable[[Job, Path, str], list[str]]
 CLAIRVOYANT = "penstock-clairvoyant"
+KNOWN, UNRESERVED = "-known", "-unreserved"
 WAYS = ("plain", "slices", "static", "slurm", "slurm-shared", "penstock", "penstock-known", CLAIRVOYANT)
 #: Penstock in another order than the default one is a way of its own, too: ``penstock-las_mq``.
+#: ``-known``: recurring jobs have run once before; ``-unreserved``: nobody reserves for the job with a deadline.
 ORDERS = ("fifo", "ejf", "srjf", "las_mq", "las", "fair", "drf", "gittins")
 #: The slices above those of the users (systemd.slice(5): a dash in the name is a level).
 TOP_SLICES = ("penstockmix.slice", "staticpenstockmix.slice")
@@ -63,15 +65,21 @@ def _in_slice(slice_: str, job: Job, command: str) -> list[str]:
 
 def master_settings(way: str) -> dict[str, str]:
     """Return what the master is configured with in a way of Penstock, beyond what is installed."""
-    if way == CLAIRVOYANT:
+    if way.removesuffix(UNRESERVED) == CLAIRVOYANT:
         return {"ordering": "srjf"}
-    order = way.removeprefix("penstock").removeprefix("-").removesuffix("known").removesuffix("-")
+    order = way.removeprefix("penstock")
+    for ending in (UNRESERVED, KNOWN):
+        order = order.removesuffix(ending)
+    order = order.removeprefix("-")
     return {"ordering": order} if order else {}
 
 
 def exists(way: str) -> bool:
     """Return whether there is such a way."""
-    return way in WAYS or (way.startswith("penstock-") and master_settings(way).get("ordering") in ORDERS)
+    by_name = way.removesuffix(UNRESERVED)
+    if way != by_name and not by_name.startswith("penstock"):
+        return False
+    return by_name in WAYS or (way.startswith("penstock-") and master_settings(way).get("ordering") in ORDERS)
 
 
 def make_slices(cores: int) -> None:

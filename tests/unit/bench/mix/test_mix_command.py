@@ -18,7 +18,7 @@ from bench.mix.kinds import KINDS
     [
         (["--ways", "plain,nonsense"], "--ways: 'nonsense' is none of plain, slices, static"),
         (["--ways", "las_mq"], "--ways: 'las_mq' is none of plain, slices, static"),
-        (["--ways", "penstock-fast"], "or penstock-ORDER[-known] with an order of fifo, ejf"),
+        (["--ways", "penstock-fast"], "or penstock[-ORDER][-known][-unreserved] with an order of fifo, ejf"),
         (["--seeds", "0"], "--seeds: '0' is no whole number from 1 to 100"),
         (["--minutes", "0"], "--minutes: '0' is no number from 1 to 600"),
         (["--minutes", "nan"], "--minutes: 'nan' is no number from 1 to 600"),

@@ -58,6 +58,9 @@ def test_slurm_is_asked_for_the_cores_that_a_job_can_use() -> None:
 def test_a_way_of_penstock_names_its_order_or_none() -> None:
     assert master_settings("penstock") == master_settings("penstock-known") == {}
     assert master_settings("penstock-las_mq-known") == {"ordering": "las_mq"}
+    assert master_settings("penstock-known-unreserved") == {}
+    assert master_settings("penstock-las-unreserved") == {"ordering": "las"}
+    assert exists("penstock-known-unreserved") and exists("penstock-unreserved") and not exists("plain-unreserved")
     assert exists("penstock-las_mq-known") and not exists("penstock-fast") and not exists("penstock-")
 
 
