@@ -133,14 +133,17 @@ class TrueDistributions:
         return pareto(self._draw)
 
 
-def run(jobs: Sequence[Job], cores: float, order: Order, *, anticipated: bool = False) -> float:
+def run(
+    jobs: Sequence[Job], cores: float, order: Order, *, anticipated: bool = False, unreserved: bool = False
+) -> float:
     """Return the mean time of a job from its arrival to its end in this order, in seconds.
 
-    ``anticipated``: what a job received before its reserved time counts as a part of its promise.
+    ``anticipated``: what a job received before its reserved time counts as a part of its promise. ``unreserved``: a job
+    with a deadline has no reservation, and is a job as all others.
     """
 
     def place(job: Job) -> int:
-        if not job.deadline_s:
+        if unreserved or not job.deadline_s:
             return 1
         promised_s = now_s - (job.deadline_s - reserved_s(job))
         return 2 if promised_s < 0 or (anticipated and received_s[job] >= promised_s + _LOOK_S) else 0
@@ -167,10 +170,12 @@ def run(jobs: Sequence[Job], cores: float, order: Order, *, anticipated: bool = 
     return fmean(took_s)
 
 
-def means_s(plan: Plan, costs: Mapping[str, Cost], factor: float, *, anticipated: bool = False) -> dict[str, float]:
+def means_s(
+    plan: Plan, costs: Mapping[str, Cost], factor: float, *, anticipated: bool = False, unreserved: bool = False
+) -> dict[str, float]:
     """Return by order the mean time of the plan's jobs, in seconds, where each computes ``factor`` times as long.
 
-    ``anticipated``: see :func:`run`.
+    ``anticipated``, ``unreserved``: see :func:`run`. Equal shares know no reservation.
     """
     jobs = [job for job in slowed(plan.jobs, factor) if job.kind not in (HOG, SEND)]
     before = slowed(first_pass(plan, costs).jobs, factor)
@@ -180,7 +185,10 @@ def means_s(plan: Plan, costs: Mapping[str, Cost], factor: float, *, anticipated
         "distributions": lambda: TrueDistributions(plan, costs, factor),
         "clairvoyant": Clairvoyant,
     }
-    made = {name: run(jobs, plan.cores, make(), anticipated=anticipated) for name, make in orders.items()}
+    made = {
+        name: run(jobs, plan.cores, make(), anticipated=anticipated, unreserved=unreserved)
+        for name, make in orders.items()
+    }
     return {"equal": mean_s(jobs, plan.cores, equal_shares), **made}
 
 
@@ -196,6 +204,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument(
         "--anticipated", action="store_true", help="what a job received before its reserved time counts towards it"
     )
+    parser.add_argument("--unreserved", action="store_true", help="nobody reserves for the job with a deadline")
     options = parser.parse_args(arguments)
     if not 0.1 <= options.factor <= 10:
         parser.error(f"--factor: {options.factor:g} is no number from 0.1 to 10")
@@ -203,7 +212,9 @@ def main(arguments: list[str]) -> None:
     rows: list[dict[str, float]] = []
     for seed in range(1, options.seeds + 1):
         plan = draw_plan(seed, KINDS, costs, window_s=60 * options.minutes, cores=2.0)
-        rows.append(means_s(plan, costs, options.factor, anticipated=options.anticipated))
+        rows.append(
+            means_s(plan, costs, options.factor, anticipated=options.anticipated, unreserved=options.unreserved)
+        )
         if seed == 1:
             print("| seed | jobs | load | " + " | ".join(rows[0]) + " |\n" + "|---" * (3 + len(rows[0])) + "|")
         cells = " | ".join(f"{value:.1f}" for value in rows[-1].values())

@@ -22,6 +22,7 @@ def test_the_least_left_goes_first_but_for_a_reservation() -> None:
     assert run([job(0, 0.0, 4.0), job(1, 1.0, 1.0)], 1.0, Clairvoyant()) == pytest.approx((5 + 1) / 2)
     reserved = [job(0, 0.0, 4.0, deadline_s=7.0), job(1, 1.0, 1.0)]  # six seconds are reserved
     assert run(reserved, 1.0, Clairvoyant()) == pytest.approx((4 + 4) / 2)
+    assert run(reserved, 1.0, Clairvoyant(), unreserved=True) == pytest.approx((5 + 1) / 2)
     anticipated_s = run(reserved, 1.0, Clairvoyant(), anticipated=True)
     assert anticipated_s == pytest.approx((5 + 1) / 2), "it had a second before its time"
 
