@@ -18,7 +18,7 @@ from penstock.model import ContainerSpec, Limits
 #: cpu.weight of one promised core. Weights go from 1 to 10,000, so this distinguishes up to a hundred cores.
 WEIGHT_PER_CORE = 100
 #: The largest cpu.weight (CGROUP_WEIGHT_MAX, include/linux/cgroup.h); a first job on 106 cores had more.
-_MOST_WEIGHT = 10_000
+MOST_WEIGHT = 10_000
 #: cpu.weight of a regular container without promised CPU: ten of them take less than one promised core.
 UNPROMISED_WEIGHT = 10
 #: A limit that exceeds the promised cores by no more than this part of them, or this many, leaves nothing to rank:
@@ -113,9 +113,9 @@ def weight_of(promised_cores: float, limits: Limits, rank_weight: int) -> int:
     for what it may use beyond them.
     """
     if not promised_cores:
-        return min(_MOST_WEIGHT, rank_weight or limits.cpu_weight or UNPROMISED_WEIGHT)
+        return min(MOST_WEIGHT, rank_weight or limits.cpu_weight or UNPROMISED_WEIGHT)
     beyond = rank_weight if goes_beyond(promised_cores, limits) else 0
-    return min(_MOST_WEIGHT, promised_weight(promised_cores) + beyond)
+    return min(MOST_WEIGHT, promised_weight(promised_cores) + beyond)
 
 
 def confine(
