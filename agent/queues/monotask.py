@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Mapping
+from typing import Literal
 
 import msgspec
 
@@ -23,6 +25,17 @@ class State(enum.IntEnum):
 # Python 3.11 looks an enum's members up in a Python function, too slow for comparisons made on every grant.
 QUEUED, GRANTED, BYPASSING, ENDED = State.QUEUED, State.GRANTED, State.BYPASSING, State.ENDED
 OVERDUE = State.OVERDUE
+Event = Literal["grant", "bypass", "take back", "end"]
+#: The life of a monotask, which begins as QUEUED: event → state → next state. An event without a row is an error of the
+#: program (KeyError). The modules of this package look a row up where they change the state: a grant has no time for
+#: a call.
+LIFE: Mapping[Event, Mapping[State, State]] = {
+    "grant": {QUEUED: GRANTED, BYPASSING: GRANTED},  # BYPASSING: a promoted command (UBIS §IV.D)
+    "bypass": {QUEUED: BYPASSING},
+    "take back": {GRANTED: OVERDUE},
+    "end": {QUEUED: ENDED, GRANTED: ENDED, BYPASSING: ENDED, OVERDUE: ENDED},
+}
+GRANT, BYPASS, TAKE_BACK, END = LIFE.values()
 _CPU = ResourceKind.CPU
 #: How many small disk monotasks run together in one slot: the disk's own queue sorts them (Ursa §4.2.3).
 TOGETHER = 16

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from agent.queues.debts import parts
 from agent.queues.job_queue import JobQueue
-from agent.queues.monotask import COMMANDS, GRANTED, OVERDUE, Monotask
+from agent.queues.monotask import COMMANDS, GRANTED, TAKE_BACK, Monotask
 from agent.queues.queues import MonotaskQueues
 from agent.queues.resource import Resource
 
@@ -45,7 +45,7 @@ def take_back(queues: MonotaskQueues, now: float, held_max_s: float) -> tuple[li
             resource.overdue += 1
             resource.release(owner, monotask, held_s)
             resource.taken_back += 1
-            monotask.state = OVERDUE
+            monotask.state = TAKE_BACK[monotask.state]
             monotask.lease_until = 0.0  # the slot is gone, so the lease is too
             taken.append(TakenBack(monotask, held_s, job.id, now - job.last_grant[resource.index]))
             touched.add(resource)

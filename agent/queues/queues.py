@@ -17,7 +17,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from agent.queues.job_queue import JobQueue
-from agent.queues.monotask import BYPASSING, ENDED, OVERDUE, QUEUED, Monotask
+from agent.queues.monotask import BYPASS, BYPASSING, END, OVERDUE, QUEUED, Monotask
 from agent.queues.resource import Resource
 from agent.queues.validation import check_completions, check_fresh
 from penstock.model import KINDS, Capacity, KindAmounts, MonotaskSpec, ResourceKind
@@ -143,7 +143,7 @@ class MonotaskQueues:
                 if small:
                     touched.add(resource)  # the other parts of its slot are free
             elif kind is _NETWORK and size < self._bypass_bytes:
-                monotask.state = BYPASSING
+                monotask.state = BYPASS[monotask.state]
                 monotask.granted_at = now
                 resource.bypassing += 1
                 known.begins(now)
@@ -332,7 +332,7 @@ class MonotaskQueues:
         Sets ``granted_at`` to the time at which its slot was returned, when its successor under the lease began.
         """
         state = monotask.state
-        monotask.state = ENDED
+        monotask.state = END[state]
         resource.pending_bytes -= monotask.input_bytes
         if state is QUEUED:
             resource.queued -= 1  # its heap entry is dropped when it comes up

@@ -8,7 +8,7 @@ from typing import Any
 
 from agent.queues.debts import Debts
 from agent.queues.job_queue import JobQueue
-from agent.queues.monotask import COMMANDS, GRANTED, QUEUED, TOGETHER, Monotask, size_rank
+from agent.queues.monotask import COMMANDS, GRANT, QUEUED, TOGETHER, Monotask, size_rank
 from agent.queues.rates import ProcessingRate
 from agent.queues.wait_histogram import WaitHistogram
 from penstock.model import KINDS, MOST_BEYOND, ResourceKind
@@ -132,7 +132,7 @@ class Resource:
 
     def hold(self, job: JobQueue, monotask: Monotask, now: float) -> None:
         """Give a monotask a slot, even if none is free. The caller counts the grant (see :class:`WaitHistogram`)."""
-        monotask.state = GRANTED
+        monotask.state = GRANT[monotask.state]
         monotask.granted_at = now
         job.begins(now)
         if self.overdue:

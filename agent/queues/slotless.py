@@ -5,7 +5,7 @@ They add to their job's service. No monotask waits for them, so their bytes coun
 
 from __future__ import annotations
 
-from agent.queues.monotask import BYPASSING, COMMANDS, ENDED, Monotask
+from agent.queues.monotask import BYPASS, COMMANDS, END, Monotask
 from agent.queues.queues import MonotaskQueues
 from penstock.model import MonotaskSpec, ResourceKind
 
@@ -17,7 +17,8 @@ def begin(queues: MonotaskQueues, job: str, spec: MonotaskSpec, now: float) -> N
         RpcError: ``bad_request``: unknown job.
     """
     known, resource, live = queues.part(COMMANDS, job, spec.kind)
-    live[spec.id] = Monotask(COMMANDS, job, spec.id, spec.kind, 0, spec.task, state=BYPASSING, granted_at=now)
+    live[spec.id] = monotask = Monotask(COMMANDS, job, spec.id, spec.kind, 0, spec.task, granted_at=now)
+    monotask.state = BYPASS[monotask.state]
     resource.bypassing += 1
     known.begins(now)
 
@@ -27,7 +28,7 @@ def end(queues: MonotaskQueues, job: str, name: str, now: float, *, failed: bool
     known, _, live = queues.part(COMMANDS, job, ResourceKind.CPU)
     monotask = live.pop(name, None)
     if monotask is not None:
-        monotask.state = ENDED
+        monotask.state = END[monotask.state]
         queues.part(COMMANDS, job, monotask.kind)[1].bypassing -= 1
         known.ends(now)
         known.failed += failed
