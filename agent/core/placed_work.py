@@ -64,10 +64,11 @@ class PlacedWork:
         waits = bool(why) and may_wait and self._slack.queue_free() > 0
         if why and not waits:
             return why
-        if decision.job not in self._members.jobs and decision.origin == self.settings.node:
-            return f"job {decision.job!r} has ended"
-        introduced = JobIntroduced(decision.job, decision.job, decision.user, decision.priority)
-        out += self._lifecycle.welcome(introduced, now)
+        if decision.job not in self._members.jobs:
+            if decision.origin == self.settings.node:
+                return f"job {decision.job!r} has ended"
+            introduced = JobIntroduced(decision.job, decision.job, decision.user, decision.priority)
+            out += self._lifecycle.welcome(introduced, now)
         self._queues.set_priority(decision.job, decision.priority, now)
         out += self._slot_grants.recalls()
         held = self._held.hold(decision)
@@ -111,17 +112,15 @@ class PlacedWork:
         ledger, link = self._resources.ledger(now), self.settings.link_bytes_per_s
         why = ledger.refuse_regular(command.cpu_cores if command else 0.0, held.request.memory_bytes)
         why = why or ledger.refuse_network(command.network_bytes_per_s if command else 0, link)
-        needs_slot = command is not None and held.slot is not None
-        if not why and needs_slot and self._queues.idle().of(held.request.command_kind) < 1:
+        if not why and held.slot is not None and self._queues.idle().of(held.request.command_kind) < 1:
             why = f"{held.request.command_kind}: no slot is free"
         if why:
             return why
-        held.opportunistic = False
-        waited = self._held.waiting.pop((held.job, held.task), None)
+        waited = self._held.promote(held)
         out.append(Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held))
-        if waited is not None and held.request.executor is not None:
+        if waited and held.request.executor is not None:
             out += self._start_executor(held, at, now)
-        elif waited is not None:
+        elif waited:
             out += self._slot_grants.queue(held, now)
         elif held.container:
             out += self._promote_container(held, now)
@@ -153,7 +152,6 @@ class PlacedWork:
             held = self._held.by_key[key]
             if self._slack.refuse(held.cores, held.request.memory_bytes, now):
                 break
-            del self._held.waiting[key]
             instructions += self._slot_grants.start(held, now)
         return instructions
 
@@ -176,10 +174,9 @@ class PlacedWork:
             if held.ended is not None:
                 instructions += self._held.command_ended(held, held.ended)
                 continue
-            self._held.by_key[held.job, held.task] = held
             alive = held.container in self._containers.live
+            self._held.take_back(held, running=alive)
             if held.job not in self._members.jobs and not alive:
-                held.container = ""
                 instructions += self._lifecycle.withdraw(held, "its job ended", now)
             elif held.request.executor is not None and not held.opportunistic:
                 instructions += self._take_back_executor(held, event.at, now)
@@ -189,8 +186,6 @@ class PlacedWork:
                 if alive:  # promoted or not, it has its proper slot
                     record = self._containers.live[held.container]
                     record.hold(None if held.opportunistic else held.slot)
-                else:
-                    held.container = ""
                 instructions += self._slot_grants.queue(held, now, running=alive)
         return instructions
 

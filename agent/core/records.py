@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 
 import msgspec
 
+from agent.core import life_cycles
 from agent.core.confinement import Promise, confine, goes_beyond
 from agent.core.instructions import Confine, Instruction, Notify
 from agent.core.plans import Course
@@ -22,6 +23,7 @@ from penstock.model import (
     ResourceKind,
     TaskRequest,
 )
+from penstock.model.life_cycle import next_state
 from penstock.model.work import Opportunistic, OpportunisticJob
 from penstock.wire.agent_api import JobWaiting, Notice, StageProgress
 from penstock.wire.master_api import JobState, SetPriority
@@ -65,7 +67,8 @@ class JobRecord(msgspec.Struct, kw_only=True):
 class HeldTask(msgspec.Struct, kw_only=True):
     """A task that the master placed on this node: it holds its memory until it is done.
 
-    ``remaining`` is the estimated work whose monotasks are not in the queues yet.
+    ``remaining`` is the estimated work whose monotasks are not in the queues yet. :class:`agent.core.tasks.HeldTasks`
+    changes it.
     """
 
     job: str
@@ -78,6 +81,7 @@ class HeldTask(msgspec.Struct, kw_only=True):
     opportunistic: bool = False
     container: str = ""  # of a command: its container's id, once it has its slot
     profile: Profile | None = None  # of a regular executor: held for it instead of its promise
+    state: life_cycles.HeldState = "held"
     ended: Ended | None = None  # of a command: set until the master has acknowledged it
 
     @property
@@ -91,10 +95,10 @@ class HeldTask(msgspec.Struct, kw_only=True):
 
         An executor needs none, nor does a CPU command with promised cores, which are withheld from slots.
         """
-        request = self.request
-        if request.executor is not None or (request.command_kind is ResourceKind.CPU and self.cores):
+        request, command = self.request, self.request.command
+        if command is None or request.executor is not None:
             return None
-        return request.command_kind
+        return None if request.command_kind is ResourceKind.CPU and command.cpu_cores else request.command_kind
 
     @property
     def takes_core(self) -> bool:
@@ -280,8 +284,18 @@ class TaskHere:
     stage: str
     request: TaskRequest
     opportunistic: Opportunistic
+    state: life_cycles.TaskState = "asked for"
     node: str = ""
     ended: Ended | None = None
+
+    def place(self, node: str) -> None:
+        """Record its node. Raises: TransitionError."""
+        self.state, self.node = next_state(life_cycles.TASK, self.state, "placed"), node
+
+    def end(self, ended: Ended, node: str = "") -> None:
+        """Record how it ended, on ``node`` unless its node is known. Raises: TransitionError."""
+        self.state, self.ended = next_state(life_cycles.TASK, self.state, "ended"), ended
+        self.node = self.node or node
 
 
 @dataclass(slots=True)

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from agent.core import cores, tasks
 from agent.core.containers import Containers
-from agent.core.instructions import Grant, Instruction, Notify, Record
+from agent.core.instructions import Grant, Instruction, Notify
 from agent.core.membership import Membership
 from agent.core.ranks import Ranks
 from agent.core.records import ContainerRecord, HeldTask, command_record
@@ -98,7 +98,7 @@ class SlotGrants:
             slotless.begin(self._queues, held.job, spec, now)
             return []
         if held.opportunistic:
-            self._held.waiting[held.job, held.task] = now
+            self._held.wait(held, now)
             return []
         if held.slot is None:
             return self.start(held, now)
@@ -131,10 +131,9 @@ class SlotGrants:
         return []
 
     def _start(self, held: HeldTask, slot: ResourceKind | None, now: float) -> list[Instruction]:
-        held.container = f"c-{next(self._ids)}"
+        journal = self._held.start(held, f"c-{next(self._ids)}")
         record = command_record(held, slot)
         self._ranks.begin(record)
-        journal = Record(tasks.ROOM, tasks.journal_key(held.job, held.task), held)
         instructions: list[Instruction] = [journal, *self._containers.add(record)]
         return instructions + self.withhold(now) if record.promised_cores else instructions
 

@@ -8,8 +8,10 @@ import msgspec
 
 from agent.core.events import EndAcknowledged, EndUnread
 from agent.core.instructions import Instruction, Record, TellMaster
+from agent.core.life_cycles import HELD
 from agent.core.records import HeldTask, Job, TaskEnd, TaskHere
 from penstock.model import Ended, EndedBy, KindAmounts, TaskRequest
+from penstock.model.life_cycle import next_state
 from penstock.model.work import Opportunistic
 from penstock.wire.agent_api import TaskEnded, TaskPlaced, TaskStuck
 from penstock.wire.errors import bad_request, refused
@@ -69,6 +71,32 @@ class HeldTasks:
         self.by_key[task.job, task.task] = task
         return task
 
+    def wait(self, held: HeldTask, now: float) -> None:
+        """Let an opportunistic command wait for slack."""
+        held.state = next_state(HELD, held.state, "waits")
+        self.waiting[held.job, held.task] = now
+
+    def start(self, held: HeldTask, container: str) -> Record:
+        """Give a command its container; it is journaled before the container."""
+        held.state = next_state(HELD, held.state, "started")
+        held.container = container
+        self.waiting.pop((held.job, held.task), None)
+        return Record(ROOM, journal_key(held.job, held.task), held)
+
+    def promote(self, held: HeldTask) -> bool:
+        """Make an opportunistic task regular; return whether it waited for slack until now."""
+        held.state = next_state(HELD, held.state, "promoted")
+        held.opportunistic = False
+        return self.waiting.pop((held.job, held.task), None) is not None
+
+    def take_back(self, held: HeldTask, *, running: bool) -> None:
+        """Hold a task of an earlier agent again; ``running``: its container outlived that agent."""
+        if running:
+            held.state = next_state(HELD, held.state, "found running")
+        else:
+            held.state, held.container = next_state(HELD, held.state, "found not running"), ""
+        self.by_key[held.job, held.task] = held
+
     def release(self, job: str, task: str) -> HeldTask | None:
         """Free a task's memory."""
         self.waiting.pop((job, task), None)
@@ -116,7 +144,7 @@ class HeldTasks:
         journal until the master acknowledges it; otherwise the command would run again.
         """
         self.release(held.job, held.task)
-        held.ended = ended
+        held.state, held.ended = next_state(HELD, held.state, "ended"), ended
         self.unacknowledged[held.job, held.task] = held
         command_ended = CommandEnded(job=held.job, task=held.task, origin=held.origin, ended=ended)
         return [Record(ROOM, journal_key(held.job, held.task), held), TellMaster(command_ended)]
@@ -168,7 +196,7 @@ def unplaced(job: Job) -> list[ReadyTasks]:
     """Return the tasks waiting for a place, by stage, for a master that rebuilds its state."""
     stages: dict[tuple[str, Opportunistic], list[TaskRequest]] = {}
     for task in job.tasks.values():
-        if not task.node and task.ended is None:
+        if task.state == "asked for":
             stages.setdefault((task.stage, task.opportunistic), []).append(task.request)
     return [
         ReadyTasks(job=job.record.job, stage=stage, tasks=requests, opportunistic=opportunistic)
@@ -187,7 +215,7 @@ def awaited(job: Job) -> list[AwaitedTask]:
             opportunistic=task.opportunistic,
         )
         for task in job.tasks.values()
-        if task.node and task.ended is None
+        if task.state == "placed"
     ]
 
 
@@ -203,13 +231,12 @@ def tell(job: Job, decision: TellPlaced | TellEnded | TellStuck) -> list[Instruc
     known = job.tasks.get(decision.task)
     if known is None and job.recovered:  # only its framework knows its tasks: messages are kept until it asks again
         known = job.tasks[decision.task] = _recovered(decision.task)
-    if known is None or known.ended is not None:
+    if known is None or known.state == "ended":
         return []
     if isinstance(decision, TellPlaced):
-        known.node = decision.node
+        known.place(decision.node)
         return job.notify(TaskPlaced(job=decision.job, task=decision.task, node=decision.node))
-    known.node = known.node or decision.node
-    known.ended = decision.ended
+    known.end(decision.ended, decision.node)
     if not job.sessions:
         return keep_end(job, decision.task)
     over = TaskEnded(job=decision.job, task=decision.task, node=decision.node, ended=decision.ended)
@@ -239,14 +266,15 @@ def take_back_ends(jobs: Mapping[str, Job], ends: Iterable[TaskEnd]) -> list[Ins
         if job is None:
             instructions.append(Record(ENDS, journal_key(end.job, end.task), None))
             continue
-        job.tasks[end.task] = _recovered(end.task, end.node, end.ended)
+        job.tasks[end.task] = known = _recovered(end.task)
+        known.end(end.ended, end.node)
         job.kept_ends.add(end.task)
     return instructions
 
 
-def _recovered(task: str, node: str = "", ended: Ended | None = None) -> TaskHere:
+def _recovered(task: str) -> TaskHere:
     """Return a task of an earlier agent: only its framework knows what it asked for."""
-    return TaskHere("", TaskRequest(task=task, usage=KindAmounts()), False, node, ended)
+    return TaskHere("", TaskRequest(task=task, usage=KindAmounts()), False)
 
 
 def done(job: Job, names: list[str], held: HeldTasks) -> list[Instruction]:
@@ -259,15 +287,15 @@ def done(job: Job, names: list[str], held: HeldTasks) -> list[Instruction]:
         return []  # a framework that waits says that it is there
     for index, name in enumerate(names):
         here, placed = job.tasks.get(name), held.by_key.get((job.record.job, name))
-        unfinished = (here if here is not None and here.ended is None else None) or placed
+        unfinished = (here if here is not None and here.state != "ended" else None) or placed
         if unfinished is not None and unfinished.request.command is not None:
             reason = f"task {name!r} is a command, which is done when its process ends"
             raise bad_request(reason, field=f"tasks[{index}]", remedy="cancel_tasks ends it before")
     instructions: list[Instruction] = []
     for name in names:
         task = job.tasks.get(name)
-        if task is not None and task.ended is None:
-            task.ended = Ended(by=EndedBy.EXIT, exit_status=0)
+        if task is not None and task.state != "ended":
+            task.end(Ended(by=EndedBy.EXIT, exit_status=0))
         if held.release(job.record.job, name) is not None:
             instructions.append(Record(ROOM, journal_key(job.record.job, name), None))
     instructions.append(TellMaster(TasksDone(job=job.record.job, tasks=names)))
@@ -284,10 +312,11 @@ def cancel(job: Job, names: list[str]) -> list[Instruction]:
     instructions: list[Instruction] = []
     for name in names:
         known = job.tasks.get(name)
-        if known is None or known.ended is not None or known.node:
+        if known is None or known.state != "asked for":
             continue
-        known.ended = Ended(by=EndedBy.CANCELLED, reason="cancelled before it was placed")
-        over = TaskEnded(job=job.record.job, task=name, node="", ended=known.ended)
+        ended = Ended(by=EndedBy.CANCELLED, reason="cancelled before it was placed")
+        known.end(ended)
+        over = TaskEnded(job=job.record.job, task=name, node="", ended=ended)
         instructions += job.notify(over)
     instructions.append(TellMaster(TasksCancelled(job=job.record.job, tasks=names)))
     return instructions

@@ -77,6 +77,12 @@ class NodeMachine(Callers, Processes):
         assert {key for room, key in self.journal if room == "tasks"} == kept
 
     @invariant()
+    def a_task_is_started_with_its_container_and_waits_for_slack_alone(self) -> None:
+        for key, held in self.node.held.by_key.items():
+            assert (held.state == "started") == bool(held.container)
+            assert (held.state == "waiting") == (key in self.node.held.waiting)
+
+    @invariant()
     def who_is_drained_keeps_nothing_that_others_could_do(self) -> None:
         for held in self.node.held if self.node.drain.draining is not None else ():
             if held.request.command is not None:

@@ -1,0 +1,48 @@
+"""The life cycles of tasks, on their origin and on the node that they were placed on: which event leads from which
+state to which.
+
+The records in :mod:`agent.core.records` change their state only through
+:func:`~penstock.model.life_cycle.next_state`. Messages are checked before, so an event that has no row in its table is
+an error of the agent itself. Containers have theirs in :mod:`agent.core.containers`, monotasks in
+:mod:`agent.queues.monotask`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Literal
+
+TaskState = Literal["asked for", "placed", "ended"]
+TaskEvent = Literal["placed", "ended"]
+#: A task on its origin, where a framework asked for a place for it. The master may place it again, after its node was
+#: lost.
+TASK: Mapping[tuple[TaskState, TaskEvent], TaskState] = {
+    ("asked for", "placed"): "placed",
+    ("placed", "placed"): "placed",
+    ("asked for", "ended"): "ended",
+    ("placed", "ended"): "ended",
+}
+
+HeldState = Literal["held", "waiting", "started", "ended"]
+HeldEvent = Literal["waits", "started", "promoted", "found running", "found not running", "ended"]
+#: A task on the node that it was placed on. It is held while it runs in its framework, or is a command in the queue of
+#: its resource; "waiting" is an opportunistic command that waits for slack, "started" a command with a container,
+#: "ended" one whose end the master has not acknowledged. Journaled tasks are found by the next agent; those of an agent
+#: that kept no state are journaled as held.
+HELD: Mapping[tuple[HeldState, HeldEvent], HeldState] = {
+    ("held", "waits"): "waiting",
+    ("held", "started"): "started",
+    ("waiting", "started"): "started",
+    ("held", "promoted"): "held",
+    ("waiting", "promoted"): "held",
+    ("started", "promoted"): "started",
+    ("held", "found running"): "started",
+    ("started", "found running"): "started",
+    ("held", "found not running"): "held",
+    ("waiting", "found not running"): "held",
+    ("started", "found not running"): "held",
+    ("held", "ended"): "ended",
+    ("waiting", "ended"): "ended",
+    ("started", "ended"): "ended",
+    ("ended", "ended"): "ended",  # the next agent tells the master again
+}

@@ -1,0 +1,51 @@
+"""The life cycles of tasks: a record follows its table, and an event without a row is an error."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import get_args
+
+import pytest
+
+from agent.core import life_cycles
+from agent.core.records import TaskHere
+from penstock.model import Ended, EndedBy, KindAmounts, TaskRequest
+from penstock.model.life_cycle import TransitionError
+from tests.fakes.node_bed import NodeBed
+
+
+@pytest.mark.parametrize(
+    ("table", "start", "states"),
+    [
+        (life_cycles.TASK, "asked for", get_args(life_cycles.TaskState)),
+        (life_cycles.HELD, "held", get_args(life_cycles.HeldState)),
+    ],
+)
+def test_every_state_is_reached_and_may_end(
+    table: Mapping[tuple[str, str], str], start: str, states: tuple[str, ...]
+) -> None:
+    assert {start, *table.values()} == set(states)
+    assert all(table[state, "ended"] == "ended" for state in states if state != "ended")
+
+
+def test_a_task_ends_once_at_its_origin() -> None:
+    task = TaskHere("s", TaskRequest(task="t", usage=KindAmounts()), False)
+    task.place("n1")
+    task.end(Ended(by=EndedBy.EXIT, exit_status=0), "n2")
+    assert (task.node, task.state) == ("n1", "ended")
+    with pytest.raises(TransitionError, match="'ended' cannot follow the state 'ended'"):
+        task.end(Ended(by=EndedBy.LOST))
+    with pytest.raises(TransitionError):
+        task.place("n3")
+    assert task.ended is not None and task.ended.by is EndedBy.EXIT and task.node == "n1"
+
+
+def test_a_command_that_has_a_container_gets_no_other() -> None:
+    bed = NodeBed()
+    bed.command("t")
+    held = bed.node.held.by_key[bed.JOB, "t"]
+    first = held.container
+    assert first and held.state == "started"
+    with pytest.raises(TransitionError, match="'started' cannot follow the state 'started'"):
+        bed.node.held.start(held, "c-again")
+    assert held.container == first
