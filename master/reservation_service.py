@@ -13,10 +13,11 @@ import structlog
 
 from master.core import Cluster
 from master.core.node import Node
-from master.reservations.agenda import Dropped, Reservation, Returned
+from master.reservations.agenda import Dropped, Returned
 from master.reservations.calls import Answered, answer
 from master.reservations.follower import Follower
 from master.reservations.rdl import Bundle
+from master.reservations.reservation import Reservation
 from master.reservations.reservation_manager import Entry, PastRecord, ReservationManager
 from master.reservations.turns import Cut, Turn
 from master.store.database import StoreError

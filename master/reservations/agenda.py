@@ -7,23 +7,23 @@ and one for the adapter: where capacity is lost, turns that no longer fit are re
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from itertools import chain
 
 from master.reservations.effort import RUN
 from master.reservations.gree import Gree, Placed
-from master.reservations.plan import Piece, Plan, Steps, clipped
+from master.reservations.plan import Plan, Steps, clipped
 from master.reservations.quotas import Quotas
 from master.reservations.rdl import (
     Bundle,
     Expression,
-    Recurrence,
     Request,
     Wording,
     atoms_of,
     infeasible,
     normalized,
 )
+from master.reservations.reservation import Reservation
 from master.reservations.sharing import Instantaneous, Integral
 from master.reservations.turns import Cut, Turn, fits, remaining
 from penstock.model.units import counted
@@ -31,31 +31,6 @@ from penstock.model.units import counted
 #: Most turns of a user. All turns of a request are planned at once, and each turn is looked at in each step.
 MOST_TURNS = 10_000
 _TOO_MUCH = "the rdl takes too long to plan: write fewer atoms, longer leases or a longer period (every)"
-
-
-@dataclass(slots=True, eq=False)
-class Reservation:
-    """An accepted reservation. ``turns`` by their keys; a recurring one has turns from ``next_turn`` on to be
-    planned.
-    """
-
-    id: str
-    owner: str
-    request: Request
-    sequence: int
-    turns: dict[str, Turn] = field(default_factory=dict)
-    next_turn: int = 0
-    #: Turns removed by a loss of capacity, by their keys; they are promised again if it returns in time.
-    cut: dict[str, Cut] = field(default_factory=dict)
-    recurrence: Recurrence | None = field(init=False)
-
-    def __post_init__(self) -> None:
-        self.recurrence = None if self.request.every is None else Recurrence(self.request)
-
-    @property
-    def pieces(self) -> list[Piece]:
-        """Return what all its turns promise."""
-        return [piece for turn in self.turns.values() for piece in turn.pieces]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,30 +70,29 @@ class Agenda:
         self._horizon = horizon
         self._wording = wording or Wording()
         self.quotas = Quotas(self.plan, policies, self._wording.time)
-        self._reservations: dict[str, Reservation] = {}
-        #: Reservations with all turns cut.
-        self._cut_off: dict[str, Reservation] = {}
+        self._known: dict[str, Reservation] = {}  # those that are kept or cut off
         self._sequence = 0
 
     def reservations(self, owner: str | None = None) -> list[Reservation]:
         """Return the kept reservations of one owner or of all, in the order of acceptance."""
-        kept = sorted(self._reservations.values(), key=lambda one: one.sequence)
-        return [one for one in kept if owner is None or one.owner == owner]
+        kept = [one for one in self._known.values() if one.state == "kept" and (owner is None or one.owner == owner)]
+        return sorted(kept, key=lambda one: one.sequence)
+
+    def known(self, id: str) -> Reservation | None:  # noqa: A002 - the field's name
+        """Return a reservation that is kept, or that is cut off and may be given back; None where there is none."""
+        return self._known.get(id)
 
     def get(self, id: str) -> Reservation | None:  # noqa: A002 - the field's name
         """Return a kept reservation; None where there is none."""
-        return self._reservations.get(id)
-
-    def cut_off(self, id: str) -> Reservation | None:  # noqa: A002 - the field's name
-        """Return a reservation that a loss of capacity removed and that may be given back."""
-        return self._cut_off.get(id)
+        one = self._known.get(id)
+        return one if one is not None and one.state == "kept" else None
 
     def create(self, id: str, owner: str, request: Request, now: int) -> str:  # noqa: A002 - the field's name
         """Promise a reservation; return why that is impossible, or an empty string.
 
         Raises: KeyError: the id exists.
         """
-        if id in self._reservations:
+        if id in self._known:
             raise KeyError(f"the reservation {id} exists")
         self._sequence += 1
         one = Reservation(id, owner, request, self._sequence)
@@ -130,7 +104,8 @@ class Agenda:
         if why:
             self._forget(one, now)
         else:
-            self._reservations[one.id] = one
+            one.step("promised")
+            self._known[one.id] = one
         return why
 
     def update(self, id: str, request: Request, now: int) -> str:  # noqa: A002 - the field's name
@@ -138,7 +113,7 @@ class Agenda:
 
         Raises: KeyError: there is none.
         """
-        old = self._reservations.pop(id)
+        old = self._kept(id)
         self._forget(old, now)
         before = Steps.sum_of(clipped(old.pieces, now))
         why = self._create(Reservation(id, old.owner, request, old.sequence), now, before)
@@ -146,7 +121,8 @@ class Agenda:
             for each in old.turns.values():
                 self.plan.add(each.key, each.pieces)
                 self.quotas.take_again(old.owner, each.pieces, now)
-            self._reservations[id] = old
+        else:
+            old.step("over")
         return why
 
     def delete(self, id: str, now: int = 0) -> None:  # noqa: A002 - the field's name
@@ -154,26 +130,29 @@ class Agenda:
 
         Raises: KeyError: there is none.
         """
-        self._forget(self._reservations.pop(id), now)
+        one = self._kept(id)
+        self._forget(one, now)
+        self._end(one)
 
     def give_up(self, id: str) -> None:  # noqa: A002 - the field's name
         """Drop a reservation that was cut off for good."""
-        self._cut_off.pop(id, None)
+        if (one := self._known.get(id)) is not None:
+            self._end(one)
 
     def restore(self, one: Reservation, *, cut_off: bool = False) -> None:
         """Restore a reservation as it was promised; ``cut_off``: it had no promise any more.
 
         Raises: KeyError: the id exists.
         """
-        if one.id in self._reservations:
+        if one.id in self._known:
             raise KeyError(f"the reservation {one.id} exists")
+        one.step("cut off" if cut_off else "promised")
+        self._known[one.id] = one
         if cut_off:
-            self._cut_off[one.id] = one
             return
         for each in one.turns.values():
             self.plan.add(each.key, each.pieces)
             self.quotas.take(one.owner, each.pieces)
-        self._reservations[one.id] = one
         self._sequence = max(self._sequence, one.sequence)
 
     def advance(self, now: int) -> list[Dropped]:
@@ -192,7 +171,7 @@ class Agenda:
             for key in [key for key, cut in one.cut.items() if cut.over(now)]:
                 del one.cut[key]
             if not one.turns and not one.cut and not self._goes_on(one, now):
-                del self._reservations[one.id]
+                self._end(one)
         self.plan.drop_past(counted_since)
         return dropped
 
@@ -212,21 +191,30 @@ class Agenda:
     def give_back(self, now: int) -> list[Returned]:
         """Promise cut turns again where there is room now, the oldest first. Drop those that can no longer be kept."""
         returned: list[Returned] = []
-        for one in sorted((*self._reservations.values(), *self._cut_off.values()), key=lambda one: one.sequence):
+        for one in sorted(self._known.values(), key=lambda one: one.sequence):
             for key, cut in list(one.cut.items()):
                 found = self._again(one.owner, cut, now)
                 if found is not None:
                     del one.cut[key]
                     one.turns[key] = found
-                    self._reservations[one.id] = self._cut_off.pop(one.id, one)
+                    one.step("promised")
                     returned.append(Returned(one.id, one.owner, key))
                 elif cut.over(now):
                     del one.cut[key]
-            if not one.cut:
-                self._cut_off.pop(one.id, None)
+            if one.state == "cut off" and not one.cut:
+                self._end(one)
         return returned
 
     # ------------------------------------------------------------ inside
+
+    def _kept(self, id: str) -> Reservation:  # noqa: A002 - the field's name
+        if (one := self.get(id)) is None:
+            raise KeyError(id)
+        return one
+
+    def _end(self, one: Reservation) -> None:
+        one.step("over")
+        del self._known[one.id]
 
     def _plan_turns(self, one: Reservation, now: int, before: Steps | None) -> str:
         """Plan all turns within the horizon, or none; return why not."""
@@ -360,6 +348,6 @@ class Agenda:
             why = "the cluster has less than was promised, and no room for it in its time"
             dropped.append(Dropped(one.id, one.owner, each.key, why))
         for one, _ in moved:  # several turns of one may be among them
-            if one.id in self._reservations and not one.turns and not self._goes_on(one, now):
-                self._cut_off[one.id] = self._reservations.pop(one.id)
+            if one.state == "kept" and not one.turns and not self._goes_on(one, now):
+                one.step("cut off")
         return dropped

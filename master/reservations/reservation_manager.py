@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from master.reservations.agenda import Agenda, Dropped, Reservation, Returned
+from master.reservations.agenda import Agenda, Dropped, Returned
 from master.reservations.gree import Gree
 from master.reservations.gree_l import GreeL
 from master.reservations.placement_delay import PlacementDelays
@@ -32,6 +32,7 @@ from master.reservations.rdl import (
     parse,
     parse_bundle,
 )
+from master.reservations.reservation import Reservation
 from master.reservations.sharing import Instantaneous, Integral
 from master.reservations.supply import Supply
 
@@ -222,9 +223,9 @@ class ReservationManager:
     def advance(self, at: float) -> list[Dropped]:
         """Advance the time: remove finished reservations; return turns of recurring ones that cannot be planned."""
         dropped = self.agenda.advance(self.step(at))
-        living = {one.id for one in self.agenda.reservations()}
-        for id in [id for id, entry in self.entries.items() if id not in living and not entry.dropped]:  # noqa: A001
-            del self.entries[id]
+        for entry in list(self.entries.values()):
+            if self.agenda.known(entry.id) is None and not entry.dropped:
+                del self.entries[entry.id]
         return dropped
 
     def set_capacity(self, capacity: Bundle, at: float, drained: Bundle | None = None) -> list[Dropped | Returned]:
@@ -245,9 +246,8 @@ class ReservationManager:
         if self.supply.away:
             plan.set_capacity(step, self.supply.present, self._repaired_until)
         dropped = self.agenda.repair(step, self._repaired_until)
-        living = {one.id for one in self.agenda.reservations()}
         for each in dropped:
-            if each.id not in living:
+            if self.agenda.get(each.id) is None:
                 self.entries[each.id] = replace(self.entries[each.id], dropped=each.why)
         returned = self.agenda.give_back(step) if changed else []
         for again in returned:
@@ -286,7 +286,7 @@ class ReservationManager:
 
     def known(self, id: str) -> Reservation | None:  # noqa: A002 - the field's name
         """Return a reservation that is kept, or that was dropped and may be given back."""
-        return self.agenda.get(id) or self.agenda.cut_off(id)
+        return self.agenda.known(id)
 
     def restore(self, entry: Entry, reservation: Reservation | None) -> None:
         """Restore a reservation of a previous master; None: it was dropped, and is still to be shown."""

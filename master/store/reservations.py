@@ -8,8 +8,8 @@ from typing import Any
 import msgspec
 import sqlalchemy as sa
 
-from master.reservations.agenda import Reservation
 from master.reservations.rdl import Bundle, Request
+from master.reservations.reservation import Reservation
 from master.reservations.reservation_manager import Entry, PastRecord
 from master.reservations.turns import Cut, Turn
 from master.store.database import METADATA, Database, StoreError

@@ -65,6 +65,9 @@ def test_what_is_promised_is_what_the_plan_says(acts: list[tuple[str, object]]) 
                 manager.placement_delays.saw(at, {}, ())
         except Declined:
             pass
+        for entry in manager.entries.values():
+            known = manager.known(entry.id)
+            assert (known is not None and known.state == "kept") == (not entry.dropped)
         for moment in (at, at + 3, at + 7, at):
             promised = {name: (one.amounts[0], one.bundles) for name, one in manager.promised(moment).items()}
             assert promised == _by_pieces(manager, moment)

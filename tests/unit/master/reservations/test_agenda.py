@@ -138,7 +138,7 @@ def test_several_turns_of_one_reservation_are_lost_together() -> None:
     assert promised(one) == {"r+0": [(35, 40, 5)], "r+1": [(45, 50, 5)]}
     dropped = with_capacity(one, 25, Bundle(cpu_cores=1.0), 25)
     assert [each.turn for each in dropped] == ["r+0", "r+1"]
-    assert one.reservations() == [] and one.cut_off("r") is not None
+    assert one.reservations() == [] and one.known("r") is not None
 
 
 def test_what_has_begun_is_planned_anew_for_what_is_left() -> None:
