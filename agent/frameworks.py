@@ -211,7 +211,7 @@ class FrameworkSession:
         if self._silence is not None:
             self._silence.cancel()
         self._hot = {api.Complete: self._completed, api.Submit: self._submitted}
-        inside = lending.container_of(self._shell.node, self._peer.pid)
+        inside = lending.container_of(self._shell.node.containers, self._peer.pid)
         opened = e.SessionOpened(self._session, self._user, self._uid, hello.client, self._operator, inside)
         self._shell.dispatch(opened)
         settings = self._shell.node.settings
@@ -300,10 +300,10 @@ class FrameworkSession:
         return done
 
     def _adopt(self, params: api.Adopt) -> object:
-        return self._shell.launch(lending.adopting(self._shell.node, self._session, self._peer, params))
+        return self._shell.launch(lending.adopting(self._shell.node.containers, self._session, self._peer, params))
 
     def _lend(self, params: Lend) -> object:
-        return self._shell.launch(lending.lending(self._shell.node, self._session, self._peer, params))
+        return self._shell.launch(lending.lending(self._shell.node.containers, self._session, self._peer, params))
 
     def _follow(self, params: api.Follow) -> object:
         now = time.time()

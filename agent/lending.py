@@ -6,8 +6,8 @@ import os
 from dataclasses import dataclass
 
 from agent import peer_credentials
-from agent.core import Node
 from agent.core import events as e
+from agent.core.containers import Containers
 from penstock.wire import agent_api as api
 from penstock.wire.errors import unavailable
 from penstock.wire.jobs_api import Lend
@@ -31,16 +31,16 @@ class Peer:
         return self.pid > 0 and peer_credentials.is_still(self.pid, self.at_s)
 
 
-def container_of(node: Node, pid: int) -> str:
+def container_of(containers: Containers, pid: int) -> str:
     """Return the live container that a process runs in, "" for none."""
-    started = [record for record in node.containers.live.values() if record.pid]
+    started = [record for record in containers.live.values() if record.pid]
     if not started:
         return ""
     launched = {record.container: record.pid for record in started if not record.adopted}
     return peer_credentials.container_of(pid, launched, {each.container: each.pid for each in started if each.adopted})
 
 
-def adopting(node: Node, session: int, peer: Peer, asked: api.Adopt) -> e.AdoptRequested:
+def adopting(containers: Containers, session: int, peer: Peer, asked: api.Adopt) -> e.AdoptRequested:
     """Return the event of an ``adopt`` request, with the facts about the process.
 
     Raises:
@@ -48,11 +48,11 @@ def adopting(node: Node, session: int, peer: Peer, asked: api.Adopt) -> e.AdoptR
     """
     pid = _named(peer, asked.pid)
     own = _is_own(peer, pid, tree=asked.tree)
-    inside = container_of(node, pid) if own else ""
+    inside = container_of(containers, pid) if own else ""
     return e.AdoptRequested(session, asked.container, pid, asked.tree, own, inside)
 
 
-def lending(node: Node, session: int, peer: Peer, asked: Lend) -> e.LendRequested:
+def lending(containers: Containers, session: int, peer: Peer, asked: Lend) -> e.LendRequested:
     """Return the event of a ``lend`` request, as :func:`adopting`. The launcher checks the process's owner.
 
     Raises:
@@ -67,7 +67,7 @@ def lending(node: Node, session: int, peer: Peer, asked: Lend) -> e.LendRequeste
         raise unavailable(f"there is no process {pid}") from None
     argv = tuple(word.decode("utf-8", "replace") for word in words)
     return e.LendRequested(
-        session, asked.job, pid, argv, nice, own=_is_own(peer, pid, tree=True), inside=container_of(node, pid)
+        session, asked.job, pid, argv, nice, own=_is_own(peer, pid, tree=True), inside=container_of(containers, pid)
     )
 
 
