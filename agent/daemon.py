@@ -27,7 +27,6 @@ from agent.core import events as e
 from agent.core.records import ContainerState
 from agent.executor import Executor
 from agent.frameworks import Frameworks
-from agent.history import resources
 from agent.http import status_site
 from agent.journal import Journal
 from agent.jvm import JvmHeaps
@@ -188,7 +187,7 @@ class Agent:
 
     async def _open_site(self, node: Node, access: HttpAccess) -> None:
         http = self._config.http
-        self._site = status_site(self.status, lambda: resources(node))
+        self._site = status_site(self.status, lambda: node.slack.by_resource(node.ledger()))
         self._closers.append(self._site.close)
         try:
             await self._site.listen_when_free(*host_port(http, "http"), access, self._troubles)

@@ -26,7 +26,7 @@ _MOST_JOBS = 100
 
 
 def status_site(status: Callable[[], dict[str, Any]], resources: Callable[[], Resources]) -> Site:
-    """Return the site of one agent's status; ``resources`` is :func:`agent.history.resources`."""
+    """Return the site of one agent's status; ``resources`` is :meth:`agent.core.slack.Slack.by_resource`."""
 
     async def get_status(request: web.Request) -> web.Response:
         return openapi.json(status())

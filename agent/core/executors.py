@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from agent.core.amounts import NOTHING, Amounts
 from agent.core.commitments import Steps, steps, total
@@ -156,6 +157,29 @@ class Executors:
         available = len(load.availability.slots) if load.availability is not None else 0
         room_bytes = HEARTBEAT_BYTES - _LOAD_BYTES - available * _AVAILABLE_BYTES
         return self.surrogate.report(self._elasticity.lateness, room_bytes)
+
+    def elapsed_s(self, container: str, now: float) -> float | None:
+        """Return the time since an executor's profile began; None: it follows none."""
+        planned = self.planned.get(container)
+        return None if planned is None else now - planned.began
+
+    def described(self, record: ContainerRecord, now: float) -> dict[str, Any] | None:
+        """Return, for the status document, an executor's application, its place in its profile, whether it is late,
+        and the corrections so far; None for another container.
+        """
+        if record.executor is None:
+            return None
+        behind, stuck = self._elasticity.lateness(record.container)
+        planned = self.planned.get(record.container)
+        return {
+            "application": record.executor.application,
+            "run": record.executor.run or record.job,
+            "slot": planned.profile.slot(now - planned.began) if planned is not None else None,
+            "slots": planned.profile.slots if planned is not None else None,
+            "behind": behind,
+            "stuck": stuck,
+            "reprovisioned": record.course.count if record.course is not None else 0,
+        }
 
 
 def _free(capacity: Amounts, promised: Amounts, taken: Sequence[float]) -> SlotAmounts:

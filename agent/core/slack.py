@@ -6,6 +6,7 @@ Slack is T_alloc × capacity minus the resources in use (§IV.A).
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
 from agent.core.containers import Containers
 from agent.core.ledger import Ledger
@@ -87,6 +88,29 @@ class Slack:
             for kind in busy
         ]
         return KindAmounts(max(ledger.used_cores + unseen[ResourceKind.CPU], frameworks.cpu), *shares)
+
+    def by_resource(self, ledger: Ledger) -> dict[str, dict[str, Any]]:
+        """Return, for the status page, resource → ``unit`` (cores, bytes, or fraction of the time or of the link),
+        ``capacity``, ``promised`` to regular work (None: unknown, or impossible), ``used`` by containers and
+        frameworks, and ``slack``.
+        """
+        used, capacity, link = self.in_use(ledger), self._settings.capacity, self._settings.link_bytes_per_s
+        sent = ledger.promised_network_bytes_per_s / link if link else None
+        return {
+            name: {
+                "unit": unit,
+                "capacity": there,
+                "promised": promised,
+                "used": taken,
+                "slack": max(0.0, self.t_alloc * there - taken),
+            }
+            for name, unit, there, promised, taken in (
+                ("cpu", "cores", capacity.cores, ledger.promised_cores, used.cpu),
+                ("memory", "bytes", capacity.memory_bytes, ledger.promised_memory_bytes, ledger.used_memory_bytes),
+                ("disk", "share", 1.0, None, used.disk),
+                ("network", "share", 1.0, sent, used.network),
+            )
+        }
 
     def _unseen(self) -> Counter[ResourceKind]:
         """Count the placed commands started since the last sample, by kind; the ledger counts those with cores."""

@@ -16,7 +16,6 @@ from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse, HostUse, Snapshot
-from agent.history import resources
 from agent.http import status_site
 from agent.status import status_document
 from master.config import MasterConfig
@@ -134,7 +133,7 @@ class Busy:
 
 @asynccontextmanager
 async def served(busy: Busy) -> AsyncIterator[str]:
-    site = status_site(busy.status, lambda: resources(busy.node))
+    site = status_site(busy.status, lambda: busy.node.slack.by_resource(busy.node.ledger()))
     await site.listen_when_free("127.0.0.1", 0, None, Troubles())
     yield f"http://{site.address}"
     await site.close()

@@ -15,7 +15,6 @@ import structlog
 
 from agent.core import Node
 from agent.core.settings import NodeSettings
-from agent.history import resources
 from agent.http import status_site
 from agent.status import status_document
 from penstock.model import Capacity
@@ -36,7 +35,7 @@ def _status(node: Node | None = None) -> Callable[[], dict[str, Any]]:
 @asynccontextmanager
 async def served(access: HttpAccess | None = None) -> AsyncIterator[aiohttp.ClientSession]:
     node = _node()
-    site = status_site(_status(node), lambda: resources(node))
+    site = status_site(_status(node), lambda: node.slack.by_resource(node.ledger()))
     await site.listen_when_free("127.0.0.1", 0, access, Troubles())
     async with aiohttp.ClientSession(f"http://{site.address}") as client:
         yield client

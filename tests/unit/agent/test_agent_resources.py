@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from agent.core.snapshot import ContainerUse, HostUse
-from agent.history import resources
 from agent.http import shown
 from tests.fakes.node_bed import NodeBed
 
@@ -18,13 +19,17 @@ def opened(**settings: int) -> NodeBed:
     return bed
 
 
+def resources(bed: NodeBed) -> dict[str, dict[str, Any]]:
+    return bed.node.slack.by_resource(bed.node.ledger())
+
+
 def test_slack_is_t_alloc_less_what_is_used_and_never_negative() -> None:
     bed = opened(link_bytes_per_s=1000)
     container = bed.launch(cpu_cores=1.5, memory_bytes=200 * MB, network_bytes_per_s=250)
     bed.now = 1.0
     use = ContainerUse(cpu_cores=0.5, memory_bytes=950 * MB)
     bed.sampled({container: use}, HostUse(disk_busy=0.4, network_busy=0.1))
-    found = resources(bed.node)
+    found = resources(bed)
     assert found["cpu"] == {"unit": "cores", "capacity": 4, "promised": 1.5, "used": 0.5, "slack": pytest.approx(3.1)}
     assert found["memory"]["promised"] == 200 * MB and found["memory"]["used"] == 950 * MB
     assert found["memory"]["slack"] == 0.0
@@ -37,8 +42,8 @@ def test_slack_is_t_alloc_less_what_is_used_and_never_negative() -> None:
 def test_slots_that_frameworks_hold_are_in_use() -> None:
     bed = opened()
     bed.submit(1, bed.register(), 1)
-    assert resources(bed.node)["cpu"]["used"] == 1.0
-    assert resources(bed.node)["network"]["promised"] is None  # the link's rate is unknown
+    assert resources(bed)["cpu"]["used"] == 1.0
+    assert resources(bed)["network"]["promised"] is None  # the link's rate is unknown
 
 
 def test_of_what_is_over_the_page_shows_the_latest() -> None:
