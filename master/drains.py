@@ -6,15 +6,15 @@ from collections.abc import Callable
 
 from msgspec import structs
 
-from master.core import Cluster
 from master.core import events as e
+from master.core.draining import Drain
 from penstock.wire import cluster_api as api
 from penstock.wire.errors import refused
 from penstock.wire.relayed_methods import OF_NODES
 from penstock.wire.reservation_api import OnBehalf
 
 
-def answer(cluster: Cluster, asked: OnBehalf, say: Callable[[e.Event], object], at: float) -> api.Drains:
+def answer(drain: Drain, asked: OnBehalf, say: Callable[[e.Event], object], at: float) -> api.Drains:
     """Answer a request. ``say`` passes an event to the cluster and carries out its decisions; ``at`` is Unix time.
 
     Raises: RpcError: ``bad_request``: unknown call, or (``nodes``) unknown node; ``refused``: only operators may.
@@ -31,7 +31,7 @@ def answer(cluster: Cluster, asked: OnBehalf, say: Callable[[e.Event], object], 
             say(e.DrainAsked(nodes, asked.user, at, stop))
         case api.UndrainNodes():
             say(e.UndrainAsked(nodes, asked.user))
-    told = [cluster.drain.told(node) for node in cluster.drain.known(nodes)]
+    told = [drain.told(node) for node in drain.known(nodes)]
     if not asked.operator:
         told = [structs.replace(node, remaining=[], jobs=[]) for node in told]
     return api.Drains(nodes=told)

@@ -35,7 +35,7 @@ def status_site(status: Status, cluster: Cluster, registry: CollectorRegistry, m
         title="Penstock master",
         about=_ABOUT,
         page="cluster.html",
-        live=Live(lambda: shown(status()), lambda: resources(cluster)),
+        live=Live(lambda: shown(status()), lambda: resources(cluster.nodes.values())),
         registry=registry,
         prefix="penstock_master",
         operations=[*_operations(status, cluster), *more],

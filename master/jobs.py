@@ -6,6 +6,7 @@ from collections.abc import Callable
 
 from master.core import Cluster
 from master.core.events import CancelAsked, OrderAsked
+from master.core.listing import Listing
 from master.explain import why
 from penstock.wire import jobs_api as api
 from penstock.wire.agent_api import Result
@@ -24,39 +25,39 @@ def answer(
     """
     match OF_JOBS.read(asked):
         case api.ListJobs() as wanted:
-            return _list(cluster, wanted, asked)
+            return _list(cluster.listing, wanted, asked)
         case api.CancelJob(job):
-            found = _own(cluster, job, asked)
+            found = _own(cluster.listing, job, asked)
             if found.ended_at is not None:
                 raise refused(f"job {job!r} has ended: {found.outcome}", field="job")
             dispatch(CancelAsked(job, asked.user))
             origin = cluster.nodes.get(found.origin)
             return api.Cancellation(job=job, away="" if origin is not None and origin.connected else found.origin)
         case api.OrderJobs(wanted_jobs):
-            return _order(cluster, dispatch, tuple(dict.fromkeys(wanted_jobs)), asked)
+            return _order(cluster.listing, dispatch, tuple(dict.fromkeys(wanted_jobs)), asked)
         case api.ExplainJob(job):
-            _own(cluster, job, asked)
+            _own(cluster.listing, job, asked)
             return api.Explained(explained=why.with_placements(cluster, job, now))
     raise AssertionError(asked.call)
 
 
 def _order(
-    cluster: Cluster, dispatch: Callable[[OrderAsked], object], jobs: tuple[str, ...], asked: OnBehalf
+    listing: Listing, dispatch: Callable[[OrderAsked], object], jobs: tuple[str, ...], asked: OnBehalf
 ) -> api.JobsOrdered:
     """Order all of the jobs, or raise an error and order none."""
     for job in jobs:
-        if (found := _own(cluster, job, asked)).ended_at is not None:
+        if (found := _own(listing, job, asked)).ended_at is not None:
             raise refused(f"job {job!r} has ended: {found.outcome}", field="job")
     dispatch(OrderAsked(jobs, asked.user, asked.operator))
     return api.JobsOrdered(jobs=list(jobs), of_all=asked.operator)
 
 
-def _list(cluster: Cluster, wanted: api.ListJobs, asked: OnBehalf) -> api.Jobs:
+def _list(listing: Listing, wanted: api.ListJobs, asked: OnBehalf) -> api.Jobs:
     if not wanted.jobs:
         if wanted.everybody and not asked.operator:
             raise refused("only operators see everybody's jobs", field="everybody")
-        return api.Jobs(jobs=cluster.listing.listed(wanted, None if wanted.everybody else asked.user))
-    found = {job: cluster.listing.find(job) for job in wanted.jobs}
+        return api.Jobs(jobs=listing.listed(wanted, None if wanted.everybody else asked.user))
+    found = {job: listing.find(job) for job in wanted.jobs}
     known = [view for view in found.values() if view is not None]
     return api.Jobs(
         jobs=[view for view in known if asked.operator or view.user == asked.user],
@@ -65,9 +66,9 @@ def _list(cluster: Cluster, wanted: api.ListJobs, asked: OnBehalf) -> api.Jobs:
     )
 
 
-def _own(cluster: Cluster, job: str, asked: OnBehalf) -> api.JobView:
+def _own(listing: Listing, job: str, asked: OnBehalf) -> api.JobView:
     """Return a job. Raises: RpcError: it is unknown, or belongs to another user."""
-    found = cluster.listing.find(job)
+    found = listing.find(job)
     if found is None:
         raise bad_request(f"there is no job {job!r}", field="job", remedy="see `penstock jobs`")
     if found.user != asked.user and not asked.operator:

@@ -235,24 +235,24 @@ class ReservationService:
 
 def _together(nodes: Iterable[Node]) -> Bundle:
     """Return the nodes' total capacity; an unreported rate counts as 0."""
-    each = [(node.capacity.cores, *_rates(node), node.capacity.memory_bytes) for node in nodes]
+    each = [(node.capacity.cores, *_rates(node.availability), node.capacity.memory_bytes) for node in nodes]
     return Bundle.of(map(sum, zip(*each, strict=True))) if each else Bundle()
 
 
-def _rates(node: Node) -> tuple[int, int]:
+def _rates(known: api.Availability | None) -> tuple[int, int]:
     """Return a node's disk and network rates in bytes/s; 0: unknown. Reports are rounded down to KiB/s; the next whole
     number is used, so that all of a link can be promised.
     """
-    if node.availability is None:
+    if known is None:
         return 0, 0
-    _, disk, network, _ = node.availability.capacity
+    _, disk, network, _ = known.capacity
     return (disk + 1) * 1024 if disk else 0, (network + 1) * 1024 if network else 0
 
 
 def _unknown_rates(nodes: Iterable[Node]) -> dict[str, list[str]]:
     found: dict[str, list[str]] = {"disk_bytes_per_s": [], "network_bytes_per_s": []}
     for node in sorted(nodes, key=lambda node: node.name):
-        for names, rate in zip(found.values(), _rates(node), strict=True):
+        for names, rate in zip(found.values(), _rates(node.availability), strict=True):
             if not rate and node.capacity.memory_bytes:  # otherwise it never registered
                 names.append(node.name)
     return found

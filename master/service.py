@@ -97,7 +97,7 @@ class MasterService:
 
     async def of_nodes(self, asked: OnBehalf) -> Result:
         """Answer a call about drained nodes; a coroutine, so that it is answered in order."""
-        said = drains.answer(self.cluster, asked, self.dispatch, time.time())
+        said = drains.answer(self.cluster.drain, asked, self.dispatch, time.time())
         await self.state_writer.written()
         return said
 

@@ -5,24 +5,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
-from master.core.cluster import Cluster
+from master.core.node import Node
 
 
-def resources(cluster: Cluster) -> dict[str, dict[str, Any]]:
+def resources(nodes: Iterable[Node]) -> dict[str, dict[str, Any]]:
     """Return resource → ``unit``, ``capacity``, ``promised`` to regular work (None: nodes do not report it), ``used``
     and ``slack``, summed over the connected nodes; for disks and links the mean share in use.
 
     Slack is Σ max(0, T_alloc × capacity − used) over the nodes (UBIS §IV.A).
     """
-    nodes = [node for node in cluster.nodes.values() if node.connected]
-    loads = [node.load for node in nodes]
-    many = max(1, len(nodes))
-    t_allocs = [node.t_alloc for node in nodes]
-    cores = [node.capacity.cores for node in nodes]
-    memory = [float(node.capacity.memory_bytes) for node in nodes]
-    share = [1 / many] * len(nodes)
+    connected = [node for node in nodes if node.connected]
+    loads = [node.load for node in connected]
+    many = max(1, len(connected))
+    t_allocs = [node.t_alloc for node in connected]
+    cores = [node.capacity.cores for node in connected]
+    memory = [float(node.capacity.memory_bytes) for node in connected]
+    share = [1 / many] * len(connected)
     promised_bytes = float(sum(load.promised_memory_bytes for load in loads))
     return {
         name: {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
@@ -10,19 +11,20 @@ from master.core import draining
 from master.core.cluster import Cluster
 from master.core.job import Job
 from master.core.node import Node
+from master.core.order import Place
 from master.core.resource_totals import resources
 
 
 def document(cluster: Cluster, now: float) -> dict[str, Any]:
     """``GET /status``; docs/master-status.md lists its keys."""
     return {
-        "resources": resources(cluster),
+        "resources": resources(cluster.nodes.values()),
         "nodes": {node.name: _node(node, now) for node in cluster.nodes.values()},
-        "jobs": {job.job: _job(cluster, job) for job in cluster.jobs.values()},
+        "jobs": {job.job: _job(job, cluster.order.place_of(job.job)) for job in cluster.jobs.values()},
         "tasks": {
             "ready": cluster.members.ready_tasks,
             "placed": sum(len(job.tasks) for job in cluster.jobs.values()) - cluster.members.ready_tasks,
-            "ended": ended(cluster),
+            "ended": _ended(cluster.counts),
         },
         "memory": {
             "reservable_bytes": cluster.admission.reservable_bytes(),
@@ -45,10 +47,10 @@ COUNTERS = (
 )  # fmt: skip
 
 
-def ended(cluster: Cluster) -> dict[str, int]:
+def _ended(counts: Mapping[str, int]) -> dict[str, int]:
     """Return the numbers of tasks that ended since the start, by kind of end."""
     prefix = "ended_"
-    return {name.removeprefix(prefix): n for name, n in sorted(cluster.counts.items()) if name.startswith(prefix)}
+    return {name.removeprefix(prefix): n for name, n in sorted(counts.items()) if name.startswith(prefix)}
 
 
 def _node(node: Node, now: float) -> dict[str, Any]:
@@ -70,8 +72,8 @@ def _node(node: Node, now: float) -> dict[str, Any]:
     }
 
 
-def _job(cluster: Cluster, job: Job) -> dict[str, Any]:
-    ready, place = job.ready_count, cluster.order.place_of(job.job)
+def _job(job: Job, place: Place) -> dict[str, Any]:
+    ready = job.ready_count
     return {
         "name": job.name,
         "user": job.user,

@@ -17,7 +17,7 @@ from tests.unit.master.cluster_bed import Bed, bed, task
 def call(b: Bed, name: str, *, operator: bool = True, **params: Any) -> list[tuple[str, str]]:
     """(node, state) of what is answered."""
     asked = OnBehalf(user="eve", operator=operator, call=name, params=params)
-    answered = drains.answer(b.cluster, asked, b.serve, 1000.0)
+    answered = drains.answer(b.cluster.drain, asked, b.serve, 1000.0)
     return [(node.node, node.state) for node in answered.nodes]
 
 
@@ -36,7 +36,9 @@ def test_each_node_is_answered_once_and_saying_it_again_changes_nothing() -> Non
     assert call(b, "drain", nodes=["b", "a", "b"]) == [("b", "draining"), ("a", "draining")]
     since = b.cluster.nodes["a"].draining
     assert since == api.Draining("eve", 1000.0)
-    drains.answer(b.cluster, OnBehalf(user="root", operator=True, call="drain", params={"nodes": ["a"]}), b.serve, 2e3)
+    drains.answer(
+        b.cluster.drain, OnBehalf(user="root", operator=True, call="drain", params={"nodes": ["a"]}), b.serve, 2e3
+    )
     assert b.cluster.nodes["a"].draining == since
     assert call(b, "undrain", nodes=["a"]) == [("a", "connected")]
     b.heartbeat("b")
@@ -50,8 +52,8 @@ def test_what_runs_there_is_named_to_operators_only() -> None:
     b.round()
     b.serve(e.DrainAsked(("a",), "root", 0.0))
     asked = {"call": "drains", "params": {"nodes": ["a"]}}
-    [to_operator] = drains.answer(b.cluster, OnBehalf(user="root", operator=True, **asked), b.serve, 0.0).nodes
-    [to_others] = drains.answer(b.cluster, OnBehalf(user="eve", operator=False, **asked), b.serve, 0.0).nodes
+    [to_operator] = drains.answer(b.cluster.drain, OnBehalf(user="root", operator=True, **asked), b.serve, 0.0).nodes
+    [to_others] = drains.answer(b.cluster.drain, OnBehalf(user="eve", operator=False, **asked), b.serve, 0.0).nodes
     assert (to_operator.remaining, to_operator.jobs) == ([api.Remaining("task", "j/t", "j", "u")], ["j"])
     assert (to_others.remaining, to_others.jobs, to_others.count) == ([], [], 1)
 
