@@ -135,7 +135,7 @@ class JobLifecycle:
         granted = self._queues.drop_session(session.session, sorted(session.jobs), now)
         instructions = self._slot_grants.granted(granted, now)
         for job in [self._members.jobs[name] for name in sorted(session.jobs) if name in self._members.jobs]:
-            job.sessions.discard(session.session)
+            job.leave(session.session)
             if not job.sessions:
                 merged_into = session.left.get(job.record.job)
                 why = session.disconnected if merged_into is None else ""

@@ -1,5 +1,4 @@
-"""The life cycles of tasks, on their origin and on the node that they were placed on: which event leads from which
-state to which.
+"""The life cycles of jobs, and of tasks on their origin and on their node: which event leads from which state to which.
 
 The records in :mod:`agent.core.records` change their state only through
 :func:`~penstock.model.life_cycle.next_state`. Messages are checked before, so an event that has no row in its table is
@@ -11,6 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Literal
+
+JobState = Literal["waiting", "admitted", "over"]
+JobEvent = Literal["admitted", "over"]
+#: A job waits for the master to admit it; guests, and all jobs of a node without a master, are admitted from the start.
+JOB: Mapping[tuple[JobState, JobEvent], JobState] = {
+    ("waiting", "admitted"): "admitted",
+    ("admitted", "admitted"): "admitted",  # by the next master
+    ("waiting", "over"): "over",
+    ("admitted", "over"): "over",
+}
 
 TaskState = Literal["asked for", "placed", "ended"]
 TaskEvent = Literal["placed", "ended"]

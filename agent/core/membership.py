@@ -40,12 +40,12 @@ class Membership:
 
     def join(self, session: Session, job: Job) -> None:
         """Record that a connection takes part in a job."""
-        job.sessions.add(session.session)
-        job.orphan_since = None
+        job.join(session.session)
         session.jobs.add(job.record.job)
 
     def remove(self, job: Job) -> None:
         """Remove a job that is over."""
+        job.end()
         del self.jobs[job.record.job]
         for session in job.sessions:
             self.sessions[session].jobs.discard(job.record.job)

@@ -286,7 +286,7 @@ class Node(NodeState):
     def _progress(self, event: e.Asked[Progress], now: float) -> list[Instruction]:
         """Store the progress: the master orders jobs by it, and is told again if it rebuilds its state."""
         job = self._members.job_of(event.session, event.params.job)
-        job.stages = event.params.stages
+        job.report(event.params.stages)
         tell = [TellMaster(event.params)] if job.record.here and self.settings.has_master else []
         return [_DONE, *tell]
 

@@ -303,6 +303,7 @@ class Job:
     """A job on this node: its record, its connections, and the tasks to be placed."""
 
     record: JobRecord
+    state: life_cycles.JobState = field(init=False)
     sessions: set[int] = field(default_factory=set)
     tasks: dict[str, TaskHere] = field(default_factory=dict)
     waits: str = ""  # why the master has not admitted it yet
@@ -311,6 +312,9 @@ class Job:
     orphan_since: float | None = None  # without connections since then (after a restart of the agent)
     recovered: bool = False  # restored after a restart: only its framework knows all its tasks
     kept_ends: set[str] = field(default_factory=set)  # tasks whose ends are journaled until the job is over
+
+    def __post_init__(self) -> None:
+        self.state = "admitted" if self.record.admitted else "waiting"
 
     def notify(self, params: Notice) -> list[Instruction]:
         """Send a notification to all its connections."""
@@ -325,9 +329,31 @@ class Job:
         return JobWaiting(job=self.record.job, why=self.waits, never=self.waits_for_ever)
 
     def admit(self) -> bool:
-        """Record that the master has admitted it; return whether that is new."""
-        new, self.record.admitted, self.waits = not self.record.admitted, True, ""
-        return new
+        """Record that the master has admitted it; return whether that is new. Raises: TransitionError."""
+        before, self.state = self.state, next_state(life_cycles.JOB, self.state, "admitted")
+        self.record.admitted, self.waits = True, ""
+        return before != self.state
+
+    def join(self, session: int) -> None:
+        """Record that a connection takes part in it."""
+        self.sessions.add(session)
+        self.orphan_since = None
+
+    def leave(self, session: int) -> None:
+        """Record that a connection takes part in it no more."""
+        self.sessions.discard(session)
+
+    def take_back(self, now: float) -> None:
+        """Record that it is an earlier agent's, without connections from ``now`` on."""
+        self.recovered, self.orphan_since = True, now
+
+    def report(self, stages: list[StageProgress]) -> None:
+        """Store its framework's report on its stages."""
+        self.stages = stages
+
+    def end(self) -> None:
+        """Record its end. Raises: TransitionError."""
+        self.state = next_state(life_cycles.JOB, self.state, "over")
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,8 +38,7 @@ class Recovery:
         """Restore the jobs in their order: frameworks have ``rejoin_s`` to return to them."""
         for record in sorted(event.jobs, key=lambda record: (record.place, record.submitted_at, record.job)):
             job, _ = self._lifecycle.add(record, now)
-            job.recovered = True
-            job.orphan_since = now  # a guest with tasks here stays as long as they do
+            job.take_back(now)  # a guest with tasks here stays as long as they do
 
     def work(self, event: e.Recovered, now: float) -> list[Instruction]:
         """Restore the ends of tasks, the containers, which simply continue, and the tasks placed here."""

@@ -12,6 +12,8 @@ from agent.core.records import ContainerState
 from penstock.model import (
     Choice,
     ContainerSpec,
+    Ended,
+    EndedBy,
     Executor,
     KindAmounts,
     MonotaskSpec,
@@ -21,7 +23,17 @@ from penstock.model import (
 )
 from penstock.wire import agent_methods as m
 from penstock.wire import master_api
-from penstock.wire.agent_api import Complete, Completion, ContainerRef, Launch, Place, RegisterJob, Resize, Submit
+from penstock.wire.agent_api import (
+    Complete,
+    Completion,
+    ContainerRef,
+    Launch,
+    Place,
+    RegisterJob,
+    Resize,
+    Submit,
+    TaskRefs,
+)
 from penstock.wire.cluster_api import Draining
 from penstock.wire.errors import RpcError
 from tests.property.node_books import MEMORY_BYTES, NOTICE, NodeBooks
@@ -171,7 +183,34 @@ class Callers(NodeBooks):
         self.send(asked)
         self.send(asked)  # said again: answered, not doubled
 
+    @precondition(lambda self: self.tasks_here())
+    @rule(data=st.data(), method=st.sampled_from([m.CANCEL_TASKS, m.TASKS_DONE]))
+    def end_a_task(self, data: st.DataObject, method: object) -> None:
+        job, task = data.draw(st.sampled_from(self.tasks_here()))
+        if job in self.jobs:
+            self.send(e.Asked(method, self.jobs[job], TaskRefs(job=job, tasks=[task])))  # type: ignore[arg-type]
+
+    def tasks_here(self) -> list[tuple[str, str]]:
+        """The tasks that frameworks of this node asked for."""
+        return [(name, task) for name, job in self.node.jobs.items() if job.record.here for task in job.tasks]
+
     # ------------------------------------------------------------ master
+
+    @precondition(lambda self: self.node.jobs)
+    @rule(data=st.data())
+    def admit(self, data: st.DataObject) -> None:
+        self.decide(master_api.AdmitJob(job=data.draw(st.sampled_from(sorted(self.node.jobs)))))
+
+    @precondition(lambda self: self.tasks_here())
+    @rule(data=st.data(), ended=st.booleans())
+    def tell_the_origin(self, data: st.DataObject, ended: bool) -> None:
+        """It may be told again, and of a task that its framework has ended."""
+        job, task = data.draw(st.sampled_from(self.tasks_here()))
+        if ended:
+            end = Ended(by=EndedBy.EXIT, exit_status=0)
+            self.decide(master_api.TellEnded(job=job, task=task, node="elsewhere", ended=end))
+        else:
+            self.decide(master_api.TellPlaced(job=job, task=task, node="elsewhere"))
 
     @rule(
         data=st.data(), memory=st.integers(0, 700), command=st.booleans(), opportunistic=st.booleans(),

@@ -83,6 +83,14 @@ class NodeMachine(Callers, Processes):
             assert (held.state == "waiting") == (key in self.node.held.waiting)
 
     @invariant()
+    def jobs_and_their_tasks_are_in_the_state_that_was_told(self) -> None:
+        for job in self.node.jobs.values():
+            assert (job.state == "admitted") == job.record.admitted
+            for task in job.tasks.values():
+                assert (task.state == "ended") == (task.ended is not None)
+                assert task.state == "ended" or (task.state == "placed") == bool(task.node)
+
+    @invariant()
     def who_is_drained_keeps_nothing_that_others_could_do(self) -> None:
         for held in self.node.held if self.node.drain.draining is not None else ():
             if held.request.command is not None:

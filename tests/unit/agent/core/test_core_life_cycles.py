@@ -1,4 +1,4 @@
-"""The life cycles of tasks: a record follows its table, and an event without a row is an error."""
+"""The life cycles of jobs and tasks: a record follows its table, and an event without a row is an error."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import get_args
 
 import pytest
 
+from agent.core import events as e
 from agent.core import life_cycles
 from agent.core.records import TaskHere
 from penstock.model import Ended, EndedBy, KindAmounts, TaskRequest
@@ -17,6 +18,7 @@ from tests.fakes.node_bed import NodeBed
 @pytest.mark.parametrize(
     ("table", "start", "states"),
     [
+        (life_cycles.JOB, "waiting", get_args(life_cycles.JobState)),
         (life_cycles.TASK, "asked for", get_args(life_cycles.TaskState)),
         (life_cycles.HELD, "held", get_args(life_cycles.HeldState)),
     ],
@@ -25,7 +27,19 @@ def test_every_state_is_reached_and_may_end(
     table: Mapping[tuple[str, str], str], start: str, states: tuple[str, ...]
 ) -> None:
     assert {start, *table.values()} == set(states)
-    assert all(table[state, "ended"] == "ended" for state in states if state != "ended")
+    *others, last = states
+    assert all(table[state, last] == last for state in others)
+
+
+def test_a_job_that_is_over_is_not_admitted() -> None:
+    bed = NodeBed()
+    bed.open()
+    job = bed.node.jobs[bed.register()]
+    assert job.state == "waiting" and job.admit() and not job.admit()
+    bed.send(e.SessionClosed(1))
+    with pytest.raises(TransitionError, match="'admitted' cannot follow the state 'over'"):
+        job.admit()
+    assert job.state == "over"
 
 
 def test_a_task_ends_once_at_its_origin() -> None:
