@@ -58,11 +58,14 @@ TASK: Mapping[tuple[TaskState, TaskEvent], TaskState] = {
     ("placed", "ended"): "ended",
 }
 
-CopyState = Literal["proposed", "accepted", "recalled", "leaving", "released"]
-CopyEvent = Literal["accepted", "withdrawn", "released"]
-#: A copy of a task on a node holds memory there in every state but the last. A recalled copy is withdrawn before the
-#: node's answer to its proposal is known.
+CopyState = Literal["new", "proposed", "accepted", "recalled", "leaving", "released"]
+CopyEvent = Literal["proposed", "found", "accepted", "withdrawn", "released"]
+#: A copy of a task on a node holds memory there in every state but the last. It is found in a report, of the node or of
+#: its origin, after a restart of the master. A recalled copy is withdrawn before the node's answer to its proposal is
+#: known.
 COPY: Mapping[tuple[CopyState, CopyEvent], CopyState] = {
+    ("new", "proposed"): "proposed",
+    ("new", "found"): "accepted",
     ("proposed", "accepted"): "accepted",
     ("recalled", "accepted"): "leaving",
     ("proposed", "withdrawn"): "recalled",

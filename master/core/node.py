@@ -35,7 +35,7 @@ class Held:
     kind: ResourceKind = ResourceKind.CPU
     cores: float = 0.0
     assigned_in: int = 0
-    state: life_cycles.CopyState = "accepted"
+    state: life_cycles.CopyState = "new"
     leaving: bool = False  # its node was told to release it: its actions no longer matter, its holdings do
     promoted_in: int | None = None
     promotions_refused: int = 0
@@ -51,16 +51,19 @@ class Held:
     @classmethod
     def of(cls, task: Task, request: TaskRequest, user: str) -> Held:
         """Return the holdings of a placed task as its origin's request states them; ``user`` is its job's user."""
-        held = cls(
+        command = request.command
+        return cls(
             job=task.job,
             task=task.name,
             usage=request.usage,
             memory_bytes=request.memory_bytes,
             opportunistic=task.on_slack,
-            command=request.command is not None,
+            command=command is not None,
+            kind=request.command_kind,
+            cores=command.cpu_cores if command is not None else 0.0,
+            executor=task.elastic and not task.on_slack,
+            user=user,
         )
-        held.know(request, user, executor=task.elastic and not task.on_slack)
-        return held
 
     @property
     def key(self) -> Key:
@@ -120,7 +123,8 @@ class Held:
 
     def propose(self, number: int, *, queued: bool) -> None:
         """Record the request that proposes it; ``queued``: it is to wait there for slack."""
-        self.state, self.assigned_in, self.queued = "proposed", number, queued
+        self.state = next_state(life_cycles.COPY, self.state, "proposed")
+        self.assigned_in, self.queued = number, queued
 
     def step(self, event: life_cycles.CopyEvent) -> None:
         """Take the next step of its life on the node. Raises: TransitionError."""
@@ -262,6 +266,7 @@ class Node:
                 command=placed.command,
                 user=placed.user,
             )
+            held.step("found")
             if (known := before.get(held.key)) is not None:
                 held.known_before(known)
             self.held[held.key] = held

@@ -217,6 +217,7 @@ class Registration:
             self._tasks.lost(job, task, f"{holder.name} came back without it")
         else:  # it counts as held there until the node reports
             held = holder.held[job.job, task.name] = Held.of(task, request, job.user)
+            held.step("found")
             self._tasks.know(task, request, held, task.opportunistic)
 
 

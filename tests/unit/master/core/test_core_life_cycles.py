@@ -19,7 +19,7 @@ from penstock.model.life_cycle import TransitionError, next_state
         (life_cycles.NODE, "expected", {"lost"}),
         (life_cycles.JOB, "expected", {"over"}),
         (life_cycles.TASK, "ready", {"ended"}),
-        (life_cycles.COPY, "proposed", {"released"}),
+        (life_cycles.COPY, "new", {"released"}),
     ],
 )
 def test_every_state_is_reached_and_only_the_last_one_is_never_left(
@@ -60,9 +60,12 @@ def test_a_node_loses_a_connection_that_it_has() -> None:
 
 
 def test_a_copy_withdrawn_before_the_answer_to_its_proposal_is_leaving_after_it() -> None:
-    held = Held("j", "t", KindAmounts(), 0, opportunistic=False, command=False, state="proposed")
+    held = Held("j", "t", KindAmounts(), 0, opportunistic=False, command=False)
+    held.propose(1, queued=False)
+    with pytest.raises(TransitionError, match="'proposed' cannot follow the state 'proposed'"):
+        held.propose(2, queued=False)
     held.step("withdrawn")
-    assert (held.accepted, held.leaving) == (False, True)
+    assert (held.accepted, held.leaving, held.assigned_in) == (False, True, 1)
     held.step("accepted")
     assert (held.accepted, held.leaving) == (True, True)
     with pytest.raises(TransitionError):
