@@ -63,3 +63,14 @@ def test_a_command_that_has_a_container_gets_no_other() -> None:
     with pytest.raises(TransitionError, match="'started' cannot follow the state 'started'"):
         bed.node.held.start(held, "c-again")
     assert held.container == first
+
+
+def test_a_command_journaled_by_an_agent_that_kept_no_states_is_found_running() -> None:
+    bed = NodeBed()
+    bed.command("t")
+    container = bed.container("t")
+    bed.begin(container)
+    (held,) = bed.of("tasks")
+    held.state = "held"  # the default
+    bed.restart(container, tasks=[held])
+    assert bed.node.held.by_key[bed.JOB, "t"].state == "started"
