@@ -1,9 +1,10 @@
-"""A process in a fake cgroup."""
+"""A process in a fake cgroup, and a file of it that stays open."""
 
 from __future__ import annotations
 
 import select
 import signal
+from collections.abc import Callable
 from dataclasses import dataclass
 
 
@@ -25,3 +26,11 @@ class Process:
             signal.pidfd_send_signal(self.pidfd, signum)
         except ProcessLookupError:
             return
+
+
+@dataclass(frozen=True, slots=True)
+class OpenFile:
+    """A fake of agent.cgroups.filesystem.OpenFile."""
+
+    read: Callable[[], str]
+    close: Callable[[], None]

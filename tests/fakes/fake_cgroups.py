@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 
 from tests.fakes.fake_cgroup_files import CPUS, DEFAULTS, WRITERS, Refused, format_cpus, parse_cpus
 from tests.fakes.fake_cgroup_memory import Memory, reclaim
-from tests.fakes.fake_cgroup_process import Process
+from tests.fakes.fake_cgroup_process import OpenFile, Process
 
 CONTROLLERS = ("cpu", "cpuset", "io", "memory", "pids")
 #: These files exist with any set of controllers.
@@ -39,25 +39,6 @@ class _Group:
     doors: list[socket.socket] = field(default_factory=list)
     memory: Memory = field(default_factory=Memory)
     attributes: dict[str, bytes] = field(default_factory=dict)
-
-
-@dataclass(slots=True)
-class Kept:
-    """A descriptor of a file. It belongs to one cgroup, not to a later cgroup of the same name."""
-
-    fake: FakeCgroups
-    path: bytes
-    group: _Group
-
-    def read(self) -> str:
-        """See agent.cgroups.filesystem.Kept."""
-        if not self.fake.has(self.group):
-            raise _error(errno.ENODEV, self.path)
-        return self.fake.read(self.path)
-
-    def close(self) -> None:
-        """See agent.cgroups.filesystem.Kept."""
-        self.fake.kept -= 1
 
 
 class FakeCgroups:
@@ -107,10 +88,6 @@ class FakeCgroups:
         self._groups[directory].memory = Memory(anon_bytes, cache_bytes)
         self._count_memory(directory)
 
-    def has(self, group: object) -> bool:
-        """Return whether a cgroup still exists."""
-        return any(group is each for each in self._groups.values())
-
     def vanish(self, directory: str) -> None:
         """Remove a cgroup and its descendants, as another process might."""
         for path in [path for path in self._groups if path == directory or path.startswith(f"{directory}/")]:
@@ -146,11 +123,20 @@ class FakeCgroups:
                 return f"{sum(process.lives for process in self._inside(directory))}\n"
         return group.files[name]
 
-    def keep(self, path: bytes) -> Kept:
-        """See agent.cgroups.filesystem.Filesystem."""
+    def keep(self, path: bytes) -> OpenFile:
+        """See agent.cgroups.filesystem.Filesystem. It belongs to one cgroup, not to a later one of the same name."""
         group = self._find(path)[1]
         self.kept += 1
-        return Kept(self, path, group)
+
+        def read() -> str:
+            if not any(group is each for each in self._groups.values()):
+                raise _error(errno.ENODEV, path)
+            return self.read(path)
+
+        def close() -> None:
+            self.kept -= 1
+
+        return OpenFile(read, close)
 
     def write(self, path: bytes, text: str) -> None:
         """See agent.cgroups.filesystem.Filesystem."""
@@ -217,18 +203,16 @@ class FakeCgroups:
 
     def rmdir(self, path: bytes) -> None:
         """See agent.cgroups.filesystem.Filesystem."""
+        self._group(path)
         name = os.fsdecode(path)
-        if name not in self._groups:
-            raise _error(errno.ENOENT, path)
         if self._populated(name) or self.children(path):
             raise _error(errno.EBUSY, path)
         self._forget(name)
 
     def children(self, path: bytes) -> list[str]:
         """See agent.cgroups.filesystem.Filesystem."""
+        self._group(path)
         name = os.fsdecode(path)
-        if name not in self._groups:
-            raise _error(errno.ENOENT, path)
         return [other.rpartition("/")[2] for other in self._groups if other.rpartition("/")[0] == name]
 
     def attribute(self, path: bytes, name: str) -> bytes | None:
