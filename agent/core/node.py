@@ -304,7 +304,8 @@ class Node(NodeState):
         instructions += self.elasticity.sampled(event.snapshot, self.resources.promised_without_profile(), now)
         instructions += self.preemption.sampled(event.snapshot, event.at, now)
         instructions += self._placed.sampled(now)
-        if instructions or self.ranks.moved_on(event.snapshot):
+        moved_on = self.ranks.sampled(event.snapshot)
+        if instructions or moved_on:
             instructions += self.ranks.rank(now)
         return instructions
 

@@ -23,9 +23,10 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from agent.core.confinement import LAST_RANK, UNPROMISED_WEIGHT, WEIGHT_PER_CORE, promised_weight, weight_of
+from agent.core.confinement import LAST_RANK, WEIGHT_PER_CORE, promised_weight, weight_of
 from agent.core.containers import Containers
 from agent.core.cpu_time_reads import CpuReadSchedule
+from agent.core.idle_containers import IdleContainers
 from agent.core.instructions import Instruction, Renice
 from agent.core.membership import Membership
 from agent.core.node_resources import NodeResources
@@ -54,7 +55,7 @@ class Standing:
     """A job's rank on this node, among the ``of`` jobs of its ``tenant`` ("": the master divides nothing by tenants).
 
     ``rank`` is 0 for the first; ``cpu_s`` is its CPU time here so far. ``weight`` is that of all its ranked containers,
-    ``promised_weight`` its part for their promised cores.
+    ``promised_weight`` its part for their promised cores. ``parts`` is the sum of their parts in the rest.
     """
 
     job: str
@@ -67,6 +68,7 @@ class Standing:
     of: int = 1
     tenant: str = ""
     promised_weight: int = 0
+    parts: int = 0
 
     @property
     def shared_weight(self) -> int:
@@ -92,6 +94,7 @@ class Ranks:
         self._job_of: dict[str, str] = {}  # container → its job
         self._weighted: set[str] = set()  # containers that this agent has set weights of by rank
         self._adopted: dict[str, int] = {}  # container → its first process
+        self._idle = IdleContainers()
         self._starving = StarvingTurns()
         self._turns: dict[str, str] = {}  # tenant → the starving job whose turn it is
         self._ranked_at = -math.inf
@@ -99,12 +102,19 @@ class Ranks:
         self.cpu_reads = CpuReadSchedule()
         self.due = True  # an event has occurred since the last ranking
 
-    def moved_on(self, snapshot: Snapshot) -> bool:
-        """Return whether a sample requires a new ranking: not if nothing ran and no event occurred, as no order changed
-        then. Ranking takes 15 µs per container.
+    def sampled(self, snapshot: Snapshot) -> bool:
+        """Note which containers are idle. Return whether a new ranking is required: not if nothing ran and no event
+        occurred, as no order changed then. Ranking takes 15 µs per container.
         """
         uses, counted_s = snapshot.containers, self._counted_s
-        return self.due or any(use.cpu_seconds != counted_s.get(name) for name, use in uses.items())
+        if not self.due and all(use.cpu_seconds == counted_s.get(name) for name, use in uses.items()):
+            return False
+        jobs: dict[str, list[ContainerRecord]] = {}
+        for record in self._containers.live.values():
+            if record.ranked:
+                jobs.setdefault(self.job_of(record.container), []).append(record)
+        self._idle.sampled(jobs.values(), uses)
+        return True
 
     def look(self, now: float, job: str) -> list[Instruction]:
         """Ask for the CPU time of the containers, because a job has come: the last sample may be a second old.
@@ -134,7 +144,8 @@ class Ranks:
         if standing is None:
             record.stand(0, round(WEIGHT_PER_CORE * self.settings.capacity.cores), 0)
         else:
-            weight = max(1, standing.shared_weight // (standing.containers + 1))
+            part = self._idle.part(record)
+            weight = max(1, standing.shared_weight * part // (standing.parts + part))
             record.stand(min(standing.rank, LAST_RANK), weight, 0)
             self._weighted.add(record.container)
 
@@ -258,14 +269,14 @@ class Ranks:
             count, why = len(each.containers), self._why(each)
             if tenant.name:
                 why += f", {100 * share:.3g} % of the node for {tenant.name}"
-            own = _promised_weight(each.containers)
+            own, parts = _promised_weight(each.containers), [self._idle.part(record) for record in each.containers]
             self.standings[each.job] = Standing(
-                each.job, rank, weight + own, each.cpu_s, each.queue, count, why, of, tenant.name, own
+                each.job, rank, weight + own, each.cpu_s, each.queue, count, why, of, tenant.name, own, sum(parts)
             )
             # A job with reserved cores is like containers with promised ones.
             place, nice = (0, nice_of(0, jobs)) if each.reserved_cores else (rank, nice_of(rank, jobs * share))
             place = place if tenant.weight else LAST_RANK
-            changed += self._share(each.containers, weight, nice, min(place, LAST_RANK))
+            changed += self._share(each.containers, parts, weight, nice, min(place, LAST_RANK))
         return changed
 
     def _promised_cores(self) -> float:
@@ -363,14 +374,15 @@ class Ranks:
         self.cpu_s = self._used_s | {each.job: each.cpu_s for each in ranked.values()}
         return [each for each in ranked.values() if each.containers]
 
-    def _share(self, containers: list[ContainerRecord], weight: int, nice: int, rank: int) -> list[ContainerRecord]:
-        """Divide a job's weight among its containers, in proportion to their ``cpu_weight``.
+    def _share(
+        self, containers: list[ContainerRecord], parts: list[int], weight: int, nice: int, rank: int
+    ) -> list[ContainerRecord]:
+        """Divide a job's weight among its containers, in proportion to ``parts``.
 
         :meth:`_renice_promised` sets the nice value of those with promised cores.
         """
-        asked = [record.limits.cpu_weight or UNPROMISED_WEIGHT for record in containers]
-        of, changed = sum(asked), []
-        for record, part in zip(containers, asked, strict=True):
+        of, changed = sum(parts), []
+        for record, part in zip(containers, parts, strict=True):
             if not record.pid:
                 continue  # still starting with its initial weight; ranked once it has started
             own = max(1, weight * part // of)
