@@ -16,9 +16,11 @@ from penstock import extras
 from penstock.cli import arguments
 from penstock.cli.errors import CommandError, usage_error
 from penstock.cli.session import asked, print_json
+from penstock.wire.errors import ErrorCode, RpcError
 
 if TYPE_CHECKING:
-    from penstock.wire.config_api import ConfigSet
+    from penstock.client.blocking_requests import BlockingRequests
+    from penstock.wire.config_api import ConfigSet, Daemon
 
 _HELP = """usage: penstock config COMMAND [ARGUMENT…]
 
@@ -128,7 +130,7 @@ def _set(argv: list[str]) -> int:
         values[key] = text
     if options.persist and not extras.is_installed("tomlkit"):
         raise CommandError(f"--persist: No module named 'tomlkit'; install it with `{extras.install(options.daemon)}`")
-    answer = asked("config", lambda agent: agent.set_config(values, options.daemon))
+    answer = asked("config", lambda agent: _changed(agent, values, options.daemon))
     if options.persist:
         _persist(answer, values)
     if options.json:
@@ -137,6 +139,32 @@ def _set(argv: list[str]) -> int:
     for one in answer.changed:
         print(f"{one.key}: {one.was} → {one.now}{_until(answer, one.stronger, persisted=options.persist)}")
     return 0
+
+
+async def _changed(agent: BlockingRequests, values: dict[str, str], daemon: Daemon) -> ConfigSet:
+    """Change the keys.
+
+    Raises:
+        CommandError: a key is one of the other daemon.
+        RpcError: the daemon refuses the change.
+    """
+    try:
+        return await agent.set_config(values, daemon)
+    except RpcError as error:
+        if error.code is ErrorCode.BAD_REQUEST:
+            await _refuse_keys_of_other(agent, values, daemon)
+        raise
+
+
+async def _refuse_keys_of_other(agent: BlockingRequests, values: dict[str, str], daemon: Daemon) -> None:
+    other: Daemon = "master" if daemon == "agent" else "agent"
+    try:
+        own, others = [(await agent.show_config(each)).keys for each in (daemon, other)]
+    except RpcError:
+        return  # there is no master
+    for key in values:
+        if key in others and key not in own:
+            raise usage_error(f"{key} is a key of the {other}, not of the {daemon}; add `--daemon {other}`")
 
 
 def _persist(answer: ConfigSet, values: dict[str, str]) -> None:

@@ -38,5 +38,5 @@ def answer(live_config: LiveConfig[Any], asked: OnBehalf, node: str = "") -> Res
     try:
         changed = live_config.set(params.values, who, when)
     except SettingsError as error:
-        raise bad_request("; ".join(error.faults), field="values") from None
+        raise bad_request("; ".join(error.faults)) from None  # each fault names its key
     return api.ConfigSet(changed=changed, **place)
