@@ -42,6 +42,11 @@ class TenantTree:
             for parent, level in pairwise((_TOP, *path)):
                 self.children.setdefault(parent, {})[level] = None
 
+    def contended(self, tenant: str) -> list[str]:
+        """Return the tenant's levels, without that of an only sub-tenant: it has all that its parent has."""
+        top, *_ = path = self.paths[tenant]
+        return [top, *(level for parent, level in pairwise(path) if len(self.children[parent]) > 1)]
+
     def flat_weight(self, tenant: str) -> float:
         """Return the tenant's part of the weight of its topmost tenant: its weight where tenants have no sub-tenants.
 
@@ -188,7 +193,7 @@ class _ByTenant:
         tenant, (place, of) = self._tenants[job], self._places[job]
         inner = self._of(job).reason(job)
         which = f"{ordinal(place)} of {tenant}'s {counted(of, 'job')}" if of > 1 else f"the only job of {tenant}"
-        shares = "; ".join(self._shares_of(level) for level in self._tree.paths[tenant])
+        shares = "; ".join(self._shares_of(level) for level in self._tree.contended(tenant))
         entitled = f"{tenant}'s share is {100 * self._tree.share(tenant):.3g} %"
         return replace(inner, said=f"{which}: {inner.said}; {entitled}; {shares}")
 

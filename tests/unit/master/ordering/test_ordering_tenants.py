@@ -184,7 +184,9 @@ def test_the_reason_names_the_tenant_and_its_share() -> None:
         "second of research/eve's 2 jobs: submitted 1 min 39 s ago, and the earlier job goes first; "
     )
     assert "research/eve's share is 66.7 %; research holds 0 % of the cores, and no tenant beside it has" in said
-    assert ", for its weight of 2; research/eve holds" in said
+    assert said.endswith(", for its weight of 2"), "its only sub-tenant has the same"
+    both = ordering("fifo", weights={"research": 2.0}).rank([*jobs, job("b", "research/bob")], TEN)
+    assert ", for its weight of 2; research/eve holds" in both.reason("r2").said
     assert ranking.reason("p").said.startswith("the only job of production: ")
     assert ranking.why("p").startswith("tenants: production 0 of cores; fifo: ")
 
