@@ -73,9 +73,11 @@ def running(directory: Path, agent: dict[str, str], master: dict[str, str]) -> I
         node = Node(Path(said["socket"]), said["agent_http"], processes)
         yield node
     finally:
-        if node is not None:
-            _settle(node)
-        _stop(process)
+        try:
+            if node is not None:
+                _settle(node)
+        finally:  # another Ctrl-C ends the wait, and leaves nothing running, either
+            _stop(process)
 
 
 def _module(process: psutil.Process) -> str:
