@@ -12,7 +12,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +19,7 @@ from penstock import extras, paths
 from penstock.cli import arguments
 from penstock.cli.errors import CommandError, note, usage_error
 from penstock.cli.session import converse
+from penstock.cli.up_directory import own_directory
 from penstock.client import AgentClient, AgentUnavailable
 from penstock.config.settings import scalar
 from penstock.durable import replace_file
@@ -206,9 +206,9 @@ class _Up:
         """Return 0 after a request to stop; fail if a daemon ended by itself."""
         for number in (signal.SIGINT, signal.SIGTERM):
             asyncio.get_running_loop().add_signal_handler(number, self._stop.set)
-        with tempfile.TemporaryDirectory(prefix="penstock-up-") as directory:
+        with own_directory() as directory:
             try:
-                starting = asyncio.create_task(self._start(Path(directory)))
+                starting = asyncio.create_task(self._start(directory))
                 if not await self._finished(starting):
                     return 0
                 self._announce(starting.result())
