@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
+from collections.abc import Collection
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -62,8 +63,9 @@ class ExecutorRound:
     # job → resources that all nodes lacked for its executors at that time
     _lacks: dict[str, str] = field(init=False, default_factory=dict)
 
-    def place(self, ranking: Ranking, now: float, limits: RoundQuotas | None) -> None:
-        """Place executors with a forecast on the nodes that have reported since they were last examined.
+    def place(self, ranking: Ranking, now: float, limits: RoundQuotas | None, kept: Collection[str]) -> None:
+        """Place executors with a forecast on the nodes that have reported since they were last examined, but for those
+        ``kept`` for promised tasks.
 
         All nodes are examined when a new executor waits, and once per heartbeat time, because availability also changes
         with time.
@@ -79,7 +81,8 @@ class ExecutorRound:
         self._executors.news = False
         if everywhere:
             self._looked_at = now
-        looked_at = [worker for worker, node in enumerate(nodes) if everywhere or node.executors_due]
+        due = [worker for worker, node in enumerate(nodes) if everywhere or node.executors_due]
+        looked_at = [worker for worker in due if nodes[worker].name not in kept]
         for worker in looked_at:
             nodes[worker].executors_due = False
         if not known or not looked_at:

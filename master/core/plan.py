@@ -1,14 +1,14 @@
 """The plan follower (Rayon §5.2): room for promised tasks.
 
 Unpromised work is stopped only where a promised task has no other room: then as few commands as possible, newest
-first, are stopped and wait for a place again. A framework's own tasks cannot be stopped from here: their slots go to
-promised jobs as they become free.
+first, are stopped and wait for a place again. The room is kept for the promised tasks until they are placed. A
+framework's own tasks cannot be stopped from here: their slots go to promised jobs as they become free.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from master.core.dues import Clock
 from master.core.executors import Executors
@@ -40,12 +40,15 @@ class PlanFollower:
     _executors: Executors
     _user_quotas: UserQuotas
     _tasks: TaskLifecycle
+    #: The nodes where the last round kept room for promised tasks: neither promotions nor executors may take it.
+    kept: set[str] = field(init=False, default_factory=set)
 
     def make_room(self, now: float, limits: RoundQuotas | None) -> None:
         """After placement, stop other work that blocks promised tasks without a place or slot. Tasks of users at their
         limits are skipped: they would not be placed in that room.
         """
         at = self._clock.unix(now)
+        self.kept = set()
         members, promised = self._guarantees.of(at)
         jobs = self._members.jobs
         # reservations with ready tasks
@@ -72,6 +75,8 @@ class PlanFollower:
             if fewest is not None:
                 self._stop(fewest, chosen, f"{members[task.job]} is promised its place")
                 fewest.keep_for(self._takes(task))
+                if not task.elastic:
+                    self.kept.add(fewest.node.name)
 
     def _give_slots(self, nodes: list[_Node], protected: dict[str, str], promised: dict[str, Guarantee]) -> None:
         """Give slots of other jobs to commands that wait for one on their nodes, up to their reservation's promise."""

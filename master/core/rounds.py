@@ -64,13 +64,13 @@ class Rounds:
         self._dues.changed = False
         limits = self._user_quotas.in_round()
         if self._settings.current.promotion and self._dues.promotable:
-            self._slack.promote(limits)
+            self._slack.promote(limits, self._plan_follower.kept)
         if not self._members.ready_tasks:
             self._plan_follower.make_room(now, limits)
             return
         self._outbox.counts["rounds"] += 1
         if ranking is not None and self._executors.waiting:
-            self._executor_round.place(ranking, now, limits)
+            self._executor_round.place(ranking, now, limits, self._plan_follower.kept)
         placed = self._regular.place(hopeful, ranking, limits, looks_ahead=looks_ahead)
         self._plan_follower.make_room(now, limits)
         self._slack.place(now)

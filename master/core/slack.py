@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, deque
+from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -40,14 +41,16 @@ class SlackWork:
     _user_quotas: UserQuotas
     _tasks: TaskLifecycle
 
-    def promote(self, limits: RoundQuotas | None) -> None:
-        """Promote opportunistic tasks on their nodes, oldest first (UBIS §IV.D), within their users' limits."""
+    def promote(self, limits: RoundQuotas | None, kept: Collection[str]) -> None:
+        """Promote opportunistic tasks on their nodes, oldest first (UBIS §IV.D), within their users' limits; not on the
+        nodes ``kept`` for promised tasks.
+        """
         table = self._table
         table.settle()
         some = [table.nodes[row] for row in np.flatnonzero(table.opportunistic[: len(table.nodes)])]
         self._dues.promotable = bool(some)
         for node in some:
-            for held in node.held.values() if node.takes_work else ():
+            for held in node.held.values() if node.takes_work and node.name not in kept else ():
                 if self._may_be_promoted(node, held):
                     self._promote(node, held, limits)
 

@@ -239,3 +239,37 @@ def test_room_is_made_for_an_executor_that_is_promised_its_place() -> None:
     end(b, "b3", "b2", "b1", job="j", ended=STOPPED)
     b.beats("a")
     assert ("e", "a") in b.round()
+
+
+def test_an_executor_does_not_take_the_room_that_was_made() -> None:
+    b = ExecutorBed("a", ordering="fifo", forecasts={"u/app": profile((2, 100))})
+    b.cluster.guarantees.plan = Plan(2.0, begins=5.0)
+    b.ready("a", *[command(f"b{i}", cores=1.0) for i in range(4)])
+    b.round()
+    b.executors(executor("e", cores=2.0))
+    b.job("a", "prod", at=2.0, reservation="r")
+    b.ready("a", *[command(f"p{i}", cores=1.0) for i in range(2)], job="prod")
+    b.now = 5.0
+    b.round()
+    assert stopped(b) == ["b3", "b2"]
+    end(b, "b3", "b2", job="j", ended=STOPPED)
+    b.beats("a")
+    assert b.round() == [("p0", "a"), ("p1", "a")]
+    assert len(stopped(b)) == 2, "nothing is in the way again"
+
+
+def test_a_promotion_does_not_take_the_room_that_was_made() -> None:
+    b = two_jobs(Plan(4.0, memory=800, begins=5.0))
+    b.ready("a", *[command(f"b{i}", 250) for i in range(4)], job="best")
+    b.round()
+    b.heartbeat("a", promised_memory_bytes=1000 * MB, used_memory_bytes=100 * MB)
+    b.ready("a", command("o", 300), job="best", opportunistic=True)
+    assert b.round() == [("o", "a")]
+    b.ready("a", command("p", 800), job="prod")
+    b.now = 5.0
+    b.round()
+    assert len(stopped(b)) == 4
+    end(b, *stopped(b), ended=STOPPED)
+    b.heartbeat("a")
+    assert ("p", "a") in b.round()
+    assert b.said(api.Promote) == []
