@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from dataclasses import replace
 
-from penstock.model import ResourceKind
+from penstock.model import Executor, ResourceKind
 from simulator.tasks.graphs import tpch_jobs, workflow_jobs
 from simulator.tasks.mixed import mixed_jobs
 from simulator.tasks.spec import CommandTable, JobTable, MonotaskTable, NodeTable, Spec, StageTable
@@ -43,10 +43,16 @@ def jobs_of(spec: Spec, seed: int) -> list[SimulatedJob]:
         raise ValueError(f"two jobs are named {twice!r}")
     for number, job in enumerate(jobs):
         stages = job.stages if spec.opportunistic else tuple(replace(s, opportunistic=False) for s in job.stages)
+        if not spec.elastic:
+            stages = tuple(replace(s, tasks=tuple(_inelastic(task) for task in s.tasks)) for s in stages)
         if spec.known_lengths:
             stages = tuple(replace(s, tasks=tuple(_told(task, node) for task in s.tasks)) for s in stages)
         jobs[number] = replace(job, stages=stages, origin=number)
     return jobs
+
+
+def _inelastic(task: SimulatedTask) -> SimulatedTask:
+    return task if task.command is None else replace(task, command=replace(task.command, executor=None))
 
 
 def _told(task: SimulatedTask, node: NodeTable) -> SimulatedTask:
@@ -97,7 +103,7 @@ def _task(name: str, stage: StageTable, job: JobTable, node: NodeTable, dice: ra
     factor = 1.0 + stage.spread * dice.uniform(-1.0, 1.0) if stage.spread else 1.0
     nodes = tuple(stage.nodes)
     if stage.command is not None:
-        return SimulatedTask(name, (), 0, _command(stage.command, factor), nodes)
+        return SimulatedTask(name, (), 0, _command(stage.command, factor, stage.tasks), nodes)
     monotasks = tuple(_monotask(table, node, factor) for table in stage.monotasks)
     return SimulatedTask(name, monotasks, int(stage.memory_bytes), None, nodes)
 
@@ -107,9 +113,14 @@ def _monotask(table: MonotaskTable, node: NodeTable, factor: float) -> Simulated
     return SimulatedMonotask(ResourceKind(table.kind), round(size * factor))
 
 
-def _command(table: CommandTable, factor: float) -> SimulatedCommand:
+def _command(table: CommandTable, factor: float, tasks: int) -> SimulatedCommand:
     phases = tuple(
         Phase(phase.seconds * factor, phase.cpu_cores, phase.memory_bytes, phase.disk_bytes_per_s)
         for phase in table.phases
     )
-    return SimulatedCommand(phases, table.cpu_cores, int(table.memory_bytes), ResourceKind(table.kind))
+    command = SimulatedCommand(phases, table.cpu_cores, int(table.memory_bytes), ResourceKind(table.kind))
+    if (of := table.executor) is None:
+        return command
+    executor = Executor(application=of.application, input_bytes=int(of.input_bytes), sizing=of.sizing)
+    # Each announces its part of the input, as with `penstock submit --executors`.
+    return replace(command, executor=executor, input_bytes=executor.input_bytes // tasks)

@@ -5,23 +5,27 @@ The daemons' shells use sockets and timers; here a heap of events takes their pl
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from agent.core import Node
 from agent.core import events as e
 from agent.core import instructions as i
+from agent.core.confinement import Promise
 from agent.core.settings import NodeSettings
 from agent.core.tasks import unplaced
 from master.core import Cluster, MasterSettings
 from master.core import events as m
-from master.core.instructions import SendDecisions
+from master.core.instructions import Explain, Predict, SendDecisions, StoreRun
+from master.prediction.application import ForecastSettings
 from penstock.model import Capacity
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Notice, Params
 from simulator.tasks.clock import Clock
 from simulator.tasks.commands import Commands, Tally
 from simulator.tasks.first_come import FirstComeQueues
+from simulator.tasks.forecasts import Forecasts
 from simulator.tasks.framework import Framework, Site
 from simulator.tasks.machine import Machine
 from simulator.tasks.node_spec import NodeSpec, capacity_of
@@ -68,6 +72,7 @@ class SimulatedCluster:
         """Without ``reservations`` no job reserves."""
         self.clock = Clock()
         self.tally = Tally()
+        self.acts: Counter[str] = Counter()  # what the daemons would log, by event
         self.surroundings = around = surroundings or Surroundings()
         self.names = [f"n{number}" for number in range(len(nodes))]
         self.usage = Usage(capacity_of(nodes), around.timeline_s)
@@ -81,6 +86,7 @@ class SimulatedCluster:
         self._left = 0
         self._heartbeat_due: set[str] = set()
         self._round_due = False
+        self.forecasts = Forecasts(ForecastSettings(settings.executor_slot_s, settings.executor_horizon_slots))
         self.reservations: Reservations | None = None
         if reservations is not None:
             capacities = [spec.capacity for spec in nodes]
@@ -118,8 +124,15 @@ class SimulatedCluster:
     # ------------------------------------------------------------ agents
 
     def _settings_of(self, name: str) -> NodeSettings:
-        capacity = self.machines[name].spec.capacity
-        return replace(self.surroundings.agent, node=name, instance="sim", capacity=capacity, has_master=True)
+        spec = self.machines[name].spec
+        return replace(
+            self.surroundings.agent,
+            node=name,
+            instance="sim",
+            capacity=spec.capacity,
+            has_master=True,
+            disk_bytes_per_s=round(spec.disk_bytes_per_s * spec.capacity.disk_slots),
+        )
 
     def _node(self, settings: NodeSettings) -> Node:
         return Node(settings, FirstComeQueues(settings) if self.surroundings.fifo_queues else None)
@@ -131,6 +144,7 @@ class SimulatedCluster:
             self.machines[name],
             lambda event: self.ask(name, event),
             self._find,
+            lambda container: self._promise_of(name, container),
             self.usage,
             self.tally,
             start_s=around.start_s,
@@ -141,6 +155,10 @@ class SimulatedCluster:
     def _find(self, name: str) -> SimulatedCommand:
         number, _, task = name.partition("/")
         return self.frameworks[int(number) - 1].command(task)
+
+    def _promise_of(self, node: str, container: str) -> Promise | None:
+        record = self.nodes[node].containers.live.get(container)
+        return record.promise if record is not None else None
 
     def _job_ended(self) -> None:
         self._left -= 1
@@ -158,7 +176,9 @@ class SimulatedCluster:
                     self._notify(node, session, params)
                 case i.TellMaster(params):
                     self._tell_master(node, params)
-                case i.Record() | i.Explain():
+                case i.Explain(what):
+                    self.acts[what] += 1
+                case i.Record():
                     pass
                 case _:
                     if not self._commands[node].carry_out(instruction):
@@ -172,6 +192,7 @@ class SimulatedCluster:
 
     def _register(self, name: str) -> None:
         node = self.nodes[name]
+        node.executors.surrogate.gaps_read = node.executors.surrogate.last_parts_read = True  # as this master does
         here = [job for job in node.jobs.values() if job.record.here]
         self._to_master(
             m.Said(
@@ -212,8 +233,14 @@ class SimulatedCluster:
 
     def _to_master(self, event: m.Event) -> None:
         for instruction in self.master.handle(event, self.clock.now_s):
-            if isinstance(instruction, SendDecisions):
-                self.clock.after(self.surroundings.latency_s, self._decide, instruction)
+            match instruction:
+                case SendDecisions():
+                    self.clock.after(self.surroundings.latency_s, self._decide, instruction)
+                case Predict() | StoreRun():
+                    answer = self.forecasts.answer(instruction, self.clock.now_s)
+                    self.clock.soon(self._to_master, answer)
+                case Explain(what):
+                    self.acts[what] += 1
         self._plan_round()
 
     def _plan_round(self) -> None:

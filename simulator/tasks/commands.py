@@ -7,12 +7,13 @@ from dataclasses import dataclass, replace
 
 from agent.core import events as e
 from agent.core import instructions as i
-from agent.core.confinement import Confinement, confine
+from agent.core.confinement import Confinement, Promise, confine
 from agent.core.events import CpuTimesRead
 from agent.core.instructions import ReadCpuTimes
 from agent.core.snapshot import ContainerUse, HostUse, Snapshot
 from simulator.tasks.clock import Clock
-from simulator.tasks.machine import Machine, RunningCommand
+from simulator.tasks.machine import Machine
+from simulator.tasks.running_command import RunningCommand
 from simulator.tasks.usage import Usage
 from simulator.tasks.workload import SimulatedCommand
 
@@ -23,18 +24,23 @@ _STALLED_BELOW = 0.05
 
 @dataclass(slots=True)
 class Tally:
-    """Counts of the whole cluster's containers. ``opportunistic`` is counted at the first sample, or an earlier end."""
+    """Counts of the whole cluster's containers. ``opportunistic`` is counted at the first sample, or an earlier end.
+
+    ``resized`` counts changes of the cores that a running container is limited to, or promised.
+    """
 
     started: int = 0
     opportunistic: int = 0
     paused: int = 0
+    resized: int = 0
     opportunistic_s: float = 0.0
     container_s: float = 0.0
 
 
 class Commands:
     """The commands of one node. ``ask`` gives an event to the agent's core; ``find`` maps a container name to its
-    simulated command."""
+    simulated command, ``promise_of`` a container to its present promise where that varies.
+    """
 
     def __init__(
         self,
@@ -42,6 +48,7 @@ class Commands:
         machine: Machine,
         ask: Callable[[e.Event], object],
         find: Callable[[str], SimulatedCommand],
+        promise_of: Callable[[str], Promise | None],
         usage: Usage,
         tally: Tally,
         *,
@@ -49,11 +56,11 @@ class Commands:
         sample_s: float,
         look_s: float,
     ) -> None:
-        self._clock, self._machine, self._ask, self._find = clock, machine, ask, find
+        self._clock, self._machine, self._ask, self._find, self._promise_of = clock, machine, ask, find, promise_of
         self._usage, self._tally = usage, tally
         self._start_s, self._sample_s, self._look_s = start_s, sample_s, look_s
         self._begun_s: dict[str, float] = {}
-        self._promised: dict[str, SimulatedCommand] = {}  # of regular containers
+        self._promised: dict[str, tuple[float, int]] = {}  # of regular containers: cores, bytes of memory
         self._used_bytes = 0
         self._memory: dict[str, int] = {}  # peaks
         self._before: dict[str, tuple[float, float]] = {}  # CPU seconds and disk bytes at the last sample
@@ -73,11 +80,10 @@ class Commands:
                 self._clock.soon(self._killed, container)
             case i.Freeze(container, frozen):
                 self._tally.paused += frozen
-                self._machine.change(container, frozen=frozen)
-            case i.Confine(container, confinement):
-                self._machine.change(container, opportunistic=confinement.opportunistic, weight=confinement.cpu_weight)
-                if not confinement.opportunistic and container in self._machine.running:
-                    self._promise(container, self._machine.running[container].command)
+                self._machine.freeze(container, frozen)
+            case i.Confine(container, settings):
+                if (running := self._machine.running.get(container)) is not None:
+                    self._confine(container, running, settings)
                 self._clock.soon(self._ask, e.Confined(container, {}))
             case i.Reclaim(container, _):  # simulated commands have no page cache to reclaim
                 self._clock.soon(self._ask, e.Reclaimed(container))
@@ -99,9 +105,9 @@ class Commands:
 
     def _started(self, container: str, name: str, told: Confinement) -> None:
         self._begun_s[container] = self._clock.now_s
-        running = RunningCommand(self._find(name), told.opportunistic, told.cpu_weight)
+        running = RunningCommand(self._find(name), told)
         if not told.opportunistic:
-            self._promise(container, running.command)
+            self._promise(container, running.command.promise)
         self._machine.begin(container, running, lambda: self._exited(container, running, 0, None))
         self._ask(e.ContainerStarted(container, 1, {}, self._clock.now_s))
         if not self._sampling:
@@ -109,16 +115,25 @@ class Commands:
             self._clock.after(self._sample_s - self._clock.now_s % self._sample_s, self._sample)
         self._look_again()
 
-    def _promise(self, container: str, command: SimulatedCommand | None) -> None:
-        """Change a container's promise to that of ``command``; None: the promise ends."""
+    def _confine(self, container: str, running: RunningCommand, settings: Confinement) -> None:
+        varying = self._promise_of(container)
+        promise = running.command.promise if varying is None else (varying.cpu_cores, varying.memory_bytes)
+        before = running.settings.cpu_cores, running.promised_cores
+        self._tally.resized += before != (settings.cpu_cores, promise[0])
+        self._machine.confine(container, settings, promise[0])
+        if not settings.opportunistic:
+            self._promise(container, promise)
+
+    def _promise(self, container: str, promise: tuple[float, int] | None) -> None:
+        """Change a container's promised cores and bytes of memory; None: the promise ends."""
         before = self._promised.pop(container, None)
-        if command is not None:
-            self._promised[container] = command
+        if promise is not None:
+            self._promised[container] = promise
         allocated, now_s = self._usage.allocated, self._clock.now_s
-        for which, sign in ((before, -1), (command, 1)):
+        for which, sign in ((before, -1), (promise, 1)):
             if which is not None:
-                allocated["cpu"].change(now_s, sign * which.cpu_cores)
-                allocated["memory"].change(now_s, sign * which.memory_bytes)
+                allocated["cpu"].change(now_s, sign * which[0])
+                allocated["memory"].change(now_s, sign * which[1])
 
     def _killed(self, container: str) -> None:
         running = self._machine.end(container)
@@ -172,7 +187,9 @@ class Commands:
             disk += disk_bytes_per_s
             memory = running.memory_bytes()
             self._memory[container] = max(memory, self._memory.get(container, 0))
-            wants = running.wants.cpu_cores
+            wanted, held_back = running.wanted_cores, 1.0 - running.most_speed
+            throttled = held_back if running.lacks == "cpu" else 0.0
+            waits = 1.0 - running.speed if wanted > 0 and running.cores < _STALLED_BELOW * wanted else 0.0
             uses[container] = ContainerUse(
                 cpu_cores=cores,
                 memory_bytes=memory,
@@ -180,7 +197,10 @@ class Commands:
                 memory_peak_bytes=self._memory[container],
                 disk_bytes_per_s=disk_bytes_per_s,
                 cpu_seconds=running.cpu_seconds,
-                cpu_stalled=1.0 - running.speed if wants > 0 and running.cores < _STALLED_BELOW * wants else 0.0,
+                cpu_throttled=throttled,
+                cpu_stalled=max(throttled, waits),
+                memory_stalled=held_back if running.lacks == "memory" else 0.0,
+                disk_stalled=held_back if running.lacks == "disk" else 0.0,
             )
         used_bytes = sum(use.memory_bytes for use in uses.values())
         self._usage.used["memory"].change(now_s, used_bytes - self._used_bytes)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from agent.core import events as e
-from penstock.model import KINDS, ContainerSpec, KindAmounts, Limits, MonotaskSpec, TaskRequest
+from penstock.model import KINDS, ContainerSpec, KindAmounts, Limits, MonotaskSpec, Sizing, TaskRequest
 from penstock.wire import agent_methods as m
 from penstock.wire.agent_api import (
     Complete,
@@ -61,6 +61,7 @@ class Framework(Course):
         self._number = number
         self.id = ""
         self.reservation = ""
+        self.admitted_at_s: float | None = None
         self.placed_on: dict[str, str] = {}
         self._joined: dict[str, None] = {}
         self._running: dict[tuple[str, int], tuple[SimulatedTask, int]] = {}  # monotask → its task and place in it
@@ -111,6 +112,7 @@ class Framework(Course):
             case TaskEnded():
                 self._command_ended(params)
             case JobAdmitted():
+                self.admitted_at_s = self._site.clock.now_s
                 self._ask_for_places()
 
     # ------------------------------------------------------------ tasks
@@ -129,10 +131,11 @@ class Framework(Course):
         command = task.command
         if command is None:
             return TaskRequest(task=task.name, usage=task.usage(), memory_bytes=task.memory_bytes, nodes=task.nodes)
+        shared = command.executor is not None and command.executor.sizing is Sizing.SHARED
         spec = ContainerSpec(
             argv=_ARGV,
             name=f"{self._number}/{task.name}",
-            limits=Limits(cpu_cores=command.cpu_cores or None),  # as of `penstock submit`
+            limits=Limits(cpu_cores=None if shared else command.cpu_cores or None),  # as of `penstock submit`
             cpu_cores=command.cpu_cores,
             memory_bytes=command.memory_bytes,
         )
@@ -143,6 +146,7 @@ class Framework(Course):
             nodes=task.nodes,
             command=spec,
             command_kind=command.kind,
+            executor=command.executor,
         )
 
     def _placed(self, name: str, node: str) -> None:

@@ -3,10 +3,10 @@
 A disk monotask has a disk to itself. If agents grant more monotasks than there are disks (agent/queues/resource.py),
 these share all disks evenly. Network monotasks share the link evenly; the model covers the receiving side, as in
 Ursa §4.2.3. Commands and CPU monotasks share the cores by ``cpu.weight``, like the kernel's scheduler.
-A command has the weight of its promise or of its job's rank. All work without a promise has one weight together, which
-the agent sets (agent/core/ranks.py); within its share the monotasks come first, as each holds a slot. Commands share
-the disks among themselves. :func:`share` divides a resource. Commands and disk or network monotasks on one node do not
-slow each other down.
+A command has the weight of its promise or of its job's rank, and no more than its limits (running_command.py). All work
+without a promise has one weight together, which the agent sets (agent/core/ranks.py); within its share the monotasks
+come first, as each holds a slot. Commands share the disks among themselves. :func:`share` divides a resource. Commands
+and disk or network monotasks on one node do not slow each other down.
 """
 
 from __future__ import annotations
@@ -15,14 +15,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from heapq import heappop, heappush
 
+from agent.core.confinement import Confinement, promised_weight
 from agent.core.rank_weights import unpromised_weight
 from penstock.model import ResourceKind
 from simulator.tasks.clock import Clock
 from simulator.tasks.node_spec import NodeSpec
+from simulator.tasks.running_command import RunningCommand
 from simulator.tasks.usage import Level, Usage
-from simulator.tasks.workload import Phase, SimulatedCommand, SimulatedMonotask
+from simulator.tasks.workload import SimulatedMonotask
 
-_NOTHING = Phase(0.0)
 _NEVER = float("inf")
 
 
@@ -108,47 +109,6 @@ class _Computing:
     left_s: float
     at_s: float
     turn: int = 0
-
-
-@dataclass(slots=True, eq=False)
-class RunningCommand:
-    """A running command. ``speed`` is the fraction of full speed: 1 if it gets all that it wants.
-
-    ``weight`` is its ``cpu.weight``.
-    """
-
-    command: SimulatedCommand
-    opportunistic: bool
-    weight: int
-    frozen: bool = False
-    phase: int = 0
-    passed_s: float = 0.0  # in the phase, at full speed
-    speed: float = 0.0
-    cores: float = 0.0
-    disk_bytes_per_s: float = 0.0
-    cpu_seconds: float = 0.0
-    disk_bytes: float = 0.0
-    seen: bool = False  # by a sample
-    wants: Phase = _NOTHING  # the current phase
-
-    def __post_init__(self) -> None:
-        self.enter(0)
-
-    def enter(self, phase: int) -> None:
-        """Begin a phase; after the last phase the command wants nothing."""
-        phases = self.command.phases
-        self.phase, self.passed_s = phase, 0.0
-        self.wants = phases[phase] if phase < len(phases) else _NOTHING
-
-    def memory_bytes(self) -> int:
-        """Return its memory: interpolated linearly between the ends of the last phase and of this one."""
-        phases = self.command.phases
-        if self.phase >= len(phases):
-            return int(phases[-1].memory_bytes)
-        before = phases[self.phase - 1].memory_bytes if self.phase else 0.0
-        here = phases[self.phase]
-        part = self.passed_s / here.seconds if here.seconds else 1.0
-        return int(before + (here.memory_bytes - before) * part)
 
 
 class Machine:
@@ -255,27 +215,20 @@ class Machine:
             self._share_again()
         return gone
 
-    def change(
-        self,
-        container: str,
-        *,
-        opportunistic: bool | None = None,
-        weight: int | None = None,
-        frozen: bool | None = None,
-    ) -> None:
-        """Change a command's class or weight, or freeze or thaw it."""
-        running = self.running.get(container)
-        if running is None:
-            return
-        self._advance()
-        if opportunistic is not None:
-            running.opportunistic = opportunistic
-        if weight is not None:
-            running.weight = weight
-        if frozen is not None:
+    def confine(self, container: str, settings: Confinement, promised_cores: float) -> None:
+        """Change a command's kernel settings and its promised cores."""
+        if (running := self.running.get(container)) is not None:
+            self._advance()
+            running.settings, running.promised_cores = settings, promised_cores
+            self._share_again()
+
+    def freeze(self, container: str, frozen: bool) -> None:
+        """Freeze or thaw a command."""
+        if (running := self.running.get(container)) is not None:
+            self._advance()
             running.frozen = frozen
             running.speed = running.cores = running.disk_bytes_per_s = 0.0
-        self._share_again()
+            self._share_again()
 
     def look(self) -> None:
         """Update every command's figures to the present time."""
@@ -299,51 +252,54 @@ class Machine:
         active = [running for running in self.running.values() if not running.frozen]
         disk_wanted = 0.0
         for running in active:
-            disk_wanted += running.wants.disk_bytes_per_s
+            running.limit()
+            disk_wanted += running.wanted_disk_bytes_per_s
             running.speed = 1.0
         self._share_cores(active)
         if disk_wanted > disk_left:
             isolated = spec.isolated_disk
-            weights = [max(0.01, one.command.cpu_cores) if isolated else 1.0 for one in active]
-            self._slow_down(active, disk_left, [one.wants.disk_bytes_per_s for one in active], weights, isolated)
+            weights = [max(0.01, one.promised_cores) if isolated else 1.0 for one in active]
+            self._slow_down(active, disk_left, [one.wanted_disk_bytes_per_s for one in active], weights, isolated)
         self._set_off(active, disk_left)
 
     def _share_cores(self, active: list[RunningCommand]) -> None:
         """Share the cores by weight between promised commands and other regular work, its CPU monotasks first."""
         cores, monotasks = self.spec.capacity.cores, len(self._computing)
-        if sum(one.wants.cpu_cores for one in active) + monotasks <= cores:
+        if sum(one.wanted_cores for one in active) + monotasks <= cores:
             self._speed_up(1.0)
             return
         if not monotasks:
             self._slow_down_cores(active, cores)
             return
-        promised = [one for one in active if one.command.cpu_cores and not one.opportunistic]
+        promised = [one for one in active if one.promised_cores and not one.opportunistic]
         others = [one for one in active if one not in promised]
-        wanted = [one.wants.cpu_cores for one in promised]
-        unpromised = monotasks + sum(one.wants.cpu_cores for one in others if not one.opportunistic)
-        weight = unpromised_weight(cores, sum(one.command.cpu_cores for one in promised))
-        part = share(cores, [*wanted, unpromised], [*(float(one.weight) for one in promised), float(weight)])[-1]
+        wanted = [one.wanted_cores for one in promised]
+        unpromised = monotasks + sum(one.wanted_cores for one in others if not one.opportunistic)
+        # Containers that may use more than their promise have a part of the weight of unpromised work, too.
+        beyond = sum(max(0, one.settings.cpu_weight - promised_weight(one.promised_cores)) for one in promised)
+        weight = max(1, unpromised_weight(cores, sum(one.promised_cores for one in promised)) - beyond)
+        weights = [*(float(one.settings.cpu_weight) for one in promised), float(weight)]
+        part = share(cores, [*wanted, unpromised], weights)[-1]
         of_monotasks = min(float(monotasks), part)
         self._speed_up(of_monotasks / monotasks)
         self._slow_down_cores(promised, cores - part)
         self._slow_down_cores(others, cores - of_monotasks - min(sum(wanted), cores - part))
 
     def _slow_down_cores(self, active: list[RunningCommand], cores: float) -> None:
-        wanted, weights = [one.wants.cpu_cores for one in active], [float(one.weight) for one in active]
+        wanted, weights = [one.wanted_cores for one in active], [float(one.settings.cpu_weight) for one in active]
         self._slow_down(active, cores, wanted, weights, True)
 
     def _set_off(self, active: list[RunningCommand], disk_bytes_per_s: float) -> None:
         cores = disk = 0.0
         next_s = _NEVER
         for running in active:
+            running.speed *= running.most_speed
             wants, speed = running.wants, running.speed
             running.cores = wants.cpu_cores * speed
             running.disk_bytes_per_s = wants.disk_bytes_per_s * speed
             cores += running.cores
             disk += running.disk_bytes_per_s
-            if speed > 0:
-                left_s = (wants.seconds - running.passed_s) / speed
-                next_s = min(next_s, left_s)
+            next_s = min(next_s, running.next_change_s())
         now_s, disks = self._clock.now_s, disk / disk_bytes_per_s * self.spec.capacity.disk_slots
         self._usage.used["cpu"].change(now_s, cores - self._used_cores)
         self._usage.used["disk"].change(now_s, disks - self._used_disks)

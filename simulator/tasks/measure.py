@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from simulator.report import JobReport, Report
 from simulator.tasks.cluster import SimulatedCluster
 from simulator.tasks.course import Course
+from simulator.tasks.framework import Framework
 from simulator.tasks.usage import Usage
 
 
@@ -30,7 +31,14 @@ def report(cluster: SimulatedCluster, alone_s: Mapping[str, float]) -> Report:
             "preempted_for_promises": float(counts["preempted_for_promises"]),
             "longest_lack_s": cluster.reservations.longest_lack_s,
         }
-    measures |= deadlines(cluster.frameworks)
+    if placed := cluster.acts["executor placed"]:
+        measures |= {
+            "executors": float(placed),
+            "forecasts": float(cluster.forecasts.made),
+            "resized": float(tally.resized),
+            "reprovisioned": float(cluster.acts["reprovisioned"]),
+        }
+    measures |= admission(cluster.frameworks) | deadlines(cluster.frameworks)
     acts = [(name, count) for node in cluster.nodes.values() for (name, _), count in node.preemption.acts.items()]
     return report_of(
         cluster.frameworks,
@@ -40,6 +48,16 @@ def report(cluster: SimulatedCluster, alone_s: Mapping[str, float]) -> Report:
         preemptions=sum(count for name, count in acts if name == "preempted"),
         measures=measures,
     )
+
+
+def admission(frameworks: Sequence[Framework]) -> dict[str, float]:
+    """Return the longest time that a job waited for memory (Ursa §4.2.2), where jobs state how much they need."""
+    waits_s = [
+        one.admitted_at_s - one.job.submitted_at_s
+        for one in frameworks
+        if one.job.memory_bytes and one.admitted_at_s is not None
+    ]
+    return {"longest_admission_s": max(waits_s)} if waits_s else {}
 
 
 def deadlines(courses: Sequence[Course]) -> dict[str, float]:

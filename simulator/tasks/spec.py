@@ -13,7 +13,7 @@ from agent.core.settings import NodeSettings
 from master.config import MasterConfig
 from master.core import MasterSettings
 from master.reservations.reservation_manager import ManagerSettings
-from penstock.model import Capacity
+from penstock.model import Capacity, Sizing
 from penstock.model.decode_errors import told
 from penstock.model.work import Opportunistic
 from simulator.tasks.cluster import Surroundings
@@ -105,12 +105,25 @@ class PhaseTable(Table, frozen=True, kw_only=True):
     disk_bytes_per_s: Amount = 0.0
 
 
+class ApplicationTable(Table, frozen=True, kw_only=True):
+    """The keys of :class:`penstock.model.Executor` that matter here; ``input_bytes`` is that of all of the stage."""
+
+    application: Annotated[str, msgspec.Meta(min_length=1, max_length=128)]
+    input_bytes: Amount = 0.0
+    sizing: Sizing = Sizing.HARD
+
+
 class CommandTable(Table, frozen=True, kw_only=True):
-    """A container: its promise, and the phases of its use. ``kind`` is the kind of slot that it waits for."""
+    """A container: its promise, and the phases of its use. ``kind`` is the kind of slot that it waits for.
+
+    With ``executor`` it is an executor of that application: earlier runs predict its use (Elasecutor §III). Executors
+    of one job are one run.
+    """
 
     cpu_cores: Amount = 1.0
     memory_bytes: Amount = 0.0
     kind: KindName = "cpu"
+    executor: ApplicationTable | None = None
     phases: Annotated[list[PhaseTable], msgspec.Meta(min_length=1)]
 
 
@@ -263,14 +276,16 @@ class MeasureTable(Table, frozen=True, kw_only=True):
 class Spec(Table, frozen=True, kw_only=True):
     """A scenario's tables. ``policy`` are the master's settings by name, ``agent`` the agents' (docs/configuration.md).
 
-    With ``opportunistic = false`` no task runs on slack, even if its stage allows it. With ``known_lengths`` commands
-    announce their lengths, so that an ordering by remaining work knows the jobs' sizes.
+    With ``opportunistic = false`` no task runs on slack, even if its stage allows it. With ``elastic = false``
+    executors are commands like others, which hold what they ask for. With ``known_lengths`` commands announce their
+    lengths, so that an ordering by remaining work knows the jobs' sizes.
     """
 
     cluster: ClusterTable
     policy: dict[str, Any] = {}
     agent: dict[str, Any] = {}
     opportunistic: bool = True
+    elastic: bool = True
     known_lengths: bool = False
     jobs: list[JobTable] = []
     tpch: TpchTable | None = None

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from penstock.model import KindAmounts, ResourceKind
+from penstock.model import Executor, KindAmounts, ResourceKind
 from penstock.model.work import Opportunistic
 
 
@@ -37,7 +37,8 @@ class Phase:
 class SimulatedCommand:
     """A command's requested promise, and its real use. ``kind`` is the kind of slot that it waits for.
 
-    ``input_bytes`` is its announced size on a resource of this kind; 0: unknown.
+    ``input_bytes`` is its announced size on a resource of this kind; 0: unknown. ``executor``: earlier runs of its
+    application predict its use, which its promise and limits follow (Elasecutor §III).
     """
 
     phases: tuple[Phase, ...]
@@ -45,6 +46,12 @@ class SimulatedCommand:
     memory_bytes: int = 0
     kind: ResourceKind = ResourceKind.CPU
     input_bytes: int = 0
+    executor: Executor | None = None
+
+    @property
+    def promise(self) -> tuple[float, int]:
+        """The cores and bytes of memory that it asks for."""
+        return self.cpu_cores, self.memory_bytes
 
 
 @dataclass(frozen=True, slots=True)

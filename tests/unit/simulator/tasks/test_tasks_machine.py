@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from agent.core.confinement import Confinement
 from penstock.model import Capacity, ResourceKind
 from simulator.tasks.clock import Clock
-from simulator.tasks.machine import Link, Machine, RunningCommand, share
+from simulator.tasks.machine import Link, Machine, share
 from simulator.tasks.node_spec import NodeSpec
+from simulator.tasks.running_command import RunningCommand
 from simulator.tasks.usage import Level, Usage
 from simulator.tasks.workload import Phase, SimulatedCommand, SimulatedMonotask
 
 GB = 10**9
+
+
+def confinement(promised_cores: float = 1.0, **settings: Any) -> Confinement:
+    """What an agent would write for this promise."""
+    return Confinement(cpu_weight=max(1, round(100 * promised_cores)), **settings)
 
 
 class Bench:
@@ -33,8 +42,16 @@ class Bench:
     def execute(self, name: str, kind: ResourceKind, size: int) -> None:
         self.machine.execute(SimulatedMonotask(kind, size), lambda: self.end(name))
 
-    def begin(self, name: str, *phases: Phase, cpu_cores: float = 1.0, opportunistic: bool = False) -> RunningCommand:
-        running = RunningCommand(SimulatedCommand(phases, cpu_cores), opportunistic, max(1, round(100 * cpu_cores)))
+    def begin(
+        self,
+        name: str,
+        *phases: Phase,
+        cpu_cores: float = 1.0,
+        opportunistic: bool = False,
+        limits: dict[str, float] | None = None,
+    ) -> RunningCommand:
+        told = confinement(cpu_cores, opportunistic=opportunistic, **(limits or {}))
+        running = RunningCommand(SimulatedCommand(phases, cpu_cores), told)
         self.machine.begin(name, running, lambda: self.end(name))
         return running
 
@@ -148,8 +165,8 @@ def test_disks_are_isolated_or_not(isolated: bool, regular_s: float) -> None:
 def test_what_is_frozen_stands_still_and_holds_its_memory() -> None:
     bench = Bench()
     running = bench.begin("c", Phase(2.0, cpu_cores=1.0, memory_bytes=100.0), opportunistic=True)
-    bench.clock.after(1.0, lambda: bench.machine.change("c", frozen=True))
-    bench.clock.after(6.0, lambda: bench.machine.change("c", frozen=False))
+    bench.clock.after(1.0, lambda: bench.machine.freeze("c", True))
+    bench.clock.after(6.0, lambda: bench.machine.freeze("c", False))
     bench.run(until_s=5.0)
     assert running.memory_bytes() == 50
     assert bench.run() == {"c": 7.0}
@@ -182,6 +199,46 @@ def test_monotasks_beside_a_promise_of_every_core_have_the_least_weight() -> Non
     bench.begin("c", Phase(2.0, cpu_cores=1.0))
     bench.execute("m", ResourceKind.CPU, 30)
     assert bench.run() == pytest.approx({"c": 2.04, "m": 2.04 + 3.0 - 0.04}, abs=1e-4)
+
+
+def test_a_command_is_as_fast_as_its_least_limit_allows_and_leaves_the_rest_to_others() -> None:
+    """It wants 2 cores and 50 B/s for 4 s. A limit of 1 core makes it 8 s, one of 12.5 B/s 16 s."""
+    phase = Phase(4.0, cpu_cores=2.0, disk_bytes_per_s=50.0)
+    bench = Bench(cores=2)
+    running = bench.begin("c", phase, cpu_cores=2.0, limits={"cpu_cores": 1.0})
+    bench.execute("m", ResourceKind.CPU, 60)
+    assert bench.run() == {"m": 6.0, "c": 8.0}, "the monotask has the other core"
+    assert running.cpu_seconds == pytest.approx(8.0)
+    bench = Bench(cores=2)
+    bench.begin("c", phase, cpu_cores=2.0, limits={"cpu_cores": 1.0, "disk_read_bytes_per_s": 12.5})
+    assert bench.run() == {"c": 16.0}
+
+
+def test_a_limit_that_changes_takes_effect_at_once() -> None:
+    bench = Bench(cores=2)
+    bench.begin("c", Phase(4.0, cpu_cores=2.0), cpu_cores=2.0, limits={"cpu_cores": 1.0})
+    bench.clock.after(2.0, bench.machine.confine, "c", confinement(2.0, cpu_cores=2.0), 2.0)
+    assert bench.run() == {"c": 5.0}
+
+
+def test_promised_cores_that_fall_are_for_monotasks() -> None:
+    """One core: promised, monotasks have a fiftieth of it; once nothing is promised, all that they want."""
+    bench = Bench(cores=1)
+    bench.begin("c", Phase(2.0, cpu_cores=1.0))
+    bench.clock.after(1.0, bench.machine.confine, "c", confinement(0.0), 0.0)
+    bench.clock.after(1.0, bench.execute, "m", ResourceKind.CPU, 30)
+    assert bench.run() == {"m": 4.0, "c": 5.0}
+
+
+def test_memory_that_reaches_its_limit_holds_a_command_back_until_that_rises() -> None:
+    """From 0 to 400 B in 4 s: at 200 B after 2 s. What shrinks needs no room."""
+    bench = Bench()
+    phases = (Phase(4.0, cpu_cores=1.0, memory_bytes=400.0), Phase(1.0, cpu_cores=1.0, memory_bytes=100.0))
+    running = bench.begin("c", *phases, limits={"memory_high_bytes": 200})
+    bench.run()  # until nothing happens any more, at 2 s
+    assert (running.memory_bytes(), running.lacks) == (200, "memory")
+    bench.clock.after(1.0, bench.machine.confine, "c", confinement(memory_high_bytes=400), 1.0)
+    assert bench.run() == {"c": 6.0}
 
 
 def test_a_killed_command_does_not_end_by_itself() -> None:
