@@ -113,6 +113,34 @@ def test_promised_cores_make_a_command_as_fast_as_alone() -> None:
     assert all(one["monotasks"]["ended_at_s"] > one["command"]["ended_at_s"] for one in took)  # they were beside it
 
 
+def test_all_papers_act_in_one_cluster_and_every_promise_is_kept() -> None:
+    first = _penstock("simulate", "together/papers", "--json", by=_PROCESS)
+    assert first == _penstock("simulate", "together/papers", "--json"), "the same bytes, whatever strings hash to"
+    status, out, err = first
+    assert (status, err) == (0, "")
+    (run,) = json.loads(out)["runs"]
+    found, jobs = run["summary"], run["report"]["jobs"]
+    assert len(jobs) == 6 + 7 + 6 + 1, "all jobs have ended"
+    acted = {
+        "Ursa": found["longest_admission_s"] > 1 and found["tasks"] > 300,
+        "LAS_MQ": _overtaken(jobs),
+        "Elasecutor": min(found[name] for name in ("executors", "forecasts", "resized", "reprovisioned")) > 0,
+        "UBIS": min(found[name] for name in ("opportunistic_share", "promoted", "preemptions")) > 0,
+        "Rayon": found["reservations_accepted"] == 1 and found["preempted_for_promises"] > 0,
+    }
+    assert all(acted.values()), acted
+    assert found["deadlines_met"] == found["deadlines"] == 1
+    assert found["longest_lack_s"] <= 1.0
+    assert found["cpu_scheduling_efficiency"] <= 1.0, "no core is promised twice"
+    assert found["memory_scheduling_efficiency"] <= 1.0
+
+
+def _overtaken(jobs: list[dict[str, Any]]) -> bool:
+    """Return whether a job without a reservation began before one that had been submitted earlier."""
+    starts = [job["started_at_s"] for job in jobs if job["name"] != "nightly"]
+    return starts != sorted(starts)
+
+
 def test_a_picture_is_drawn(scenario: Path, tmp_path: Path) -> None:
     picture = tmp_path / "drawn.png"
     status, _, err = _penstock("simulate", scenario, "--plot", picture, MPLCONFIGDIR=str(tmp_path))
