@@ -253,26 +253,57 @@ def test_nobody_waits_for_ever_where_a_quota_keeps_the_last_from_running(tmp_pat
 
 def test_tenants_share_a_node_however_many_jobs_each_has(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Root has five commands, each ranked as a job, and a user has one: as much for each user."""
-    directory = tmp_path_factory.mktemp("shared")
-    for path in (directory, directory.parent, directory.parent.parent):
-        path.chmod(0o755)
     with ExitStack() as ends:
-        host = Host(directory, cores=1, job_wait_max_s=1000, repair_interval_s=0, of_master="weights = { root = 1.0 }")
-        ends.callback(host.close)
-        # The fixture ``host`` has its reason, and may be there, too.
-        for limit in Path("/sys/fs/cgroup").glob("**/containers/cpu.max"):
-            limit.write_text("max")
-        spins = ContainerSpec(argv=tuple(python("import os\nos.sched_setaffinity(0, {0})\nwhile True: pass")))
+        host = shared_host(tmp_path_factory.mktemp("shared"), ends)
+        spins = ContainerSpec(argv=tuple(python(SPIN)))
         users = ["root"] * 5 + ["tester"]
         agents = {user: ends.enter_context(agent_of(user, host)) for user in users}
         agents["root"].register_job("told")  # the master tells of tenants with its jobs
         stats = {at: cpu_stat(agents[user].launch(spins).id) for at, user in enumerate(users)}
         until(lambda: first_of(host) == {"root", "tester"})
-        for _ in range(WINDOWS):  # who runs while the machine's host stands still is charged for that time
-            *many, one = used(stats).values()
-            if 0.45 <= one / (one + sum(many)) <= 0.55:
-                break
-        assert 0.45 <= one / (one + sum(many)) <= 0.55, (many, one)
+        share_equally(stats)
+
+
+def test_the_idle_manager_of_a_detached_job_takes_nothing_from_its_tenant(
+    tmp_path_factory: pytest.TempPathFactory,
+) -> None:
+    directory = tmp_path_factory.mktemp("detached")
+    with ExitStack() as ends:
+        host = shared_host(directory, ends)
+        (directory / "spin.py").write_text(SPIN)
+        job_file = directory / "job.toml"
+        command = f"exec {sys.executable} {directory}/spin.py"
+        job_file.write_text(f"name = 'spin'\n[[task]]\nname = 't'\ncommand = '{command}'\n")
+        job = host.penstock("submit", "--detach", str(job_file)).stdout.strip()
+        until(lambda: len(of_job(host, job)) == 1)
+        spins = ContainerSpec(argv=tuple(python(SPIN)))
+        of_user = ends.enter_context(agent_of("tester", host)).launch(spins).id
+        until(lambda: first_of(host) == {"root", "tester"})
+        share_equally({"job": cpu_stat(of_job(host, job)[0]["container"]), "user": cpu_stat(of_user)})
+
+
+SPIN = "import os\nos.sched_setaffinity(0, {0})\nwhile True: pass"
+
+
+def shared_host(directory: Path, ends: ExitStack) -> Host:
+    """A node of one core whose master serves tenants by shares."""
+    for path in (directory, directory.parent, directory.parent.parent):
+        path.chmod(0o755)
+    host = Host(directory, cores=1, job_wait_max_s=1000, repair_interval_s=0, of_master="weights = { root = 1.0 }")
+    ends.callback(host.close)
+    # The fixture ``host`` has its reason, and may be there, too.
+    for limit in Path("/sys/fs/cgroup").glob("**/containers/cpu.max"):
+        limit.write_text("max")
+    return host
+
+
+def share_equally(stats: Mapping[K, Path]) -> None:
+    """The last one has as much as all others together."""
+    for _ in range(WINDOWS):  # who runs while the machine's host stands still is charged for that time
+        *many, one = used(stats).values()
+        if 0.45 <= one / (one + sum(many)) <= 0.55:
+            break
+    assert 0.45 <= one / (one + sum(many)) <= 0.55, (many, one)
 
 
 def first_of(host: Host) -> set[str]:
