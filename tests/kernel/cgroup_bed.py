@@ -1,4 +1,4 @@
-"""Containers whose limits all hold, and what their processes say."""
+"""Containers whose limits are all enforced, and the output of their processes."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ def whole_bed() -> Iterator[Bed]:
 
 
 def confined(bed: Bed, name: str, **fields: Any) -> Cgroup:
-    """A container all of whose settings are enforced."""
+    """Start a container and wait until all of its settings are enforced."""
     cgroup = bed.tree.create(name)
     assert cgroup.confine(Confinement(**fields)).failed == {}
     return cgroup
 
 
-def hear(process: subprocess.Popen[str], word: str) -> None:
-    """Wait until it says so."""
+def wait_for_line(process: subprocess.Popen[str], word: str) -> None:
+    """Wait until the process prints this line."""
     assert process.stdout is not None and process.stdout.readline() == f"{word}\n"

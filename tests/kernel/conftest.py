@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-#: What needs Debian's kernel, or drives that only QEMU emulates, has the mark ``emulated``.
-#: These run in both machines: what the other tests rely on is the same in both.
+#: Tests that need Debian's kernel, or drives that only QEMU emulates, have the mark ``emulated``. The tests of these
+#: files run in both machines: the other tests rely on the same properties in both.
 _BOTH = ("test_enforcement_contract", "test_machine", "test_units")
-#: What processes get of the processors is measured here: no other tests run beside these.
-#: In other files single tests have the mark ``measured``.
+#: These files measure the processor time that processes get: no other tests run beside them. In other files single
+#: tests have the mark ``measured``.
 _MEASURED = (
     "test_devices_bind",
     "test_isolation",

@@ -91,7 +91,7 @@ class Host:
         return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
     def status(self) -> dict[str, Any]:
-        """What ``penstock status --json`` prints, which takes seconds here."""
+        """Return the output of ``penstock status --json``, which takes seconds here."""
         return self._agent.status()
 
     def container(self, name: str) -> dict[str, Any]:
@@ -106,7 +106,7 @@ class Host:
 
 @contextmanager
 def running_host(directory: Path, *, typed: bool = False, **settings: object) -> Iterator[Host]:
-    """A host whose cgroups go with it."""
+    """Run a host; its cgroups are removed at its end."""
     host = Host(directory, typed=typed, **settings)
     yield host
     host.close()
@@ -114,7 +114,7 @@ def running_host(directory: Path, *, typed: bool = False, **settings: object) ->
 
 
 def until(condition: Callable[[], T], what: object = "it never came true") -> T:
-    """Look until it is true, and return what was found: neither files nor the status tell that they have changed."""
+    """Poll until the condition is true, and return its value: neither files nor the status notify of their changes."""
     deadline = time.monotonic() + TIMEOUT_S
     while not (found := condition()):
         assert time.monotonic() < deadline, what

@@ -1,4 +1,4 @@
-"""Jobs in containers of a real agent without a master: they stand in the order of the priorities that they register."""
+"""Jobs in containers of a real agent without a master: they are ordered by the priorities that they register."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.kernel.host_bed import python
 from tests.kernel.warm_bed import Bed
 
 TIMEOUT_S = 120.0
-#: All of a test's processes are on one processor: what the machine's host takes from it, it takes from all of them.
+#: All of a test's processes are on one processor: time that the machine's host takes from it is taken from all of them.
 BURN = """
 import os
 os.sched_setaffinity(0, {0})
 print("up", flush=True)
 while True: pass
 """
-#: What a script begins with that registers a job of its own: its arguments are the agent's socket and the priority.
+#: The beginning of a script that registers a job of its own. Its arguments are the agent's socket and the priority.
 REGISTERS = """
 import os, sys, time
 from pathlib import Path
@@ -40,7 +40,7 @@ def say(what):
 
 
 class Process:
-    """A process in a container of its own, which says lines and is told lines."""
+    """A process in a container of its own, which prints lines and reads lines."""
 
     def __init__(self, container: BlockingContainer, output: int, stdin: int) -> None:
         self.container = container
@@ -49,7 +49,7 @@ class Process:
 
     @property
     def cgroup(self) -> Path:
-        """Where the kernel counts what it uses."""
+        """Return the cgroup in which the kernel counts the use of this process."""
         path = container_cgroup(Path("/sys/fs/cgroup"), self.container.id)
         assert path is not None, f"{self.container.id} has no cgroup"
         return path
@@ -59,10 +59,10 @@ class Process:
         return int((self.cgroup / "cpu.stat").read_text().split()[1]) / 1e6
 
     def line(self, timeout_s: float = TIMEOUT_S) -> str:
-        """The next line that it says.
+        """Return the next line that the process prints.
 
         Raises:
-            TimeoutError: it says none.
+            TimeoutError: the process prints none.
         """
         deadline = time.monotonic() + timeout_s
         while b"\n" not in self._rest:
@@ -87,7 +87,7 @@ class Process:
 
 
 class RankedBed(Bed):
-    """As its base; what is started in it is ranked."""
+    """A :class:`Bed` whose containers are ranked."""
 
     def __init__(self, directory: Path, **settings: object) -> None:
         chosen = {"job_wait_max_s": 1000, "repair_interval_s": 0, "sample_interval_s": 0.2, "preempt_dry_run": True}
@@ -124,7 +124,7 @@ class RankedBed(Bed):
         return started
 
     def rank(self, process: Process) -> dict[str, Any] | None:
-        """What the status says of it."""
+        """Return the container's rank in the status."""
         containers = self.status()["containers"]
         said: dict[str, Any] | None = next(c["rank"] for c in containers if c["container"] == process.container.id)
         return said

@@ -1,4 +1,6 @@
-"""What runtimes rely on of cgroup v2 and only a kernel with controllers shows; the contract suites have the rest."""
+"""The properties of cgroup v2 that runtimes rely on and that need a kernel with controllers; the contract suites have
+the rest.
+"""
 
 from __future__ import annotations
 
@@ -17,12 +19,12 @@ from agent.cgroups.pressure import PressureTrigger
 from agent.core.confinement import Confinement
 from tests.contract.cgroup_beds import Bed, wait_for
 from tests.contract.events_watch import EventsWatch
-from tests.kernel.cgroup_bed import confined, hear, whole_bed
+from tests.kernel.cgroup_bed import confined, wait_for_line, whole_bed
 
 MIB = 1 << 20
 ON = "print('on', flush=True)\n"
 SPIN = f"{ON}while True: pass"
-#: Holds some MiB, and as many more for each line that it is told.
+#: Hold some MiB, and as many more for each line of input.
 HOLD = f"""
 import sys
 held = [b"x" * (1 << 20) for _ in range(int(sys.argv[1]))]
@@ -64,7 +66,7 @@ def files() -> Iterator[list[Path]]:
 def start(bed: Bed, cgroup: Cgroup, code: str, *arguments: object) -> subprocess.Popen[str]:
     """A process that is at work already."""
     process = bed.start(cgroup, code, *map(str, arguments))
-    hear(process, "on")
+    wait_for_line(process, "on")
     return process
 
 
@@ -114,7 +116,7 @@ def test_weights_change_while_it_runs(bed: Bed) -> None:
     assert 0.85 < first / (first + second) < 0.95
 
 
-def test_processors_bind_what_runs_already(bed: Bed) -> None:
+def test_a_cpuset_binds_running_processes(bed: Bed) -> None:
     cgroup = confined(bed, "a", cpus="0")
     process = start(bed, cgroup, SPIN)
     assert os.sched_getaffinity(process.pid) == {0}
@@ -151,7 +153,7 @@ def test_killing_waits_for_no_limit(bed: Bed, fields: dict[str, object]) -> None
 
 
 @pytest.mark.parametrize("group", [False, True])
-def test_who_is_killed_for_memory(bed: Bed, group: bool) -> None:
+def test_the_kernel_s_choice_of_a_process_to_kill_for_memory(bed: Bed, group: bool) -> None:
     """One process, as the kernel has it; with memory.oom.group the whole container."""
     cgroup = confined(bed, "a", memory_max_bytes=64 * MIB, oom_group=group)
     chill, bloat = start(bed, cgroup, HOLD, 5), start(bed, cgroup, HOLD, 5)
@@ -162,7 +164,7 @@ def test_who_is_killed_for_memory(bed: Bed, group: bool) -> None:
         assert chill.wait(60) == -signal.SIGKILL
     else:
         tell(chill, "1")
-        hear(chill, "more")
+        wait_for_line(chill, "more")
     sample = cgroup.sample()
     assert sample is not None and sample.memory_peak_bytes <= 64 * MIB
     assert found["oom"] >= 1  # with the group its first victim is counted twice (mm/oom_kill.c, oom_kill_process)
@@ -184,7 +186,7 @@ def test_memory_stays_where_it_was_charged(bed: Bed) -> None:
     process = start(bed, first, HOLD, 60)
     bed.write(second, "cgroup.procs", str(process.pid))
     tell(process, "20")
-    hear(process, "more")
+    wait_for_line(process, "more")
     samples = [first.sample(), second.sample()]
     charged = [sample.memory_anon_bytes // MIB for sample in samples if sample]
     print("charged, MiB:", charged)
@@ -205,7 +207,7 @@ def test_a_name_that_is_used_again_owes_nothing(bed: Bed) -> None:
 
 
 @pytest.mark.parametrize("field", ["memory_low_bytes", "memory_min_bytes"])
-def test_what_is_protected_stays_when_memory_is_taken(bed: Bed, files: list[Path], field: str) -> None:
+def test_protected_memory_stays_when_memory_is_reclaimed(bed: Bed, files: list[Path], field: str) -> None:
     """All containers together are reclaimed from; the promised one keeps its page cache."""
     protected, other = confined(bed, "a", **{field: 200 * MIB}), confined(bed, "b")
     for cgroup, path in ((protected, files[0]), (other, files[1])):
@@ -237,7 +239,7 @@ def test_memory_high_stalls_until_it_is_raised(bed: Bed) -> None:
         assert changed is not None and changed["high"] > 0 and changed["oom_kill"] == 0
     assert process.poll() is None
     assert cgroup.confine(Confinement(memory_high_bytes=200 * MIB), low).failed == {}
-    hear(process, "more")
+    wait_for_line(process, "more")
     sample = cgroup.sample()
     assert sample is not None and sample.memory_stalled_s > 0 and sample.memory_anon_bytes > 100 * MIB
 
@@ -262,9 +264,9 @@ def test_shrinking_takes_cache_and_never_kills(bed: Bed, files: list[Path]) -> N
 
     tell(process, "1")
     shrunk = cgroup.shrink_memory(50 * MIB, within_s=30)
-    hear(process, "more")
+    wait_for_line(process, "more")
     tell(process, "1")
-    hear(process, "more")
+    wait_for_line(process, "more")
     print("to 50 MiB:", shrunk)
     assert shrunk.memory_max_bytes is not None
     assert shrunk.unreclaimable_bytes < shrunk.memory_max_bytes < 1.15 * shrunk.unreclaimable_bytes
@@ -305,10 +307,10 @@ def test_a_fork_bomb_is_bounded_and_killed(bed: Bed) -> None:
     wait_for(cgroup, "cgroup.events", populated=0)
     assert cgroup.remove()
     tell(innocent, "1")
-    hear(innocent, "more")
+    wait_for_line(innocent, "more")
 
 
-def test_fewer_processes_than_there_are_kills_nobody(bed: Bed) -> None:
+def test_a_limit_below_the_number_of_processes_kills_none(bed: Bed) -> None:
     cgroup = confined(bed, "a")
     fork = (
         f"import sys, os, time\n{ON}for line in sys.stdin:\n  try: os.fork() or time.sleep(99)\n"
@@ -318,4 +320,4 @@ def test_fewer_processes_than_there_are_kills_nobody(bed: Bed) -> None:
     assert cgroup.confine(Confinement(pids_max=2), Confinement()).failed == {}
     assert all(process.poll() is None for process in processes) and len(cgroup.pids()) == 3
     tell(processes[0], "fork")
-    hear(processes[0], "no")
+    wait_for_line(processes[0], "no")

@@ -1,5 +1,5 @@
 """The disks that a path is resolved to are those whose ``io.max`` binds, whatever lies between: direct I/O against wall
-time, buffered I/O against what the kernel charges. On the two empty disks that the machine has for this.
+time, buffered I/O against what the kernel charges. The tests use the two empty disks that the machine has for this.
 
 A partition, dm-crypt and btrfs are tested under QEMU, on drives with drivers as hosts have them (NVMe, virtio) and
 Debian's kernel; the rest in user mode.
@@ -29,9 +29,9 @@ FIRST, SECOND = EMULATED if EMULATED[0].exists() else USER_MODE
 MODULES = "dm_mod", "dm_crypt", "dm_multipath", "dm_round_robin", "dm_thin_pool", "raid0", "loop", "btrfs"
 MIB = 1 << 20
 FILE_MIB = 8
-#: For each mode four threads read or write a part of a file in blocks of 64 KiB, again and again, so that the throttle
-#: always has something waiting; says bytes per second of each mode. The first half second, when the throttle starts,
-#: does not count.
+#: For each mode four threads read or write a part of a file in blocks of 64 KiB, again and again, so that requests
+#: always wait for the throttle. The script prints bytes per second of each mode. The first half second, when the
+#: throttle starts, does not count.
 WORK = """
 import mmap, os, sys, threading, time
 path, modes, seconds, size = sys.argv[1], sys.argv[2].split(","), float(sys.argv[3]), int(sys.argv[4])
@@ -272,7 +272,7 @@ def report(name: str, text: str) -> None:
 
 
 Build = Callable[[ExitStack], Path]
-#: What joins its disks or hides them is limited itself.
+#: Devices that join their disks or hide them are limited themselves.
 ITSELF = (striped, raid0, cached_loop)
 
 
@@ -298,9 +298,9 @@ def test_direct_io_is_bounded(tree: CgroupTree, undo: ExitStack, build: Build) -
 
 @pytest.mark.parametrize("build", [partition, pytest.param(btrfs, marks=pytest.mark.emulated), overlay, cached_loop])
 def test_buffered_writes_are_charged_at_the_limit_and_not_felt(tree: CgroupTree, undo: ExitStack, build: Build) -> None:
-    """The cache takes them at once; what reaches the disk is bounded, and counted for the container.
+    """The cache takes the writes at once; the writes to the disk are limited, and counted for the container.
 
-    In a file of its own: one that somebody else wrote to last is written back at somebody else's expense.
+    The file is the container's own: the kernel charges the write-back of a shared file to the last writer.
     """
     directory = build(undo)
     (disk,) = disks_of(directory).disks

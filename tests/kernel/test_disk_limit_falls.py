@@ -1,6 +1,6 @@
-"""A disk's limit is lowered while somebody reads as fast as it lets him: nothing gets past it, and nobody stands still
-for longer than a slice of the throttle (:mod:`agent.cgroups.blk_throttle_workaround`).
-Without it, about half of such changes fail.
+"""A disk's limit is lowered while a process reads at the limit: no read exceeds the limit, and no process stalls for
+longer than a slice of the throttle (:mod:`agent.cgroups.blk_throttle_workaround`). Without the workaround, about half
+of such changes fail.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ pytestmark = [pytest.mark.timeout(300), pytest.mark.measured, pytest.mark.emulat
 MIB = 1 << 20
 FAST, SLOW = 16_000_000, 4_000_000
 ROUNDS = 4
-#: What may come at once: a slice at the old limit, and the requests that were under way.
+#: The bytes that may come at once: a slice at the old limit, and the requests that were under way.
 AHEAD_BYTES = FAST // 5
 
 
-def test_nothing_gets_past_it_and_nobody_stands_still(tmp_path: Path) -> None:
+def test_no_read_exceeds_the_limit_and_none_stalls(tmp_path: Path) -> None:
     file = SCRATCH / "disk-limit-falls"
     filled(file, 64 * MIB)
     with Bed(tmp_path) as bed:

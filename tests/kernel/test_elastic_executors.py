@@ -1,6 +1,6 @@
-"""Executors whose runs are known: their limits and guarantees move in the kernel with the forecast, and they bind.
+"""Executors whose runs are known: their limits and guarantees follow the forecast in the kernel, and they bind.
 
-The depository is filled with three equal runs, so that the fourth is forecast; all the rest is what a user does:
+The depository is filled with three equal runs, so that the fourth is forecast. The test then runs a user's commands:
 ``penstock up``, ``penstock submit --executors``.
 """
 
@@ -33,7 +33,8 @@ SLOT_S, LEAD_S, LAG_S = 3.0, 0.7, 0.7
 INPUT_BYTES, BOUND_MIB = 1000, 256
 CACHED = Path("/scratch/elastic-executors")
 FILLED = Path("/scratch/elastic-rates")
-#: One process spins; another, which comes first, holds 40 MiB that nobody can take and reads a file, whose pages stay.
+#: One process spins. Another, which starts first, holds 40 MiB that cannot be reclaimed and reads a file, whose pages
+#: stay.
 WORK = """
     import os, time
     if os.fork():
@@ -67,7 +68,7 @@ SPIN_ON_BOTH = """
 
 @dataclass(frozen=True)
 class Seen:
-    """Of one moment: Unix time, what the kernel was told, what it counted."""
+    """One observation: Unix time, the kernel's settings, the kernel's counters."""
 
     at: float
     quota: str  # cpu.max
@@ -121,7 +122,7 @@ class Executor:
 
 
 def journaled(state: Path) -> list[ContainerRecord]:
-    """What the journal has by now: of a copy, as who opens a journal goes on in it."""
+    """Return the journal's present records, read from a copy, as opening a journal appends to it."""
     with tempfile.TemporaryDirectory() as copy:
         (journal,) = state.rglob("journal")
         return Journal(Path(shutil.copytree(journal, copy, dirs_exist_ok=True))).read("containers", ContainerRecord)
@@ -138,9 +139,9 @@ def running(state: Path, application: str) -> Iterator[tuple[ContainerRecord, Pa
 def remember(
     state: Path, application: str, cores: list[float], memory_mib: list[int], rates: list[float] | None = None
 ) -> None:
-    """Three runs that used so much, slot by slot; of disk and network so many bytes/s.
+    """Record three runs with this use, slot by slot; of disk and network in bytes/s.
 
-    Where these are not given they did nothing on disks, and sent a little, as who speaks with itself on loopback.
+    Where these are not given the runs used no disk, and sent a little, as processes do on loopback.
     """
     disk, sent = (rates, rates) if rates else (np.zeros(len(cores)), np.full(len(cores), 1000.0))
     used = np.array([cores, disk, sent, np.array(memory_mib) * float(MIB)])
@@ -156,13 +157,13 @@ def store_runs(state: Path, application: str, run: Run) -> None:
     database.close()
 
 
-#: Cores and MiB, slot by slot. The first slots of the first one are for it to become what it is to be.
+#: Cores and MiB, slot by slot. In the first slots of the first phase the process starts up.
 PHASES = {
     "hard": ([0.9] * 3 + [0.3] * 3 + [0.9] * 3 + [0.3] * 5, [80] * 6 + [160] * 4 + [100] * 2 + [24] * 2),
     "high-first": ([1.5] * 3 + [0.3] * 7, [32] * 10),
     "low-first": ([0.3] * 5 + [1.5] * 3, [32] * 8),
 }
-#: Bytes/s of disk and of what is sent, slot by slot.
+#: Bytes/s of the disk and of sent data, slot by slot.
 RATES = [16e6] * 2 + [4e6] * 2 + [16e6] * 2 + [4e6] * 2
 
 
@@ -177,14 +178,14 @@ def state(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def host(state: Path) -> Iterator[Host]:
-    # What runs here wants more than was predicted all the time: it is not to be corrected, but held to its plan.
+    # These processes demand more than predicted all the time: they are held to their plan, without correction.
     with running_host(
         state, sample_interval_s=0.5, elastic_lead_s=LEAD_S, elastic_lag_s=LAG_S, repair_interval_s=5,
         reprovision_rho=1000,
     ) as host:  # fmt: skip
         yield host
     log = (state / "up.log").read_text()
-    assert "network_rate_bytes_per_s" not in log, "nobody promised them a part of a link that does not tell its rate"
+    assert "network_rate_bytes_per_s" not in log, "no part of a link of unknown rate is promised"
 
 
 @contextmanager
@@ -237,7 +238,7 @@ def steady(executor: Executor, seen: list[Seen], first: int, last: int) -> list[
 
 @dataclass(frozen=True)
 class Rates:
-    """Of one moment: Unix time, what the kernel was told of disk and network, and what was read; bytes, bytes/s."""
+    """One observation: Unix time, the kernel's limits of disk and network in bytes/s, and the bytes that were read."""
 
     at: float
     disk: frozenset[int]
@@ -246,7 +247,9 @@ class Rates:
 
 
 def rates(executor: Executor) -> Rates:
-    """The limits of any disk (``io.max``), and the ceilings of HTB classes that bind: nobody else has a limit here."""
+    """Return the limits of any disk (``io.max``), and the ceilings of HTB classes that bind: no other container has a
+    limit here.
+    """
     limited = re.findall(r"[rw]bps=(\d+)", (executor.path / "io.max").read_text())
     shown = subprocess.run(["tc", "class", "show", "dev", "eth0"], capture_output=True, text=True, check=True)
     ceilings = {int(kbit) * 125 for kbit in re.findall(r"\bceil (\d+)Kbit", shown.stdout)}
@@ -317,7 +320,8 @@ def test_hard_limits_move_ahead_of_a_rise_and_after_a_fall_and_bind(host: Host, 
         assert all(each.memory_bytes < each.high_bytes + 4 * MIB for each in found), said
         assert {each.low_bytes for each in found} == {planned * MIB}, said
     assert steady(executor, seen, 6, 9)[-1].memory_bytes > 140 * MIB, said
-    # What cannot be taken stays above the plan of 24 MiB; while reading stalls for memory, it is raised, but not far.
+    # Memory that cannot be reclaimed stays above the plan of 24 MiB. While reading stalls for memory, the limit is
+    # raised, but not far.
     found = steady(executor, seen, 12, 13)
     assert all(40 * 1.1 * MIB < each.high_bytes < 105 * MIB for each in found), said
     assert min(each.high_bytes for each in found) < 80 * MIB, said
@@ -326,7 +330,10 @@ def test_hard_limits_move_ahead_of_a_rise_and_after_a_fall_and_bind(host: Host, 
 
 
 def test_shared_guarantees_move_and_decide_where_two_want_all(host: Host, state: Path) -> None:
-    """Both could use both processors; who is planned to has five times as much as the other, and then they change."""
+    """Both executors could use both processors.
+
+    One is planned to get five times as much as the other, and then they change.
+    """
     with submitted(host, state, "high-first", "low-first", script=SPIN_ON_BOTH, sizing="shared") as (falling, rising):
         of_falling, of_rising = watch(rising.at(7), falling, rising)
         host.penstock("kill", rising.container)
@@ -342,4 +349,4 @@ def test_shared_guarantees_move_and_decide_where_two_want_all(host: Host, state:
         assert all(round(100 * 1.575) < each.weight <= round(100 * 1.575) + 10 for each in high), said
         assert all(round(100 * 0.315) < each.weight <= round(100 * 0.315) + 10 for each in low), said
         assert cores(high) > 3 * cores(low), said
-    assert cores(left) > 1.2 * 0.315, "it is planned to use so much, and has what nobody else wants"
+    assert cores(left) > 1.2 * 0.315, "its plan is so much, and it also gets the cores that no other container wants"

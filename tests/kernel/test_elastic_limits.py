@@ -16,7 +16,7 @@ pytestmark = pytest.mark.timeout(400)
 CGROUPS = Path("/sys/fs/cgroup")
 MIB = 1 << 20
 SPIN = "while True: pass"
-#: Holds anonymous memory and page cache, says so, lets go of memory when told, goes on allocating a little.
+#: Hold anonymous memory and page cache, print a line, free memory on demand, and go on allocating a little.
 HOLD = """
     import sys
     held = [bytearray(b"x" * (1 << 20)) for _ in range({anonymous})]
@@ -52,7 +52,7 @@ def detached(host: Host, name: str, *command: str) -> tuple[str, Path]:
 
 
 def cores(path: Path, seconds: float = 2.0) -> float:
-    """What it used over some seconds, by the kernel's books."""
+    """Return the cores used over some seconds, by the kernel's accounting."""
 
     def usage() -> int:
         return int((path / "cpu.stat").read_text().split()[1])
@@ -65,7 +65,7 @@ def cores(path: Path, seconds: float = 2.0) -> float:
 def uses(path: Path, asked: float) -> None:
     """Wait for two seconds in which the container uses the cores that it may.
 
-    A host that is busy stops the whole machine now and then: the kernel charges that time to the process that it runs,
+    A busy host stops the whole machine now and then: the kernel charges that time to the process that it runs,
     and gives no quota for the periods that it misses. A process whose limit does not bind is charged a whole core.
     """
     seen: list[float] = []
@@ -115,7 +115,7 @@ def test_limits_follow_a_profile(host: Host, tmp_path: Path) -> None:
     host.penstock("kill", container)
 
 
-def test_memory_shrinks_as_far_as_nobody_is_killed_and_then_on(host: Host) -> None:
+def test_memory_shrinks_as_far_as_no_process_is_killed_and_then_on(host: Host) -> None:
     """60 MiB of memory and 60 MiB of cache: the cache goes, the memory stays until it is let go."""
     script = python(HOLD.format(anonymous=60, cached=60, left=5))
     holder = subprocess.Popen(
@@ -150,7 +150,7 @@ def test_memory_shrinks_as_far_as_nobody_is_killed_and_then_on(host: Host) -> No
     assert holder.returncode == 0
 
 
-def test_what_somebody_else_changed_is_put_right(host: Host) -> None:
+def test_a_limit_that_another_program_changed_is_restored(host: Host) -> None:
     container, path = detached(host, "meddled", *python("import time; time.sleep(1000)"))
     host.penstock("resize", container, "--cpu", "0.5", "--memory", "64M")
     (path / "cpu.max").write_text("max 100000")

@@ -1,4 +1,6 @@
-"""Limits bind, by the kernel's own counters: a container's share against wall time, what it read, what it may hold."""
+"""Limits bind, by the kernel's own counters: a container's share against wall time, the bytes it read, the memory it
+may hold.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,10 @@ from agent.cgroups import Cgroup, Disk, disks_of, whole_disks
 from agent.core.confinement import Confinement
 from tests import warm_commands
 from tests.contract.cgroup_beds import Bed, wait_for
-from tests.kernel.cgroup_bed import confined, hear, whole_bed
+from tests.kernel.cgroup_bed import confined, wait_for_line, whole_bed
 
 SPIN = "while True: pass"
-#: Holds the given number of bytes, a megabyte at a time, says so, and waits.
+#: Hold the given number of bytes, allocated a megabyte at a time, print a line, and wait.
 HOLD = "import time; x = [b'x' * (1 << 20) for _ in range({mib})]; print('held', flush=True); time.sleep(999)"
 #: Reads a file past the cache until it has read the given number of bytes.
 READ = """
@@ -89,7 +91,7 @@ def test_opportunistic_work_yields(bed: Bed) -> None:
 def test_memory_max_kills_inside_only(bed: Bed) -> None:
     victim, innocent = confined(bed, "a", memory_max_bytes=64 << 20), confined(bed, "b")
     chill = bed.start(innocent, HOLD.format(mib=100))
-    hear(chill, "held")
+    wait_for_line(chill, "held")
     bloat = bed.start(victim, HOLD.format(mib=200))
     assert bloat.wait(120) == -signal.SIGKILL
     wait_for(victim, "memory.events", oom_kill=1)
@@ -125,7 +127,7 @@ def test_disk_limits_bound_direct_reads(bed: Bed) -> None:
     report("read_mib_per_s_of_4", [limited])
     report("unlimited_read_mib_per_s", [mebibytes / seconds[None]])
     assert seconds[4 << 20] > 2 * seconds[None]
-    assert 3.0 < limited < 4.8  # slower where the machine stands still for a moment; accuracy: bench-enforcement
+    assert 3.0 < limited < 4.8  # slower where the machine stops for a moment; accuracy: bench-enforcement
 
 
 def test_pids_max_stops_a_fork_bomb(bed: Bed) -> None:
@@ -134,7 +136,7 @@ def test_pids_max_stops_a_fork_bomb(bed: Bed) -> None:
         "import os, time\nn = 0\ntry:\n while os.fork(): n += 1\nexcept OSError: print(n, flush=True)\ntime.sleep(999)"
     )
     process = bed.start(cgroup, bomb)
-    hear(process, "9")
+    wait_for_line(process, "9")
     sample = cgroup.sample()
     assert sample is not None and sample.pids == 10
 
@@ -150,8 +152,8 @@ def test_a_limit_on_all_holds_for_their_sum(bed: Bed) -> None:
 
 
 @pytest.mark.emulated  # the remedy is a module of Debian's kernel
-def test_check_says_what_can_be_had_and_what_helps() -> None:
-    """All but shares of a link whose rate nobody knows, and weights on disks, for which the remedy is tried."""
+def test_check_reports_the_available_limits_and_the_remedies() -> None:
+    """All limits but shares of a link of unknown rate, and weights on disks, for which the remedy is tried."""
     lines = check(1)
     missing = {line.split()[0]: line for line in lines if line.split()[1] == "no"}
     # The machine does not have the library that only some deployments need.

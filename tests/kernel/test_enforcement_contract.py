@@ -1,4 +1,4 @@
-"""The contract of tests/contract on a kernel with every controller: what the fake tree claims of it is so."""
+"""The contract of tests/contract on a kernel with every controller: the fake tree's properties are the kernel's."""
 
 from __future__ import annotations
 

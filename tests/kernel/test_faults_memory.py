@@ -21,8 +21,8 @@ from tests.kernel.host_bed import assert_cgroups_go, python
 pytestmark = pytest.mark.timeout(600)
 CGROUPS = Path("/sys/fs/cgroup")
 MIB = 1 << 20
-#: Reads a file twice, so that its cache counts as in use; holds some memory of its own; says so. The file is on the
-#: disk: while its pages are dirty reclaim cannot take them, and whoever has them is preempted.
+#: Read a file twice, so that its cache counts as in use; hold some memory; print a line. The file is on the disk: while
+#: its pages are dirty reclaim cannot take them, and the container that has them is preempted.
 CACHE = """
     import os, time
     with open("/scratch/{name}", "wb+") as f:
@@ -73,7 +73,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
 
 
 async def holding(agent: AgentClient, name: str, cached: int, anonymous: int, **spec: Any) -> Any:
-    """A container that has what it was told to have."""
+    """Start a container that holds the memory that it was asked to hold."""
     ready = Path(f"/scratch/{name}.ready")
     ready.unlink(missing_ok=True)
     script = python(CACHE.format(name=name, cached=cached, anonymous=anonymous))
@@ -83,7 +83,7 @@ async def holding(agent: AgentClient, name: str, cached: int, anonymous: int, **
 
 
 async def eventually(true: Any) -> None:
-    """Looks until it is: neither files nor the status tell that they have changed."""
+    """Poll until the condition is true: neither files nor the status notify of their changes."""
     async with asyncio.timeout(120):
         while not true():  # noqa: ASYNC110
             await asyncio.sleep(0.05)
@@ -129,7 +129,8 @@ async def test_dead_while_reclaiming(host: Host, point: Point) -> None:
         await eventually(lambda: int(file_of(cache.id, "memory.current")) < 90 * MIB)
         document = await agent.status()
         states = {c["container"]: c["state"] for c in document["containers"]}
-        assert states == {cache.id: "running", promised.id: "running"}  # cache was enough: nobody had to go
+        # reclaiming cache was enough: no container was preempted
+        assert states == {cache.id: "running", promised.id: "running"}
         for container in both:
             await container.kill()
             await container.wait()

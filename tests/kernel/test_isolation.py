@@ -1,6 +1,7 @@
-"""What was promised is kept: a regular container beside ten opportunistic hogs, through a real agent.
+"""Promises are kept: a regular container beside ten opportunistic hogs, through a real agent.
 
-Shares of what it gets alone in the same run; the benchmark (bench/enforcement) has the longer version, with figures.
+The assertions compare with the share that it gets alone in the same run; the benchmark (bench/enforcement) has the
+longer version, with figures.
 """
 
 from __future__ import annotations

@@ -1,4 +1,6 @@
-"""The launcher where it has a tree: born in the cgroup, as somebody else, outliving the client that asked for it."""
+"""The launcher with a cgroup tree: its processes start in their cgroup, as another user, and outlive the client that
+requested them.
+"""
 
 from __future__ import annotations
 
@@ -95,7 +97,7 @@ async def bed(tmp_path: Path) -> AsyncIterator[Bed]:
     os.kill(pid, signal.SIGTERM)
     assert (await asyncio.to_thread(select.select, [pidfd], [], [], TIMEOUT_S))[0]
     os.close(pidfd)
-    # It takes the tree that it made with it, and whatever still ran in it.
+    # It removes the tree that it made, and kills all processes that still ran in it.
     assert not made.root.exists(), (tmp_path / "launcher.log").read_text()
 
 
@@ -141,7 +143,7 @@ async def test_a_cgroup_without_room_for_the_start_is_an_exit_like_any_other(bed
     assert [run.container for run in await bed.launcher.running()] == []
 
 
-async def test_what_a_frozen_start_keeps_waiting_is_only_itself(bed: Bed) -> None:
+async def test_a_frozen_start_delays_no_other(bed: Bed) -> None:
     cgroup = bed.tree.create("frozen")
     cgroup.freeze(True)
     procs, nothing = cgroup.open_procs(), os.open(os.devnull, os.O_RDWR)
@@ -200,13 +202,13 @@ async def test_a_container_and_its_exit_status_survive_the_agent(bed: Bed, tmp_p
 
     await bed.launcher.close()
     await bed.connect()
-    assert bed.exits.get_nowait().exit_status == 7  # again: nobody had recorded it
+    assert bed.exits.get_nowait().exit_status == 7  # again: the end was not recorded
     await bed.launcher.acknowledge("orphan")
     assert bed.tree.get("orphan").remove()
 
 
 async def test_a_stopped_launcher_takes_daemons_with_it(bed: Bed) -> None:
-    """What left its session is in the cgroup still; the fixture sees that nothing of the tree is left."""
+    """A process that left its session is still in the cgroup; the fixture checks that nothing of the tree is left."""
     gates = [bed.runtime / name for name in ("gate-1", "gate-2")]
     for gate in gates:
         os.mkfifo(gate)
@@ -225,7 +227,7 @@ async def test_nothing_escapes(bed: Bed, how: str) -> None:
     assert cgroup.remove()
 
 
-async def test_opportunistic_work_is_what_the_kernel_kills_first(bed: Bed) -> None:
+async def test_the_kernel_kills_opportunistic_work_first(bed: Bed) -> None:
     Path(f"/proc/{bed.pid()}/oom_score_adj").write_text("-900")
     cgroup = bed.tree.create("offered")
     procs, nothing = cgroup.open_procs(), os.open(os.devnull, os.O_RDWR)
@@ -286,7 +288,9 @@ async def adopt(bed: Bed, container: str, pid: int, user: str = "tester") -> Cgr
     return cgroup
 
 
-async def test_what_an_adopted_process_had_stays_behind_and_what_it_takes_is_charged(bed: Bed, grown: Grown) -> None:
+async def test_an_adopted_process_s_old_memory_stays_behind_and_its_new_memory_is_charged(
+    bed: Bed, grown: Grown
+) -> None:
     cgroup = await adopt(bed, "adopted", grown.process.pid)
     sample = cgroup.sample()
     assert sample is not None and sample.memory_current_bytes < 10 << 20, "50 MiB stayed where they were charged"
@@ -302,7 +306,7 @@ async def test_limits_bind_an_adopted_process(bed: Bed, grown: Grown) -> None:
     grown.grow(100)
     exited = await bed.exited()
     assert exited.container == "adopted"
-    # Until its parent (this test) reaps it the kernel still tells how it ended.
+    # Until its parent (this test) reaps it the kernel still has its exit status.
     assert (exited.exit_status, exited.signal) == (137, 9)
     sample = cgroup.sample()
     assert sample is not None and sample.oom_kills == 1
@@ -318,7 +322,7 @@ async def test_an_adopted_process_survives_the_agent_and_dies_with_its_cgroup(be
     assert bed.exits.empty()
 
 
-async def test_what_is_in_a_container_is_not_adopted(bed: Bed, grown: Grown) -> None:
+async def test_a_process_in_a_container_is_not_adopted(bed: Bed, grown: Grown) -> None:
     cgroup = await bed.start("has-one", "sleep", "1000", user="tester")
     (pid,) = cgroup.pids()
     with pytest.raises(LaunchFailed, match=f"process {pid} is in container 'has-one' already"):

@@ -20,7 +20,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
         yield host
 
 
-#: Spins in windows of two seconds and tells which share of one core it got in each, by its own clocks.
+#: Spin in windows of two seconds and print the share of one core in each, by the process's own clocks.
 SPIN = """
     import time
     for _ in range(4):
@@ -37,7 +37,7 @@ def shares(done: subprocess.CompletedProcess[str]) -> list[float]:
 
 
 @pytest.mark.measured
-def test_cpu_gets_what_it_was_given(host: Host) -> None:
+def test_a_command_gets_its_cpu_limit(host: Host) -> None:
     """Never more; and as much, wherever the machine itself was not held up by its host for a moment."""
     cores = 0.25  # other shares: tests/kernel/test_enforcement.py
     done = host.penstock("run", "--cpu", str(cores), "--", *python(SPIN))
@@ -47,7 +47,7 @@ def test_cpu_gets_what_it_was_given(host: Host) -> None:
     assert sum(got) / len(got) <= cores + 0.03, got
 
 
-def test_more_memory_than_the_maximum_kills_and_the_status_says_so(host: Host) -> None:
+def test_more_memory_than_the_maximum_kills_and_the_status_has_the_reason(host: Host) -> None:
     done = host.penstock("run", "--name", "bloat", "--memory", "64M", "--", *python("b = bytearray(200 << 20)"))
     assert done.returncode == 137
     assert "more than memory.max (64 MiB)" in done.stderr
@@ -57,7 +57,7 @@ def test_more_memory_than_the_maximum_kills_and_the_status_says_so(host: Host) -
 
 
 def test_throttling_instead_of_killing(host: Host) -> None:
-    """The page cache of what it reads is pressed out at memory.high; it slows down and lives."""
+    """The page cache of the file that it reads is reclaimed at memory.high; the process slows down and lives."""
     script = """
         import os
         path = "/var/tmp/penstock-throttle"
@@ -145,7 +145,7 @@ def test_memory_wanted_by_regular_work_preempts_the_newest_opportunistic(host: H
         assert process.returncode == 0
 
 
-def test_check_says_yes_to_everything_but_what_a_machine_without_hardware_lacks(host: Host) -> None:
+def test_check_passes_all_but_the_limits_that_need_hardware(host: Host) -> None:
     done = host.penstock("check")
     assert done.returncode == 1, done.stdout
     lines = {line.split()[0]: line.split()[1] for line in done.stdout.splitlines() if not line.startswith("path ")}
@@ -170,7 +170,7 @@ def shared_host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 
 
 def test_a_fork_bomb_is_its_own_users_trouble(shared_host: Host) -> None:
-    """Who starts it sets no limit; the host, another user's container and its own end go on as without it."""
+    """The user who starts it sets no limit. The host, another user's container and its own end are not affected."""
     host = shared_host
     bomb = host.penstock("run", "--detach", "--", "bash", "-c", ":(){ :|:& };:; exec sleep 1000", user="tester")
     assert bomb.returncode == 0, bomb.stderr

@@ -1,4 +1,4 @@
-"""The machine is what the other kernel tests rely on."""
+"""The machine has the properties that the other kernel tests rely on."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_a_second_disk_is_mounted_for_limits_on_devices() -> None:
     assert Path("/scratch").stat().st_dev != Path("/").stat().st_dev
 
 
-def test_somebody_without_privileges_exists() -> None:
+def test_an_unprivileged_user_exists() -> None:
     done = subprocess.run(["runuser", "-u", "tester", "--", "id", "-u"], capture_output=True, text=True, check=True)
     assert int(done.stdout) >= 1000
 

@@ -17,7 +17,7 @@ WINDOWS = 3
 bed = pytest.fixture(beds)
 
 
-def test_the_probe_says_that_all_of_it_can_be_had() -> None:
+def test_the_probe_reports_that_all_of_it_can_be_had() -> None:
     assert probe() is None
 
 
@@ -25,7 +25,7 @@ def test_the_probe_says_that_all_of_it_can_be_had() -> None:
     ("protocol", "mbit", "flows"),
     [("udp", 1, 1), ("udp", 10, 10), ("tcp", 50, 1)],
 )
-def test_what_is_sent_keeps_to_the_rate(bed: Bed, protocol: str, mbit: int, flows: int) -> None:
+def test_sending_is_limited_to_the_rate(bed: Bed, protocol: str, mbit: int, flows: int) -> None:
     rate = mbit * MBIT
     limiter = NetworkLimiter()
     try:
@@ -42,7 +42,7 @@ def test_what_is_sent_keeps_to_the_rate(bed: Bed, protocol: str, mbit: int, flow
         limiter.close()
 
 
-def test_what_is_received_keeps_to_the_rate_before_and_after_a_change(bed: Bed) -> None:
+def test_receiving_is_limited_to_the_rate_before_and_after_a_change(bed: Bed) -> None:
     limiter = NetworkLimiter()
     try:
         shape = Shape(ingress_bytes_per_s=10 * MBIT)
@@ -85,7 +85,7 @@ def test_a_promise_holds_against_an_opportunistic_container_until_that_is_promot
         together(2.0, *flows)
         assert promised > 0.94 * (promised + left)
         share = pytest.approx(3 / 8, rel=0.15)
-        for _ in range(WINDOWS):  # a host that stands still spoils one, as neither flow asks for its share then
+        for _ in range(WINDOWS):  # a host that stops for a moment spoils one, as neither flow asks for its share then
             kept, promoted = together(3.0, *flows)
             if promoted / (kept + promoted) == share:
                 break

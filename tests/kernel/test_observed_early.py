@@ -1,7 +1,7 @@
-"""Whose plan holds it back is seen by the pressure that the kernel reports, and corrected long before it is late.
+"""An executor that its plan holds back is detected by the kernel's pressure, and corrected long before it is late.
 
 The depository is filled with three equal runs of half a core for 27 s. The fourth has twice the input: a thread that
-wants a whole core. The paper's rule would look at it after 1.1 × 27 s, when half of what it could have done is lost.
+wants a whole core. The paper's rule would check it after 1.1 × 27 s, when half of its possible progress is lost.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ MIB = 1 << 20
 INPUT_BYTES, BOUND_MIB = 1000, 128
 SLOTS, CORES = 9, 0.5
 PREDICTED_S = SLOTS * SLOT_S
-#: What is forecast has 5 % of headroom; in microseconds of each 100 ms.
+#: The forecast has 5 % of headroom; in microseconds of each 100 ms.
 PLANNED = round(1.05 * CORES * 100_000)
 #: Twice the predicted input, on one thread.
 WORK_S = 2 * CORES * PREDICTED_S
@@ -38,7 +38,7 @@ SPIN = "while True: pass"
 
 @dataclass(frozen=True)
 class Look:
-    """Of one moment: Unix time, ``cpu.max``, what the kernel has counted."""
+    """One observation: Unix time, ``cpu.max``, the kernel's counters."""
 
     at: float
     quota: int
@@ -99,7 +99,7 @@ def cores(looks: list[Look]) -> float:
 
 
 def events(host: Host, executor: Executor) -> list[dict[str, Any]]:
-    """What was done about its plan."""
+    """Return the corrections of its plan."""
     said: list[dict[str, Any]] = host.status()["events"]
     return [
         each
@@ -109,7 +109,7 @@ def events(host: Host, executor: Executor) -> list[dict[str, Any]]:
 
 
 def alone() -> float:
-    """Cores that a thread gets here whom nothing holds back."""
+    """Return the cores that a thread gets here without any limit."""
     began = time.monotonic()
     process = subprocess.Popen(python(SPIN))
     time.sleep(2 * SLOT_S)  # the time over which is measured
@@ -119,13 +119,13 @@ def alone() -> float:
 
 
 def test_uncorrected_the_same_work_takes_as_long_as_its_plan_makes_it(tmp_path: Path) -> None:
-    """What is corrected below; first, as it needs a host of its own, which nobody is late on."""
+    """The work that is corrected below. This test is first, as it needs a host on which no executor is late."""
     remember(tmp_path / "state", "held-back", cores=2.0)
     with (
         running_host(tmp_path, reprovision_rho=1000) as host,
         submitted(host, tmp_path, "held-back", cores=2.0) as executor,
     ):
-        looks = watch(executor, executor.at(4 * SLOTS), WORK_S / 8)  # so much says how fast it is
+        looks = watch(executor, executor.at(4 * SLOTS), WORK_S / 8)  # this many show how fast it is
         assert events(host, executor) == []
     looks = list(dropwhile(lambda each: each.quota != PLANNED, looks))
     assert {each.quota for each in looks} == {PLANNED}
@@ -134,7 +134,7 @@ def test_uncorrected_the_same_work_takes_as_long_as_its_plan_makes_it(tmp_path: 
     assert looks[-1].at - looks[0].at > 1.5 * exact_s
 
 
-def test_who_waits_for_more_than_its_plan_has_gets_it_long_before_it_is_late(host: Host, state: Path) -> None:
+def test_an_executor_that_waits_for_more_than_its_plan_gets_it_long_before_it_is_late(host: Host, state: Path) -> None:
     with submitted(host, state, "held-back", cores=2.0) as executor:
         looks = watch(executor, executor.at(2 * SLOTS), WORK_S)
         done = events(host, executor)
@@ -151,8 +151,10 @@ def test_who_waits_for_more_than_its_plan_has_gets_it_long_before_it_is_late(hos
     assert done[0]["why"].startswith("stage 0 has used up cpu_cores for "), f"it was late\n{said}"
     assert SLOT_S - 1 < lent[-1].at - lent[0].at < 2 * SLOT_S + 1, f"for one monitoring period\n{said}"
     assert then, said
-    assert 1.4 * PLANNED < then[0].quota < raised[0].quota, f"what was lent went back, but for what it used\n{said}"
-    assert min(each.quota for each in then) > 1.4 * PLANNED, f"it keeps what it was seen to use\n{said}"
+    assert 1.4 * PLANNED < then[0].quota < raised[0].quota, (
+        f"the loan was returned, but for the part that it used\n{said}"
+    )
+    assert min(each.quota for each in then) > 1.4 * PLANNED, f"it keeps its observed use\n{said}"
 
     full = cores(lent)
     assert full > 1.4 * CORES, f"nothing held it back\n{said}"
@@ -161,7 +163,7 @@ def test_who_waits_for_more_than_its_plan_has_gets_it_long_before_it_is_late(hos
     assert looks[-1].at - looks[0].at < 1.15 * exact_s, f"exact limits take {exact_s:.1f} s\n{said}"
 
 
-def test_who_has_all_that_its_user_asked_for_is_not_held_back_by_its_plan(host: Host, state: Path) -> None:
+def test_an_executor_that_has_all_its_user_requested_is_not_held_back_by_its_plan(host: Host, state: Path) -> None:
     """It uses all of its quota and waits for more, as the other one does, which is observed in less time."""
     with submitted(host, state, "as-asked", cores=CORES) as executor:
         looks = watch(executor, executor.at(SLOTS // 2))

@@ -1,4 +1,4 @@
-"""The kernel says that a promised container stalls for memory: opportunistic work makes room at once."""
+"""The kernel reports that a promised container stalls for memory: opportunistic work makes room at once."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def host(tmp_path: Path) -> Iterator[Host]:
 
 
 def test_a_promise_that_stalls_is_helped_though_nothing_is_full(host: Host) -> None:
-    """Somebody else squeezes it: it has less than it was promised, and not by a limit of its own."""
+    """Another container squeezes it: it has less than its promise, and not because of a limit of its own."""
     slack = host.start("run", "--opportunistic", "--name", "slack", "--", *python(HOLD))
     assert slack.stdout is not None and slack.stdout.readline() == "held\n"
     promised = host.start("run", "--name", "promised", "--memory", "400M", "--memory-policy", "throttle", "--",
@@ -42,7 +42,7 @@ def test_a_promise_that_stalls_is_helped_though_nothing_is_full(host: Host) -> N
     assert promised.stdout is not None and promised.stdout.readline() == "up\n"
     container = host.container("promised")["container"]
     (path,) = CGROUPS.glob(f"**/containers/{container}")
-    time.sleep(2.5)  # a tick, at which its pressure begins to be watched: nothing tells of that
+    time.sleep(2.5)  # a tick, at which its pressure begins to be watched: no event marks that
     (path / "memory.high").write_text(str(24 << 20))
     _, err = slack.communicate(timeout=TIMEOUT_S)
     assert slack.returncode == 137 and "promised work stalls for memory" in err, err

@@ -1,6 +1,6 @@
-"""What the master promises is kept beside ten ranked jobs, on a real kernel: executors' guarantees, and reservations.
+"""The master's promises are kept beside ten ranked jobs, on a real kernel: executors' guarantees, and reservations.
 
-All work is on one processor: what the machine's host takes from it, it takes from all of them.
+All work is on one processor: time that the machine's host takes from it is taken from all of them.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ def ten_ranked(host: Host, ends: ExitStack) -> None:
 
 @contextmanager
 def submitted(host: Host, *arguments: str) -> Iterator[None]:
-    """What ``penstock submit`` runs; it is killed at the end."""
+    """Run ``penstock submit`` with these arguments, and kill it at the end."""
     submit = host.start("submit", *arguments)
     try:
         yield
@@ -78,7 +78,10 @@ def submitted(host: Host, *arguments: str) -> Iterator[None]:
 
 
 def executor_of(application: str, cores: float, sizing: str = "shared") -> list[str]:
-    """The arguments of a submit whose executor wants the processor; as Spark's, it may use more than its guarantee."""
+    """Return the arguments of a submit whose executor wants the processor.
+
+    As Spark's, it may use more than its guarantee.
+    """
     return [
         "--executors", "1", "--application", application, "--input-bytes", str(INPUT_BYTES), "--cpu", f"{cores:g}",
         "--memory", f"{BOUND_MIB}M", "--sizing", sizing, "--", *python(BURN),
@@ -96,10 +99,10 @@ def weight(stat: Path) -> int:
 
 
 def assert_kept(host: Host, promised: Path, cores: float) -> None:
-    """Check what the kernel gives to a container that was promised so much of the one core and wants more."""
+    """Check the kernel's share for a container that was promised so much of the one core and wants more."""
     until_ranked(host)
     stats = {name: cpu_stat(host.container(name)["container"]) for name in RANKED}
-    for _ in range(WINDOWS):  # who runs while the machine's host stands still is charged for that time
+    for _ in range(WINDOWS):  # a process that runs while the machine's host stops is charged for that time
         got = used({"promised": promised, **stats})
         part = got["promised"] / sum(got.values())
         print(f"{part:.3f} of the processor, promised {cores:g}")

@@ -1,4 +1,6 @@
-"""Ranked jobs on a real kernel: the first has what it can use, the last moves on, and a promise is kept beside all."""
+"""Ranked jobs on a real kernel: the first gets all that it can use, the last makes progress, and a promise is kept
+beside all.
+"""
 
 from __future__ import annotations
 
@@ -21,7 +23,7 @@ from penstock.model import ContainerSpec
 from tests.kernel.host_bed import Host, python, until
 
 pytestmark = pytest.mark.timeout(300)
-#: All on one processor: what the machine's host takes from it, it takes from all of them.
+#: All are on one processor: time that the machine's host takes from it is taken from all of them.
 BURN = "import os\nos.sched_setaffinity(0, {0})\nprint('up', flush=True)\nwhile True: pass"
 #: Four threads read a file around the page cache, again and again.
 READ = """
@@ -42,13 +44,13 @@ K = TypeVar("K")
 
 @pytest.fixture(scope="module")
 def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
-    """One core, and nobody gets a turn meanwhile; the slow disk has a scheduler that weights mean something to."""
+    """One core, of which no other container takes a share; the slow disk has a scheduler that applies weights."""
     directory = tmp_path_factory.mktemp("host")
     assert disk_scheduler.choose("bfq", ["nullb0"], directory / "before") == {}
     host = Host(directory, cores=1, job_wait_max_s=1000, repair_interval_s=0)
-    # That core is a quota above all containers. A quota that runs out takes everybody off the processor ten times a
-    # second (since Linux 6.18 each task, not the group: kernel/sched/fair.c, throttle_task), and who comes back gets a
-    # new deadline, which at weight 1 lies half a second ahead. So the last would never run.
+    # That core is a quota above all containers. A quota that runs out takes all tasks off the processor ten times a
+    # second (since Linux 6.18 each task, not the group: kernel/sched/fair.c, throttle_task), and a task that returns
+    # gets a new deadline, which at weight 1 lies half a second ahead. So the last would never run.
     (limit,) = Path("/sys/fs/cgroup").glob("**/containers/cpu.max")
     limit.write_text("max")
     yield host
@@ -63,7 +65,7 @@ def burning(host: Host) -> Iterator[Any]:
 
 
 def starter(host: Host, ends: ExitStack) -> Callable[..., None]:
-    """What the fixture ``burning`` yields."""
+    """The type of the value that the fixture ``burning`` yields."""
     started: dict[str, subprocess.Popen[str]] = {}
 
     @ends.callback
@@ -135,7 +137,7 @@ def used_s(host: Host, names: list[str]) -> dict[str, float]:
 def used(paths: Mapping[K, Path]) -> dict[K, float]:
     """The same, by the counters of their cgroups."""
     before = {name: seconds(path) for name, path in paths.items()}
-    time.sleep(SECONDS)  # nothing tells of time that passes
+    time.sleep(SECONDS)  # no event marks the end of this time
     return {name: seconds(path) - before[name] for name, path in paths.items()}
 
 
@@ -162,9 +164,9 @@ def seconds(path: Path) -> float:
 
 
 def in_order(host: Host, names: list[str], of: Callable[[Path], float]) -> list[float]:
-    """By rank, the first first: what they had within some seconds in which they stood in one order.
+    """Return the use of each within some seconds without a change of the order, the first rank first.
 
-    Equal ones change places, each time that the first has used as much as before once more.
+    Equal ones change places, each time that the first has used as much again.
     """
     return in_one_order(host, {name: host.container(name)["container"] for name in names}, of)
 
@@ -178,7 +180,7 @@ def in_one_order(host: Host, containers: dict[str, str], of: Callable[[Path], fl
         until_ranked(host)
         order = ranked(host, containers)
         before, began = {name: of(path) for name, path in stats.items()}, time.monotonic()
-        time.sleep(0.3)  # nothing tells of time that passes
+        time.sleep(0.3)  # no event marks the end of this time
         after, took_s = {name: of(path) for name, path in stats.items()}, time.monotonic() - began
         if ranked(host, containers) == order:
             got = [had + after[name] - before[name] for had, name in zip(got, order, strict=True)]
@@ -192,7 +194,7 @@ def ranked(host: Host, containers: dict[str, str]) -> list[str]:
     return sorted(containers, key=lambda name: int(said[containers[name]]["rank"]))
 
 
-def test_jobs_stand_in_line_for_a_processor(host: Host, burning: Any) -> None:
+def test_jobs_get_a_processor_in_order(host: Host, burning: Any) -> None:
     names = ["one", "two", "three", "four"]
     for name in names:
         burning(name)
@@ -205,7 +207,7 @@ def test_jobs_stand_in_line_for_a_processor(host: Host, burning: Any) -> None:
     assert said[0]["weight"] > said[1]["weight"] > said[2]["weight"]
 
 
-def test_jobs_stand_in_line_for_a_disk(host: Host, burning: Any) -> None:
+def test_jobs_get_a_disk_in_order(host: Host, burning: Any) -> None:
     file = slow_directory() / "ranked"
     file.write_bytes(os.urandom(16 << 20))
     os.sync()
@@ -214,7 +216,8 @@ def test_jobs_stand_in_line_for_a_disk(host: Host, burning: Any) -> None:
         burning(name, program=READ, arguments=(str(file),))
     first, second, third = read = in_order(host, names, read_bytes)
     file.unlink()
-    # low_latency raises the weight of who has just begun, so the others may change places (agent/disk_scheduler.py).
+    # low_latency raises the weight of a process that has just begun, so the others may change places
+    # (agent/disk_scheduler.py).
     assert first > 2 * max(second, third), read
     assert min(second, third) > 0, read
 
@@ -230,14 +233,14 @@ def test_a_promise_is_not_outranked(host: Host, burning: Any) -> None:
     names = [f"ranked{number}" for number in range(10)]
     for name in names:
         burning(name)
-    for _ in range(WINDOWS):  # who runs while the machine's host stands still is charged for that time
+    for _ in range(WINDOWS):  # a process that runs while the machine's host stops is charged for that time
         used = used_s(host, ["promised", *names])
         if used["promised"] >= 0.98 * 0.5 * sum(used.values()):
             break
     assert used["promised"] >= 0.98 * 0.5 * sum(used.values()), used
 
 
-def test_nobody_waits_for_ever_where_a_quota_keeps_the_last_from_running(tmp_path: Path) -> None:
+def test_no_job_waits_for_ever_where_a_quota_keeps_the_last_from_running(tmp_path: Path) -> None:
     """See the fixture ``host``: here the quota stays, and it is the turns that bound the wait."""
     with ExitStack() as ends:
         host = Host(tmp_path, cores=1, job_wait_max_s=2)
@@ -258,7 +261,7 @@ def test_tenants_share_a_node_however_many_jobs_each_has(tmp_path_factory: pytes
         spins = ContainerSpec(argv=tuple(python(SPIN)))
         users = ["root"] * 5 + ["tester"]
         agents = {user: ends.enter_context(agent_of(user, host)) for user in users}
-        agents["root"].register_job("told")  # the master tells of tenants with its jobs
+        agents["root"].register_job("told")  # the master reports tenants with its jobs
         stats = {at: cpu_stat(agents[user].launch(spins).id) for at, user in enumerate(users)}
         until(lambda: first_of(host) == {"root", "tester"})
         share_equally(stats)
@@ -313,7 +316,7 @@ def first_of(host: Host) -> set[str]:
 
 
 def agent_of(user: str, host: Host) -> BlockingAgent:
-    """A connection of another user: the kernel takes down who connects."""
+    """Connect as another user: the kernel records the user of the connecting process."""
     os.seteuid(pwd.getpwnam(user).pw_uid)
     try:
         return BlockingAgent.connect(host.socket, "test")
@@ -347,8 +350,8 @@ def test_a_process_goes_on_where_it_was_when_its_job_is_over(host: Host, lending
     until(lambda: not list(Path("/sys/fs/cgroup").glob(f"**/containers/{container}")))
 
 
-def test_what_a_lent_process_leaves_behind_goes_on(host: Host, lending: Any) -> None:
-    """A container ends with its first process, and what is left in it is killed; not here."""
+def test_the_descendants_of_a_lent_process_go_on(host: Host, lending: Any) -> None:
+    """A container ends with its first process, and its other processes are killed; not those of a lent process."""
     process, job = lending("rest")
     container = until(lambda: of_job(host, job))[0]["container"]
     (procs,) = Path("/sys/fs/cgroup").glob(f"**/containers/{container}/cgroup.procs")
@@ -361,7 +364,7 @@ def test_what_a_lent_process_leaves_behind_goes_on(host: Host, lending: Any) -> 
         left.kill()
 
 
-def test_what_has_limits_of_its_own_is_not_moved_away_from_them(host: Host, lending: Any) -> None:
+def test_a_process_with_limits_of_its_own_is_not_moved_away_from_them(host: Host, lending: Any) -> None:
     limited = Path("/sys/fs/cgroup/limited-by-others")
     limited.mkdir()
     own = Path("/sys/fs/cgroup") / Path("/proc/self/cgroup").read_text().split("0::")[1].strip().lstrip("/")

@@ -1,6 +1,6 @@
-"""The units as they are installed, on this kernel: what they close to the agent takes no limit from it.
+"""The units as they are installed, on this kernel: their restrictions take no limit from the agent.
 
-What else is to be seen of them is in tests/cluster/test_running.py.
+Other tests of the units are in tests/cluster/test_running.py.
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ def agent() -> Iterator[None]:
 
 
 @pytest.mark.usefixtures("agent")
-def test_what_root_could_enforce_on_this_host_the_agent_in_its_unit_can_too() -> None:
-    facts = _said("check", "--json")
-    enforced = _said("status", "--json")["enforcement"]
+def test_the_agent_in_its_unit_can_enforce_all_that_root_can() -> None:
+    facts = _json_of("check", "--json")
+    enforced = _json_of("status", "--json")["enforcement"]
     lost = {name: fact["why"] for name, fact in enforced.items() if facts[name]["ok"] and not fact["ok"]}
     assert not lost
     assert {"cpu", "cpuset", "memory", "disk", "network", "pressure"} <= {
@@ -58,7 +58,7 @@ def test_what_root_could_enforce_on_this_host_the_agent_in_its_unit_can_too() ->
 
 
 @pytest.mark.usefixtures("agent")
-def test_its_limits_hold_what_runs() -> None:
+def test_the_unit_s_limits_hold_its_work() -> None:
     said = _penstock(
         "run", "--memory", "64M", "--", "sh", "-c", "cat /sys/fs/cgroup$(cut -d: -f3 </proc/self/cgroup)/memory.max"
     )
@@ -77,7 +77,7 @@ def test_its_memory_is_protected_by_all_that_is_above_it() -> None:
     assert least and min(least) >= 64 * 2**20
 
 
-def _said(*arguments: str) -> dict[str, Any]:
+def _json_of(*arguments: str) -> dict[str, Any]:
     return dict(json.loads(_penstock(*arguments).stdout))
 
 

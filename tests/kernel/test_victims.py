@@ -1,6 +1,6 @@
 """Victim and innocent, per resource: *bloat* goes, *chill* lives, and the pressure stays away (as systemd's TEST-55).
 
-A real agent preempts; who is frozen is read from the kernel, who ended from the agent, the reasons from its status.
+A real agent preempts. The tests read frozen containers from the kernel, ends from the agent, reasons from its status.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from tests.kernel.warm_bed import Bed
 
 pytestmark = pytest.mark.timeout(400)
 MIB = 1 << 20
-#: For so long nobody else may go; ``make bench-victims`` watches a minute.
+#: For so long no other container may be preempted; ``make bench-victims`` watches a minute.
 CALM_S = float(os.environ.get("PENSTOCK_CALM_S", "3"))
 MEMORY = {"memory_bytes": 384 * MIB, "t_preempt_memory": 0.9, "t_alloc": 2, "t_preempt_cpu": 1.0, "t_preempt_disk": 1.0}
 
@@ -38,7 +38,7 @@ def preempted(bed: Bed) -> list[dict[str, Any]]:
 
 
 def stays_calm(bed: Bed, *innocents: Work) -> None:
-    """Nothing more is done to anybody from now on, and the innocent run."""
+    """Check that no container is preempted from now on, and that the innocent ones run."""
     before = preempted(bed)
     deadline = time.monotonic() + CALM_S
     for _ in itertools.takewhile(lambda _: time.monotonic() < deadline, itertools.count()):
@@ -61,7 +61,10 @@ def holding(bed: Bed, mebibytes: int, **spec: Any) -> Work:
 
 
 def bloating(bed: Bed, mebibytes: int, asks: int = 250, **spec: Any) -> Work:
-    """Grows until it is stopped, or has so much; what it asks for makes the node over-allocated beside ``chill``."""
+    """Start a container that grows to its size unless it is stopped.
+
+    Its request makes the node over-allocated beside ``chill``.
+    """
     work = bed.start("grow", mebibytes * MIB, opportunistic=True, memory_bytes=asks * MIB, **spec)
     work.line("ready")
     work.tell(0)
@@ -91,7 +94,7 @@ class TestMemory:
             assert [record["container"] for record in preempted(bed)] == [large.container.id]
             stays_calm(bed, small, chill)
 
-    def test_who_prefers_goes_first_and_who_avoids_it_last(self, directory: Path) -> None:
+    def test_a_container_that_prefers_preemption_goes_first_and_one_that_avoids_it_last(self, directory: Path) -> None:
         with Bed(directory, **MEMORY) as bed:
             prefers = holding(bed, 60, opportunistic=True, preempt=Choice.PREFER)
             normal = holding(bed, 60, opportunistic=True)
@@ -102,10 +105,10 @@ class TestMemory:
             stays_calm(bed, normal, avoids, chill)
 
     def test_cache_goes_before_work_does(self, directory: Path) -> None:
-        """What the opportunistic one holds is mostly cache: reclaiming it is enough, and nobody ends."""
+        """The memory of the opportunistic container is mostly cache: reclaiming it is enough, and no container ends."""
         file = Path("/scratch/victims-cache")
         filled(file, 120 * MIB)
-        with file.open("rb") as written:  # who reads it is charged for its cache, not who wrote it
+        with file.open("rb") as written:  # the kernel charges cache to its reader, not to its writer
             os.posix_fadvise(written.fileno(), 0, 0, os.POSIX_FADV_DONTNEED)
         with Bed(directory, **MEMORY) as bed:
             keeper = bed.start("keep", file, opportunistic=True, memory_bytes=150 * MIB)
@@ -132,7 +135,7 @@ class TestMemory:
             assert took > 2.5, f"its grace was {took} s"
             stays_calm(bed, chill)
 
-    def test_a_dry_run_harms_nobody(self, directory: Path) -> None:
+    def test_a_dry_run_preempts_no_container(self, directory: Path) -> None:
         with Bed(directory, **MEMORY, preempt_dry_run=True) as bed:
             chill = holding(bed, 150)
             bloat = bloating(bed, 205, asks=250)
@@ -142,7 +145,7 @@ class TestMemory:
 
 
 class TestPaused:
-    """CPU, disk, network: who is in the way stands still, and goes on when there is room again."""
+    """CPU, disk, network: a container in the way is frozen, and goes on when there is room again."""
 
     @pytest.mark.measured
     def test_processors(self, directory: Path) -> None:
@@ -170,7 +173,7 @@ class TestPaused:
 
     @pytest.mark.measured
     def test_network(self, directory: Path) -> None:
-        """A link of 100 Mbit/s: 40 for who was promised, 5 for the innocent, and one that takes the rest."""
+        """A link of 100 Mbit/s: 40 for the promised container, 5 for the innocent one, and a third takes the rest."""
         settings = {**SETTINGS, "preempt_dry_run": False, "t_preempt_network": 0.9, "preempt_cooldown_s": CALM_S + 5}
         with contextlib.closing(Network(directory, **settings)) as network:
 
@@ -189,7 +192,7 @@ class TestPaused:
 
 
 def paused_then_resumed(bed: Bed, resource: str, chill: Work, innocent: Work, bloat: Work) -> None:
-    """The newest stands still until regular work is gone; nobody ends."""
+    """Check that the newest is frozen until regular work is gone, and that no container ends."""
     bed.until(lambda: frozen(bloat))
     (record,) = preempted(bed)
     assert (record["container"], record["resource"], record["action"]) == (bloat.container.id, resource, "paused")
