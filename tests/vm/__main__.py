@@ -1,7 +1,7 @@
 """``python -m tests.vm``: a real kernel with every cgroup v2 controller, for tests and the demo.
 
-Exit status: that of what ran; 69 (EX_UNAVAILABLE) where this host cannot have the machine; 71 (EX_OSERR) if it would
-not boot.
+Exit status: that of the command in the machine; 69 (EX_UNAVAILABLE) where this host cannot have the machine; 71
+(EX_OSERR) if it would not boot.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NO_BOOT = 71
 _REPORT = "build/kernel-junit.xml"
 #: Of a machine in user mode; as under QEMU.
 _PROCESSORS = 2
-#: What tests/kernel/test_devices_bind.py builds its file systems on, and what test_isolation.py keeps busy.
+#: tests/kernel/test_devices_bind.py builds its file systems on the first two; test_isolation.py keeps the third busy.
 _TEST_DRIVES = ("ubd", "ubd", "slow")
 _EMULATED_TEST_DRIVES = ("nvme", "virtio", "slow")
 
@@ -52,8 +52,10 @@ def main(argv: list[str]) -> int:
 
 
 def status_of(use: Callable[[], int]) -> int:
-    """Return the status of what uses a machine. What went wrong with the machine has a status of its own, and is told
-    in a line. A SIGTERM ends it in order: the machine ends with it.
+    """Return the status of a command that uses a machine.
+
+    A failure of the machine has a status of its own, and is reported in a line. A SIGTERM ends the command in order:
+    the machine ends with it.
     """
     signal.signal(signal.SIGTERM, _terminated)
     try:
@@ -178,7 +180,7 @@ def _compile_tests(selected: list[str]) -> None:
 
 @contextmanager
 def _prepared(arguments: argparse.Namespace) -> Iterator[Remote]:
-    """A machine with the checkout in it; say how long that took."""
+    """Start a machine with the checkout in it, and report how long that took."""
     require_machine(user_mode=arguments.user_mode)
     ensure_image()
     started = time.monotonic()
@@ -204,7 +206,7 @@ def _emulated(arguments: argparse.Namespace) -> AbstractContextManager[Remote]:
 
 
 def require_machine(*, user_mode: bool) -> None:
-    """Check, before anything is built, what a machine needs: one in user mode, or one under QEMU.
+    """Check, before anything is built, that the host can run a machine in user mode, or one under QEMU.
 
     Raises:
         UnavailableError: this host does not have it.
@@ -216,7 +218,7 @@ def require_machine(*, user_mode: bool) -> None:
 
 
 def require_user_mode() -> None:
-    """Check, in a moment, what a machine in user mode needs beyond what every machine does.
+    """Check, in a moment, the requirements of a machine in user mode that other machines do not have.
 
     Raises:
         UnavailableError: this host does not have it.
@@ -230,9 +232,9 @@ def require_user_mode() -> None:
 
 
 def forward(machine: Remote) -> dict[int, int]:
-    """Make the machine's HTTP ports on its loopback reachable on this host's, as long as it runs; say where.
+    """Make the machine's HTTP ports on its loopback reachable on this host's, as long as it runs; report the addresses.
 
-    By ssh, so that what serves them in the machine need not listen beyond its loopback.
+    By ssh, so that the servers in the machine need not listen beyond its loopback.
     """
     ports: dict[int, int] = {}
     for guest in HTTP_PORTS:
@@ -264,7 +266,7 @@ def _remote(path: str) -> str:
 
 
 def _bring_back(machine: Remote, remote: str, local: Path) -> None:
-    """What the command did not get to write is missing, and the command's own status says why."""
+    """Copy the output files out. Files that the command did not write are missing; its own status shows why."""
     if machine.ssh(f"test -e {shlex.quote(_remote(remote))}", check=False).returncode == 0:
         machine.get(_remote(remote), local)
     else:

@@ -28,7 +28,7 @@ _PYTHON = (3, 11)
 _SITE = f"{VENV}/lib/python{'.'.join(map(str, _PYTHON))}/site-packages"
 #: In the names of its byte code.
 _TAG = f"cpython-{''.join(map(str, _PYTHON))}"
-#: What programs in the machine import.
+#: The packages that programs in the machine import.
 _IMPORTED = {"agent", "bench", "demo", "master", "penstock", "simulator", "tests"}
 
 
@@ -51,13 +51,13 @@ def build_wheel(directory: Path) -> Path:
 
 @contextmanager
 def machine_with_checkout(make: Callable[[], AbstractContextManager[Remote]]) -> Iterator[Remote]:
-    """A machine with the checkout in it. One that stands still while it is copied gives way to another one, once.
+    """Start a machine with the checkout in it. If it stalls during the copy, a second one replaces it, once.
 
     Seen with one machine in user mode of several hundred, whose kernel lost interrupts, as it is not known to do any
     more (docs/benchmarks/lost-events.md).
 
     Raises:
-        BootError: the second one did not come up, or stood still, too.
+        BootError: the second one did not come up, or stalled, too.
     """
     with ExitStack() as stack:
         machine = stack.enter_context(make())
@@ -75,7 +75,7 @@ def install(machine: Remote) -> None:
     """Copy the checkout to :data:`REMOTE` and install it, editable, into the machine's venv.
 
     Raises:
-        BootError: the machine stands still.
+        BootError: the machine stalls.
     """
     with tempfile.TemporaryFile() as archive:
         pack(archive)
@@ -99,7 +99,7 @@ def pack(archive: IO[bytes]) -> None:
 
 
 def _files() -> list[str]:
-    """What git tracks, and what it would track if it were added: as it is in the working tree."""
+    """Return the files that git tracks, or would track if they were added, as they are in the working tree."""
     listed = subprocess.run(
         ["git", "-C", str(ROOT), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
         capture_output=True, text=True, check=True,
@@ -109,9 +109,10 @@ def _files() -> list[str]:
 
 
 def _compiled(files: list[str]) -> Iterator[str]:
-    """Byte code that the machine's Python would write, which takes it a minute under QEMU; none where ours is another.
+    """Compile the modules, which takes the machine's Python a minute under QEMU; none where this host's Python is
+    another version.
 
-    Modules are compiled here. Tests are compiled by pytest; what it left here is taken.
+    Tests are compiled by pytest; byte code that it left here is copied.
     """
     if sys.version_info[:2] != _PYTHON:
         return
@@ -127,7 +128,7 @@ def _compiled(files: list[str]) -> Iterator[str]:
 
 
 def _add_installation(tar: tarfile.TarFile) -> None:
-    """What pip would write for an editable install: the metadata, the path, the commands."""
+    """Add the files that pip writes for an editable install: the metadata, the path, the commands."""
     with tempfile.TemporaryDirectory() as name, zipfile.ZipFile(build_wheel(Path(name))) as wheel:
         metadata = {entry: wheel.read(entry) for entry in wheel.namelist() if ".dist-info/" in entry}
     for entry, content in metadata.items():

@@ -1,4 +1,4 @@
-"""What the virtual machine needs of the host it runs on, and how a child dies with the harness."""
+"""The requirements of the virtual machine on its host, and the end of child processes with the harness."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import sys
 from collections.abc import Mapping
 from pathlib import Path
 
-#: What every machine needs: program → the Debian package that brings it.
+#: The programs that every machine needs: program → the Debian package that contains it.
 TOOLS = {
     "mmdebstrap": "mmdebstrap",
     "mke2fs": "e2fsprogs",
@@ -38,14 +38,14 @@ KERNEL_BUILD_TOOLS = {
     "strip": "binutils",
     "xz": "xz-utils",
 }
-#: Only where the image is built by somebody who is not root.
+#: Needed only where the image is built by a user other than root.
 _UNPRIVILEGED = {"newuidmap": "uidmap"}
 #: Debian keeps administrators' programs off an ordinary user's path.
 _PATH = os.pathsep.join([os.environ.get("PATH", os.defpath), "/usr/sbin", "/sbin"])
 
 
 class UnavailableError(Exception):
-    """This host cannot have the virtual machine; one line that says what is missing and the remedy."""
+    """This host cannot have the virtual machine; the message is one line with the missing part and the remedy."""
 
 
 def find(program: str) -> str:
@@ -98,5 +98,5 @@ def dying_with_us(command: list[str]) -> list[str]:
 
 
 def say(text: str) -> None:
-    """One line for whoever watches; standard output belongs to what runs in the machine."""
+    """Print one line for the person who watches; standard output belongs to the command in the machine."""
     print(f"vm: {text}", file=sys.stderr, flush=True)

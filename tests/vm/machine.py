@@ -27,19 +27,19 @@ _READY = b"penstock-vm is ready"
 DRIVES = {"nvme": "none", "virtio": "virtio", "slow": "virtio"}
 _DRIVE_BYTES = 1024**3
 #: A disk that emulated processors can keep busy, as cloud providers make them: a limit on bytes and on operations. The
-#: guest tells it by its size.
+#: guest recognizes it by its size.
 _SLOW_BYTES = 768 * 1024**2
 _SLOW = "throttling.bps-total=40000000,throttling.iops-total=2000"
 #: erms, fsrm: with them kernel and libc copy and clear by `rep movsb`, which is emulated byte by byte. la57: a fifth
-#: level of page tables. smap and its like: each access to a process's memory changes what may be accessed. Without
-#: these Python takes a tenth less time, and a copy half.
+#: level of page tables. smap and the like: each access to a process's memory changes the access rights. Without these
+#: Python takes a tenth less time, and a copy half.
 _PROCESSOR = "max,erms=off,fsrm=off,la57=off,smap=off,smep=off,umip=off,pku=off"
 #: The HTTP ports of agent and master.
 HTTP_PORTS = (7421, 7422)
 
 
 class Machine(Remote):
-    """One machine. What it writes to its root disk is forgotten; ``/scratch`` is a second disk, ext4, empty.
+    """One machine. Its writes to its root disk are dropped; ``/scratch`` is a second disk, ext4, empty.
 
     ``memory_mib`` is the guest's; ``forward`` names guest ports, which :attr:`ports` maps to ports on the host's
     loopback; ``drives`` adds empty disks of 1 GiB, by model (:data:`DRIVES`; a ``slow`` one has 768 MiB). The guest
@@ -102,7 +102,8 @@ class Machine(Remote):
             "-append", "root=/dev/vda rw console=ttyS0 quiet net.ifnames=0 fsck.mode=skip mitigations=off "
                        # Without it the kernel counts timer interrupts at boot, and panics on a host too busy for them.
                        "no_timer_check systemd.show_status=false systemd.unified_cgroup_hierarchy=1 audit=0",
-            # Nobody writes to it, and machines that start at the same moment would fail by each other's locks.
+            # The image is never written to, and machines that start at the same moment would fail by each other's
+            # locks.
             "-drive", f"file={image.disk},format=raw,if=virtio,snapshot=on,file.locking=off",
             "-drive", f"file={scratch},format=raw,if=virtio,cache=unsafe",
             "-nic", f"user,model=virtio-net-pci,restrict=on{forwards}",
@@ -139,7 +140,7 @@ class Machine(Remote):
 
 
 class _Console:
-    """Reads the serial line, so that QEMU never waits for a reader; knows when the guest says that it is ready."""
+    """Reads the serial line, so that QEMU never waits for a reader; notices the guest's line that it is ready."""
 
     def __init__(self, qemu: subprocess.Popen[bytes]) -> None:
         self.ready = threading.Event()
@@ -153,7 +154,7 @@ class _Console:
                 self._said += line
                 if _READY in line:
                     self.ready.set()
-        self.ready.set()  # QEMU ended: nobody needs to wait for it any longer
+        self.ready.set()  # QEMU ended: waiting for the guest is over
 
     def tail(self) -> str:
         """The last lines."""

@@ -15,21 +15,21 @@ _REPLY = struct.Struct("III")  # error, whether more follows, length of the text
 _MOST_BYTES = 1024
 _MAGIC, _VERSION = 0xCAFEBABE, 2
 _TIMEOUT_S = 20.0
-#: Without the first command ``quiet`` on the kernel's command line hides what the second one prints.
+#: Without the first command ``quiet`` on the kernel's command line hides the output of the second one.
 _BLOCKED = ("sysrq 9", "sysrq w")
 
 
 def blocked_tasks(directory: Path) -> str:
     """Return the tasks in uninterruptible sleep, each with its call trace; ``directory`` is the machine's ``uml_dir``.
 
-    Where the kernel does not answer within some seconds, the text says so.
+    Where the kernel does not answer within some seconds, the text has that.
     """
     sockets = sorted(directory.glob("*/mconsole"))
     if not sockets:
         return f"no kernel listens in {directory}"
     try:
         return [ask(sockets[0], command) for command in _BLOCKED][-1]
-    except OSError as error:  # TimeoutError, too: then it is not the kernel's disk or network that stands still
+    except OSError as error:  # TimeoutError, too: then the fault is not in the kernel's disk or network
         return f"the kernel does not answer: {type(error).__name__}: {error}"
 
 
@@ -38,7 +38,7 @@ def ask(kernel: Path, command: str) -> str:
 
     Raises:
         TimeoutError: no answer within 20 s.
-        OSError: nobody listens.
+        OSError: no process listens.
     """
     data = command.encode("ascii")
     with tempfile.TemporaryDirectory() as name, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as ours:

@@ -1,4 +1,4 @@
-"""A machine that is driven over ssh, whatever it runs on."""
+"""A machine that is driven over ssh, of any kind."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _LOOK_S = 2.0
 
 
 class BootError(Exception):
-    """The machine did not come up; the end of what its console said."""
+    """The machine did not come up; the message has the end of its console's output."""
 
 
 class Remote(ABC):
@@ -62,10 +62,10 @@ class Remote(ABC):
 
     @abstractmethod
     def console(self) -> str:
-        """The end of what its console said; empty before it boots."""
+        """Return the end of the console's output; empty before it boots."""
 
     def standing(self) -> str:
-        """Return what can be told of a machine that does not answer."""
+        """Return the known state of a machine that does not answer."""
         return self.console()
 
     @abstractmethod
@@ -91,7 +91,7 @@ class Remote(ABC):
         """Run a shell command as root; its output is kept.
 
         Raises:
-            subprocess.CalledProcessError: it failed and ``check`` is set; what it said has been shown.
+            subprocess.CalledProcessError: it failed and ``check`` is set; its output has been shown.
             subprocess.TimeoutExpired: it took longer.
         """
         done = subprocess.run(
@@ -135,7 +135,7 @@ class Remote(ABC):
         self._copy(str(local), f"vm:{remote}")
 
     def get(self, remote: str, local: Path) -> None:
-        """Copy a file or a directory out; ``local`` is what it is called afterwards, replaced if it is there."""
+        """Copy a file or a directory out to ``local``, which is replaced if it exists."""
         if local.is_dir():
             shutil.rmtree(local)
         local.parent.mkdir(parents=True, exist_ok=True)
@@ -154,16 +154,16 @@ class Remote(ABC):
             "Host vm", f"HostName {address}", "User root", f"IdentityFile {image.key}", "IdentitiesOnly yes",
             "StrictHostKeyChecking no", "UserKnownHostsFile /dev/null", "LogLevel ERROR",
             "ControlMaster auto", f"ControlPath {self.directory}/ssh", "ControlPersist yes",
-            "KexAlgorithms curve25519-sha256",  # what one emulated processor computes fastest
-            # A machine in user mode whose kernel had lost an interrupt of its network stood still for 17 minutes, until
-            # something else was sent to it. It is not known to lose them any more (docs/benchmarks/lost-events.md).
+            "KexAlgorithms curve25519-sha256",  # fastest to compute for one emulated processor
+            # A machine in user mode whose kernel had lost an interrupt of its network stalled for 17 minutes, until it
+            # received another packet. No losses are known any more (docs/benchmarks/lost-events.md).
             "ServerAliveInterval 5", "ServerAliveCountMax 1000",
             "ConnectTimeout 60", *more,
         )  # fmt: skip
         self.ssh_config.write_text("".join(f"{line}\n" for line in lines))
 
     def connect(self, timeout_s: float) -> str:
-        """Make the first connection, which must not hold our pipes; returns what is wrong, or nothing."""
+        """Make the first connection, which must not hold our pipes; return the error, or an empty text."""
         command = self.ssh_command("true")
         try:
             done = subprocess.run(

@@ -41,7 +41,7 @@ while True:
 made.setblocking(True)
 socket.send_fds(socket.socket(fileno=1), [b"\\0"], [made.fileno()])
 """
-#: What precedes the machine's own init: the modules of its kernel, and its address among several.
+#: The script before the machine's own init: the modules of its kernel, and its address among several.
 _INIT = """/sbin/ip link set vec0 name eth0
 /sbin/ip link set eth0 {segments}
 mkdir -p /etc/systemd/system/vm-network.service.d
@@ -72,7 +72,7 @@ _DRIVE_BYTES = 1024**3
 #: ubd0 and ubd1 are the root disk and the one for /scratch.
 _FIRST_DRIVE = 2
 #: /dev/nullb0: a disk in memory that does one request (up to 127 KiB) after the other, as slow as QEMU's model `slow`.
-#: With a limit instead (null_blk.mbps) it sends back what is above it, and a scheduler orders only what is late.
+#: A limit (null_blk.mbps) would return requests above it, and a scheduler would order only the late ones.
 _SLOW_DISK = (
     "null_blk.nr_devices=1", "null_blk.gb=1", "null_blk.memory_backed=1",
     "null_blk.irqmode=2", "null_blk.completion_nsec=1600000", "null_blk.hw_queue_depth=1",
@@ -129,7 +129,7 @@ class Network:
 
 
 class UserModeMachine(Remote):
-    """One machine. What it writes is lost when it ends.
+    """One machine. Its writes are lost when it ends.
 
     ``number`` (from 1) is unique in the network, and the last part of its address. With one of ``processors`` the
     machine is kept on one of the host's. ``drives`` adds empty disks by model (:data:`DRIVES`): /dev/ubdc and so on,
@@ -187,7 +187,7 @@ class UserModeMachine(Remote):
             f"ubd0={here}/root,{disk}", f"ubd1={scratch}", "root=/dev/ubda", "rw", *self._drive_arguments(),
             f"vec0:transport=raw,ifname={self._network.link(self._number)},mac={mac}",
             "con=null", "con0=null,fd:1", "ssl=null", "ssl0=null,fd:1", "audit=0", "selinux=0",
-            # A host that stands still for a while (a virtual one does) is no reason to kill what runs in here.
+            # A host that stops for a while, as virtual ones do, is no reason to kill processes in the machine.
             "systemd.show_status=false", "systemd.unified_cgroup_hierarchy=1", "systemd.service_watchdogs=false",
             "init=/bin/sh", "--", "-c", f'"mount -t hostfs none /mnt -o {here}; . /mnt/init.sh"',
         ]
@@ -230,7 +230,7 @@ class UserModeMachine(Remote):
 
 
 def _give_way_as_we_do(leader: int) -> None:
-    """A session is weighed as a whole (sched(7), autogroup), and whose nice value counts is the session's."""
+    """Give the machine's session our nice value: the kernel weighs a session as a whole (sched(7), autogroup)."""
     with contextlib.suppress(OSError):  # a kernel that does not group by sessions, or a machine in init's
         nice = nice_of_session(Path("/proc/self/autogroup").read_text())
         Path(f"/proc/{leader}/autogroup").write_text(str(nice))
