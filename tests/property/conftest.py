@@ -1,4 +1,4 @@
-"""Assertions of machines that several tests share tell what they compared, as those of a test do."""
+"""Show the compared values also where an assertion fails in a machine that several tests share."""
 
 from __future__ import annotations
 

@@ -28,7 +28,7 @@ SETTINGS = NodeSettings(
 
 
 class NodeBooks(RuleBasedStateMachine):
-    """What is known of a node's sessions, jobs, containers and commands beside the node itself."""
+    """The test's own record of a node's sessions, jobs, containers and commands."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,15 +39,15 @@ class NodeBooks(RuleBasedStateMachine):
         self.sessions: set[int] = set()
         self.jobs: dict[str, int] = {}  # job → the session that registered it
         self.starting: set[str] = set()
-        self.processes: set[str] = set()  # what the launcher runs
-        self.doomed: set[str] = set()  # what cgroup.kill was asked for
+        self.processes: set[str] = set()  # processes that the launcher runs
+        self.doomed: set[str] = set()  # containers for which cgroup.kill was requested
         self.launched: set[str] = set()
         self.begun: dict[tuple[str, str], str] = {}  # placed command → the container that may have run it
         self.ended: dict[str, EndedBy] = {}
         self.granted: set[tuple[int, str, object]] = set()
         self.submitted: dict[tuple[int, str, object], MonotaskSpec] = {}
         self.assigned: set[tuple[str, str]] = set()
-        self.unheard: set[tuple[str, str]] = set()  # ends that the master has not answered
+        self.unacknowledged: set[tuple[str, str]] = set()  # ends that the master has not answered
         self.reported: set[tuple[str, str]] = set()
         self.task_ends: set[tuple[int, str, str]] = set()
         self.decision = 0
@@ -56,7 +56,7 @@ class NodeBooks(RuleBasedStateMachine):
         self.confined: dict[str, Confinement] = {}
         self.orphans: set[str] = set()  # containers whose launcher died
         self.lent: set[str] = set()
-        self.giving: set[str] = set()  # what is to be given back
+        self.giving: set[str] = set()  # lent processes that are to be given back
         self.alarm: float | None = None
         self.watched = False
 
@@ -91,24 +91,28 @@ class NodeBooks(RuleBasedStateMachine):
                     self.launched.add(container)
                     self.starting.add(container)
                 case i.GiveBack(container):
-                    assert container in self.processes and container in self.lent, "gives back what was not lent"
+                    assert container in self.processes and container in self.lent, (
+                        "gives back a process that was not lent"
+                    )
                     self.giving.add(container)
                 case i.KillContainer(container, reason):
-                    assert container in self.processes, "kills what does not run"
+                    assert container in self.processes, "kills a container that does not run"
                     assert reason, "a kill without a reason"
                     self.doomed.add(container)
                 case i.Freeze(container, frozen):
-                    assert container in self.processes, "freezes what does not run"
+                    assert container in self.processes, "freezes a container that does not run"
                     (self.frozen.add if frozen else self.frozen.discard)(container)
                 case i.WatchOrphan(container):
                     assert container in self.processes and container not in self.orphans, "watched twice"
                     self.orphans.add(container)
                 case i.Signal(container, signum):
-                    assert container in self.processes and container not in self.frozen, "notice to who cannot hear it"
+                    assert container in self.processes and container not in self.frozen, (
+                        "notice to a frozen container, which cannot receive it"
+                    )
                     assert signum == NOTICE.signal
                     self.warned.add(container)
                 case i.Confine(container, confinement):
-                    assert container in self.processes, "confines what does not run"
+                    assert container in self.processes, "confines a container that does not run"
                     assert confinement.opportunistic == self.node.containers.live[container].opportunistic
                     self.confined[container] = confinement
                 case i.WatchMemory(on):
@@ -136,7 +140,7 @@ class NodeBooks(RuleBasedStateMachine):
                     key = (params.job, params.task)
                     assert key in self.assigned and key not in self.reported, "a command ended twice"
                     self.reported.add(key)
-                    self.unheard.add(key)
+                    self.unacknowledged.add(key)
                 case _:
                     pass
         return reply
@@ -156,6 +160,6 @@ class NodeBooks(RuleBasedStateMachine):
         assert self.node.decided == self.decision
         return reply
 
-    def hear(self, key: tuple[str, str]) -> None:
-        self.unheard.discard(key)
+    def acknowledge(self, key: tuple[str, str]) -> None:
+        self.unacknowledged.discard(key)
         self.send(e.EndAcknowledged(*key))

@@ -1,4 +1,4 @@
-"""Frameworks and the master around a node: what they ask of it, and when it may refuse that."""
+"""Frameworks and the master around a node: their requests, and the conditions under which the node may refuse one."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ from penstock.wire.cluster_api import Draining
 from penstock.wire.errors import RpcError
 from tests.property.node_books import MEMORY_BYTES, NOTICE, NodeBooks
 
-#: Of what is assigned: no executor, one of which nothing is known, those whose profiles are.
+#: Assigned executors: none, one that is unknown, and those whose profiles are known.
 EXECUTORS = (
     None,
     "unknown",
@@ -52,7 +52,7 @@ class Callers(NodeBooks):
 
     @initialize(notice=st.booleans(), choices=st.lists(st.sampled_from(list(Choice)), max_size=3))
     def begin_with_some(self, notice: bool, choices: list[Choice]) -> None:
-        """A node on which something runs already: preemption has somebody to choose from."""
+        """Begin with running containers: preemption has victims to choose from."""
         self.connect()
         promised = ContainerSpec(argv=("x",), memory_bytes=700, cpu_cores=2.0, detach=True)
         for spec in [
@@ -131,7 +131,7 @@ class Callers(NodeBooks):
                 self.send(e.Asked(m.LAUNCH, session, Launch(container=spec)))
         except RpcError:
             if not opportunistic:
-                assert before.promised_memory_bytes + memory > MEMORY_BYTES, "refused what fits"
+                assert before.promised_memory_bytes + memory > MEMORY_BYTES, "refused a task that fits"
 
     @precondition(lambda self: self.sessions and self.jobs)
     @rule(data=st.data(), pid=st.integers(1, 3))
@@ -181,7 +181,7 @@ class Callers(NodeBooks):
         request = TaskRequest(task=f"t{self.fresh()}", usage=KindAmounts(cpu=5.0))
         asked = e.Asked(m.PLACE, self.jobs[job], Place(job=job, stage="s", tasks=[request], opportunistic=False))
         self.send(asked)
-        self.send(asked)  # said again: answered, not doubled
+        self.send(asked)  # a repetition: answered, not doubled
 
     @precondition(lambda self: self.tasks_here())
     @rule(data=st.data(), method=st.sampled_from([m.CANCEL_TASKS, m.TASKS_DONE]))
@@ -237,7 +237,7 @@ class Callers(NodeBooks):
         )  # fmt: skip
         self.assigned.add((job, task))
         reply = self.decide(decision)
-        assert reply.refused or self.node.drain.draining is None, "who is drained takes no work"
+        assert reply.refused or self.node.drain.draining is None, "a drained node takes no work"
         if reply.refused:
             self.reported.add((job, task))
 
@@ -254,8 +254,8 @@ class Callers(NodeBooks):
     def drain(self, on: bool) -> None:
         self.decide(master_api.Drain(draining=Draining("root", 1.0) if on else None))
 
-    @precondition(lambda self: self.unheard)
+    @precondition(lambda self: self.unacknowledged)
     @rule(data=st.data())
-    def hear_of_an_end(self, data: st.DataObject) -> None:
+    def acknowledge_an_end(self, data: st.DataObject) -> None:
         """The master answers."""
-        self.hear(data.draw(st.sampled_from(sorted(self.unheard))))
+        self.acknowledge(data.draw(st.sampled_from(sorted(self.unacknowledged))))

@@ -1,4 +1,6 @@
-"""The kernel, the launcher and the clock under a node: processes start, use, end, and outlive who started them."""
+"""The kernel, the launcher and the clock under a node: processes start, use, end, and outlive the process that started
+them.
+"""
 
 from __future__ import annotations
 
@@ -19,7 +21,7 @@ from tests.property.node_books import SETTINGS, NodeBooks
 
 
 class Processes(NodeBooks):
-    """What the node started, or what was lent to it, and what it is told of that."""
+    """Processes that the node started, or that were lent to it, and the events that it gets of them."""
 
     @precondition(lambda self: self.starting)
     @rule(data=st.data(), works=st.booleans(), orphaned=st.booleans())
@@ -35,7 +37,7 @@ class Processes(NodeBooks):
 
     @rule()
     def launcher_dies(self) -> None:
-        """What it had started runs on; what it starts is answered for as any start."""
+        """End the launcher. Its processes run on; a start that it had accepted is answered like any other."""
         promised = self.node.ledger()
         self.send(e.LauncherLost(self.now))
         assert self.orphans == self.processes
@@ -52,7 +54,7 @@ class Processes(NodeBooks):
         self.doomed.discard(container)
         self.giving.discard(container)
         self.frozen.discard(container)
-        if container in self.orphans:  # nobody saw how
+        if container in self.orphans:  # no process saw its exit status
             self.orphans.discard(container)
             self.send(e.ContainerExited(container, None, None, 0.1, 5, int(oom), self.now))
             assert (self.ended[container] is EndedBy.LOST) == (not asked)
@@ -89,12 +91,12 @@ class Processes(NodeBooks):
         live = self.node.containers.live
         before = {c for c, r in live.items() if r.opportunistic or r.stopping_by is not None}
         self.send(e.Sampled(Snapshot(self.now, seconds, HostUse(), uses), self.now))
-        # Those of a job whose framework did not come back after a restart are cancelled.
+        # Containers of a job whose framework did not come back after a restart are cancelled.
         preempted = {c for c, r in live.items() if r.stopping_by is EndedBy.PREEMPTED}
         assert preempted <= before, "a regular container was preempted"
 
     def uses(self, data: st.DataObject) -> dict[str, ContainerUse]:
-        if data.draw(st.booleans()):  # nobody does much: what was paused may go on
+        if data.draw(st.booleans()):  # no container does much: paused ones may go on
             return {container: ContainerUse(memory_bytes=1) for container in sorted(self.processes)}
         return {
             container: ContainerUse(
@@ -118,9 +120,9 @@ class Processes(NodeBooks):
 
     @rule(data=st.data(), lost=st.booleans(), same_launcher=st.booleans())
     def restart(self, data: st.DataObject, lost: bool, same_launcher: bool) -> None:
-        """The agent is killed and comes back; the launcher went on, or died, and with it some of what it ran.
+        """Kill and restart the agent. The launcher went on, or died, and with it some of its processes.
 
-        Starts have never reached the launcher, which only the launcher that was to get them can say.
+        Some starts have never reached the launcher, which only the launcher that was to get them knows.
         """
         node = Node(replace(SETTINGS, instance=f"x{self.fresh()}"))
         records: defaultdict[str, list[Any]] = defaultdict(list)
@@ -140,7 +142,7 @@ class Processes(NodeBooks):
             self.frozen &= orphans
             self.doomed &= orphans
         self.orphans.clear()
-        self.giving.clear()  # the next agent asks for what is still to be given back
+        self.giving.clear()  # the next agent requests the processes that are still to be given back
         self.sessions.clear()
         self.jobs.clear()
         self.forget(None)
@@ -149,7 +151,7 @@ class Processes(NodeBooks):
         self.alarm, self.watched = None, False
         running = dict.fromkeys(self.processes, 7)
         self.decision = 0
-        before, self.unheard = self.unheard, set()
+        before, self.unacknowledged = self.unacknowledged, set()
         self.reported -= before
         self.send(
             e.Recovered(
@@ -168,5 +170,5 @@ class Processes(NodeBooks):
         assert self.orphans == orphans
         assert never_began <= anew | self.ended.keys()
         assert EndedBy.LOST not in {self.ended[container] for container in never_began - anew}
-        assert before <= self.unheard, "an end is lost"
+        assert before <= self.unacknowledged, "an end is lost"
         assert kept.keys() <= self.node.containers.ended.by_id.keys(), "how a container ended is lost"

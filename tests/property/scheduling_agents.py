@@ -1,4 +1,4 @@
-"""Agents as the contract between them and the master describes them, and what their jobs want."""
+"""Agents as the contract between them and the master describes them, and the demands of their jobs."""
 
 from __future__ import annotations
 
@@ -105,10 +105,10 @@ class Agent:
                 remaining=held.request.usage, memory_bytes=held.request.memory_bytes,
                 opportunistic=held.opportunistic, command=held.request.command is not None, user=held.user,
             )
-            for held in [*self.held.values(), *self.stopping.values(), *self.unheard()]
+            for held in [*self.held.values(), *self.stopping.values(), *self.unreported()]
         ]  # fmt: skip
         self.decided = 0
-        ended = sum(held.request.memory_bytes for held in self.unheard() if not held.opportunistic)
+        ended = sum(held.request.memory_bytes for held in self.unreported() if not held.opportunistic)
         spoken_for = {said.job for said in self.kept if isinstance(said, api.TasksDone)} - self.jobs.keys()
         served = [api.JobUse(job=job, service_s=0.0) for job in sorted(spoken_for)]
         return api.Register(
@@ -118,8 +118,8 @@ class Agent:
             awaited=awaited, complete=not any(job.recovered for job in self.jobs.values()), draining=self.draining,
         )  # fmt: skip
 
-    def unheard(self) -> list[api.Assign]:
-        """What has ended, and is still to be said."""
+    def unreported(self) -> list[api.Assign]:
+        """Return the ends that are still to be reported."""
         keys = dict.fromkeys((said.job, said.task) for said in self.kept if isinstance(said, api.CommandEnded))
         return [self.ended_here[key] for key in keys if key not in self.held and key not in self.stopping]
 
@@ -138,7 +138,7 @@ class Agent:
         return api.Heartbeat(load=self.load(), decided=self.decided, own=own)
 
     def drain(self, draining: Draining | None) -> None:
-        """What may be stopped at any time goes back at once; said before the decision is answered."""
+        """Give back all that may be stopped at any time; report this before the decision is answered."""
         self.draining = draining
         for key, held in list(self.held.items()):
             if draining is not None and held.opportunistic and held.request.command is not None:
@@ -184,10 +184,10 @@ class Agent:
                 wanted = job.tasks.get(decision.task)
                 if wanted is not None and wanted.ended is None:
                     done = decision.ended.by is EndedBy.EXIT
-                    assert decision.ended.by is not EndedBy.PREEMPTED, "what was preempted is done again"
+                    assert decision.ended.by is not EndedBy.PREEMPTED, "preempted work is done again"
                     stopped = decision.ended.by is EndedBy.CANCELLED
                     with_its_job = decision.ended.reason.startswith("cancelled by ")
-                    assert wanted.unwanted or with_its_job or not stopped, "nobody cancelled it"
+                    assert wanted.unwanted or with_its_job or not stopped, "it was not cancelled"
                     assert wanted.node or job.recovered or not done, "it ended without having been placed"
                     wanted.ended = decision.ended
             case api.TellWaiting() if job is not None:
@@ -221,7 +221,7 @@ class Agent:
                     self.stopping[key] = held
 
     def cancel(self, job: str) -> str:
-        """What is here of a job ends, wherever it was registered."""
+        """End all parts of a job that are on this node, wherever it was registered."""
         if job in self.jobs:
             self.end_job(job)
             return ""
@@ -232,7 +232,10 @@ class Agent:
         return "" if here else "unknown job"
 
     def unlink(self) -> None:
-        """Of what is on its way only the ends of commands are said again: no answer has come to them."""
+        """Cut the connection.
+
+        Of the messages under way only the ends of commands are sent again: they have no answer yet.
+        """
         self.linked = False
         unanswered = [what for _, what, _, _ in self.to_master if isinstance(what, api.CommandEnded)]
         self.kept = [*unanswered, *self.kept]

@@ -12,7 +12,7 @@ from tests.property.scheduling_master import CheckedMaster, nodes, pick
 
 
 class Connections(CheckedMaster):
-    """What is said arrives in its order, late, or not at all; whoever restarts knows what it wrote down."""
+    """Messages arrive in their order, late, or not at all; a process that restarts knows the records that it wrote."""
 
     @rule(node=nodes)
     def link(self, node: str) -> None:
@@ -50,7 +50,7 @@ class Connections(CheckedMaster):
             self.books_agree(agent)
 
     def books_agree(self, agent: Agent) -> None:
-        """What the master takes for others' memory is others' memory: no promise is counted twice, or not at all."""
+        """Check that the master's figure of others' memory is true: no promise is counted twice, or not at all."""
         if agent.linked:
             assert self.cluster.nodes[agent.name].external_memory_bytes == agent.reported
 
@@ -111,7 +111,10 @@ class Connections(CheckedMaster):
 
     @rule(node=nodes)
     def agent_restarts(self, node: str) -> None:
-        """What it holds is journaled, and how that ended; what its frameworks want, they know until they come back."""
+        """Restart an agent.
+
+        Its containers and their ends are journaled; its frameworks keep their demands until they come back.
+        """
         self.unlink(node)
         agent = self.agents[node]
         for job in agent.jobs.values():

@@ -1,4 +1,6 @@
-"""A master whose decisions are checked one by one and reach its agents, and what it writes down for the next master."""
+"""A master whose decisions are checked one by one and reach its agents, and the records that it writes for the next
+master.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +36,7 @@ def keep(kept: dict[str, T], changed: Mapping[str, T | None]) -> None:
 
 
 class CheckedMaster(RuleBasedStateMachine):
-    """The master, its agents, and the books of what it may decide. A world says how they begin."""
+    """The master, its agents, and the rules for its decisions. A world defines how they begin."""
 
     settings: MasterSettings
     agents: dict[str, Agent]
@@ -44,9 +46,9 @@ class CheckedMaster(RuleBasedStateMachine):
 
     def __init__(self) -> None:
         super().__init__()
-        #: Whom an operator has drained; every master remembers it.
+        #: Nodes that an operator has drained; every master remembers them.
         self.drained: set[str] = set()
-        #: What is written down for the next master.
+        #: Records that are written for the next master.
         self.kept_drains: dict[str, DrainSaid] = {}
         self.kept_jobs: dict[str, FinishedJob] = {}
         self.kept_orders: dict[str, HandOrder] = {}
@@ -110,7 +112,7 @@ class CheckedMaster(RuleBasedStateMachine):
                 assert not (waits and overtaken and keeps_waiting), f"{job.job} overtook {other.job}"
 
     def within_limits(self, node: str, decision: api.Assign | api.Promote) -> None:
-        """With what is promised now nobody holds more than he may, of what it takes some of."""
+        """Check that with this promise no user holds more than the limit of each resource that it takes."""
         task = decision.request.task if isinstance(decision, api.Assign) else decision.task
         user, settings = self.users[decision.job], self.cluster.settings
         books = [held for each in self.cluster.nodes.values() for held in each.held.values() if held.regular]

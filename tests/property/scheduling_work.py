@@ -1,4 +1,4 @@
-"""What frameworks and operators want of a cluster: jobs and their tasks, orders by hand, drained nodes."""
+"""The demands of frameworks and operators on a cluster: jobs and their tasks, orders by hand, drained nodes."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ class Work(CheckedMaster):
         self.framework_done(agent, key, elsewhere)
 
     def framework_done(self, agent: Agent, key: tuple[str, str], elsewhere: bool) -> None:
-        """Said at the node that executed it, or at the origin."""
+        """The report comes from the node that executed it, or from the origin."""
         origin = self.agents[agent.held[key].origin]
         speaker = agent if elsewhere else origin
         speaker.held.pop(key, None)
@@ -111,7 +111,7 @@ class Work(CheckedMaster):
 
     @rule(node=nodes, memory=st.integers(0, 600))
     def others_run(self, node: str, memory: int) -> None:
-        """Regular containers that are nobody's task come and go."""
+        """Start and end regular containers that belong to no task."""
         agent = self.agents[node]
         wanted = memory * MIB
         if agent.promised() - agent.external + wanted <= agent.capacity.memory_bytes:
@@ -122,18 +122,18 @@ class Work(CheckedMaster):
 
     @rule(at=pick, many=st.integers(0, 3), of_all=st.booleans())
     def order_by_hand(self, at: int, many: int, of_all: bool) -> None:
-        """Somebody puts some of his jobs first, or an operator some of all."""
+        """Let a user put some of the user's jobs first, or an operator some of all."""
         described = [job for job in self.cluster.jobs.values() if job.described]
         by = described[at % len(described)].user if described else "u"
         wanted = [job.job for job in described if of_all or job.user == by][:many]
         self.serve(e.OrderAsked(tuple(wanted), "root" if of_all else by, of_all))
         order = self.cluster.order.rank(self.now).order()
         assert sorted(order) == sorted(job.job for job in described)
-        assert order[: len(wanted)] == wanted or not of_all, "what an operator names comes first"
+        assert order[: len(wanted)] == wanted or not of_all, "the jobs that an operator names come first"
 
     @rule(node=nodes, stop=st.booleans())
     def drain(self, node: str, stop: bool) -> None:
-        """An operator has a node that is known drained; it may be away, and hears of it later."""
+        """Let an operator drain a known node; it may be away, and gets the message later."""
         if node in self.drained or (node in self.cluster.nodes and self.cluster.nodes[node].version):
             self.drained.add(node)
             self.serve(e.DrainAsked((node,), "root", 1000.0 + self.now, stop))

@@ -1,4 +1,4 @@
-"""The service that a node reports of a job is the slots that it held × time, whatever happens in whatever order."""
+"""The service that a node reports of a job is the slots that it held × time, for any events in any order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.fakes.node_bed import NodeBed
 from tests.fakes.queues import make_queues
 
 _JOBS = ("a", "b")
-#: What happens, to which job, how much later than what happened before, and a number that chooses among monotasks.
+#: An event, its job, the time since the event before, and a number that chooses among monotasks.
 _EVENTS = st.tuples(
     st.sampled_from(["submit", "hold", "small", "complete", "pass on", "cancel", "report", "leave"]),
     st.sampled_from(_JOBS),
@@ -68,7 +68,7 @@ class _Bed:
     def report(self) -> None:
         for use in self.attained.report(self.now):
             before, _ = self.told.get(use.job, (0.0, 0))
-            assert use.service_s >= before, "who says less than before is taken to have started anew"
+            assert use.service_s >= before, "a job with less service than before is taken to have started anew"
             self.told[use.job] = use.service_s, use.running
 
 

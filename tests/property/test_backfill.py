@@ -1,4 +1,4 @@
-"""Who passes the first job in line never keeps it waiting, in whatever order jobs end that the known lengths allow."""
+"""A job that passes the first one in line never delays it, in whatever order jobs end that the known lengths allow."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ TIME_S = st.floats(0.0, 20.0)
 
 
 def starts_at_s(lacks: int, ends: list[tuple[float, int]]) -> float:
-    """When what ended jobs have given back reaches what is lacking."""
+    """Return the time when the memory that ended jobs have given back suffices."""
     for end_s, memory in sorted(ends):
         lacks -= memory
         if lacks <= 0:
@@ -25,7 +25,9 @@ def starts_at_s(lacks: int, ends: list[tuple[float, int]]) -> float:
 
 @st.composite
 def runs(draw: st.DrawFn) -> tuple[int, list[tuple[Running, float]], list[tuple[int, float, float]]]:
-    """What the first lacks; running jobs and their ends; candidates: memory, longest and true length."""
+    """Draw the memory that the first job lacks; running jobs and their ends; candidates: memory, longest and true
+    length.
+    """
     running = [
         (Running(memory, least_s), least_s + more_s)
         for memory, least_s, more_s in draw(
@@ -58,7 +60,7 @@ def test_the_first_starts_when_it_would_alone(
 
 
 @given(runs(), MEMORY)
-def test_of_unknown_length_who_is_refused_might_have_kept_it_waiting(
+def test_of_unknown_length_a_refused_job_might_have_kept_it_waiting(
     drawn: tuple[int, list[tuple[Running, float]], list[tuple[int, float, float]]], memory: int
 ) -> None:
     lacks, running, _ = drawn
@@ -68,7 +70,7 @@ def test_of_unknown_length_who_is_refused_might_have_kept_it_waiting(
     assert Backfill(lacks, [Running(each) for each in held]).take(memory) is not keeps_waiting
 
 
-def test_of_very_many_jobs_nobody_passes_rather_than_everybody_waits_for_the_answer() -> None:
+def test_with_very_many_jobs_none_passes_so_that_the_answer_comes_soon() -> None:
     running = [Running(2**number) for number in range(40)]
     assert not Backfill(2**39, running).take(1)
     assert Backfill(2**39, [*running, Running(1, 5.0)]).take(1, 5.0) is False

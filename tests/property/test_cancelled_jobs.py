@@ -1,5 +1,6 @@
-"""Jobs cancelled at any moment, among all else that can happen to a cluster: nothing is left of them, nothing is lost
-of others, and what is said of them adds up."""
+"""Jobs cancelled at any moment, among all other events of a cluster: nothing is left of them, nothing of others is
+lost, and the reports about them add up.
+"""
 
 from __future__ import annotations
 
@@ -18,11 +19,12 @@ from tests.property.test_scheduling_cluster import World
 
 
 class Cancellations(World):
-    """The world of the scheduling core, with somebody who cancels."""
+    """The world of the scheduling core, with users who cancel."""
 
     def start_master(self) -> None:
         super().start_master()
-        #: What some master was told, and this one. A master knows of its predecessor's jobs that are over.
+        #: Jobs whose cancellation some master, and this one, received. A master knows the ended jobs of its
+        #: predecessor.
         self.ever_cancelled: set[str] = getattr(self, "ever_cancelled", set())
         self.cancelled: set[str] = {past.view.job for past in self.cluster.past if past.cancelled_by}
 
@@ -51,7 +53,7 @@ class Cancellations(World):
     @precondition(lambda self: self.cancelled)
     @rule(at=pick)
     def cancel_again(self, at: int) -> None:
-        """By somebody else, whatever has become of it."""
+        """Cancel the job again from another user, whatever its state."""
         job = sorted(self.cancelled)[at % len(self.cancelled)]
         before = self.cluster.listing.find(job)
         self.serve(e.CancelAsked(job, "bob"))
@@ -61,12 +63,12 @@ class Cancellations(World):
 
     @rule(node=nodes)
     def load(self, node: str) -> None:
-        """Another heartbeat, so that more of what a step did arrives."""
+        """Send another heartbeat, so that more of a step's messages arrive."""
         self.heartbeat(node)
         self.to_master(node, 10**6)
 
     @invariant()
-    def what_is_said_adds_up(self) -> None:
+    def reports_add_up(self) -> None:
         if not hasattr(self, "cluster"):
             return
         views = {view.job: view for view in self.cluster.listing.listed(ListJobs(), None)}
@@ -113,11 +115,11 @@ def test_a_job_that_was_cancelled_and_lost_with_its_host_is_cancelled_by_the_nex
     world.master_restarts()
     assert world.cancelled
     world.link("b")
-    world.what_is_said_adds_up()
+    world.reports_add_up()
     world.teardown()
 
 
-def test_a_node_that_registers_with_an_end_that_was_not_heard_tells_what_others_hold() -> None:
+def test_a_node_that_registers_with_an_unreceived_end_reports_the_holdings_of_others() -> None:
     """An example that was found: until the next heartbeat the books had 0 bytes of others."""
     world = Cancellations()
     world.begin(ordering="ejf", sizes=[8, 8, 8], limits={})

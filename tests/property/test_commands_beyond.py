@@ -1,4 +1,4 @@
-"""Commands beyond the slots: granted exactly where the plainest book says so, whatever happens in whatever order."""
+"""Commands beyond the slots: granted exactly as by the plainest account, for any events in any order."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Key = tuple[str, int, int]  # job, session, number
 
 
 class CommandsBeyond(RuleBasedStateMachine):
-    """Beside the queues a list of who waits and who runs."""
+    """The queues beside a list of the waiting and the running commands."""
 
     jobs = Bundle("jobs")
 
@@ -45,7 +45,10 @@ class CommandsBeyond(RuleBasedStateMachine):
         assert [(grant.job, grant.session, grant.id) for grant in grants] == expected
 
     def next_in_order(self) -> Key | None:
-        """The first that may start; what waits for a slot lets nobody pass, a command only where its job has enough."""
+        """Return the first that may start.
+
+        One that waits for a slot lets none pass, a command only where its job has enough.
+        """
         seen = set[str]()
         for key in sorted(self.waiting, key=lambda key: (self.order[key[0]], key[2])):
             if key[0] in seen:

@@ -1,4 +1,6 @@
-"""Setting keys and reading the file again, in any order: what holds is what was said last, and all or nothing of it."""
+"""Setting keys and reading the file again, in any order: the last value set is in force, and a change is made whole or
+not at all.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ def check(table: Table) -> None:
 
 
 class Model:
-    """What should hold, and where each key is from."""
+    """The expected values, and the origin of each key."""
 
     def __init__(self) -> None:
         self.table = Table()
@@ -58,7 +60,7 @@ class Model:
 
 
 @given(st.lists(st.one_of(READS, SETS), max_size=12))
-def test_what_holds_is_what_was_said_last(steps: list[Table | dict[str, str]]) -> None:
+def test_the_last_value_set_is_in_force(steps: list[Table | dict[str, str]]) -> None:
     applied: list[Table] = []
     file = [Table()]
 

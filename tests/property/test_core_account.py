@@ -1,4 +1,4 @@
-"""The account of a node's cores under random events: promised cores and CPU slots fit its capacity and what is lent."""
+"""The account of a node's cores under random events: promised cores and CPU slots fit its capacity and its loans."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _TINY = 1e-6
 
 
 class CoreAccount(RuleBasedStateMachine):
-    """Plays a framework, a user who launches commands, the master and the monitor; keeps a book of its own."""
+    """Plays a framework, a user who launches commands, the master and the monitor; keeps an account of its own."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -151,7 +151,7 @@ class CoreAccount(RuleBasedStateMachine):
         self.seen = set(uses)
         self.send(e.Sampled(Snapshot(self.now, 1.0, containers=uses), self.now))
 
-    # ------------------------------------------------------------ what holds
+    # ------------------------------------------------------------ invariants
 
     @invariant()
     def no_more_is_lent_than_was_measured_idle(self) -> None:

@@ -1,4 +1,4 @@
-"""Whatever is built of datasets, Dask's result of the whole graph is that of plain Python."""
+"""For any composition of datasets, Dask's result of the whole graph is that of plain Python."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which machines could take which peak: kept up to date, it is what comparing all of them would say."""
+"""The machines that could take a peak, kept up to date, are those that a comparison of all would give."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _EVENTS = st.one_of(
 
 
 @given(st.lists(_EVENTS, max_size=40))
-def test_what_is_kept_is_what_comparing_all_would_say(events: list[tuple[str, object, int]]) -> None:
+def test_the_index_equals_a_comparison_of_all(events: list[tuple[str, object, int]]) -> None:
     capacity = np.tile([8.0, 6.0, 4.0, 8.0], (_MACHINES, 1))
     machines, demands = PlannedMachines([f"m{index}" for index in range(_MACHINES)], capacity, 1), Demands(1)
     choices = Choices(machines, demands)

@@ -1,4 +1,4 @@
-"""Whatever waits and whatever runs: nothing over-committed, nothing that fits left waiting, the same again."""
+"""For any waiting and running executors: nothing over-committed, nothing that fits left waiting, the same again."""
 
 from __future__ import annotations
 
@@ -133,13 +133,15 @@ def test_drr_is_a_fraction_before_and_after_each_launch(work: list[Any]) -> None
         )
         machines.launch(0, launch.executor, demands.of(launch.demand))
         assert 0 <= drr(fractions)[0] <= 1
-        # Predicted is what comes: θ(i, j) before the launch is θ(j) after it.
+        # The prediction is exact: θ(i, j) before the launch is θ(j) after it.
         assert np.allclose(fractions[0], remaining(machines.available(0), capacity, int(horizon[0])))
         assert f"DRR {drr(fractions)[0]:.3f}" in launch.why
 
 
 def by_the_book(metric: str, available: Any, first_end: int, work: list[tuple[int, Any]]) -> list[int]:
-    """Algorithm 1, read once more with loops: who is launched, by the place among those who wait."""
+    """Return the executors that Algorithm 1 launches, as positions among the waiting ones: a second version with
+    loops.
+    """
     launched: list[int] = []
     waiting = list(work)
     while True:

@@ -1,5 +1,6 @@
-"""Executors among other work, over connections that delay, break and reorder: what a node is given fits into what it
-has at every moment, nobody runs twice, nobody is lost, and a run is kept once and whole or not at all."""
+"""Executors among other work, over connections that delay, break and reorder: a node's work fits into its capacity at
+every moment, no executor runs twice, none is lost, and a run is kept once and whole or not at all.
+"""
 
 from __future__ import annotations
 
@@ -55,7 +56,7 @@ def profile_of(application: str) -> Profile:
 
 @dataclass
 class Recorded:
-    """What an agent recorded of an executor: slot n used n thousandths of a core."""
+    """An agent's recording of an executor: slot n used n thousandths of a core."""
 
     began: float
     whole: bool = True
@@ -90,7 +91,7 @@ class ExecutorAgent(Agent):
         return sum(max(profile.memory_bytes) for profile, _ in self.plans.values())
 
     def others(self) -> int:
-        """Promised to what is no executor."""
+        """Return the promises to work other than executors."""
         regular = {**self.held, **self.stopping}
         plain = [held for key, held in regular.items() if key not in self.plans and not held.opportunistic]
         return self.external + sum(held.request.memory_bytes for held in plain)
@@ -141,7 +142,7 @@ class ExecutorAgent(Agent):
         return msgspec.structs.replace(said, placed=placed)
 
     def parts(self) -> list[api.ExecutorUse]:
-        """What is new of the executors, those that ended first."""
+        """Return the new parts of the executors' recordings, ended executors first."""
         over, self.over = self.over, []
         told = [each.part(key, self.now) for key, each in [*over, *self.recorded.items()]]
         return [each for each in told if each is not None]
@@ -188,7 +189,7 @@ class ExecutorAgent(Agent):
 
 
 class ExecutorWorld(World):
-    """See the module's docstring. Decisions arrive at once; what agents say may take its time."""
+    """See the module's docstring. Decisions arrive at once; reports of agents may be late."""
 
     agents: dict[str, ExecutorAgent]  # type: ignore[assignment]
 

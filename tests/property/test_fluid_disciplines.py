@@ -1,7 +1,7 @@
 """The disciplines against their definitions, on random workloads.
 
-The oracle knows no heaps and no virtual time: at every moment it works out from the definition who is served at which
-rate, in exact fractions, and goes to the next moment at which that changes.
+The oracle has no heaps and no virtual time: at every moment it computes from the definition, in exact fractions, which
+job is served at which rate, and goes to the next moment at which that changes.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Rates = dict[int, Fraction]
 
 
 class _Oracle:
-    """``served[i]`` is what job i has received; ``line`` holds who is there, in the order of arrival."""
+    """``served[i]`` is the service of job i; ``line`` holds the present jobs, in the order of arrival."""
 
     def __init__(self, jobs: list[Job], policy: Policy) -> None:
         self.jobs = jobs
@@ -132,17 +132,18 @@ def _mean_response_s(jobs: list[Job], ends: list[float]) -> float:
 
 
 @given(_WORKLOADS, _POLICIES)
-def test_every_discipline_does_what_its_definition_says(jobs: list[Job], policy: Policy) -> None:
+def test_every_discipline_follows_its_definition(jobs: list[Job], policy: Policy) -> None:
     ours, theirs = _ends(jobs, policy), _Oracle(jobs, policy).run()
     if policy.name == "srpt":
-        # Of two jobs with the same left either may go first: who ends when is open, when somebody ends is not.
+        # Of two jobs with the same remainder either may go first: the times of ends are fixed, the job that ends is
+        # not.
         ours, theirs = sorted(ours), sorted(theirs)
     assert ours == pytest.approx(theirs)
 
 
 @given(_WORKLOADS, _POLICIES)
 def test_work_is_conserved(jobs: list[Job], policy: Policy) -> None:
-    """Whatever the order, the server is busy at the same times: each busy period ends when it ends under any other."""
+    """In any order, the server is busy at the same times: each busy period ends when it ends under any other."""
     ends = _ends(jobs, policy)
     free_at_s = 0.0
     order = sorted(jobs, key=lambda job: job.at_s)

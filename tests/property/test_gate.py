@@ -1,4 +1,4 @@
-"""In every order of events, a gate ends each wait once, tells the agent the truth, and fails open."""
+"""In every order of events, a gate ends each wait once, reports the truth to the agent, and fails open."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NUMBERS = st.integers(0, 50)
 
 
 class GateMachine(RuleBasedStateMachine):
-    """The session of a gate, and an agent that believes what it is told; messages arrive at once."""
+    """The session of a gate, and an agent that trusts its messages; messages arrive at once."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -157,7 +157,7 @@ class GateMachine(RuleBasedStateMachine):
         assert one.id not in self.queued and one.id not in self.running
 
     @invariant()
-    def the_agent_counts_what_is_held(self) -> None:
+    def the_agent_counts_held_slots(self) -> None:
         if self.connected:
             assert self.running == {one.id for one in self.gated}
             assert set(self.queued.values()) == self.waiting

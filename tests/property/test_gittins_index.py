@@ -1,4 +1,4 @@
-"""The Gittins index against its definition, and against the orders that it is where the theory says so."""
+"""The Gittins index against its definition, and against the orders that it equals by theory."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _by_definition(known: Floats, age: float) -> float:
 
 @given(_distributions(), st.floats(0.0, 1e5))
 @settings(max_examples=15)
-def test_the_index_is_what_its_definition_says(known: Floats, age: float) -> None:
+def test_the_index_equals_its_definition(known: Floats, age: float) -> None:
     (ours,) = indices(known[None, :], np.array([age]))
     assert ours == pytest.approx(_by_definition(known, age), rel=1e-6, abs=1e-12)
 
@@ -64,7 +64,7 @@ def _alike(size: float) -> Floats:
 
 
 @given(st.lists(st.tuples(_SIZES, st.floats(0.0, 0.9)), min_size=2, max_size=8))
-def test_known_sizes_are_ordered_by_what_is_left(jobs: list[tuple[float, float]]) -> None:
+def test_known_sizes_are_ordered_by_their_remainder(jobs: list[tuple[float, float]]) -> None:
     """SRPT: as exactly as sizes are kept, in cells of a factor of 1.41."""
     ages = np.array([size * part for size, part in jobs])
     index = indices(np.stack([_alike(size) for size, _ in jobs]), ages)

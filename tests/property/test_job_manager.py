@@ -105,12 +105,12 @@ def test_every_task_is_settled_once_and_never_before_its_time(
             drive.say(TaskPlaced(name, "n1"))
         ended = data.draw(st.sampled_from(ENDS))
         drive.end(name, Ended(by=EndedBy.CANCELLED) if drive.cancelled and not ended.ok else ended)
-        drive.say(TaskEnded(name, ended))  # said twice: no news
+        drive.say(TaskEnded(name, ended))  # a repetition: no news
     assert drive.over == 1
 
 
 @given(graphs(), st.data())
-def test_a_failure_costs_its_descendants_and_nobody_else(graph: TaskGraph, data: st.DataObject) -> None:
+def test_a_failure_costs_its_descendants_and_no_others(graph: TaskGraph, data: st.DataObject) -> None:
     victim = data.draw(st.sampled_from(sorted(graph.tasks)))
     drive = Drive(graph, fail_fast=False)
     drive.say(Started())
@@ -132,6 +132,6 @@ def test_tasks_that_are_ready_together_come_in_one_request_for_each_stage(graph:
 
 
 @given(graphs())
-def test_depth_is_one_more_than_what_comes_before(graph: TaskGraph) -> None:
+def test_depth_is_one_more_than_that_of_the_predecessors(graph: TaskGraph) -> None:
     for name, task in graph.tasks.items():
         assert graph.depth[name] == max((graph.depth[before] + 1 for before in task.after), default=0)

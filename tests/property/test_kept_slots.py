@@ -1,4 +1,6 @@
-"""Slots kept idle under a lease: nobody waits for one longer than the lease, and all that ran in them is counted."""
+"""Slots kept idle under a lease: no work waits for one longer than the lease, and all work that ran in them is
+counted.
+"""
 
 from __future__ import annotations
 
@@ -27,7 +29,7 @@ class Held:
 
 
 class OneGate:
-    """What a gate does, with its messages in our hands."""
+    """One gate, whose messages the test holds."""
 
     def __init__(self, number: int) -> None:
         self.session_number = number + 1
@@ -40,7 +42,7 @@ class OneGate:
 
 
 class KeptSlots(RuleBasedStateMachine):
-    """Gates of three jobs at one agent, messages with delay; every gate keeps what it may."""
+    """Gates of three jobs at one agent, messages with delay; every gate keeps all slots that it may."""
 
     @initialize()
     def start(self) -> None:
@@ -51,7 +53,7 @@ class KeptSlots(RuleBasedStateMachine):
         self.ended = self.failed = self.leased = 0
         self.waits_since: float | None = None
 
-    # ------------------------------------------------------------ what gates do
+    # ------------------------------------------------------------ steps of gates
 
     @rule(which=st.integers(0, GATES - 1), large=st.sampled_from([False, False, False, True]))
     def want(self, which: int, large: bool) -> None:
@@ -135,7 +137,7 @@ class KeptSlots(RuleBasedStateMachine):
         queued = sum(self.queues.job_counts(gate.job)["queued"] for gate in self.gates)
         self.waits_since = None if not queued else self.now if self.waits_since is None else self.waits_since
 
-    # ------------------------------------------------------------ what always holds
+    # ------------------------------------------------------------ invariants
 
     def kept(self) -> int:
         return sum(len(gate.idle.of[CPU]) for gate in self.gates)
@@ -147,18 +149,18 @@ class KeptSlots(RuleBasedStateMachine):
             assert self.queues.counts(CPU, self.now)["running"] <= SLOTS
 
     @invariant()
-    def nobody_waits_for_an_idle_slot_longer_than_a_lease(self) -> None:
+    def no_work_waits_for_an_idle_slot_longer_than_a_lease(self) -> None:
         if hasattr(self, "gates") and self.kept() and self.waits_since is not None:
             assert self.now - self.waits_since <= KEPT_S
 
     @invariant()
-    def who_was_told_keeps_nothing(self) -> None:
+    def a_gate_that_got_a_recall_keeps_nothing(self) -> None:
         if hasattr(self, "gates") and self.waits_since is not None:
             for gate in self.gates:
-                assert gate.inbox or not gate.idle.of[CPU], "a gate that has read all keeps a slot from who waits"
+                assert gate.inbox or not gate.idle.of[CPU], "a gate that has read all keeps a slot from waiting work"
 
     def teardown(self) -> None:
-        """Everybody reads, finishes and gives back: each that ran is counted once, nothing leaks."""
+        """Let every gate read, finish and give back: each that ran is counted once, nothing leaks."""
         if not hasattr(self, "gates"):
             return
         while any(len(gate.session) for gate in self.gates):

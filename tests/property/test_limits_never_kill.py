@@ -1,7 +1,7 @@
-"""Limits never kill (Elasecutor §III): random profiles, really used by executors that do as they like, on random hosts.
+"""Limits never kill (Elasecutor §III): random profiles and random real use by executors on random hosts.
 
-The kernel is a model: it holds back at ``memory.high`` what grows, takes page cache, never what is pinned, and lets
-nobody have more than the host has.
+The kernel is a model: at ``memory.high`` it holds back growth and reclaims page cache, never pinned memory, and no
+process gets more than the host has.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def profiles(draw: st.DrawFn) -> Profile:
 
 @dataclass
 class Process:
-    """What really runs: ``pinned`` and ``cache`` bytes; what it wants comes from the test."""
+    """The real use: ``pinned`` and ``cache`` bytes; the demand comes from the test."""
 
     confinement: object = None
     high_bytes: float = math.inf
@@ -67,7 +67,7 @@ class World:
     wake: float = math.inf
     decisions: int = 0
     live: dict[str, Process] = field(default_factory=dict)
-    seen_pinned: dict[str, int] = field(default_factory=dict)  # as the last sample said
+    seen_pinned: dict[str, int] = field(default_factory=dict)  # by the last sample
 
     def send(self, event: e.Event) -> None:
         for instruction in self.node.handle(event, self.now):
@@ -84,7 +84,7 @@ class World:
         cores, one = told.cpu_cores, self.live[container]  # type: ignore[attr-defined]
         assert told.memory_max_bytes is None  # type: ignore[attr-defined]
         if high is not None:
-            assert high >= self.seen_pinned.get(container, 0), "less than what cannot be taken"
+            assert high >= self.seen_pinned.get(container, 0), "less than the part that cannot be reclaimed"
             assert 0 < high <= capacity.memory_bytes
         if cores is not None:
             assert LEAST[0] <= cores <= capacity.cores
@@ -120,7 +120,7 @@ class World:
         self.now = until
 
     def use(self, wants: list[tuple[int, int, float]]) -> None:
-        """Each as it wants, within its limits and what the host has; then a sample."""
+        """Let each process use its demand within its limits and the host's capacity; then take a sample."""
         seen: dict[str, ContainerUse] = {}
         capacity = self.node.settings.capacity
         for (container, one), (pinned_mib, cache_mib, cores) in zip(self.live.items(), wants, strict=False):
@@ -141,7 +141,9 @@ class World:
         self.check()
 
     def check(self) -> None:
-        """No more is promised than there is, now and at any time to come; nothing is lent to nobody."""
+        """Check that no more is promised than there is, now and at any later time, and that nothing is lent without
+        need.
+        """
         elasticity, known = self.node.elasticity, self.node.settings
         capacity = [amount or math.inf for amount in known.amounts]
         plans = elasticity.plans(self.now)
@@ -171,8 +173,9 @@ class World:
 wants = st.tuples(st.integers(0, 2000), st.integers(0, 1500), st.floats(0.0, 6.0))
 ticks = st.tuples(
     st.lists(wants, min_size=4, max_size=4),
-    st.one_of(st.none(), st.tuples(st.integers(0, 3), st.integers(1, 3))),  # whose stages end, how many have
-    st.sampled_from([None, None, None, 0, 1, 2, 3]),  # who ends
+    # containers whose stages end, and how many stages have ended
+    st.one_of(st.none(), st.tuples(st.integers(0, 3), st.integers(1, 3))),
+    st.sampled_from([None, None, None, 0, 1, 2, 3]),  # the container that ends
 )
 
 

@@ -1,4 +1,4 @@
-"""What we send is what systemd.io/JOURNAL_NATIVE_PROTOCOL describes: read by its rules, every fact is there, unchanged.
+"""The messages sent follow systemd.io/JOURNAL_NATIVE_PROTOCOL: read by its rules, every fact is there, unchanged.
 
 The reader is as strict as journald: names that it would drop, or a byte too many, fail.
 """
@@ -29,7 +29,7 @@ VALUES = st.one_of(
     TEXTS, st.integers(), st.floats(), st.booleans(), st.none(), st.lists(TEXTS, max_size=3),
     st.dictionaries(TEXTS, st.integers(), max_size=2),
 )  # fmt: skip
-#: Facts that are said otherwise than as a field of their own.
+#: Facts that are sent otherwise than as a field of their own.
 TOLD = {"event", "level", "exception", "stack"}
 
 
@@ -52,8 +52,8 @@ def fields(entry: bytes) -> list[tuple[str, str]]:
     return found
 
 
-def said(value: Any) -> str:
-    """A fact as text, in what UTF-8 can say."""
+def as_text(value: Any) -> str:
+    """Return a fact as text, as far as UTF-8 can encode it."""
     text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     return text.encode(errors="replace").decode()
 
@@ -65,17 +65,17 @@ def test_every_fact_comes_back(event: str, level: str, facts: dict[str, Any]) ->
     facts = {key: value for key, value in facts.items() if key not in TOLD}
     found = fields(logs.entry({"event": event, "level": level, **facts}))
     head, own = dict(found[:4]), found[4:]
-    assert head["PENSTOCK_EVENT"] == said(event)
-    assert head["MESSAGE"].startswith(said(event))
+    assert head["PENSTOCK_EVENT"] == as_text(event)
+    assert head["MESSAGE"].startswith(as_text(event))
     assert head["PRIORITY"] in "23467" and head["SYSLOG_IDENTIFIER"] == "penstock"
-    assert [value for _, value in own] == [said(value) for value in facts.values()]
+    assert [value for _, value in own] == [as_text(value) for value in facts.values()]
     for (name, _), key in zip(own, facts, strict=True):
         plain = re.fullmatch("[a-z0-9_]{1,55}", key)
         assert name == f"PENSTOCK_{key.upper()}" if plain else name.startswith("PENSTOCK_")
 
 
 @pytest.mark.parametrize("size", [10, 100_000, 300_000, 5_000_000])
-def test_what_is_too_large_for_a_datagram_comes_as_a_sealed_file(size: int, tmp_path: Path) -> None:
+def test_a_message_too_large_for_a_datagram_comes_as_a_sealed_file(size: int, tmp_path: Path) -> None:
     text = "line\n" * (size // 5)
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(str(tmp_path / "socket"))
@@ -83,7 +83,7 @@ def test_what_is_too_large_for_a_datagram_comes_as_a_sealed_file(size: int, tmp_
         logs.Journal(tmp_path / "socket").msg(logs.entry({"event": "dump", "text": text}))
         entry, passed = received(listening)
     assert dict(fields(entry))["PENSTOCK_TEXT"] == text
-    assert passed == (size > 1_000_000) or 10 < size < 1_000_000  # what fits in between is the host's to say
+    assert passed == (size > 1_000_000) or 10 < size < 1_000_000  # in between the host decides on the size that fits
 
 
 def received(listening: socket.socket) -> tuple[bytes, bool]:

@@ -17,7 +17,7 @@ BYPASS_BYTES = 16
 
 
 class QueueMachine(RuleBasedStateMachine):
-    """Beside the queues, the plainest possible book of who should be where."""
+    """The queues beside the plainest possible account of where each monotask should be."""
 
     jobs = Bundle("jobs")
 
@@ -145,7 +145,7 @@ class QueueMachine(RuleBasedStateMachine):
         del self.job_rank[job]
         self.expect_grants(self.queues.remove_job(job, self.now))
 
-    # ------------------------------------------------------------ what always holds
+    # ------------------------------------------------------------ invariants
 
     @invariant()
     def everything_is_accounted_for(self) -> None:
@@ -166,7 +166,7 @@ class QueueMachine(RuleBasedStateMachine):
             announced = sum(s.running for s in self.granted.values() if s.kind is kind)
             assert counts["running"] - announced <= counts["slots"], "granted above the limit"
             if counts["queued"]:
-                assert counts["running"] >= counts["slots"], "a slot is idle though somebody waits for it"
+                assert counts["running"] >= counts["slots"], "a slot is idle though work waits for it"
 
     @invariant()
     def the_heaps_do_not_grow_without_bound(self) -> None:
@@ -179,7 +179,7 @@ TestMonotaskQueues.settings = settings(max_examples=25, stateful_step_count=50, 
 
 
 def test_the_machine_would_notice_a_double_grant() -> None:
-    """The book itself can fail: a grant of what was granted before is caught."""
+    """The account itself can fail: a second grant of the same monotask is caught."""
     machine = QueueMachine()
     job = machine.add_job(0.0)
     monotask = Monotask(1, job, 1, ResourceKind.CPU, 1, "", small=False)

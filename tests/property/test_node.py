@@ -1,4 +1,4 @@
-"""The node's one door under random events: what was accepted ends once, promises are kept, nothing is left over."""
+"""The node's one interface under random events: accepted work ends once, promises are kept, nothing is left over."""
 
 from __future__ import annotations
 
@@ -36,20 +36,20 @@ class NodeMachine(Callers, Processes):
         assert {key for room, key in self.journal if room == "containers"} == live | kept
 
     @invariant()
-    def what_is_lent_belongs_to_a_job_or_is_given_back(self) -> None:
+    def a_lent_process_belongs_to_a_job_or_is_given_back(self) -> None:
         for container, record in self.node.containers.live.items():
             if record.borrowed and record.state is ContainerState.RUNNING:
                 assert record.job in self.node.jobs or container in self.giving
 
     @invariant()
-    def only_who_is_paused_stands_still(self) -> None:
+    def only_paused_containers_are_frozen(self) -> None:
         live = self.node.containers.live
         paused = {c for c, record in live.items() if record.state is ContainerState.PAUSED}
         assert paused == self.frozen - self.doomed
         assert all(live[container].opportunistic for container in paused), "a regular container was paused"
 
     @invariant()
-    def the_kernel_was_told_of_every_limit(self) -> None:
+    def the_kernel_got_every_limit(self) -> None:
         for container, record in self.node.containers.live.items():
             if record.state in (ContainerState.RUNNING, ContainerState.PAUSED):
                 assert self.confined[container] == record.confine().confinement
@@ -61,11 +61,11 @@ class NodeMachine(Callers, Processes):
         assert sum(ranked) <= WEIGHT_PER_CORE * 2 + several
 
     @invariant()
-    def memory_is_watched_while_somebody_could_give_it_back(self) -> None:
+    def memory_is_watched_while_a_container_could_give_it_back(self) -> None:
         assert self.watched == any(record.opportunistic for record in self.node.containers.live.values())
 
     @invariant()
-    def the_alarm_is_set_for_who_waits(self) -> None:
+    def the_alarm_is_set_for_waiting_work(self) -> None:
         times = [at for at in (self.node.preemption.policy.due(), self.node.elasticity.due(self.now)) if at is not None]
         assert not times or (self.alarm is not None and self.alarm <= min(times) + 1e-9)
 
@@ -73,7 +73,7 @@ class NodeMachine(Callers, Processes):
     def every_assigned_command_is_held_or_reported(self) -> None:
         held = {key for key, task in self.node.held.by_key.items() if task.request.command is not None}
         assert not held & self.reported
-        kept = {tasks.journal_key(*key) for key in self.unheard | self.node.held.by_key.keys()}
+        kept = {tasks.journal_key(*key) for key in self.unacknowledged | self.node.held.by_key.keys()}
         assert {key for room, key in self.journal if room == "tasks"} == kept
 
     @invariant()
@@ -98,7 +98,7 @@ class NodeMachine(Callers, Processes):
                 assert going or not held.opportunistic
 
     @invariant()
-    def nobody_waits_beside_an_idle_slot(self) -> None:
+    def no_work_waits_beside_an_idle_slot(self) -> None:
         for kind in ResourceKind:
             counts = self.node.queues.counts(kind, self.now)
             assert not counts["queued"] or counts["running"] >= counts["slots"] - counts["withheld"]
@@ -108,7 +108,7 @@ class NodeMachine(Callers, Processes):
         assert {session for session, _, _ in self.granted} <= self.sessions
 
     def teardown(self) -> None:
-        """When everybody leaves and everything ends, nothing is left."""
+        """When all leave and everything ends, nothing is left."""
         self.drain(False)
         for session in sorted(self.sessions):
             self.send(e.SessionClosed(session))
@@ -126,13 +126,13 @@ class NodeMachine(Callers, Processes):
                 self.frozen.discard(container)
                 self.orphans.discard(container)
                 self.send(e.ContainerExited(container, 0, None, 0.0, 0, 0, self.now))
-        for key in sorted(self.unheard):
-            self.hear(key)
+        for key in sorted(self.unacknowledged):
+            self.acknowledge(key)
         self.now += 100
         self.send(e.Sampled(Snapshot(self.now, 1.0), self.now))  # nothing waits any longer
         assert not self.node.held.by_key and not self.node.jobs and not self.node.containers.live
         gone = [key for key in self.journal if key[0] != "containers"]
-        assert not gone, "the journal remembers what is gone"
+        assert not gone, "the journal keeps ended records"
         idle = self.node.queues.idle()
         assert (idle.cpu, idle.disk, idle.network) == (2, 1, 2), "a slot leaked"
 

@@ -1,4 +1,6 @@
-"""Random executors on one node: at no time from now on is more held than there is, whatever is late, ends or comes."""
+"""Random executors on one node: at no time from now on is more held than there is, also if some are late, end or
+come.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,7 @@ PROFILES = st.builds(
 
 
 class ExecutorsMachine(RuleBasedStateMachine):
-    """Plays master, launcher, kernel and clock; keeps what it was told as a master does."""
+    """Plays master, launcher, kernel and clock; keeps the reports as a master does."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -107,16 +109,16 @@ class ExecutorsMachine(RuleBasedStateMachine):
         if heartbeat.load.availability is not None:
             self.told = (heartbeat.load.availability, self.now)
         for use in heartbeat.executors:
-            self.hear(use)
+            self.take_report(use)
 
-    def hear(self, use: ExecutorUse) -> None:
+    def take_report(self, use: ExecutorUse) -> None:
         assert use.task not in self.over, "something came after the end"
         assert use.first == self.heard.get(use.task, 0), "a slot is missing or came twice"
         self.heard[use.task] = use.first + len(use.mean)
         if use.ended:
             self.over.add(use.task)
 
-    # ------------------------------------------------------------ what happens
+    # ------------------------------------------------------------ events
 
     @rule(profile=PROFILES, cores=st.integers(0, 2), memory_mib=st.integers(0, 500), known=st.booleans())
     def assign(self, profile: Profile, cores: int, memory_mib: int, known: bool) -> None:
@@ -175,7 +177,7 @@ class ExecutorsMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.integers(1, 8), of_plan=st.sampled_from([0.3, 0.97, 1.0]))
     def time_passes(self, seconds: int, of_plan: float) -> None:
-        """Everybody uses a part of what the kernel allows; the alarm rings when it was set for."""
+        """Let each executor use a part of the kernel's limit; the alarm rings at its time."""
         for _ in range(seconds):
             until = self.now + 1.0
             while self.alarm is not None and self.alarm < until:
@@ -211,13 +213,13 @@ class ExecutorsMachine(RuleBasedStateMachine):
         self.heard.clear()
         self.over.clear()
         self.beat()
-        assert self.told is not None, "a new connection was not told what is available"
+        assert self.told is not None, "a new connection did not get the availability"
 
     @rule()
     def heartbeat(self) -> None:
         self.beat()
 
-    # ------------------------------------------------------------ what always holds
+    # ------------------------------------------------------------ invariants
 
     @invariant()
     def never_more_than_there_is(self) -> None:
@@ -233,7 +235,7 @@ class ExecutorsMachine(RuleBasedStateMachine):
             )
 
     @invariant()
-    def what_is_held_is_what_the_plans_have(self) -> None:
+    def held_resources_are_those_of_the_plans(self) -> None:
         executors, plans = self.node.executors, self.node.elasticity.plans(self.now)
         held = executors.held(self.now)
         assert (held is None) == (not plans)
@@ -245,8 +247,8 @@ class ExecutorsMachine(RuleBasedStateMachine):
             assert np.allclose(held.values(times), anew.values(times))
 
     @invariant()
-    def nobody_is_told_of_more_than_is_free(self) -> None:
-        """What a heartbeat said, with the time since, where nothing has changed."""
+    def no_report_exceeds_the_free_resources(self) -> None:
+        """The last heartbeat, advanced by the time since, is right where nothing has changed."""
         self.beat()
         assert self.told is not None
         said, at = self.told
@@ -263,7 +265,7 @@ class ExecutorsMachine(RuleBasedStateMachine):
             assert (np.array(slot) * UNITS <= np.maximum(CAPACITY - taken, 0) * (1 + 1e-6) + 1e-3).all()
 
     @invariant()
-    def what_is_reported_is_what_was_recorded(self) -> None:
+    def the_report_is_the_recording(self) -> None:
         for container, seconds in self.sampled_s.items():
             record = self.node.containers.live.get(container)
             if record is not None and record.executor is not None:

@@ -1,4 +1,4 @@
-"""The node's promises hold whatever its settings become while it runs; in a dry run nobody stands still."""
+"""The node's promises hold through all changes of its settings; in a dry run no container is frozen."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ class ReconfiguredMachine(NodeMachine):
         fresh = replace(before, **{key: data.draw(LIVE[key], key) for key in sorted(keys)})
         elsewhere = replace(fresh, node="other", instance="y", capacity=Capacity(cores=64, memory_bytes=10**12))
         self.send(e.Reconfigured(elsewhere, self.now))
-        assert self.node.settings == fresh, "what a node is does not change while it runs"
+        assert self.node.settings == fresh, "properties of a node do not change while it runs"
         self.node.heartbeat(self.now)
 
     @rule(promised=st.booleans())
-    def everybody_wants_the_processors(self, promised: bool) -> None:
-        """Whoever is on slack is in the way of what was promised: somebody is paused, unless settings forbid it."""
+    def all_containers_want_the_processors(self, promised: bool) -> None:
+        """Let opportunistic work take from promises: a container is paused, unless settings forbid it."""
         self.connect()
         for spec in (
             ContainerSpec(argv=("x",), opportunistic=True, detach=True),
@@ -76,19 +76,19 @@ class ReconfiguredMachine(NodeMachine):
 
     @precondition(lambda self: self.frozen)
     @rule(dry_run=st.booleans())
-    def change_what_is_done_while_somebody_is_paused(self, dry_run: bool) -> None:
+    def change_the_measures_while_a_container_is_paused(self, dry_run: bool) -> None:
         before = self.node.settings
         preemption = replace(before.preemption, dry_run=dry_run, after=1, cooldown_s=0.0)
         self.send(e.Reconfigured(replace(before, preemption=preemption), self.now))
 
     @invariant()
-    def in_a_dry_run_nobody_stands_still(self) -> None:
+    def in_a_dry_run_no_container_is_frozen(self) -> None:
         if self.node.settings.preemption.dry_run:
             paused = [one for one in self.node.containers.live.values() if one.state is ContainerState.PAUSED]
-            assert not paused, "nobody would ever let it go on"
+            assert not paused, "it would never go on"
 
     @invariant()
-    def t_alloc_is_what_was_said_or_finds_its_own_value(self) -> None:
+    def t_alloc_is_the_setting_or_is_adapted(self) -> None:
         settings_now = self.node.settings
         assert self.node.slack.t_alloc == settings_now.t_alloc or settings_now.t_alloc_tuning is not None
 

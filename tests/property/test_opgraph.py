@@ -1,4 +1,4 @@
-"""Random dataflows: the plan is what Ursa §4.1.3 says, and however monotasks end, each runs once and in time."""
+"""Random dataflows: the plan follows Ursa §4.1.3, and however monotasks end, each runs once and in time."""
 
 from __future__ import annotations
 
@@ -115,7 +115,7 @@ def components(nodes: Iterable[Node], edges: Iterable[tuple[Node, Node]]) -> dic
 
 
 def has_circle(edges: set[tuple[Node, Node]]) -> bool:
-    """By taking away whoever waits for nobody, again and again."""
+    """Find circles by repeated removal of the vertices that wait for none."""
     left = {node for edge in edges for node in edge}
     while left:
         free = {node for node in left if not any(after == node and before in left for before, after in edges)}
@@ -296,7 +296,7 @@ class Drive:
         assert version not in self.plan.results
         for each in self.plan.monotasks:
             if (version, partition) in self.partitions_read(each.index):
-                assert each.index in self.done, "somebody will still read it"
+                assert each.index in self.done, "it will still be read"
         self.dropped.add((version, partition))
 
     def finish(self, one: int) -> None:
@@ -334,7 +334,7 @@ def test_every_monotask_runs_once_and_only_after_its_inputs(drawn: Drawn, memory
     assert drive.over == FlowOver(succeeded=True)
     assert drive.asked == drive.done == set(range(len(drive.plan.monotasks)))
     assert drive.complete == set(range(len(drive.plan.tasks)))
-    # What is made to be read is dropped in the end; what is wanted stays.
+    # Intermediate data is dropped in the end; wanted data stays.
     made = {(v, p) for v in drive.plan.writers for p in range(drive.plan.versions[v].data.partitions)}
     assert made - drive.dropped == {(v, p) for v, p in made if v in drive.plan.results}
 

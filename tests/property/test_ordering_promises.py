@@ -1,4 +1,4 @@
-"""What each ordering promises, over the policy objects alone and over Algorithm 1."""
+"""The promises of each ordering, over the policy objects alone and over Algorithm 1."""
 
 from __future__ import annotations
 
@@ -22,7 +22,9 @@ demands = st.lists(st.tuples(*[st.integers(1, 20)] * 2), min_size=2, max_size=6)
 
 
 def filled(asks: list[tuple[int, int]], capacity: int) -> list[int]:
-    """Progressive filling (Ghodsi et al., Algorithm 1): whoever goes first gets a task, until his does not fit."""
+    """Return progressive filling (Ghodsi et al., Algorithm 1): the first user in order gets a task, until one does not
+    fit.
+    """
     cluster = ClusterView(capacity=(capacity, 0.0, 0.0, capacity), containers=float(capacity))
     jobs = [JobView(str(index), sequence=index) for index in range(len(asks))]
     ranking = ordering_of(OrderingSettings("drf")).rank(jobs, cluster)
@@ -38,8 +40,8 @@ def filled(asks: list[tuple[int, int]], capacity: int) -> list[int]:
 
 
 @given(demands, st.integers(100, 400))
-def test_drf_gives_everybody_his_nth_part_but_for_a_task_each(asks: list[tuple[int, int]], capacity: int) -> None:
-    """Sharing incentive: nobody would be better off with an nth of the cluster for himself."""
+def test_drf_gives_each_user_an_nth_part_but_for_a_task_each(asks: list[tuple[int, int]], capacity: int) -> None:
+    """Sharing incentive: no user would be better off with an nth of the cluster alone."""
     given_to = filled(asks, capacity)
     steps = [max(ask) / capacity for ask in asks]
     shares = [count * step for count, step in zip(given_to, steps, strict=True)]
@@ -47,7 +49,7 @@ def test_drf_gives_everybody_his_nth_part_but_for_a_task_each(asks: list[tuple[i
 
 
 @given(demands, st.integers(100, 400))
-def test_drf_leaves_nobody_envious_but_for_a_task(asks: list[tuple[int, int]], capacity: int) -> None:
+def test_drf_leaves_no_user_envious_but_for_a_task(asks: list[tuple[int, int]], capacity: int) -> None:
     given_to = filled(asks, capacity)
     for own, ask in zip(given_to, asks, strict=True):
         for other, theirs in zip(given_to, asks, strict=True):
@@ -56,11 +58,13 @@ def test_drf_leaves_nobody_envious_but_for_a_task(asks: list[tuple[int, int]], c
             assert could_run <= own + 1e-9
 
 
-# ---------------------------------------------------------------- nobody starves
+# ---------------------------------------------------------------- no starvation
 
 
 def served(ranking: Ranking, wants: dict[str, int], containers: int) -> dict[str, int]:
-    """One step: containers one after the other to whoever goes first and still wants some."""
+    """Return the users served in one step: one container after the other to the first in order that still wants
+    some.
+    """
     given_to = dict.fromkeys(wants, 0)
     for _ in range(containers):
         able = [job for job in wants if given_to[job] < wants[job]]
@@ -73,7 +77,7 @@ def served(ranking: Ranking, wants: dict[str, int], containers: int) -> dict[str
 
 
 @given(st.sampled_from(["las_mq", "fair"]), st.lists(st.integers(0, 3), min_size=10, max_size=30), st.integers(8, 20))
-def test_a_large_job_goes_on_whatever_keeps_coming(ordering: str, arrivals: list[int], containers: int) -> None:
+def test_a_large_job_goes_on_however_many_others_come(ordering: str, arrivals: list[int], containers: int) -> None:
     """New jobs come at every step and want all there is; one was there before. Nothing is left unused either."""
     levels = Multilevel(queues=3, first_threshold=10.0, weights=(4, 2, 1))
     policy = ordering_of(OrderingSettings(ordering, las_mq=levels))
@@ -96,7 +100,9 @@ def test_a_large_job_goes_on_whatever_keeps_coming(ordering: str, arrivals: list
 
 @given(st.lists(st.integers(1, 5), min_size=2, max_size=4), st.integers(1, 3))
 def test_turns_at_the_hosts_come_to_the_weights(weights: list[int], slots: int) -> None:
-    """Agents know an order and no shares; over many looks everybody who always wants has received his part."""
+    """Agents know an order and no shares; over many rounds each user with a constant demand has received a fair
+    part.
+    """
     policy = ordering_of(OrderingSettings("fair"))
     received = {str(index): 0.0 for index in range(len(weights))}
     looks = 40 * sum(weights)
@@ -184,14 +190,14 @@ def patiently(workers: Workers, stages: list[Stage], ranking: Ranking, chunk: in
 @given(st.integers(0, 10**9), st.sampled_from(NAMES), st.integers(1, 5))
 @settings(max_examples=40)
 def test_economy_changes_no_decision(seed: int, ordering: str, chunk: int) -> None:
-    """What is scored only when it could be next, and kept while it is true, gives what scoring everything gives."""
+    """Lazy scoring with a cache of true scores gives the same decisions as scoring everything."""
     placed = [(p.need.job, p.need.task, p.worker) for p in place(*a_round(seed, ordering), chunk=chunk)]
     assert placed == patiently(*a_round(seed, ordering), chunk)
 
 
 @given(st.integers(0, 10**9), st.sampled_from(NAMES), st.sampled_from([0, 1 << 22]), st.sampled_from([1, 6]))
 @settings(max_examples=40)
-def test_what_is_kept_of_a_scoring_changes_no_decision(seed: int, ordering: str, kept: int, misses: int) -> None:
+def test_cached_scores_change_no_decision(seed: int, ordering: str, kept: int, misses: int) -> None:
     """Neither how much of F is kept for the next scoring, nor when F is brought up to date in a scoring."""
     expected = [(p.need.task, p.worker, p.why) for p in place(*a_round(seed, ordering))]
     with patch.object(ursa, "_KEPT", kept), patch.object(scoring, "_MISSES", misses):

@@ -14,7 +14,7 @@ from master.placement.peaks import COUNTS
 from master.placement.workers import Floats
 
 PEAKS = Peaks((1.0, 4.0, 10.0), 2.0)
-#: A cluster's capacity, what is free of it, and the stages to be placed.
+#: A cluster's capacity, the free part of it, and the stages to be placed.
 Round = tuple[Floats, Floats, list[Stage], Ranking]
 
 
@@ -52,7 +52,7 @@ def check(name: str, of: Round, placed: list[tuple[str, int]]) -> None:
     waiting = [list(stage.needs) for stage in stages]
     for task, worker in [*placed, ("", -1)]:
         possible: dict[str, tuple[tuple[float, ...], Floats, list[Need]]] = {}
-        for needs in waiting:  # the next task of each stage that fits somewhere stands for it
+        for needs in waiting:  # represented by the next task of each stage that fits somewhere
             while needs:
                 part, there = (demand(needs[0]) / capacity)[:, counts], share[:, counts]
                 fits = (part <= there + 1e-9).all(axis=1)
@@ -88,4 +88,4 @@ def test_peaks_are_kept_to_and_the_best_goes_first(seed: int, ordering: str, nam
     for placement in placements:
         left[placement.worker] -= demand(placement.need)
     touched = sorted({worker for _, worker in placed})
-    assert (left[np.ix_(touched, list(COUNTS[name]))] >= -1e-6).all(), "nothing beyond what was free"
+    assert (left[np.ix_(touched, list(COUNTS[name]))] >= -1e-6).all(), "nothing beyond the free resources"

@@ -1,4 +1,4 @@
-"""Plans as arrays say the same as plans, and what a room allows fits at every moment."""
+"""Plans as arrays equal plans, and an allowance of a room fits at every moment."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_an_array_has_the_same_highest(plan: Plan, begins: list[float], lasts: f
 
 
 @given(wanted=plans(), others=st.lists(plans(), max_size=3), moments=st.lists(times, min_size=1, max_size=20))
-def test_what_is_allowed_fits_at_every_moment_and_is_no_less_than_need_be(
+def test_an_allowance_fits_at_every_moment_and_is_as_large_as_possible(
     wanted: Plan, others: list[Plan], moments: list[float]
 ) -> None:
     room = Room(WHOLE, [plan.held() for plan in others])

@@ -1,4 +1,4 @@
-"""What is due is had: whatever best-effort work there is, a few rounds later the promised bundles are placed."""
+"""Due promises are kept: with any best-effort work, the promised bundles are placed a few rounds later."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Plan:
 
 
 class Hosts(Bed):
-    """Agents that start what they are told, and end what they are told to stop, one step later."""
+    """Agents that start their assigned work, and end their stopped work one step later."""
 
     def __init__(self, nodes: int, bundles: int) -> None:
         super().__init__(ordering="fifo", node_timeout_s=100.0)
@@ -46,7 +46,7 @@ class Hosts(Bed):
         self.stopped: list[tuple[str, str]] = []
 
     def step(self) -> None:
-        """A round; what was told to stop ends; every node reports."""
+        """Run a round; stopped work ends; every node reports."""
         before = len(self.sent)
         self.round()
         told = [(node, d) for node, d in self.sent[before:] if isinstance(d, api.Withdraw)]
@@ -73,7 +73,9 @@ others = st.lists(st.tuples(st.sampled_from([0.0, 1.0, 1.0, 2.0, 4.0]), st.integ
 
 @given(st.integers(1, 3), others, st.integers(0, 5), st.data())
 @settings(max_examples=60)
-def test_what_is_due_is_placed(nodes: int, best: list[tuple[float, int]], frameworks: int, data: st.DataObject) -> None:
+def test_due_bundles_are_placed(
+    nodes: int, best: list[tuple[float, int]], frameworks: int, data: st.DataObject
+) -> None:
     bundles = data.draw(st.integers(1, nodes * CORES), "bundles")
     wanted = data.draw(st.integers(0, nodes * CORES + 2), "wanted")
     hosts = Hosts(nodes, bundles)
@@ -90,7 +92,7 @@ def test_what_is_due_is_placed(nodes: int, best: list[tuple[float, int]], framew
     for _ in range(4):
         hosts.step()
     assert hosts.placed("prod") >= min(bundles, wanted)
-    assert all(job == "best" for job, _ in hosts.stopped), "neither promised work nor what a framework runs"
+    assert all(job == "best" for job, _ in hosts.stopped), "neither promised work nor a framework's"
     if not wanted:
         assert hosts.stopped == []
     assert len(set(hosts.stopped)) <= busy

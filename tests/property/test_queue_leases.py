@@ -1,4 +1,4 @@
-"""What may break the order breaks it for a bounded time: leases by their length, starvation by one grant at a time."""
+"""Exceptions from the order last a bounded time: leases by their length, starvation by one grant at a time."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class LeaseMachine(RuleBasedStateMachine):
         if passed is not None:
             self.passed_on += 1
             self.running[job][passed.id] = passed
-            self.nobody_waits_longer_than_a_lease(job)
+            self.no_monotask_waits_longer_than_a_lease(job)
         if passed is None or data.draw(st.booleans()):
             self.flush(job)
 
@@ -127,10 +127,10 @@ class LeaseMachine(RuleBasedStateMachine):
     def rank(self, job: str) -> tuple[float, int]:
         return (-self.priority[job], int(job[1:]))
 
-    # ------------------------------------------------------------ what always holds
+    # ------------------------------------------------------------ invariants
 
-    def nobody_waits_longer_than_a_lease(self, job: str) -> None:
-        """Whoever goes first has waited at most a lease's length when a slot is passed on, recalled or not."""
+    def no_monotask_waits_longer_than_a_lease(self, job: str) -> None:
+        """The first in order has waited at most a lease's length when a slot is passed on, recalled or not."""
         for other, since in self.waits_since.items():
             if self.rank(other) < self.rank(job):
                 assert self.now - since <= LEASE_S + 1e-9, (
@@ -143,7 +143,7 @@ class LeaseMachine(RuleBasedStateMachine):
         assert self.queues.counts(CPU, self.now)["running"] <= SLOTS
 
     def teardown(self) -> None:
-        """Everybody reads, finishes and reports: nothing is lost, nothing leaks."""
+        """Let every client read, finish and report: nothing is lost, nothing leaks."""
         while any(len(session) for session in self.sessions.values()):
             for job, session in self.sessions.items():
                 self.flush(job)
@@ -202,7 +202,9 @@ def test_no_job_waits_without_bound(priorities: list[float], slots: int, length_
 
 @given(st.lists(st.booleans(), min_size=1, max_size=80), st.integers(1, 3))
 def test_small_disk_monotasks_share_slots_in_order(smalls: list[bool], disks: int) -> None:
-    """Never more at once than slots, sixteen small ones counting as one; and small ones overtake nobody but by size."""
+    """No more run at once than slots, sixteen small ones counting as one; and small ones overtake others only by
+    size.
+    """
     queues = make_queues(disks=disks, jobs={"j": 0.0}, disk_small_bytes=100)
     asked = [
         MonotaskSpec(id=n, kind=ResourceKind.DISK, input_bytes=10 if small else 1000) for n, small in enumerate(smalls)

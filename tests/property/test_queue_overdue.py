@@ -1,4 +1,4 @@
-"""Slots that are taken back, among all that queues do: what is free, what runs on, and what is pending stay true."""
+"""Slots that are taken back, among all events of queues: the free, overdue and pending counts stay true."""
 
 from __future__ import annotations
 
@@ -98,16 +98,16 @@ class Queues(RuleBasedStateMachine):
             has = {user: [one for one in mine if self.counts_for(one, user)] for user in USERS.values()}
             for user, his in has.items():
                 at_most = SLOTS + sum(one.id in self.said_to_run for one in his)
-                assert sum(one.state is OVERDUE for one in his) <= at_most, f"{user} keeps what was taken back"
+                assert sum(one.state is OVERDUE for one in his) <= at_most, f"{user} keeps slots that were taken back"
             for one in mine:
                 may = resource.free > 0 and one.state is QUEUED
-                assert not may or self.owes(one, has[USERS[one.job]]), "nobody else waits beside a free slot"
+                assert not may or self.owes(one, has[USERS[one.job]]), "no other waits beside a free slot"
 
     def counts_for(self, one: Monotask, user: str) -> bool:
         return USERS[one.job] == user and one.session != 0 and one.state in (GRANTED, OVERDUE)
 
     def owes(self, one: Monotask, has: list[Monotask]) -> bool:
-        """Whether the monotask would be more than its user may have who has these, some of them without a slot."""
+        """Return whether the monotask would exceed its user's limit beside these, some of them without a slot."""
         owing = any(each.state is OVERDUE for each in has) and one.session != 0
         return owing and sum(map(parts, [*has, one])) > SLOTS * TOGETHER
 

@@ -1,8 +1,8 @@
-"""Queues of a node where the kernel orders the jobs, under all that happens to them: nothing that may run waits.
+"""Queues of a node where the kernel orders the jobs, under all events: no monotask that may run waits.
 
-Two questions, asked after every event: would anything be granted if the queues were looked through once more (then
-the event has lost a grant), and are all counts those of the monotasks that live. And one at the end: whatever waits is
-granted while what runs ends, until nothing is left and nothing is counted.
+Two questions, asked after every event: would another pass through the queues grant anything (then the event has lost a
+grant), and are all counts those of the live monotasks. And one at the end: each waiting monotask is granted while
+running ones end, until nothing is left and nothing is counted.
 """
 
 from __future__ import annotations
@@ -148,7 +148,7 @@ class NeverStand(RuleBasedStateMachine):
     def no_grant_was_lost(self) -> None:
         if hasattr(self, "queues"):
             found = self.queues.grant_free(set(self.queues.resources()), self.now)
-            assert not found, "what may run waits"
+            assert not found, "a monotask that may run waits"
 
     @invariant()
     def counts_are_those_of_the_monotasks(self) -> None:
@@ -175,7 +175,9 @@ class NeverStand(RuleBasedStateMachine):
             assert job.commands == sum(one.kind is not ResourceKind.CPU for one in commands)
 
     def teardown(self) -> None:
-        """End whatever runs, one after the other, until nothing does: then nothing waits, and all slots are free."""
+        """End all running monotasks, one after the other, until there are none: then nothing waits, and all slots are
+        free.
+        """
         if not hasattr(self, "queues"):
             return
         withhold(self.queues, 0, self.now)

@@ -1,4 +1,4 @@
-"""A node divided among tenants: whatever they run, their shares are by weight, and together they are what there is."""
+"""A node divided among tenants: with any work, their shares are by weight, and together they are the whole."""
 
 from __future__ import annotations
 
@@ -47,9 +47,7 @@ def test_the_shares_of_a_node(tenants: list[tuple[float, int, int]], promised: b
 
 
 @given(st.lists(weights, min_size=1, max_size=6), st.integers(1, 12))
-def test_nice_values_keep_the_proportion_of_tenants_and_what_all_jobs_have_of_the_host(
-    of: list[float], each: int
-) -> None:
+def test_nice_values_keep_the_proportion_of_tenants_and_the_jobs_part_of_the_host(of: list[float], each: int) -> None:
     """As far as nice values go: a tenant below -10 or above 15 would be cut off."""
     jobs = each * len(of)
     exact = [jobs * weight / sum(of) for weight in of]

@@ -1,6 +1,6 @@
-"""Random agents that come and go while an executor runs: nothing that the kernel counted is lost or counted twice.
+"""Random agents that come and go while an executor runs: no use that the kernel counted is lost or counted twice.
 
-What it counted in slots without a sample is in no slot, as those are told as not measured.
+Use in slots without a sample is in no slot, as those are reported as not measured.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def report(surrogate: MonitorSurrogate) -> list[ExecutorUse]:
 
 
 @given(LIVES, st.floats(0.0, 4.0))
-def test_what_the_kernel_counted_is_told_once(
+def test_use_counted_by_the_kernel_is_reported_once(
     lives: list[tuple[list[tuple[float, int, bool]], int]], cores_unseen: float
 ) -> None:
     clock, elapsed_s, counted_s, stages = 0.0, 0.0, 0.0, 0

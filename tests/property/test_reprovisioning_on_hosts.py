@@ -23,7 +23,7 @@ applications = st.lists(
 
 @settings(max_examples=20)
 @given(stages=applications)
-def test_twice_the_input_takes_at_most_1_15_times_what_exact_limits_take(stages: list[Stage]) -> None:
+def test_twice_the_input_takes_at_most_1_15_times_as_long_as_with_exact_limits(stages: list[Stage]) -> None:
     truth = wider(stages)
     exact_s = takes_s(truth, profile_of(truth), NEVER)
     assert takes_s(truth, profile_of(stages)) <= 1.15 * exact_s
@@ -31,8 +31,8 @@ def test_twice_the_input_takes_at_most_1_15_times_what_exact_limits_take(stages:
 
 @settings(max_examples=15)
 @given(stages=applications)
-def test_who_does_what_was_predicted_is_never_observed(stages: list[Stage]) -> None:
-    host = Host(news_s=0.5)  # a stage of 9 s of which nobody heard for a second has taken 1.1 times its time
+def test_an_executor_that_follows_its_prediction_is_never_observed(stages: list[Stage]) -> None:
+    host = Host(news_s=0.5)  # a stage of 9 s without news for a second has taken 1.1 times its time
     host.start(stages, profile_of(stages))
     host.until_ended()
     assert not host.explained

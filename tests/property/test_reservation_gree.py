@@ -125,7 +125,7 @@ def placed(plan: Plan, atom: Atom) -> list[Piece] | None:
 
 
 def least_placed(plan: Plan, atom: Atom, first: list[Piece]) -> list[Piece]:
-    """Return what gives least of all there is (test_least.py compares that with every allocation)."""
+    """Return the allocation that gives least of all (test_least.py compares that with every allocation)."""
     if total(first) == least_anywhere(atom.gang, atom.parallelism, atom.lease, atom.work):
         return first
     for piece in first:
@@ -175,9 +175,7 @@ def at_the_edge(plan: Plan, atom: Atom) -> list[Piece] | None:
 
 @given(st.integers(0, 12), st.integers(0, 30), st.integers(0, 8), st.lists(_ATOMS, min_size=1, max_size=14))
 @settings(max_examples=120)
-def test_planning_fast_decides_what_planning_plainly_does(
-    cores: int, memory: int, disk: int, atoms: list[Atom]
-) -> None:
+def test_planning_fast_decides_as_planning_plainly_does(cores: int, memory: int, disk: int, atoms: list[Atom]) -> None:
     has = Bundle(cpu_cores=float(cores), memory_bytes=memory, disk_bytes_per_s=disk)
     fast, plain = Plan(has), Plan(has)
     planner = Gree(fast)

@@ -1,4 +1,6 @@
-"""What is promised now is what the pieces of the plan say, whatever was asked before; delays stay within bounds."""
+"""The promises of the moment are those of the plan's pieces, whatever the earlier queries; delays stay within
+bounds.
+"""
 
 from __future__ import annotations
 
@@ -41,7 +43,7 @@ def _by_pieces(manager: ReservationManager, at: float) -> dict[str, tuple[float,
 
 @given(st.lists(_ACTS, max_size=20))
 @settings(max_examples=60)
-def test_what_is_promised_is_what_the_plan_says(acts: list[tuple[str, object]]) -> None:
+def test_the_promise_of_the_moment_is_the_plan_s(acts: list[tuple[str, object]]) -> None:
     manager, at = ReservationManager(ManagerSettings(step_s=1.0, horizon_s=60.0)), 1000.0
     manager.set_capacity(Bundle(cpu_cores=64, memory_bytes=64 * 10**9), at)
     follower = Follower(manager, lead_s=2.0)
@@ -75,7 +77,7 @@ def test_what_is_promised_is_what_the_plan_says(acts: list[tuple[str, object]]) 
 
 
 def _follows(follower: Follower, manager: ReservationManager, at: float) -> None:
-    """Nothing is told before its own lead, and nothing that is due is left out; it changes when it says."""
+    """Nothing is reported before its own lead, and nothing due is left out; it changes at its announced time."""
     told = follower.promised(at)
     assert told.keys() >= manager.promised(at + follower.lead_s).keys() | manager.promised(at).keys()
     for name, promised in told.items():
@@ -90,7 +92,7 @@ def _follows(follower: Follower, manager: ReservationManager, at: float) -> None
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(0, 40), st.integers(0, 9000)), max_size=12))
 @settings(max_examples=100)
-def test_a_delay_is_never_longer_than_what_was_seen(launches: list[tuple[str, int, int]]) -> None:
+def test_a_delay_is_never_longer_than_the_longest_observed(launches: list[tuple[str, int, int]]) -> None:
     """By size: 0 to MOST_S, no longer than the longest wait, and falling while nothing is seen."""
     delays, at = PlacementDelays(), 0.0
     kinds = {"a": Promised(1.0, 1e9, 1), "b": Promised(16.0, 1e9, 1)}

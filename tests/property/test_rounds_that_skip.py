@@ -1,4 +1,4 @@
-"""A round leaves out what no node has room for, and decides all the same what it would if it looked at everything."""
+"""A round skips jobs for which no node has room, and decides as if it examined all."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def looking_at_everything(cluster: Cluster) -> Iterator[None]:
 
 
 class Pair:
-    """Two masters of nodes that are mostly full, and agents that do what they are told."""
+    """Two masters of nodes that are mostly full, and agents that follow their decisions."""
 
     def __init__(self, rng: Random, ordering: str) -> None:
         self.rng = rng
@@ -157,7 +157,7 @@ def test_on_full_nodes_both_decide_the_same(seed: int, ordering: str) -> None:
 
 
 class TwoMasters(ReconfiguredWorld):
-    """Agents that obey one master; the other hears the same and leaves nothing out."""
+    """Agents that obey one master; the other gets the same messages and leaves nothing out."""
 
     def start_master(self) -> None:
         self.thorough = Cluster(self.settings)

@@ -1,5 +1,6 @@
-"""The scheduling core against a small cluster of agents that do what the contract says, over connections that delay,
-break and reorder as real ones do."""
+"""The scheduling core against a small cluster of agents that follow the contract, over connections that delay, break
+and reorder as real ones do.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +19,7 @@ from tests.property.scheduling_agents import EXIT, MIB, NODES, TIMEOUT_S, Agent
 from tests.property.scheduling_connections import Connections
 from tests.property.scheduling_work import Work
 
-#: What one user may hold: no less than one task that some node could hold wants.
+#: The limit of one user: no less than the demand of one task that some node could hold.
 LIMITS: tuple[dict[str, float], ...] = (
     {},
     {"user_max_cores": 1.0},
@@ -49,7 +50,7 @@ class World(Connections, Work):
             self.link(name)
             self.submit_job(name, 0)
 
-    # ------------------------------------------------------------ what must hold
+    # ------------------------------------------------------------ invariants
 
     @invariant()
     def nothing_is_broken(self) -> None:
@@ -57,7 +58,7 @@ class World(Connections, Work):
             assert broken(self.cluster) == []
 
     @invariant()
-    def what_is_written_down_is_what_is_known(self) -> None:
+    def written_records_equal_the_state(self) -> None:
         if hasattr(self, "cluster"):
             assert list(self.kept_jobs.values()) == list(self.cluster.past)
             assert {node for node, said in self.kept_drains.items() if said.draining is not None} == self.drained
@@ -66,7 +67,7 @@ class World(Connections, Work):
                 assert not untold or node in self.kept_drains, f"{node} would be drained after a restart"
 
     @invariant()
-    def drained_is_who_was_drained_and_has_nothing_left(self) -> None:
+    def drained_nodes_were_drained_and_have_no_work_left(self) -> None:
         for node in self.cluster.nodes.values() if hasattr(self, "cluster") else ():
             if node.connected:
                 assert (node.draining is not None) == (node.name in self.drained)
@@ -90,7 +91,7 @@ class World(Connections, Work):
             if self.settled():
                 break
             self.calm_down()
-        assert self.settled(), "work is left that nobody does"
+        assert self.settled(), "work is left that no node does"
         for node in self.cluster.nodes.values():
             assert not node.held, f"{node.name} still holds {list(node.held)} in the master's books"
 

@@ -1,4 +1,4 @@
-"""A job's regular work is placed no later because opportunistic work is there, and slack is what is left (UBIS §IV)."""
+"""A job's regular work is placed no later because of opportunistic work, and slack is the remainder (UBIS §IV)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ Sizes = list[tuple[int, int, bool]]
 class World(Bed):
     """A cluster of three nodes that accept everything.
 
-    Opportunistic work shows in what is used; promises and queues are those of regular work.
+    Opportunistic work shows in the use; promises and queues are those of regular work.
     """
 
     def __init__(self, ordering: str, *, promotion: bool = False) -> None:
@@ -39,7 +39,7 @@ class World(Bed):
             self.ready("a", *requests, job=job, opportunistic=opportunistic)
 
     def step(self, used_bytes: int = 0, used_cores: float = 0.0) -> None:
-        """Run a round a scheduling latency later: what was placed has come to the queues, which are empty again."""
+        """Run a round a scheduling latency later: placed work has reached the queues, which are empty again."""
         self.now += 2.0
         for name in NODES:
             self.heartbeat(name, used_memory_bytes=used_bytes, used_cores=used_cores, promised_memory_bytes=0)
@@ -49,7 +49,7 @@ class World(Bed):
         """(job, task, node), in order."""
         return [
             (decision.job, decision.request.task, node)
-            for node, decision in self.said(api.Assign)
+            for node, decision in self.decisions_of(api.Assign)
             if decision.opportunistic is on_slack
         ]
 
@@ -59,7 +59,7 @@ class World(Bed):
 def test_regular_work_is_placed_as_if_it_were_alone(
     ordering: str, early: Sizes, steps: list[tuple[Sizes, Sizes]]
 ) -> None:
-    """Whatever wants nothing but slack, and what of it runs, keeps no regular task from its place."""
+    """Work that wants only slack, waiting or running, keeps no regular task from its place."""
     shared, alone = World(ordering), World(ordering)
     shared.work("early", early, opportunistic="only")
     shared.step()
@@ -78,7 +78,7 @@ def test_regular_work_is_placed_as_if_it_were_alone(
     st.integers(0, 1000), st.integers(0, 4),
 )  # fmt: skip
 @settings(max_examples=45)
-def test_slack_takes_only_what_regular_room_leaves(
+def test_slack_takes_only_the_room_that_regular_work_leaves(
     ordering: str, jobs: list[tuple[Sizes, bool]], used: int, cores: int
 ) -> None:
     """Allowing it changes nothing of the regular placement, and takes T_alloc × capacity − utilization at most."""
@@ -92,7 +92,7 @@ def test_slack_takes_only_what_regular_room_leaves(
     allowed = {f"j{number}" for number, (_, allows) in enumerate(jobs) if allows}
     assert {job for job, _, _ in ubis.placed(on_slack=True)} <= allowed
     for node in NODES:
-        here = [decision for name, decision in ubis.said(api.Assign) if name == node]
+        here = [decision for name, decision in ubis.decisions_of(api.Assign) if name == node]
         if any(decision.opportunistic for decision in here):
             assert used * MB + sum(decision.request.memory_bytes for decision in here) <= T_ALLOC * MEMORY
 
@@ -100,7 +100,7 @@ def test_slack_takes_only_what_regular_room_leaves(
 @given(st.sampled_from(NAMES), sizes, st.integers(0, 1000))
 @settings(max_examples=50)
 def test_promotion_promises_nothing_twice(ordering: str, tasks: Sizes, used: int) -> None:
-    """What runs on slack becomes regular where memory, cores and slots are free, and only there."""
+    """Work on slack becomes regular where memory, cores and slots are free, and only there."""
     world = World(ordering, promotion=True)
     world.work("j", tasks, opportunistic=True)
     for _ in range(3):

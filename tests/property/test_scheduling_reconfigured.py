@@ -1,5 +1,6 @@
-"""The scheduling core keeps its promises whatever its settings become while it runs; heartbeats and executors' slots,
-which agents and forecasts rely on, stay."""
+"""The scheduling core keeps its promises with any settings while it runs; heartbeats and executors' slots, which agents
+and forecasts rely on, stay.
+"""
 
 from __future__ import annotations
 

@@ -181,7 +181,7 @@ commands = st.builds(
     st.sampled_from([(0, 10.0), (1, 0.5), (4, 2.0)]),
 )  # fmt: skip
 @settings(max_examples=15)
-def test_all_commands_end_whatever_is_preempted_and_no_promise_is_broken(
+def test_all_commands_end_despite_any_preemption_and_no_promise_is_broken(
     shapes: list[tuple[list[SimulatedTask], Opportunistic]], t_alloc: float, count: int, queue: tuple[int, float]
 ) -> None:
     """Nor is anything lost that waits on a node for slack, and goes back when it has waited too long."""

@@ -18,7 +18,7 @@ VALUES = st.one_of(
     st.lists(st.integers(0, 9), max_size=3),
     st.dictionaries(st.sampled_from(["eve", "a/b", "x.y", ""]), st.text("ab<>", max_size=4), max_size=2),
 )
-#: As people write them, with what they mean beside it.
+#: Values as people write them, with their meaning beside it.
 LINES = st.sampled_from(
     ["0.8", "0.80", "1_000", "'literal'", '"2GiB"', "true", "[ 1, 2 ]", '{ "a/b" = "x" }', "0x10", '"""many"""']
 )
@@ -45,7 +45,7 @@ def files(draw: st.DrawFn) -> tuple[str, list[str]]:
 
 
 @given(files(), st.dictionaries(st.sampled_from(KEYS), VALUES, min_size=1, max_size=4))
-def test_what_is_written_holds_and_the_rest_stays(file: tuple[str, list[str]], values: dict[str, object]) -> None:
+def test_written_keys_hold_and_the_rest_stays(file: tuple[str, list[str]], values: dict[str, object]) -> None:
     text, comments = file
     written = changed(text, values)
     before, after = tomllib.loads(text), tomllib.loads(written)

@@ -1,7 +1,8 @@
-"""What the master learns of the size of a job is what its agents measured until the last of its containers had ended.
+"""The job sizes that the master learns are those that its agents measured until the last container of the job had
+ended.
 
-The agents' cores and the master's are the real ones; commands and lent processes use processor time that is chosen here
-and that samples see as far as they come, and heartbeats tell when they come.
+The agents' cores and the master's are the real ones. Commands and lent processes use processor time that is chosen here
+and that samples see as far as they come, and heartbeats report when they come.
 """
 
 from __future__ import annotations
@@ -114,7 +115,7 @@ class Measured(RuleBasedStateMachine):
         used_s = self.used[name].pop(container) + more_s
         self.agent(name, e.ContainerExited(container, 0, None, used_s, 0, 0, self.now))
 
-    # ------------------------------------------------------------ what happens
+    # ------------------------------------------------------------ events
 
     @rule()
     def deliver(self) -> None:
@@ -174,7 +175,10 @@ class Measured(RuleBasedStateMachine):
 
     @rule(told=st.booleans(), last=nodes)
     def job_ends(self, told: bool, last: str) -> None:
-        """Its commands have ended, as those of a job that is done have; what it was lent goes on until it is back."""
+        """End a job.
+
+        Its commands have ended, as those of a finished job have; its lent processes go on until they are back.
+        """
         while commands := [
             (name, container)
             for name in NODES

@@ -11,7 +11,7 @@ from penstock.web.history import History
 
 
 @given(st.lists(st.tuples(st.floats(0.0, 3.0), st.floats(0.0, 8.0)), max_size=120))
-def test_it_never_grows_beyond_its_rows_and_what_is_new_is_told_once(steps: list[tuple[float, float]]) -> None:
+def test_it_never_grows_beyond_its_rows_and_new_rows_are_sent_once(steps: list[tuple[float, float]]) -> None:
     history, at, told, kept = History(most_rows=50), 1000.0, 0.0, []
     for wait, used in steps:
         at += wait

@@ -11,7 +11,7 @@ from penstock.model.resources import ResourceKind
 
 
 class SessionMachine(RuleBasedStateMachine):
-    """``agent_queued`` and ``agent_running`` are what the agent believes; messages travel in order, with delay."""
+    """``agent_queued`` and ``agent_running`` are the agent's state; messages travel in order, with delay."""
 
     def __init__(self) -> None:
         super().__init__()

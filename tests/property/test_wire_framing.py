@@ -61,7 +61,7 @@ def test_any_messages_arrive_whole_in_any_chunking(sent: list[Any], data: st.Dat
 
 
 @given(st.text(), maps, maps, ids, errors)
-def test_one_end_reads_what_the_other_sends(
+def test_one_end_reads_the_messages_that_the_other_sends(
     method: str, params: dict[str, Any], result: dict[str, Any], answer_to: int, error: ErrorBody
 ) -> None:
     sender, receiver = RpcConnection(), RpcConnection()
