@@ -24,7 +24,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    """Three bare machines; what was there before is in ``bare``."""
+    """Three bare machines; the files before the installation are in ``bare``."""
     directory = tmp_path_factory.mktemp("cluster")
     wheel = build_wheel(directory, "0.1.0+old")
     with bare_cluster(directory) as cluster:
@@ -34,7 +34,7 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
             "penstock_venv_extras": ["agent", "master"],  # the image has no scikit-learn; forecasts are by neighbours
             "penstock_ca_directory": str(directory / "ca"),
             "penstock_master_http": "0.0.0.0:7422",
-            # Beside other tests a machine stands still for longer than a node may be silent by default.
+            # Beside other tests a machine stalls for longer than a node may be silent by default.
             "penstock_master_config": {"node_timeout_s": "2min"},
         }
         # Only the first machine has everything installed by pip, which takes a minute there.
@@ -44,5 +44,5 @@ def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
 
 @pytest.fixture(scope="session")
 def bare(cluster: Cluster) -> dict[str, list[str]]:
-    """What there was before anything was installed."""
+    """Return the state of each machine before the installation."""
     return cluster.survey()

@@ -12,7 +12,7 @@ _RAN = f"{_WORK}/ran"
 
 
 def prepare(cluster: Cluster) -> None:
-    """The job's file, and no trace of former ones. Each command says once that it ran, and where.
+    """Write the job's file, and remove traces of former ones. Each command records once that it ran, and where.
 
     They wait rather than compute: the machines have the playbooks' work to do beside them.
     """
@@ -34,7 +34,7 @@ def submit(cluster: Cluster) -> None:
 def ran(cluster: Cluster) -> list[tuple[str, str]]:
     """Each run of a command on any machine: its name, and the machine's."""
     said = "".join(cluster.everywhere(f"cat {_RAN}", check=False).values())
-    print(said)  # when and in which cgroup, for who has to find out why one ran twice
+    print(said)  # when and in which cgroup, for the reader who has to find out why one ran twice
     return [(line.split()[0], line.split()[1]) for line in said.splitlines()]
 
 

@@ -1,4 +1,6 @@
-"""Bare machines with names and a network among themselves, an inventory of them, and what plays Ansible's playbooks."""
+"""Bare machines with names and a network among themselves, an inventory of them, and the program that runs Ansible's
+playbooks.
+"""
 
 from __future__ import annotations
 
@@ -24,10 +26,10 @@ from tests.vm.user_mode_kernel import ensure_kernel
 
 NAMES = ("one.penstock.test", "two.penstock.test", "three.penstock.test")
 MASTER = NAMES[0]
-#: What the playbooks install as /usr/local/bin/penstock.
+#: The target of the link that the playbooks install as /usr/local/bin/penstock.
 PENSTOCK = "/opt/penstock/venv/bin/penstock"
 _PLAY_TIMEOUT_S = 2400
-#: Beside other tests a machine stands still for longer than Ansible's 10 s.
+#: Beside other tests a machine stalls for longer than Ansible's 10 s.
 _CONNECT_TIMEOUT_S = "120"
 #: Ansible's environment for tasks that share a process on each host.
 _PERSISTENT = {
@@ -75,11 +77,11 @@ class Cluster:
         return recap(done.stdout)
 
     def ssh(self, name: str, command: str, *, check: bool = True) -> str:
-        """What a shell command of root's says on a machine."""
+        """Return the output of root's shell command on a machine."""
         return self.machines[name].ssh(command, check=check, timeout_s=900).stdout
 
     def everywhere(self, command: str, *, check: bool = True, names: Sequence[str] = NAMES) -> dict[str, str]:
-        """What it says on each machine; they are asked at the same time."""
+        """Return its output on each machine; the machines are asked at the same time."""
         with ThreadPoolExecutor(len(names)) as threads:
             asked = {name: threads.submit(self.ssh, name, command, check=check) for name in names}
         return {name: answer.result() for name, answer in asked.items()}
@@ -98,7 +100,7 @@ class Cluster:
         return {each: self.pid(*each) for each in [*units, (MASTER, "penstock-master")]}
 
     def page(self, name: str, path: str, token: str = "") -> str:
-        """What the master's page says to somebody on a machine; its status alone where it refuses."""
+        """Return the master's page as a user on a machine gets it; its status alone where it refuses."""
         code = f"""
 import ssl, urllib.error, urllib.request
 trusted = ssl.create_default_context(cafile="/etc/penstock/tls/ca.pem")
@@ -111,13 +113,13 @@ except urllib.error.HTTPError as error:
         return self.ssh(name, f"/usr/bin/python3 - <<'END'{code}END").strip()
 
     def nodes(self) -> dict[str, dict[str, object]]:
-        """The nodes as the master has them, asked from another machine with the token of those who only look."""
+        """Return the nodes as the master has them, requested from another machine with the token of read-only users."""
         token = self.ssh(MASTER, "cat /etc/penstock/master-http-read.token").strip()
         nodes: dict[str, dict[str, object]] = json.loads(self.page(NAMES[-1], "/status", token))["nodes"]
         return nodes
 
     def survey(self, *names: str) -> dict[str, list[str]]:
-        """What there is on each machine, or on some, that an installation may add to: one line each."""
+        """Return one line for each file, user and unit on each machine, or on some, that an installation may add to."""
         said = self.everywhere(f"/usr/bin/python3 - <<'END'\n{_SURVEY.read_text()}\nEND", names=names or NAMES)
         return {name: lines.splitlines() for name, lines in said.items()}
 
@@ -188,6 +190,6 @@ def build_wheel(directory: Path, version: str) -> Path:
 
 
 def recap(said: str) -> dict[str, dict[str, int]]:
-    """What ansible-playbook counts at its end, by host."""
+    """Return the counts that ansible-playbook prints at its end, by host."""
     lines = re.findall(r"^(\S+)\s+: (ok=.*)$", said, re.MULTILINE)
     return {host: {key: int(value) for key, value in re.findall(r"(\w+)=(\d+)", counts)} for host, counts in lines}

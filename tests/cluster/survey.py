@@ -1,4 +1,6 @@
-"""Runs in a machine, with Debian's own Python: what there is that an installation may add to, one sorted line each."""
+"""Run in a machine, with Debian's own Python: print each thing that an installation may add to, one sorted line
+each.
+"""
 
 from __future__ import annotations
 
@@ -12,14 +14,14 @@ from pathlib import Path
 _TOPS = (
     "/etc", "/opt", "/usr/local", "/usr/lib/systemd", "/run", "/srv", "/root", "/home", "/tmp", "/var", "/dev/shm",
 )  # fmt: skip
-#: What changes by itself, or is Ansible's and ssh's own, or the tests'.
+#: Files that change by themselves, or are Ansible's and ssh's own, or the tests'.
 _PASSING = (
-    # The image's, nearly all that there is; what is taken from it is linked, and neither is written to.
+    # The image's files, nearly all that there are; files taken from it are linked, and neither is written to.
     "/opt/venv", "/opt/wheelhouse",
     "/run/systemd", "/run/udev", "/run/log", "/run/sshd", "/run/lock", "/run/dmeventd", "/run/blkid", "/run/mount",
     "/root/.ansible", "/home/tester/work",
     "/run/user", "/run/motd", "/var/lib/systemd", "/var/lib/apt", "/var/lib/dpkg", "/var/lib/dbus",
-    # The copies that groupadd and groupdel keep of what was there before them.
+    # The copies of the former files that groupadd and groupdel keep.
     "/etc/group-", "/etc/gshadow-", "/etc/passwd-", "/etc/shadow-", "/etc/subuid-", "/etc/subgid-",
 )  # fmt: skip
 _BPF_PROG_GET_NEXT_ID, _BPF_PROG_GET_FD_BY_ID, _BPF_OBJ_GET_INFO_BY_FD = 11, 13, 15
@@ -47,7 +49,7 @@ def _files() -> Iterator[str]:
 
 
 def _content(path: Path) -> str:
-    """Of what is configured; elsewhere that it is there is enough."""
+    """Return the content of configuration files; of others only their existence counts."""
     if path.is_symlink() or not path.is_file() or not str(path).startswith("/etc"):
         return ""
     return f" {hashlib.sha256(path.read_bytes()).hexdigest()[:12]}"

@@ -7,7 +7,7 @@ import json
 from tests.cluster.machines import MASTER, NAMES, Cluster
 
 
-def test_it_can_be_asked_what_would_be_done(cluster: Cluster, bare: dict[str, list[str]]) -> None:
+def test_a_dry_run_shows_the_changes(cluster: Cluster, bare: dict[str, list[str]]) -> None:
     # One machine will do, the one that everything is for: master and node.
     recap = cluster.play("site.yml", "--check", "--diff", "--limit", MASTER)
     assert recap.keys() == {MASTER} and recap[MASTER]["changed"] > 0
@@ -22,7 +22,7 @@ def test_one_command_makes_a_cluster_of_bare_machines(cluster: Cluster) -> None:
         assert json.loads(said)["master"] == {"address": f"{MASTER}:7420", "linked": True}
 
 
-def test_keys_are_for_those_who_need_them(cluster: Cluster) -> None:
+def test_keys_are_readable_only_by_their_daemons(cluster: Cluster) -> None:
     for name, said in cluster.everywhere("cd /etc/penstock/tls && stat -c '%n %U:%G %a' *").items():
         expected = {"ca.pem root:root 644", "crl.pem root:root 644", "node.pem root:root 644", "node.key root:root 600"}
         if name == MASTER:

@@ -1,6 +1,6 @@
-"""What was installed, at work: the units, their daemons, and what becomes of containers when a daemon is killed.
+"""The installed files at work: the units, their daemons, and the containers after a daemon is killed.
 
-With machines of user-mode Linux; what Debian's own kernel adds to that is in tests/kernel/test_units.py.
+With machines of user-mode Linux; the additional tests with Debian's own kernel are in tests/kernel/test_units.py.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ def test_every_unit_runs_and_starts_at_boot(cluster: Cluster, unit: str) -> None
 
 
 @pytest.mark.parametrize(("unit", "most"), [("penstock-master", 2.0), ("penstock-agent", 4.0)])
-def test_what_a_daemon_does_not_need_is_closed_to_it(cluster: Cluster, unit: str, most: float) -> None:
+def test_a_daemon_has_no_access_that_it_does_not_need(cluster: Cluster, unit: str, most: float) -> None:
     said = cluster.ssh(_WHERE[unit], f"systemd-analyze --no-pager security {unit}.service")
     found = re.search(r"Overall exposure level for .*: ([0-9.]+) ", said)
     assert found is not None and float(found[1]) <= most, said
 
 
 @pytest.mark.parametrize("daemon", ["agent", "master"])
-def test_the_journal_has_what_a_daemon_says_as_fields(cluster: Cluster, daemon: str) -> None:
+def test_the_journal_has_a_daemon_s_messages_as_fields(cluster: Cluster, daemon: str) -> None:
     asked = f"journalctl --unit penstock-{daemon} --output json --lines 1 'PENSTOCK_EVENT={daemon} started'"
     entry = json.loads(cluster.ssh(_WHERE[f"penstock-{daemon}"], asked))
     assert entry["PRIORITY"] == "6" and ":" in entry["PENSTOCK_HTTP"], entry
 
 
 @pytest.mark.parametrize(("daemon", "line"), [("agent", "t_alloc = 0.75"), ("master", 'ordering = "fair"')])
-def test_a_reload_takes_what_the_file_says_now(cluster: Cluster, daemon: str, line: str) -> None:
+def test_a_reload_applies_the_present_file(cluster: Cluster, daemon: str, line: str) -> None:
     file, unit = f"/etc/penstock/{daemon}.toml", f"penstock-{daemon}"
     where = _WHERE[unit]
     before = cluster.pid(where, unit)
@@ -52,7 +52,7 @@ def test_a_reload_takes_what_the_file_says_now(cluster: Cluster, daemon: str, li
     assert cluster.pid(where, unit) == before
 
 
-def test_a_command_runs_as_the_user_who_asked(cluster: Cluster) -> None:
+def test_a_command_runs_as_the_user_that_requested_it(cluster: Cluster) -> None:
     said = cluster.penstock(_NODE, "run -- sh -c 'echo hello from $(id -un)'", user="tester")
     assert said == "hello from tester\n"
 
@@ -83,7 +83,7 @@ def test_the_second_run_changes_nothing_and_ends_nothing(
 
 
 def test_a_restart_of_the_agent_ends_nothing(cluster: Cluster) -> None:
-    """Nor what somebody waits for; he goes on waiting."""
+    """A client that waits goes on waiting, too."""
     cluster.ssh(
         _NODE, f"cd / && (runuser -u tester -- nohup {PENSTOCK} run -- sleep 2000 >/dev/null 2>&1 </dev/null &)"
     )

@@ -18,7 +18,7 @@ def test_nothing_is_removed_unless_that_is_meant(cluster: Cluster, options: tupl
 def test_nothing_is_left_of_it(cluster: Cluster, bare: dict[str, list[str]]) -> None:
     added = set(cluster.survey(NAMES[1])[NAMES[1]]) - set(bare[NAMES[1]])
     seen = {line.split()[0] for line in added}
-    assert {"file", "directory", "unit", "cgroup", "qdisc", "bpf"} <= seen, "the comparison sees what there is"
+    assert {"file", "directory", "unit", "cgroup", "qdisc", "bpf"} <= seen, "the comparison covers all kinds"
     cluster.play("uninstall.yml", "-e", "penstock_uninstall=yes", "-e", "penstock_agent_kill=yes")
     after = cluster.survey()
     for name in NAMES:

@@ -20,8 +20,8 @@ def test_a_job_runs_across_them(cluster: Cluster) -> None:
 
 def test_an_upgrade_goes_on_under_load_and_no_work_is_lost_or_done_twice(cluster: Cluster) -> None:
     prepare(cluster)
-    # An agent that is being restarted cannot be asked for a moment; who asks then asks again. Had a job that failed run
-    # anything before, that would be counted twice.
+    # An agent that is being restarted cannot be reached for a moment; a client then asks again. Had a job that failed
+    # run anything before, that would be counted twice.
     cluster.ssh(
         FRONT,
         "cd /home/tester/work && (runuser -u tester -- nohup sh -c '"
@@ -32,7 +32,7 @@ def test_an_upgrade_goes_on_under_load_and_no_work_is_lost_or_done_twice(cluster
     wheel = build_wheel(cluster.directory, "0.1.1")
     before = cluster.pids()
     cluster.variables["penstock_venv_wheel"] = str(wheel)
-    cluster.of_one.clear()  # what there was before is ours
+    cluster.of_one.clear()  # the objects from before are ours
     # One node first, then both others at once: there is always one that goes on.
     cluster.play("site.yml", "-e", json.dumps({"penstock_serial": [1, 2], "penstock_agent_drain_timeout": "10min"}))
     during = int(cluster.ssh(FRONT, "wc -l </home/tester/work/jobs"))

@@ -31,13 +31,13 @@ class Bed:
         self.processes: list[subprocess.Popen[str]] = []
 
     def enter(self, cgroup: Cgroup) -> subprocess.Popen[str]:
-        """A process that repeats what it is told."""
+        """A process that repeats its input."""
         process = self._begin(cgroup, "cat")
         assert echo(process, "up") == "up"
         return process
 
     def start(self, cgroup: Cgroup, code: str, *arguments: str) -> subprocess.Popen[str]:
-        """Python code; what it leaves behind ends with the bed."""
+        """Start Python code; its child processes end with the bed."""
         return self._begin(cgroup, "/usr/bin/python3", "-ISc", code, *arguments)
 
     def _begin(self, cgroup: Cgroup, *argv: str) -> subprocess.Popen[str]:
@@ -59,7 +59,7 @@ class Bed:
         return Cgroup(cgroup.path / name, self.tree.controllers, Surroundings({}, ()), self.filesystem)
 
     def read(self, cgroup: Cgroup, name: str) -> str:
-        """A file as it stands, past everything that is tested."""
+        """Return a file's present text, past everything that is tested."""
         return self.filesystem.read(os.fsencode(cgroup.path / name)).strip()
 
     def write(self, cgroup: Cgroup, name: str, text: str) -> None:
@@ -67,7 +67,7 @@ class Bed:
         self.filesystem.write(os.fsencode(cgroup.path / name), text)
 
     def close(self) -> None:
-        """End what runs and remove the tree."""
+        """End all processes and remove the tree."""
         for container in self.tree.existing():
             self.tree.get(container).kill()
         for process in self.processes:
@@ -78,14 +78,14 @@ class Bed:
                     stream.close()
         for container in self.tree.existing():
             cgroup = self.tree.get(container)
-            if cgroup.populated():  # by what nobody here waits for
+            if cgroup.populated():  # by a process that is not waited for here
                 wait_for(cgroup, "cgroup.events", populated=0)
             assert cgroup.remove()
         self.tree.dismantle()
 
 
 def wait_for(cgroup: Cgroup, name: str, **wanted: int) -> dict[str, int]:
-    """Until an events file says so; the kernel tells of each change."""
+    """Wait until an events file has this value; the kernel notifies of each change."""
     with EventsWatch(cgroup.path / name) as watch:
         while True:
             found = watch.changed()
@@ -101,7 +101,7 @@ def refused(number: int) -> AbstractContextManager[object]:
 
 
 def echo(process: subprocess.Popen[str], line: str) -> str:
-    """Tell it a line and read it back."""
+    """Send it a line and read it back."""
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write(f"{line}\n")
     process.stdin.flush()

@@ -1,4 +1,7 @@
-"""What only a kernel does, with or without controllers: forks, threads, notices, pressure. No fake claims any of it."""
+"""The behaviour of a kernel, with or without controllers: forks, threads, notices, pressure.
+
+No fake claims any of it.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from tests.contract.cgroup_beds import Bed, refused, wait_for
 from tests.contract.events_watch import EventsWatch
 
 SPIN = "import os; os.sched_setaffinity(0, [0])\nwhile True: pass"
-#: Leaves its parent, its session and its process group, and says its number.
+#: Leave the parent, its session and its process group, and print the number.
 DAEMON = """
 import os, time
 if os.fork() == 0:
@@ -40,7 +43,7 @@ for generation in range(200):
 print("all", flush=True)
 time.sleep(999)
 """
-#: A window that the kernel takes of anybody.
+#: A window that the kernel accepts from any user.
 WINDOW_US = 2_000_000
 
 
@@ -51,10 +54,11 @@ class KernelContract:
         cgroup = bed.tree.create("a")
         process = bed.start(cgroup, "import os\nprint(os.fork(), flush=True)\nimport time; time.sleep(999)")
         assert process.stdout is not None
-        told = {int(process.stdout.readline()) for _ in range(2)}  # the parent says the child's number, that says 0
+        # the parent prints the child's number, the child prints 0
+        told = {int(process.stdout.readline()) for _ in range(2)}
         assert set(cgroup.pids()) == {process.pid, *(told - {0})}
 
-    def test_killing_reaches_who_left_parent_session_and_group(self, bed: Bed) -> None:
+    def test_killing_reaches_a_process_that_left_parent_session_and_group(self, bed: Bed) -> None:
         cgroup = bed.tree.create("a")
         process = bed.start(cgroup, DAEMON)
         assert process.stdout is not None
@@ -69,7 +73,7 @@ class KernelContract:
         assert cgroup.remove()
 
     @pytest.mark.parametrize("frozen", [False, True])
-    def test_killing_ends_what_forks_meanwhile(self, bed: Bed, frozen: bool) -> None:
+    def test_killing_ends_a_process_that_forks_meanwhile(self, bed: Bed, frozen: bool) -> None:
         cgroup = bed.tree.create("a")
         process = bed.start(cgroup, STORM)
         assert process.stdout is not None and process.stdout.readline() == "on\n"
@@ -96,7 +100,7 @@ class KernelContract:
         cgroup.kill()
         assert process.wait(60) == -signal.SIGKILL
 
-    def test_what_is_frozen_uses_no_processor_and_handles_no_signal(self, bed: Bed) -> None:
+    def test_a_frozen_process_uses_no_processor_and_handles_no_signal(self, bed: Bed) -> None:
         cgroup = bed.tree.create("a")
         code = (
             "import os, signal\nsignal.signal(signal.SIGTERM, lambda *_: os._exit(7))\nprint('on', flush=True)\n"
@@ -115,8 +119,8 @@ class KernelContract:
         cgroup.freeze(False)
         assert process.wait(60) == 7
 
-    def test_a_signal_that_nobody_handles_ends_what_is_frozen(self, bed: Bed) -> None:
-        """Not SIGKILL alone: whatever would end it (kernel/signal.c, complete_signal)."""
+    def test_a_signal_without_a_handler_ends_a_frozen_process(self, bed: Bed) -> None:
+        """Not SIGKILL alone: every signal that would end it (kernel/signal.c, complete_signal)."""
         cgroup = bed.tree.create("a")
         process = bed.enter(cgroup)
         cgroup.freeze(True)
@@ -124,14 +128,14 @@ class KernelContract:
         process.send_signal(signal.SIGTERM)
         assert process.wait(60) == -signal.SIGTERM
 
-    def test_what_happens_is_told(self, bed: Bed) -> None:
+    def test_events_are_notified(self, bed: Bed) -> None:
         cgroup = bed.tree.create("a")
         with EventsWatch(cgroup.path / "cgroup.events") as watch:
             assert watch.changed() == {"populated": 0, "frozen": 0}
             process = bed.enter(cgroup)
             assert select.select([watch], [], [], 60)[0]
             assert watch.changed() == {"populated": 1, "frozen": 0}
-            assert not select.select([watch], [], [], 0)[0]  # it was told
+            assert not select.select([watch], [], [], 0)[0]  # the notification has been read
             process.kill()
             process.wait(60)
             assert select.select([watch], [], [], 60)[0]
@@ -140,7 +144,7 @@ class KernelContract:
             assert select.select([watch], [], [], 60)[0]
             assert watch.changed() is None
 
-    async def test_pressure_is_told_to_an_event_loop(self, bed: Bed) -> None:
+    async def test_an_event_loop_is_notified_of_pressure(self, bed: Bed) -> None:
         """Three at one processor; not to be lost, though the loop's own looking takes the event from the kernel."""
         cgroup = bed.tree.create("a")
         for _ in range(3):
@@ -162,7 +166,7 @@ class KernelContract:
                 await asyncio.wait_for(told.wait(), 60)
             loop.remove_reader(trigger)
 
-    def test_a_short_window_is_had_or_the_compromise_is_said(self, bed: Bed) -> None:
+    def test_a_short_window_is_set_or_the_compromise_is_reported(self, bed: Bed) -> None:
         cgroup = bed.tree.create("a")
         with closing(PressureTrigger(cgroup.path / "memory.pressure", 50_000, 500_000)) as trigger:
             got = (trigger.stall_us, trigger.window_us)
@@ -181,7 +185,7 @@ class KernelContract:
             PressureTrigger(cgroup.path / "no.pressure", 1, WINDOW_US)
         assert len(list(Path("/proc/self/fd").iterdir())) == descriptors
 
-    def test_a_descriptor_of_what_was_removed(self, bed: Bed) -> None:
+    def test_a_descriptor_of_a_removed_cgroup(self, bed: Bed) -> None:
         cgroup = bed.tree.create("a")
         door = cgroup.open_procs()
         reader = os.open(cgroup.path / "cgroup.events", os.O_RDONLY)

@@ -1,4 +1,4 @@
-"""What any cgroup2 tree with controllers does, the kernel's and the fake one; subclassed with a ``bed``."""
+"""The behaviour of any cgroup2 tree with controllers, the kernel's and the fake one; subclassed with a ``bed``."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ UNLIMITED = {
 
 
 class ControllersContract:
-    """What needs all controllers."""
+    """The behaviour that needs all controllers."""
 
     def test_every_controller_is_enabled(self, bed: Bed) -> None:
         assert bed.missing == {}
@@ -93,7 +93,7 @@ class ControllersContract:
         bed.write(cgroup, "memory.max", "max")
         bed.write(cgroup, "cpuset.cpus", "0-1")
         bed.write(cgroup, "io.max", f"{bed.disks[0].number} rbps=max")
-        assert cgroup.confine(wanted, wanted) == Applied()  # what is said to be known is believed
+        assert cgroup.confine(wanted, wanted) == Applied()  # settings that are passed as known are believed
         assert cgroup.confine(wanted) == Applied(written=("cpuset.cpus", "memory.max", "io.max"))
         assert cgroup.confine(wanted) == Applied()
 
@@ -136,7 +136,7 @@ class ControllersContract:
             effective.append(bed.read(below, "cpuset.cpus.effective"))
         assert effective == ["0-1", "1", "0", "1", "0-1"]
 
-    def test_processors_that_are_not_its_parents_are_told(self, bed: Bed) -> None:
+    def test_processors_that_are_not_its_parents_are_reported(self, bed: Bed) -> None:
         containers = bytes(bed.tree.root / "containers" / "cpuset.cpus")
         cgroup = bed.tree.create("a")
         bed.filesystem.write(containers, "1")
@@ -146,7 +146,7 @@ class ControllersContract:
         no_such = "this host has no such processors; remedy: see /sys/devices/system/cpu/online"
         assert cgroup.confine(Confinement(cpus="900")).failed == {"cpus": no_such}
 
-    def test_what_runs_gets_all_processors_back(self, bed: Bed) -> None:
+    def test_a_running_process_gets_all_processors_back(self, bed: Bed) -> None:
         """Old kernels refuse none to a cgroup with processes (measured: 6.1; not 7.3), so all are named."""
         cgroup = bed.tree.create("a")
         wanted = Confinement(cpus="0,1")
@@ -192,7 +192,7 @@ class ControllersContract:
         cgroup = bed.tree.create("a")
         limits = Confinement(memory_max_bytes=(64 << 20) + 1, memory_high_bytes=(64 << 20) - 1)
         assert cgroup.confine(limits).failed == {}
-        assert cgroup.confine(limits) == Applied(), "what was rounded is not written again"
+        assert cgroup.confine(limits) == Applied(), "a rounded value is not written again"
         assert bed.read(cgroup, "memory.max") == str(64 << 20)
         assert bed.read(cgroup, "memory.high") == str((64 << 20) - 4096)
 
@@ -213,7 +213,7 @@ class ControllersContract:
         assert cgroup.confine(regular, replace(regular, opportunistic=True)).written == ("cpu.idle", "cpu.weight")
         assert (bed.read(cgroup, "cpu.idle"), bed.read(cgroup, "cpu.weight")) == ("0", "30")
 
-    def test_a_disk_that_is_gone_is_told_and_the_others_are_limited(self, bed: Bed) -> None:
+    def test_a_disk_that_is_gone_is_reported_and_the_others_are_limited(self, bed: Bed) -> None:
         tree = CgroupTree(bed.tree.root, [Disk("gone", 240, 1), *bed.disks], bed.filesystem)
         assert tree.prepare() == {}
         cgroup = tree.create("a")
@@ -221,7 +221,7 @@ class ControllersContract:
         assert failed.keys() == {"disk_read_bytes_per_s"} and "the disk is gone" in failed["disk_read_bytes_per_s"]
         assert f"{bed.disks[0].number} rbps=1000000 wbps=max" in bed.read(cgroup, "io.max")
 
-    def test_limits_on_what_vanished(self, bed: Bed) -> None:
+    def test_limits_on_a_vanished_cgroup(self, bed: Bed) -> None:
         cgroup = bed.tree.create("a")
         assert cgroup.remove()
         with pytest.raises(FileNotFoundError):
@@ -339,7 +339,7 @@ class ControllersContract:
         assert cgroup.reclaim(MIB) == 0
         assert cgroup.shrink_memory(32 * MIB) == Shrunk(32 * MIB, 0, 0)
 
-    def test_what_cannot_be_said_is_the_nearest_that_can(self, bed: Bed) -> None:
+    def test_a_value_that_cannot_be_written_becomes_the_nearest_that_can(self, bed: Bed) -> None:
         cgroup = bed.tree.create("a")
         wanted = Confinement(disk_read_bytes_per_s=1, disk_write_ops_per_s=1, disk_read_ops_per_s=1 << 33)
         assert cgroup.confine(wanted).failed == {}

@@ -1,4 +1,6 @@
-"""What any cgroup2 tree does, the kernel's and the fake one: each test class below is subclassed with a ``bed``."""
+"""The behaviour of any cgroup2 tree, the kernel's and the fake one: each test class below is subclassed with a
+``bed``.
+"""
 
 from __future__ import annotations
 
@@ -20,13 +22,13 @@ def frozen(bed: Bed, cgroup: Cgroup) -> bool:
 
 
 def wait_until_frozen(bed: Bed, cgroup: Cgroup) -> None:
-    """The kernel freezes within milliseconds, and says when it has."""
+    """The kernel freezes within milliseconds, and notifies when it has."""
     if not frozen(bed, cgroup):
         wait_for(cgroup, "cgroup.events", frozen=1)
 
 
 def answers(process: subprocess.Popen[str], within_s: float = 10.0) -> bool:
-    """Whether it does what it is told, in time; what it was told before comes first."""
+    """Return whether the process answers in time; its earlier answers come first."""
     assert process.stdin is not None and process.stdout is not None
     process.stdin.write("ping\n")
     process.stdin.flush()
@@ -36,7 +38,7 @@ def answers(process: subprocess.Popen[str], within_s: float = 10.0) -> bool:
 
 
 class ProcessesContract:
-    """What needs no controller: processes, freezing, killing, making and removing."""
+    """The behaviour that needs no controller: processes, freezing, killing, making and removing."""
 
     def test_a_new_cgroup_is_empty(self, bed: Bed) -> None:
         cgroup = bed.tree.create("a-1")
@@ -54,7 +56,7 @@ class ProcessesContract:
         sample = cgroup.sample()
         assert sample is not None and sample.pids == 1
 
-    def test_what_has_a_process_cannot_be_removed(self, bed: Bed) -> None:
+    def test_a_cgroup_with_a_process_cannot_be_removed(self, bed: Bed) -> None:
         cgroup = bed.tree.create("a")
         process = bed.enter(cgroup)
         assert not cgroup.remove()
@@ -83,7 +85,7 @@ class ProcessesContract:
         assert answers(process)
         assert not frozen(bed, cgroup)
 
-    def test_killing_works_on_what_is_frozen(self, bed: Bed) -> None:
+    def test_killing_works_on_a_frozen_cgroup(self, bed: Bed) -> None:
         cgroup = bed.tree.create("a")
         process = bed.enter(cgroup)
         cgroup.freeze(True)
@@ -104,7 +106,7 @@ class ProcessesContract:
         inner.freeze(False)
         assert answers(process)
 
-    def test_thawing_inside_what_is_frozen_thaws_nothing(self, bed: Bed) -> None:
+    def test_thawing_inside_a_frozen_cgroup_thaws_nothing(self, bed: Bed) -> None:
         outer = bed.tree.create("a")
         inner = bed.below(outer, "inner")
         process = bed.enter(inner)
@@ -116,7 +118,7 @@ class ProcessesContract:
         outer.freeze(False)
         assert answers(process)
 
-    def test_who_enters_what_is_frozen_freezes(self, bed: Bed) -> None:
+    def test_a_process_that_enters_a_frozen_cgroup_freezes(self, bed: Bed) -> None:
         cgroup, other = bed.tree.create("a"), bed.tree.create("b")
         process = bed.enter(other)
         cgroup.freeze(True)
@@ -133,8 +135,8 @@ class ProcessesContract:
         wait_until_frozen(bed, cgroup)
         assert cgroup.remove()
 
-    def test_a_zombie_keeps_nobody_from_removing(self, bed: Bed) -> None:
-        """Reaped or not: it is in no cgroup.procs, and cgroup.events says that nobody is there."""
+    def test_a_zombie_does_not_prevent_removal(self, bed: Bed) -> None:
+        """Reaped or not: it is in no cgroup.procs, and by cgroup.events the cgroup is empty."""
         cgroup = bed.tree.create("a")
         process = bed.enter(cgroup)
         process.kill()
@@ -143,7 +145,7 @@ class ProcessesContract:
         assert cgroup.remove()
         assert process.wait(30) == -signal.SIGKILL
 
-    def test_killing_reaches_what_is_below_and_not_what_is_beside(self, bed: Bed) -> None:
+    def test_killing_reaches_cgroups_below_and_not_those_beside(self, bed: Bed) -> None:
         cgroup = bed.tree.create("a")
         beside = bed.enter(bed.tree.create("b"))
         inside = [bed.enter(bed.below(cgroup, name)) for name in ("x", "x/y")] + [bed.enter(cgroup)]
@@ -151,7 +153,7 @@ class ProcessesContract:
         assert [process.wait(30) for process in inside] == [-signal.SIGKILL] * 3
         assert answers(beside)
 
-    def test_a_signal_reaches_what_is_below_and_not_what_is_beside(self, bed: Bed) -> None:
+    def test_a_signal_reaches_cgroups_below_and_not_those_beside(self, bed: Bed) -> None:
         cgroup, beside = bed.tree.create("a"), bed.tree.create("b")
         processes = [bed.enter(cgroup), bed.enter(bed.below(cgroup, "below"))]
         other = bed.enter(beside)
@@ -167,7 +169,7 @@ class ProcessesContract:
         assert (cgroup.pids(), other.pids()) == ([], [process.pid])
         assert cgroup.remove() and not other.remove()
 
-    def test_who_opened_its_counters_does_not_keep_it(self, bed: Bed) -> None:
+    def test_a_reader_of_its_counters_does_not_keep_it(self, bed: Bed) -> None:
         cgroup = bed.tree.create("a")
         assert cgroup.sample() is not None
         bed.filesystem.rmdir(bytes(cgroup.path))
@@ -196,12 +198,12 @@ class ProcessesContract:
         with pytest.raises(FileNotFoundError):
             cgroup.open_procs()
 
-    def test_what_a_container_made_below_goes_with_it(self, bed: Bed) -> None:
+    def test_cgroups_that_a_container_made_below_go_with_it(self, bed: Bed) -> None:
         cgroup = bed.tree.create("a")
         for name in ("x", "x/y", "z"):
             bed.below(cgroup, name)
         process = bed.enter(cgroup)
-        assert not cgroup.remove()  # what is empty below may be gone already
+        assert not cgroup.remove()  # empty cgroups below may be gone already
         process.kill()
         process.wait(30)
         assert cgroup.remove()
@@ -213,7 +215,7 @@ class ProcessesContract:
             bed.tree.create("a")
 
     @pytest.mark.parametrize("name", ["", "..", "a/b", "A", "a\n", "/", "ä"])
-    def test_what_is_no_container_id_is_never_a_path(self, bed: Bed, name: str) -> None:
+    def test_an_invalid_container_id_is_never_a_path(self, bed: Bed, name: str) -> None:
         with pytest.raises(AssertionError):
             bed.tree.get(name)
 

@@ -1,4 +1,4 @@
-"""Wait for the kernel to tell of a change of ``memory.events``, ``cgroup.events`` or ``pids.events``."""
+"""Wait for the kernel's notification of a change of ``memory.events``, ``cgroup.events`` or ``pids.events``."""
 
 from __future__ import annotations
 

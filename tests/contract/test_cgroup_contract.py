@@ -1,4 +1,4 @@
-"""The fake tree does what the contract says; so does the host's, as far as it goes (tests/kernel does all of it)."""
+"""The fake tree fulfils the contract; so does the host's, as far as it can (tests/kernel runs all of it)."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ _mount = cgroup2_mount()
 )
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes cgroups anywhere")
 class TestHost(ProcessesContract, KernelContract):
-    """The host's kernel, whatever controllers it has for version 2."""
+    """The host's kernel, with any set of controllers for version 2."""
 
     @pytest.fixture
     def bed(self) -> Iterator[Bed]:
