@@ -11,12 +11,12 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-# How long an example takes says how busy the machine is, not whether the code is right. Each run draws other examples,
-# so the number counts over many runs; tests of the cores, where events follow each other, say their own.
+# The time of an example shows how busy the machine is, not whether the code is right. Each run draws other examples, so
+# the number counts over many runs; tests of the cores, where events follow each other, set their own.
 settings.register_profile("house", deadline=None, max_examples=50, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("house")
 
-#: Not the cluster's: they build on each other, and what one of them has done to it cannot be done again.
+#: Not the cluster's: they build on each other, and the effect of one of them on it cannot be repeated.
 _REAL = [Path(__file__).parent / room for room in ("integration", "kernel")]
 
 
@@ -26,9 +26,9 @@ _WITH_SHRINKING_S = 600
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """In CI what runs real processes gets two more chances, reported as RERUN: the machine is shared with strangers.
+    """In CI tests of real processes get two more chances, reported as RERUN: the machine is shared with strangers.
 
-    Elsewhere, and for tests that decide nothing but logic (unit, property, contract), one failure is a failure.
+    Elsewhere, and for tests of logic alone (unit, property, contract), one failure is a failure.
     """
     for item in items:
         if item.path.is_relative_to(_PROPERTY):
@@ -65,9 +65,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
         terminalreporter.write_line(f"RERUN {report.nodeid} - {message.partition(chr(10))[0][:_SHOWN]}", yellow=True)
 
 
-#: How the reason of a skip begins where CI's machine cannot run the test, whatever is installed and whoever runs it:
-#: its kernel does not offer what the virtual machine's does, or another target of `make` runs it. In the virtual
-#: machine itself nothing belongs elsewhere.
+#: The beginning of a skip's reason where CI's machine cannot run the test, whatever is installed and as any user: its
+#: kernel does not offer all that the virtual machine's does, or another target of `make` runs it. In the virtual
+#: machine itself no skip begins like this.
 _ELSEWHERE = "Skipped: elsewhere: "
 
 

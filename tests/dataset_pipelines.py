@@ -1,4 +1,4 @@
-"""Random pipelines of datasets, each with what plain Python makes of the same items."""
+"""Random pipelines of datasets, each with the result of plain Python for the same items."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ STEPS: list[Step] = [
 
 @st.composite
 def pipelines(draw: st.DrawFn) -> Both:
-    """The last of a few datasets, each made from earlier ones, so that they share what they are made from."""
+    """Return the last of a few datasets, each made from earlier ones, so that they share their sources."""
     pool = []
     for _ in range(draw(st.integers(1, 2))):
         items = draw(st.lists(st.integers(-20, 20), max_size=9))

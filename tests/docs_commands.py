@@ -21,7 +21,8 @@ from bench.enforcement.command import PARTS
 from research.papers.command import main as research
 from tests.docs_pages import ROOT
 
-#: Not ours, and what they are given in the pages is plain: only that they exist as programs is not asked.
+#: Programs of others, with plain arguments in the pages: the tests check their names and not that they exist as
+#: programs.
 # fmt: off
 _PLAIN = frozenset((
     ".", "apt-get", "awk", "cat", "cc", "cd", "chmod", "cp", "curl", "date", "echo", "export", "false", "git",
@@ -38,12 +39,12 @@ _PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8")
 _OPERATORS = {";", "&&", "||", "|", "&", "(", ")"}
 
 
-#: What is installed does not change during the tests, and to look it up takes longer than to read a command.
+#: The installed packages do not change during the tests, and to look them up takes longer than to read a command.
 _installed = cache(metadata.entry_points)
 
 
 class WrongError(Exception):
-    """What is wrong with a command."""
+    """A fault of a command."""
 
 
 class _Parsed(BaseException):
@@ -97,7 +98,7 @@ def simple_commands(text: str) -> Iterator[list[str]]:
 
 
 def penstock(argv: list[str], *, complete: bool = True) -> None:
-    """Read ``penstock`` and its arguments; where it is not ``complete``, what is missing is no error.
+    """Read ``penstock`` and its arguments; where it is not ``complete``, missing arguments are no error.
 
     Raises:
         WrongError: it would not be understood.
@@ -133,12 +134,12 @@ def _understood(run: Callable[[], object], complete: bool = True) -> None:
 
 
 class _ComplaintError(Exception):
-    """What a parser said."""
+    """The message of a parser."""
 
 
 @contextlib.contextmanager
 def _only_parsing() -> Iterator[None]:
-    """Whoever has read his arguments comes no further."""
+    """Stop after the arguments are parsed."""
     parse = argparse.ArgumentParser.parse_args
     parse_known = argparse.ArgumentParser.parse_known_args
 

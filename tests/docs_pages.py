@@ -1,11 +1,11 @@
-"""What the documentation's pages hold that can be tried: their fenced blocks, and the commands in their sentences.
+"""The parts of the documentation's pages that can be tried: their fenced blocks, and the commands in their sentences.
 
-A comment in front of a block says how it is tried when it is not simply run::
+A comment in front of a block defines how it is tried when it is not simply run::
 
     <!-- test: parse; it needs two more machines -->      read by its own command's parser only
     <!-- test: compile; a part of a program -->            Python: compiled, and its imports are there
     <!-- test: by tests/integration/test_x.py -->          another test does it, and names the page
-    <!-- file: job.toml -->                                what it holds is in this file when the commands run
+    <!-- file: job.toml -->                                its content is in this file when the commands run
     <!-- session
     seq 9 > big.txt                                        commands that the page's reader has in mind
     -->
@@ -19,7 +19,7 @@ from functools import cache
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-#: What is looked at: a page that is not here does not exist.
+#: The pages that are examined: a page that is not here does not exist.
 PAGES = sorted(
     [
         *(ROOT / "docs").rglob("*.md"),
@@ -52,7 +52,7 @@ _SPAN = re.compile(r"(?<!`)`(?!`)([^`\n]+)`(?!`)")
 
 @dataclass(frozen=True)
 class Block:
-    """One fenced block, or the commands in a comment: ``how`` it is tried and why so, what ``file`` it is put into."""
+    """One fenced block, or the commands in a comment: ``how`` it is tried and why so, the ``file`` it is written to."""
 
     page: Path
     line: int
@@ -82,7 +82,7 @@ def blocks(page: Path) -> list[Block]:
 
 
 def spans(page: Path) -> list[tuple[int, str]]:
-    """What stands between backquotes in sentences and tables: line, text."""
+    """Return the texts between backquotes in sentences and tables: line, text."""
     text = prose(page)
     return [(_line(text, match.start()), match[1].replace("\\|", "|")) for match in _SPAN.finditer(text)]
 
@@ -94,7 +94,7 @@ def prose(page: Path) -> str:
 
 
 def statements(text: str) -> list[str]:
-    """Shell lines put together: with what continues them, and without comments that stand alone."""
+    """Return shell lines joined with their continuations, without comments on lines of their own."""
     found: list[str] = []
     ends: str | None = None
     joined = False
@@ -114,7 +114,9 @@ def statements(text: str) -> list[str]:
 
 
 def transcript(text: str) -> list[tuple[str, str]]:
-    """A console block: each command (after ``$``; ``>`` goes on with it), and what the page shows of its output."""
+    """Return the commands of a console block (after ``$``; ``>`` continues one), each with the output that the page
+    shows.
+    """
     found: list[tuple[str, str]] = []
     for line in text.splitlines():
         if line.startswith("$ "):

@@ -1,4 +1,6 @@
-"""A reader who types what a page says: a shell in a home of its own, and a real ``penstock up`` where a page has it."""
+"""A reader who types a page's commands: a shell in a home of its own, and a real ``penstock up`` where a page has
+it.
+"""
 
 from __future__ import annotations
 
@@ -21,19 +23,19 @@ from tests import warm_commands
 from tests.docs_pages import ROOT
 
 _TIMEOUT_S = 120.0
-#: These change nothing: what they show is looked at again, for so long, until it is what the page says.
+#: These change nothing: their output is read again, for so long, until it is the page's.
 _LOOKS = re.compile(r"^(penstock (status|logs|jobs|profile|explain)|curl) ")
 _SETTLE_S = 20.0
-#: They go on until they are interrupted: what they show first is what is tried.
+#: They go on until they are interrupted: their first output is tried.
 _ENDLESS = re.compile(r"^(penstock (top\b(?!.*--(once|help))|logs (-f|--follow)\b)|watch )")
-#: What else than 0 says that a command did what it is for: here are limits that this host cannot enforce.
+#: Other statuses than 0 that mean success: here are limits that this host cannot enforce.
 _FINE = {"penstock check": (0, 1)}
-#: They change the host, or take minutes: a page that has them says that they are only read.
+#: They change the host, or take minutes: a page that has them marks them as only read.
 _NEVER = re.compile(
     r"(^|[;&|]\s*)(sudo )?(pip|systemctl|make|git|ansible[\w-]*|apt-get|spark-\w+|penstock spark-config"
     r"|penstock uninstall(?!.*--dry-run)|python -m (build|tests|bench|demo))\b"
 )
-#: What a host cannot enforce is said beside the output; it is another thing on every host.
+#: Limits that a host cannot enforce are reported beside the output; they differ on every host.
 _OF_THIS_HOST = re.compile(r"^penstock \w+: --[\w-]+ is not enforced: .*\n", re.MULTILINE)
 _PLACEHOLDER = re.compile(r"\b(CONTAINER|PID|JOB|NODE|USER_ID|RESERVATION)\b")
 _ID = re.compile(r"\b[a-z]{1,2}-[0-9a-f]{8}(?:-\d+)?\b")
@@ -44,7 +46,7 @@ _VARIES = re.compile(
 
 
 class FailedError(AssertionError):
-    """What a page says is not so."""
+    """A statement of a page is wrong."""
 
 
 class Session:
@@ -70,7 +72,7 @@ class Session:
             "PENSTOCK_STATE_DIR": str(home / "state"),
             "PENSTOCK_UP_SCOPE": "none: the test's own processes",
         }
-        # bash rather than sh: on some systems sh has no `source`, and what readers type into is bash.
+        # bash rather than sh: on some systems sh has no `source`, and readers type into bash.
         self._answers, child = os.pipe()
         self._shell = subprocess.Popen(
             ["bash", "--norc", "--noprofile", "-s"],
@@ -101,14 +103,14 @@ class Session:
         self._stop()
 
     def _stop(self) -> None:
-        """Ctrl-C where ``penstock up`` runs, and an end of what ran detached."""
+        """Press Ctrl-C where ``penstock up`` runs, and end detached processes."""
         if self._up is not None:
             _end(self._up, signal.SIGTERM)
             self._up = None
         self._end_launcher()
 
     def _end_launcher(self) -> None:
-        """What holds containers outlives an agent on purpose; here it ends, with all that it runs."""
+        """End the launcher with all its containers; on purpose it outlives an agent."""
         for entry in Path("/proc").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 argv = (entry / "cmdline").read_bytes().split(b"\0")
@@ -119,7 +121,7 @@ class Session:
                     os.close(gone)
 
     def step(self, command: str, expected: str) -> str:
-        """Type a command; what it printed. It must print what is expected, or, where nothing is, succeed."""
+        """Type a command; return its output. It must print the expected text, or, where there is none, succeed."""
         if _NEVER.search(command):
             raise FailedError(
                 f"$ {command}\nis not for a test to run: put `<!-- test: parse; why -->` in front of the block"
@@ -131,7 +133,7 @@ class Session:
             try:
                 self._judge(command, expected, output, status)
             except FailedError:
-                # A reader looks again at what has only just begun.
+                # A reader looks again at something that has only just begun.
                 if not _LOOKS.match(command) or time.monotonic() > give_up:
                     raise
             else:
@@ -142,7 +144,7 @@ class Session:
 
     def _judge(self, command: str, expected: str, output: str, status: int) -> None:
         if expected:
-            # Who reads the pages is called eve there.
+            # The pages call their reader eve.
             self._compare(command, re.sub(r"\beve\b", getpass.getuser(), self._here(expected)), output)
         elif status not in _FINE.get(command.split(" #", maxsplit=1)[0].strip(), (0,)):
             raise FailedError(f"$ {command}\n{output}\n(exit status {status})")
@@ -183,7 +185,7 @@ class Session:
         # Of its own: a command in the background goes on writing into its file.
         self._typed += 1
         script, output = self._home / "command", self._home / f"output-{self._typed}"
-        # The shell's own $? is that of what the page typed before.
+        # The shell's own $? is that of the page's previous command.
         script.write_text(f"(exit {self._status})\n{command}\n", encoding="utf-8")
         assert self._shell.stdin is not None
         self._shell.stdin.write(
@@ -256,9 +258,10 @@ class Session:
 
 
 def _pattern(expected: str, known_ids: frozenset[str] = frozenset()) -> tuple[str, dict[str, str]]:
-    """What matches output of which the page shows ``expected``: ids, decimals and times vary, ``…`` is anything.
+    """Return the pattern of output of which the page shows ``expected``: ids, decimals and times vary, ``…`` is
+    anything.
 
-    An id that is known already is that one. With it: the groups of the new ids, and what the page calls each.
+    A known id matches itself only. The second value has the groups of the new ids, and the page's name of each.
     """
     ids: dict[str, str] = {}
 
@@ -280,7 +283,7 @@ def _pattern(expected: str, known_ids: frozenset[str] = frozenset()) -> tuple[st
             ids[name] = match["id"]
             return rf"(?P<{name}>[a-z]{{1,2}}-[0-9a-f]{{8}}(?:-\d+)?)"
         if match["time"]:
-            # With its date where it is not today's: what a page plans for the afternoon may end tomorrow.
+            # With its date where it is not today's: an event that a page plans for the afternoon may end tomorrow.
             return r"(?:\d{4}-\d\d-\d\d )?\d\d:\d\d:\d\d"
         if match["decimal"]:
             return r"\d[\d,]*(?:\.\d+)?"

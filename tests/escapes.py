@@ -1,4 +1,4 @@
-"""Commands that do what they can to outlive their container, and the proof that they do not."""
+"""Commands that do their utmost to outlive their container, and the proof that they do not."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from agent.launcher import Exited, Launcher, Start
 TIMEOUT_S = 120
 _PROLOGUE = "import os, signal, subprocess, sys, time\ncgroup = sys.argv[1]\n"
 _EPILOGUE = "\nos.write(1, b'up\\n')\nwhile True:\n    time.sleep(1000)\n"
-#: What each does before it says that it is up and goes on. All of them keep standard output.
+#: The action of each before it prints that it is up and goes on. All of them keep standard output.
 ESCAPES = {
     "a daemon that forked twice": """
 if os.fork() == 0:
@@ -82,7 +82,7 @@ async def escape(launcher: Launcher, exits: asyncio.Queue[Exited], cgroup: Path,
         async with asyncio.timeout(TIMEOUT_S):
             exited = await exits.get()
         assert (exited.container, exited.signal) == ("escapes", 9)
-        assert await asyncio.to_thread(_read, output.fileno()) == b"", "somebody lives and holds on to its output"
+        assert await asyncio.to_thread(_read, output.fileno()) == b"", "a process lives and holds on to its output"
     await asyncio.to_thread(wait_until_empty, cgroup)
     await launcher.acknowledge("escapes")
     assert exits.empty(), "its end is told once"
@@ -95,10 +95,10 @@ def _read(descriptor: int) -> bytes:
 
 
 def wait_until_empty(cgroup: Path) -> None:
-    """Until nothing lives in it; the kernel says so by POLLPRI."""
+    """Wait until no process lives in it; the kernel notifies by POLLPRI."""
     with (cgroup / "cgroup.events").open("rb", buffering=0) as events:
         watch = select.poll()
         watch.register(events, select.POLLPRI)
         while b"populated 1" in events.read(4096):
-            assert watch.poll(TIMEOUT_S * 1000), "somebody lives on"
+            assert watch.poll(TIMEOUT_S * 1000), "a process lives on"
             events.seek(0)

@@ -1,4 +1,4 @@
-"""A real master and a real agent with something of everything, so that their HTTP says all that it can say."""
+"""A real master and a real agent with something of everything, so that their HTTP answers have every field."""
 
 from __future__ import annotations
 

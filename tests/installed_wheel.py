@@ -1,7 +1,7 @@
-"""The wheel in virtual environments that have what its extras name, and nothing else.
+"""The wheel in virtual environments with the packages that its extras name, and no others.
 
-Distributions are linked from the environment that runs the tests, so that an environment takes a second and no index
-is asked.
+Distributions are linked from the environment that runs the tests, so that an environment takes a second and no index is
+asked.
 """
 
 from __future__ import annotations

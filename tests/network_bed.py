@@ -1,4 +1,5 @@
-"""A test bed for what leaves and enters a container: two namespaces joined by a veth pair, cgroups, senders, receivers.
+"""A test bed for traffic that leaves and enters a container: two namespaces joined by a veth pair, cgroups, senders,
+receivers.
 
 All of it vanishes with the process, but for the cgroups, which ``close`` removes.
 """
@@ -42,7 +43,7 @@ _IFA_F_NODAD = 2
 _CLONE_NEWNET = 0x4000_0000
 _libc = ctypes.CDLL(None, use_errno=True)
 
-#: Joins a cgroup, opens a socket, says so, and sends until it is killed, at most at a rate where one is given.
+#: Join a cgroup, open a socket, print a line, and send until killed, at most at a rate where one is given.
 _SENDER = """
 import socket, sys, time
 procs, protocol, address, port, size, priority, most_bytes_per_s = sys.argv[1:]
@@ -76,10 +77,10 @@ class Flow:
             each.setblocking(False)
 
     def share_of(self, rate_bytes_per_s: int, seconds: int = 1, windows: int = 6) -> float:
-        """What comes over the wire, as a ratio to a rate.
+        """Return the traffic on the wire, as a ratio to a rate.
 
-        A machine that is busy with other things starves the sender or this receiver, which lowers the figure and never
-        raises it: so the best of some windows counts. The rest is not measured once one comes up to the rate.
+        A busy machine starves the sender or this receiver, which lowers the figure and never raises it: so the best of
+        some windows counts. The rest is not measured once one comes up to the rate.
         """
         best = 0.0
         for _ in range(windows):
@@ -92,7 +93,7 @@ class Flow:
         """The rate at which the next so many bytes come over the wire, after a fifth as many as warm-up."""
         self._drain()
         self._receive(wire_bytes=wire_bytes // 5)
-        self._drain()  # what waited here came earlier
+        self._drain()  # data that waited here came earlier
         began = time.monotonic()
         received = self._receive(wire_bytes=wire_bytes)
         return received / (time.monotonic() - began)
@@ -107,11 +108,11 @@ class Flow:
     def lag_s(
         self, change: Callable[[int], Future[dict[str, str]]], before: int, after: int, seconds: float = 1.0
     ) -> float:
-        """How late a change of rate (bytes per second) is in effect, counted from the call of ``change(after)``.
+        """Return how late a change of rate (bytes per second) is in effect, counted from the call of ``change(after)``.
 
-        As if what came over the wire had come at the one rate until then, and at the other one from then on: no matter
-        in what portions it comes. Below 0: what had been held back came at once. The best of some tries, because a
-        sender that is kept from its processor makes it later.
+        The delay is computed as if traffic had come at the one rate until then, and at the other one from then on, in
+        any portions. Below 0: data that had been held back came at once. The best of some tries, because a sender that
+        is kept from its processor makes it later.
         """
         best = float("inf")
         for _ in range(6):
@@ -153,7 +154,7 @@ class Flow:
 
 
 def beds() -> Iterator[Bed]:
-    """What a fixture gives: a bed, or a reason why this host cannot have one."""
+    """The value of a fixture: a bed, or a reason why this host cannot have one."""
     if os.geteuid() != 0:
         pytest.skip("needs root: network namespaces, BPF programs, qdiscs")
     if refusal := probe():
@@ -179,7 +180,9 @@ def _read(arriving: socket.socket) -> int:
 
 
 class Bed:
-    """While it is open, the calling thread (and what it starts) is in the near namespace, whose link is ``up0``."""
+    """While it is open, the calling thread (and its child processes) is in the near namespace, whose link is
+    ``up0``.
+    """
 
     def __init__(self) -> None:
         mount = cgroup2_mount()
@@ -290,7 +293,9 @@ class Bed:
         return flow
 
     def qdiscs(self, link: str = UPLINK) -> list[tuple[str, int]]:
-        """Kind and handle of what somebody put on a link: what the kernel puts there by itself has no handle."""
+        """Return kind and handle of each qdisc that a program put on a link: those that the kernel puts there by itself
+        have no handle.
+        """
         with IPRoute() as ip:
             (index,) = ip.link_lookup(ifname=link)
             return [
@@ -311,14 +316,14 @@ class Bed:
         return {handle: parent for handle, parent in found.items() if handle & 0xFFFF_0000 == HANDLE}
 
     def class_bytes(self, minor: int) -> int:
-        """What went through a class of ours on the link, as HTB counts it."""
+        """Return the bytes that went through a class of ours on the link, as HTB counts them."""
         with IPRoute() as ip:
             (index,) = ip.link_lookup(ifname=UPLINK)
             (found,) = (each for each in ip.get_classes(index=index) if each["handle"] == HANDLE | minor)
             return int(found.get_attr("TCA_STATS")["bytes"])
 
     def take_programs_off(self, cgroup: Path) -> None:
-        """As somebody might who meddles."""
+        """Remove the BPF programs, as a meddling administrator might."""
         bpf.detach(cgroup)
 
     def programs(self, cgroup: Path) -> int:
@@ -339,7 +344,7 @@ class Bed:
 def _configure(ip: IPRoute, link: str, *addresses: str) -> None:
     (index,) = ip.link_lookup(ifname=link)
     for address in addresses:
-        if ":" in address:  # usable at once, without asking around whether somebody has it
+        if ":" in address:  # usable at once, without a check for duplicates on the link
             ip.addr("add", index=index, address=address, prefixlen=64, flags=_IFA_F_NODAD)
         else:
             ip.addr("add", index=index, address=address, prefixlen=24)
@@ -355,7 +360,7 @@ def _listener(protocol: str, address: str, address6: str) -> socket.socket:
     listener.bind((where, 0))
     if protocol == "tcp":
         listener.listen()
-    else:  # what comes while this process does not run shall wait, not be dropped
+    else:  # data that comes while this process does not run shall wait, not be dropped
         listener.setsockopt(socket.SOL_SOCKET, _SO_RCVBUFFORCE, 4 << 20)
         listener.setblocking(False)
     return listener

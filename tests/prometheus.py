@@ -1,4 +1,4 @@
-"""What Prometheus would say: of a page of metrics (as ``promtool check metrics`` does), and of an expression."""
+"""Prometheus' judgement: of a page of metrics (as ``promtool check metrics`` gives it), and of an expression."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def exposed(page: str) -> dict[str, Exposed]:
 
 
 def faults(page: str) -> list[str]:
-    """What is wrong with a page of metrics; empty: nothing."""
+    """Return the faults of a page of metrics."""
     return [*_declared_once(page), *(fault for family in text_string_to_metric_families(page) for fault in _of(family))]
 
 
@@ -124,7 +124,7 @@ class ExpressionError(Exception):
 
 @dataclass
 class Used:
-    """What an expression names: metric → label → the values that it is held against; and the labels it groups by."""
+    """The names in an expression: metric → label → the values that it is compared with; and the labels it groups by."""
 
     metrics: dict[str, dict[str, set[str]]] = field(default_factory=dict)
     grouped: set[str] = field(default_factory=set)

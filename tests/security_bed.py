@@ -1,4 +1,4 @@
-"""Authorities and certificates for tests: what ``penstock ca`` makes, at any time that a test wants."""
+"""Authorities and certificates for tests, as ``penstock ca`` makes them, for any time that a test wants."""
 
 from __future__ import annotations
 
@@ -25,14 +25,15 @@ def files(
     made: Authority, name: str, *also: str, master: bool = False, since: dt.datetime = NOW, days: int = 30,
     ca: Path | None = None, listed: bool = False,
 ) -> TlsFiles:  # fmt: skip
-    """A certificate issued at ``since``, to be used with the ``ca`` of another authority if that is named, and where it
-    is ``listed`` what was revoked."""
+    """Return a certificate issued at ``since``, to be used with the ``ca`` of another authority if that is named, and
+    with the list of revoked ones at ``listed``.
+    """
     issued = made.issue(name, also, days, since, master=master)
     return TlsFiles(issued.certificate, issued.key, ca or made.certificate, made.revocations if listed else None)
 
 
 def carried(of: TlsFiles, directory: Path) -> TlsFiles:
-    """The same on a host of its own: what the authority does with its copies is nothing to these."""
+    """Copy the files to a host of their own: later changes of the authority do not affect them."""
     directory.mkdir()
     for file in (of.tls_certificate, of.tls_key):
         shutil.copy(file, directory)

@@ -1,4 +1,4 @@
-"""Pages of a Spark Worker, Master and driver, all at one address, for tests of what reads them."""
+"""Pages of a Spark Worker, Master and driver, all at one address, for tests of their readers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ APPLICATION = "app-20261122024815-0005"
 
 
 class SparkPages:
-    """``stages`` is what the driver's REST interface answers; None: there is no such page."""
+    """``stages`` is the answer of the driver's REST interface; None: there is no such page."""
 
     def __init__(self, address: str) -> None:
         self.address = address
@@ -23,7 +23,7 @@ class SparkPages:
 
     @property
     def log_url(self) -> str:
-        """What the Worker puts into its executors' environment."""
+        """Return the value that the Worker puts into its executors' environment."""
         return f"{self.address}/logPage/?appId={APPLICATION}&executorId=0&logType=stdout"
 
     def body(self, path: str) -> str | None:

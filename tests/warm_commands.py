@@ -29,17 +29,17 @@ _ROOT = Path(__file__).resolve().parents[1]
 #: Of the number in front of a request, and of the exit status behind it.
 _NUMBER_BYTES = 4
 _REQUEST_TIMEOUT_S = 30.0
-#: What the command line imports inside functions.
+#: Modules that the command line imports inside functions.
 _LIBRARIES = ("asyncio", "json", "msgspec", "rich.console", "rich.live", "rich.table", "rich.text", "urllib.request")
-#: What `penstock up` starts: program → what it imports.
+#: Programs that `penstock up` starts: program → the module that it imports.
 _DAEMONS = {"agent": "agent.daemon", "master": "master.daemon"}
 
-#: Where in the directory the program is that stands for the interpreter when ``penstock up`` starts its daemons.
+#: The place in the directory of the program that replaces the interpreter when ``penstock up`` starts its daemons.
 _PYTHON = "daemons/python"
 #: The server of this process, which runs as long as this is referred to.
 _SERVERS: list[subprocess.Popen[bytes]] = []
 
-#: Imports only what is built into the interpreter: this starts within a hundredth of a second.
+#: Imports only modules that are built into the interpreter: this starts within a hundredth of a second.
 _STUB = """\
 #!{python} -IS
 import _signal, _socket, marshal, posix, sys
@@ -72,12 +72,14 @@ posix._exit(status)
 
 
 def penstock() -> str:
-    """The path of a program that does what ``penstock`` does."""
+    """Return the path of a program that behaves like ``penstock``."""
     return str(_directory() / "bin/penstock")
 
 
 def python() -> str:
-    """The path of a program that does what the interpreter does, and forks for ``-I -m agent`` and ``-I -m master``."""
+    """Return the path of a program that behaves like the interpreter, and forks for ``-I -m agent`` and ``-I -m
+    master``.
+    """
     return str(_directory() / _PYTHON)
 
 
@@ -109,7 +111,7 @@ def _directory() -> Path:
 
 @dataclass(frozen=True)
 class _Request:
-    """What one stub asks for."""
+    """The request of one stub."""
 
     kind: str
     arguments: list[str]
@@ -130,7 +132,7 @@ class _Running:
 
 
 def serve(descriptor: int, directory: str) -> None:
-    """Fork what stubs ask for, until standard input ends."""
+    """Fork on the requests of stubs, until standard input ends."""
     sys.path[0] = str(_ROOT)  # it was the current directory, and commands run in others
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     listener = socket.socket(fileno=descriptor)
@@ -184,7 +186,7 @@ class _Server:
         return None
 
     def _signal(self, ended: int) -> None:
-        """Pass on what the stub got; where the stub is dead, kill."""
+        """Pass on the stub's signals; where the stub is dead, kill."""
         running = self._running[ended]
         numbers = running.stub.recv(64)
         for number in numbers or [signal.SIGKILL]:
@@ -214,7 +216,7 @@ def _received(stub: socket.socket) -> _Request:
 
 
 def _import(request: _Request) -> None:
-    """What the process would import by itself, here, for all that are forked later."""
+    """Import here, for all forked processes, the modules that each would import by itself."""
     if request.kind in _DAEMONS:
         _import_all(_DAEMONS[request.kind])
     elif request.arguments:

@@ -20,7 +20,7 @@ TIMEOUT_S = 60
 WIDE, NARROW = 1400, 390
 _PROGRAMS = ("chromium", "chromedriver")
 
-#: Of each visible text: the contrast with what is behind it (WCAG 2.1, 1.4.3), where it is too small.
+#: For each visible text: the contrast with its background (WCAG 2.1, 1.4.3), where it is too small.
 _POOR_CONTRAST = """
 const channel = (c) => { c /= 255; return c <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4; };
 const parse = (text) => text.match(/[\\d.]+/g).map(Number);
@@ -64,7 +64,7 @@ class Browser:
         self._driver = driver
 
     def open(self, url: str) -> None:
-        """Show a page, and wait for its first event; what was before is forgotten."""
+        """Show a page, and wait for its first event; earlier records are cleared."""
         self.complaints(), self.origins()
         self.dark(on=False)
         self.width(WIDE)
@@ -76,7 +76,7 @@ class Browser:
         return self._driver.execute_script(script, *arguments)
 
     def until(self, condition: str) -> None:
-        """Wait for an expression to become true; what the page shows is told where it does not."""
+        """Wait for an expression to become true; report the page's text where it does not."""
         from selenium.common.exceptions import TimeoutException
         from selenium.webdriver.support.ui import WebDriverWait
 
@@ -97,7 +97,7 @@ class Browser:
             self._driver.switch_to.window(front)
 
     def text(self, selector: str) -> str:
-        """What a reader sees of the first element."""
+        """Return the visible text of the first element."""
         return str(self.run("return document.querySelector(arguments[0]).innerText", selector))
 
     def texts(self, selector: str) -> list[str]:
@@ -113,7 +113,7 @@ class Browser:
         ActionChains(self._driver).send_keys(getattr(Keys, key)).perform()
 
     def dark(self, *, on: bool) -> None:
-        """As somebody prefers."""
+        """Set the preference for a dark or light page."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if on else "light"}
         self._driver.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [scheme]})
 
@@ -129,17 +129,17 @@ class Browser:
         (SHOTS / f"{name}.png").write_bytes(base64.b64decode(taken["data"]))
 
     def poor_contrast(self) -> list[tuple[str, float]]:
-        """Texts whose contrast is below 4.5, and how much it is."""
+        """Return the texts whose contrast is below 4.5, and their contrasts."""
         seen, found = self.run(_POOR_CONTRAST)
         assert seen > 20, "the page shows next to nothing"
         return [(text, ratio) for text, ratio in found]
 
     def complaints(self) -> list[str]:
-        """What came on the console since this was asked last."""
+        """Return the console's messages since the last call."""
         return [entry["message"] for entry in self._driver.get_log("browser")]
 
     def origins(self) -> set[str]:
-        """Whom the page asked since then."""
+        """Return the origins of the page's requests since then."""
         messages = [json.loads(entry["message"])["message"] for entry in self._driver.get_log("performance")]
         asked = [one["params"]["request"]["url"] for one in messages if one["method"] == "Network.requestWillBeSent"]
         return {f"{url.scheme}://{url.netloc}" for url in map(urlsplit, asked)}
@@ -147,7 +147,10 @@ class Browser:
 
 @contextlib.contextmanager
 def browser() -> Iterator[Browser]:
-    """A fresh one. It stores nothing elsewhere, asks nobody for updates, and is gone at the end."""
+    """Start a browser with a fresh profile.
+
+    It stores nothing elsewhere, requests no updates, and is gone at the end.
+    """
     if why := missing():
         (pytest.fail if os.environ.get("CI") == "true" else pytest.skip)(why)
     from selenium import webdriver
