@@ -1,4 +1,4 @@
-"""Daemons started for real, on loopback, in directories of their own. Readiness comes by sd_notify: nobody polls."""
+"""Daemons started for real, on loopback, in directories of their own. Readiness comes by sd_notify, without polling."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tests import warm_commands
 from tests.integration.warm import Forked, run
 
 START_TIMEOUT_S = 100
-#: What a busy host does in time.
+#: The time that suffices even on a busy host.
 LIMIT_S = 150.0
 
 T = TypeVar("T")
@@ -72,7 +72,7 @@ def start(
     program: Path | None = None,
     **settings: Any,
 ) -> Daemon:
-    """Start it and wait until it says READY=1. ``program``: by another installation's command."""
+    """Start it and wait until it sends READY=1. ``program``: by another installation's command."""
     arguments = (*arguments, *options(**settings))
     log = directory / f"{module}.log"
     ports = directory / f"{module}.json"
@@ -130,7 +130,7 @@ def start_shared_agent(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cal
 
 @contextlib.contextmanager
 def agents_in(directory: Path) -> Iterator[Callable[..., Daemon]]:
-    """Starts agents in one directory; whatever still runs at the end is stopped, its launcher and containers too."""
+    """Start agents in one directory; all that still runs at the end is stopped, its launcher and containers too."""
     started: list[Daemon] = []
     runtimes: set[Path] = set()
 
@@ -186,7 +186,7 @@ def has_ended(pid: int) -> bool:
 
 
 def until(condition: Callable[[], T | None], what: str = "it does not come true") -> T:
-    """Look again and again, as nothing else tells of it, and return the first result that is true."""
+    """Poll, as no event marks the change, and return the first result that is true."""
     give_up = time.monotonic() + LIMIT_S
     while not (found := condition()):
         assert time.monotonic() < give_up, what
@@ -285,7 +285,7 @@ def command(name: str, *argv: str, **more: Any) -> TaskRequest:
 
 
 class Recorder:
-    """A handler that keeps what came, and lets a test wait for it."""
+    """A handler that keeps its calls, and lets a test wait for them."""
 
     def __init__(self) -> None:
         self.received: list[tuple[str, Any]] = []
@@ -332,7 +332,7 @@ class Client:
 
 @pytest.fixture
 async def connect() -> AsyncIterator[Callable[[Daemon], Any]]:
-    """Connects and says hello."""
+    """Connect and send the hello."""
     peers: list[RpcPeer] = []
 
     async def make(daemon: Daemon, hello: bool = True) -> Client:

@@ -90,7 +90,7 @@ def killed(client: Client, spans: str) -> None:
 
 
 def joined(client: Client, spans: str) -> None:
-    """A P2P join whose partitions note when they are worked on, on workers that spill."""
+    """Return a P2P join whose partitions note when they are worked on, on workers that spill."""
     import dask.dataframe as frames
     import pandas as pd
 
@@ -99,7 +99,7 @@ def joined(client: Client, spans: str) -> None:
         return frame
 
     def noted(frame: frames.DataFrame) -> frames.DataFrame:
-        # Without `meta` Dask calls the function in the client too, to see what it returns: that is no task.
+        # Without `meta` Dask calls the function in the client too, to see the type of its result: that is no task.
         return frame.map_partitions(note_partition, meta=frame._meta)
 
     keys = pd.Series(range(20_000))
@@ -114,7 +114,7 @@ def joined(client: Client, spans: str) -> None:
 
 
 def stream(client: Client, spans: str) -> None:
-    """Tasks until somebody says stop."""
+    """Submit tasks until the stop file exists."""
     print("streaming", flush=True)
     while not STOP.exists():
         client.gather(client.map(work, range(12), spans=spans, pure=False))

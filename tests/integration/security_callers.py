@@ -1,4 +1,6 @@
-"""Connections as other users: the kernel is asked who connects, so a test that is root can be anybody for a moment."""
+"""Connections as other users: the kernel reports the user of a connection, so a test as root can be any user for a
+moment.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +20,14 @@ from penstock.transport import RpcPeer
 from penstock.wire.agent_api import Welcome
 from tests.integration.conftest import Client, Recorder
 
-#: Users of every Debian that nobody logs in as.
+#: Users of every Debian that have no login.
 OWNER, STRANGER = "daemon", "bin"
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can be two users")
 
 
 @contextlib.contextmanager
 def identity(user: str, groups: Sequence[int] = ()) -> Iterator[None]:
-    """Whoever looks takes this process for the user's."""
+    """Take on the user's identity for the kernel's checks."""
     entry, before = pwd.getpwnam(user), os.getgroups()
     os.setgroups(list(groups))
     os.setegid(entry.pw_gid)

@@ -1,4 +1,6 @@
-"""Containers on a real agent: how they end, who may touch them, and that they outlive an agent that is killed."""
+"""Containers on a real agent: how they end, which users may touch them, and that they outlive an agent that is
+killed.
+"""
 
 from __future__ import annotations
 
@@ -61,7 +63,7 @@ class Pipe:
             loop.remove_reader(self._file)
 
     async def read(self) -> str:
-        """What came."""
+        """Return the output so far."""
         await self.readable()
         return self._file.read()
 
@@ -81,7 +83,7 @@ async def test_exit_status_and_output(agent: Any, connect: Connect) -> None:
         assert (await client.call("output", container=started["container"], stream=stream))["data"] == text
 
 
-async def test_a_command_that_cannot_start_says_which_step_failed(start_agent: Start, connect: Connect) -> None:
+async def test_a_command_that_cannot_start_names_the_step_that_failed(start_agent: Start, connect: Connect) -> None:
     client = await connect(start_agent())
     for fields, text in (
         ({"argv": ["no-such-command"]}, "command not found: 'no-such-command'"),
@@ -105,7 +107,9 @@ async def test_memory_that_is_promised_already_is_refused_with_the_numbers(
     assert caught.value.code is ErrorCode.REFUSED and caught.value.body.remedy
 
 
-@pytest.mark.skipif(choose_root("x") is None, reason="elsewhere: without a cgroup, what leaves its session escapes")
+@pytest.mark.skipif(
+    choose_root("x") is None, reason="elsewhere: without a cgroup, a process that leaves its session escapes"
+)
 async def test_kill_takes_the_whole_container_daemons_too(agent: Any, connect: Connect, tmp_path: Path) -> None:
     """The FIFO reaches its end only when every process that inherited it is gone."""
     client = await connect(agent)
@@ -120,7 +124,7 @@ async def test_kill_takes_the_whole_container_daemons_too(agent: Any, connect: C
     assert await pipe.read() == ""
 
 
-async def test_what_the_first_process_leaves_behind_ends_with_it(agent: Any, connect: Connect, tmp_path: Path) -> None:
+async def test_the_children_of_the_first_process_end_with_it(agent: Any, connect: Connect, tmp_path: Path) -> None:
     client = await connect(agent)
     path = fifo(tmp_path)
     pipe = Pipe(path)
@@ -226,7 +230,7 @@ class Silent:
 
 
 def _as_nobody(socket: Path, answer: Connection) -> None:
-    """In a child: become `nobody`, speak to root's agent, tell what happened."""
+    """In a child: become the user `nobody`, connect to root's agent, report the result."""
     os.setgroups([])
     os.setresgid(65534, 65534, 65534)
     os.setresuid(65534, 65534, 65534)
@@ -255,7 +259,7 @@ def _as_nobody(socket: Path, answer: Connection) -> None:
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs to become another user")
-async def test_another_user_runs_as_that_user_and_touches_only_what_is_theirs(
+async def test_another_user_s_container_runs_as_that_user_and_has_no_other_rights(
     start_agent: Start, connect: Connect
 ) -> None:
     with tempfile.TemporaryDirectory(prefix="penstock-test-") as runtime:  # pytest's own directories are private
@@ -288,7 +292,7 @@ async def test_an_agent_that_stops_leaves_nothing_of_its_attached_containers(
     assert await asyncio.to_thread(has_ended, started["pid"])
 
 
-async def test_what_a_client_is_attached_to_goes_on_where_somebody_else_started_the_launcher(
+async def test_an_attached_container_goes_on_where_another_program_started_the_launcher(
     start_agent: Start, connect: Connect
 ) -> None:
     """As under systemd, where a restart of the agent's unit ends nothing."""

@@ -1,4 +1,4 @@
-"""A real agent on its socket: the protocol's manners, grants, and what a lost connection gives back."""
+"""A real agent on its socket: the protocol's rules, grants, and the release of slots by a lost connection."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ async def test_a_freed_slot_goes_to_the_next_in_ursas_order(start_agent: Start, 
     assert order == ["first", "b", "c", "a"]
 
 
-async def test_a_lost_connection_gives_its_slots_to_who_is_next(start_agent: Start, connect: Connect) -> None:
+async def test_the_slots_of_a_lost_connection_go_to_the_next_client(start_agent: Start, connect: Connect) -> None:
     agent = start_agent(cores=1)
     dying, waiting = await connect(agent), await connect(agent)
     first = (await dying.call("register_job", name="dying"))["job"]
@@ -105,7 +105,7 @@ async def test_status_metrics_and_health_over_http(start_agent: Start, connect: 
     assert set(rpc) == set(document)
 
 
-async def test_a_second_agent_on_the_same_socket_says_so_in_one_line(start_agent: Start, connect: Connect) -> None:
+async def test_a_second_agent_on_the_same_socket_is_refused_in_one_line(start_agent: Start, connect: Connect) -> None:
     agent = start_agent()
     command = [warm_commands.python(), "-I", "-m", "agent", *agent.arguments]
     done = await asyncio.to_thread(subprocess.run, command, capture_output=True, text=True, timeout=60)
@@ -117,7 +117,7 @@ async def test_a_second_agent_on_the_same_socket_says_so_in_one_line(start_agent
 async def test_a_refused_submission_names_its_monotasks_also_where_it_is_not_understood(
     start_agent: Start, connect: Connect
 ) -> None:
-    """A client with several monotasks under way could not tell which of them it waits for in vain."""
+    """A client with several monotasks under way could not know which of them it waits for in vain."""
     client = await connect(start_agent())
     job = (await client.call("register_job", name="j"))["job"]
     for params, field, ids in (

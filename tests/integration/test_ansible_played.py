@@ -1,6 +1,6 @@
-"""The roles on a node that has work: whether it is drained, and given work again, and what is left there.
+"""The roles on a node that has work: whether it is drained, and given work again, and the files left there.
 
-They are played as they are, in a mount namespace of its own, where `penstock` and `systemctl` are stand-ins that note
+They are played unchanged, in a mount namespace of its own, where `penstock` and `systemctl` are stand-ins that note
 their calls. Real machines are in tests/cluster.
 """
 
@@ -26,7 +26,7 @@ OLD, NEW = "old.example.org:7420", "new.example.org:7420"
 BY_OPERATOR = {"by": "alice", "since": 1764396000.5, "state": "drained"}
 SINCE = 1764396920.125
 
-#: ``status`` is what the agent says of itself, ``reachable`` the master that answers it after a start.
+#: ``status`` is the agent's status document, ``reachable`` the master that answers it after a start.
 STAND_IN = f"""#!{sys.executable} -IS
 import json, pathlib, sys, tomllib
 name, words, here = pathlib.Path(sys.argv[0]).name, sys.argv[1:], pathlib.Path(sys.argv[0]).parents[1]
@@ -75,7 +75,7 @@ exec "$@"
 """
 
 
-#: Maps the files that it is told, and runs what is behind "--".
+#: Map the given files, and run the command behind "--".
 USER = """
 import mmap, subprocess, sys
 at = sys.argv.index("--")
@@ -93,7 +93,7 @@ class _Healthy(BaseHTTPRequestHandler):
         self.end_headers()
 
     def log_message(self, *args: object) -> None:
-        """Say nothing."""
+        """Print nothing."""
 
 
 class Host:
@@ -111,8 +111,10 @@ class Host:
         self.mark = directory / "opt/agent.drained"
         self.said = ""
 
-    def says(self, *, master: str, linked: bool, drain: dict[str, Any] | None = None, reachable: str = NEW) -> None:
-        """Let the agent say this of itself, and the master ``reachable`` answer the next one."""
+    def set_answers(
+        self, *, master: str, linked: bool, drain: dict[str, Any] | None = None, reachable: str = NEW
+    ) -> None:
+        """Set the agent's answer about itself, and let the master ``reachable`` answer the next one."""
         status = {"master": {"address": master, "linked": linked}, "drain": drain}
         host = {"status": status, "stopped": [], "reachable": reachable}
         (self.directory / "venv/host").write_text(json.dumps(host))
@@ -138,7 +140,7 @@ class Host:
         assert (done == 0) == ("systemctl start penstock-agent.service" in acts)
         return acts
 
-    def forget(self, *used: str) -> None:
+    def clear_calls(self, *used: str) -> None:
         """Remove former environments, while a process uses these files."""
         forget = {"name": "penstock_venv", "tasks_from": "forget"}
         variables = {"ansible_python_interpreter": sys.executable}
@@ -185,32 +187,32 @@ def host(tmp_path: Path) -> Iterator[Host]:
 
 
 def test_another_masters_address_is_brought_by_way_of_the_old_one(host: Host) -> None:
-    host.says(master=OLD, linked=True)
+    host.set_answers(master=OLD, linked=True)
     assert host.play(NEW) == [BEGIN, WAIT, *RESTART, "penstock undrain"]
     assert host.drain() is None
     assert not host.mark.exists()
     # Nothing of the configuration is to be changed now: a link that is away is no reason to go on.
-    host.says(master=NEW, linked=False)
+    host.set_answers(master=NEW, linked=False)
     (host.directory / "units/penstock-agent.service").unlink()
     assert host.play(NEW) == []
     assert f"has no link to its master {NEW}, so the node cannot be drained; nothing was changed there" in host.said
 
 
-def test_where_the_old_master_is_away_the_node_is_not_drained_and_that_is_said(host: Host) -> None:
-    host.says(master=OLD, linked=False)
+def test_where_the_old_master_is_away_the_node_is_not_drained_and_that_is_reported(host: Host) -> None:
+    host.set_answers(master=OLD, linked=False)
     assert host.play(NEW) == RESTART
     assert f"node07 is not drained, as its agent has no link to its master {OLD}" in host.said
 
 
 def test_a_first_master_is_added(host: Host) -> None:
-    host.says(master="", linked=False)
+    host.set_answers(master="", linked=False)
     assert host.play(NEW) == RESTART
     assert "node07 is not drained" not in host.said, "there was nothing to drain"
 
 
-def test_what_an_operator_drained_after_an_interrupted_run_stays_drained(host: Host) -> None:
+def test_a_node_that_an_operator_drained_after_an_interrupted_run_stays_drained(host: Host) -> None:
     host.mark.write_text(str(SINCE))
-    host.says(master=OLD, linked=True, drain=BY_OPERATOR)
+    host.set_answers(master=OLD, linked=True, drain=BY_OPERATOR)
     assert host.play(NEW) == [WAIT, *RESTART]
     assert host.drain() == BY_OPERATOR
     assert not host.mark.exists()
@@ -219,7 +221,7 @@ def test_what_an_operator_drained_after_an_interrupted_run_stays_drained(host: H
 
 def test_a_run_that_was_interrupted_while_it_drained_is_finished(host: Host) -> None:
     host.mark.write_text(str(SINCE))
-    host.says(master=OLD, linked=True, drain={"by": "root", "since": SINCE, "state": "draining"})
+    host.set_answers(master=OLD, linked=True, drain={"by": "root", "since": SINCE, "state": "draining"})
     assert host.play(NEW) == [WAIT, *RESTART, "penstock undrain"]
     assert not host.mark.exists()
 
@@ -230,7 +232,7 @@ def test_an_environment_that_a_process_still_uses_is_left(host: Host) -> None:
         (venvs / name / "lib").mkdir(parents=True)
         (venvs / name / "lib/core.so").write_text("code")
     (host.directory / "opt/venv").symlink_to("/opt/penstock/venvs/0c")
-    host.forget("/opt/penstock/venvs/0b/lib/core.so")
+    host.clear_calls("/opt/penstock/venvs/0b/lib/core.so")
     assert sorted(path.name for path in venvs.iterdir()) == ["0b", "0c"]
-    host.forget()
+    host.clear_calls()
     assert [path.name for path in venvs.iterdir()] == ["0c"]

@@ -78,7 +78,7 @@ def ends(how: Ended, output: bytes = b"") -> Callable[[FakeAgent], None]:
 # ---------------------------------------------------------------- run
 
 
-async def test_run_asks_for_what_it_was_told(fake: FakeAgent, penstock: Start, tmp_path: Path) -> None:
+async def test_run_passes_its_options_to_the_agent(fake: FakeAgent, penstock: Start, tmp_path: Path) -> None:
     ends(Ended(by=EndedBy.EXIT, exit_status=0), b"hello\n")(fake)
     argv = ["--cpu", "0.5", "--memory", "64M", "--disk", "10MB/s", "--net", "8Mbit/s", "--opportunistic"]
     more = ["--name", "n", "--env", "A=b=c", "--cwd", str(tmp_path), "--", "cat", "--", "-x"]
@@ -241,7 +241,7 @@ async def test_submit_runs_the_graph(fake: FakeAgent, penstock: Start, tmp_path:
     assert [one.done for one in told[-1]] == [1, 1, 1]
 
 
-async def test_submit_skips_what_waits_for_a_failure_and_shows_its_output(
+async def test_submit_skips_the_dependents_of_a_failure_and_shows_its_output(
     fake: FakeAgent, penstock: Start, tmp_path: Path
 ) -> None:
     fake.outputs["stderr"] = b"line\n" * 20 + b"no space left\n"
@@ -298,7 +298,7 @@ async def test_submit_that_waits_for_its_admission_can_be_cancelled(
     assert not fake.called("place")
 
 
-async def test_submit_says_that_it_waits_for_an_agent_that_went_away(
+async def test_submit_reports_that_it_waits_for_an_agent_that_went_away(
     fake: FakeAgent, penstock: Start, tmp_path: Path
 ) -> None:
     process = await submit(fake, penstock, tmp_path, "--json", "--quiet")
@@ -314,7 +314,7 @@ async def test_submit_says_that_it_waits_for_an_agent_that_went_away(
     assert (await result_of(process))[0] == 1
 
 
-async def test_submit_says_who_cancelled_its_job(fake: FakeAgent, penstock: Start, tmp_path: Path) -> None:
+async def test_submit_names_the_user_who_cancelled_its_job(fake: FakeAgent, penstock: Start, tmp_path: Path) -> None:
     process = await submit(fake, penstock, tmp_path, "--json", "--quiet")
     job = await placed(fake, "a", "c")
     fake.cancel_job(job, "ann")

@@ -1,4 +1,4 @@
-"""What `penstock completion` prints, in real shells: what TAB offers."""
+"""The output of `penstock completion` in real shells: the words that TAB offers."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests import warm_commands
 from tests.fakes.agent import FakeAgent
 
 COMMAND = [warm_commands.penstock()]
-#: Presses TAB behind the words that it is given; prints what is offered.
+#: Press TAB behind the given words; print the offered ones.
 BASH_TAB = """
 source "$1"; shift
 set -- $(complete -p penstock | sed -n 's/.* -F \\([^ ]*\\).*/\\1/p') "$@"
@@ -45,7 +45,7 @@ def scripts(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def offered(scripts: Path, *words: str, socket: Path | None = None) -> list[str]:
-    """What bash offers behind `penstock WORDS`, the last of which is being typed."""
+    """Return the words that bash offers behind `penstock WORDS`, the last of which is being typed."""
     around = {"PATH": f"{scripts}:{os.environ['PATH']}", "PENSTOCK_SOCKET": str(socket or scripts / "nobody.sock")}
     done = subprocess.run(
         ["bash", "--norc", "-c", BASH_TAB, "bash", str(scripts / "bash"), "penstock", *words],
@@ -60,7 +60,7 @@ def test_bash_offers_every_command(scripts: Path) -> None:
     assert offered(scripts, "reserv") == ["reserve", "reservations"]
 
 
-def test_bash_offers_options_and_what_they_take(scripts: Path) -> None:
+def test_bash_offers_options_and_their_values(scripts: Path) -> None:
     assert {"--memory", "--memory-policy", "--cpu", "--detach"} <= set(offered(scripts, "run", "--"))
     assert offered(scripts, "run", "--memory-p") == ["--memory-policy"]
     assert offered(scripts, "run", "--memory-policy", "") == ["kill", "throttle"]
@@ -68,7 +68,7 @@ def test_bash_offers_options_and_what_they_take(scripts: Path) -> None:
     assert "--name" not in offered(scripts, "status", "--")
 
 
-def test_bash_completes_what_is_typed_in_a_terminal(scripts: Path) -> None:
+def test_bash_completes_a_word_typed_in_a_terminal(scripts: Path) -> None:
     """With readline and the key itself: TAB behind an option that is the only one of its kind, then behind a choice."""
     parent, child = pty.openpty()
     typed = f"source {scripts}/bash; echo ready\npenstock run --memory-p\tthr\t-- true\x01: \nexit\n"
@@ -131,7 +131,7 @@ async def test_names_are_asked_of_the_agent(scripts: Path, agent: FakeAgent) -> 
         assert (process.returncode, out.decode()) == (0, expected)
 
 
-def test_without_an_agent_there_is_nothing_to_offer_and_nothing_said(scripts: Path) -> None:
+def test_without_an_agent_there_is_nothing_to_offer_and_nothing_printed(scripts: Path) -> None:
     assert offered(scripts, "kill", "") == []
 
 
@@ -144,7 +144,7 @@ def test_the_shell_can_read_it(scripts: Path, shell: str) -> None:
 
 
 @pytest.mark.parametrize("shell", ["zsh", "fish"])
-def test_other_shells_hear_of_every_command(scripts: Path, shell: str) -> None:
+def test_other_shells_get_every_command(scripts: Path, shell: str) -> None:
     text = (scripts / shell).read_text(encoding="utf-8")
     assert {name for name in names() if name not in text} == set()
     assert text.startswith("#compdef penstock" if shell == "zsh" else "#")

@@ -1,4 +1,4 @@
-"""`penstock submit --executors` with a real master and agent, and what `penstock profile` tells of it afterwards."""
+"""`penstock submit --executors` with a real master and agent, and the output of `penstock profile` afterwards."""
 
 from __future__ import annotations
 

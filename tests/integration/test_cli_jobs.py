@@ -43,7 +43,7 @@ class Command:
         return said.out, said.err
 
     async def views(self, agent: Any, *arguments: str, status: int = 0) -> dict[str, Any]:
-        """What ``penstock jobs`` says, by job."""
+        """Return the output of ``penstock jobs``, by job."""
         out, _ = await self.run(agent, "jobs", "--json", *arguments, status=status)
         return {view["job"]: view for view in json.loads(out)}
 
@@ -106,7 +106,7 @@ async def test_jobs_are_seen_explained_and_stopped_everywhere(
             status = await asyncio.to_thread(agent.status)
             assert doomed.id not in {job["job"] for job in status["jobs"]}
             running = {one["task"] for one in status["containers"] if one["ended"] is None}
-            assert running == ({"lives"} if agent is beta else set()), "only what was cancelled was stopped"
+            assert running == ({"lives"} if agent is beta else set()), "only the cancelled job was stopped"
         after = await penstock.views(alpha, doomed.id, other.id)
         assert (after[doomed.id]["state"], after[doomed.id]["outcome"]) == ("ended", "cancelled")
         assert after[doomed.id]["why"].startswith("cancelled by ")
@@ -140,7 +140,7 @@ async def test_jobs_are_put_first_by_hand(
             await started(job, job.name)
         one, two, three = (job.id for job in jobs)
         out, _ = await penstock.run(alpha, "jobs", "--order", three, two)
-        # Tests run as root, who is an operator.
+        # Tests run as root, an operator.
         assert out == f"first of all jobs, until they are over: {three}, {two}\n"
 
         await asyncio.to_thread(until, lambda: ranked(alpha) == [three, two, one])
@@ -148,7 +148,7 @@ async def test_jobs_are_put_first_by_hand(
         assert "put first by root (penstock jobs --order)" in said
 
         await penstock.run(alpha, "jobs", "--order", two)
-        master.kill()  # at once: what was answered is written down
+        master.kill()  # at once: an answered request is stored
         master.start()
         async with asyncio.timeout(LIMIT_S):
             assert "put first by root" in str(await explained(client, two))
@@ -200,7 +200,7 @@ async def test_a_detached_job_goes_on_without_its_terminal_and_over_a_restart_of
     assert f"penstock submit: patient is job {job}" in (await penstock.run(again, "logs", "--stderr", job))[0]
 
 
-async def test_a_job_whose_client_went_before_it_announced_work_did_not_succeed(
+async def test_a_job_whose_client_left_before_it_announced_work_did_not_succeed(
     start_agent: Start, master: MasterProcess, tmp_path: Path, penstock: Command
 ) -> None:
     (agent,) = await agents(start_agent, master, tmp_path, "alpha")
@@ -237,8 +237,8 @@ async def test_a_detached_job_that_no_waiting_helps_ends_with_the_reason(
     assert (ended["outcome"], ended["why"][:9]) == ("failed", "it wants ")
 
 
-async def until_said(client: AgentClient, job: str, words: str) -> dict[str, Any]:
-    """The explanation of a job, once its sentence ends so: nodes tell their ranks with their heartbeats."""
+async def until_explained(client: AgentClient, job: str, words: str) -> dict[str, Any]:
+    """Return the explanation of a job, once its sentence ends so: nodes report their ranks with their heartbeats."""
     async with asyncio.timeout(LIMIT_S):
         while True:
             said = await explained(client, job)
@@ -247,10 +247,10 @@ async def until_said(client: AgentClient, job: str, words: str) -> dict[str, Any
             await asyncio.sleep(0.1)
 
 
-async def test_where_a_job_stands_and_why_is_said_everywhere(
+async def test_the_place_of_a_job_and_its_reason_are_shown_everywhere(
     start_agent: Start, master: MasterProcess, tmp_path: Path, penstock: Command
 ) -> None:
-    """A job that has used most stands behind two others, and on its node behind a container of no job, too."""
+    """A job that has used most is behind two others, and on its node behind a container of no job, too."""
     (alpha,) = await agents(start_agent, master, tmp_path, "alpha", job_wait_max_s=600)
     burn = "import time\nwhile time.process_time() < 0.8: pass\ntime.sleep(900)"
     async with await AgentClient.connect(alpha.socket, "test") as client:
@@ -265,7 +265,7 @@ async def test_where_a_job_stands_and_why_is_said_everywhere(
 
         before = f"before it {two} (two) and {three} (three)"
         ahead = f"after {two} (two), {three} (three) and container {beside} of no job"
-        said = await until_said(client, burns, f"{before}; on alpha it is fourth of 4 {ahead}.")
+        said = await until_explained(client, burns, f"{before}; on alpha it is fourth of 4 {ahead}.")
         assert said["sentence"].startswith("third of 3 by gittins: ")
         assert (
             "of service so far, queue 2: more than was expected of its announced tasks; before it" in said["sentence"]

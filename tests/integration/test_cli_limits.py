@@ -99,7 +99,7 @@ async def test_a_command_that_cannot_be_run_ends_as_in_a_shell(
 
 
 async def test_every_limit_can_be_asked_for(penstock: Penstock) -> None:
-    """What this host cannot enforce is said, an option a line, and the command runs."""
+    """Each limit that this host cannot enforce is reported on a line of its own, and the command runs."""
     limits = ["--cpu", "0.5", "--burst", "10ms", "--cpus", "0", "--memory", "64M", "--disk", "10M", "--disk-ops", "100"]
     more = ["--net", "80Mbit/s", "--net-in", "80Mbit/s", "--pids", "64", "--oom-group"]
     done = await penstock("run", *limits, *more, "--", "echo", "hello")
@@ -142,7 +142,7 @@ async def test_an_adopted_process_survives_the_agent(start_agent: Start, sleeper
         sleeper.terminate()
         async with asyncio.timeout(TIMEOUT_S):
             ended = await attached.wait()
-    assert ended.by is EndedBy.SIGNAL  # nobody has reaped it yet: the kernel still tells
+    assert ended.by is EndedBy.SIGNAL  # it is not reaped yet: the kernel still has its status
     assert ended.exit_status == 128 + signal.SIGTERM
 
 

@@ -26,7 +26,7 @@ _CONTROL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]")
 
 
 class Terminal:
-    """`penstock top` in a terminal; :meth:`sees` waits until a text stands on the screen."""
+    """`penstock top` in a terminal; :meth:`sees` waits until a text is on the screen."""
 
     def __init__(self, parent: int, child: int, process: asyncio.subprocess.Process, before: list[Any]) -> None:
         self.parent = parent
@@ -40,12 +40,12 @@ class Terminal:
     def _more(self) -> None:
         try:
             self._read += os.read(self.parent, 65536)
-        except OSError:  # nobody has the other end any more
+        except OSError:  # no process has the other end open any more
             asyncio.get_running_loop().remove_reader(self.parent)
         self._fresh.set()
 
     def press(self, keys: bytes) -> None:
-        """What is on the screen now does not count any more."""
+        """Press a key; the text on the screen so far does not count any more."""
         self._read = b""
         os.write(self.parent, keys)
 
@@ -126,7 +126,9 @@ async def test_it_fits_scrolls_changes_its_tab_and_quits(top: Terminal, fake: Fa
     assert await top.ends() == 0
 
 
-async def test_a_cluster_that_does_not_answer_is_said_and_the_host_still_shown(top: Terminal, fake: FakeAgent) -> None:
+async def test_a_cluster_that_does_not_answer_is_reported_and_the_host_still_shown(
+    top: Terminal, fake: FakeAgent
+) -> None:
     await top.sees("alpha")
     fake.refuse["cluster_status"] = unavailable("the master at head:7420 is away")
     top.press(b"c")
@@ -169,7 +171,7 @@ async def test_an_agent_that_is_restarted_is_waited_for(top: Terminal, fake: Fak
         (["status", "--cluster", "--json"], '"beta"'),
     ],
 )
-async def test_in_a_pipe_it_is_said_once_and_without_colours(fake: FakeAgent, argv: list[str], says: str) -> None:
+async def test_in_a_pipe_it_is_printed_once_and_without_colours(fake: FakeAgent, argv: list[str], says: str) -> None:
     around = {**os.environ, "PENSTOCK_SOCKET": str(fake.socket), "FORCE_COLOR": "1"}
     process = await asyncio.create_subprocess_exec(*COMMAND, *argv, stdout=asyncio.subprocess.PIPE, env=around)
     out, _ = await asyncio.wait_for(process.communicate(), 60)

@@ -20,14 +20,14 @@ import pytest
 from tests import warm_commands
 from tests.integration.conftest import end_launcher
 
-#: What a user starts: of this one `penstock up` is tried. The others are forked, which is cheaper.
+#: The user's command: this one `penstock up` is a process of its own. The others are forked, which is cheaper.
 _PROCESS = (sys.executable, "-I", "-m", "penstock.cli.main")
 COMMAND = (warm_commands.penstock(),)
 
 
 @dataclass
 class Up:
-    """A running `penstock up` and what it printed."""
+    """A running `penstock up` and its output."""
 
     process: subprocess.Popen[str]
     directory: Path
@@ -100,7 +100,7 @@ def up(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Up]:
         ends_both_cleanly(running, signal.SIGTERM)
 
 
-def test_it_says_where_everything_is(up: Up) -> None:
+def test_it_prints_where_everything_is(up: Up) -> None:
     addresses = json.loads((up.directory / "ports.json").read_text())
     assert addresses["socket"] == str(up.directory / "run" / "agent.sock")
     assert addresses["socket"] in up.announced[0]

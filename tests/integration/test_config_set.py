@@ -1,4 +1,6 @@
-"""``penstock config set`` and ``show --running`` on a real agent and a real master: what is set holds, and is said."""
+"""``penstock config set`` and ``show --running`` on a real agent and a real master: set values are in force, and
+shown.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ class Bed:
         assert self.master.stop() == 0, self.master.log.read_text()
 
     def penstock(self, *arguments: str, status: int = 0) -> str:
-        """What ``penstock config`` prints, or its one line of error."""
+        """Return the output of ``penstock config``, or its one line of error."""
         out, err = io.StringIO(), io.StringIO()
         with pytest.MonkeyPatch.context() as patched, contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             patched.setenv("PENSTOCK_SOCKET", str(self.agent.socket))
@@ -81,7 +83,7 @@ def bed(running: Bed) -> Iterator[Bed]:
     running.as_at_first()
 
 
-def test_an_agent_s_keys_are_set_shown_kept_and_forgotten(bed: Bed) -> None:
+def test_an_agent_s_keys_are_set_shown_kept_and_unset(bed: Bed) -> None:
     assert bed.running()["t_alloc"] | {"description": ""} == {
         "value": 0.8, "written": "0.8", "source": "file", "where": f"{bed.files['agent']}:2", "default": "0.9",
         "live": True, "description": "", "after_restart": "",
@@ -121,7 +123,7 @@ def test_an_agent_s_keys_are_set_shown_kept_and_forgotten(bed: Bed) -> None:
     assert bed.running()["t_preempt_cpu"]["value"] == 0.5
 
 
-def test_what_cannot_be_set_changes_nothing_and_is_said_in_one_line(bed: Bed) -> None:
+def test_a_value_that_cannot_be_set_changes_nothing_and_is_refused_in_one_line(bed: Bed) -> None:
     for arguments, fault in (
         (("t_aloc=0.5",), "unknown key 't_aloc'; did you mean 't_alloc'?"),
         (("t_alloc=3",), "t_alloc: a number of at most 2 expected"),
@@ -155,7 +157,7 @@ def test_the_master_is_asked_through_the_agent(bed: Bed) -> None:
     assert bed.running("master")["listen"]["source"] == "environment"
 
 
-def test_a_file_that_cannot_be_written_is_named_with_what_to_write(bed: Bed) -> None:
+def test_a_file_that_cannot_be_written_is_named_with_the_lines_to_write(bed: Bed) -> None:
     bed.files["agent"].write_text("t_alloc = \n")
     said = bed.penstock("set", "--persist", "t_alloc=0.7", status=1)
     assert (

@@ -1,4 +1,6 @@
-"""Unchanged Dask scripts in processes of their own, gated by a real agent: how many tasks ran at once, as they say."""
+"""Unchanged Dask scripts in processes of their own, gated by a real agent: how many tasks ran at once, by their own
+records.
+"""
 
 from __future__ import annotations
 
@@ -28,7 +30,7 @@ PATIENCE_S = 0.5
 
 
 class Script:
-    """A running script; what it prints can be waited for."""
+    """A running script; a test can wait for its output."""
 
     def __init__(self, job: str, spans: Path, stop: Path, environment: dict[str, str]) -> None:
         self._lines: list[str] = []
@@ -71,7 +73,7 @@ class Script:
         assert text in self.output, self.output
 
     def finish(self) -> str:
-        """Have the cluster closed once its job is done, and return what the script printed."""
+        """Have the cluster closed once its job is done, and return the script's output."""
         assert self.process.stdin is not None
         with contextlib.suppress(BrokenPipeError):  # the script has failed: the assertion below shows its output
             self.process.stdin.write("\n")
@@ -204,7 +206,7 @@ def test_killing_the_agent_opens_the_gates_and_its_return_shuts_them(start_agent
         outputs = [script.finish() for script in running]
     found = read_spans(spans)
     assert most_at_once([span for span in found if span[1] < before]) == SLOTS
-    # What began without a grant has ended 0.02 s later; a second is much for a busy machine.
+    # Tasks that began without a grant have ended 0.02 s later; a second is much for a busy machine.
     settled = [span for span in found if back + 10**9 < span[0] and span[1] < after]
     assert most_at_once(settled) <= SLOTS
     assert all(output.count("without grants") <= 2 for output in outputs), outputs  # one for each worker process
@@ -212,7 +214,7 @@ def test_killing_the_agent_opens_the_gates_and_its_return_shuts_them(start_agent
 
 
 def test_without_an_agent_the_script_runs_as_ever(tmp_path: Path) -> None:
-    """More tasks run at once than the other tests allow. What these measure is there to be measured."""
+    """Without an agent more tasks run at once than the other tests allow, so their measurement can fail."""
     spans = tmp_path / "spans"
     with scripts("mixed,killed", spans=spans, socket=tmp_path / "nobody.sock") as running:
         output = running[0].finish()

@@ -47,7 +47,7 @@ async def test_workers_run_in_containers_gated_and_end_with_the_cluster(
         assert (container["limits"]["cpu_cores"], container["limits"]["memory_max_bytes"]) == (0.75, 2**30)
         (job,) = agent.status()["jobs"]
         assert job["name"] == "report.py", "the program's name"
-        # What ends under a lease is told a little later.
+        # Ends under a lease are reported a little later.
         await asyncio.to_thread(until, lambda: [each["done"] for each in agent.status()["jobs"]] == [10])
         cluster.scale(2)
         await client.wait_for_workers(2, timeout=WAIT_S)
@@ -57,7 +57,7 @@ async def test_workers_run_in_containers_gated_and_end_with_the_cluster(
     assert {each["ended"]["by"] for each in agent.status()["containers"]} <= {"exit", "cancelled", "signal"}
 
 
-def test_a_promise_that_is_too_small_is_said_at_once() -> None:
+def test_a_promise_that_is_too_small_is_reported_at_once() -> None:
     with pytest.raises(ValueError, match="too little for a Dask worker"):
         ContainedWorker("tcp://127.0.0.1:1", "w", memory_bytes=2**20)
 

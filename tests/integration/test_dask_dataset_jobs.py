@@ -1,4 +1,4 @@
-"""A dataset on gated Dask workers is one job: what the master admitted and placed is what the workers work for."""
+"""A dataset on gated Dask workers is one job: the workers work for the job that the master admitted and placed."""
 
 from __future__ import annotations
 
@@ -52,7 +52,8 @@ def test_monotasks_are_asked_for_in_the_name_of_the_job_that_was_placed(tmp_path
         submitted = [(asked.job, one) for asked in fake.called("submit")[before:] for one in asked.monotasks]
         assert {one.task for name, one in submitted if name == job} == placed
         assert sum(one.kind == "cpu" for name, one in submitted if name == job) == len(placed)
-        assert {one.kind for name, one in submitted if name != job} <= {"network"}  # what was gathered in the end
+        # the last transfer gathers the result
+        assert {one.kind for name, one in submitted if name != job} <= {"network"}
         told = [asked.stages for asked in fake.called("progress") if asked.job == job]
         assert [stage.done for stage in told[0]] == [0, 0], "before anything is placed"
         assert [(stage.tasks, stage.done) for stage in told[-1]] == [(4, 4), (3, 3)], "and when all is done"
@@ -72,7 +73,7 @@ def held(item: int) -> int:
 
 
 def progress(master: MasterProcess, name: str) -> list[dict[str, Any]]:
-    """What the job of this name has told the master of its stages."""
+    """Return the progress of stages that the job of this name has reported to the master."""
     [job] = [job for job in master.status()["jobs"].values() if job["name"] == name]
     return list(job["progress"])
 

@@ -44,7 +44,7 @@ def client() -> Iterator[Client]:
 
 
 def annotation() -> dict[str, Any]:
-    """What the Dask task that calls this is annotated with."""
+    """Return the annotations of the Dask task that calls this."""
     worker = get_worker()
     return dict(worker.state.tasks[worker.get_current_task()].annotations["penstock"])
 
@@ -114,10 +114,10 @@ def test_nothing_is_left_on_the_cluster(client: Client) -> None:
         if not client.run_on_scheduler(held):
             return
         deadline.wait(0.1)
-    pytest.fail("Dask still holds results that nobody can ask for")
+    pytest.fail("Dask still holds results without a reference")
 
 
-def test_what_a_function_raises_is_raised_with_the_name_of_its_operation(client: Client) -> None:
+def test_an_exception_of_a_function_is_raised_with_the_name_of_its_operation(client: Client) -> None:
     def broken(item: int) -> int:
         if item == 5:
             raise KeyError("five")
@@ -137,7 +137,7 @@ def test_a_key_that_cannot_be_hashed_is_the_users_error(client: Client) -> None:
 
 
 def test_worker_processes_agree_on_keys_and_one_that_is_killed_is_made_up_for(tmp_path: Path) -> None:
-    """Text hashes differently in each process; what a dead worker held is computed again."""
+    """Text hashes differently in each process; data that a dead worker held is computed again."""
     killed = tmp_path / "killed"
 
     def suicidal(pair: tuple[str, int]) -> tuple[str, int]:
@@ -185,7 +185,7 @@ def test_a_value_that_is_lost_after_it_was_made_is_waited_for(client: Client, mo
 
 
 def test_several_datasets_of_one_operation_and_updates(client: Client) -> None:
-    """What only the primitives can say: two outputs, an update, and a barrier that takes everything of an input."""
+    """Only the primitives can express these: two outputs, an update, and a barrier that takes a whole input."""
     graph = OpGraph()
     given_numbers = graph.create_input([[1, 2], [3]], [8, 4])
     evens, odds, parts, all_given, total = (
@@ -217,7 +217,7 @@ def test_several_datasets_of_one_operation_and_updates(client: Client) -> None:
 
 @contextmanager
 def placing(directory: Path, **settings: Any) -> Iterator[FakeAgent]:
-    """An agent's socket whose master places the tasks that it is asked to place."""
+    """Return the socket of an agent whose master places the tasks of its requests."""
     with AgentThread(directory) as thread:
         for name, value in settings.items():
             setattr(thread.agent, name, value)
@@ -294,7 +294,7 @@ def no_master() -> Any:
 
 
 class Trap:
-    """Holds whoever comes to a certain worker. In this process and not in the function, which is pickled."""
+    """Holds each task that comes to a certain worker. In this process and not in the function, which is pickled."""
 
     victim = ""
     begun = threading.Event()
@@ -345,7 +345,9 @@ def test_when_the_agent_goes_away_dask_places(client: Client, tmp_path: Path) ->
         assert found.result(60) == 3
 
 
-def test_a_job_that_somebody_cancels_raises_who_did_it_and_nothing_is_started(client: Client, tmp_path: Path) -> None:
+def test_a_job_that_a_user_cancels_raises_that_user_s_name_and_nothing_is_started(
+    client: Client, tmp_path: Path
+) -> None:
     with AgentThread(tmp_path) as agent, ThreadPoolExecutor() as threads:
         agent.agent.places = False
         numbers = Dataset.from_items(range(8), 4).map(lambda item: (item % 3, item))
@@ -381,7 +383,7 @@ def test_the_reason_why_a_job_waits_is_logged_once(
     assert said == ["the dataset's job 'late' waits: it wants 2 GiB reserved"]
 
 
-def test_a_failure_gives_up_what_was_placed(client: Client, tmp_path: Path) -> None:
+def test_a_failure_gives_up_placed_tasks(client: Client, tmp_path: Path) -> None:
     with placing(tmp_path) as fake:
         broken = Dataset.from_items(range(4), 4).map(lambda item: 1 // (item - 2))
         with pytest.raises(ZeroDivisionError):
@@ -389,13 +391,13 @@ def test_a_failure_gives_up_what_was_placed(client: Client, tmp_path: Path) -> N
         assert [asked.job for asked in fake.called("end_job")] == ["job-1"]
 
 
-async def test_a_client_that_nobody_can_wait_for_is_refused(client: Client) -> None:
+async def test_a_client_that_cannot_be_waited_for_is_refused(client: Client) -> None:
     async with Client(client.scheduler.address, asynchronous=True, set_as_default=False) as other:
         with pytest.raises(TypeError, match="not asynchronous"):
             run(Dataset.from_items([1]).count(), other, ALONE)
 
 
-def test_what_cannot_be_sent_to_a_worker_is_the_users_error(client: Client) -> None:
+def test_an_object_that_cannot_be_sent_to_a_worker_is_the_user_s_error(client: Client) -> None:
     lock = threading.Lock()
     with pytest.raises(TypeError, match="serialize"):
         run(Dataset.from_items([1]).map(lambda _: lock.locked()).collect(), client, ALONE)

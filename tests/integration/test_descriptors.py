@@ -1,4 +1,6 @@
-"""Many connections, and no descriptors left: the agent goes on, keeps some for itself, and says what it cannot do."""
+"""Many connections, and no descriptors left: the agent goes on, keeps some for itself, and names the refused
+actions.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +27,7 @@ def _silent(path: str) -> socket.socket:
     return connection
 
 
-def _told(connection: socket.socket) -> bytes:
+def _received(connection: socket.socket) -> bytes:
     connection.settimeout(30)
     return connection.recv(4096)
 
@@ -67,7 +69,7 @@ async def test_descriptors_are_kept_for_the_agent_s_own_work(start_agent: Start,
     client = await connect(agent)
     resource.prlimit(agent.process.pid, resource.RLIMIT_NOFILE, (200, 200))
     silent = await asyncio.to_thread(lambda: [_silent(str(agent.socket)) for _ in range(220)])
-    said = await asyncio.to_thread(lambda: [_told(connection) for connection in silent[160:]])
+    said = await asyncio.to_thread(lambda: [_received(connection) for connection in silent[160:]])
     assert all(b"short of file descriptors" in each for each in said)
     before = (await client.call("status"))["status"]["host"]
     status = await _until(client, lambda status: status["host"] != before)
@@ -91,9 +93,7 @@ async def test_no_descriptors_are_a_degraded_state(start_agent: Start, connect: 
     await _launch(client)
 
 
-async def test_a_launcher_without_descriptors_refuses_what_it_cannot_start(
-    start_agent: Start, connect: Connect
-) -> None:
+async def test_a_launcher_without_descriptors_refuses_starts(start_agent: Start, connect: Connect) -> None:
     agent = start_agent()
     launcher = launcher_pid(agent.socket.parent)
     before = resource.prlimit(launcher, resource.RLIMIT_NOFILE)

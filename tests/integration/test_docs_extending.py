@@ -33,7 +33,7 @@ def copy(tmp_path: Path) -> Path:
 
 
 @pytest.mark.parametrize("section", _SECTIONS)
-def test_what_the_page_adds_works(section: str, copy: Path) -> None:
+def test_the_page_s_addition_works(section: str, copy: Path) -> None:
     commands = []
     for block in _BLOCK.finditer(_SECTIONS[section]):
         match block["language"]:

@@ -31,7 +31,7 @@ def _missing(page: Path) -> list[str]:
 
 
 @pytest.mark.parametrize("name", _SESSIONS)
-def test_what_the_page_says_happens(name: str, tmp_path: Path) -> None:
+def test_the_page_s_sessions_happen(name: str, tmp_path: Path) -> None:
     missing = _missing(_SESSIONS[name])
     if missing and os.environ.get("CI") != "true":
         pytest.skip(f"no {' and no '.join(missing)} here")

@@ -14,7 +14,7 @@ _ROOT = Path(__file__).resolve().parents[2]
 
 
 class _Fetched(HTMLParser):
-    """What a browser loads by itself."""
+    """The addresses that a browser loads by itself."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,7 +55,7 @@ def test_a_page_in_a_folder_keeps_its_links_to_pages_of_the_site(site: Path) -> 
     assert "bench/mix/README" not in page, "a page outside the site"
 
 
-def test_reading_it_asks_nobody_else(site: Path) -> None:
+def test_reading_it_sends_no_request_to_other_hosts(site: Path) -> None:
     for page in site.rglob("*.html"):
         parser = _Fetched()
         parser.feed(page.read_text(encoding="utf-8"))

@@ -72,7 +72,7 @@ def gates(tmp_path: Path) -> Iterator[tuple[Gate, Gate]]:
 
 
 async def own_work_is_waited_for_and_named(alpha: Daemon) -> None:
-    """What a node's own users run by its agent goes on; a drain is about the cluster's work."""
+    """The own work of a node's users by its agent goes on; a drain concerns the cluster's work."""
     async with await AgentClient.connect(alpha.socket, "test") as client:
         own = await client.launch(ContainerSpec(argv=("sleep", "1000"), name="mine"))
         status, _, err = await penstock(alpha, "drain", "--timeout", "200ms", "--stop")
@@ -133,7 +133,7 @@ async def test_nodes_are_emptied_one_after_the_other(
         await job.end()
 
 
-async def test_what_was_said_of_a_node_that_is_away_and_how_jobs_ended_outlives_the_master(
+async def test_the_drain_of_an_absent_node_and_the_ends_of_jobs_outlive_the_master(
     start_agent: Start, master: MasterProcess, tmp_path: Path
 ) -> None:
     alpha, beta = await agents(start_agent, master, tmp_path, "alpha", "beta")
@@ -160,11 +160,14 @@ async def test_what_was_said_of_a_node_that_is_away_and_how_jobs_ended_outlives_
     assert beta.status()["drain"]["state"] == "drained"
 
 
-async def test_what_runs_for_a_drained_node_is_not_run_again_because_its_agent_is_away(
+async def test_the_work_of_a_drained_node_is_not_run_again_because_its_agent_is_away(
     start_agent: Start, tmp_path: Path, gates: tuple[Gate, Gate]
 ) -> None:
-    """As in an upgrade; a node that nobody has drained is lost by then, with the jobs that were submitted there. Its
-    agent, asked to stop, ends no job: its clients come to the next one."""
+    """As in an upgrade.
+
+    A node that is not drained is lost by then, with the jobs that were submitted there. Its agent, asked to stop, ends
+    no job: its clients connect to the next one.
+    """
     gate, _ = gates
     master = MasterProcess(tmp_path, node_timeout_s=5.0)  # no heartbeat of a busy host is later
     await asyncio.to_thread(master.start)

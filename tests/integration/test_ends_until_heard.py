@@ -1,4 +1,4 @@
-"""The end of a command is told until the master has answered; a master that ends itself may never have read it."""
+"""The end of a command is reported until the master has answered; a master that ends itself may never have read it."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ END = api.CommandEnded(job="j", task="t", origin="o", ended=Ended(by=EndedBy.EXI
 
 
 class Master:
-    """Notes what it is told; the first end that it gets it does not live to read."""
+    """A master that records its messages; at the first end it closes its connection without an answer."""
 
     def __init__(self) -> None:
         self.peers: list[RpcPeer] = []
@@ -73,7 +73,7 @@ class Master:
 
 
 def shell(heard: list[object]) -> Shell:
-    """Of which the link needs the node, and to say what was answered."""
+    """The part of a shell that the link needs: the node, and a record of the answers."""
     return cast("Shell", SimpleNamespace(node=Node(SETTINGS), link=None, dispatch=heard.append))
 
 
@@ -81,7 +81,7 @@ def shell(heard: list[object]) -> Shell:
 async def linked(
     directory: Path, answered: list[object], method: str, params: ToMaster | None = None, of: Shell | None = None
 ) -> AsyncIterator[tuple[Master, MasterLink]]:
-    """A link to a master; ``params`` are said before there is one."""
+    """A link to a master; ``params`` are reported before there is one."""
     master = Master()
     path = directory / "master.sock"
     server = await asyncio.get_running_loop().create_unix_server(
@@ -104,7 +104,7 @@ async def linked(
             peer.close()
 
 
-async def test_an_end_that_nobody_answered_is_told_again_right_behind_the_registration(tmp_path: Path) -> None:
+async def test_an_unanswered_end_is_sent_again_right_behind_the_registration(tmp_path: Path) -> None:
     answered: list[object] = []
     async with linked(tmp_path, answered, "heartbeat") as (master, link):
         link.tell(END)
@@ -118,7 +118,7 @@ async def test_an_end_that_nobody_answered_is_told_again_right_behind_the_regist
 
 
 async def test_a_node_registers_however_much_it_was_asked_for(tmp_path: Path) -> None:
-    """Each request is within the limit of a message; what a new master has to know is all of them."""
+    """Each request is within the limit of a message; a new master has to know all of them together."""
     bed = NodeBed()
     bed.open()
     job, env = bed.register(), {"DATA": "x" * 1000}
@@ -136,7 +136,7 @@ async def test_a_node_registers_however_much_it_was_asked_for(tmp_path: Path) ->
         assert len(env["DATA"]) * asked > MAX_FRAME_BYTES
 
 
-async def test_a_sample_is_told_at_once_and_no_other_before_the_interval_is_nearly_over(tmp_path: Path) -> None:
+async def test_a_sample_is_sent_at_once_and_no_other_before_the_interval_is_nearly_over(tmp_path: Path) -> None:
     async with linked(tmp_path, [], "heartbeat") as (master, link):
         before = master.heard[0].count("heartbeat")
         for _ in range(3):
@@ -168,15 +168,15 @@ async def test_an_end_is_not_lost_with_a_connection_that_breaks_before_the_regis
         ("job_ended", api.JobEnded(job="j")),
     ],
 )
-async def test_what_nobody_answered_is_told_again(tmp_path: Path, method: str, said: ToMaster) -> None:
+async def test_unanswered_reports_are_sent_again(tmp_path: Path, method: str, said: ToMaster) -> None:
     async with linked(tmp_path, [], method, said) as (master, _):
         master.peers[0].close()  # it may not have read that
         await master.until(1, method)
         assert master.heard[1].count(method) == 1
 
 
-async def test_who_has_word_that_tasks_are_done_registers_as_serving_their_job(tmp_path: Path) -> None:
-    """Its framework said so while the master was away, and has left since: from anybody else it would be refused."""
+async def test_a_node_with_news_of_done_tasks_registers_as_serving_their_job(tmp_path: Path) -> None:
+    """Its framework reported it while the master was away, and has left since: from others it would be refused."""
     done = api.TasksDone(job="elsewhere-1", tasks=["t"])
     async with linked(tmp_path, [], "tasks_done", done) as (master, _):
         assert master.heard[0][:2] == ["register", "tasks_done"]
@@ -204,8 +204,8 @@ class DecidesAtOnce(Master):
         raise NotImplementedError
 
 
-async def test_what_is_asked_while_registering_is_said_before_a_decision_is_answered(tmp_path: Path) -> None:
-    """Once the end is answered the master forgets it; asked for the task only then, it would have it run again."""
+async def test_requests_during_the_registration_are_sent_before_a_decision_is_answered(tmp_path: Path) -> None:
+    """Once the end is answered the master drops it; a request for the task only then would have it run again."""
     master = DecidesAtOnce()
     path = tmp_path / "master.sock"
     server = await asyncio.get_running_loop().create_unix_server(lambda: RpcPeer(master), str(path))

@@ -1,4 +1,6 @@
-"""A real agent and a master of the test's own: executors are held, reported on, their tails told before their ends."""
+"""A real agent and a master of the test's own: executors are held and reported on, their last parts before their
+ends.
+"""
 
 from __future__ import annotations
 
@@ -32,7 +34,7 @@ MIB = 2**20
 
 
 class FakeMaster:
-    """Registers whoever comes, keeps what it is told in order, decides what the test says."""
+    """Registers each agent, keeps its messages in order, and sends the test's decisions."""
 
     def __init__(self, directory: Path) -> None:
         self.order: list[tuple[str, Any]] = []  # of the present connection
@@ -147,7 +149,7 @@ async def begin(start_agent: Start, master: FakeMaster, tmp_path: Path) -> tuple
 
 
 def assembled(uses: list[api.ExecutorUse]) -> int:
-    """How many slots were told; each must come once, in order."""
+    """Return how many slots were reported; each must come once, in order."""
     slots = 0
     for use in uses:
         assert (use.job, use.task, use.slot_s, use.first) == (JOB, "e1", 0.2, slots)
@@ -184,7 +186,7 @@ async def test_an_executors_slots_reach_the_master_and_their_tail_before_its_end
     assert uses[-1].stages[-1] == assembled(uses)
 
 
-async def test_what_was_recorded_is_told_by_the_next_agent_and_what_nobody_saw_is_not_learnt_from(
+async def test_a_recording_is_reported_by_the_next_agent_and_unobserved_time_is_not_learnt_from(
     start_agent: Start, master: FakeMaster, tmp_path: Path
 ) -> None:
     """Slots of 0.2 s: while an agent starts, far more of this short run passes than may be unseen."""
@@ -206,7 +208,9 @@ async def test_what_was_recorded_is_told_by_the_next_agent_and_what_nobody_saw_i
     assert last.ended and last.mean == [] and last.first > len(again)
 
 
-async def test_who_ended_while_the_master_was_away_is_told_of_in_full_before_its_end(master: FakeMaster) -> None:
+async def test_an_executor_that_ended_while_the_master_was_away_is_reported_in_full_before_its_end(
+    master: FakeMaster,
+) -> None:
     capacity = Capacity(cores=2, memory_bytes=2**30)
     node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True, executor_slot_s=1.0))
     shell: Any = SimpleNamespace(node=node, link=None)
@@ -232,7 +236,7 @@ async def test_who_ended_while_the_master_was_away_is_told_of_in_full_before_its
 
 
 @pytest.mark.parametrize("gaps_read", [False, True])
-async def test_only_a_master_that_reads_gaps_is_told_slots_that_were_not_measured(
+async def test_only_a_master_that_reads_gaps_gets_slots_that_were_not_measured(
     master: FakeMaster, gaps_read: bool
 ) -> None:
     master.profile_gaps = gaps_read
@@ -255,9 +259,7 @@ async def test_only_a_master_that_reads_gaps_is_told_slots_that_were_not_measure
 
 
 @pytest.mark.parametrize("parts_read", [False, True])
-async def test_only_a_master_that_reads_it_is_told_the_part_of_a_last_slot(
-    master: FakeMaster, parts_read: bool
-) -> None:
+async def test_only_a_master_that_reads_it_gets_the_part_of_a_last_slot(master: FakeMaster, parts_read: bool) -> None:
     master.last_parts = parts_read
     capacity = Capacity(cores=2, memory_bytes=2**30)
     node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True, executor_slot_s=2.0))
@@ -278,7 +280,7 @@ async def test_only_a_master_that_reads_it_is_told_the_part_of_a_last_slot(
 
 
 @pytest.mark.parametrize("read", [False, True])
-async def test_only_a_master_that_reads_it_is_told_why_a_job_failed(master: FakeMaster, read: bool) -> None:
+async def test_only_a_master_that_reads_it_gets_the_reason_why_a_job_failed(master: FakeMaster, read: bool) -> None:
     master.job_failed = read
     capacity = Capacity(cores=2, memory_bytes=2**30)
     node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True))
@@ -298,7 +300,7 @@ async def test_only_a_master_that_reads_it_is_told_why_a_job_failed(master: Fake
 
 
 @pytest.mark.parametrize("lasts_read", [False, True])
-async def test_only_a_master_that_reads_it_is_told_the_last_of_a_job(master: FakeMaster, lasts_read: bool) -> None:
+async def test_only_a_master_that_reads_it_gets_the_last_of_a_job(master: FakeMaster, lasts_read: bool) -> None:
     master.job_lasts = lasts_read
     capacity = Capacity(cores=2, memory_bytes=2**30)
     node = Node(NodeSettings(node="n", instance="x", capacity=capacity, has_master=True))

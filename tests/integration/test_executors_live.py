@@ -19,7 +19,7 @@ from penstock.model.executor import Executor
 from tests.integration.conftest import Daemon, until
 
 SLOT_S = 0.2
-#: Which resources are as in the last run depends on what three real runs used.
+#: The resources that are as in the last run depend on the use of three real runs.
 OF_THE_RUNS = "mean of 3 runs(, .+ of the last)?|the last run"
 #: Works for a while, then rests: about a second.
 PROGRAM = """
@@ -59,7 +59,7 @@ def profiles(master: Daemon, path: str = "") -> Any:
     return json.loads(master.get(f"/profiles{path}"))
 
 
-async def test_the_fourth_run_gets_what_the_first_three_used(
+async def test_the_fourth_run_gets_the_use_of_the_first_three(
     start_agent: Callable[..., Daemon], master: Daemon, tmp_path: Path
 ) -> None:
     agent = await asyncio.to_thread(
@@ -69,7 +69,7 @@ async def test_the_fourth_run_gets_what_the_first_three_used(
     async with await AgentClient.connect(agent.socket, "test") as client:
         for number in range(3):
             await run(client, number)
-            # The store is written in the background, milliseconds after the end is told.
+            # The store is written in the background, milliseconds after the end is reported.
             await asyncio.to_thread(until, lambda n=number + 1: any(one["runs"] == n for one in profiles(master)))
         (known,) = profiles(master)
         assert known["settings"] == [{"input_bytes": 7, "cores": 1.0, "memory_bytes": 200_000_000}]
@@ -93,7 +93,7 @@ async def test_the_fourth_run_gets_what_the_first_three_used(
     assert all(len(each["mean"]) == 4 and each["executors"] == 1 for each in after["runs"])
 
 
-def test_of_what_nothing_is_kept_it_is_said_what_is(master: Daemon) -> None:
+def test_for_an_unknown_application_the_known_ones_are_named(master: Daemon) -> None:
     with pytest.raises(urllib.error.HTTPError) as caught:
         profiles(master, "/nobody/nothing")
     assert caught.value.code == 404

@@ -34,7 +34,7 @@ OTHERS = [
     None, True, False, "", "x", "1", "nan", "\0", "é" * 100, "../..", b"", b"\xff\0", [], [1], [[]], {}, {"x": 1},
     {1: 2},
 ]  # fmt: skip
-#: What the examples leave out.
+#: Fields that the examples leave out.
 MORE: dict[str, Any] = {
     "launch": {"container": {"limits": Limits(
         cpu_cores=0.5, cpu_burst_s=0.01, cpu_weight=10, memory_high_bytes=1 << 28, memory_max_bytes=1 << 28,
@@ -78,7 +78,7 @@ def places(value: Any, at: Path = ()) -> Iterator[Path]:
 
 
 def merged(value: Any, more: Any) -> Any:
-    """Maps within maps; of anything else what there is more."""
+    """Merge maps within maps; of other values take those of the second."""
     if isinstance(value, dict) and isinstance(more, dict):
         return {key: merged(value.get(key), more[key]) if key in more else value[key] for key in {**value, **more}}
     return more
@@ -176,7 +176,7 @@ def test_no_value_is_the_daemon_s_failure(caller: Caller, method: str) -> None:
         params = caller.example(method)
         for _ in range(data.draw(st.integers(1, 2))):
             at = data.draw(st.sampled_from(list(places(params))))
-            if at[-1:] not in [("argv",), ("env",)] and "argv" not in at:  # what is run is no number
+            if at[-1:] not in [("argv",), ("env",)] and "argv" not in at:  # a command's words are no numbers
                 params = replaced(params, at, data.draw(st.sampled_from(NUMBERS + OTHERS)))
         try:
             error, _ = caller.call(method, params)
@@ -192,7 +192,7 @@ def test_no_value_is_the_daemon_s_failure(caller: Caller, method: str) -> None:
 
 @pytest.mark.parametrize("number", NUMBERS)
 def test_every_number_of_every_method_at_every_extreme(caller: Caller, number: float) -> None:
-    """Where a number stands, one after the other."""
+    """Each place of a number, one after the other."""
     for method in METHODS:
         example = caller.example(method)
         for at in places(example):
@@ -203,7 +203,7 @@ def test_every_number_of_every_method_at_every_extreme(caller: Caller, number: f
                 fresh = example if method not in ("submit", "place") else caller.example(method)
                 error, _ = caller.call(method, replaced(fresh, at, number))
                 assert error is None or error["code"] != "internal", (method, at, number, error)
-    for method in ("status", "cluster_status", "jobs"):  # what was taken can be shown
+    for method in ("status", "cluster_status", "jobs"):  # accepted values can be shown
         assert caller.call(method, {})[0] is None
     assert caller.daemon.status()["node"] == "test"
 
@@ -217,7 +217,7 @@ def test_an_offset_that_no_file_has_is_one_line_that_names_it(caller: Caller, of
         assert (output["data"], output["offset"]) == (b"", offset)
 
 
-def test_sums_beyond_what_an_integer_carries_are_shown(caller: Caller) -> None:
+def test_sums_beyond_the_range_of_an_integer_are_shown(caller: Caller) -> None:
     job = caller.call("register_job", {"name": "large"})[1]["job"]
     large = [{"id": one, "kind": "network", "input_bytes": 2**63 - 1} for one in range(5)]
     assert caller.call("submit", {"job": job, "monotasks": large})[0] is None
@@ -227,7 +227,7 @@ def test_sums_beyond_what_an_integer_carries_are_shown(caller: Caller) -> None:
 
 
 @pytest.mark.parametrize("amount", [math.nan, math.inf, -1.0])
-def test_work_that_is_no_number_is_refused_before_the_master_hears_of_it(caller: Caller, amount: float) -> None:
+def test_work_that_is_no_number_is_refused_before_it_is_sent_to_the_master(caller: Caller, amount: float) -> None:
     """A registration that carries it would be refused as a whole, and the node with it."""
     task = {"task": caller.fresh(), "usage": {"cpu": 1.0, "disk": amount}}
     error, _ = caller.call("place", {"job": caller.ids["job"], "stage": "s", "tasks": [task]})

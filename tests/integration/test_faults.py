@@ -1,9 +1,10 @@
-"""The agent dies at every step of creating, adopting, resizing, preempting and destroying; its successor puts it right.
+"""The agent dies at every step of creating, adopting, resizing, preempting and destroying; its successor repairs the
+state.
 
 The tests are one life: each kills the successor of the one before, whose container lives through all of them. After
-each death: who should live does, what should be gone is (cgroups, network classes, BPF programs, processes), and the
-container that the step was about is either whole or gone. On a host without cgroup v2 controllers memory can
-neither be shrunk nor reclaimed: those points are reached in the virtual machine (tests/kernel/test_faults_memory.py).
+each death the containers that should live do. The cgroups, network classes, BPF programs and processes that should be
+gone are. The container of the step is either whole or gone. On a host without cgroup v2 controllers memory can neither
+be shrunk nor reclaimed: those points are reached in the virtual machine (tests/kernel/test_faults_memory.py).
 """
 
 from __future__ import annotations
@@ -93,7 +94,7 @@ class Scene:
         return str((await self.client.call("launch", container=container))["container"])
 
     async def dies(self) -> None:
-        """It reaches the point by what was asked of it."""
+        """Send a request that makes the agent reach the point, and check that it dies there."""
         await asyncio.to_thread(self.agent.process.wait, 60)
         assert self.agent.process.returncode == -9, self.agent.log.read_text()
 
@@ -107,7 +108,7 @@ class Scene:
 
 
 async def eventually(check: Callable[[], Any], timeout_s: float = 60) -> None:
-    """Neither the kernel nor the status tells when it has changed: look until it has."""
+    """Neither the kernel nor the status notifies of its changes: poll until the condition is true."""
     why: Exception | None = None
     try:
         async with asyncio.timeout(timeout_s):
@@ -194,7 +195,7 @@ def test_every_point_has_its_step() -> None:
 
 
 @pytest.mark.parametrize(("point", "step"), [(point, step) for point, step in STEPS.items() if point not in MEMORY])
-async def test_a_death_leaves_nothing_behind_and_hurts_nobody(
+async def test_a_death_leaves_nothing_behind_and_affects_no_other(
     scene: Scene, point: Point, step: Callable[[Scene], Any]
 ) -> None:
     await _play(scene, point, step)

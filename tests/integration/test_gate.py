@@ -122,7 +122,7 @@ def test_under_load_grants_never_exceed_the_slots_through_restarts(start_agent: 
         assert (counts["held"], counts["waiting"]) == (0, 0)
 
 
-def test_a_stopped_agent_holds_nobody_up(start_agent: Start) -> None:
+def test_a_stopped_agent_delays_no_work(start_agent: Start) -> None:
     daemon = start_agent(cores=CORES)
     warned: list[str] = []
     with Gate("test", socket=daemon.socket, patience_s=0.2, warn=warned.append) as gate:
@@ -135,7 +135,7 @@ def test_a_stopped_agent_holds_nobody_up(start_agent: Start) -> None:
         finally:
             daemon.process.send_signal(signal.SIGCONT)
         assert gate.wait_connected(TIMEOUT_S)
-        rest = [gate.acquire("cpu", 1) for _ in range(CORES - 1)]  # what was asked in vain is withdrawn
+        rest = [gate.acquire("cpu", 1) for _ in range(CORES - 1)]  # an unanswered request is withdrawn
         assert all(slot.gated for slot in rest)
         held.release()
         assert gate.acquire("cpu", 1).gated

@@ -1,4 +1,4 @@
-"""What real daemons say over HTTP: as OpenAPI describes it, as Prometheus wants it, as the dashboards use it."""
+"""The HTTP interface of real daemons: as OpenAPI describes it, as Prometheus wants it, as the dashboards use it."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.integration.conftest import Daemon
 from tests.prometheus import Exposed, exposed, faults, used
 
 _DIRECTORY = Path(__file__).resolve().parents[2] / "docs" / "observability"
-#: What is not in our own pages: Prometheus adds it.
+#: Labels that are not in our own pages: Prometheus adds them.
 _ADDED = {"instance", "job"}
 _WORDS = {
     "kind": {"cpu", "disk", "network"},
@@ -58,8 +58,8 @@ def test_schemathesis_finds_nothing(running: Bed, tmp_path: Path, name: str) -> 
         f"http://{one_of(running, name).addresses['http']}/openapi.json",
         "--phases", "examples,coverage,fuzzing", "--max-examples", "3", "--seed", "1", "--no-color",
         "--exclude-path", "/events",  # it never ends
-        "--request-timeout", "60", "--suppress-health-check", "all",  # how busy this machine is says nothing
-        # That an expression of RDL can be read, and that a time is after another one, no schema says.
+        "--request-timeout", "60", "--suppress-health-check", "all",  # the time shows only how busy this machine is
+        # No schema can express that an expression of RDL can be read, and that a time is after another one.
         "--exclude-checks", "positive_data_acceptance",
         "-H", f"Authorization: Bearer {TOKEN}",
     ]  # fmt: skip
@@ -68,7 +68,7 @@ def test_schemathesis_finds_nothing(running: Bed, tmp_path: Path, name: str) -> 
 
 
 def test_the_status_documents_are_as_they_are_described(running: Bed) -> None:
-    """To the key: what is new in one must be described."""
+    """Down to the key: a new key must be described."""
     agent = msgspec.json.decode(running.agent.get("/status"), type=of_agent.Status)
     assert {one.container_class for one in agent.containers} == {"regular", "opportunistic"}
     assert any(one.profile is not None for one in agent.containers) and agent.jobs[0].job == running.job
@@ -76,7 +76,7 @@ def test_the_status_documents_are_as_they_are_described(running: Bed) -> None:
     assert master.nodes["alpha"].state == "connected" and master.jobs[running.job].ready == 1
 
 
-def test_what_the_master_explains_and_plans_is_as_it_is_described(running: Bed) -> None:
+def test_the_master_s_explanations_and_plans_match_their_description(running: Bed) -> None:
     explained = msgspec.json.decode(running.master.get(f"/explain?job={running.job}"), type=of_master.Explanation)
     assert explained.stages[0].lacks
     said = msgspec.json.decode(running.master.get("/reservations"), type=of_master.ReservationsThen)
@@ -88,7 +88,7 @@ def test_what_the_master_explains_and_plans_is_as_it_is_described(running: Bed) 
     assert len(msgspec.json.decode(page, type=of_master.ApplicationProfile).runs) == 4
 
 
-def test_the_documents_are_linked_and_refer_to_what_they_have(running: Bed) -> None:
+def test_the_documents_are_linked_and_their_references_exist(running: Bed) -> None:
     for daemon in (running.agent, running.master):
         document = json.loads(daemon.get("/openapi.json"))
         for reference in _references(document):
@@ -178,7 +178,7 @@ def test_metrics_are_named_as_prometheus_wants_it(running: Bed, name: str) -> No
     assert all(metric.startswith(prefix) for metric in exposed(page))
 
 
-def test_no_label_has_a_value_that_somebody_chose(metrics: dict[str, Exposed], running: Bed) -> None:
+def test_no_label_has_a_value_that_a_client_chose(metrics: dict[str, Exposed], running: Bed) -> None:
     status = running.agent.status()
     containers = [one[key] for one in status["containers"] for key in ("container", "name", "user")]
     chosen = {running.job, "nightly", "alpha", "eve", "word count", *containers}

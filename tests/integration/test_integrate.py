@@ -37,7 +37,7 @@ class Fifo:
         self._writer: int | None = None
 
     def open(self) -> bool:
-        """Whether somebody reads it."""
+        """Return whether a process reads it."""
         if self._writer is None:
             try:
                 self._writer = os.open(self.path, os.O_WRONLY | os.O_NONBLOCK)
@@ -52,7 +52,7 @@ class Fifo:
         self.close()
 
     def reader_gone(self) -> bool:
-        """Wait until whoever read it has ended."""
+        """Wait until its reader has ended."""
         assert self._writer is not None
         poll = select.poll()
         poll.register(self._writer, select.POLLERR)
@@ -74,7 +74,7 @@ def fifos(tmp_path: Path) -> Iterator[list[Fifo]]:
 
 @pytest.fixture
 def run() -> Iterator[Run]:
-    """Starts commands in sessions of their own, and ends what is left of them."""
+    """Start commands in sessions of their own, and end their remaining processes."""
     started: list[subprocess.Popen[str]] = []
 
     def make(*command: object) -> subprocess.Popen[str]:
@@ -205,14 +205,14 @@ def test_a_pool_works_when_the_agent_refuses(start_agent: Start, run: Run) -> No
     complaints = process.communicate(timeout=_TIMEOUT_S)[1]
     assert process.returncode == 0, complaints
     assert "going on without a grant" in complaints
-    assert "gpu" in complaints, "what was wrong"
+    assert "gpu" in complaints, "the complaints name the fault"
 
 
-# ---------------------------------------------------------------- somebody else's socket
+# ---------------------------------------------------------------- another user's socket
 
 
 class Listening:
-    """A socket that a user listens on; keeps what was sent there."""
+    """A socket that a user listens on; keeps the received data."""
 
     def __init__(self, path: Path, uid: int) -> None:
         self.path = path

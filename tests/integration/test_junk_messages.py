@@ -20,7 +20,7 @@ MOST_BYTES = 16 * FRAME_BYTES
 
 
 def junk(method: str) -> bytes:
-    """A request of the largest size whose parameters are empty arrays."""
+    """Return a request of the largest size whose parameters are empty arrays."""
     head = b"\x94\x00\x07" + msgpack.packb(method) + b"\x91\xdd"
     count = FRAME_BYTES - len(head) - 4
     return head + count.to_bytes(4, "big") + b"\x90" * count

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(
 MIB = 1 << 20
 OWN, OTHER = pwd.getpwuid(os.geteuid()).pw_name, "nobody"
 
-#: Garbage without end, of which 16 MiB live at a time; says again and again how large its heap is.
+#: Make garbage without end, of which 16 MiB live at a time; print again and again how large the heap is.
 CHURN = """
 public class Churn {
     public static void main(String[] arguments) throws Exception {
@@ -43,7 +43,7 @@ public class Churn {
 }
 """
 
-#: Ends once its soft maximum is what it was told to expect.
+#: Ends once its soft maximum is the expected one.
 TOLD = """
 public class Told {
     public static void main(String[] arguments) throws Exception {
@@ -88,7 +88,7 @@ class Churn:
         return int(found[1]) // 1024
 
     def soft_maximum(self) -> int:
-        """As the JVM itself says it."""
+        """Return the value by the JVM itself."""
         said = subprocess.run(
             ["jcmd", str(self.process.pid), "VM.flags", "-all"], capture_output=True, text=True, check=True
         ).stdout
@@ -133,7 +133,7 @@ async def test_zgc_gives_memory_back_and_takes_it_again(churn: Callable[..., Chu
     await heaps.close()
 
 
-async def test_g1_is_told_and_it_is_said_that_it_does_not_follow(churn: Callable[..., Churn]) -> None:
+async def test_g1_gets_its_maximum_and_it_is_reported_that_it_does_not_follow(churn: Callable[..., Churn]) -> None:
     jvm = churn(OWN, "-XX:+UseG1GC")
     notes: list[tuple[str, dict[str, Any]]] = []
     heaps = JvmHeaps(None, lambda what, **facts: notes.append((what, facts)), 0.75)

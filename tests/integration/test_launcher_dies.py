@@ -27,7 +27,7 @@ LIMIT_BYTES_PER_S = 1_000_000
 
 @pytest.fixture
 def kill_launcher() -> Iterator[Callable[[Daemon], None]]:
-    """Kills an agent's launcher; at the end nothing of its cgroups is left, whatever the test came to."""
+    """Kill an agent's launcher; at the end nothing of its cgroups is left, also if the test fails."""
     mount = cgroup2_mount()
     if mount is None or not os.access(mount, os.W_OK):
         pytest.skip("no cgroup v2 hierarchy that we may write to")
@@ -80,7 +80,7 @@ async def status(client: Any) -> tuple[dict[str, dict[str, Any]], float]:
 
 
 async def gone(*containers: dict[str, Any]) -> None:
-    """The kernel does not tell when a cgroup is removed: look until it is."""
+    """The kernel does not notify of the removal of a cgroup: poll until it is gone."""
     async with asyncio.timeout(60):
         while any(cgroup(one["container"]) for one in containers):  # noqa: ASYNC110
             await asyncio.sleep(0.02)
@@ -120,8 +120,10 @@ async def test_containers_go_on_and_new_ones_start(
 async def test_the_next_agent_takes_them_back(
     kill_launcher: Kill, bed: Bed | None, start_agent: Start, connect: Connect, dies: str
 ) -> None:
-    """The agent died, too, or ended itself because its launcher is a service manager's. Somebody took the link's
-    classes away. Journal and cgroups tell the next agent all."""
+    """The agent died, too, or ended itself because its launcher is a service manager's.
+
+    A program removed the link's classes. Journal and cgroups hold all that the next agent needs.
+    """
     agent = start_agent()
     if dies == "ends itself":
         agent.kill()  # its launcher stays

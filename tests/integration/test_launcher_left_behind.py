@@ -1,4 +1,4 @@
-"""A launcher whose agent never comes back goes away as the agent's configuration says, and not before its work ends."""
+"""A launcher whose agent never comes back ends as the agent's configuration defines, and not before its work ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A real agent, real clients: what leases save, and that whoever goes first does not wait for them."""
+"""A real agent, real clients: the gain by leases, and that the first job in order does not wait for them."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_without_leases_each_is_granted(start_agent: Callable[..., Any], m
         await job.end()
 
 
-async def test_whoever_goes_first_has_the_lease_recalled(
+async def test_the_first_in_order_has_the_lease_recalled(
     start_agent: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The lease would last for the whole test; the urgent job's monotask still comes before the rest of the others."""

@@ -1,4 +1,4 @@
-"""What systemd's own journal makes of our entries: a journald in a mount namespace of its own.
+"""Our entries in systemd's own journal: a journald in a mount namespace of its own.
 
 It has /run and /var/log to itself there, so it is no rival of one that runs.
 """
@@ -49,7 +49,7 @@ def test_the_journal_has_every_fact(tmp_path: Path) -> None:
 
 
 def in_namespace(kept: str) -> None:
-    """Start it, say something, and write what it has: one JSON object a line."""
+    """Start it, log something, and write its entries: one JSON object a line."""
     for place in ("/run", "/var/log"):
         if subprocess.run(["mount", "-t", "tmpfs", "tmpfs", place], check=False).returncode != 0:
             sys.exit("cannot mount")

@@ -1,4 +1,4 @@
-"""Master and agents as processes: a job of commands over two nodes, and what survives when one of them is killed."""
+"""Master and agents as processes: a job of commands over two nodes, and the survivors when one of them is killed."""
 
 from __future__ import annotations
 

@@ -11,7 +11,7 @@ from tests.integration.conftest import Daemon, until
 
 Connect = Callable[..., Awaitable[Any]]
 Start = Callable[..., Any]
-#: The kernel connects to a master that cannot accept; nobody answers then.
+#: The kernel connects to a master that cannot accept; no process answers then.
 PATIENCE_S = 2.0
 
 

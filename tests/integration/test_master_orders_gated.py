@@ -17,7 +17,7 @@ from penstock.wire.agent_api import StageProgress
 from tests.integration.conftest import Daemon
 
 Start = Callable[..., Any]
-#: What a monotask's work takes, and so the order that is looked at: a job's share of a slot, not how fast a host is.
+#: The duration of a monotask's work. It makes the order visible: a job's share of a slot, not the speed of a host.
 WORK_S = 0.02
 LONG, SHORT = 100, 12
 SINKS_AFTER = 30
@@ -27,7 +27,7 @@ class Gated:
     """A framework: all its monotasks are ready from the beginning, each works for a while once it is granted."""
 
     def __init__(self, job: Any, tasks: int, said: int) -> None:
-        """``said`` is how many tasks it says it has left."""
+        """``said`` is the number of tasks that it reports as left."""
         self._job = job
         self.job = job.id
         self.left = tasks
@@ -52,7 +52,7 @@ class Gated:
 
 
 def explained(master: Daemon, job: str, tmp_path: Path) -> None:
-    """The live master says why, and what it records can be replayed."""
+    """Check that the live master gives the reason, and that its record can be replayed."""
     said = json.loads(master.get(f"/explain?job={job}"))
     assert (said["place"], said["of"]) == (2, 2)
     assert said["why"].startswith(said["ordering"])
@@ -69,7 +69,7 @@ def explained(master: Daemon, job: str, tmp_path: Path) -> None:
     ("ordering", "said_by_long", "overtakes"),
     [
         ({"ordering": "srjf"}, LONG, True),
-        # It says that it has less left, but has received more than the first threshold, as the short never does.
+        # It reports fewer tasks left, but has received more than the first threshold, as the short never does.
         (
             {"ordering": "las_mq", "las_mq_first_threshold_container_s": 0.7 * SINKS_AFTER * WORK_S},
             SHORT // 2,

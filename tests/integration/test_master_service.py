@@ -23,12 +23,12 @@ from penstock.wire.errors import ErrorCode, RpcError
 
 
 class Agent:
-    """The far end of a connection: keeps the decisions, answers as it is told."""
+    """The far end of a connection: keeps the decisions, and gives the configured answers."""
 
     def __init__(self) -> None:
         self.peer: RpcPeer
         self.requests: list[api.Decide] = []
-        self.order: list[str] = []  # what arrived, in order
+        self.order: list[str] = []  # received messages, in order
         self.errors: list[dict[str, Any]] = []
         self.answer: Callable[[api.Decide], object] = lambda decide: api.Decided()
         self.gone = asyncio.Event()
@@ -122,7 +122,7 @@ async def test_a_task_finds_its_node_and_its_end_finds_its_origin(connect: Calla
     assert [decide.number for decide in origin.requests] == list(range(1, len(origin.requests) + 1))
 
 
-async def test_an_end_is_answered_when_the_origin_has_heard_of_it(connect: Callable[..., Any]) -> None:
+async def test_an_end_is_answered_when_the_origin_has_it(connect: Callable[..., Any]) -> None:
     origin, other = await connect("a"), await connect("b")
     may_answer = asyncio.Event()
 
@@ -141,7 +141,7 @@ async def test_an_end_is_answered_when_the_origin_has_heard_of_it(connect: Calla
     answered = other.peer.start_request("command_ended", said)
     await origin.until(lambda: bool(origin.decisions(api.TellEnded)))
     await other.peer.request("heartbeat", api.Heartbeat(load=load(), decided=0), Done)
-    assert not answered.done(), "what came later is answered before"
+    assert not answered.done(), "the later request is answered before"
     may_answer.set()
     async with asyncio.timeout(30):
         await answered
@@ -194,7 +194,7 @@ async def test_an_agent_that_fails_on_a_decision_is_asked_to_register_again(conn
     await again.until(lambda: bool(again.decisions(api.AdmitJob)))
 
 
-async def test_bad_messages_name_the_field_and_harm_nobody_else(connect: Callable[..., Any]) -> None:
+async def test_bad_messages_name_the_field_and_affect_no_other_node(connect: Callable[..., Any]) -> None:
     good, bad = await connect("a"), await connect()
     for method, params, field in (
         ("heartbeat", api.Heartbeat(load=load()), "method"),

@@ -1,4 +1,4 @@
-"""What the kernel keeps of an agent that was killed, and how the next one puts it right."""
+"""The kernel's remains of an agent that was killed, and their repair by the next one."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.network_bed import TIMEOUT_S, Bed, beds
 
 MBIT = 125_000  # bytes per second
 
-#: Attaches each cgroup that it is given, with its place in the list as slot, says so and waits to be killed.
+#: Attach each given cgroup, with its place in the list as slot, print a line and wait to be killed.
 _AGENT = """
 import pathlib, sys
 from agent.network import NetworkLimiter, Shape

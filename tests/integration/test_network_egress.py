@@ -29,7 +29,7 @@ def limiter(bed: Bed) -> Iterator[NetworkLimiter]:
 
 
 def settle(bed: Bed, limiter: NetworkLimiter, classes: set[int]) -> None:
-    """What waited in a class that is not needed any more goes first, and the class with the next counting."""
+    """Poll until only these classes are left: a class first sends its packets, and is removed at the next count."""
     until = time.monotonic() + TIMEOUT_S
     while bed.classes() != classes:
         assert time.monotonic() < until
@@ -44,7 +44,7 @@ def limit(rate_bytes_per_s: int) -> Shape:
     ("protocol", "mbit", "flows"),
     [("udp", 1, 1), ("udp", 100, 1), ("udp", 10, 10), ("tcp", 10, 1), ("tcp", 100, 10), ("tcp", 500, 1)],
 )
-def test_what_is_sent_keeps_to_the_rate(
+def test_sending_is_limited_to_the_rate(
     bed: Bed, limiter: NetworkLimiter, protocol: str, mbit: int, flows: int
 ) -> None:
     rate = mbit * MBIT
@@ -201,7 +201,7 @@ def test_a_cgroup_that_is_gone_is_an_ordinary_result(bed: Bed, limiter: NetworkL
     assert limiter.attach(3, gone, Shape()).result() == {}
 
 
-def test_what_cannot_be_enforced_is_said(bed: Bed) -> None:
+def test_a_limit_that_cannot_be_enforced_is_reported(bed: Bed) -> None:
     with contextlib.closing(NetworkLimiter()) as limiter:
         assert limiter.attach(1, bed.cgroup("c"), limit(5 * MBIT)).result() == {}
         slow = limiter.change(1, Shape(ceil_bytes_per_s=100, ingress_bytes_per_s=100)).result()
@@ -246,7 +246,7 @@ def test_a_link_that_an_operator_freed_is_limited_at_the_next_reconciliation(bed
     assert bed.classes() == {HANDLE | 1}
 
 
-def test_a_root_that_somebody_took_away_is_put_back_with_all_classes(bed: Bed, limiter: NetworkLimiter) -> None:
+def test_a_root_that_a_program_removed_is_restored_with_all_classes(bed: Bed, limiter: NetworkLimiter) -> None:
     limiter.attach(1, bed.cgroup("a"), limit(5 * MBIT)).result()
     with IPRoute() as ip:
         (index,) = ip.link_lookup(ifname=UPLINK)
@@ -258,7 +258,7 @@ def test_a_root_that_somebody_took_away_is_put_back_with_all_classes(bed: Bed, l
     assert bed.classes() == {HANDLE | 1, HANDLE | 2}
 
 
-def test_drift_is_repaired_and_said(bed: Bed, limiter: NetworkLimiter) -> None:
+def test_drift_is_repaired_and_reported(bed: Bed, limiter: NetworkLimiter) -> None:
     known = {slot: (bed.cgroup(name), limit(5 * MBIT)) for slot, name in enumerate("abc", start=1)}
     for slot, (cgroup, shape) in known.items():
         limiter.attach(slot, cgroup, shape).result()
@@ -286,7 +286,7 @@ def test_drift_is_repaired_and_said(bed: Bed, limiter: NetworkLimiter) -> None:
     assert limiter.reconcile(known).result() == []
 
 
-def test_a_limit_that_another_root_takes_away_is_said_until_it_is_back(bed: Bed, limiter: NetworkLimiter) -> None:
+def test_a_limit_that_another_root_takes_away_is_reported_until_it_is_back(bed: Bed, limiter: NetworkLimiter) -> None:
     known = {1: (bed.cgroup("c"), limit(5 * MBIT))}
     limiter.attach(1, *known[1]).result()
     assert limiter.not_enforced().result() == {1: {}}
@@ -352,7 +352,7 @@ def test_uninstalling_leaves_nothing(bed: Bed, limiter: NetworkLimiter) -> None:
     assert limiter.counters().result() == {}
 
 
-def test_closing_keeps_what_limits_and_removes_what_limits_nothing(bed: Bed) -> None:
+def test_closing_keeps_classes_with_a_limit_and_removes_those_without(bed: Bed) -> None:
     first = NetworkLimiter()
     first.attach(1, bed.cgroup("c"), limit(5 * MBIT)).result()
     first.close()

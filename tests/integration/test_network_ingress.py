@@ -1,4 +1,4 @@
-"""Limits on what a container receives, and what is counted of it, on this very kernel."""
+"""Limits on a container's received data, and their counts, on this very kernel."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def limit(rate_bytes_per_s: int) -> Shape:
     ("protocol", "mbit", "flows"),
     [("udp", 10, 1), ("udp6", 10, 1), ("udp", 100, 10), ("tcp", 100, 1)],
 )
-def test_what_is_received_keeps_to_the_rate(
+def test_receiving_is_limited_to_the_rate(
     bed: Bed, limiter: NetworkLimiter, protocol: str, mbit: int, flows: int
 ) -> None:
     rate = mbit * MBIT
@@ -95,10 +95,10 @@ def test_merged_tcp_segments_are_counted_as_the_link_counts_them(bed: Bed, limit
 
     until = time.monotonic() + TIMEOUT_S
     while limiter.counters().result()[1].sent_bytes != pytest.approx(bed.class_bytes(1), rel=0.002):
-        assert time.monotonic() < until  # what still waits in the class is counted there when it leaves
+        assert time.monotonic() < until  # packets still in the class are counted there when they leave
 
 
-def test_what_is_above_the_limit_is_counted_as_dropped(bed: Bed, limiter: NetworkLimiter) -> None:
+def test_packets_above_the_limit_are_counted_as_dropped(bed: Bed, limiter: NetworkLimiter) -> None:
     limiter.attach(1, bed.cgroup("c"), limit(5 * MBIT)).result()
     bed.receive(bed.cgroup("c")).wire_bytes_per_s(5 * MBIT)
 

@@ -31,9 +31,9 @@ def promise(mbit: int) -> Shape:
 
 
 def shares(*flows: Flow, until: Callable[[list[float]], bool]) -> list[float]:
-    """What part of the link each flow gets, as soon as they fill it and share it as they shall.
+    """Return the part of the link that each flow gets, once they fill it and share it as expected.
 
-    Senders and receivers have to share two processors with whatever else runs: hence not at the first try.
+    Senders and receivers have to share two processors with all other processes: hence not at the first try.
     """
     parts: list[float] = []
     for _ in range(20):
@@ -44,7 +44,7 @@ def shares(*flows: Flow, until: Callable[[list[float]], bool]) -> list[float]:
 
 
 @pytest.mark.parametrize("protocol", ["udp", "tcp"])
-def test_an_opportunistic_container_gets_what_a_promised_one_leaves(
+def test_an_opportunistic_container_gets_the_remainder_of_a_promised_one(
     bed: Bed, limiter: NetworkLimiter, protocol: str
 ) -> None:
     assert limiter.attach(1, bed.cgroup("promised"), promise(60)).result() == {}
@@ -90,7 +90,7 @@ def test_the_first_job_goes_before_the_others_and_they_change_places_on_open_soc
     assert bed.classes() == COMMON
 
 
-def test_who_is_promised_something_goes_before_the_second_job(bed: Bed, limiter: NetworkLimiter) -> None:
+def test_a_promised_container_goes_before_the_second_job(bed: Bed, limiter: NetworkLimiter) -> None:
     limiter.attach(1, bed.cgroup("promised"), promise(30)).result()
     limiter.attach(2, bed.cgroup("second"), Shape(rank=1)).result()
     limiter.attach(3, bed.cgroup("hog"), Shape(opportunistic=True)).result()
@@ -134,7 +134,7 @@ def test_a_class_of_its_own_changes_its_priority_too(bed: Bed, limiter: NetworkL
     assert bed.classes() == COMMON | {HANDLE | 1, HANDLE | 2}
 
 
-def test_what_is_promised_beyond_the_link_is_cut_and_said(bed: Bed, limiter: NetworkLimiter) -> None:
+def test_a_promise_beyond_the_link_is_cut_and_reported(bed: Bed, limiter: NetworkLimiter) -> None:
     assert limiter.attach(1, bed.cgroup("a"), promise(75)).result() == {}
     said = limiter.attach(2, bed.cgroup("b"), promise(50)).result()
 

@@ -14,12 +14,14 @@ Start = Callable[..., Any]
 Connect = Callable[..., Awaitable[Any]]
 
 
-@pytest.mark.skipif(choose_root("x") is None, reason="elsewhere: without a cgroup nobody sees what containers use")
+@pytest.mark.skipif(
+    choose_root("x") is None, reason="elsewhere: without a cgroup the use of containers is not observed"
+)
 @pytest.mark.parametrize(("sample_interval_s", "granted"), [(60, False), (0.5, True)])
 async def test_a_promised_core_is_a_slot_only_while_it_was_seen_idle(
     start_agent: Start, connect: Connect, sample_interval_s: float, granted: bool
 ) -> None:
-    """Nothing is known of the container before two samples. What of a busy one is lent: test_core_promised_cores."""
+    """Nothing is known of the container before two samples. The loan of a busy one is in test_core_promised_cores."""
     agent = start_agent(cores=1, sample_interval_s=sample_interval_s, job_wait_max_s="60s")
     client = await connect(agent)
     spec = {"argv": ["sleep", "60"], "cpu_cores": 1.0}

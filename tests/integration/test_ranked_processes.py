@@ -63,7 +63,7 @@ class Lender:
         assert self.process.stdout is not None
         return self.process.stdout.readline()
 
-    def says(self, what: str) -> str:
+    def ask(self, what: str) -> str:
         assert self.process.stdin is not None
         self.process.stdin.write(f"{what}\n")
         self.process.stdin.flush()
@@ -93,7 +93,7 @@ def lender() -> Iterator[Callable[[Path, str], Lender]]:
 
 
 def of_two(own: int, rank: int) -> int:
-    """The nice value of the first (0) or second of two jobs, whose processes had their own before."""
+    """Return the nice value of the first (0) or second of two jobs, whose processes had their own before."""
     value = rank_weights.nice_of(rank, 2)
     return max(own, value) if own > 0 else value
 
@@ -113,18 +113,18 @@ def test_processes_are_ranked_while_their_jobs_last_and_go_on_after_them(start_a
     until(lambda: second.nice() == {of_two(own, 1)}, "the second is not behind the first")
     assert first.nice() == {of_two(own, 0)}
 
-    assert first.says("over") == "went on\n"
+    assert first.ask("over") == "went on\n"
     until(lambda: second.nice() == {max(own, 0)}, "the second is not the first now")
     until(lambda: list(containers(agent)) == [second.job], "the first is still in")
-    assert second.says("over") == "went on\n"
+    assert second.ask("over") == "went on\n"
     until(lambda: not containers(agent), "the second is still in")
     assert [each.nice() for each in (first, second)] == [{own}, {own}]
-    assert [each.says("more") for each in (first, second)] == ["went on\n"] * 2
+    assert [each.ask("more") for each in (first, second)] == ["went on\n"] * 2
     reasons = {each["ended"]["reason"] for each in agent.status()["containers"]}
     assert reasons == {"its job is over: its processes go on"}
 
 
-def test_a_restarted_agent_gives_back_what_its_predecessor_took_in(start_agent: Any, lender: Any) -> None:
+def test_a_restarted_agent_gives_back_the_processes_that_its_predecessor_took_in(start_agent: Any, lender: Any) -> None:
     agent = start_agent()
     own = os.getpriority(os.PRIO_PROCESS, 0)
     first, second = lender(agent.socket, "first"), lender(agent.socket, "second")
@@ -133,7 +133,7 @@ def test_a_restarted_agent_gives_back_what_its_predecessor_took_in(start_agent: 
     again = start_agent()
     until(lambda: len(containers(again)) == 2, "a restarted agent has lost them")
     until(lambda: [job["connections"] for job in again.status()["jobs"]] == [1, 1], "they did not come back")
-    assert second.says("over") == first.says("over") == "went on\n"
+    assert second.ask("over") == first.ask("over") == "went on\n"
     until(lambda: not containers(again), "they are still in")
     assert [each.nice() for each in (first, second)] == [{own}, {own}]
 
@@ -149,7 +149,7 @@ def test_an_agent_that_stops_leaves_them_as_they_were(start_agent: Any, lender: 
     until(lambda: set(containers(again)) == {first.job, second.job}, "they are not lent to the next one")
 
 
-async def test_what_cannot_be_lent(start_agent: Any) -> None:
+async def test_processes_that_cannot_be_lent(start_agent: Any) -> None:
     agent = start_agent()
     ended = await asyncio.create_subprocess_exec("true")
     await ended.wait()

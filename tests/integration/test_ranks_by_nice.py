@@ -13,7 +13,7 @@ from tests.integration.test_ranked_processes import WEIGHED
 from tests.kernel.ranked_bed import BURN, Process, RankedBed
 
 LIMIT_S = 60.0
-#: What a job does that is ranked and uses nothing.
+#: The script of a ranked job that uses nothing.
 STILL = """
 import sys
 print("up", flush=True)
@@ -42,13 +42,13 @@ def used_s(bed: RankedBed, processes: list[Process]) -> list[float]:
     deadline = time.monotonic() + LIMIT_S
     while sum(used) < 1.5:
         assert time.monotonic() < deadline, used
-        time.sleep(0.2)  # nothing tells of time that passes
+        time.sleep(0.2)  # no event marks the end of this time
         used = [each.cpu_s() - had for each, had in zip(processes, before, strict=True)]
     return used
 
 
 def test_opportunistic_work_is_below_every_nice_value(one_core: RankedBed) -> None:
-    """What it had started before, too: a child of its own."""
+    """This holds for children that it had started before, too."""
     slack = one_core.begin("import os\nos.fork()\n" + BURN, opportunistic=True)
     # Only the last burns: beside the first it would get one or two slices of the kernel, and so would slack.
     jobs = [one_core.begin_job(script, priority) for script, priority in ((STILL, 3.0), (STILL, 2.0), (BURN, 1.0))]

@@ -1,4 +1,4 @@
-"""A launch that is refused holds nothing of its client's: who reads its output is not kept waiting."""
+"""A refused launch holds nothing of its client's: a reader of its output gets the end of file at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""SIGHUP on real daemons: what their files say holds from then on; a wrong file changes nothing."""
+"""SIGHUP on real daemons: the values of their files are in force from then on; a wrong file changes nothing."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ class Reloaded:
         self.log = Log(daemon.log)
 
     def reload(self, text: str) -> dict[str, Any]:
-        """Write the file, tell the daemon, and hear what it says."""
+        """Write the file, send the signal to the daemon, and return its log line."""
         self.file.write_text(text)
         self.daemon.process.send_signal(signal.SIGHUP)
         return self.log.until("configuration")
@@ -71,7 +71,7 @@ def master(start_master: Callable[..., Daemon], tmp_path: Path) -> Iterator[Relo
     running.log.close()
 
 
-async def test_an_agent_takes_what_it_can(agent: Reloaded, connect: Connect) -> None:
+async def test_an_agent_applies_the_keys_that_it_can(agent: Reloaded, connect: Connect) -> None:
     assert agent.daemon.status()["t_alloc"] == 0.8
     client = await connect(agent.daemon)
     line = agent.reload("t_alloc = 0.5\nmax_frame_bytes = 8192\n")

@@ -24,7 +24,7 @@ def command(name: str, *argv: str, cores: float) -> TaskRequest:
 
 
 async def reservations(client: AgentClient) -> list[Reserved]:
-    """Once the agent is linked to the master again, which nobody announces."""
+    """Return the reservations once the agent is linked to the master again, which no event marks."""
     async with asyncio.timeout(60):
         while True:
             try:
@@ -34,7 +34,7 @@ async def reservations(client: AgentClient) -> list[Reserved]:
                 await asyncio.sleep(0.05)
 
 
-async def test_what_is_promised_starts_in_its_time_though_the_master_was_killed(
+async def test_a_promised_job_starts_in_its_time_though_the_master_was_killed(
     start_agent: Start, master: MasterProcess, tmp_path: Path
 ) -> None:
     [agent] = await agents(start_agent, master, tmp_path, "alpha", cores=2)
@@ -70,7 +70,9 @@ async def output(client: AgentClient, job: Job, task: str) -> str:
     return (await attached.output("stdout")).decode()
 
 
-async def test_a_no_comes_at_once_and_says_why(start_agent: Start, master: MasterProcess, tmp_path: Path) -> None:
+async def test_a_refusal_comes_at_once_with_its_reason(
+    start_agent: Start, master: MasterProcess, tmp_path: Path
+) -> None:
     [agent] = await agents(start_agent, master, tmp_path, "alpha", cores=2)
     async with await AgentClient.connect(agent.socket, "test") as client:
         assert await reservations(client) == []

@@ -20,7 +20,7 @@ from tests.integration.security_callers import open_directory
 
 needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
 STRANGER = pwd.getpwnam("nobody")
-#: Connects to a Unix socket as another user, says all it can, and prints how many bytes came back.
+#: Connect to a Unix socket as another user, send every message, and print how many bytes came back.
 _KNOCK = """
 import os, socket, sys
 os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[3]))
@@ -49,7 +49,7 @@ def test_another_user_cannot_register_a_node() -> None:
         path = Path(master.addresses["listen"])
         assert stat.S_IMODE(path.stat().st_mode) == 0o600
         assert knock(path, b"\x93\x02\xa5hello\x90") == "PermissionError", "the file's mode keeps strangers out"
-        path.chmod(0o666)  # even where the mode does not, the kernel tells which user it is
+        path.chmod(0o666)  # even where the mode does not, the kernel reports the user
         assert knock(path, b"\x93\x02\xa5hello\x90") in {"0", "ConnectionResetError", "BrokenPipeError"}
         assert _lines(master.log, "no connection")[0]["address"] == f"uid {STRANGER.pw_uid}"
         assert master.status()["nodes"] == {}

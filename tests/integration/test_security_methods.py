@@ -1,4 +1,4 @@
-"""Every method of the agent's socket, called by somebody whom it is none of: refused, and nothing has changed.
+"""Every method of the agent's socket, called by users who may not: refused, and nothing has changed.
 
 The methods and their callers are declared in penstock.wire: a new one is tried here as a stranger, with its example.
 """
@@ -55,7 +55,7 @@ OF_OTHERS: dict[str, dict[str, Any]] = {
 
 @dataclass
 class Owned:
-    """What belongs to the owner, and what he would see of it if somebody had touched it."""
+    """The owner's objects, and their state as the owner would see it after a change."""
 
     daemon: Daemon
     owner: Client
@@ -93,7 +93,7 @@ async def known(daemon: Daemon) -> AsyncIterator[Callers]:
 
 @pytest.fixture
 async def mine(daemon: Daemon, known: Callers) -> Owned:
-    """A job with monotasks, a container and a reservation, as nobody has touched them."""
+    """Return a job with monotasks, a container and a reservation in their original state."""
     owner = await known.call_as(OWNER)
     job = await owner.call("register_job", name="owned")
     await owner.recorder.wait_for("job_admitted")
@@ -117,7 +117,7 @@ async def test_a_stranger_is_refused_by_every_method_and_nothing_has_changed(min
     for method, template in OF_OTHERS.items():
         with pytest.raises(RpcError) as caught:
             await stranger.call(method, **mine.filled(template))
-        if method == "adopt":  # the launcher looks whose the process is
+        if method == "adopt":  # the launcher checks the owner of the process
             assert f"does not belong to {STRANGER} alone" in str(caught.value)
         else:
             assert caught.value.code is ErrorCode.REFUSED, f"{method}: {caught.value}"
@@ -199,5 +199,5 @@ async def test_one_user_cannot_take_all_connections(mine: Owned, known: Callers)
     await known.call_as(OWNER)
 
 
-def test_what_the_agent_says_is_nobody_s_to_ask() -> None:
+def test_the_agent_s_own_notifications_are_no_requests() -> None:
     assert not agent_methods.NOTIFICATIONS.keys() & METHODS.keys()

@@ -1,7 +1,7 @@
 """Names that clients choose never become paths: every text of every method, with names that would like to.
 
 The places where a name is accepted come from the wire's declaration. The agent runs with an audit hook of CPython's
-(PEP 578) that writes down whatever it does, to files above all, with an argument that contains the names' mark.
+(PEP 578) that records all its actions, on files above all, with an argument that contains the names' mark.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ NAMES = {
     "shell": f"$(touch {MARK}); `touch {MARK}` ~ * %2e%2e%2f",
     "dots": "..",
 }
-#: Runs what ``-m agent`` would, and keeps the names of audited events whose arguments have the mark in them.
+#: Run the module of ``-m agent``, and keep the names of audited events whose arguments have the mark in them.
 _WATCHED = """#!{python} -I
 import os, sys
 kept = os.open({seen!r}, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
@@ -54,7 +54,7 @@ sys.exit(main(sys.argv[4:]))
 
 
 def places(kind: Any, path: tuple[str | int, ...] = ()) -> Iterator[tuple[str | int, ...]]:
-    """Where below a type a text may stand; 0 is an element, and ``*`` the key of a map."""
+    """Return the places below a type where a text is allowed; 0 is an element, and ``*`` the key of a map."""
     origin, arguments = typing.get_origin(kind), typing.get_args(kind)
     if kind is str:
         yield path
@@ -156,7 +156,7 @@ def test_the_places_are_found() -> None:
 
 @pytest.fixture
 def watched(tmp_path: Path, start_agent: Callable[..., Daemon], monkeypatch: pytest.MonkeyPatch) -> tuple[Daemon, Path]:
-    """An agent, and the file with what its hook saw."""
+    """Start an agent; return it and the file with its hook's records."""
     seen, program = tmp_path / "seen", tmp_path / "watched"
     program.write_text(_WATCHED.format(python=sys.executable, seen=str(seen), mark=MARK))
     program.chmod(0o755)
@@ -190,7 +190,7 @@ async def test_no_name_becomes_a_path(
     assert codes["answered"] > 50, f"names that are only names are accepted: {codes}"
     proof, *done = seen.read_text().splitlines()
     assert proof.startswith("os.listdir"), "the hook sees"
-    assert not done, "what the agent did with a name in its hands"
+    assert not done, "the agent's actions with a name in its hands"
     fresh = _files(tmp_path) - before
     strange = {path for path in fresh if not _ours(path)}
     assert not strange

@@ -1,4 +1,4 @@
-"""Master and agents over mutual TLS: a node is who its certificate says, and renewal needs no restart."""
+"""Master and agents over mutual TLS: a node's name is that of its certificate, and renewal needs no restart."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ async def master(tmp_path: Path) -> AsyncIterator[Master]:
 
 
 class Node(Recorder):
-    """An agent that does what it is told, and says nothing of it."""
+    """An agent that follows decisions, and reports nothing of it."""
 
     def request(self, peer: RpcPeer, method: str, params: list[Any]) -> object:
         return api.Decided()
@@ -209,7 +209,8 @@ async def test_a_handshake_that_began_before_the_revocation_opens_nothing(tmp_pa
             with pytest.raises(ssl.SSLWantReadError):
                 thief.do_handshake()
             writer.write(back.read())
-            there.write(await reader.read(65536))  # so the master has begun, with what it trusted until now
+            # so the master has begun, with the certificates that it trusted until now
+            there.write(await reader.read(65536))
             ca.revoke("stolen", NOW)
             running.service.judge_anew()
             while True:
@@ -223,7 +224,7 @@ async def test_a_handshake_that_began_before_the_revocation_opens_nothing(tmp_pa
             answered = b"?"
             while answered == b"?":
                 try:
-                    answered = thief.read()  # nothing: the other side has said that it closes
+                    answered = thief.read()  # nothing: the other side has announced that it closes
                 except ssl.SSLWantReadError:
                     there.write(await reader.read(65536))
         assert not answered

@@ -78,7 +78,7 @@ def test_the_same_seed_gives_the_same_bytes_in_every_process(scenario: Path, cor
     assert json.loads(other)["runs"][0]["report"] != document["runs"][0]["report"]
 
 
-def test_a_sweep_is_a_table_and_what_is_the_same_is_said_once(scenario: Path) -> None:
+def test_a_sweep_is_a_table_and_equal_values_are_printed_once(scenario: Path) -> None:
     status, out, _ = _penstock("simulate", scenario, "--set", "workload.synthetic.jobs=30")
     assert status == 0
     lines = out.splitlines()
@@ -102,7 +102,9 @@ def test_a_sweep_of_few_jobs_shows_each_of_them() -> None:
 
 
 def test_promised_cores_make_a_command_as_fast_as_alone() -> None:
-    """What docs/limits.md says of ursa/promised-cores; before promises and slots were one account: 2.49 and 1.86."""
+    """The figures are those in docs/limits.md of ursa/promised-cores; before promises and slots were one account: 2.49
+    and 1.86.
+    """
     _, out, _ = _penstock("simulate", "ursa/promised-cores", "--json")
     runs = json.loads(out)["runs"]
     promised = [run["settings"]["jobs.0.stages.0.command"]["cpu_cores"] for run in runs]

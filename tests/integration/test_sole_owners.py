@@ -86,7 +86,7 @@ def _wait_for_http(address: str) -> None:
                 return
         except urllib.error.URLError:
             assert time.monotonic() < deadline
-            time.sleep(0.05)  # another process's port tells nobody when it opens
+            time.sleep(0.05)  # another process's port opens without an event
 
 
 def test_an_agent_that_does_not_start_leaves_no_launcher(tmp_path: Path) -> None:
@@ -126,7 +126,7 @@ def test_the_store_is_its_user_s_alone_wherever_it_is(master: Daemon, tmp_path: 
 
 
 def test_the_first_start_makes_the_directory_of_the_store(tmp_path: Path) -> None:
-    """Where nobody has named a store, on a host that has never seen Penstock."""
+    """Where no store is configured, on a host without any earlier Penstock."""
     state = tmp_path / "not" / "there"
     master = start("master", tmp_path, http="127.0.0.1:0", environment={"PENSTOCK_STATE_DIR": str(state)})
     try:

@@ -37,7 +37,7 @@ pytestmark = [
 Start = Callable[..., Any]
 WAIT_S = 300
 SLOT_S = 3.0
-#: Counts words in two stages, in Python workers; then waits to be told to end.
+#: Count words in two stages, in Python workers; then wait for a line and end.
 JOB = """
 import sys
 from pyspark.sql import SparkSession
@@ -50,7 +50,7 @@ spark.stop()
 
 
 class Process:
-    """A JVM of Spark's, and what it writes, line by line."""
+    """A JVM of Spark's, and its output, line by line."""
 
     def __init__(self, environment: dict[str, str], *command: str) -> None:
         self.process = subprocess.Popen(
@@ -136,13 +136,13 @@ def test_an_unchanged_job_runs_in_containers(
         assert re.fullmatch(r"word count app-\S+/[01]", each["name"])
         assert "java" in Path(f"/proc/{each['pid']}/exe").resolve().name
     until(lambda: all(map(_both_stages_are_done, agent.status()["jobs"])), "its stages are not done")
-    time.sleep(3 * SLOT_S)  # what is recorded has to go on behind the end of the last stage, or that is no stage's end
+    time.sleep(3 * SLOT_S)  # the recording has to go on behind the end of the last stage, or that is no stage's end
     go.write_text("go")
     worker.until("Executor .* finished with state")
     worker.until("Executor .* finished with state")
     ended = [each["ended"] for each in agent.status()["containers"] if each["task"]]
     assert [(each["by"], each["exit_status"]) for each in ended] == [("exit", 0), ("exit", 0)]
-    # Where the executors end before their driver has said that the application has, Spark starts another one.
+    # Where the executors end before their driver has reported the end of the application, Spark starts another one.
     log, *_ = sorted((tmp_path / "work").glob("*/*/stderr"))
     assert "Driver commanded a shutdown" in log.read_text()
     _is_learnt(master)
@@ -157,7 +157,7 @@ def _is_learnt(master: MasterProcess) -> None:
     assert run["run"].startswith("app-")
     assert run["executors"] == 2
     assert run["settings"]["cores"] == 1
-    assert len(run["stages"]) == 3, "the job's two stages are known, and what came behind them"
+    assert len(run["stages"]) == 3, "the job's two stages are known, and the part behind them"
     assert run["stages"][-1] == len(run["mean"][0])
     # On a busy host a slot may be without a reading.
     assert sum(cores for cores in run["mean"][0] if cores is not None) > 0, "a JVM takes some CPU"

@@ -19,7 +19,7 @@ from tests.spark_pages import APPLICATION, spark_pages, stage
 
 Start = Callable[..., Any]
 WAIT_S = 100
-#: Says what it is, and ends with what it reads from standard input, or by a signal.
+#: Print its properties, and end by a line from standard input, or by a signal.
 PROGRAM = """
 import os, signal, sys
 def terminated(*_):
@@ -46,14 +46,14 @@ class Executor:
         )  # fmt: skip
 
     def started(self) -> list[str]:
-        """What it says first: its pid, directory, JAVA_HOME, last argument."""
+        """Return its first output: its pid, directory, JAVA_HOME, last argument."""
         assert self.process.stdout is not None
         said = self.process.stdout.readline().split()
         assert said[:1] == ["started"], self.process.communicate()
         return said[1:]
 
     def end(self, status: int | None = None) -> tuple[int, str, str]:
-        """Its status, once it has ended (with ``status``, because it was told so), and what else it wrote."""
+        """Return its status, once it has ended (with ``status``, by that command), and its remaining output."""
         if status is None:
             self.process.wait(WAIT_S)  # its standard input stays open
         out, err = self.process.communicate(None if status is None else f"{status}\n", timeout=WAIT_S)
@@ -108,7 +108,7 @@ def test_an_executor_lives_in_a_container(
     until(lambda: not agent.status()["jobs"], "the job stays")
 
 
-#: Says at which port it listens, as a driver does, until its standard input ends.
+#: Print the port on which it listens, as a driver does, until its standard input ends.
 DRIVER = """
 import socket, sys
 with socket.create_server(("127.0.0.1", 0)) as server:

@@ -1,7 +1,7 @@
-"""What another installation left on the host is not an agent's: it neither touches it nor trips over it.
+"""Leftovers of another installation on the host are not an agent's: it neither touches them nor fails because of them.
 
-The stranger is what an agent that was killed leaves: a launcher, its containers and their cgroups, sockets, and a
-journal, all in other directories and in another tree; beside it, a tree in which nothing runs.
+The stranger's are those of a killed agent: a launcher, its containers and their cgroups, sockets, and a journal, all in
+other directories and in another tree; beside it, a tree in which nothing runs.
 """
 
 from __future__ import annotations
@@ -73,7 +73,7 @@ async def stranger(tmp_path: Path, start_agent: Start, connect: Connect) -> Asyn
 
 
 @pytest.mark.parametrize("tree", ["auto", "named"])
-async def test_what_others_left_is_neither_touched_nor_tripped_over(
+async def test_leftovers_of_others_are_neither_touched_nor_in_the_way(
     tree: str, stranger: Stranger, start_agent: Start, connect: Connect, tmp_path: Path
 ) -> None:
     own = "auto" if tree == "auto" else stranger.root.with_name(f"penstock-test-{secrets.token_hex(4)}")
@@ -84,7 +84,7 @@ async def test_what_others_left_is_neither_touched_nor_tripped_over(
     with _of_the_same_name(stranger, kept) as process:
         before = stranger.everything()
         agent.kill()
-        agent = start_agent(cgroup_root=own)  # takes back what the one before left, and that alone
+        agent = start_agent(cgroup_root=own)  # takes back its predecessor's containers, and those alone
         client = await connect(agent)
         assert await _states(client) == {kept: "running"}
         await client.call("kill", container=kept)
@@ -108,7 +108,7 @@ async def _states(client: Any) -> dict[str, str]:
 
 
 async def _all_ended(client: Any) -> None:
-    """Nobody is told of the end of a container that another connection launched."""
+    """Poll until all have ended: the end of a container is reported only to the connection that launched it."""
     async with asyncio.timeout(60):
         while set((await _states(client)).values()) != {"ended"}:  # noqa: ASYNC110 - the status has no event
             await asyncio.sleep(0.02)

@@ -17,7 +17,8 @@ from agent.cgroup_root import cgroup2_mount
 from tests.integration.conftest import options
 
 TIMEOUT_S = 60
-#: Makes a network namespace with a link on which an agent's root qdisc is, says so, and keeps it until its input ends.
+#: Make a network namespace with a link on which an agent's root qdisc is, print a line, and keep it until its input
+#: ends.
 _NETWORK = """
 import contextlib, ctypes, os, sys
 from pyroute2 import IPRoute
@@ -33,7 +34,7 @@ sys.stdin.read()
 
 pytestmark = [
     pytest.mark.skipif(cgroup2_mount() is None, reason="elsewhere: needs a cgroup2 mount"),
-    pytest.mark.skipif(os.geteuid() != 0, reason="only root takes away what agents set up"),
+    pytest.mark.skipif(os.geteuid() != 0, reason="only root removes the files of agents"),
 ]
 
 
@@ -87,7 +88,7 @@ def test_all_that_an_agent_left_is_gone(
         work = os.pidfd_open(int(client.stdout.readline()))
         refused = uninstall("--kill")
         assert refused.returncode == 1 and refused.stderr.startswith("penstock uninstall: an agent answers at ")
-        agent.kill()  # first: it would end what the client started when the client goes
+        agent.kill()  # first: it would end the client's containers when the client goes
         client.kill()
     container = next(iter((root / "containers").glob("*/"))).name
     refused = uninstall()

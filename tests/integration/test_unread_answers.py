@@ -23,7 +23,7 @@ def _resident_bytes(pid: int) -> int:
     return next(int(line.split()[1]) * 1024 for line in lines if line.startswith("VmRSS"))
 
 
-async def test_answers_that_nobody_reads_are_not_made(start_agent: Start, connect: Connect) -> None:
+async def test_answers_that_are_not_read_are_not_made(start_agent: Start, connect: Connect) -> None:
     agent = start_agent()
     client = await connect(agent)
     script = "head -c 300000 /dev/zero"

@@ -1,6 +1,7 @@
-"""The watchdog follows the event loop: what the service manager hears while a daemon's loop goes round, and while not.
+"""The watchdog follows the event loop: the messages to the service manager while a daemon's loop goes round, and while
+not.
 
-A loop is blocked as in life: by standard error, a pipe that nobody empties. The process is not stopped.
+A loop is blocked as in life: by standard error, a pipe that no process empties. The process is not stopped.
 """
 
 from __future__ import annotations
@@ -24,21 +25,21 @@ from tests.integration.conftest import START_TIMEOUT_S, end_launcher, options
 WATCHDOG_S = 1.0
 #: In so many intervals the service manager would have ended the daemon twice over.
 SILENT_S = 2 * WATCHDOG_S
-#: What a loop that is not blocked says meanwhile is less.
+#: A loop that is not blocked logs less meanwhile.
 MOST = 20
 
 
 @dataclass
 class Watched:
-    """A daemon, what it says to its service manager, and what it writes."""
+    """A daemon, its messages to its service manager, and its output."""
 
     process: subprocess.Popen[bytes]
     manager: socket.socket
     stderr: int
     seen: bytearray = field(default_factory=bytearray)
 
-    def hears(self, state: bytes) -> None:
-        """Until the daemon says it."""
+    def receives(self, state: bytes) -> None:
+        """Wait until the daemon sends it."""
         self.manager.settimeout(START_TIMEOUT_S)
         try:
             while state not in self.manager.recv(4096).split(b"\n"):
@@ -46,15 +47,17 @@ class Watched:
         except TimeoutError:
             pytest.fail(f"no {state!r}; it wrote: {bytes(self.seen)!r}")
 
-    def hears_nothing(self) -> None:
-        """From some moment on; what was said before it was blocked may still come."""
+    def receives_nothing(self) -> None:
+        """Check that no message comes from some moment on; messages sent before the daemon was blocked may still
+        come.
+        """
         self.manager.settimeout(SILENT_S)
         with pytest.raises(TimeoutError):
             for _ in range(MOST):
                 self.manager.recv(4096)
 
     def fill(self) -> None:
-        """Whoever writes one more byte to standard error waits."""
+        """Fill standard error: a write of one more byte waits."""
         ours = os.open(f"/proc/self/fd/{self.stderr}", os.O_WRONLY | os.O_NONBLOCK)
         with suppress(BlockingIOError):
             while True:
@@ -90,16 +93,16 @@ def watched(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Watched]
 
 
 @pytest.mark.parametrize("watched", ["agent", "master"], indirect=True)
-def test_a_daemon_whose_loop_is_blocked_says_nothing_to_the_watchdog(watched: Watched) -> None:
-    watched.hears(b"READY=1")
+def test_a_daemon_whose_loop_is_blocked_sends_nothing_to_the_watchdog(watched: Watched) -> None:
+    watched.receives(b"READY=1")
     for _ in range(3):
-        watched.hears(b"WATCHDOG=1")
+        watched.receives(b"WATCHDOG=1")
     watched.empty()
     watched.fill()
-    watched.process.send_signal(signal.SIGHUP)  # it says in its log what it has reloaded
-    watched.hears_nothing()
+    watched.process.send_signal(signal.SIGHUP)  # it logs the reloaded keys
+    watched.receives_nothing()
     assert watched.process.poll() is None
     watched.empty()
-    watched.hears(b"WATCHDOG=1")
+    watched.receives(b"WATCHDOG=1")
     watched.process.send_signal(signal.SIGTERM)
     assert watched.process.wait(60) == 0

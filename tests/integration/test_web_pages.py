@@ -1,4 +1,4 @@
-"""The status pages in a browser: what they show, that they follow what happens, and that they harm nobody."""
+"""The status pages in a browser: their content, that they follow events, and that names of clients do no harm."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from tests.web_browser import NARROW, WIDE, Browser, browser
 Start = Callable[..., Any]
 Connect = Callable[..., Any]
 MB = 1 << 20
-#: What clients name may not become anything but text.
+#: Names from clients may not become anything but text.
 EVIL = "<img src=x onerror=alert(1)>"
-#: What a page may not have where a phone shows it.
+#: A page may not be like this where a phone shows it.
 TOO_WIDE = "return document.documentElement.scrollWidth > window.innerWidth"
 
 
@@ -55,7 +55,7 @@ def look_at(page: Browser, name: str) -> None:
 
 
 def harmless(page: Browser, base: str) -> None:
-    """No complaint, and nobody else was asked."""
+    """Check that the console has no complaint and that no other origin got a request."""
     assert page.complaints() == []
     assert page.origins() == {base}
 
@@ -83,12 +83,12 @@ async def test_a_host_s_page_follows_its_queues(start_agent: Start, connect: Con
     assert EVIL in row and "map 1/4" in row
     assert shown.text("h1") == "test"
     await client.call("complete", job=job, monotasks=[{"id": 1}])
-    await see(shown, f"{queue}.includes('10 MiB')")  # not asked for again: what changed comes by itself
+    await see(shown, f"{queue}.includes('10 MiB')")  # not requested again: changes come by themselves
     await client.call("complete", job=job, monotasks=[{"id": 2}])
     await client.call("end_job", job=job)
     await see(shown, "document.querySelector('#jobs').innerText === 'No jobs.'")
     harmless(shown, base)
-    assert await asyncio.to_thread(agent.stop) == 0  # who watches is hung up on: an agent that ends waits for nobody
+    assert await asyncio.to_thread(agent.stop) == 0  # open pages are disconnected: an agent that ends waits for none
     await see(shown, "document.getElementById('connection').textContent.startsWith('no answer')")
 
 
@@ -167,7 +167,7 @@ async def test_containers_with_class_limits_profile_pressure_and_preemptions_wit
         assert "1.7 of 4 cores used now" in title and "2 cores promised, 1.9 cores slack" in title
         assert shown.run("return document.querySelector('#chart-cpu path.used').getAttribute('d')").startswith("M")
         assert shown.text("#preemptions") == "No opportunistic container had to make way."
-        busy.sample(700 * MB)  # above T_preempt: whoever runs on slack has to go
+        busy.sample(700 * MB)  # above T_preempt: opportunistic containers have to go
         await see(shown, "document.querySelector('#preemptions tbody tr')")
         row = await asyncio.to_thread(shown.text, "#preemptions tbody tr")
         assert busy.slack in row and "preempted" in row and "over T_preempt 0.9" in row
@@ -221,7 +221,7 @@ async def master(tmp_path: Path) -> AsyncIterator[Master]:
     await running.close()
 
 
-async def test_the_cluster_s_page_says_why_a_job_waits(
+async def test_the_cluster_s_page_shows_why_a_job_waits(
     master: Master, start_agent: Start, connect: Connect, shown: Browser
 ) -> None:
     agent = await asyncio.to_thread(start_agent, master=master.service.address, node="alpha")
@@ -262,7 +262,7 @@ async def test_the_cluster_s_page_says_why_a_job_waits(
     await asyncio.to_thread(look_at, shown, "cluster")
     await client.call("end_job", job=small)
     await see(shown, "document.querySelectorAll('#jobs tbody tr:not(.below)').length === 1")
-    assert shown.text(".explanation") == explained  # what is open stays open
+    assert shown.text(".explanation") == explained  # an open section stays open
     await client.call("drain")
     await see(shown, "document.querySelector('#nodes tbody tr').innerText.includes('drained')")
     harmless(shown, base)

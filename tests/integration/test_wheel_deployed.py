@@ -24,7 +24,7 @@ JOB = 'name = "one"\n[[task]]\nname = "task"\ncommand = "sleep 600"\nmemory = "3
 
 @dataclass
 class Deployed:
-    """A master and an agent, each from its own installation, and what a client of the light wheel asks them."""
+    """A master and an agent, each from its own installation, and the requests of a client of the light wheel."""
 
     client: Environment
     master: Daemon

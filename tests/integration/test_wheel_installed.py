@@ -1,4 +1,4 @@
-"""The built wheel with its extras and nothing else: each documented command runs, or says what to install."""
+"""The built wheel with its extras and nothing else: each documented command runs, or names the package to install."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def environments(tmp_path_factory: pytest.TempPathFactory) -> Environments:
 
 @pytest.fixture(scope="module")
 def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A directory with what the commands read."""
+    """Return a directory with the input of the commands."""
     directory = tmp_path_factory.mktemp("work")
     directory.chmod(0o777)
     (directory / "job.toml").write_text(JOB)
@@ -59,7 +59,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return directory
 
 
-# ---------------------------------------------------------------- what each extra has
+# ---------------------------------------------------------------- the contents of each extra
 
 
 @pytest.mark.parametrize(
@@ -81,7 +81,7 @@ def work(tmp_path_factory: pytest.TempPathFactory) -> Path:
         (DASK, ["dask-worker", "--help"]),
     ],
 )
-def test_an_extra_alone_has_what_its_commands_need(
+def test_an_extra_alone_has_all_that_its_commands_need(
     extras: tuple[str, ...], argv: list[str], environments: Environments, work: Path
 ) -> None:
     done = environments.having(*extras).run(*argv, cwd=work)
@@ -208,7 +208,7 @@ def test_the_light_client_has_every_command_of_containers_and_jobs(host: Host) -
         host.asks(*looking)
 
 
-def test_a_node_and_a_master_do_what_their_pages_say(host: Host) -> None:
+def test_a_node_and_a_master_work_as_their_pages_say(host: Host) -> None:
     for page in ("/", "/metrics", "/openapi.json", "/status", "/profiles"):
         with urllib.request.urlopen(host.environment["PENSTOCK_MASTER_HTTP"] + page, timeout=30) as answer:
             assert answer.status == 200

@@ -21,10 +21,10 @@ _CLONE_NEWNET = 0x4000_0000
 
 
 class Forked:
-    """A daemon, with what tests use of a ``subprocess.Popen``."""
+    """A daemon, with the part of ``subprocess.Popen`` that tests use."""
 
     def __init__(self, module: str, arguments: list[str], environment: dict[str, str], log: Path) -> None:
-        """``module``: agent or master; what it writes is added to ``log``."""
+        """Start ``module``, agent or master; its output is added to ``log``."""
         # A test may have gone to a network of its own, which the process that forks has not.
         network = f"/proc/{os.getpid()}/task/{threading.get_native_id()}/ns/net"
         self._process: ForkServerProcess = _CONTEXT.Process(
@@ -36,7 +36,7 @@ class Forked:
 
     @property
     def returncode(self) -> int | None:
-        """As far as somebody has waited for it."""
+        """Return its status if it has been waited for."""
         return self._process.exitcode
 
     def poll(self) -> int | None:
