@@ -1,4 +1,4 @@
-"""The agent's configuration: what becomes of it in the node, and which of it can change while the node runs."""
+"""The agent's configuration: its effect on the node, and the keys that can change while the node runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.config.settings import SettingsError, live_keys
 
 #: Of each kind of value, another one that is allowed.
 _OTHER = {"preempt_order": VictimOrder.LARGEST, "disk_scheduler": "bfq", "t_alloc_least": 0.4, "grace_max_s": 7.0}
-#: What the agent reads where it uses it, and not through the node.
+#: Keys that the agent reads where it uses them, and not through the node.
 _OF_THE_DAEMON = {
     "user_max_connections",
     "container_pids_max",
@@ -59,7 +59,7 @@ def test_samples_before_preemption_by_resource() -> None:
     assert [preemption.samples(resource) for resource in ("cpu", "disk", "network")] == [4, 1, 4]
 
 
-def test_what_contradicts_itself() -> None:
+def test_contradictory_settings() -> None:
     with pytest.raises(SettingsError) as caught:
         AgentConfig(http="", master="head", t_alloc_tuned=True, t_alloc=0.3).check()
     assert [fault.split(":")[0] for fault in caught.value.faults] == ["http", "master", "t_alloc_least"]

@@ -1,4 +1,4 @@
-"""The agent's site: the page, its files and events, and who may look."""
+"""The agent's site: the page, its files and events, and the users who may read them."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ async def served(access: HttpAccess | None = None) -> AsyncIterator[aiohttp.Clie
     await site.close()
 
 
-async def test_the_page_its_events_and_what_programs_read() -> None:
+async def test_the_page_its_events_and_the_documents_for_programs() -> None:
     async with served() as client:
         for path, of in (
             ("/", "text/html"),
@@ -61,7 +61,7 @@ async def test_the_page_its_events_and_what_programs_read() -> None:
 
 
 class Noted(Troubles):
-    """Tells when something failed again, and when it works."""
+    """Sets an event at a repeated failure, and one at its end."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -112,7 +112,7 @@ async def test_an_address_of_another_host_is_an_error() -> None:
     await site.close()
 
 
-async def test_a_name_that_somebody_else_made_point_here_is_refused() -> None:
+async def test_a_name_that_an_attacker_points_here_is_refused() -> None:
     async with served(HttpAccess(exposed=False)) as client:
         for path in ("/", "/events", "/static/node.js", "/status"):
             async with client.get(path, headers={"Host": "evil.example:7421"}) as response:
@@ -128,7 +128,7 @@ async def test_the_page_leads_to_its_description() -> None:
             assert (await described.json())["info"]["title"] == "Penstock agent"
 
 
-async def test_where_others_can_look_the_description_says_what_needs_a_token(tmp_path: Path) -> None:
+async def test_where_others_can_look_the_description_names_the_parts_that_need_a_token(tmp_path: Path) -> None:
     token = tmp_path / "token"
     token.write_text("0123456789abcdef")
     headers = {"Authorization": "Bearer 0123456789abcdef"}
@@ -142,7 +142,7 @@ async def test_where_others_can_look_the_description_says_what_needs_a_token(tmp
                 assert somebody.status == 200, path
 
 
-async def test_what_is_no_http_is_one_line_in_the_log() -> None:
+async def test_a_request_that_is_no_http_is_one_line_in_the_log() -> None:
     with structlog.testing.capture_logs() as said:
         async with served() as client:
             base = client._base_url

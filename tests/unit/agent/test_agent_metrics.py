@@ -1,4 +1,4 @@
-"""The agent's metrics: what there is of each, also where nothing has happened yet."""
+"""The agent's metrics: the values of each, also where nothing has happened yet."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_nothing_is_wrong_with_an_idle_node() -> None:
     assert faults(page()) == []
 
 
-def test_what_is_done_to_containers_is_all_there_from_the_beginning() -> None:
+def test_all_measures_on_containers_are_there_from_the_beginning() -> None:
     assert set(ACTIONS) == set(Act)
     acts = [{"action": "paused", "resource": "cpu", "count": 3}]
     lines = page(acts=acts).splitlines()
@@ -39,13 +39,13 @@ def test_what_is_done_to_containers_is_all_there_from_the_beginning() -> None:
     assert 'penstock_preemptions_total{action="preempted",resource="memory"} 0.0' in lines
 
 
-def test_of_a_host_without_a_master_nothing_is_said_about_one() -> None:
+def test_of_a_host_without_a_master_there_is_no_metric_about_one() -> None:
     assert "penstock_connected_to_master" not in exposed(page())
     lines = page(master={"address": "head:7421", "linked": True}).splitlines()
     assert "penstock_connected_to_master 1.0" in lines
 
 
-def test_containers_are_counted_by_class_and_state_and_the_worst_stall_is_told() -> None:
+def test_containers_are_counted_by_class_and_state_and_the_worst_stall_is_given() -> None:
     containers = [
         {"class": "regular", "state": "running", "not_enforced": {"disk": "v1"}, "sample": {"cpu_stalled": 0.25}},
         {"class": "regular", "state": "running", "not_enforced": {}, "sample": {"cpu_stalled": 0.5}},
@@ -60,7 +60,7 @@ def test_containers_are_counted_by_class_and_state_and_the_worst_stall_is_told()
     assert 'penstock_regular_stalled_max_ratio{resource="cpu"} 0.5' in lines
 
 
-def test_ranks_are_told_by_place_with_the_weight_of_all_containers_of_a_job() -> None:
+def test_ranks_are_given_by_place_with_the_weight_of_all_containers_of_a_job() -> None:
     def container(rank: int, weight: int) -> dict[str, Any]:
         said = {
             "job": f"j{rank}",

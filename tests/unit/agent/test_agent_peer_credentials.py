@@ -1,4 +1,4 @@
-"""Who calls, as the kernel has it: pairs of sockets, and groups that a test which is root can put on."""
+"""The caller, as the kernel has it: pairs of sockets, and groups that a test as root can put on."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def connection() -> Iterator[socket.socket]:
 
 
 def _as(user: str, groups: list[int]) -> socket.socket:
-    """The near end of a connection whose far end another user made."""
+    """Return the near end of a connection whose far end another user made."""
     before, entry = os.getgroups(), pwd.getpwnam(user)
     os.setgroups(groups)
     os.setegid(entry.pw_gid)
@@ -90,7 +90,7 @@ def test_a_client_runs_in_the_container_of_its_cgroup_or_else_of_its_session(tmp
     assert container_of(2**22 + 1, {"c-1": 1}, proc=tmp_path) == ""  # no such process: pids end at 2**22
 
 
-def test_what_descends_from_an_adopted_process_is_in_the_nearest_such_container() -> None:
+def test_a_descendant_of_an_adopted_process_is_in_the_nearest_such_container() -> None:
     child = subprocess.Popen(["sleep", "1000"], start_new_session=True)
     try:
         assert container_of(child.pid, {}, {"c-1": os.getpid()}) == "c-1"

@@ -1,4 +1,4 @@
-"""What the host's page shows of each resource, and how much of what is over."""
+"""The history of each resource on the host's page, and the number of ended containers."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_slots_that_frameworks_hold_are_in_use() -> None:
     assert resources(bed)["network"]["promised"] is None  # the link's rate is unknown
 
 
-def test_of_what_is_over_the_page_shows_the_latest() -> None:
+def test_of_ended_containers_the_page_shows_the_latest() -> None:
     live = {"container": "live", "ended": None}
     ended = [{"container": f"ended-{n}", "ended": {"by": "exit"}} for n in range(50)]
     status = {

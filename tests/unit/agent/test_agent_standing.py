@@ -1,4 +1,4 @@
-"""A host's status has the same word for where a job stands as the master (penstock/model/job_state.py)."""
+"""A host's status has the same word for a job's state as the master (penstock/model/job_state.py)."""
 
 from __future__ import annotations
 
@@ -11,17 +11,17 @@ def test_a_job_runs_as_soon_as_something_of_it_was_placed_though_all_slots_are_t
     bed = NodeBed()
     bed.open()
 
-    def said() -> dict[str, str]:
+    def states() -> dict[str, str]:
         jobs = status_document(bed.node, started_at=0.0, enforcement={}, master={}, events=[])["jobs"]
         return {shown["job"]: shown["state"] for shown in jobs}
 
     first = bed.register()
-    assert said() == {first: "waiting"}
+    assert states() == {first: "waiting"}
     second = bed.register()
     bed.decide(*(AdmitJob(job=job) for job in (first, second)))
-    assert said() == {first: "admitted", second: "admitted"}
+    assert states() == {first: "admitted", second: "admitted"}
     for number in range(4):  # of four cores
         bed.command(f"c{number}", job=first)
     bed.command("t", job=second)
-    assert said() == {first: "running", second: "running"}
+    assert states() == {first: "running", second: "running"}
     assert bed.node.queues.job_counts(second)["running"] == 0

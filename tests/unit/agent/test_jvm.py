@@ -1,4 +1,6 @@
-"""Which Java heaps are set to what, and when; the JVMs are real only in tests/integration/test_jvm_heaps.py."""
+"""The Java heaps that are set, their sizes, and the times; the JVMs are real only in
+tests/integration/test_jvm_heaps.py.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ ME = pwd.getpwuid(os.geteuid()).pw_name
 
 @dataclass
 class Host:
-    """Processes that look like JVMs, and what jcmd was asked to do to them."""
+    """Processes that look like JVMs, and the requests that jcmd got for them."""
 
     flags: str = ZGC
     answers: list[str | OSError] = field(default_factory=list)
@@ -61,7 +63,7 @@ class Host:
 
 @pytest.fixture
 def host(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Host]:
-    """Each of its processes is this one: it has to be there. What makes it a JVM is made up."""
+    """Return a host each of whose processes is this one, as it has to exist. Its signs of a JVM are made up."""
     made = Host(pids=[os.getpid()])
     monkeypatch.setattr(JvmHeaps, "_pids", lambda self, record: made.pids)
     monkeypatch.setattr(jvm, "_is_jvm", lambda pid, account: True)
@@ -166,7 +168,7 @@ async def test_jvms_of_one_executor_share_and_one_that_comes_later_gets_its_part
         (ZGC, None),
     ],
 )
-async def test_a_collector_that_keeps_memory_is_told_all_the_same_and_said_once(
+async def test_a_collector_that_keeps_memory_gets_it_all_the_same_and_is_reported_once(
     host: Host, heaps: _Heaps, flags: str, why: str | None
 ) -> None:
     host.flags = flags
@@ -180,7 +182,7 @@ async def test_a_collector_that_keeps_memory_is_told_all_the_same_and_said_once(
         assert why in facts["why"]
 
 
-async def test_one_that_does_not_answer_is_said_and_left_alone_after_three_times(host: Host, heaps: _Heaps) -> None:
+async def test_one_that_does_not_answer_is_reported_and_left_alone_after_three_times(host: Host, heaps: _Heaps) -> None:
     host.answers = [TimeoutError("it does not answer within 5 s"), "java.io.IOException: no", "no"]
     for memory_mib in (400, 200, 100):
         await heaps.told(memory_mib, times=2)
@@ -193,7 +195,9 @@ async def test_one_that_does_not_answer_is_said_and_left_alone_after_three_times
     assert host.asked == []
 
 
-async def test_what_is_no_jvm_is_not_spoken_to(host: Host, heaps: _Heaps, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_process_that_is_no_jvm_gets_no_request(
+    host: Host, heaps: _Heaps, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(jvm, "_is_jvm", lambda pid, account: False)
     await heaps.told(400, times=2)
     assert (host.asked, host.notes) == ([], [])
@@ -210,7 +214,7 @@ async def test_one_that_is_still_starting_is_looked_at_again(
     assert host.sets() == [(os.getpid(), 300)]
 
 
-async def test_without_a_jcmd_that_can_be_trusted_it_is_said_once(
+async def test_without_a_jcmd_that_can_be_trusted_it_is_reported_once(
     host: Host, heaps: _Heaps, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jvm, "_jcmd", lambda program, account: None)
@@ -260,7 +264,7 @@ async def test_up_at_once_and_down_unless_it_is_only_a_dip(host: Host, heaps: _H
     [{"executor": Executor(application="sort")}, {"executor": None}, {"state": ContainerState.PAUSED}],
     ids=["does not ask", "no executor", "frozen"],
 )
-async def test_whose_heap_does_not_follow(host: Host, heaps: _Heaps, fields: dict[str, Any]) -> None:
+async def test_a_heap_that_does_not_follow(host: Host, heaps: _Heaps, fields: dict[str, Any]) -> None:
     record = executor()
     record.resize(Limits(memory_max_bytes=400 * MIB))
     for name, value in fields.items():
@@ -269,7 +273,7 @@ async def test_whose_heap_does_not_follow(host: Host, heaps: _Heaps, fields: dic
     assert host.asked == []
 
 
-# ---------------------------------------------------------------- what is asked of the host
+# ---------------------------------------------------------------- requests to the host
 
 
 def test_a_process_that_would_die_of_it_is_not_spoken_to() -> None:
@@ -280,7 +284,7 @@ def test_a_process_that_would_die_of_it_is_not_spoken_to() -> None:
     assert jvm._is_jvm(os.getpid(), look_up(ME)) is False, "Python is none"
 
 
-def test_what_a_process_maps_may_be_called_anything(tmp_path: Path) -> None:
+def test_a_mapped_file_may_have_any_name(tmp_path: Path) -> None:
     code = (
         "import mmap, sys; kept = open(sys.argv[1].encode() + b'/\\xff', 'w+b'); kept.truncate(4096); "
         "mapped = mmap.mmap(kept.fileno(), 4096); print('mapped', flush=True); sys.stdin.read()"
@@ -311,7 +315,7 @@ def _python(code: str) -> tuple[str, ...]:
     return (sys.executable, "-I", "-c", code)
 
 
-def test_what_is_run_has_nothing_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_child_process_inherits_nothing_of_ours(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SECRET", "s")
     said = run_as(
         look_up(ME), _python("import os; print(os.getcwd(), sorted(os.environ), os.getsid(0) == os.getpid())")
@@ -321,14 +325,14 @@ def test_what_is_run_has_nothing_of_ours(monkeypatch: pytest.MonkeyPatch) -> Non
     assert said.endswith("True\n")
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes somebody else")
-def test_what_is_run_for_a_user_is_run_as_that_user() -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root becomes another user")
+def test_a_program_run_for_a_user_runs_as_that_user() -> None:
     said = run_as(look_up("nobody"), ("/bin/sh", "-c", "id -u; id -G; grep NoNewPrivs /proc/self/status"))
     nobody = pwd.getpwnam("nobody")
     assert said.split() == [str(nobody.pw_uid), str(nobody.pw_gid), "NoNewPrivs:", "1"]
 
 
-def test_one_that_hangs_is_killed_with_what_it_started(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_one_that_hangs_is_killed_with_its_child_processes(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(jvm, "_TIMEOUT_S", 2.0)
     code = (
         f"import os, time; os.fork() or open({str(tmp_path / 'pid')!r}, 'w').write(str(os.getpid())); time.sleep(999)"
@@ -337,7 +341,7 @@ def test_one_that_hangs_is_killed_with_what_it_started(monkeypatch: pytest.Monke
         run_as(look_up(ME), _python(code))
     with contextlib.suppress(ProcessLookupError):
         gone = os.pidfd_open(int((tmp_path / "pid").read_text()))
-        assert select.select([gone], [], [], 30)[0], "what it started lives on"
+        assert select.select([gone], [], [], 30)[0], "its child process lives on"
         os.close(gone)
 
 

@@ -51,7 +51,7 @@ def nice_of_session(leader: int) -> str:
     return said.read_text().split()[-1]
 
 
-def test_all_of_a_session_and_nobody_else(family: tuple[int, int]) -> None:
+def test_all_of_a_session_and_no_other(family: tuple[int, int]) -> None:
     before = os.getpriority(os.PRIO_PROCESS, 0)
     for nice in (12, 19, 0):
         assert renice(family[0], nice) == ""
@@ -77,7 +77,7 @@ def test_one_that_has_ended_is_no_error(lower: Callable[[int, int], str]) -> Non
     assert lower(ended.pid, 5) == ""
 
 
-def test_all_that_descends_from_a_process_but_what_is_apart(family: tuple[int, int]) -> None:
+def test_all_descendants_of_a_process_but_those_apart(family: tuple[int, int]) -> None:
     leader, child = family
     for nice in (12, 19, 0):
         assert renice_tree(leader, nice) == ""

@@ -54,7 +54,7 @@ def test_the_usual_paths_do_not_count(capsys: pytest.CaptureFixture[str], monkey
 
 
 @pytest.mark.parametrize(("need", "status"), [("cpu", 0), ("cpu, freeze", 0), ("disk", 1), ("cpu,disk", 1)])
-def test_the_status_is_about_what_is_needed(capsys: pytest.CaptureFixture[str], need: str, status: int) -> None:
+def test_the_status_reports_only_needed_limits(capsys: pytest.CaptureFixture[str], need: str, status: int) -> None:
     assert command.main(["--need", need]) == status
     assert len(capsys.readouterr().out.splitlines()) == len(need.split(","))
 

@@ -1,4 +1,4 @@
-"""What is said of hosts that are not like this one."""
+"""Reports on hosts that are not like this one."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ OF_TREE = {
     "freeze", "kill", "opportunistic",
 }  # fmt: skip
 OF_NETWORK = {"network", "network_promise", "ingress"}
-#: What the fake tree lacks is not what these tests are about.
+#: All controllers: these tests are not about those that the fake tree lacks.
 ALL = set(CONTROLLERS)
 Facts = Callable[..., dict[str, Fact]]
 
@@ -37,7 +37,7 @@ def proc(tmp_path: Path) -> Path:
 
 
 def a_host(proc: Path, **but: object) -> Host:
-    """One that has everything but what the keywords take from it."""
+    """Return a host that has everything but the parts that the keywords remove."""
     values: dict[str, object] = {
         "pressure": proc, "status": proc / "status", "swaps": proc / "swaps", "euid": lambda: 0, "tick_s": lambda: 1e-9,
         "cgroup2_mount": lambda: Path("/fake"), "own_cgroup": lambda mount: mount / "init.scope",
@@ -65,7 +65,7 @@ def facts(proc: Path) -> Facts:
 
 
 def no(found: dict[str, Fact]) -> set[str]:
-    """What cannot be; each of these has a reason and a remedy."""
+    """Return the impossible limits; each has a reason and a remedy."""
     missing = {name for name, fact in found.items() if not fact.ok}
     assert all(found[name].why and found[name].remedy for name in missing)
     return missing
@@ -134,7 +134,7 @@ def test_a_disk_that_cannot_be_limited(facts: Facts) -> None:
     assert not found["disk"].ok and "the disk is gone, or its driver cannot be limited" in found["disk"].why
 
 
-def test_files_of_proc_that_say_what_a_host_lacks(facts: Facts, proc: Path) -> None:
+def test_files_of_proc_that_show_the_lacks_of_a_host(facts: Facts, proc: Path) -> None:
     (proc / "status").write_text("CapEff:\t000000000000ff3f\n")  # root that may not become others
     assert no(facts()) == {"users"}
     (proc / "memory").unlink()
@@ -190,7 +190,7 @@ def test_pressure_that_is_switched_off(facts: Facts, monkeypatch: pytest.MonkeyP
 
 
 class Trigger:
-    """In place of the kernel's: what it takes only with CAP_SYS_RESOURCE, or not at all."""
+    """In place of the kernel's file: accepts some settings only with CAP_SYS_RESOURCE, or none."""
 
     def __init__(self, *, compromise: Reason | None = None, error: OSError | None = None) -> None:
         self.compromise, self._error, self.window_us = compromise, error, 2_000_000 if compromise else 500_000

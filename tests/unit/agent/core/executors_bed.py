@@ -1,4 +1,4 @@
-"""A node that holds executors, what its master hears of them, and the agent that comes after a restart."""
+"""A node that holds executors, the reports to its master, and the agent that comes after a restart."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def cores(*values: float, memory_bytes: int = 100 * MIB, **more: Any) -> Profile
 
 
 def restarted(bed: Bed, *running: str, after_s: float = 2.0) -> Bed:
-    """Return another agent on another clock, with what the journal has."""
+    """Return another agent on another clock, with the journal's records."""
     fresh = copy.copy(bed)
     fresh.journal = dict(bed.journal)
     fresh.restart(*running, after_s=after_s, now=50.0)

@@ -1,4 +1,4 @@
-"""What jobs attain on a node, as its heartbeats tell it."""
+"""The attained service of jobs on a node, as its heartbeats report it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Bed(NodeBed):
         return self.node.load(at).jobs
 
     def services(self, at: float) -> list[tuple[float, int]]:
-        """Return what is told of each job: its service in seconds, and the slots that it holds."""
+        """Return the report of each job: its service in seconds, and the slots that it holds."""
         return [(use.service_s, use.running) for use in self.told(at)]
 
     def assigned(self, task: str, at: float, *, job: str = "", origin: str = "n") -> str:
@@ -54,7 +54,7 @@ class Bed(NodeBed):
         self.exit(container, status, cpu_s)
 
     def end_job(self, at: float) -> api.JobUse:
-        """Return what the master is told of the job with its end."""
+        """Return the report to the master of the job's end."""
         self.now = at
         self.send(e.Asked(m.END_JOB, 1, EndJob(job=self.job)))
         [told] = self.to_master(api.JobEnded)
@@ -62,7 +62,7 @@ class Bed(NodeBed):
         return told.use
 
 
-def test_slots_times_time_and_only_what_changed(bed: Bed) -> None:
+def test_service_is_slots_times_time_and_only_changes_are_reported(bed: Bed) -> None:
     assert bed.services(0.0) == [(0.0, 0)]
     assert bed.told(1.0) == [], "nothing changed"
     bed.submit(1, bed.job, 0, 1, 2)
@@ -71,7 +71,7 @@ def test_slots_times_time_and_only_what_changed(bed: Bed) -> None:
     assert bed.services(4.0) == [(pytest.approx(5.0), 1)]
 
 
-def test_what_comes_and_goes_between_two_heartbeats_counts(bed: Bed) -> None:
+def test_work_that_comes_and_goes_between_two_heartbeats_counts(bed: Bed) -> None:
     bed.told(0.0)
     bed.now = 1.0
     bed.submit(1, bed.job, 1)
@@ -81,7 +81,7 @@ def test_what_comes_and_goes_between_two_heartbeats_counts(bed: Bed) -> None:
     assert bed.told(3.0) == []
 
 
-def test_a_new_connection_is_told_of_all_jobs_and_what_ended_is_forgotten(bed: Bed) -> None:
+def test_a_new_connection_gets_all_jobs_and_ended_ones_are_dropped(bed: Bed) -> None:
     assert len(bed.told(0.0)) == 1
     assert bed.told(1.0) == []
     bed.node.decided = 7
@@ -113,7 +113,7 @@ def test_the_processor_time_of_its_containers_counts_where_it_is_more_than_slot_
     assert told(20.0, 4.0) == [pytest.approx(17.0)], "by now the slot-time is more"
     bed.end(started, 21.0, 30.0)
     bed.sample(22.0, {})
-    assert [use.service_s for use in bed.told(22.0)] == [30.0], "what has ended counts"
+    assert [use.service_s for use in bed.told(22.0)] == [30.0], "ended work counts"
 
 
 @pytest.mark.parametrize(("ranked", "told_s"), [(True, [1.5, 1.5, 2.5]), (False, [9.0, 9.0, 9.0])])
@@ -137,7 +137,7 @@ def test_where_jobs_are_ranked_a_slot_that_is_held_counts_only_while_nothing_mea
 # ---------------------------------------------------------------- to the end
 
 
-def test_the_end_of_a_job_carries_what_ended_since_the_last_sample(bed: Bed) -> None:
+def test_the_end_of_a_job_carries_the_work_ended_since_the_last_sample(bed: Bed) -> None:
     first, second = bed.assigned("t1", 0.0), bed.assigned("t2", 0.0)
     bed.sample(0.5, {first: 0.5, second: 0.25})
     bed.end(first, 0.9, 1.75)
@@ -153,7 +153,7 @@ def test_the_end_of_a_job_carries_slot_time_until_then_where_that_is_more(bed: B
     assert bed.end_job(1.75) == api.JobUse(job=bed.job, service_s=0.75, last=True)
 
 
-def test_a_container_that_ends_after_its_job_is_told_of_when_it_has_ended(bed: Bed) -> None:
+def test_a_container_that_ends_after_its_job_is_reported_when_it_has_ended(bed: Bed) -> None:
     first, second = bed.assigned("t1", 0.0), bed.assigned("t2", 0.0)
     bed.sample(3.0, {first: 3.0, second: 3.0})
     assert bed.end_job(3.0) == api.JobUse(job=bed.job, service_s=6.0)
@@ -178,7 +178,7 @@ def test_lent_processes_count_until_they_are_given_back(bed: Bed, why_not: str) 
 GUEST = {"job": "b-y-1", "origin": "b"}
 
 
-def test_a_job_of_another_origin_has_its_last_told_and_begins_at_0_when_it_comes_again(bed: Bed) -> None:
+def test_the_last_of_a_job_of_another_origin_is_reported_and_it_begins_at_0_when_it_comes_again(bed: Bed) -> None:
     bed.told(0.0)
     bed.end(bed.assigned("t1", 0.0, **GUEST), 0.5, 1.5)
     second = bed.assigned("t2", 0.5, **GUEST)

@@ -1,4 +1,4 @@
-"""The master says that a job was cancelled: what the node has of it ends, and its clients hear who did it."""
+"""The master reports that a job was cancelled: its work on the node ends, and its clients get the user's name."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def cancel(bed: NodeBed, name: str) -> tuple[list[Instruction], list[api.Refusal
     return instructions, reply.result.refused
 
 
-def test_all_of_it_ends_and_its_clients_hear_who_did_it(bed: NodeBed) -> None:
+def test_all_of_it_ends_and_its_clients_get_the_name_of_the_user_who_cancelled(bed: NodeBed) -> None:
     name, next_one = bed.register(OWNER), bed.register(OTHER)
     bed.register(OTHER, job=name)
     bed.submit(OWNER, name, 1, 2, kind=ResourceKind.DISK, size=10**6)
@@ -54,7 +54,9 @@ def test_all_of_it_ends_and_its_clients_hear_who_did_it(bed: NodeBed) -> None:
     use = api.JobUse(job=name, service_s=2.0)
     ended = [each.params for each in instructions if isinstance(each, TellMaster)]
     assert api.JobEnded(job=name, why="cancelled by ann", use=use) in ended
-    assert [each.grants.ids for each in instructions if isinstance(each, Grant)] == [[1]], "who waited has the slot"
+    assert [each.grants.ids for each in instructions if isinstance(each, Grant)] == [[1]], (
+        "the waiting job has the slot"
+    )
     assert name not in bed.node.jobs
     assert [held.task for held in bed.node.held.of_job(name)] == ["runs"], "until it is dead"
     assert (record.stopping_by, record.stopping_reason) == (EndedBy.CANCELLED, "cancelled by ann")
@@ -64,7 +66,7 @@ def test_all_of_it_ends_and_its_clients_hear_who_did_it(bed: NodeBed) -> None:
 
 
 def test_a_guest_s_job_ends_here_and_only_here(bed: NodeBed) -> None:
-    """Its origin says itself that it has ended."""
+    """Its origin reports the end itself."""
     bed.handle(e.JobIntroduced("far-1", "x", "eve", 0.0))
     bed.register(OWNER, job="far-1")
     assign(bed, "far-1", "runs", origin="far")
@@ -82,7 +84,7 @@ def test_one_that_is_not_here_is_refused_and_nothing_happens(bed: NodeBed) -> No
     assert len(instructions) == 1
 
 
-def test_the_master_hears_why_a_job_ended_that_its_framework_did_not_end(bed: NodeBed) -> None:
+def test_the_master_gets_the_reason_for_the_end_of_a_job_that_its_framework_did_not_end(bed: NodeBed) -> None:
     name = bed.register(OWNER)
     instructions = bed.handle(e.SessionClosed(OWNER))
     ended = [each.params for each in instructions if isinstance(each, TellMaster)]

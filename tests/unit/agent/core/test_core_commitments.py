@@ -1,4 +1,4 @@
-"""What is held over time: step functions, added up exactly."""
+"""Resources held over time: step functions, added up exactly."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def plan(*values: float, slot_s: float = 3.0, elapsed_s: float = 0.0, now: float
 
 
 def test_boundaries_that_rounding_keeps_apart_are_one() -> None:
-    """One falls where the other rises: nobody ever holds both."""
+    """One falls where the other rises: at no time are both held."""
     third = 0.1 + 0.2
     both = total([plan(4, 1, slot_s=0.3), plan(1, 4, slot_s=third)], 10.0)
     assert both.held[:, 0].tolist() == [5.0, 5.0]

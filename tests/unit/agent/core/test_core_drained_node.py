@@ -1,4 +1,4 @@
-"""A node that is drained: what it gives back, what it keeps, what it remembers, and what it says still runs."""
+"""A node that is drained: the work that it gives back, keeps and remembers, and its report of work that still runs."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ ROOT = Draining("root", 1000.0)
 
 
 def back(bed: Bed) -> list[tuple[str, EndedBy]]:
-    """What went back to the master."""
+    """Return the tasks that went back to the master."""
     return [(one.task, one.ended.by) for one in bed.to_master(CommandEnded)]
 
 
-def test_what_others_can_do_goes_back_at_once_and_the_rest_ends_by_itself() -> None:
+def test_work_for_other_nodes_goes_back_at_once_and_the_rest_ends_by_itself() -> None:
     bed = Bed(opportunistic_queue=1)
     bed.assign("slack")
     for name in ("runs", "runs, too", "waits for a core"):
@@ -58,13 +58,13 @@ def test_it_refuses_work_until_it_is_undrained(opportunistic: bool) -> None:
     assert bed.node.drain.status() is None
 
 
-def test_what_its_own_users_run_goes_on_and_is_named() -> None:
+def test_work_of_its_own_users_goes_on_and_is_named() -> None:
     bed = Bed()
     bed.launch(argv=("sleep", "9"))
     job = bed.register()
     bed.submit(1, job, *range(5))
     bed.assign("regular", opportunistic=False)
-    assert bed.node.heartbeat(0.0).own == [], "nobody asks before it is drained"
+    assert bed.node.heartbeat(0.0).own == [], "the list is made only once it is drained"
     bed.decide(Drain(draining=ROOT))
     (container,) = bed.node.containers.live
     assert bed.node.heartbeat(0.0).own == [

@@ -1,4 +1,4 @@
-"""What the kernel is told of an executor: floors, bounds, sizing, memory by what was seen, and never for nothing."""
+"""The kernel settings of an executor: floors, bounds, sizing, memory by observed use, and no write without a change."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from penstock.wire.errors import RpcError
 from penstock.wire.master_api import TellStages
 from tests.fakes.node_bed import GIB, MIB, NodeBed
 
-#: What the host can do.
+#: The capacity of the host.
 RATES = {"disk_bytes_per_s": 100 * MIB, "link_bytes_per_s": 100 * MIB}
 FOUR = Profile(
     cpu_cores=(1.0, 2.0),
@@ -36,7 +36,7 @@ FOUR = Profile(
 
 
 class Bed(NodeBed):
-    """A node with one executor that runs, and a kernel that remembers what it was told."""
+    """A node with one executor that runs, and a kernel that keeps its settings."""
 
     def __init__(
         self, profile: Profile, *, sizing: Sizing = Sizing.HARD, rates: dict[str, int] = RATES, **spec: Any
@@ -55,8 +55,8 @@ class Bed(NodeBed):
         executor = Executor(application="sort", sizing=sizing)
         self.command(task, spec=spec, usage=KindAmounts(), executor=executor, profile=profile)
 
-    def told(self) -> list[Confinement]:
-        """Since it was last asked."""
+    def take_limits(self) -> list[Confinement]:
+        """Return the limits since the last call."""
         done, self.done = self.done, []
         return [one.confinement for one in done if isinstance(one, i.Confine) and one.container == self.container]
 
@@ -82,35 +82,35 @@ class Bed(NodeBed):
 def test_a_long_flat_profile_is_one_write() -> None:
     bed = Bed(Profile(cpu_cores=(1.0,) * 200, disk_bytes_per_s=(5 * MIB,)))
     bed.until(100.0 + 590.0)
-    assert len(bed.told()) == 1
+    assert len(bed.take_limits()) == 1
 
 
 def test_hard_limits_and_guarantees_follow_ahead_of_a_rise_and_after_a_fall() -> None:
     bed = Bed(msgspec.structs.replace(FOUR, cpu_cores=(1.0, 3.0, 2.0), stages=()))
-    (first,) = bed.told()
+    (first,) = bed.take_limits()
     assert first == Confinement(
         cpu_cores=1.0, cpu_weight=100, memory_low_bytes=GIB, disk_weight=1000, disk_read_bytes_per_s=20 * MIB,
         disk_write_bytes_per_s=20 * MIB, network_rate_bytes_per_s=10 * MIB, network_egress_bytes_per_s=10 * MIB,
     )  # fmt: skip
     bed.until(102.5)
-    (seen,) = bed.told()
+    (seen,) = bed.take_limits()
     assert seen == replace(first, memory_high_bytes=GIB)  # since a sample has seen it
     bed.until(102.71)
-    (rises,) = bed.told()
+    (rises,) = bed.take_limits()
     assert (rises.cpu_cores, rises.cpu_weight, rises.memory_high_bytes, rises.memory_low_bytes) == (
         3.0, 300, 2 * GIB, 2 * GIB,
     )  # fmt: skip
     bed.until(106.2)
-    assert bed.told() == []
+    assert bed.take_limits() == []
     bed.until(106.31)
-    (falls,) = bed.told()
+    (falls,) = bed.take_limits()
     assert (falls.cpu_cores, falls.cpu_weight) == (2.0, 200)
 
 
 def test_shared_sizing_moves_guarantees_and_leaves_limits_alone() -> None:
     bed = Bed(msgspec.structs.replace(FOUR, stages=()), sizing=Sizing.SHARED, limits=Limits(cpu_cores=3.5))
     bed.until(104.0)
-    told = bed.told()
+    told = bed.take_limits()
     assert told[-1].cpu_weight == 200 + unpromised_weight(4.0, 2.0), "its promise, and all that is not promised"
     assert sorted({one.memory_low_bytes for one in told}) == [GIB, 2 * GIB]
     assert {one.network_rate_bytes_per_s for one in told} == {10 * MIB}
@@ -122,7 +122,7 @@ def test_shared_sizing_moves_guarantees_and_leaves_limits_alone() -> None:
 
 @pytest.mark.parametrize(("sizing", "early"), [(Sizing.HARD, True), (Sizing.SHARED, False)])
 def test_only_a_plan_that_is_a_limit_is_observed_before_a_stage_is_late(sizing: Sizing, early: bool) -> None:
-    """Who shares what is idle waits for it beside others, and may have all that its plan has all the same."""
+    """An executor that shares idle resources waits for them beside others, and may still have all that its plan has."""
     bed = Bed(Profile(cpu_cores=(1.0,) * 20, memory_bytes=(GIB,), stages=(20,)), sizing=sizing)
 
     def observed() -> bool:
@@ -136,22 +136,20 @@ def test_only_a_plan_that_is_a_limit_is_observed_before_a_stage_is_late(sizing: 
 
 
 @pytest.mark.parametrize(("link", "asked", "promised"), [(100 * MIB, 0, 10 * MIB), (0, 0, 0), (0, 5 * MIB, 5 * MIB)])
-def test_of_a_link_that_does_not_tell_its_rate_no_part_is_promised_but_to_who_asked(
-    link: int, asked: int, promised: int
-) -> None:
-    """Else the kernel refuses, again and again, what nobody asked for: an executor that speaks on loopback only."""
+def test_of_a_link_of_unknown_rate_a_part_is_promised_only_on_request(link: int, asked: int, promised: int) -> None:
+    """Else the kernel refuses, again and again, a promise without a request: an executor that uses only loopback."""
     bed = Bed(FOUR, rates={"link_bytes_per_s": link}, network_bytes_per_s=asked)
     bed.until(103.0)
-    told = bed.told()
+    told = bed.take_limits()
     assert {one.network_rate_bytes_per_s for one in told} == {promised}
     assert {one.network_egress_bytes_per_s for one in told} == {10 * MIB}, "a limit needs no rate of the link"
 
 
-def test_what_its_user_allows_at_most_binds() -> None:
+def test_the_limit_that_its_user_sets_binds() -> None:
     bound = Limits(cpu_cores=0.5, memory_max_bytes=3 * GIB, disk_read_bytes_per_s=5 * MIB)
     bed = Bed(FOUR, limits=bound)
     bed.until(102.0)
-    told = bed.told()[-1]
+    told = bed.take_limits()[-1]
     assert (told.cpu_cores, told.memory_max_bytes, told.memory_high_bytes) == (0.5, 3 * GIB, GIB)
     assert (told.disk_read_bytes_per_s, told.disk_write_bytes_per_s) == (5 * MIB, 20 * MIB)
 
@@ -159,9 +157,9 @@ def test_what_its_user_allows_at_most_binds() -> None:
 def test_a_tiny_fall_is_not_worth_a_write_and_any_rise_is() -> None:
     bed = Bed(Profile(cpu_cores=(1.0, 0.96, 0.94, 0.95)))
     bed.until(108.5)
-    assert [one.cpu_cores for one in bed.told()] == [1.0, 0.94]
+    assert [one.cpu_cores for one in bed.take_limits()] == [1.0, 0.94]
     bed.until(111.0)
-    assert [one.cpu_cores for one in bed.told()] == [0.95]
+    assert [one.cpu_cores for one in bed.take_limits()] == [0.95]
 
 
 @pytest.mark.parametrize(
@@ -171,7 +169,7 @@ def test_a_tiny_fall_is_not_worth_a_write_and_any_rise_is() -> None:
 def test_nothing_is_limited_to_nothing(disk: int, link: int, least: tuple[int, int]) -> None:
     rates = {"disk_bytes_per_s": disk, "link_bytes_per_s": link}
     bed = Bed(Profile(cpu_cores=(0.001,), disk_bytes_per_s=(1,), network_bytes_per_s=(1,)), rates=rates)
-    (told,) = bed.told()
+    (told,) = bed.take_limits()
     assert (told.cpu_cores, told.disk_read_bytes_per_s, told.network_egress_bytes_per_s) == (0.05, *least)
 
 
@@ -189,34 +187,34 @@ def used(memory_bytes: int, cache_bytes: int, stalled: float = 0.0) -> Container
     )
 
 
-def test_memory_is_not_limited_below_what_cannot_be_taken(bed: Bed) -> None:
+def test_memory_is_not_limited_below_the_part_that_cannot_be_reclaimed(bed: Bed) -> None:
     bed.now = 101.0
     held = used(3 * GIB // 2, MIB)
     bed.look(held)
-    assert bed.told()[-1].memory_high_bytes == int(with_margin(1.5 * GIB - MIB))
+    assert bed.take_limits()[-1].memory_high_bytes == int(with_margin(1.5 * GIB - MIB))
     bed.look(held)
-    assert bed.told() == []
+    assert bed.take_limits() == []
 
 
-def test_who_stalls_for_memory_gets_more_as_far_as_there_is_room() -> None:
+def test_an_executor_that_stalls_for_memory_gets_more_as_far_as_there_is_room() -> None:
     bed = Bed(Profile(memory_bytes=(GIB,)))
     bed.now = 101.0
     bed.look(used(GIB // 2, GIB // 4))
-    assert bed.told()[-1].memory_high_bytes == GIB
+    assert bed.take_limits()[-1].memory_high_bytes == GIB
     bed.look(used(GIB, 3 * GIB // 4, stalled=0.5))
-    assert bed.told()[-1].memory_high_bytes == int(with_margin(GIB))
+    assert bed.take_limits()[-1].memory_high_bytes == int(with_margin(GIB))
     bed.assign("b", Profile(memory_bytes=(5 * GIB // 2,)))
     bed.look(used(3 * GIB // 2, GIB, stalled=0.5))
-    assert bed.told()[-1].memory_high_bytes == 3 * GIB // 2  # of 4 GiB, b has 2.5
+    assert bed.take_limits()[-1].memory_high_bytes == 3 * GIB // 2  # of 4 GiB, b has 2.5
 
 
 def test_the_end_of_a_stage_moves_the_limits_at_once(bed: Bed) -> None:
-    bed.told()
+    bed.take_limits()
     bed.now = 101.0
     bed.stages(1)
-    assert [one.cpu_cores for one in bed.told()] == [2.0]
+    assert [one.cpu_cores for one in bed.take_limits()] == [2.0]
     assert bed.record.course == Course(stage=1, since_s=1.0)
-    bed.stages(1)  # said again
+    bed.stages(1)  # a repetition
     assert bed.record.course == Course(stage=1, since_s=1.0)
 
 
@@ -237,9 +235,9 @@ def test_stages_that_ended_before_an_executor_began_are_not_its_own(bed: Bed) ->
     assert later.course == Course(before=1, stage=1, since_s=1.0)
 
 
-def test_who_outlives_its_profile_keeps_its_last_slot(bed: Bed) -> None:
+def test_an_executor_that_outlives_its_profile_keeps_its_last_slot(bed: Bed) -> None:
     bed.stages(2)
-    bed.told()
+    bed.take_limits()
     bed.until(130.0)
     assert bed.record.limits.cpu_cores == 2.0
     version = bed.node.elasticity.version
@@ -257,7 +255,7 @@ def test_the_plan_ends_where_the_profile_does_and_time_changes_nothing_about_it(
     assert bed.node.elasticity.version == version
 
 
-def test_a_late_executor_is_planned_around_what_others_hold() -> None:
+def test_a_late_executor_is_planned_around_the_holdings_of_others() -> None:
     """Its second slot falls into one in which the other has most of the host."""
     bed = Bed(Profile(cpu_cores=(3.0, 1.0), stages=(1, 2)))
     bed.assign("b", Profile(cpu_cores=(1.0, 3.0, 3.0), stages=(3,)))
@@ -267,7 +265,7 @@ def test_a_late_executor_is_planned_around_what_others_hold() -> None:
     assert bed.record.limits.cpu_cores == 1.0
 
 
-def test_its_limits_are_nobody_elses_to_change(bed: Bed) -> None:
+def test_no_other_request_changes_its_limits(bed: Bed) -> None:
     bed.open()
     with pytest.raises(RpcError, match="is an executor"):
         bed.send(e.Asked(m.RESIZE, 1, Resize(container=bed.container, limits={"cpu_cores": 1.0})))
@@ -279,6 +277,6 @@ def test_a_restarted_agent_goes_on_in_the_stage_that_it_was_in(bed: Bed) -> None
     bed.now = 101.0
     bed.stages(1)
     bed.restart(bed.container, after_s=2.0, now=7.0)  # another boot's clock
-    assert bed.told()[-1].memory_high_bytes is None  # it may hold more than its plan: the next sample says
+    assert bed.take_limits()[-1].memory_high_bytes is None  # it may hold more than its plan: the next sample shows it
     plan = bed.node.elasticity.plans(bed.now)[bed.container]
     assert (plan.amounts[0][0], plan.elapsed_s) == (2.0, 2.0)

@@ -67,7 +67,7 @@ def test_one_user_does_not_push_out_another(bed: Bed) -> None:
     for _ in range(10):
         bed.run(2)
     assert kept in bed.ended() and len(bed.ended()) == 4
-    assert len(bed.journal) == 4, "what is forgotten leaves the journal, too"
+    assert len(bed.journal) == 4, "dropped records leave the journal, too"
     bed.restart_with({})
     assert kept in bed.ended() and len(bed.ended()) == 4
 
@@ -91,7 +91,7 @@ def test_fewer_are_kept_from_a_reload_on_and_in_the_journal_none_but_those(bed: 
     assert bed.ended() == [] and not bed.journal
 
 
-def test_an_end_that_the_launcher_tells_again_is_acknowledged_and_changes_nothing(bed: Bed) -> None:
+def test_an_end_that_the_launcher_repeats_is_acknowledged_and_changes_nothing(bed: Bed) -> None:
     """The agent died after it had recorded the end and before it had removed the container."""
     container = bed.run(1, 3)
     bed.restart_with({}, exits_to_come=frozenset({container}))

@@ -1,4 +1,6 @@
-"""A task ended while its framework was away: whatever dies, the framework is told, and nothing runs again."""
+"""A task ended while its framework was away: whichever part dies, the framework gets the end, and nothing runs
+again.
+"""
 
 from __future__ import annotations
 
@@ -42,7 +44,7 @@ def to_master(done: list[i.Instruction]) -> list[i.ToMaster]:
 
 
 @pytest.mark.parametrize("deaths", [0, 1, 2])
-def test_the_framework_is_told_when_it_asks_again(bed: Bed, deaths: int) -> None:
+def test_the_framework_gets_the_end_when_it_asks_again(bed: Bed, deaths: int) -> None:
     job = bed.joins()
     bed.asks(job)
     bed.restart()
@@ -59,14 +61,14 @@ def test_the_framework_is_told_when_it_asks_again(bed: Bed, deaths: int) -> None
     assert told(bed.master_tells(job)) == [], "it ends once"
 
 
-def test_a_framework_that_is_there_is_told_at_once(bed: Bed) -> None:
+def test_a_present_framework_gets_it_at_once(bed: Bed) -> None:
     job = bed.joins()
     bed.asks(job)
     assert told(bed.master_tells(job)) == [TaskEnded(job=job, task="t", node="other", ended=EXIT)]
     assert bed.of("ends") == []
 
 
-def test_one_that_is_there_and_does_not_read_is_told_by_the_next_agent(bed: Bed) -> None:
+def test_a_present_framework_that_does_not_read_gets_it_from_the_next_agent(bed: Bed) -> None:
     job = bed.joins()
     bed.asks(job)
     bed.master_tells(job)
@@ -82,7 +84,7 @@ def test_one_that_is_there_and_does_not_read_is_told_by_the_next_agent(bed: Bed)
     assert bed.handle(EndUnread(job, "t")) == [], "nothing is left of it"
 
 
-def test_a_task_that_has_ended_keeps_its_end_where_its_framework_says_that_it_is_done(bed: Bed) -> None:
+def test_a_task_that_has_ended_keeps_its_end_where_its_framework_reports_it_as_done(bed: Bed) -> None:
     job = bed.joins()
     bed.asks(job)
     bed.master_tells(job)
@@ -92,7 +94,7 @@ def test_a_task_that_has_ended_keeps_its_end_where_its_framework_says_that_it_is
     assert kept.ended == EXIT
 
 
-def test_it_is_forgotten_with_the_job(bed: Bed) -> None:
+def test_it_is_dropped_with_the_job(bed: Bed) -> None:
     job = bed.joins()
     bed.asks(job)
     bed.restart()
@@ -104,7 +106,7 @@ def test_it_is_forgotten_with_the_job(bed: Bed) -> None:
     assert bed.journal == {}
 
 
-def test_an_agent_that_died_while_it_forgot_the_job_leaves_nothing_of_it(bed: Bed) -> None:
+def test_an_agent_that_died_while_it_dropped_the_job_leaves_nothing_of_it(bed: Bed) -> None:
     job = bed.joins()
     bed.asks(job)
     bed.restart()

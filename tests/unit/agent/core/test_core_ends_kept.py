@@ -1,4 +1,4 @@
-"""How a command ended is in the journal until the master has heard of it."""
+"""The end of a command is in the journal until the master has received it."""
 
 from __future__ import annotations
 
@@ -25,15 +25,15 @@ class Bed(NodeBed):
 
 
 def test_until_then_it_is_registered_as_held(bed: Bed) -> None:
-    """Or the master would look for another place for it, before it reads what comes right behind."""
+    """Otherwise the master would look for another place for it, before it reads the message right behind."""
     bed.exit(bed.assign(), 3)
     assert [(placed.task, placed.command) for placed in bed.node.held.report()] == [("t", True)]
     bed.acknowledge()
     assert bed.node.held.report() == [] and bed.of("tasks") == []
 
 
-def test_what_has_come_back_meanwhile_stays_written_down(bed: Bed) -> None:
-    """The master had lost the connection, and had given it to this node again before it heard of the end."""
+def test_a_task_that_has_come_back_meanwhile_stays_recorded(bed: Bed) -> None:
+    """The master had lost the connection, and had given the task to this node again before it received the end."""
     bed.exit(bed.assign(), 3)
     container = bed.assign()
     bed.acknowledge()
@@ -43,7 +43,7 @@ def test_what_has_come_back_meanwhile_stays_written_down(bed: Bed) -> None:
     assert bed.node.held.by_key[bed.JOB, "t"].ended is None
 
 
-def test_what_was_stopped_to_be_done_elsewhere_is_told_as_that(bed: Bed) -> None:
+def test_a_task_stopped_to_run_elsewhere_is_reported_as_such(bed: Bed) -> None:
     """A node that is drained and restarted while the master is away."""
     container = bed.assign()
     bed.node.containers.stop(container, EndedBy.PREEMPTED, "drained")
@@ -53,10 +53,10 @@ def test_what_was_stopped_to_be_done_elsewhere_is_told_as_that(bed: Bed) -> None
 
 
 @pytest.mark.parametrize("opportunistic", [False, True])
-def test_memory_that_others_hold_is_others_though_the_end_of_a_command_has_not_been_heard(
+def test_memory_that_others_hold_is_others_though_the_end_of_a_command_has_not_been_received(
     bed: Bed, opportunistic: bool
 ) -> None:
-    """A registration names the command as if it ran: so its load counts what the command was promised."""
+    """A registration names the command as if it ran: so its load counts the command's promise."""
     bed.open()
     bed.launch(memory_bytes=3 * MIB)
     bed.exit(bed.assign(opportunistic=opportunistic), 3)

@@ -21,7 +21,7 @@ def test_profiles_that_fit_slot_by_slot_fit_though_their_peaks_do_not(bed: Bed) 
     assert why.startswith("cpu: 0.5 cores asked in slot 0 of its profile, 0 cores of 4 cores free then (0 s from now)")
 
 
-def test_what_is_refused_names_resource_and_slot(bed: Bed) -> None:
+def test_a_refusal_names_resource_and_slot(bed: Bed) -> None:
     assert bed.assign("a", Profile(memory_bytes=(GIB, GIB, 3 * GIB, 3 * GIB), cpu_cores=(1.0,))) == []
     bed.now += 3.0
     (why,) = bed.assign("b", Profile(memory_bytes=(GIB, 2 * GIB, GIB), cpu_cores=(1.0,)))
@@ -29,19 +29,19 @@ def test_what_is_refused_names_resource_and_slot(bed: Bed) -> None:
     assert (JOB, "b") not in bed.node.held.by_key
 
 
-def test_what_was_promised_to_others_is_not_free(bed: Bed) -> None:
+def test_promises_to_others_are_not_free(bed: Bed) -> None:
     bed.launch(cpu_cores=2.0, memory_bytes=GIB)
     assert "2 cores of 4 cores free" in bed.assign("a", cores(1, 2.5))[0]
     assert bed.assign("a", cores(1, 2)) == []
 
 
-def test_what_a_profile_does_not_name_is_held_by_its_promise(bed: Bed) -> None:
+def test_a_resource_that_a_profile_does_not_name_is_held_by_its_promise(bed: Bed) -> None:
     assert bed.assign("a", Profile(cpu_cores=(1.0, 1.0)), memory_bytes=3 * GIB) == []
     assert "memory: 2 GiB asked" in bed.assign("b", cores(1, memory_bytes=2 * GIB))[0]
     assert bed.node.ledger().promised_memory_bytes == 3 * GIB
 
 
-def test_disks_and_links_count_where_it_is_known_what_they_can_do() -> None:
+def test_disks_and_links_count_where_their_rate_is_known() -> None:
     profile = cores(1, disk_bytes_per_s=(8 * MIB,), network_bytes_per_s=(8 * MIB,))
     assert Bed().assign("a", profile) == []
     assert "disk: 8 MiB/s asked" in Bed(disk_bytes_per_s=4 * MIB).assign("a", profile)[0]
@@ -51,7 +51,7 @@ def test_disks_and_links_count_where_it_is_known_what_they_can_do() -> None:
     assert "disk: 8 MiB/s asked in slot 0 of its profile, 1 MiB/s of 9 MiB/s free" in bed.assign("b", profile)[0]
 
 
-def test_a_promise_of_a_link_that_does_not_tell_its_rate_cannot_be_kept() -> None:
+def test_a_promise_of_a_link_of_unknown_rate_cannot_be_kept() -> None:
     assert "the link's rate is unknown" in Bed().assign("a", cores(1), network_bytes_per_s=MIB)[0]
 
 
@@ -61,7 +61,7 @@ def test_without_a_profile_it_is_admitted_by_its_promise(bed: Bed) -> None:
     assert bed.node.ledger().promised_cores == 3.0
 
 
-def test_what_runs_on_slack_keeps_no_room_from_an_executor() -> None:
+def test_work_on_slack_keeps_no_room_from_an_executor() -> None:
     bed = Bed(t_alloc=0.9)
     for name in ("x", "y", "z"):
         assert bed.assign(name, None, executor=False, opportunistic=True, cpu_cores=1.0) == []
@@ -81,7 +81,7 @@ def test_one_that_runs_on_slack_is_admitted_by_slack_and_follows_nothing() -> No
     assert bed.node.ledger().promised_cores == 0.0
 
 
-def test_a_profile_of_what_is_no_executor_is_nothing(bed: Bed) -> None:
+def test_the_profile_of_a_container_that_is_no_executor_is_nothing(bed: Bed) -> None:
     assert bed.assign("a", cores(9), executor=False, cpu_cores=4.0) == []
     assert bed.node.ledger().promised_cores == 4.0 and bed.record("a").profile is None
 
@@ -137,7 +137,7 @@ def test_the_alarm_is_set_for_the_first_change_of_its_profile(bed: Bed) -> None:
     assert wakes and bed.now < wakes[-1] <= bed.now + 3.0
 
 
-def test_withdrawn_it_is_killed_and_gives_back_what_it_held(bed: Bed) -> None:
+def test_withdrawn_it_is_killed_and_gives_back_its_resources(bed: Bed) -> None:
     bed.assign("a", cores(4))
     bed.started("a")
     container = bed.container("a")
@@ -148,7 +148,7 @@ def test_withdrawn_it_is_killed_and_gives_back_what_it_held(bed: Bed) -> None:
 
 
 @pytest.mark.parametrize("again", [False, True])
-def test_it_says_whether_it_was_stopped_to_run_again(bed: Bed, again: bool) -> None:
+def test_it_reports_whether_it_was_stopped_to_run_again(bed: Bed, again: bool) -> None:
     for task in ("runs", "begins"):
         bed.assign(task, cores(1))
     bed.started("runs")
@@ -183,7 +183,7 @@ def test_one_that_waited_for_slack_starts_when_it_is_promoted() -> None:
 
 
 # ---------------------------------------------------------------- the next agent
-# An agent that restarts goes on with the executors of its node: in their slots, and with what was recorded.
+# An agent that restarts goes on with the executors of its node: in their slots, and with their recordings.
 
 
 def test_after_a_restart_it_goes_on_in_the_slot_that_it_is_in(bed: Bed) -> None:
@@ -201,7 +201,7 @@ def test_after_a_restart_it_goes_on_in_the_slot_that_it_is_in(bed: Bed) -> None:
     assert fresh.node.queues.idle().cpu == 4
 
 
-def test_what_was_recorded_before_a_restart_is_told_with_what_comes_after_it(bed: Bed) -> None:
+def test_the_recording_before_a_restart_is_reported_with_the_one_after_it(bed: Bed) -> None:
     bed.assign("a", cores(1, 2, 3, 3))
     bed.started("a")
     before = len(bed.done)
@@ -213,13 +213,13 @@ def test_what_was_recorded_before_a_restart_is_told_with_what_comes_after_it(bed
     fresh.sample(8, cores=2.0, cpu_seconds=46.5)
     (use,) = fresh.beat().executors
     assert use.first == 0 and not use.ended
-    assert [mean[0] for mean in use.mean] == [500] * 31 + [2000, 2000], "3 s of CPU in the 6 s that nobody saw"
+    assert [mean[0] for mean in use.mean] == [500] * 31 + [2000, 2000], "3 s of CPU in the 6 s without a sample"
     fresh.exit(fresh.container("a"))
     (use,) = fresh.beat().executors
     assert (use.first, use.ended) == (33, True)
 
 
-def test_half_a_run_is_not_told_as_a_whole_one(bed: Bed) -> None:
+def test_half_a_run_is_not_reported_as_a_whole_one(bed: Bed) -> None:
     bed.assign("a", cores(1, 2, 3, 3))
     bed.started("a")
     bed.sample(20)

@@ -1,4 +1,4 @@
-"""What is told of a node's executors: to the master with heartbeats, to frameworks, and by the status."""
+"""Reports of a node's executors: to the master with heartbeats, to frameworks, and in the status."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.fakes.node_bed import GIB, MIB
 from tests.unit.agent.core.executors_bed import JOB, Bed, cores
 
 
-def test_availability_is_told_first_and_then_when_it_changed() -> None:
+def test_availability_is_reported_first_and_then_when_it_changed() -> None:
     bed = Bed(link_bytes_per_s=10 * MIB)
     bed.node.link_opens()
     told = bed.availability()
@@ -34,7 +34,7 @@ def test_availability_is_told_first_and_then_when_it_changed() -> None:
     assert bed.availability() == told
 
 
-def test_what_is_free_is_rounded_down(bed: Bed) -> None:
+def test_free_resources_are_rounded_down(bed: Bed) -> None:
     bed.launch(cpu_cores=0.0001, memory_bytes=1)
     assert bed.availability().slots == [(3999, 0, 0, 4095)]
 
@@ -60,7 +60,7 @@ def test_slots_are_reported_with_heartbeats_and_the_tail_with_the_end(bed: Bed) 
 
 
 def test_a_heartbeat_of_twenty_executors_with_half_an_hour_ahead_is_small() -> None:
-    """Elasecutor's reports are ≤ 12 KB. What finds no room beside a long availability comes with the next one."""
+    """Elasecutor's reports are ≤ 12 KB. Parts without room beside a long availability come with the next one."""
     bed = Bed(disk_bytes_per_s=2 * GIB, link_bytes_per_s=GIB)
     names = [f"executor-{number}" for number in range(20)]
     for number, name in enumerate(names):
@@ -95,7 +95,7 @@ def test_stages_end_in_the_recording_and_only_of_their_job(bed: Bed) -> None:
 
 
 def test_stages_that_ended_before_it_began_are_not_its_own(bed: Bed) -> None:
-    """The master says how many there were before it assigns the first of a job's executors."""
+    """The master reports how many there were before it assigns the first of a job's executors."""
     assert bed.decide(TellStages(job=JOB, ended=2)) == []
     bed.assign("a", cores(1, 1, 1, 1, stages=(2, 4)))
     bed.started("a")
@@ -105,7 +105,7 @@ def test_stages_that_ended_before_it_began_are_not_its_own(bed: Bed) -> None:
     assert use.stages == [1]
 
 
-def test_that_an_executor_is_stuck_is_told_to_its_framework(bed: Bed) -> None:
+def test_its_framework_gets_the_report_of_a_stuck_executor(bed: Bed) -> None:
     job = bed.register()
     stuck = TellStuck(job=job, task="a", helper="b", node="m")
     assert bed.decide(TellPlaced(job=job, task="a", node="n"), stuck) == []
@@ -113,7 +113,7 @@ def test_that_an_executor_is_stuck_is_told_to_its_framework(bed: Bed) -> None:
     assert (told.session, told.params) == (1, TaskStuck(job=job, task="a", helper="b", node="m"))
 
 
-def test_the_status_says_where_an_executor_is(bed: Bed) -> None:
+def test_the_status_has_the_stage_of_an_executor(bed: Bed) -> None:
     bed.assign("a", cores(1, 2, 3, 3))
     bed.started("a")
     bed.launch()

@@ -1,4 +1,4 @@
-"""Jobs of another origin that frameworks here join: who may, and what becomes of them."""
+"""Jobs of another origin that frameworks here join: which users may, and the life of these jobs here."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def join(bed: NodeBed, session: int) -> None:
     bed.register(session, job=JOB)
 
 
-def test_it_is_joined_and_forgotten_with_the_last_connection_while_its_origin_hears_nothing(bed: NodeBed) -> None:
+def test_it_is_joined_and_dropped_with_the_last_connection_without_a_message_to_its_origin(bed: NodeBed) -> None:
     join(bed, 1)
     assert bed.node.jobs[JOB].record.priority == 7.0
     assert bed.node.job_states() == [], "it is its origin that speaks for it"
@@ -37,7 +37,7 @@ def test_it_is_joined_and_forgotten_with_the_last_connection_while_its_origin_he
     assert not [one for one in after if isinstance(one, i.TellMaster)]
 
 
-def test_it_is_nobody_elses(bed: NodeBed) -> None:
+def test_it_belongs_to_its_user_alone(bed: NodeBed) -> None:
     with pytest.raises(RpcError, match="belongs to eve"):
         join(bed, 2)
 

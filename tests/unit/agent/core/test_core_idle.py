@@ -1,4 +1,4 @@
-"""What a node's heartbeats say of idle cores: one that a placed task is about to take is none (Ursa §4.2.2)."""
+"""The idle cores in a node's heartbeats: one that a placed task is about to take does not count (Ursa §4.2.2)."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_placed_task_takes_its_core_until_something_of_it_is_queued(bed: Bed) 
     assert bed.node.load(1.0).idle.cpu == 3.0, "taken once, and not a second time for its being placed lately"
 
 
-def test_who_does_not_compute_takes_no_core_and_there_are_never_fewer_than_none(bed: Bed) -> None:
+def test_a_task_that_does_not_compute_takes_no_core_and_there_are_never_fewer_than_none(bed: Bed) -> None:
     bed.place(disk=10.0)
     assert bed.node.load(0.0).idle.cpu == 4.0
     for number in range(6):

@@ -21,7 +21,7 @@ PID, OTHER_PID = 500, 600
 
 
 class Lending(Bed):
-    """The same; ``last`` is what was instructed at the latest event."""
+    """The same; ``last`` has the instructions of the latest event."""
 
     last: list[Instruction]
 
@@ -64,7 +64,7 @@ def bed() -> Lending:
     return Lending()
 
 
-def test_what_is_lent_is_a_container_of_its_job_and_ranked_with_it(bed: Lending) -> None:
+def test_a_lent_process_is_a_container_of_its_job_and_ranked_with_it(bed: Lending) -> None:
     first, second = bed.connect(), bed.connect()
     jobs = [bed.register(first), bed.register(second)]
     lent = [bed.lend(first, jobs[0]), bed.lend(second, jobs[1], OTHER_PID)]
@@ -112,7 +112,7 @@ def test_processes_go_from_one_job_to_the_next(bed: Lending, how: str) -> None:
     assert bed.given_back() == [container]
 
 
-def test_what_is_lent_again_while_it_is_given_back_is_taken_in_again(bed: Lending) -> None:
+def test_a_process_lent_again_while_it_is_given_back_is_taken_in_again(bed: Lending) -> None:
     first, second = bed.connect(), bed.connect()
     container = bed.lend(first, bed.register(first))
     job = bed.register(second)
@@ -140,7 +140,7 @@ def test_a_job_that_ends_while_its_process_is_being_taken_in(bed: Lending) -> No
     assert bed.register(other)
 
 
-def test_what_cannot_be_given_back_is_like_any_adopted_container(bed: Lending) -> None:
+def test_a_process_that_cannot_be_given_back_is_like_any_adopted_container(bed: Lending) -> None:
     session = bed.connect()
     container = bed.lend(session, bed.register(session))
     bed.close(session)
@@ -184,7 +184,7 @@ def test_only_ones_own_jobs_and_containers(bed: Lending) -> None:
     assert not bed.node.sessions[mallory].container and list(bed.node.containers.live) == [launched]
 
 
-def test_a_restarted_agent_gives_back_what_no_job_is_left_for(bed: Lending) -> None:
+def test_a_restarted_agent_gives_back_processes_without_a_job(bed: Lending) -> None:
     session = bed.connect()
     jobs = [bed.register(session), bed.register(session)]
     containers = [bed.lend(session, jobs[0]), bed.lend(session, jobs[1], OTHER_PID)]
@@ -194,10 +194,10 @@ def test_a_restarted_agent_gives_back_what_no_job_is_left_for(bed: Lending) -> N
     anew.send(e.Recovered([bed.node.jobs[jobs[0]].record], [], records, running, frozenset(), 0.0))
     assert anew.given_back() == [containers[1]]
     anew.sample(seconds=1000.0)
-    assert anew.given_back() == [containers[1], containers[0]], "nobody came back to its job"
+    assert anew.given_back() == [containers[1], containers[0]], "no client came back to its job"
 
 
-def test_an_agent_that_stops_gives_back_what_it_cannot_rank_any_more(bed: Lending) -> None:
+def test_an_agent_that_stops_gives_back_processes_that_it_cannot_rank_any_more(bed: Lending) -> None:
     session, launched = bed.connect(), bed.launch()
     job = bed.register(session)
     container = bed.lend(session, job)

@@ -1,4 +1,4 @@
-"""How much memory elastic executors may use: tiers, and who is stalled."""
+"""How much memory elastic executors may use: tiers, and stalled executors."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def use(memory_bytes: int, cache_bytes: int = 0, stalled: float = 0.0, inactive_
     )
 
 
-def test_never_less_than_what_cannot_be_taken() -> None:
+def test_never_less_than_the_part_that_cannot_be_reclaimed() -> None:
     late = tiers(use(6 * GIB, GIB), GIB, 0.0, 8.0 * GIB)
     assert late == [5 * GIB, with_margin(5 * GIB), GIB, 0.0]
     assert levels(8.0 * GIB, [late]) == [with_margin(5 * GIB)]
@@ -30,15 +30,15 @@ def test_never_less_than_what_cannot_be_taken() -> None:
     assert beside_cache == [5 * GIB, with_margin(5 * GIB), GIB, 0.0]
 
 
-def test_nothing_is_above_what_the_host_has() -> None:
+def test_nothing_is_above_the_memory_of_the_host() -> None:
     assert max(tiers(use(3 * GIB), 9.0 * GIB, 9.0 * GIB, 3.0 * GIB)) == 3 * GIB
 
 
-def test_who_was_not_seen_has_its_plan() -> None:
+def test_an_unobserved_executor_has_its_plan() -> None:
     assert tiers(None, 5.0, 0.0, 100.0) == [0.0, 0.0, 5.0, 0.0]
 
 
-def test_everybody_has_a_tier_before_anybody_has_the_next() -> None:
+def test_all_have_a_tier_before_any_has_the_next() -> None:
     wants = [(1.0, 2.0, 2.0), (4.0, 4.0, 9.0)]
     assert levels(100.0, wants) == [2.0, 9.0]
     assert levels(6.0, wants) == [2.0, 4.0]
@@ -56,15 +56,15 @@ def test_a_tier_that_does_not_fit_is_given_in_parts() -> None:
     [
         (use(400 * MIB), 0.0),
         (use(500 * MIB), with_margin(500 * MIB)),  # at its level
-        (use(300 * MIB, stalled=0.5, inactive_bytes=200 * MIB), with_margin(512 * MIB)),  # its cache is what is short
-        (use(300 * MIB, stalled=0.5), 0.0),  # the kernel makes it wait still for what it took above a former level
+        (use(300 * MIB, stalled=0.5, inactive_bytes=200 * MIB), with_margin(512 * MIB)),  # its cache is too small
+        (use(300 * MIB, stalled=0.5), 0.0),  # the kernel makes it wait still for its use above a former level
     ],
 )
-def test_who_is_stalled_wants_more(seen: ContainerUse, wanted: float) -> None:
+def test_a_stalled_executor_wants_more(seen: ContainerUse, wanted: float) -> None:
     assert raised_bytes(seen, 512.0 * MIB, 0.0) == wanted
 
 
-def test_it_keeps_what_it_uses_and_gives_back_the_rest() -> None:
+def test_it_keeps_its_use_and_gives_back_the_rest() -> None:
     raised = with_margin(500 * MIB)
     assert raised_bytes(use(500 * MIB), raised, raised) == raised
     assert raised_bytes(use(490 * MIB), raised, raised) == raised

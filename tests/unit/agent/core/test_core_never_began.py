@@ -1,4 +1,4 @@
-"""A placed command that the agent did not get to start is started by the next agent; whatever may have begun is not."""
+"""A placed command that the agent did not get to start is started by the next agent; one that may have begun is not."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.fakes.node_bed import NodeBed
 
 
 class Bed(NodeBed):
-    """A node whose journal is kept, so that another node can take it back."""
+    """A node whose journal is kept, so that another node can restore it."""
 
     @property
     def started(self) -> list[str]:
@@ -38,7 +38,7 @@ class Bed(NodeBed):
         return container
 
     def restarted(self, *never_began: str, running: tuple[str, ...] = ()) -> Bed:
-        """Let the agent die; what its successor makes of the journal."""
+        """Let the agent die; return its successor's state from the journal."""
         return self.restart(*running, never_began=frozenset(never_began))
 
 
@@ -63,20 +63,20 @@ def test_it_is_started_again(bed: Bed, opportunistic: bool, executor: Executor |
     assert fresh.node.queues.idle().cpu == 4
 
 
-def test_what_may_have_begun_is_not(bed: Bed) -> None:
+def test_a_task_that_may_have_begun_is_not_reported_so(bed: Bed) -> None:
     container = bed.assign()
     fresh = bed.restarted()
     assert not fresh.started and fresh.removed == [container]
     assert [ended.by for ended in fresh.told] == [EndedBy.LOST]
 
 
-def test_what_runs_goes_on(bed: Bed) -> None:
+def test_running_work_goes_on(bed: Bed) -> None:
     container = bed.assign()
     fresh = bed.restarted(running=(container,))
     assert not fresh.started and not fresh.removed and not fresh.told
 
 
-def test_what_was_being_stopped_ends_as_that(bed: Bed) -> None:
+def test_a_task_that_was_being_stopped_ends_as_stopped(bed: Bed) -> None:
     container = bed.assign()
     bed.decide(api.Withdraw(job=Bed.JOB, task="t", why="test"))
     fresh = bed.restarted(container)
@@ -84,7 +84,7 @@ def test_what_was_being_stopped_ends_as_that(bed: Bed) -> None:
     assert [ended.by for ended in fresh.told] == [EndedBy.CANCELLED]
 
 
-def test_what_was_being_stopped_as_its_job_ended_holds_no_slot_and_ends(bed: Bed) -> None:
+def test_a_task_that_was_being_stopped_as_its_job_ended_holds_no_slot_and_ends(bed: Bed) -> None:
     bed.open()
     job = bed.register()
     container = bed.assign(job=job)

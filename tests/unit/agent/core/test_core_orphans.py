@@ -42,7 +42,7 @@ def ended(bed: NodeBed, container: str) -> Ended:
     return found
 
 
-def test_they_are_watched_journaled_and_keep_what_they_were_promised(bed: NodeBed) -> None:
+def test_they_are_watched_journaled_and_keep_their_promises(bed: NodeBed) -> None:
     container = started(bed)
     done = lost(bed)
     assert i.WatchOrphan(container) in done
@@ -54,7 +54,7 @@ def test_they_are_watched_journaled_and_keep_what_they_were_promised(bed: NodeBe
 
 
 @pytest.mark.parametrize("adopted", [False, True])
-def test_the_reason_says_why_the_status_is_unknown(bed: NodeBed, adopted: bool) -> None:
+def test_the_reason_has_the_cause_of_the_unknown_status(bed: NodeBed, adopted: bool) -> None:
     container = started(bed, adopted=adopted)
     lost(bed)
     end = ended(bed, container)
@@ -67,8 +67,8 @@ def test_an_adopted_process_that_ends_under_a_living_launcher_is_not_lost(bed: N
     assert ended(bed, started(bed, adopted=True)).by is EndedBy.EXIT
 
 
-def test_the_end_may_be_told_before_the_start(bed: NodeBed) -> None:
-    """A launcher that dies has told both, and they are read at once."""
+def test_the_end_may_be_reported_before_the_start(bed: NodeBed) -> None:
+    """A launcher that dies has reported both, and they are read at once."""
     container = bed.send(e.Asked(m.LAUNCH, 1, Launch(container=SPEC)))
     bed.handle(e.ContainerExited(container, 3, None, 0.1, 0, 0, 1e9))
     assert bed.handle(e.ContainerStarted(container, 7, {}, 1e9)) == []
@@ -87,7 +87,7 @@ def test_they_can_be_killed(bed: NodeBed) -> None:
     assert ended(bed, container).by is EndedBy.CANCELLED
 
 
-def test_what_is_being_started_is_answered_for_by_its_start(bed: NodeBed) -> None:
+def test_a_container_that_is_being_started_is_answered_for_by_its_start(bed: NodeBed) -> None:
     container = bed.send(e.Asked(m.LAUNCH, 1, Launch(container=SPEC)))
     assert lost(bed) == []
     done = bed.handle(e.ContainerStarted(container, 7, {}, 1e9, orphaned=True))

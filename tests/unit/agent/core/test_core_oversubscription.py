@@ -1,4 +1,4 @@
-"""A command of a job that stands ahead does not wait for the slots of those behind (docs/ranks.md)."""
+"""A command of a job ahead in the order does not wait for the slots of those behind (docs/ranks.md)."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_beyond_the_bound_a_job_behind_waits_and_one_ahead_starts(bed: Bed) -> N
     bed.place("ahead", 3, 20.0)
     assert bed.started[MOST_BEYOND * CORES :] == ["ahead0", "ahead1"]
     bed.decide(SetPriority(job="behind", priority=15.0))
-    assert bed.started[-1] == "behind0", "what the first job leaves of the processors is not left to those behind"
+    assert bed.started[-1] == "behind0", "processors that the first job leaves are not left to those behind"
     bed.place("last", 1, 5.0)
     bed.end("ahead", "ahead0")
     bed.end("behind", "behind0")
@@ -83,7 +83,7 @@ def test_a_command_does_not_wait_for_a_disk_that_a_job_behind_holds(bed: Bed) ->
     assert bed.started[4:] == ["long1"]
 
 
-def test_a_disk_has_no_more_than_its_slots_where_the_kernel_cannot_be_told_the_order() -> None:
+def test_a_disk_has_no_more_than_its_slots_where_the_kernel_cannot_get_the_order() -> None:
     bed = Bed(ranked=False)
     bed.place("long", 1, 1.0, ResourceKind.DISK)
     bed.place("short", 1, 2.0, ResourceKind.DISK)
@@ -106,7 +106,7 @@ def test_a_job_that_has_waited_too_long_is_the_first_for_one_command(bed: Bed) -
     assert bed.started[MOST_BEYOND * CORES :] == ["last0"]
 
 
-def test_where_the_kernel_cannot_be_told_the_order_commands_keep_to_the_slots() -> None:
+def test_where_the_kernel_cannot_get_the_order_commands_keep_to_the_slots() -> None:
     bed = Bed(ranked=False)
     bed.place("long", 2, 1.0)
     bed.place("short", 1, 2.0)

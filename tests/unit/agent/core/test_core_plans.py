@@ -42,7 +42,7 @@ def test_steps_are_where_something_changes() -> None:
     assert Plan(3.0, 1.0, cores(1, 1, 2, 2, 1)).steps_s() == [5.0, 11.0]
 
 
-def test_what_others_plan_is_not_there() -> None:
+def test_plans_of_others_are_not_free() -> None:
     others = [Plan(3.0, 0.0, cores(6, 2)), Plan(2.0, 1.0, cores(1, 4))]
     room = Room((8.0, math.inf, 0.0, 0.0), [plan.held() for plan in others])
     assert room.free(0.0, 0.9)[:2] == (1.0, math.inf)
@@ -53,7 +53,7 @@ def test_what_others_plan_is_not_there() -> None:
     assert Room((100.0, 0.0, 0.0, 0.0), room.others).allows(wanted) is wanted
 
 
-def test_what_others_hold_from_the_end_of_a_slot_on_is_there_within_it() -> None:
+def test_resources_that_others_release_within_a_slot_are_free_within_it() -> None:
     room = Room((8.0, 0.0, 0.0, 0.0), [Plan(3.0, 1.0, cores(2, 6)).held()])
     wanted = Plan(3.0, 1.0, cores(6, 2))
     assert room.allows(wanted) is wanted
@@ -69,7 +69,7 @@ def test_extra_is_for_a_time_and_not_behind_the_end() -> None:
 # ---------------------------------------------------------------- stages
 
 
-def test_who_is_late_keeps_the_last_slot_of_the_stage_and_the_next_begins_behind_it() -> None:
+def test_a_late_executor_keeps_the_last_slot_of_the_stage_and_the_next_begins_behind_it() -> None:
     late = ahead(PROFILE, Course(), 6.5)
     assert of(late) == [3, 3, 4, 5, 0]  # the news of the end may be under way: the first demand of the next counts, too
     assert late.elapsed_s == 0.5
@@ -84,7 +84,7 @@ def test_a_plan_is_made_anew_at_the_end_of_the_stage_and_then_with_every_slot() 
     assert extend_at_s(PROFILE, Course().next_stage(1, 7.0), 7.0) == 10.0
 
 
-def test_what_is_held_since_it_was_seen_holds_until_the_stage_ends_and_the_scale_for_the_rest() -> None:
+def test_an_observed_hold_lasts_until_the_stage_ends_and_the_scale_for_the_rest() -> None:
     seen = Course(scale=(2.0, 1.0, 1.0, 1.0), held=(7.0, 0.0, 0.0, 0.0), observed=True)
     assert of(ahead(PROFILE, seen, 7.0)) == [7, 6, 8, 10, 0]
     assert of(ahead(PROFILE, seen.next_stage(1, 7.0), 7.0)) == [6, 8, 10, 0]
@@ -99,7 +99,7 @@ def test_without_stages_the_whole_is_one() -> None:
     assert ends_of(Profile(cpu_cores=(1.0,), stages=(1, 4))) == (1, 4)
 
 
-def test_one_slot_is_a_reservation_that_says_nothing_of_time() -> None:
+def test_one_slot_is_a_reservation_without_a_time() -> None:
     profile = Profile(slot_s=3.0, cpu_cores=(4.0,))
     assert timeless(profile)
     assert predicted_s(profile, 0) is None
@@ -107,6 +107,6 @@ def test_one_slot_is_a_reservation_that_says_nothing_of_time() -> None:
     assert ahead(profile, Course(), 50.0) == Plan(3.0, 2.0, cores(4))
 
 
-def test_the_mean_of_a_stage_is_what_was_predicted_of_it() -> None:
+def test_the_mean_of_a_stage_is_its_prediction() -> None:
     assert predicted(PROFILE, 0)[0] == 1.5
     assert predicted(PROFILE, 2)[0] == 4.5

@@ -1,4 +1,6 @@
-"""Slots without a sample of an executor are told as not measured: over a late sample, and a restart of the agent."""
+"""Slots without a sample of an executor are reported as not measured: over a late sample, and a restart of the
+agent.
+"""
 
 from __future__ import annotations
 
@@ -37,7 +39,7 @@ def told(one: Bed) -> list[float | None]:
 
 @pytest.mark.parametrize(("gaps_read", "gap"), [(True, None), (False, 1333)], ids=["told", "as the slot before"])
 def test_slots_that_a_late_sample_found_without_one_were_not_measured(gaps_read: bool, gap: float | None) -> None:
-    """A master that reads no gaps is told the slot before each."""
+    """A master that reads no gaps gets the slot before each."""
     one = bed(gaps_read=gaps_read)
     one.sample(4, cores=2.0)
     sample_late(one, 13.0, 1.0)
@@ -72,7 +74,7 @@ def test_so_it_is_from_the_last_sample_to_the_end(sample_interval_s: float, slot
     assert told(one) == slots
 
 
-def test_while_no_agent_ran_nothing_was_measured_and_the_next_agent_and_the_one_after_say_so() -> None:
+def test_while_no_agent_ran_nothing_was_measured_and_the_next_two_agents_report_so() -> None:
     one = bed()
     one.sample(1, cores=0.5, cpu_seconds=0.5)
     one.sample(59, cores=0.5)
@@ -87,10 +89,10 @@ def test_while_no_agent_ran_nothing_was_measured_and_the_next_agent_and_the_one_
     third.sample(1, cores=0.0, cpu_seconds=42.0 + 12.0 + 9.0)
     heard = told(third)
     assert heard[20:23] == [None] * 3, "the journal has them"
-    assert heard[26:] == [None, None, 1000], "what was used in the gap before counts once"
+    assert heard[26:] == [None, None, 1000], "use in the gap before counts once"
 
 
-def test_the_wire_has_null_and_only_from_an_agent_whose_master_said_so() -> None:
+def test_the_wire_has_null_only_from_an_agent_whose_master_supports_it() -> None:
     use = ExecutorUse(job="j", task="t", slot_s=3.0, mean=[(1, 2, 3, 4), None], peak=[(1, 2, 3, 4), None])
     said = msgspec.msgpack.encode(use)
     assert msgspec.msgpack.decode(said)["mean"] == [[1, 2, 3, 4], None]

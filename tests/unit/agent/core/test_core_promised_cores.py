@@ -1,4 +1,6 @@
-"""Promised cores and CPU slots on the node: what starts at once, what waits, what a framework in a container has."""
+"""Promised cores and CPU slots on the node: commands that start at once, commands that wait, frameworks in a
+container.
+"""
 
 from __future__ import annotations
 
@@ -13,7 +15,7 @@ CPU = ResourceKind.CPU
 
 
 class Bed(NodeBed):
-    """A node of four cores with a master; containers start as soon as they are told to."""
+    """A node of four cores with a master; containers start on request at once."""
 
     def __init__(self) -> None:
         super().__init__(cores=CORES, memory_bytes=1 << 40, ranked=True)
@@ -33,7 +35,7 @@ class Bed(NodeBed):
         return self.register(session)
 
     def submit(self, session: int, job: str, *numbers: int) -> list[object]:
-        """Return what is granted because of it."""
+        """Submit a monotask; return the grants."""
         self.granted.clear()
         super().submit(session, job, *numbers, stage="s")
         return list(self.granted)
@@ -44,7 +46,7 @@ class Bed(NodeBed):
         )
 
     def sample(self, **cores: float) -> list[object]:
-        """Let each task's container use so many cores; return what is granted."""
+        """Let each task's container use so many cores; return the grants."""
         self.granted.clear()
         self.now += 1.0
         self.sampled({self.containers[task]: ContainerUse(cpu_cores=used) for task, used in cores.items()})
@@ -81,7 +83,7 @@ def test_idle_cores_of_a_promise_are_lent_from_the_second_sample_on_until_they_a
     assert bed.granted == [], "the loan is over"
 
 
-def test_what_a_container_waits_for_is_not_idle(bed: Bed) -> None:
+def test_resources_that_a_container_waits_for_are_not_idle(bed: Bed) -> None:
     """As measured of a loop of one thread on a busy host: it ran 0.87 of the time and waited 0.13 of it."""
     job = bed.framework(1)
     bed.place("t", 1.0)
@@ -94,7 +96,7 @@ def test_what_a_container_waits_for_is_not_idle(bed: Bed) -> None:
         assert bed.granted == []
     throttled = {bed.containers["t"]: ContainerUse(cpu_cores=0.2, cpu_stalled=0.8, cpu_throttled=0.8)}
     bed.sampled(throttled)
-    assert bed.granted == [4], "what its own limit keeps it from is idle"
+    assert bed.granted == [4], "cores that its own limit keeps from it are idle"
 
 
 def test_the_end_of_a_promise_gives_its_slots_free(bed: Bed) -> None:
@@ -129,7 +131,7 @@ def test_a_promised_command_that_is_promoted_needs_no_idle_slot(bed: Bed) -> Non
     assert bed.submit(1, job, 5) == []
 
 
-def test_after_a_restart_the_promise_of_what_runs_is_withheld_and_no_slot_is_held(bed: Bed) -> None:
+def test_after_a_restart_the_promise_of_running_work_is_withheld_and_no_slot_is_held(bed: Bed) -> None:
     bed.place("t", 3.0)
     bed.restart(bed.containers["t"])
     assert bed.running == 0

@@ -1,4 +1,7 @@
-"""What one user may queue, hold and have promised: one clear refusal each; others and operators are not meant."""
+"""The limits on one user's queue, holdings and promises: one clear refusal each.
+
+Others and operators are not affected.
+"""
 
 from __future__ import annotations
 
@@ -86,7 +89,7 @@ def test_tasks_that_wait_or_run(bed: NodeBed) -> None:
     place(bed, EVE, one, "c")
 
 
-def test_containers_and_what_they_are_promised(bed: NodeBed) -> None:
+def test_containers_and_their_promises(bed: NodeBed) -> None:
     bed.launch(EVE, cpu_cores=1.0, memory_bytes=6 * 10**5)
     refused(lambda: bed.launch(EVE, cpu_cores=0.6), "1 core promised, and 0.6 more asked; user_max_cores is 1.5")
     refused(lambda: bed.launch(EVE, memory_bytes=5 * 10**5), "user_max_memory_bytes is", "run it opportunistic")
@@ -95,7 +98,7 @@ def test_containers_and_what_they_are_promised(bed: NodeBed) -> None:
     refused(lambda: bed.launch(EVE, opportunistic=True), "user_max_containers is 2")
     bed.launch(MAX, cpu_cores=1.5)
     bed.launch(ROOT, cpu_cores=3.0)
-    assert len(bed.node.containers.live) == 4, "what is refused leaves nothing behind"
+    assert len(bed.node.containers.live) == 4, "a refusal leaves nothing behind"
 
 
 def test_adopting_counts_as_starting(bed: NodeBed) -> None:
@@ -116,7 +119,7 @@ def test_other_limits_hold_at_once_and_end_nothing(bed: NodeBed) -> None:
         bed.register(EVE)
 
 
-def test_what_the_host_never_has_is_refused_with_its_figure(bed: NodeBed) -> None:
+def test_a_demand_beyond_the_host_is_refused_with_its_figure(bed: NodeBed) -> None:
     remedy = "(ask for less)"  # no waiting helps
     refused(lambda: bed.launch(ROOT, memory_bytes=2**40), "memory: 1 TiB asked, this host has 954 MiB", remedy)
     refused(lambda: bed.launch(ROOT, cpu_cores=99), "cpu: 99 cores asked, this host has 8", remedy)

@@ -1,4 +1,4 @@
-"""Containers with promised cores that may use more: what exceeds their promise goes by the rank of their job."""
+"""Containers with promised cores that may use more: use beyond their promise goes by the rank of their job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ QUARTER = round(0.25 * WEIGHT_PER_CORE)
 
 
 def settings(bed: Bed, container: str) -> Confinement:
-    """What the kernel was told of a container that runs; a weight of 0 if that has not changed since the start."""
+    """Return the kernel settings of a running container; a weight of 0 if it has not changed since the start."""
     told = bed.node.containers.live[container].confine().confinement
     assert bed.weights[container] in {0, told.cpu_weight}
     return told
@@ -60,7 +60,7 @@ def test_whether_a_promise_is_the_most_that_it_may_use_decides_whether_it_is_ran
         assert settings(bed, container).cpu_weight == round(WEIGHT_PER_CORE * record.promised_cores)
 
 
-def test_each_weighs_its_promise_and_what_is_left_over_goes_by_rank(bed: Bed) -> None:
+def test_each_weighs_its_promise_and_the_remainder_goes_by_rank(bed: Bed) -> None:
     first, second = bed.launch(cpu_cores=0.25), bed.launch(cpu_cores=0.25)
     bed.sample()
     beyond = [settings(bed, each).cpu_weight - QUARTER for each in (first, second)]
@@ -72,7 +72,7 @@ def test_each_weighs_its_promise_and_what_is_left_over_goes_by_rank(bed: Bed) ->
 
 
 def test_no_promise_weighs_less_than_its_cores_among_all(bed: Bed) -> None:
-    """Whoever computes, a container has at least its promised part of the processors."""
+    """With any others that compute, a container has at least its promised part of the processors."""
     promises = {bed.launch(cpu_cores=cores): cores for cores in (0.25, 0.5, 0.25)}
     promises[bed.launch(cpu_cores=0.5, limits=Limits(cpu_cores=0.5))] = 0.5
     for _ in range(10):
@@ -132,7 +132,7 @@ def test_its_profile_moves_its_promise_and_a_limit_that_follows_it_leaves_nothin
     assert settings(bed, shared).cpu_weight == WEIGHT_PER_CORE + unpromised_weight(2.0, 2.0)
 
 
-def test_a_job_weighs_what_its_containers_weigh_together_and_the_next_one_gets_a_part_of_its_rank() -> None:
+def test_a_job_weighs_as_much_as_its_containers_together_and_the_next_one_gets_a_part_of_its_rank() -> None:
     bed = Bed(has_master=True)
     containers = [executor(bed, str(number), "a") for number in range(2)]
     bed.sample()
@@ -146,7 +146,7 @@ def test_a_job_weighs_what_its_containers_weigh_together_and_the_next_one_gets_a
     assert started.rank_weight == (before - 2 * QUARTER) // 3
 
 
-def test_the_next_agent_tells_the_kernel_the_same() -> None:
+def test_the_next_agent_gives_the_kernel_the_same() -> None:
     bed = Bed(has_master=True)
     one, other = executor(bed, "1", "a"), executor(bed, "1", "b")
     bed.sample()

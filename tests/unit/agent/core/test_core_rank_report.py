@@ -1,4 +1,4 @@
-"""What is told of the ranks: by the status, and to the master where they have changed, if it reads that."""
+"""Reports of the ranks: in the status, and to a master that reads them, where they have changed."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def stand(ranks: Ranks, *jobs: str, weight: int = 1) -> None:
     ranks.standings = {job: Standing(job, rank, weight, 0.0, 0, 1, BY_MASTER) for rank, job in enumerate(jobs)}
 
 
-def test_it_is_told_once_and_again_where_it_has_changed() -> None:
+def test_it_is_reported_once_and_again_where_it_has_changed() -> None:
     ranks = ranked("a", "b")
     report = RankReport(ranks)
     assert report.changed() == NodeRanks(jobs=[("a", 1), ("b", 1)], of=2)
@@ -32,7 +32,7 @@ def test_it_is_told_once_and_again_where_it_has_changed() -> None:
     assert report.changed() is None
 
 
-def test_on_a_new_connection_all_is_told_again_once_the_master_is_known_to_read_it() -> None:
+def test_on_a_new_connection_all_is_reported_again_once_the_master_is_known_to_read_it() -> None:
     report = RankReport(ranked("a"))
     assert report.changed() is not None
     report.link_opens()
@@ -41,13 +41,13 @@ def test_on_a_new_connection_all_is_told_again_once_the_master_is_known_to_read_
     assert report.changed() == NodeRanks(jobs=[("a", 1)], of=1)
 
 
-def test_of_very_many_the_first_are_told() -> None:
+def test_of_very_many_the_first_are_reported() -> None:
     told = RankReport(ranked(*map(str, range(MOST_RANKS + 5)))).changed()
     assert told is not None
     assert (len(told.jobs), told.of, told.jobs[0][0]) == (MOST_RANKS, MOST_RANKS + 5, "0")
 
 
-def test_the_status_says_what_a_job_weighs_and_why_it_has_its_rank() -> None:
+def test_the_status_has_the_weight_of_a_job_and_the_reason_for_its_rank() -> None:
     bed = Bed(has_master=True, job_wait_max_s=5.0)
     containers = [bed.launch() for _ in range(3)]
     job, other = (bed.register(bed.connect(container)) for container in containers[:2])

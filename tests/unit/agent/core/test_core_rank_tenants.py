@@ -78,7 +78,7 @@ def test_promised_cores_come_before_the_shares(bed: TenantsBed) -> None:
     assert abs(bed.weight(one) - bed.weight(two)) <= 1
 
 
-def test_a_job_ahead_of_its_reservation_takes_only_what_others_leave_and_not_its_tenant_s_share(
+def test_a_job_ahead_of_its_reservation_takes_only_the_remainder_and_not_its_tenant_s_share(
     bed: TenantsBed,
 ) -> None:
     best, reserved = bed.run("ann"), bed.run("bob")
@@ -112,7 +112,7 @@ def test_the_tenants_survive_the_agent_while_the_master_is_away(bed: TenantsBed)
     assert (record.tenant, record.tenant_weight) == ("research", 3.0)
 
 
-def test_the_master_is_told_the_ranks_with_their_tenants(bed: TenantsBed) -> None:
+def test_the_master_gets_the_ranks_with_their_tenants(bed: TenantsBed) -> None:
     first, second, single = bed.run("ann"), bed.run("ann"), bed.run("bob")
     told = bed.node.rank_report
     flat = told.changed()

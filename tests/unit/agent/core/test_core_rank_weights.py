@@ -1,4 +1,4 @@
-"""What the kernel is told of a rank: a weight, and a nice value where no cpu controller weighs."""
+"""The kernel settings of a rank: a weight, and a nice value where there is no cpu controller."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.wire.master_api import SetPriority
 from tests.unit.agent.core.ranks_bed import Bed
 
 
-def test_neighbours_are_a_factor_apart_and_together_they_weigh_what_there_is() -> None:
+def test_neighbours_are_a_factor_apart_and_together_they_weigh_the_whole() -> None:
     weights = divide(200_000, [1, 1, 1, 1])
     assert weights[1] / weights[2] == pytest.approx(STEP, rel=0.02) and weights[2] / weights[3] == pytest.approx(
         STEP, rel=0.02
@@ -38,7 +38,7 @@ def test_each_container_weighs_something_however_many_there_are() -> None:
     assert divide(10, []) == []
 
 
-def test_nothing_is_written_while_the_order_stands(bed: Bed) -> None:
+def test_nothing_is_written_while_the_order_is_the_same(bed: Bed) -> None:
     containers = [bed.launch() for _ in range(5)]
     bed.sample()
     before, bed.weights = dict(bed.weights), {}
@@ -47,7 +47,7 @@ def test_nothing_is_written_while_the_order_stands(bed: Bed) -> None:
     assert set(before) == set(containers)
 
 
-def test_the_containers_of_a_job_share_its_weight_by_what_they_asked_for(bed: Bed) -> None:
+def test_the_containers_of_a_job_share_its_weight_by_their_requests(bed: Bed) -> None:
     one, two, other = bed.launch(), bed.launch(limits=Limits(cpu_weight=30)), bed.launch()
     job = bed.register(bed.connect(one))
     bed.register(bed.connect(two), job=job)
@@ -99,7 +99,7 @@ def test_no_container_of_a_new_job_keeps_the_weight_that_it_starts_with() -> Non
     assert [bed.weights[bed.container(task)] for task in ("one", "two")] == [6, 6]
 
 
-def test_after_a_restart_the_kernel_is_told_again(bed: Bed) -> None:
+def test_after_a_restart_the_kernel_gets_it_again(bed: Bed) -> None:
     """The nice values that an earlier agent has set are not in the journal."""
     containers = [bed.launch() for _ in range(3)]
     bed.sample()
@@ -136,7 +136,7 @@ def test_a_promise_has_the_nice_value_of_the_first(bed: Bed, limits: Limits) -> 
     assert bed.nice[promised] == nice_of(0, 10) == min(bed.nice.values())
 
 
-def test_on_a_host_of_many_cores_no_weight_exceeds_what_the_kernel_takes() -> None:
+def test_on_a_host_of_many_cores_no_weight_exceeds_the_kernel_s_maximum() -> None:
     bed = Bed(cores=256)
     container = bed.launch()
     assert bed.weights[container] == 10_000

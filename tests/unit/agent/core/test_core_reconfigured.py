@@ -1,4 +1,6 @@
-"""Other settings while the node runs: what of UBIS's knobs takes effect, when, and what of before is kept to."""
+"""Other settings while the node runs: the changes of UBIS's knobs that take effect, when, and the values that are
+kept.
+"""
 
 from __future__ import annotations
 
@@ -57,7 +59,7 @@ def contended(bed: Bed) -> tuple[str, str]:
     return bed.run(opportunistic=False), slack
 
 
-def test_t_alloc_holds_for_the_next_and_the_master_hears_of_it() -> None:
+def test_t_alloc_holds_for_the_next_and_the_master_gets_it() -> None:
     bed = Bed()
     running = bed.run()
     assert bed.node.load(bed.now).t_alloc is None, "it is as it was registered"
@@ -65,13 +67,13 @@ def test_t_alloc_holds_for_the_next_and_the_master_hears_of_it() -> None:
     assert bed.node.load(bed.now).t_alloc == 0.0
     with pytest.raises(RpcError, match="T_alloc is 0 here: nothing runs on slack"):
         bed.run()
-    assert bed.state(running) is ContainerState.RUNNING, "what runs goes on"
+    assert bed.state(running) is ContainerState.RUNNING, "a running container goes on"
     bed.change(t_alloc=0.9)
     assert bed.node.load(bed.now).t_alloc == 0.9, "the master has another one by now"
     bed.run()
 
 
-def test_what_waits_for_slack_starts_when_t_alloc_rises() -> None:
+def test_work_that_waits_for_slack_starts_when_t_alloc_rises() -> None:
     bed = Bed(t_alloc=0.5, opportunistic_queue=2)
     bed.command("t", memory_bytes=600, opportunistic=True)
     assert list(bed.node.held.waiting) == [(bed.JOB, "t")]
@@ -122,7 +124,7 @@ def test_preemptions_of_before_do_not_lower_t_alloc_when_it_begins_to_be_tuned()
     assert bed.node.load(bed.now).t_alloc == 0.9
 
 
-def test_what_is_paused_goes_on_when_it_is_to_be_a_dry_run() -> None:
+def test_a_paused_container_goes_on_when_a_dry_run_begins() -> None:
     bed = Bed(preemption=PreemptionSettings(FREEZES, after=1, cooldown_s=0.0))
     regular, slack = contended(bed)
     bed.sample({regular: 1.5, slack: 0.5})
@@ -134,7 +136,7 @@ def test_what_is_paused_goes_on_when_it_is_to_be_a_dry_run() -> None:
     assert bed.state(slack) is ContainerState.RUNNING
 
 
-def test_what_is_paused_for_the_cpu_goes_on_when_nothing_is_to_be() -> None:
+def test_a_container_paused_for_the_cpu_goes_on_when_the_cpu_is_no_longer_watched() -> None:
     bed = Bed(preemption=PreemptionSettings(FREEZES, after=1, cooldown_s=0.0))
     regular, slack = contended(bed)
     bed.sample({regular: 1.5, slack: 0.5})
@@ -145,7 +147,7 @@ def test_what_is_paused_for_the_cpu_goes_on_when_nothing_is_to_be() -> None:
     assert bed.state(slack) is ContainerState.RUNNING
 
 
-def test_who_was_given_notice_is_ended_though_it_is_a_dry_run_by_then() -> None:
+def test_a_container_that_got_its_notice_is_ended_though_a_dry_run_has_begun() -> None:
     bed = Bed()
     slack = bed.run(notice=Notice(signal=15, grace_s=2.0))
     bed.run(opportunistic=False)
@@ -157,7 +159,7 @@ def test_who_was_given_notice_is_ended_though_it_is_a_dry_run_by_then() -> None:
     assert bed.state(slack) is ContainerState.STOPPING
 
 
-def test_who_is_cancelled_in_its_grace_period_was_not_preempted() -> None:
+def test_a_container_cancelled_in_its_grace_period_was_not_preempted() -> None:
     bed = Bed()
     slack = bed.run(notice=Notice(signal=15, grace_s=2.0))
     bed.run(opportunistic=False)
@@ -172,7 +174,7 @@ def test_who_is_cancelled_in_its_grace_period_was_not_preempted() -> None:
     assert actions.acts["preempted", "memory"] == 0 == sum(actions.latency.counts)
 
 
-def test_leases_are_as_long_as_they_are_said_to_be_now() -> None:
+def test_leases_have_their_present_length() -> None:
     bed = Bed(lease_s=0.005)
     job = bed.register()
     bed.submit(1, job, 1)
@@ -188,7 +190,7 @@ def test_preemptions_are_remembered_up_to_the_number_of_none() -> None:
     assert bed.state(slack) is ContainerState.PAUSED and bed.node.preemption.preempted == []
 
 
-def test_what_a_node_is_does_not_change() -> None:
+def test_properties_of_a_node_do_not_change() -> None:
     bed = Bed()
     bed.change(capacity=Capacity(cores=64, memory_bytes=10**9), node="other", has_master=False, lease_s=0.1)
     assert bed.node.settings == replace(bed.settings, lease_s=0.1)

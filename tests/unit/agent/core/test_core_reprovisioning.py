@@ -28,7 +28,7 @@ STAGES = [Stage(60, 2.0), Stage(18, 1.0), Stage(90, 3.0), Stage(10.5, 0.5), Stag
 NEVER = 1e9
 
 
-def test_who_was_held_back_is_only_scaled_up() -> None:
+def test_an_executor_that_was_held_back_is_only_scaled_up() -> None:
     assert rescaled((1, 1.5, 1, 1), (4, 1, 3, 2), (2, 2, 0, 4), bounded=True) == (2, 1.5, 1, 1)
 
 
@@ -41,10 +41,10 @@ def test_a_stage_is_overdue_after_rho_times_its_time_once() -> None:
     assert lateness(PROFILE, Course().next_stage(2, 10.0), 50.0) == 0.0
 
 
-def test_what_it_used_up_bounds_it() -> None:
+def test_the_resource_that_it_used_up_bounds_it() -> None:
     use = ContainerUse(cpu_cores=1.95, memory_bytes=99, disk_bytes_per_s=7.0)
     assert bounds(use, (2.0, 0.0, 5.0, 100.0)) == [0, 3]
-    assert held_back(use, (2.0, 0.0, 5.0, 100.0)) == [0]  # memory that keeps nobody waiting is not short
+    assert held_back(use, (2.0, 0.0, 5.0, 100.0)) == [0]  # memory without stalls is not short
     assert held_back(replace(use, memory_stalled=0.5), (2.0, 0.0, 5.0, 100.0)) == [0, 3]
 
 
@@ -62,7 +62,7 @@ def test_the_highest_of_the_samples_within_the_period_counts() -> None:
     assert observe(99.0, 2.0, 2.0, at=100.4).used[0] == 2.0  # more than half of that sample lies before
 
 
-def test_who_is_late_because_others_have_the_processors_is_not_scaled_down() -> None:
+def test_an_executor_that_is_late_because_others_have_the_processors_is_not_scaled_down() -> None:
     course = Course(observed=True)
     for seen in (observe(1.0, 1.0, 1.0, cpu_stalled=0.8), observe(1.0, 1.0, 1.0, memory_stalled=0.3)):
         assert corrected(PROFILE, course, seen).scale == (1.0, 1.0, 1.0, 1.0)
@@ -77,7 +77,7 @@ def test_it_ends_when_it_was_seen_and_in_any_case_after_twice_its_time() -> None
     assert corrected(PROFILE, Course(observed=True), observe(1.0)) == Course(observed=True)
 
 
-def test_the_present_stage_holds_what_was_seen_and_the_rest_is_scaled() -> None:
+def test_the_present_stage_holds_the_observed_use_and_the_rest_is_scaled() -> None:
     course = corrected(PROFILE, Course(observed=True), observe(6.0, 6.0, 6.0))
     assert course.held == (6.0, 0.0, 0.0, 50.0)
     assert course.scale == (2.0, 1.0, 1.0, 0.5)  # 6 of a stage's mean of 3 cores
@@ -94,17 +94,17 @@ def hindered(*samples: tuple[float, float], had: float = 2.0) -> Hindrance:
     return seen
 
 
-def test_who_uses_up_its_plan_and_waits_for_more_will_be_late_if_it_goes_on() -> None:
+def test_an_executor_that_uses_up_its_plan_and_waits_for_more_will_be_late() -> None:
     assert hindered((2.0, 0.5), (1.96, 0.5)).foretells(1.1)
     assert not hindered((2.0, 0.5)).foretells(1.1), "one sample is less than half of a monitoring period"
     assert not hindered((2.0, 0.09), (2.0, 0.09)).foretells(1.1), "a tenth longer it does not take"
     assert hindered((2.0, 0.1), (2.0, 0.1)).foretells(1.1)
-    assert hindered((2.0, 0.0), (2.0, 1.0)).foretells(1.1), "what the kernel says of pressure may be 2 s old"
+    assert hindered((2.0, 0.0), (2.0, 1.0)).foretells(1.1), "the kernel's figures of pressure may be 2 s old"
     assert not hindered((2.0, 0.9), (1.8, 0.9), (2.0, 0.9)).foretells(1.1), "on the whole it did not use it up"
     assert hindered((2.0, 0.9), (1.9, 0.9), (2.0, 0.9)).foretells(1.1), "on the whole it did"
     assert not hindered(*[(2.0, 0.9)] * 4, (1.0, 0.0), (2.0, 0.9)).foretells(1.1), "that was before"
     assert not hindered(*[(2.0, 0.0)] * 10, (2.0, 0.9)).foretells(1.1), "all of the row counts: news may be late"
-    assert not hindered((2.0, 0.9), (2.0, 0.9), had=0.0).foretells(1.1), "its plan is not what holds it back"
+    assert not hindered((2.0, 0.9), (2.0, 0.9), had=0.0).foretells(1.1), "it is not held back by its plan"
     disk = Hindrance(3.0)
     for _ in range(2):
         disk.sampled(ContainerUse(disk_bytes_per_s=10e6, disk_stalled=0.6), (2.0, 10e6, 0.0, 0.0), 1.0)
@@ -132,7 +132,7 @@ def observed_after_s(plan: float, sample_s: float, late_s: float, seed: int, wai
 
 
 @pytest.mark.parametrize(("plan", "sample_s"), [(0.2, 0.5), (0.2, 1.0), (0.525, 0.5), (0.9, 0.5), (0.05, 1.0)])
-def test_looks_that_come_late_do_not_hide_who_is_held_back(plan: float, sample_s: float) -> None:
+def test_late_samples_do_not_hide_an_executor_that_is_held_back(plan: float, sample_s: float) -> None:
     """Each may be off by 16 % of a plan; after a monitoring period and a sample chance plays no part."""
     worst = max(observed_after_s(plan, sample_s, late_s, seed) for late_s in (0.05, 0.1) for seed in range(25))
     assert worst <= 3.0 + 2 * (sample_s + 0.1)
@@ -143,21 +143,21 @@ def foreseen(*samples: float) -> Course:
     return corrected(PROFILE, Course(), observe(*samples, lacks=(0,)))
 
 
-def test_before_it_is_late_only_what_is_more_than_a_stage_ever_wanted_scales_the_rest() -> None:
+def test_before_it_is_late_only_use_above_the_maximum_of_a_stage_scales_the_rest() -> None:
     more = foreseen(8.0, 7.0, 6.0)  # the stage was predicted to want four at most
     assert (more.scale, more.least, more.count) == ((2.0, 1.0, 1.0, 1.0), (8.0, 0.0, 0.0, 50.0), 1)
-    earlier = foreseen(3.5, 3.5, 3.5)  # it does in its first slot what was predicted for the second
+    earlier = foreseen(3.5, 3.5, 3.5)  # in its first slot it does the work predicted for the second
     assert (earlier.scale, earlier.least) == ((1.0, 1.0, 1.0, 1.0), (3.5, 0.0, 0.0, 50.0))
     assert not more.observed, "at rho times its time it is observed as any other"
     assert more.next_stage(1, 9.0) == Course(stage=1, since_s=9.0, scale=(2.0, 1.0, 1.0, 1.0), count=1)
 
 
-def test_who_wants_no_more_than_it_had_is_not_asked_again_in_this_stage() -> None:
+def test_an_executor_that_wants_no_more_than_it_had_is_not_observed_again_in_this_stage() -> None:
     assert foreseen(2.0, 2.1, 2.0) == Course(sated=True)
     assert foreseen(2.0) == Course(), "its use was not measured"
 
 
-def test_of_what_next_to_nothing_was_predicted_the_scale_stays() -> None:
+def test_with_almost_no_prediction_the_scale_stays() -> None:
     predicted = Profile(slot_s=3.0, cpu_cores=(2.0, 2.0), disk_bytes_per_s=(1, 20_000_000), stages=(1, 2))
     for lacks in ((), (1,)):
         seen = Observation("c", 100.0, 103.0, (6.0, 9e6, 0.0, 0.0), (8.0, 9e6, 0.0, 0.0), lacks=lacks)
@@ -180,7 +180,7 @@ def test_on_time_nothing_is_corrected_and_each_change_is_one_write() -> None:
     assert host.writes <= 2 * len(STAGES)
 
 
-def test_one_stage_alone_keeps_to_that_too_and_it_is_said_why() -> None:
+def test_one_stage_alone_keeps_to_that_too_with_its_reason() -> None:
     host = Host()
     one = host.start(wider(STAGES[:1]), profile_of(STAGES[:1]))
     host.until_ended()
@@ -194,7 +194,7 @@ def test_one_stage_alone_keeps_to_that_too_and_it_is_said_why() -> None:
     }  # fmt: skip
 
 
-def test_who_asked_for_no_more_than_its_plan_has_is_not_held_back_by_that() -> None:
+def test_an_executor_that_requested_no_more_than_its_plan_is_not_held_back_by_it() -> None:
     host = Host()
     one = host.start(wider(STAGES[:1]), profile_of(STAGES[:1]), asked_cores=2.0)
     while host.now < 30.0:
@@ -203,7 +203,7 @@ def test_who_asked_for_no_more_than_its_plan_has_is_not_held_back_by_that() -> N
     assert one.limit == 2.0
 
 
-def test_it_is_observed_once_a_stage_and_who_and_why_is_said() -> None:
+def test_it_is_observed_once_a_stage_and_the_executor_and_reason_are_reported() -> None:
     host = Host()
     host.start(longer(STAGES), profile_of(STAGES))
     host.until_ended()
@@ -216,7 +216,7 @@ def test_it_is_observed_once_a_stage_and_who_and_why_is_said() -> None:
     assert host.node.elasticity.plans(host.now) == {}
 
 
-def test_one_at_a_time_and_what_was_lent_comes_back() -> None:
+def test_one_at_a_time_and_loans_come_back() -> None:
     host = Host(cores=12.0)
     for _ in range(3):
         host.start(wider(STAGES), profile_of(STAGES))
@@ -224,14 +224,14 @@ def test_one_at_a_time_and_what_was_lent_comes_back() -> None:
         host.step()
         held = [plan.amounts[0][0] for plan in host.node.elasticity.plans(host.now).values()]
         assert sum(held) <= 12.0 + 1e-9
-        if len(host.explained) % 2 == 0:  # nobody is observed
+        if len(host.explained) % 2 == 0:  # no executor is observed
             assert max(held, default=0.0) <= 6.0 + 1e-9, "more than any of them ever wants"
     said = [one.what for one in host.explained]
     assert said == ["observed", "reprovisioned"] * (len(said) // 2)
     assert len(said) >= 6
 
 
-def test_on_a_full_host_who_is_held_back_and_late_is_stuck() -> None:
+def test_on_a_full_host_an_executor_that_is_held_back_and_late_is_stuck() -> None:
     host = Host(cores=4.0)
     flat = [Stage(60.0, 2.0)]
     late = host.start([Stage(120.0, 4.0)], profile_of(flat))
@@ -256,7 +256,7 @@ def test_an_early_end_of_a_stage_takes_the_plan_on() -> None:
 
 
 @pytest.mark.parametrize("early", [0.0, 8.0], ids=["on time", "early"])
-def test_news_that_is_late_does_not_blow_up_what_follows(early: float) -> None:
+def test_late_news_does_not_inflate_the_next_stages(early: float) -> None:
     predicted = profile_of([Stage(30, 1.0), Stage(120, 4.0), Stage(60, 2.0)])
     host = Host(news_s=5.0)
     host.start([Stage(30 - early, 1.0), Stage(120, 4.0), Stage(60, 2.0)], predicted)

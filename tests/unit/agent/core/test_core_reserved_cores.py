@@ -12,19 +12,19 @@ from penstock.wire.master_api import Decided, SetPriority
 from tests.unit.agent.core.ranks_bed import Bed
 
 
-def told(bed: Bed, *decisions: SetPriority) -> None:
+def send_priorities(bed: Bed, *decisions: SetPriority) -> None:
     assert bed.send(e.Decided(1, list(decisions), 0.0)) == Decided(refused=[])
 
 
 def weight(bed: Bed, container: str) -> int:
-    """Its ``cpu.weight``, which it was told if it has changed since the start."""
+    """Return its ``cpu.weight``, if it has changed since the start."""
     settings = bed.node.containers.live[container].confine().confinement
     assert bed.weights[container] in {0, settings.cpu_weight}
     return settings.cpu_weight
 
 
 def stated(cores: float) -> dict[str, object]:
-    """What a command with ``--cpu`` asks for: so many cores, and no more."""
+    """Return the spec of a command with ``--cpu``: so many cores, and no more."""
     return {"cpu_cores": cores, "limits": Limits(cpu_cores=cores)}
 
 
@@ -41,20 +41,20 @@ def bed() -> Bed:
 
 def test_a_job_has_its_reserved_core_in_its_time_wherever_the_order_puts_it(bed: Bed) -> None:
     best, reserved, first, last = two_jobs(bed)
-    told(bed, SetPriority(job=first, priority=2.0), SetPriority(job=last, priority=1.0, reserved_cores=0.0))
+    send_priorities(bed, SetPriority(job=first, priority=2.0), SetPriority(job=last, priority=1.0, reserved_cores=0.0))
     assert bed.order() == [best, reserved]
     assert weight(bed, reserved) < WEIGHT_PER_CORE / 5
-    told(bed, SetPriority(job=last, priority=1.0, reserved_cores=1.0))
+    send_priorities(bed, SetPriority(job=last, priority=1.0, reserved_cores=1.0))
     assert weight(bed, reserved) >= WEIGHT_PER_CORE, "a core, and the part of its rank"
     assert weight(bed, best) + weight(bed, reserved) == unpromised_weight(2.0, 1.0) + WEIGHT_PER_CORE
     assert bed.nice[reserved] == nice_of(0, 2), "where no cpu controller weighs containers, as the first"
-    told(bed, SetPriority(job=last, priority=1.0, reserved_cores=0.0))
+    send_priorities(bed, SetPriority(job=last, priority=1.0, reserved_cores=0.0))
     assert weight(bed, reserved) < WEIGHT_PER_CORE / 5, "its time is over"
 
 
 def test_before_its_time_it_stays_the_last_with_the_next_agent_while_the_master_is_away(bed: Bed) -> None:
     best, reserved, first, last = two_jobs(bed, **stated(1.0))
-    told(bed, SetPriority(job=first, priority=2.0), SetPriority(job=last, priority=1.0, reserved_cores=0.0))
+    send_priorities(bed, SetPriority(job=first, priority=2.0), SetPriority(job=last, priority=1.0, reserved_cores=0.0))
     bed.restart(best, reserved)
     assert bed.node.jobs[last].record.reserved_cores == 0.0
     assert bed.node.jobs[first].record.reserved_cores is None
@@ -63,26 +63,28 @@ def test_before_its_time_it_stays_the_last_with_the_next_agent_while_the_master_
 def test_the_cores_that_a_command_states_are_promised_from_its_reservation_s_time_on(bed: Bed) -> None:
     best, reserved, first, last = two_jobs(bed, **stated(1.0))
     assert weight(bed, reserved) == WEIGHT_PER_CORE
-    told(bed, SetPriority(job=first, priority=2.0), SetPriority(job=last, priority=1.0, reserved_cores=0.0))
+    send_priorities(bed, SetPriority(job=first, priority=2.0), SetPriority(job=last, priority=1.0, reserved_cores=0.0))
     assert weight(bed, reserved) < WEIGHT_PER_CORE / 5
     assert weight(bed, best) > unpromised_weight(2.0, 0.0) * 0.9, "no core is kept for it"
     assert bed.nice[reserved] == nice_of(1, 2)
-    told(bed, SetPriority(job=last, priority=1.0, reserved_cores=1.0))
+    send_priorities(bed, SetPriority(job=last, priority=1.0, reserved_cores=1.0))
     assert weight(bed, reserved) == WEIGHT_PER_CORE
     assert weight(bed, best) == unpromised_weight(2.0, 1.0)
     assert bed.nice[reserved] == nice_of(0, 1)
 
 
-def test_what_its_commands_state_is_part_of_what_is_reserved(bed: Bed) -> None:
+def test_the_stated_cores_of_its_commands_are_part_of_the_reservation(bed: Bed) -> None:
     _, stating, first, reserved = two_jobs(bed, **stated(0.5))
     other = bed.launch()
     bed.register(bed.connect(other), job=reserved)
-    told(bed, SetPriority(job=first, priority=2.0), SetPriority(job=reserved, priority=1.0, reserved_cores=1.0))
+    send_priorities(
+        bed, SetPriority(job=first, priority=2.0), SetPriority(job=reserved, priority=1.0, reserved_cores=1.0)
+    )
     assert weight(bed, stating) == WEIGHT_PER_CORE // 2
     assert WEIGHT_PER_CORE // 2 <= weight(bed, other) < WEIGHT_PER_CORE
 
 
-def test_a_job_without_a_reservation_keeps_what_its_commands_state(bed: Bed) -> None:
+def test_a_job_without_a_reservation_keeps_the_stated_cores_of_its_commands(bed: Bed) -> None:
     _, stating, first, second = two_jobs(bed, **stated(1.0))
-    told(bed, SetPriority(job=first, priority=2.0), SetPriority(job=second, priority=1.0))
+    send_priorities(bed, SetPriority(job=first, priority=2.0), SetPriority(job=second, priority=1.0))
     assert weight(bed, stating) == WEIGHT_PER_CORE

@@ -1,4 +1,4 @@
-"""Placed opportunistic commands run beside the slots; what the node says is in use; what jobs allow."""
+"""Placed opportunistic commands run beside the slots; the node's report of its use; the permissions of jobs."""
 
 from __future__ import annotations
 
@@ -56,10 +56,10 @@ def test_an_opportunistic_command_starts_though_every_slot_is_held(bed: Bed) -> 
     assert bed.assign("o") == []
     assert bed.started() == ["r0", "r1", "o"]
     load = bed.node.load(0.0)
-    assert (load.idle.cpu, load.pending.cpu) == (0, 150), "it takes no slot, and its work is in nobody's way"
+    assert (load.idle.cpu, load.pending.cpu) == (0, 150), "it takes no slot, and its work delays no other"
 
 
-def test_what_runs_beside_the_slots_serves_its_job_and_ends_without_freeing_one(bed: Bed) -> None:
+def test_slotless_work_serves_its_job_and_ends_without_freeing_a_slot(bed: Bed) -> None:
     for name in ("r0", "r1", "r2"):
         bed.assign(name, opportunistic=False)
     bed.assign("o")
@@ -67,9 +67,9 @@ def test_what_runs_beside_the_slots_serves_its_job_and_ends_without_freeing_one(
     (use,) = bed.node.load(3.0).jobs
     assert (use.service_s, use.running) == (9.0, 3)
     bed.over("o")
-    assert "r2" not in bed.started(), "it waits for a slot that somebody holds"
+    assert "r2" not in bed.started(), "it waits for a slot that another holds"
     assert bed.node.queues.job_counts(JOB) == {"queued": 1, "running": 2, "done": 1, "failed": 0}
-    assert bed.node.load(3.0).rates.cpu == 0, "what ran on what was left says nothing of how fast a core is"
+    assert bed.node.load(3.0).rates.cpu == 0, "work on slack does not show how fast a core is"
 
 
 def test_a_promoted_command_takes_a_slot_where_one_is_free(bed: Bed) -> None:
@@ -104,7 +104,7 @@ def test_after_a_restart_a_command_has_the_slot_that_it_is_to_have(opportunistic
     assert after.node.load(0.0).idle.cpu == 2
 
 
-def test_the_load_says_how_much_of_disk_and_network_is_in_use(bed: Bed) -> None:
+def test_the_load_has_the_use_of_disk_and_network(bed: Bed) -> None:
     bed.sample(disk_busy=0.3, network_busy=0.1)
     job = bed.register()
     bed.submit(1, job, 1, kind=ResourceKind.NETWORK, size=10**9)
@@ -117,7 +117,7 @@ def test_the_load_says_how_much_of_disk_and_network_is_in_use(bed: Bed) -> None:
     assert bed.node.load(0.0).disk_busy == 0.4
 
 
-def test_what_finds_no_slack_waits_on_the_node_and_starts_as_soon_as_there_is_some() -> None:
+def test_a_command_without_slack_waits_on_the_node_and_starts_as_soon_as_there_is_some() -> None:
     bed = Bed(opportunistic_queue=2)
     for name in ("o0", "o1", "o2"):
         assert bed.assign(name, memory=400) == []
@@ -125,7 +125,7 @@ def test_what_finds_no_slack_waits_on_the_node_and_starts_as_soon_as_there_is_so
     load = bed.node.load(0.0)
     assert (load.opportunistic_queue_free, load.used_memory_bytes) == (1, 1200), "it is not for others"
     assert bed.assign("o3", memory=100) == []
-    assert bed.started()[-1] == "o3", "what fits need not wait for what does not"
+    assert bed.started()[-1] == "o3", "a command that fits need not wait for one that does not"
     assert bed.assign("o4", memory=400) == []
     (why,) = bed.assign("o5", memory=400)
     assert why.startswith("memory: 400 B asked"), "the queue is full"
@@ -135,7 +135,7 @@ def test_what_finds_no_slack_waits_on_the_node_and_starts_as_soon_as_there_is_so
     assert bed.node.load(0.0).opportunistic_queue_free == 1
 
 
-def test_what_has_waited_too_long_goes_back_to_the_master() -> None:
+def test_a_command_that_has_waited_too_long_goes_back_to_the_master() -> None:
     bed = Bed(opportunistic_queue=1, opportunistic_wait_s=5.0)
     bed.assign("o0", memory=800)
     bed.assign("o1", memory=800)
@@ -150,7 +150,7 @@ def test_what_has_waited_too_long_goes_back_to_the_master() -> None:
     assert bed.node.load(10.0).opportunistic_queue_free == 1
 
 
-def test_what_waits_can_be_promoted_withdrawn_and_taken_back_after_a_restart() -> None:
+def test_a_waiting_command_can_be_promoted_withdrawn_and_taken_back_after_a_restart() -> None:
     bed = Bed(opportunistic_queue=4)
     bed.assign("o0", memory=800)
     for name in ("p", "w", "r"):

@@ -25,7 +25,7 @@ USERS = {EVE: "eve", MAX: "max", ZOE: "zoe"}
 
 
 class Bed(NodeBed):
-    """A node whose clock a test moves; it keeps what the node tells sessions."""
+    """A node whose clock a test moves; it keeps the node's messages to sessions."""
 
     def __init__(self, cores: int = 1, **settings: Any) -> None:
         capacity = Capacity(cores=cores, memory_bytes=10**9, disk_slots=1, network_slots=1)
@@ -80,12 +80,12 @@ def test_a_slot_held_too_long_goes_to_another_user_s_job_that_starves() -> None:
     assert f"held for 61 s, and job {his} of another user had waited 61 s" in told.why
     assert "slot_held_max_s is 60" in told.why and bed.explained[-1]["why"] == told.why
     assert (bed.counts["running"], bed.counts["overdue"], bed.counts["taken_back"]) == (1, 1, 1)
-    bed.complete(MAX, his, 1)  # the slot is free, and not for who has all that there is
+    bed.complete(MAX, his, 1)  # the slot is free, but not for a user who has the whole limit
     assert bed.granted[-1] == (his, 1)
     bed.complete(EVE, hers, 1)  # late, and as ever
     assert bed.node.queues.job_counts(hers)["done"] == 1
     assert (bed.counts["running"], bed.counts["overdue"]) == (1, 0)
-    assert bed.granted[2:] == [(hers, 2)], "what it held was given on before"
+    assert bed.granted[2:] == [(hers, 2)], "its slot was passed on before"
     bed.complete(EVE, hers, 2)
     assert bed.granted[-1] == (hers, 3)
 
@@ -143,7 +143,7 @@ def test_operators_may_switch_it_off_while_the_node_runs() -> None:
 
 
 @pytest.mark.parametrize("idle_s", [0, 300])
-def test_who_completes_nothing_keeps_no_slot_whatever_he_has_queued(idle_s: int) -> None:
+def test_a_user_who_completes_nothing_keeps_no_slot_with_any_queue(idle_s: int) -> None:
     bed = Bed(cores=2, slot_held_max_s=10.0, job_wait_max_s=5.0)
     hers, his = bed.register(EVE), bed.register(MAX)
     bed.submit(EVE, hers, *range(20))
@@ -152,12 +152,12 @@ def test_who_completes_nothing_keeps_no_slot_whatever_he_has_queued(idle_s: int)
         bed.ticks(20)
         assert bed.granted[-1] == (his, number)
         bed.complete(MAX, his, number)
-        bed.ticks(idle_s)  # nobody else waits, and she is granted no more for it
+        bed.ticks(idle_s)  # no other user waits, and she is granted no more for it
         bed.submit(EVE, hers, 100 + number)
     held = bed.counts["running"] + bed.counts["overdue"]
     assert (held, bed.counts["overdue"] >= 1) == (2, True)
     bed.complete(EVE, hers, 0)
-    assert bed.granted[-1] == (hers, 2), "who completes is granted others"
+    assert bed.granted[-1] == (hers, 2), "a job that completes gets other grants"
 
 
 def test_a_slot_that_was_taken_back_cannot_be_passed_on() -> None:
@@ -236,7 +236,7 @@ def test_no_job_starves_over_restarts(every_s: int) -> None:
         for client in clients * 2:
             client.look()
     assert min(client.done for client in clients) >= 600 / (30 + 3 + every_s)
-    # The journal's word may be three seconds old, and what runs, and the other that starves, go first.
+    # The journal's record may be three seconds old, and running monotasks and the other starving job go first.
     assert max(client.worst_s for client in clients) <= 30 + 3 + every_s + 2 * len(clients)
 
 

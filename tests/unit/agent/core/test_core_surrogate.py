@@ -18,7 +18,7 @@ def on_time(container: str) -> tuple[float, bool]:
 
 
 class Bed:
-    """A surrogate with slots of 3 s, sampled every second; what is reported is put together as a master does it."""
+    """A surrogate with slots of 3 s, sampled every second; its reports are put together as a master does it."""
 
     def __init__(self) -> None:
         self.surrogate = MonitorSurrogate(3.0)
@@ -69,7 +69,7 @@ class Bed:
 
 
 @pytest.mark.parametrize(("read", "last_part"), [(True, 0.3333), (False, 1.0)])
-def test_the_part_of_the_last_slot_is_told_with_the_end_to_a_master_that_reads_it(
+def test_the_part_of_the_last_slot_is_reported_with_the_end_to_a_master_that_reads_it(
     bed: Bed, read: bool, last_part: float
 ) -> None:
     bed.surrogate.last_parts_read = read
@@ -83,7 +83,7 @@ def test_the_part_of_the_last_slot_is_told_with_the_end_to_a_master_that_reads_i
     assert (b"last_part" in msgspec.msgpack.encode(use)) == read, "a master of an earlier version refuses it"
 
 
-def test_who_ended_while_the_master_was_away_is_told_of_from_the_start_and_not_for_ever(bed: Bed) -> None:
+def test_an_executor_that_ended_while_the_master_was_away_is_reported_from_the_start_and_not_for_ever(bed: Bed) -> None:
     names = [f"c{number}" for number in range(MOST_ENDED + 3)]
     bed.begin(*names)
     bed.sample(6)
@@ -96,16 +96,16 @@ def test_who_ended_while_the_master_was_away_is_told_of_from_the_start_and_not_f
     assert {len(slots) for slots in bed.heard.values()} == {2}
 
 
-def test_of_what_nobody_knows_when_it_began_nothing_is_learnt(bed: Bed) -> None:
+def test_nothing_is_learnt_of_an_executor_with_an_unknown_beginning(bed: Bed) -> None:
     bed.surrogate.resumed("a", "job", "task-a", None, None)
     bed.sample(7)
     assert bed.report() == [] and list(bed.surrogate.to_journal()) == []
     bed.end("a")
     (use,) = bed.surrogate.report(on_time, PLENTY)
-    assert use.ended and use.mean == [] and use.first > 0, "a run whose beginning is missing says so"
+    assert use.ended and use.mean == [] and use.first > 0, "a run whose beginning is missing is marked"
 
 
-def test_slots_of_a_long_run_are_told_anew_when_they_became_longer(bed: Bed) -> None:
+def test_slots_of_a_long_run_are_reported_anew_when_they_became_longer(bed: Bed) -> None:
     bed.begin("a")
     bed.sample(3 * (MOST_SLOTS - 1))
     bed.report()
@@ -115,7 +115,7 @@ def test_slots_of_a_long_run_are_told_anew_when_they_became_longer(bed: Bed) -> 
     assert bed.report() == []
 
 
-def test_being_stuck_is_told_at_once_and_how_late_it_is_with_the_next_slot(bed: Bed) -> None:
+def test_being_stuck_is_reported_at_once_and_how_late_it_is_with_the_next_slot(bed: Bed) -> None:
     bed.begin("a")
     late = (1.25, False)
     bed.sample(1)
@@ -129,7 +129,7 @@ def test_being_stuck_is_told_at_once_and_how_late_it_is_with_the_next_slot(bed: 
     assert not use.stuck
 
 
-def test_the_first_sample_counts_what_was_used_since_the_start(bed: Bed) -> None:
+def test_the_first_sample_counts_the_use_since_the_start(bed: Bed) -> None:
     """Its rates are since the sample before, and there was none."""
     bed.begin("a")
     use = ContainerUse(cpu_cores=0.0, cpu_seconds=0.6)
@@ -140,7 +140,7 @@ def test_the_first_sample_counts_what_was_used_since_the_start(bed: Bed) -> None
     assert told.mean[0][0] == pytest.approx(200)
 
 
-def test_the_last_moment_has_what_the_kernel_counted_until_the_end(bed: Bed) -> None:
+def test_the_last_moment_has_the_kernel_s_counts_until_the_end(bed: Bed) -> None:
     """A run of seconds: two thirds of a second after its latest sample it ends, and all of that it worked."""
     bed.begin("a")
     bed.sample(3, cores=0.25, disk=2048.0)
@@ -161,7 +161,7 @@ def test_a_last_moment_that_is_short_is_no_peak(bed: Bed) -> None:
     assert (use.mean[0][0], use.peak[0][0]) == (round(1000 * 1.05 / 2.01), round(1000 * 1.05 / 2.01))
 
 
-def test_a_last_moment_of_which_nobody_knows_is_left_out() -> None:
+def test_an_unknown_last_moment_is_left_out() -> None:
     for cpu_seconds in (0.0, 0.4):  # lost; and less than was seen, as of its first process only
         bed = Bed()
         bed.begin("a")

@@ -1,4 +1,4 @@
-"""A job that the master does not admit: each of its connections is told why, whenever it joins."""
+"""A job that the master does not admit: each of its connections gets the reason, whenever it joins."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.fakes.node_bed import NodeBed
 
 
 @pytest.mark.parametrize("never", [False, True])
-def test_a_connection_that_joins_later_is_told_why_the_job_waits(never: bool) -> None:
+def test_a_connection_that_joins_later_gets_the_reason_why_the_job_waits(never: bool) -> None:
     bed = NodeBed()
     bed.open(1)
     bed.open(2)
@@ -22,7 +22,7 @@ def test_a_connection_that_joins_later_is_told_why_the_job_waits(never: bool) ->
     assert [(one.session, one.params) for one in bed.given(i.Notify)] == [(1, waiting), (2, waiting)]
 
 
-def test_a_connection_that_joins_after_the_admission_is_told_nothing() -> None:
+def test_a_connection_that_joins_after_the_admission_gets_no_reason() -> None:
     bed = NodeBed()
     bed.open(1)
     bed.open(2)

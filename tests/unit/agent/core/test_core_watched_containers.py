@@ -1,4 +1,4 @@
-"""Who only looks at a container leaves it as it is; who started it takes it along."""
+"""A client that only watches a container leaves it as it is; the end of the one that started it ends it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def killed(bed: NodeBed) -> list[str]:
 
 
 @pytest.mark.parametrize("own", [True, False])
-def test_a_task_belongs_to_its_job_whoever_looks_at_it(bed: NodeBed, own: bool) -> None:
+def test_a_task_belongs_to_its_job_with_any_watchers(bed: NodeBed, own: bool) -> None:
     bed.command("t")
     container = bed.container("t")
     bed.begin(container)
@@ -59,7 +59,7 @@ def test_after_a_restart_a_container_ends_with_the_client_that_comes_back_for_it
     bed.restart(container)
     for session in (1, 2):
         bed.open(session)
-    attach(bed, 2, container, own=False)  # somebody reads its output
+    attach(bed, 2, container, own=False)  # a client reads its output
     attach(bed, 1, container)
     bed.send(e.SessionClosed(2))
     assert killed(bed) == []

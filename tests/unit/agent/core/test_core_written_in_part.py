@@ -1,4 +1,4 @@
-"""An agent dies between any two steps of a placed command: the command runs once, and its one end is told."""
+"""An agent dies between any two steps of a placed command: the command runs once, and its one end is reported."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ _NOT_BEGUN = {ContainerState.STARTING, ContainerState.STOPPING}
 class Bed(NodeBed):
     """A node and its launcher; ``deaths`` are copies, each of a moment in which the agent may die.
 
-    The journal and the launcher outlive the agent: what runs, and the ends that it keeps. ``starts`` and ``told`` are
-    for the test.
+    The journal and the launcher outlive the agent: the running processes, and the ends that it keeps. ``starts`` and
+    ``told`` are for the test.
     """
 
     def __init__(self) -> None:
@@ -46,12 +46,12 @@ class Bed(NodeBed):
             case i.TellMaster(api.CommandEnded() as params):
                 self.told.append(params.ended)
             case i.RemoveContainer(container):
-                self.may_die()  # the launcher has not been told yet
+                self.may_die()  # the launcher has not received it yet
                 self.exited.discard(container)
         self.may_die()
 
     def start(self) -> None:
-        """Start what the launcher was asked for."""
+        """Start the processes that the launcher was asked for."""
         asked, self.asked = self.asked, []
         for container in asked:
             self.starts += 1
@@ -60,7 +60,7 @@ class Bed(NodeBed):
             self.begin(container)
 
     def end(self) -> None:
-        """End all that runs, and tell of each end that the launcher keeps."""
+        """End all that runs, and report each end that the launcher keeps."""
         self.exited |= self.running
         self.running.clear()
         self.may_die()
@@ -75,7 +75,7 @@ class Bed(NodeBed):
 
 
 def life(*, opportunistic: bool, executor: bool, promoted: bool, withdrawn: bool) -> Bed:
-    """A command from its placement to its end, of which the master has heard."""
+    """Run a command from its placement to its end, which the master has received."""
     bed = Bed()
     of = Executor(application="a") if executor else None
     bed.command("t", spec={"memory_bytes": MIB}, memory_bytes=MIB, executor=of, opportunistic=opportunistic)
@@ -101,7 +101,7 @@ LIVES = [
 @pytest.mark.parametrize(
     "course", LIVES, ids=lambda course: " ".join(key for key, on in course.items() if on) or "regular"
 )
-def test_it_runs_once_and_its_end_is_told(course: dict[str, bool]) -> None:
+def test_it_runs_once_and_its_end_is_reported(course: dict[str, bool]) -> None:
     deaths = life(**course).deaths
     assert len(deaths) > 10
     for bed in deaths:

@@ -44,7 +44,7 @@ def confined(told: list[i.Instruction]) -> list[Confinement]:
     return [one.confinement for one in told if isinstance(one, i.Confine)]
 
 
-def test_what_is_not_named_stays() -> None:
+def test_limits_that_are_not_named_stay() -> None:
     bed = Bed(limits=Limits(cpu_cores=1.0, memory_max_bytes=64 * MB))
     (told,) = bed.resize(cpu_cores=2.0)
     assert (told.cpu_cores, told.memory_max_bytes) == (2.0, 64 * MB)
@@ -52,7 +52,7 @@ def test_what_is_not_named_stays() -> None:
     assert (told.cpu_cores, told.memory_max_bytes) == (2.0, None)
 
 
-def test_nothing_is_said_to_the_kernel_when_nothing_changes() -> None:
+def test_the_kernel_gets_nothing_when_nothing_changes() -> None:
     bed = Bed(limits=Limits(cpu_cores=1.0))
     assert bed.resize(cpu_cores=1.0) == []
 
@@ -76,7 +76,7 @@ def test_others_containers_are_out_of_reach(bed: Bed) -> None:
         bed.resize(2, cpu_cores=1.0)
 
 
-def test_what_has_ended_has_no_limits(bed: Bed) -> None:
+def test_an_ended_container_has_no_limits(bed: Bed) -> None:
     bed.handle(e.ContainerExited(bed.container, 0, None, 0.0, 0, 0, 0.0))
     with pytest.raises(RpcError, match="has ended"):
         bed.resize(cpu_cores=1.0)
@@ -97,11 +97,11 @@ def test_a_profile_is_followed_slot_by_slot() -> None:
         bed.now = wake + 0.01
         told = bed.handle(e.Woken(0.0))
         assert [one.memory_max_bytes for one in confined(told)] == ([32 * MB] if wake == 106.3 else [])  # after a fall
-    assert not [one for one in told if isinstance(one, i.Wake)]  # its last value stands
+    assert not [one for one in told if isinstance(one, i.Wake)]  # its last value stays
     assert bed.node.containers.live[bed.container].limits.cpu_cores == 2.0
 
 
-def test_a_slot_that_is_like_the_one_before_is_not_said(bed: Bed) -> None:
+def test_a_slot_that_is_like_the_one_before_is_not_written(bed: Bed) -> None:
     bed.follow(Profile(slot_s=1.0, cpu_cores=(1.0, 1.0, 2.0)))
     bed.now += 1.0
     assert bed.confinements(e.Woken(0.0)) == []
@@ -121,7 +121,7 @@ def test_all_four_resources_follow() -> None:
     )  # fmt: skip
 
 
-def test_who_follows_is_not_resized_until_it_is_let_go() -> None:
+def test_a_container_that_follows_a_profile_is_not_resized_until_it_stops_following() -> None:
     bed = Bed(limits=Limits(cpu_cores=3.0))
     bed.follow(Profile(cpu_cores=(1.0, 2.0)))
     with pytest.raises(RpcError, match="follows a profile"):

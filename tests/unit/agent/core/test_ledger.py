@@ -1,4 +1,4 @@
-"""Admission: what can be promised still, and what the slack has room for."""
+"""Admission: the resources that can be promised still, and the room of the slack."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""UBIS on the node, by example (§IV.C, what its implementation in YARN decided, and work-preserving before killing)."""
+"""UBIS on the node, by example (§IV.C, the decisions of its implementation in YARN, and work-preserving before
+killing).
+"""
 
 from __future__ import annotations
 
@@ -101,7 +103,7 @@ def old_and_new(**new: object) -> list[ContainerRecord]:
         (old_and_new(), {"r": 800, "old": 150, "new": 0}, ["old"]),
         (old_and_new(state=ContainerState.STOPPING), {"r": 700, "old": 150, "new": 150}, []),
         ([regular(), opportunistic("o", 2)], {"r": 700, "o": 200}, []),
-        ([regular(700), opportunistic("o", 2)], {"r": 950, "o": 10}, []),  # busy with what was promised
+        ([regular(700), opportunistic("o", 2)], {"r": 950, "o": 10}, []),  # busy with promised work
         ([regular(), container("s", 9, opportunistic=False, memory=200 * MB)], {"r": 900, "s": 300}, []),
         (
             [
@@ -115,7 +117,7 @@ def old_and_new(**new: object) -> list[ContainerRecord]:
         ),
     ],
     ids=[
-        "the newest first", "as many as cover the excess", "and no more", "what holds nothing frees nothing",
+        "the newest first", "as many as cover the excess", "and no more", "an empty container frees nothing",
         "the dying count as gone",
         "below the threshold", "nothing is over-allocated", "regular work", "prefer before, avoid after",
     ],
@@ -131,7 +133,7 @@ def test_a_look_between_two_samples_is_enough() -> None:
     assert acts(node.look(r=800, o=150)) == [("preempted", "o")]
 
 
-def test_page_cache_is_reclaimed_first_if_it_covers_what_is_wanted() -> None:
+def test_page_cache_is_reclaimed_first_if_it_covers_the_demand() -> None:
     node = Node(regular(), opportunistic("o", 2))
     cached = {"r": ContainerUse(memory_bytes=800 * MB), "o": ContainerUse(150 * MB, 150 * MB)}
     cached["o"] = ContainerUse(memory_bytes=150 * MB, memory_cache_bytes=100 * MB)
@@ -139,7 +141,7 @@ def test_page_cache_is_reclaimed_first_if_it_covers_what_is_wanted() -> None:
     assert (action.act, action.container, action.size_bytes) == (Act.RECLAIM, "o", 100 * MB)
     assert node.sample(**cached) == []  # it is still at it
     node.policy.reclaimed("o")
-    assert acts(node.sample(**cached)) == [("preempted", "o")]  # what it gave was not enough: no second time
+    assert acts(node.sample(**cached)) == [("preempted", "o")]  # the reclaimed cache was not enough: no second time
 
 
 def test_too_little_page_cache_is_not_worth_the_delay() -> None:
@@ -158,13 +160,13 @@ def test_a_promise_that_stalls_is_helped_below_the_threshold() -> None:
 @pytest.mark.parametrize(
     ("stalled", "used"),
     [
-        (regular(600), 600),  # it has what it was promised
+        (regular(600), 600),  # it has its promise
         (regular(600, promise=Promise(cpu_cores=1.0, memory_bytes=100 * MB, network_bytes_per_s=0)), 200),  # now
         (regular(600, limits=Limits(memory_max_bytes=500 * MB)), 490),  # it stalls at a limit of its own
         (regular(600, limits=Limits(memory_high_bytes=500 * MB)), 480),
     ],
 )
-def test_who_stalls_by_its_own_doing_costs_nobody_anything(stalled: ContainerRecord, used: int) -> None:
+def test_an_executor_that_stalls_by_its_own_doing_costs_others_nothing(stalled: ContainerRecord, used: int) -> None:
     assert Node(stalled, opportunistic("o", 2)).look("r", r=used, o=100) == []
 
 
@@ -211,7 +213,7 @@ def test_the_order_is_the_operators_choice(order: VictimOrder, first: str) -> No
     assert actions[0].container == first
 
 
-def test_the_reason_has_the_rule_and_the_numbers_and_who_was_asked() -> None:
+def test_the_reason_has_the_rule_and_the_numbers_and_the_container_that_needed_room() -> None:
     (action,) = Node(regular(), opportunistic("o", 2)).memory(r=800, o=150)
     assert action.resource == "memory"
     assert "950 MiB of 1 GiB" in action.reason and "T_preempt 0.9" in action.reason
@@ -236,7 +238,7 @@ def test_cpu_is_paused_at_the_third_breach_in_a_row() -> None:
     assert acts(node.sample(**cores(2.5, 1.5))) == [("paused", "o")]
 
 
-def test_what_was_paused_goes_on_when_there_has_been_room_for_a_while() -> None:
+def test_a_paused_container_goes_on_when_there_has_been_room_for_a_while() -> None:
     node = Node(regular(0, cores=3.5), opportunistic("o", 2, cores=1.0))
     for _ in range(3):
         node.sample(**cores(2.9, 1.0))
@@ -259,13 +261,13 @@ def test_between_two_actions_lies_the_cool_down() -> None:
     assert paused[0] >= 21.0
 
 
-def test_at_t_preempt_1_nothing_is_paused_for_the_cpu_whatever_was_measured() -> None:
+def test_at_t_preempt_1_nothing_is_paused_for_the_cpu_at_any_measurement() -> None:
     settings = replace(SETTINGS, thresholds=replace(SETTINGS.thresholds, cpu=1.0))
     node = Node(regular(0, cores=3.5), opportunistic("o", 2, cores=1.0), settings=settings)
     assert [node.sample(**cores(3.9, 0.2)) for _ in range(5)] == [[]] * 5
 
 
-def test_cpu_that_nobody_else_uses_is_no_contention() -> None:
+def test_cpu_that_no_other_container_uses_is_no_contention() -> None:
     node = Node(regular(0, cores=3.0), opportunistic("o", 2, cores=2.0))
     for _ in range(10):
         assert node.sample(**cores(0.0, 4.0)) == []
@@ -301,7 +303,7 @@ def test_disk_goes_only_where_opportunistic_work_is_in_the_way_of_regular() -> N
     busy = HostUse(disk_busy=1.0)
     assert acts(node().sample(busy, **disk(r=100, o=50))) == [("paused", "o")]
     assert node().sample(busy, **disk(r=100, o=0)) == []  # it has no part in it
-    assert node().sample(busy, **disk(r=0, o=50)) == []  # nobody else wants it
+    assert node().sample(busy, **disk(r=0, o=50)) == []  # no other container wants it
     assert node().sample(HostUse(disk_busy=None), **disk(r=100, o=50)) == []
     somebody_else = HostUse(disk_busy=1.0, disk_read_bytes_per_s=1e9)
     assert node().sample(somebody_else, **disk(r=100, o=50)) == []  # neither of ours makes it busy
@@ -332,14 +334,14 @@ def test_the_masters_work_that_cannot_get_on_is_handed_back() -> None:
     assert launched.state is ContainerState.PAUSED  # it has nowhere else to go
 
 
-def test_who_gets_on_is_not_starved() -> None:
+def test_a_container_that_makes_progress_is_not_starved() -> None:
     settings = replace(SETTINGS, starved_after_s=3.0)
     node = Node(opportunistic("placed", 2, task="t"), settings=settings)
     for _ in range(10):
         assert node.sample(placed=ContainerUse(cpu_cores=0.5, cpu_stalled=0.99)) == []
 
 
-def test_a_dry_run_says_the_same_and_does_not_say_it_at_every_look() -> None:
+def test_a_dry_run_reports_the_same_and_not_at_every_look() -> None:
     node = Node(regular(), opportunistic("o", 2), settings=replace(SETTINGS, dry_run=True, cooldown_s=10.0))
     uses = {"r": ContainerUse(memory_bytes=800 * MB), "o": ContainerUse(memory_bytes=150 * MB)}
     view = node.view(HostUse(), uses)

@@ -1,4 +1,4 @@
-"""What a container used, slot by slot."""
+"""A container's use, slot by slot."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_a_sample_over_a_boundary_counts_in_both_for_its_part() -> None:
     assert [slot.peak[0] for slot in recording.slots] == [4.0, 4.0]
 
 
-def test_what_was_before_the_beginning_does_not_count() -> None:
+def test_use_before_the_beginning_does_not_count() -> None:
     recording = Recording(began=0.5, slot_s=1.0, most_slots=100)
     recording.sampled(use(2.0), 1.0, 1.0)
     recording.sampled(use(4.0), 1.0, 2.0)
@@ -115,7 +115,7 @@ def test_a_slot_without_a_sample_is_a_gap_and_not_the_slot_before() -> None:
     assert recording.latest is not None and recording.latest.mean[0] == 1.0
 
 
-def test_two_slots_that_become_one_have_the_mean_of_what_was_measured() -> None:
+def test_two_slots_that_become_one_have_the_mean_of_the_measurements() -> None:
     recording = Recording(began=0.0, slot_s=1.0, most_slots=8)
     for at, cores, interval_s in ((1, 2.0, 1.0), (2, 4.0, 1.0), (3, 6.0, 1.0), (6.5, 1.0, 3.5), (8, 5.0, 1.5)):
         recording.sampled(use(cores), interval_s, float(at))
@@ -130,7 +130,7 @@ def test_two_slots_that_become_one_have_the_mean_of_what_was_measured() -> None:
     st.integers(2, 20),
     st.sets(st.integers(0, 79), max_size=10),
 )
-def test_nothing_of_what_was_used_is_lost_but_in_a_gap_and_memory_is_bounded(
+def test_no_use_is_lost_but_in_a_gap_and_memory_is_bounded(
     samples: list[tuple[float, float]], slot_s: float, most_slots: int, stages: set[int]
 ) -> None:
     recording = Recording(began=0.0, slot_s=slot_s, most_slots=most_slots)

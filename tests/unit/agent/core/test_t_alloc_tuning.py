@@ -1,4 +1,6 @@
-"""T_alloc that tunes itself: steps up where it limits and nobody is preempted, back by a part where somebody is."""
+"""T_alloc that tunes itself: steps up where it is the limit and no container is preempted, back by a part where one
+is.
+"""
 
 from __future__ import annotations
 
@@ -18,7 +20,7 @@ def run(threshold: AllocationThreshold, seconds: range, utilization: float, pree
     return threshold.t_alloc
 
 
-def test_without_settings_it_is_what_the_operator_said() -> None:
+def test_without_settings_it_is_the_operator_s_value() -> None:
     assert run(AllocationThreshold(0.7, None), range(1000), 1.0, preempted=True) == 0.7
 
 
@@ -26,7 +28,7 @@ def test_it_rises_a_step_each_calm_time_where_it_limits() -> None:
     assert run(AllocationThreshold(0.6, SETTINGS), range(31), 0.7) == pytest.approx(0.75)
 
 
-def test_it_stays_where_it_is_not_what_limits() -> None:
+def test_it_stays_where_it_is_not_the_limit() -> None:
     assert run(AllocationThreshold(0.6, SETTINGS), range(1000), 0.3) == 0.6
 
 
@@ -38,7 +40,7 @@ def test_a_row_of_preemptions_is_one_step_back_and_a_new_calm_time() -> None:
         assert threshold.t_alloc == pytest.approx(0.64 if now < 19 else 0.69)  # calm begins after the last of them
 
 
-def test_it_finds_what_the_node_bears_and_stays_about_there() -> None:
+def test_it_finds_the_load_that_the_node_bears_and_stays_near_it() -> None:
     """A node on which more than 0.72 is preempted, and utilization follows T_alloc."""
     threshold = AllocationThreshold(0.5, SETTINGS)
     preemptions = 0

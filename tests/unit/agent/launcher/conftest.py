@@ -34,7 +34,7 @@ async def connect(tmp_path: Path) -> AsyncIterator[Connect]:
 
 @pytest.fixture
 def cgroup() -> Iterator[Path]:
-    """A cgroup of our own; what is left in it at the end is killed."""
+    """A cgroup of our own; processes left in it at the end are killed."""
     mount = cgroup2_mount()
     if mount is None or not os.access(mount, os.W_OK):
         pytest.skip("no cgroup v2 hierarchy that we may write to")

@@ -15,7 +15,7 @@ from typing import Self
 
 from agent.launcher import Exited, Launcher, Start
 
-#: Who runs the tests.
+#: The user who runs the tests.
 ME = pwd.getpwuid(os.geteuid()).pw_name
 TIMEOUT_S = 30
 
@@ -31,7 +31,7 @@ def opened(path: Path | str, flags: int = os.O_RDWR) -> Iterator[int]:
 
 
 class Client:
-    """A launcher's client that keeps what it is told."""
+    """A launcher's client that keeps its messages."""
 
     launcher: Launcher
 
@@ -68,7 +68,7 @@ class Client:
             )
 
     async def output(self, *argv: str, **fields: object) -> str:
-        """What a command prints until it ends."""
+        """Return a command's output until it ends."""
         reading, writing = os.pipe()
         try:
             await self.start("prints", *argv, stdout=writing, **fields)
@@ -82,7 +82,7 @@ class Client:
 
 
 class Pipe:
-    """Whoever holds ``writing`` keeps ``reading`` from its end."""
+    """``reading`` has no end while a process holds ``writing``."""
 
     def __init__(self) -> None:
         self.reading, self.writing = os.pipe()
@@ -94,14 +94,14 @@ class Pipe:
         self.writing = -1
 
     async def end(self) -> None:
-        """Wait until nobody holds the other end, ourselves included."""
+        """Wait until no process holds the other end, ourselves included."""
         self.close_writing()
-        assert (await asyncio.to_thread(select.select, [self.reading], [], [], TIMEOUT_S))[0], "somebody holds it"
+        assert (await asyncio.to_thread(select.select, [self.reading], [], [], TIMEOUT_S))[0], "a process holds it"
         assert os.read(self.reading, 1) == b""
 
 
 def start(container: str, *argv: str, **fields: object) -> Start:
-    """With the defaults of somebody who does not care."""
+    """Start a command with the defaults of an undemanding client."""
     values: dict[str, object] = {"user": ME, "env": {}, "cwd": "/", **fields}
     return Start(container=container, argv=argv, **values)  # type: ignore[arg-type]
 
@@ -110,7 +110,7 @@ Connect = Callable[..., Awaitable[Client]]
 
 
 def launcher_pid(runtime: Path) -> int:
-    """Who listens."""
+    """Return the pid of the listening process."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_SEQPACKET) as connection:
         connection.connect(str(runtime / "launcher.sock"))
         return int.from_bytes(connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12)[:4], "little")

@@ -1,4 +1,4 @@
-"""What the launcher remembers of users, and when it does not any more."""
+"""The launcher's cache of users, and when its entries expire."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ ME = pwd.getpwuid(os.geteuid())
 
 @pytest.fixture
 def local_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Stands for /etc/passwd and /etc/group."""
+    """Replaces /etc/passwd and /etc/group."""
     path = tmp_path / "passwd"
     path.write_text("before")
     monkeypatch.setattr(account, "_FILES", (str(path), str(tmp_path / "group")))
     return path
 
 
-def test_it_is_what_the_host_says() -> None:
+def test_it_equals_the_host_s_answer() -> None:
     found = look_up(ME.pw_name)
     assert (found.uid, found.gid, found.home) == (ME.pw_uid, ME.pw_gid, ME.pw_dir)
     assert sorted(found.groups) == sorted(os.getgrouplist(ME.pw_name, ME.pw_gid))

@@ -1,4 +1,4 @@
-"""Processes that somebody else started: who may be taken over, what comes along, and what is known of their end."""
+"""Processes that other programs started: which may be taken over, their descendants, and the knowledge of their end."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def process() -> Iterator[Sleeper]:
 
 
 def up(parent: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
-    """Wait until it says that it is."""
+    """Wait until it prints that it is up."""
     assert parent.stdout is not None and parent.stdout.readline() == b"up\n"
     return parent
 
@@ -77,13 +77,13 @@ async def test_an_adopted_process_is_known_to_every_agent_until_its_end(connect:
     await second.launcher.signal("a", signal.SIGTERM)
     exited = await second.exited()
     assert (exited.container, exited.cpu_seconds, exited.max_rss_bytes) == ("a", 0.0, 0)
-    # Its parent, this test, has not reaped it: the kernel still tells.
+    # Its parent, this test, has not reaped it: the kernel still has its status.
     assert (exited.exit_status, exited.signal) == (128 + signal.SIGTERM, signal.SIGTERM)
     assert sleeper.wait(TIMEOUT_S) == -signal.SIGTERM, "the launcher must not have taken it from its parent"
     assert second.exits.empty()
 
 
-async def test_its_exit_status_is_told_as_a_shell_would(client: Client, process: Sleeper) -> None:
+async def test_its_exit_status_is_that_of_a_shell(client: Client, process: Sleeper) -> None:
     shell = process("sh", "-c", "read x; exit 7")
     await client.launcher.adopt("a", shell.pid, ME)
     assert shell.stdin is not None
@@ -93,7 +93,7 @@ async def test_its_exit_status_is_told_as_a_shell_would(client: Client, process:
 
 
 async def test_how_one_ended_that_is_reaped_already(process: Sleeper) -> None:
-    """Linux 6.15 tells whoever kept a pidfd; before, nobody does, and that is said."""
+    """Linux 6.15 reports it to the holder of a pidfd. Before, it is unknown, and the end has that as its reason."""
     shell = process("sh", "-c", "exit 7")
     pidfd = os.pidfd_open(shell.pid)
     try:
@@ -117,7 +117,7 @@ async def test_only_itself_is_killed_where_there_is_no_cgroup(client: Client, pr
     assert await asyncio.to_thread(parent.stdout.readline) == b"its child lives\n"
 
 
-async def test_a_launcher_that_is_stopped_leaves_what_it_only_watched(
+async def test_a_launcher_that_is_stopped_leaves_processes_that_it_only_watched(
     client: Client, process: Sleeper, tmp_path: Path
 ) -> None:
     sleeper = process()
@@ -129,7 +129,7 @@ async def test_a_launcher_that_is_stopped_leaves_what_it_only_watched(
     assert sleeper.wait(TIMEOUT_S) == -signal.SIGUSR1
 
 
-# ---------------------------------------------------------------- who may not be
+# ---------------------------------------------------------------- refused processes
 
 
 async def test_there_is_none(client: Client, process: Sleeper) -> None:
@@ -162,7 +162,7 @@ async def test_penstock_itself_and_init(client: Client, tmp_path: Path) -> None:
 
 
 @root_only
-async def test_somebody_elses(client: Client, process: Sleeper) -> None:
+async def test_a_process_of_another_user(client: Client, process: Sleeper) -> None:
     mine, theirs = process(), process(user="daemon")
     assert await failure(client, mine.pid, "daemon") == f"process {mine.pid} does not belong to daemon alone"
     await client.launcher.adopt("theirs", theirs.pid, "daemon")
@@ -171,7 +171,7 @@ async def test_somebody_elses(client: Client, process: Sleeper) -> None:
 
 @root_only
 async def test_one_that_is_two_users_at_once(client: Client, process: Sleeper) -> None:
-    """As a set-user-ID program is: it is not for whoever called it to say what it may use."""
+    """A set-user-ID program is such: the user who started it may not set its limits."""
     script = "import os; os.setresuid(1, 1, 0); print('up', flush=True); input()"
     both = up(process(sys.executable, "-ISc", script))
     assert await failure(client, both.pid, "daemon") == f"process {both.pid} does not belong to daemon alone"
@@ -200,7 +200,7 @@ async def test_a_descriptor_that_is_no_cgroup(client: Client, process: Sleeper) 
         await client.launcher.adopt("a", sleeper.pid, ME, procs_fd=nothing)
 
 
-def test_a_tree_that_forks_for_ever_holds_up_nobody(
+def test_a_tree_that_forks_for_ever_delays_no_other(
     process: Sleeper, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its descendants are listed again and again: each list has one more that is not there any longer."""

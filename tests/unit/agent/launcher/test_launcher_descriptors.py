@@ -18,7 +18,7 @@ import pytest
 from agent.launcher import LauncherGone, LaunchFailed
 from tests.unit.agent.launcher.launcher_bed import ME, TIMEOUT_S, Client, Connect, Pipe, launcher_pid, opened
 
-#: Turns of the launcher's loop after which it has served whatever connected before.
+#: Turns of the launcher's loop after which it has served all earlier connections.
 _TURNS = 8
 #: More than a start takes: four arrive, two are a pipe's, one is its cgroup's.
 _ENOUGH = 7
@@ -44,7 +44,7 @@ class Limited:
         self.set(next(itertools.islice((number for number in itertools.count() if number not in used), free, None)))
 
     def set(self, limit: int) -> None:
-        """With 3 nothing can be opened, whatever is closed before."""
+        """With 3 nothing can be opened, even if other files are closed before."""
         resource.prlimit(self.pid, resource.RLIMIT_NOFILE, (limit, self._before[1]))
 
     def lift(self) -> None:
@@ -131,7 +131,7 @@ async def test_a_container_that_ends_meanwhile_is_not_lost(
     await pipe.end()
 
 
-async def test_what_runs_can_be_killed(client: Client, limited: Limited, pipe: Pipe) -> None:
+async def test_running_containers_can_be_killed(client: Client, limited: Limited, pipe: Pipe) -> None:
     await client.start("a", "bash", "-c", "set -m; sleep 1000 & echo up; wait", stdout=pipe.writing)
     assert os.read(pipe.reading, 3) == b"up\n"
     await limited.leave(0)
@@ -160,7 +160,7 @@ async def test_a_process_is_not_adopted_halfway(client: Client, limited: Limited
     assert (await client.exited()).container == "a"
 
 
-async def test_a_launcher_that_is_stopped_ends_what_it_runs_all_the_same(
+async def test_a_launcher_that_is_stopped_ends_its_containers_all_the_same(
     connect: Connect, tmp_path: Path, cgroup: Path, pipe: Pipe
 ) -> None:
     root = cgroup / "tree"

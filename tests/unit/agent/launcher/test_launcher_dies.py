@@ -1,4 +1,4 @@
-"""What the agent's client makes of a launcher that dies."""
+"""The reaction of the agent's client to a launcher that dies."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ def sockets() -> Iterator[tuple[socket.socket, socket.socket]]:
         one.close()
 
 
-class Told:
-    """What the client tells, in order."""
+class Notifications:
+    """The client's notifications, in order."""
 
     def __init__(self) -> None:
         self.events: list[object] = []
@@ -39,16 +39,16 @@ class Told:
 
 
 @pytest.mark.parametrize("make_loop", [asyncio.new_event_loop, uvloop.new_event_loop])
-def test_exits_that_it_had_told_are_heard_though_it_left_a_request_unread(
+def test_exits_that_it_had_reported_are_received_though_it_left_a_request_unread(
     sockets: tuple[socket.socket, socket.socket], make_loop: Callable[[], asyncio.AbstractEventLoop]
 ) -> None:
-    """The kernel reports ECONNRESET once before it hands out what was sent; uvloop looks no more than once."""
+    """The kernel reports ECONNRESET once before it hands out received data; uvloop reads no more than once."""
     with asyncio.Runner(loop_factory=make_loop) as runner:
         runner.run(_dies_with_a_request_unread(*sockets))
 
 
 async def _dies_with_a_request_unread(ours: socket.socket, its: socket.socket) -> None:
-    told = Told()
+    told = Notifications()
     launcher = Launcher(ours, told.events.append, told.on_lost)
     asking = asyncio.ensure_future(launcher.running())
     await asyncio.sleep(0)
@@ -61,9 +61,9 @@ async def _dies_with_a_request_unread(ours: socket.socket, its: socket.socket) -
     assert launcher.gone
 
 
-async def test_what_cannot_be_sent_was_not_asked(sockets: tuple[socket.socket, socket.socket]) -> None:
+async def test_a_request_that_cannot_be_sent_was_not_made(sockets: tuple[socket.socket, socket.socket]) -> None:
     ours, its = sockets
-    told = Told()
+    told = Notifications()
     launcher = Launcher(ours, told.events.append, told.on_lost)
     its.send(msgpack.packb({"exited": astuple(EXITED)}))
     its.close()

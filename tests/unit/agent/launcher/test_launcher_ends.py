@@ -1,4 +1,4 @@
-"""How containers end, and that nobody's end but the launcher's own loses it."""
+"""How containers end, and that only the launcher's own end loses the end of a container."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ async def ends(pid: int) -> None:
         os.close(gone)
 
 
-async def test_an_exit_is_told_as_a_shell_would(client: Client) -> None:
+async def test_an_exit_is_reported_as_a_shell_would(client: Client) -> None:
     for script, status, number in (("exit 0", 0, None), ("exit 7", 7, None), ("kill -9 $$", 137, 9)):
         before = time.time()
         await client.start(script, "sh", "-c", script)
@@ -38,7 +38,7 @@ async def test_an_exit_is_told_as_a_shell_would(client: Client) -> None:
         assert before <= exited.ended_at <= time.time()
 
 
-async def test_what_it_used_is_told(client: Client) -> None:
+async def test_its_use_is_reported(client: Client) -> None:
     await client.start(
         "a", "python3", "-ISc", "import time\nx = b'x' * 50_000_000\nwhile time.process_time() < 0.2: pass"
     )
@@ -62,7 +62,7 @@ async def test_an_exit_is_kept_until_it_is_acknowledged(connect: Connect, pipe: 
     await second.launcher.close()
 
     third = await connect()
-    assert third.exits.get_nowait() == exited  # told before connect() returns
+    assert third.exits.get_nowait() == exited  # received before connect() returns
     await third.launcher.acknowledge("a")
     await third.launcher.close()
 
@@ -81,7 +81,7 @@ def test_a_child_that_has_not_begun_its_session_is_killed() -> None:
             child.kill()
 
 
-async def test_every_client_is_told(connect: Connect) -> None:
+async def test_every_client_gets_it(connect: Connect) -> None:
     clients = [await connect() for _ in range(2)]
     await clients[0].start("a", "true")
     assert await clients[0].exited() == await clients[1].exited()
@@ -95,7 +95,7 @@ async def test_a_signal_reaches_the_process_group(client: Client, pipe: Pipe) ->
     await pipe.end()
 
 
-async def test_signals_to_what_is_gone_are_no_error(client: Client) -> None:
+async def test_signals_to_ended_processes_are_no_error(client: Client) -> None:
     await client.start("a", "true")
     await client.exited()
     for container in ("a", "never-there"):
@@ -105,7 +105,7 @@ async def test_signals_to_what_is_gone_are_no_error(client: Client) -> None:
 
 
 async def test_the_whole_session_is_killed(client: Client, pipe: Pipe) -> None:
-    """Also what is in process groups of its own, and what forks as fast as it can."""
+    """Also processes in groups of their own, and one that forks as fast as it can."""
     script = "set -m; sleep 1000 & (while :; do sleep 0.001 & done) & echo up; sleep 1000"
     await client.start("a", "bash", "-c", script, stdout=pipe.writing)
     assert os.read(pipe.reading, 3) == b"up\n"
@@ -116,7 +116,7 @@ async def test_the_whole_session_is_killed(client: Client, pipe: Pipe) -> None:
 
 @pytest.mark.parametrize("how", ESCAPES)
 async def test_nothing_escapes(client: Client, cgroup: Path, how: str) -> None:
-    """Whatever a command does, it ends with its cgroup: on any hierarchy, it takes no controller."""
+    """Every command ends with its cgroup, with any escape: on any hierarchy, it takes no controller."""
     await escape(client.launcher, client.exits, cgroup, how)
 
 
@@ -169,7 +169,7 @@ async def test_a_terminals_interrupt_is_not_for_it(client: Client, tmp_path: Pat
     assert os.getsid(launcher_pid(tmp_path)) != os.getsid(0)
 
 
-async def test_a_launcher_that_is_stopped_ends_what_it_runs(client: Client, tmp_path: Path, pipe: Pipe) -> None:
+async def test_a_launcher_that_is_stopped_ends_its_containers(client: Client, tmp_path: Path, pipe: Pipe) -> None:
     await client.start("a", "sh", "-c", "trap '' TERM; echo up; sleep 1000; sleep 1000", stdout=pipe.writing)
     assert os.read(pipe.reading, 3) == b"up\n"
     pid = launcher_pid(tmp_path)
@@ -202,7 +202,7 @@ async def test_where_none_answers_and_none_may_be_spawned(tmp_path: Path) -> Non
         await Launcher.connect(tmp_path, print, on_lost=print, spawn=False, cgroup_root=None)
 
 
-async def test_one_that_cannot_start_says_why(tmp_path: Path) -> None:
+async def test_one_that_cannot_start_has_its_reason(tmp_path: Path) -> None:
     (tmp_path / "launcher.sock").mkdir()
     with pytest.raises(OSError, match=r"the launcher did not start: .*launcher.sock"):
         await Launcher.connect(tmp_path, print, on_lost=print, spawn=True, cgroup_root=None)
@@ -222,7 +222,7 @@ async def test_an_exit_outlives_launchers_that_are_killed_and_those_that_end(con
         (kept / name).write_bytes(b"\xc1")
 
     second = await connect()
-    assert second.exits.get_nowait() == exited  # told before connect() returns
+    assert second.exits.get_nowait() == exited  # received before connect() returns
     assert second.exits.empty()
     pid = launcher_pid(tmp_path)
     for _ in range(2):  # with each request it accepts one of the two connections that asked for its pid

@@ -1,4 +1,4 @@
-"""Whatever one connection says or leaves unread, and whatever hangs on its way, the others are served."""
+"""One connection's messages, unread answers and hanging starts do not affect the others."""
 
 from __future__ import annotations
 
@@ -34,9 +34,7 @@ def dial(runtime: Path) -> socket.socket:
 START = ["x", ME, ["true"], {}, "/"]
 
 
-async def test_what_a_dead_agent_had_asked_for_is_in_the_answer_to_its_successor(
-    connect: Connect, tmp_path: Path
-) -> None:
+async def test_the_starts_of_a_dead_agent_are_in_the_answer_to_its_successor(connect: Connect, tmp_path: Path) -> None:
     """Or the successor would start it a second time."""
     await connect()
     launcher = launcher_pid(tmp_path)
@@ -72,7 +70,7 @@ NO_REQUESTS = (
 )
 
 
-async def test_what_is_no_request_ends_that_connection_only(client: Client, tmp_path: Path) -> None:
+async def test_an_invalid_request_ends_that_connection_only(client: Client, tmp_path: Path) -> None:
     await client.start("a", "sleep", "1000")
     for data in NO_REQUESTS:
         with closing(dial(tmp_path)) as connection:
@@ -81,7 +79,7 @@ async def test_what_is_no_request_ends_that_connection_only(client: Client, tmp_
         assert [run.container for run in await client.launcher.running()] == ["a"]
 
 
-async def test_what_cannot_be_done_is_answered(client: Client, tmp_path: Path) -> None:
+async def test_an_impossible_request_is_answered(client: Client, tmp_path: Path) -> None:
     await client.start("a", "sleep", "1000")
     for asked, error in (
         ({"do": "nonsense"}, "unknown request 'nonsense'"),
@@ -92,14 +90,14 @@ async def test_what_cannot_be_done_is_answered(client: Client, tmp_path: Path) -
             assert msgpack.unpackb(connection.recv(4096)) == {"id": 5, "error": error}
 
 
-async def test_one_that_does_not_read_keeps_nobody_waiting(client: Client, tmp_path: Path) -> None:
+async def test_a_client_that_does_not_read_delays_no_other(client: Client, tmp_path: Path) -> None:
     asked = 4_000
     with closing(dial(tmp_path)) as stuck:
         for number in range(asked):
             stuck.send(msgpack.packb({"id": number, "do": "running"}))
         await client.start("a", "true")
         assert (await client.exited()).exit_status == 0
-        # Nothing was lost of what it was to be told, in order.
+        # None of its messages was lost, and they are in order.
         answers = [msgpack.unpackb(stuck.recv(4096)) for _ in range(asked + 1)]
         assert [answer["id"] for answer in answers if "id" in answer] == list(range(asked))
 
@@ -114,12 +112,12 @@ async def hang(client: Client, pipe: Pipe, container: str, command: str) -> asyn
     return hanging
 
 
-async def test_a_start_that_hangs_keeps_nobody_waiting(client: Client, connect: Connect, pipe: Pipe) -> None:
+async def test_a_start_that_hangs_delays_no_other(client: Client, connect: Connect, pipe: Pipe) -> None:
     hanging = await hang(client, pipe, "hangs", "true")
     await client.start("a", "true")
     assert (await client.exited()).container == "a"
     assert not hanging.done()
-    # An agent that comes now is told of it, too: it would not know what to do with its exit else.
+    # An agent that comes now gets it, too: otherwise it could not assign its exit.
     assert [run.container for run in await (await connect()).launcher.running()] == ["hangs"]
     os.read(pipe.reading, 1 << 20)
     async with asyncio.timeout(TIMEOUT_S):
@@ -127,7 +125,7 @@ async def test_a_start_that_hangs_keeps_nobody_waiting(client: Client, connect: 
     assert (await client.exited()).container == "hangs"
 
 
-async def test_a_start_whose_agent_went_away_is_an_exit_to_its_successor(connect: Connect, pipe: Pipe) -> None:
+async def test_a_start_whose_agent_left_is_an_exit_to_its_successor(connect: Connect, pipe: Pipe) -> None:
     first = await connect()
     hanging = await hang(first, pipe, "a", "no-such-command")
     second = await connect()
@@ -141,22 +139,22 @@ async def test_a_start_whose_agent_went_away_is_an_exit_to_its_successor(connect
     assert (exited.container, exited.exit_status) == ("a", 127)
 
 
-async def test_nobody_else_may_connect(connect: Connect, tmp_path: Path) -> None:
+async def test_no_other_user_may_connect(connect: Connect, tmp_path: Path) -> None:
     await connect()
     assert stat.S_IMODE((tmp_path / "launcher.sock").stat().st_mode) == 0o600
 
 
 @pytest.fixture
 def public(tmp_path: Path) -> Iterator[Path]:
-    """A link to the launcher's socket that everybody can reach."""
+    """A link to the launcher's socket that every user can reach."""
     directory = Path(tempfile.mkdtemp())
     directory.chmod(0o755)
     yield directory
     shutil.rmtree(directory)
 
 
-@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-async def test_the_kernel_says_who_connects(connect: Connect, tmp_path: Path, public: Path) -> None:
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+async def test_the_kernel_names_the_connecting_user(connect: Connect, tmp_path: Path, public: Path) -> None:
     await connect()
     link = public / "launcher.sock"
     link.hardlink_to(tmp_path / "launcher.sock")
@@ -171,7 +169,8 @@ async def test_the_kernel_says_who_connects(connect: Connect, tmp_path: Path, pu
         assert (done.returncode > 0) == answered
 
 
-#: What the kernel refuses as a name, and more than four times as long where it is quoted; and more than a message has.
+#: More than the kernel accepts as a name, and more than four times as long where it is quoted; and more than fits into
+#: a message.
 _ENDLESS = {
     "a program": ("\x01" * 1_100_000,),
     "a directory": ("true",),

@@ -16,7 +16,7 @@ from agent.launcher import syscalls
 from agent.launcher.account import look_up
 from tests.unit.agent.launcher.launcher_bed import ME, TIMEOUT_S, Client, end, launcher_pid
 
-#: What python3 runs in the containers. glibc has neither keyctl(2) nor add_key(2).
+#: The script that python3 runs in the containers. glibc has neither keyctl(2) nor add_key(2).
 KEYS = f"""
 import ctypes, errno, sys, time
 call = ctypes.CDLL(None, use_errno=True).syscall
@@ -33,7 +33,7 @@ USERS = ("daemon", "nobody") if os.geteuid() == 0 else (ME, ME)
 
 
 async def find_the_others_key(runtime: Path) -> tuple[str, str, str]:
-    """Start a container that adds a key; return the key's number, and what a second container can do with it."""
+    """Start a container that adds a key; return the key's number, and the rights of a second container on it."""
     client = await Client.connect(runtime)
     pid = launcher_pid(runtime)
     reading, writing = os.pipe()

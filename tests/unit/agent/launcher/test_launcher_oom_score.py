@@ -1,4 +1,4 @@
-"""The kernel's own OOM killer is told of a container that runs already."""
+"""The kernel's own OOM killer gets the score of a container that runs already."""
 
 from __future__ import annotations
 

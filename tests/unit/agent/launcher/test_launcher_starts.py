@@ -1,4 +1,4 @@
-"""What a command finds itself in, and what its user reads when it cannot be started."""
+"""The environment of a command, and the message to its user when it cannot be started."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from agent import process
 from agent.launcher import LaunchFailed
 from tests.unit.agent.launcher.launcher_bed import ME, TIMEOUT_S, Client, Connect, Pipe, launcher_pid, opened, start
 
-root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become somebody else")
-#: Prints what it finds itself in, as JSON.
+root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
+#: Prints its environment as JSON.
 LOOK = """
 import json, os
 status = dict(line.split(":", 1) for line in open("/proc/self/status"))
@@ -43,7 +43,7 @@ async def look(connect: Connect, user: str = ME, cwd: str = "/") -> dict[str, An
     return found
 
 
-async def test_what_a_command_finds_itself_in(connect: Connect, tmp_path: Path) -> None:
+async def test_the_environment_of_a_command(connect: Connect, tmp_path: Path) -> None:
     found = await look(connect, cwd=str(tmp_path))
     assert found["leads"]
     assert (found["umask"], found["cwd"]) == (0o022, str(tmp_path))
@@ -79,7 +79,7 @@ def _shown(limit: int) -> str:
     return "unlimited" if limit == resource.RLIM_INFINITY else str(limit)
 
 
-#: What a background job's or nohup's launcher is born with.
+#: The state that a background job's or nohup's launcher inherits.
 BACKGROUND = """
 import os, signal, sys
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -112,7 +112,7 @@ async def test_signals_that_a_launcher_was_born_to_ignore_are_not_its_commands(t
     assert process.wait(TIMEOUT_S) == 0
 
 
-async def test_the_environment_is_what_was_asked_and_the_users_own(client: Client) -> None:
+async def test_the_environment_is_the_requested_one_and_the_user_s_own(client: Client) -> None:
     user = pwd.getpwnam(ME)
     text = await client.output("/usr/bin/env", "-0", env={"GREETING": "a b\nc", "HOME": "/elsewhere"})
     found = dict(entry.split("=", 1) for entry in text.strip("\0").split("\0"))
@@ -155,12 +155,12 @@ async def test_a_directory_is_entered_as_the_user(connect: Connect, tmp_path: Pa
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="elsewhere: root may become anybody")
-async def test_who_is_not_root_cannot_start_work_for_others(client: Client) -> None:
+async def test_a_launcher_without_root_cannot_start_work_for_others(client: Client) -> None:
     with pytest.raises(LaunchFailed, match="not root cannot start work as 'root'"):
         await client.start("a", "true", user="root")
 
 
-#: A command line, what is asked beside it, the line that says what is wrong, and the exit status.
+#: A command line, other parts of its request, the line with the error, and the exit status.
 NOT_STARTED: tuple[tuple[list[str], dict[str, Any], str, int | None], ...] = (
     (["no-such-command"], {}, "command not found: 'no-such-command'", 127),
     (["no-such-command"], {"env": {"PATH": "/etc/passwd:/bin"}}, "command not found: 'no-such-command'", 127),
@@ -178,14 +178,14 @@ NOT_STARTED: tuple[tuple[list[str], dict[str, Any], str, int | None], ...] = (
 )
 
 
-async def test_what_cannot_be_started_says_why(client: Client) -> None:
+async def test_a_command_that_cannot_be_started_has_its_reason(client: Client) -> None:
     for argv, fields, line, status in NOT_STARTED:
         with pytest.raises(LaunchFailed) as caught:
             await client.start("a", *argv, **fields)
         assert str(caught.value).startswith(line)
         assert caught.value.exit_status == status
         assert await client.launcher.running() == []
-    # The same id can be tried again: nothing of the failures is left, and they are no exits that anybody waits for.
+    # The same id can be tried again: nothing of the failures is left, and they are no exits that a client waits for.
     await client.start("a", "true")
     assert (await client.exited()).exit_status == 0
     assert client.exits.empty()
@@ -207,7 +207,7 @@ async def test_a_container_runs_once_at_a_time(client: Client) -> None:
 
 
 async def test_descriptors_that_are_numbered_like_the_standard_ones(client: Client, pipe: Pipe) -> None:
-    """Whatever numbers they arrive with, each goes where it belongs."""
+    """Each goes to its place, whatever its number on arrival."""
     script = [sys.executable, "-ISc", "import os; os.write(2, b'err'); os.write(1, os.read(0, 9))"]
     source, feed = os.pipe()
     os.write(feed, b"in")

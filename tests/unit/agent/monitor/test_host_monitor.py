@@ -1,4 +1,4 @@
-"""What the host uses, from the kernel's files; a sample makes few system calls."""
+"""The host's use, from the kernel's files; a sample makes few system calls."""
 
 from __future__ import annotations
 
@@ -82,7 +82,7 @@ def test_a_link_that_came_has_sent_nothing_yet(host: Host, monitor: HostMonitor)
     assert (use.network_receive_bytes_per_s, use.network_send_bytes_per_s) == (0.0, 0.0)
 
 
-def test_links_are_asked_what_they_carry_now_and_then(host: Host, monitor: HostMonitor) -> None:
+def test_links_are_asked_for_their_rate_now_and_then(host: Host, monitor: HostMonitor) -> None:
     for _ in range(29):
         host.now += 1
         monitor.sample()
@@ -109,7 +109,7 @@ def test_its_files_are_closed_with_it(host: Host) -> None:
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
-def test_this_host_says_what_psutil_says() -> None:
+def test_this_host_s_figures_are_psutil_s() -> None:
     counters = HostCounters()
     disks = psutil.disk_io_counters(perdisk=True) or {}
     found = counters.disks(disks)
@@ -139,11 +139,11 @@ LINKS: dict[str, LinkFacts] = {
 }
 
 
-def test_a_link_is_busy_by_the_rate_that_it_tells() -> None:
+def test_a_link_is_busy_by_its_own_rate() -> None:
     assert _network_busy({"eth0": 0.0, "down": 0.0}, {"eth0": 50.0 * MBIT, "down": 9.0 * MBIT}, LINKS, 0) == 0.5
 
 
-def test_a_link_that_tells_none_is_believed_to_be_what_is_configured() -> None:
+def test_a_link_of_unknown_rate_has_the_configured_one() -> None:
     rates = {"lo": 1000.0 * MBIT, "virtio": 20.0 * MBIT}
     assert _network_busy(rates, rates, LINKS, 0) is None
     assert _network_busy(rates, rates, LINKS, 40 * MBIT) == 0.5

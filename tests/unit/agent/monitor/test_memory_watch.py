@@ -45,7 +45,7 @@ def test_an_interval_that_is_configured_is_the_shortest() -> None:
 @pytest.mark.parametrize(
     ("current_bytes", "inactive_bytes", "worth_it"), [(90, 0, False), (110, 0, True), (110, 20, False), (130, 20, True)]
 )
-def test_what_is_used_above_the_threshold_is_looked_at(current_bytes: int, inactive_bytes: int, worth_it: bool) -> None:
+def test_use_above_the_threshold_is_reported(current_bytes: int, inactive_bytes: int, worth_it: bool) -> None:
     looked = asyncio.run(_looked(current_bytes, inactive_bytes))
     assert looked == worth_it
 

@@ -10,7 +10,7 @@ import psutil
 from agent.monitor.sampler import memory_of
 
 
-def test_it_is_what_the_processes_have_beyond_files(tmp_path: Path) -> None:
+def test_it_is_the_memory_of_the_processes_without_files(tmp_path: Path) -> None:
     (tmp_path / "cgroup.procs").write_text(f"{os.getpid()}\n{2**22 + 1}\n")  # no process has the second number
     before = psutil.Process().memory_info()
     found = memory_of(tmp_path)

@@ -21,7 +21,7 @@ NAMES = [f"c-{number}" for number in range(20)]
 
 
 class FakeTree:
-    """Counters that a test moves; ``read`` are the containers whose files were read, in order."""
+    """Counters that a test moves; ``read`` has the containers whose files were read, in order."""
 
     controllers = frozenset({"cpu", "memory", "io"})
 
@@ -148,7 +148,7 @@ def test_one_that_stalls_or_changes_otherwise_is_not_quiet(bed: Bed, change: dic
 
 
 def test_one_whose_memory_is_reclaimed_is_read_at_once(bed: Bed) -> None:
-    """The kernel does that in nobody's time: the container uses no processor for it."""
+    """The kernel does that outside of the container: the container uses no processor for it."""
     for name in NAMES:
         bed.tree.use(name, memory_current_bytes=100 << 20, memory_working_set_bytes=100 << 20)
     for _ in range(5):
@@ -168,7 +168,7 @@ def test_traffic_wakes_the_container_that_had_it(bed: Bed) -> None:
     assert all(uses[name].network_send_bytes_per_s == pytest.approx(5000) for name in traffic)
 
 
-def test_who_vanished_is_left_out_by_the_next_round(bed: Bed) -> None:
+def test_a_vanished_container_is_left_out_by_the_next_round(bed: Bed) -> None:
     for _ in range(3):
         bed.tick()
     bed.tree.use("c-5", cpu_s=1.0)
@@ -178,7 +178,7 @@ def test_who_vanished_is_left_out_by_the_next_round(bed: Bed) -> None:
 
 
 class Uses(RuleBasedStateMachine):
-    """Whatever happens: what is told of a container is true within one round, and sums lose nothing."""
+    """After any events a container's figures are true within one round, and sums lose nothing."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -200,7 +200,7 @@ class Uses(RuleBasedStateMachine):
         self.bed.tick()
 
     @invariant()
-    def after_a_round_every_sum_is_what_the_kernel_says(self) -> None:
+    def after_a_round_every_sum_is_the_kernel_s(self) -> None:
         for _ in range(ROUND):
             _, uses = self.bed.tick()
         told = {name: use.cpu_seconds for name, use in uses.items()}

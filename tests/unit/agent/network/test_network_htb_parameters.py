@@ -1,4 +1,4 @@
-"""Which class a container has on a link, and what HTB is asked for."""
+"""The class of a container on a link, and the parameters of HTB."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ LIMITED_HOG = Shape(ceil_bytes_per_s=20 * MBIT, opportunistic=True)
         (Shape(rate_bytes_per_s=900 * MBIT), HtbClass(7, LINK, 500 * MBIT, LINK_RATE)),  # no more is left
     ],
 )
-def test_the_own_class_on_a_link_whose_rate_is_known(shape: Shape, expected: HtbClass | None) -> None:
+def test_the_own_class_on_a_link_of_known_rate(shape: Shape, expected: HtbClass | None) -> None:
     assert htb_parameters.own(7, shape, LINK_RATE, 500 * MBIT) == expected
 
 
@@ -45,7 +45,7 @@ def test_the_own_class_on_a_link_whose_rate_is_known(shape: Shape, expected: Htb
         (LIMITED_HOG, HtbClass(0x2007, 0, 20 * MBIT, 20 * MBIT, 7)),
     ],
 )
-def test_the_own_class_on_a_link_whose_rate_is_not_known(shape: Shape, expected: HtbClass | None) -> None:
+def test_the_own_class_on_a_link_of_unknown_rate(shape: Shape, expected: HtbClass | None) -> None:
     assert htb_parameters.own(7, shape, 0, 0) == expected
     assert htb_parameters.common(0) == []
 
@@ -63,7 +63,7 @@ def test_where_packets_go(shape: Shape, sharing: int, alone: int) -> None:
     ("shape", "known", "unknown"),
     [(NOTHING, False, False), (HOG, True, False), (PROMISED, True, False), (LIMITED, True, True)],
 )
-def test_a_tree_is_there_only_for_those_who_need_it(shape: Shape, known: bool, unknown: bool) -> None:
+def test_a_tree_is_there_only_for_containers_that_need_it(shape: Shape, known: bool, unknown: bool) -> None:
     assert htb_parameters.needs_tree(shape, LINK_RATE) is known
     assert htb_parameters.needs_tree(shape, 0) is unknown
 
@@ -75,7 +75,7 @@ def test_numbers_do_not_meet() -> None:
     assert max(slots) < min(common)
 
 
-def test_who_shares_a_class_is_sure_of_a_part_of_the_link_and_may_have_all_of_it() -> None:
+def test_a_container_in_a_shared_class_is_sure_of_a_part_of_the_link_and_may_have_all_of_it() -> None:
     link, regular, second, others, opportunistic = htb_parameters.common(LINK_RATE)
     assert (link.rate_bytes_per_s, link.ceil_bytes_per_s, link.parent) == (LINK_RATE, LINK_RATE, 0)
     for each in (regular, opportunistic):

@@ -1,4 +1,4 @@
-"""Which links lead out of a machine, on the kinds of machines there are; and the kernel's tables that tell it."""
+"""The links that lead out of a machine, on the kinds of machines there are; and the kernel's tables that show it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ BOND, BRIDGE = Link(4, "bond0", "bond"), Link(4, "br0", "bridge")
 VLAN, VETHS = Link(4, "eth0.10", "vlan", lower=2), [LOOPBACK, Link(2, "eth0", "veth"), Link(3, "net1", "veth")]
 DOCKER = [Link(4, "docker0", "bridge"), Link(5, "veth1", "veth", master=4)]
 ROUTED_POD, DUMMY = Link(6, "cali1", "veth"), Link(7, "dummy0", "dummy")
-#: What is there; the link of the default route; the links that lead out.
+#: All links of a host; the link of the default route; the links that lead out.
 MACHINES: dict[str, tuple[list[Link], str, list[str]]] = {
     "hardware that is up, whatever the routes": (
         [LOOPBACK, ETH0, ETH1, Link(4, "eth2", up=False)], "eth0", ["eth0", "eth1"],
@@ -85,7 +85,7 @@ def sysfs(root: Path, name: str, index: int, speed: str) -> None:
     (root / name / "speed").write_text(f"{speed}\n")
 
 
-def test_the_rate_of_a_link_is_what_hardware_says(tmp_path: Path) -> None:
+def test_the_rate_of_a_link_is_that_of_the_hardware(tmp_path: Path) -> None:
     sysfs(tmp_path, "eth0", 2, "1000")
     sysfs(tmp_path, "eth1", 3, "-1")  # virtio
     sysfs(tmp_path, "veth0", 4, "10000")

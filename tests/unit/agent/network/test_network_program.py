@@ -121,7 +121,7 @@ def ingress(rate: int, burst_ns: int = NANOSECONDS // 4) -> Machine:
     return machine
 
 
-def test_what_is_sent_gets_the_class_that_stands_in_the_table_and_is_counted() -> None:
+def test_a_sent_packet_gets_the_class_of_the_table_and_is_counted() -> None:
     machine = egress()
     machine[programs.CLASS_ID] = 0x7A11_0001
     assert machine.run(len=1428, priority=6) == 1
@@ -142,7 +142,7 @@ def test_without_a_class_the_priority_of_the_packet_stays() -> None:
         ({"len": 52}, 66, 1),
         ({"len": 1500, "gso_segs": 1, "gso_size": 1448}, 1514, 1),
         ({"len": 52 + 10 * 1448, "gso_segs": 10, "gso_size": 1448}, 10 * 1514, 10),
-        ({"len": 52 + 10 * 1448, "gso_size": 1448}, 11 * 66 + 10 * 1448, 11),  # told without a count: at most one more
+        ({"len": 52 + 10 * 1448, "gso_size": 1448}, 11 * 66 + 10 * 1448, 11),  # without a count: at most one more
     ],
 )
 def test_merged_packets_count_as_those_on_the_wire(packet: dict[str, int], wire_bytes: int, segments: int) -> None:
@@ -161,7 +161,7 @@ def test_loopback_is_left_alone(machine: Machine) -> None:
     assert machine.table == before
 
 
-def test_the_bucket_lets_through_its_rate_and_what_was_saved_up() -> None:
+def test_the_bucket_passes_its_rate_and_its_savings() -> None:
     machine = ingress(rate=1_442_000)  # a thousand packets a second
     passed = 0
     for _ in range(4000):

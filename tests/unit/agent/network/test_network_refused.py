@@ -1,4 +1,4 @@
-"""What netlink refuses reaches callers as an OSError, which they handle."""
+"""A refusal of netlink reaches callers as an OSError, which they handle."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class RefusingHtb:
         pass
 
 
-def test_what_netlink_refuses_is_an_os_error_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_of_netlink_is_an_os_error_with_the_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(limiter, "Htb", RefusingHtb)
     made = NetworkLimiter()
     with pytest.raises(OSError, match="no CAP_NET_ADMIN; remedy: run the agent as root"):

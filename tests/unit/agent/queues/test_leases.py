@@ -1,4 +1,4 @@
-"""Slots that are passed on under a lease, by example: what the agent believes, what it refuses, when it recalls."""
+"""Slots that are passed on under a lease, by example: completions that the agent believes or refuses, and recalls."""
 
 from __future__ import annotations
 
@@ -47,13 +47,13 @@ def test_a_grant_that_crossed_the_report_frees_the_slot_that_was_passed_on() -> 
 @pytest.mark.parametrize(
     ("completion", "field"),
     [
-        (Completion(id=1, then=9), "monotasks[0].then"),  # nobody
+        (Completion(id=1, then=9), "monotasks[0].then"),  # an unknown id
         (Completion(id=1, then=1), "monotasks[0].then"),  # itself
         (Completion(id=1, then=5), "monotasks[0].then"),  # of another kind
         (Completion(id=2, then=3), "monotasks[0].id"),  # waits
     ],
 )
-def test_what_cannot_be_passed_on_is_refused_and_changes_nothing(completion: Completion, field: str) -> None:
+def test_a_slot_that_cannot_be_passed_on_is_refused_and_changes_nothing(completion: Completion, field: str) -> None:
     queues = make()
     queues.submit(1, "j", [*specs(1, 2, 3), *specs(4, 5, kind=DISK)], 0.0)
     before = queues.job_counts("j"), queues.counts(CPU, 0.0)
@@ -71,7 +71,7 @@ def test_without_a_lease_nothing_is_passed_on() -> None:
         queues.complete(1, "j", [Completion(id=1, then=2)], 0.1)
 
 
-def test_a_lease_is_recalled_once_and_only_for_who_goes_first() -> None:
+def test_a_lease_is_recalled_once_and_only_for_the_first_in_order() -> None:
     queues = make()
     queues.add_job("later", -1.0)
     queues.submit(1, "j", specs(1, 2, 3), 0.0)
@@ -96,7 +96,7 @@ def test_a_change_of_priority_recalls_too_and_an_expired_lease_needs_no_recall()
     assert queues.take_recalled() == []
 
 
-def test_who_passes_on_far_beyond_the_end_of_a_lease_gets_no_more_of_them() -> None:
+def test_a_gate_that_passes_on_far_beyond_the_end_of_a_lease_gets_no_more_of_them() -> None:
     queues = make()
     queues.submit(1, "j", specs(1, 2, 3), 0.0)
     queues.complete(1, "j", [Completion(id=1, then=2)], LEASE_S + 5.0)
@@ -120,7 +120,7 @@ def kept() -> MonotaskQueues:
     return make_queues(jobs={"j": 0.0, "other": 5.0}, lease_s=LEASE_S, lease_kept_s=3.0)
 
 
-def test_a_slot_is_kept_only_while_nobody_waits_and_called_back_once_when_anybody_does() -> None:
+def test_a_slot_is_kept_only_while_no_work_waits_and_called_back_once_when_any_does() -> None:
     queues = kept()
     [first] = queues.submit(1, "j", specs(1), 0.0)
     assert (first.keep, first.lease_until) == (True, 3.0)
@@ -132,7 +132,7 @@ def test_a_slot_is_kept_only_while_nobody_waits_and_called_back_once_when_anybod
     assert (second.keep, second.lease_until) == (False, 0.3 + LEASE_S)  # another one waits
 
 
-def test_what_ran_in_a_kept_slot_counts_once_and_no_longer_than_the_slot_was_held() -> None:
+def test_work_in_a_kept_slot_counts_once_and_no_longer_than_the_slot_was_held() -> None:
     queues = kept()
     queues.submit(1, "j", specs(1), 0.0)
     leased = Leased(monotasks=4, failed=1, input_bytes=300, execution_s=100.0, began_s=0.1)
@@ -143,7 +143,7 @@ def test_what_ran_in_a_kept_slot_counts_once_and_no_longer_than_the_slot_was_hel
     assert queues.idle().cpu == 1
 
 
-def test_who_may_not_keep_a_slot_cannot_say_that_others_ran_in_it() -> None:
+def test_a_gate_that_may_not_keep_a_slot_cannot_report_others_in_it() -> None:
     queues = make()  # leases, but none that may be idle
     queues.submit(1, "j", specs(1), 0.0)
     with pytest.raises(RpcError, match="without `keep`"):

@@ -1,4 +1,4 @@
-"""Whose turn is next in a queue, as the status page shows it."""
+"""The next monotask in a queue, as the status page shows it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ def spec(number: int, task: str = "") -> MonotaskSpec:
     return MonotaskSpec(id=number, kind=CPU, input_bytes=1, task=task)
 
 
-def test_nobody_waits() -> None:
+def test_an_empty_queue() -> None:
     one = make_queues(jobs={"a": 0.0})
     assert one.counts(CPU, 0.0)["head"] is None
     one.submit(1, "a", [spec(1)], 1.0)  # it runs at once
@@ -30,7 +30,7 @@ def test_the_first_of_the_job_that_goes_first() -> None:
     assert one.counts(CPU, 14.0)["head"] == {"job": "early", "task": "early-2", "waits_s": 4.0}
 
 
-def test_who_has_starved_goes_first_and_looking_changes_nothing() -> None:
+def test_a_starving_job_goes_first_and_looking_changes_nothing() -> None:
     one = make_queues(jobs={"high": 1.0, "low": 0.0}, job_wait_max_s=30.0)
     one.submit(1, "high", [spec(1), spec(2), spec(3)], 0.0)
     one.submit(1, "low", [spec(1)], 1.0)

@@ -1,4 +1,4 @@
-"""Whose turn it is after priorities have changed often, after a slot was taken back, and after a long wait."""
+"""The order of turns after priorities have changed often, after a slot was taken back, and after a long wait."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_priorities_that_change_for_ever_fill_no_queue_and_leave_the_order_true(
     assert served == sorted(priorities.values(), reverse=True)
 
 
-def test_a_user_in_debt_is_served_again_as_soon_as_a_slot_of_his_is_returned() -> None:
+def test_a_user_in_debt_is_served_again_as_soon_as_one_of_their_slots_is_returned() -> None:
     queues = make_queues(2, job_wait_max_s=WAIT_MAX_S)
     for job, user in (("a", "eve"), ("c", "max")):
         queues.add_job(job, 0.0, user)
@@ -50,7 +50,7 @@ def test_a_user_in_debt_is_served_again_as_soon_as_a_slot_of_his_is_returned() -
     assert complete(queues, "a", kept, 8.0) == [3]
 
 
-def test_a_kept_slot_is_not_called_back_for_what_has_a_slot_at_once() -> None:
+def test_a_kept_slot_is_not_called_back_for_work_that_has_a_slot_at_once() -> None:
     queues = make_queues(3, jobs={"j": 0.0, "ahead": 5.0}, lease_s=1.0, lease_kept_s=3.0)
     submit(queues, "j", 1)
     assert submit(queues, "ahead", 2, 3, session=2) == [2, 3]

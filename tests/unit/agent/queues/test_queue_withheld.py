@@ -1,4 +1,4 @@
-"""CPU slots whose cores are promised are withheld, at the queues' door."""
+"""CPU slots whose cores are promised are withheld, at the queues' interface."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def spec(number: int, kind: ResourceKind, size: int, stage: str = "s", running: 
 
 
 def run_all(queues: MonotaskQueues, granted: list[int]) -> list[int]:
-    """Complete what is granted until nothing is left; the order of grants."""
+    """Complete granted monotasks until nothing is left; return the order of grants."""
     order = list(granted)
     position = 0
     while position < len(order):
@@ -50,7 +50,7 @@ def test_larger_inputs_first_on_the_cpu_and_smaller_ones_on_disk_and_network(
     assert grant_order(kind, sizes) == sorted(sizes, reverse=larger_first)
 
 
-def test_stages_in_order_of_appearance_whatever_the_sizes() -> None:
+def test_stages_in_order_of_appearance_for_any_sizes() -> None:
     queues = make()
     first = queues.submit(1, "j", [spec(0, CPU, 1, "a")], 0.0)
     queues.submit(1, "j", [spec(1, CPU, 5, "a"), spec(2, CPU, 900, "b"), spec(3, CPU, 7, "a")], 0.0)
@@ -93,7 +93,7 @@ def test_a_request_at_fault_changes_nothing_and_names_the_element() -> None:
     assert queues.job_counts("j") == {"queued": 0, "running": 1, "done": 0, "failed": 0}
 
 
-def test_completions_take_no_memory_while_nobody_asks_for_the_rate() -> None:
+def test_completions_take_no_memory_while_the_rate_is_not_requested() -> None:
     rate = ProcessingRate(window_s=10.0)
     tracemalloc.start()
     try:
@@ -113,7 +113,7 @@ def test_rate_is_x_over_t_in_the_window_and_cpu_counts_every_core() -> None:
     rate.completed(2.0, 300, 2.0)
     assert rate.bytes_per_s(2.0) == 100.0
     assert rate.bytes_per_s(11.5) == 150.0  # the first has left the window
-    assert rate.bytes_per_s(99.0) == 150.0  # the last known stands
+    assert rate.bytes_per_s(99.0) == 150.0  # the last known one holds
     queues = make(cores=4)
     queues.submit(1, "j", [spec(1, CPU, 1000)], 0.0)
     queues.complete(1, "j", [Completion(id=1)], 2.0)
@@ -128,7 +128,7 @@ def test_monotasks_that_share_a_link_have_its_rate_together() -> None:
     assert queues.rates(1.0).network == 1e6
 
 
-def test_commands_of_unknown_input_tell_nothing_of_the_rate() -> None:
+def test_commands_of_unknown_input_do_not_change_the_rate() -> None:
     queues = make(cores=3)
     queues.submit(1, "j", [spec(1, CPU, 1000), spec(2, CPU, 0), spec(3, CPU, 0)], 0.0)
     queues.complete(1, "j", [Completion(id=2)], 90.0)

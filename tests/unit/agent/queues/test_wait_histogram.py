@@ -1,4 +1,4 @@
-"""How long granted monotasks had waited, and how many were granted, by whatever way they got their slot."""
+"""How long granted monotasks had waited, and how many were granted, in any way."""
 
 from __future__ import annotations
 
@@ -22,13 +22,13 @@ def counts(queues: MonotaskQueues) -> tuple[int, list[int], float]:
     return said["granted"], said["waits"]["counts"], said["waits"]["sum_s"]
 
 
-def test_who_comes_alone_waits_for_nothing() -> None:
+def test_a_lone_monotask_has_no_wait() -> None:
     queues = make()
     submit(queues, "j", 1)
     assert counts(queues) == (1, [1, 0, 0, 0, 0, 0, 0, 0, 0], 0.0)
 
 
-def test_who_waits_is_in_the_bucket_of_its_wait() -> None:
+def test_a_wait_is_in_its_bucket() -> None:
     queues = make()
     submit(queues, "j", 1)
     submit(queues, "j", 2)
@@ -60,7 +60,7 @@ def test_a_promoted_command_waited_for_no_slot() -> None:
     assert (queues.counts(CPU, 0.0)["running"], counts(queues)) == (1, (0, [0] * 9, 0.0))
 
 
-def test_what_runs_without_a_slot_is_granted_none() -> None:
+def test_slotless_work_has_no_grant() -> None:
     queues = make_queues(jobs={"j": 0.0}, network_bypass_bytes=200)
     assert len(queues.submit(1, "j", specs(1, kind=ResourceKind.NETWORK), 0.0)) == 1
     assert queues.counts(ResourceKind.NETWORK, 1.0)["granted"] == 0

@@ -14,7 +14,7 @@ from penstock.model import Capacity
 
 
 class Silent:
-    """Whatever it is told does nothing: an executor, or a connection's handler."""
+    """Ignores every call: an executor, or a connection's handler."""
 
     def __init__(self) -> None:
         self.on_event: Callable[[e.Event], object] = lambda event: None

@@ -39,7 +39,7 @@ def full(room_bytes: int = 20) -> Iterator[None]:
 
 
 class FakeExecutor(Silent):
-    """Notes what it is told to do."""
+    """Notes its instructions."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -99,12 +99,14 @@ def test_the_record_before_stays_whole(tmp_path: Path, room_bytes: int) -> None:
         with pytest.raises(OSError, match="File too large"):
             journal.retry()
     assert Journal(tmp_path).read("jobs", JobRecord) == [before]
-    assert [path.stat().st_size for path in tmp_path.iterdir()] == [size_bytes], "what did not fit takes no space"
+    assert [path.stat().st_size for path in tmp_path.iterdir()] == [size_bytes], (
+        "a record that did not fit takes no space"
+    )
     journal.retry()
     assert Journal(tmp_path).read("jobs", JobRecord) == [after] and not journal.unwritten
 
 
-def test_what_is_removed_meanwhile_is_not_written_later(tmp_path: Path) -> None:
+def test_a_record_removed_meanwhile_is_not_written_later(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     with full():
         journal.write("jobs", "j", JobRecord(job="j", name="n", user="u"))
@@ -155,7 +157,7 @@ async def test_a_placed_command_that_is_withdrawn_meanwhile_does_not_start(bed: 
 
 
 async def test_an_end_is_not_acknowledged_before_it_is_on_the_disk(bed: Bed) -> None:
-    """The launcher would tell the next agent no more, and the disk says that the container runs."""
+    """The launcher would report it to the next agent no more, and by the disk the container runs."""
     container = bed.running()
     with full():
         bed.exits(container)

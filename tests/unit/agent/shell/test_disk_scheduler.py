@@ -1,4 +1,4 @@
-"""The scheduler of a disk is chosen where the operator said so, and put back."""
+"""The scheduler of a disk is chosen where the operator configured it, and restored."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_it_is_chosen_and_put_back(sys_block: Path, tmp_path: Path) -> None:
     assert not (
         sys_block / "vdb" / "queue" / "iosched" / "strict_guarantees"
     ).exists()  # the operator's bfq, and theirs to set
-    assert scheduler(sys_block, "vdb") == "mq-deadline [bfq] none\n"  # it stood there already: nothing was written
+    assert scheduler(sys_block, "vdb") == "mq-deadline [bfq] none\n"  # it was set already: nothing was written
     assert restore(before, sys_block) == {}
     assert scheduler(sys_block, "vda") == "none"
     assert not before.exists()
@@ -48,19 +48,19 @@ def test_bfq_has_requests_to_choose_from(sys_block: Path, tmp_path: Path, had: s
 def test_chosen_twice_the_first_that_was_there_is_put_back(sys_block: Path, tmp_path: Path) -> None:
     before = tmp_path / "before.json"
     choose("bfq", ["vda"], before, sys_block)
-    (sys_block / "vda" / "queue" / "scheduler").write_text("[mq-deadline] bfq\n")  # somebody else chose another
+    (sys_block / "vda" / "queue" / "scheduler").write_text("[mq-deadline] bfq\n")  # an administrator chose another
     choose("bfq", ["vda"], before, sys_block)
     choose("keep", ["vda"], before, sys_block)
     assert scheduler(sys_block, "vda") == "none"
 
 
-def test_a_disk_that_is_gone_keeps_nobody_from_the_rest(sys_block: Path, tmp_path: Path) -> None:
+def test_a_disk_that_is_gone_does_not_affect_the_rest(sys_block: Path, tmp_path: Path) -> None:
     before = tmp_path / "before.json"
     failed = choose("bfq", ["gone", "vda"], before, sys_block)
     assert list(failed) == ["gone"] and "disk_scheduler = keep" in failed["gone"]
     assert scheduler(sys_block, "vda") == "bfq"
 
 
-def test_keeping_what_was_never_changed_does_nothing(sys_block: Path, tmp_path: Path) -> None:
+def test_keeping_an_unchanged_scheduler_does_nothing(sys_block: Path, tmp_path: Path) -> None:
     assert choose("keep", ["vda"], tmp_path / "before.json", sys_block) == {}
     assert scheduler(sys_block, "vda") == "[none] mq-deadline bfq\n"

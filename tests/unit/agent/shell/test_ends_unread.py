@@ -1,4 +1,6 @@
-"""A framework that is connected and does not read: what only the agent's memory has of the ends is in the journal."""
+"""A framework that is connected and does not read: ends that are otherwise only in the agent's memory are in the
+journal.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +19,7 @@ from penstock.wire import master_api as api
 from penstock.wire.agent_api import EndJob, Place, RegisterJob
 from tests.unit.agent.shell.shell_bed import Silent, make_shell
 
-#: As long as the agent makes a reason; the kernel keeps a few dozen of these for who does not read.
+#: The longest reason that the agent makes; the kernel keeps a few dozen of these for a client that does not read.
 ENDED = Ended(by=EndedBy.EXIT, exit_status=1, reason="x" * 4000)
 MANY = 1000
 
@@ -36,7 +38,7 @@ class Bed:
         self.shell.dispatch(e.Asked(m.PLACE, 1, Place(job=self.job, stage="s", tasks=wanted, opportunistic=False)))
 
     def ends(self, number: int) -> bool:
-        """The master says that a task has ended; return whether the kernel took all that was sent so far."""
+        """Let the master report that a task has ended; return whether the kernel took all that was sent so far."""
         ended = api.TellEnded(job=self.job, task=f"t{number}", node="other", ended=ENDED)
         self.shell.dispatch(e.Decided(1, [ended], 0.0))
         return not self.peer.unread_bytes()
@@ -45,7 +47,7 @@ class Bed:
         return {end.task for end in self.journal.read(tasks.ENDS, TaskEnd)}
 
 
-async def test_what_the_kernel_did_not_take_is_kept(tmp_path: Path) -> None:
+async def test_ends_that_the_kernel_did_not_take_are_kept(tmp_path: Path) -> None:
     ours, theirs = socket.socketpair()
     with theirs:
         _, peer = await asyncio.get_running_loop().connect_accepted_socket(lambda: RpcPeer(Silent()), ours)

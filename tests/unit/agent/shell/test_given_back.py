@@ -1,4 +1,4 @@
-"""Processes that are given back are out of their container, whatever becomes of their nice value."""
+"""Processes that are given back are out of their container, with any nice value."""
 
 from __future__ import annotations
 

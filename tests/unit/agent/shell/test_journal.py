@@ -1,4 +1,4 @@
-"""The journal: what was written is read; what was half written or garbled is never guessed at."""
+"""The journal: written records are read; half-written or garbled ones are never guessed at."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def names(journal: Journal) -> list[str]:
 
 
 def failing(number: int) -> Callable[..., Any]:
-    """Return what fails in place of a call to the kernel."""
+    """Return a function that fails in place of a call to the kernel."""
 
     def fail(*_: object) -> None:
         raise OSError(number, os.strerror(number))
@@ -74,7 +74,7 @@ def test_a_log_that_was_cut_off_anywhere_has_the_changes_before_the_cut(
     states, known = [(path.stat().st_size, [])], dict[str, str]()
     for key, name in changes:
         journal.write("jobs", key, None if name is None else job(name))
-        if known.get(key) != name:  # what the log says already is not written again, and keeps its place
+        if known.get(key) != name:  # a record that the log has already is not written again, and keeps its place
             known.pop(key, None)
             if name is not None:
                 known[key] = name
@@ -85,10 +85,10 @@ def test_a_log_that_was_cut_off_anywhere_has_the_changes_before_the_cut(
         again = Journal(directory)
     assert names(again) == [found for end, found in states if end <= size][-1]
     again.write("jobs", "d", job("later"))
-    assert names(Journal(directory)) == names(again), "what comes after the cut is whole"
+    assert names(Journal(directory)) == names(again), "the records after the cut are whole"
 
 
-def test_what_is_garbled_ends_the_log_and_is_set_aside(tmp_path: Path) -> None:
+def test_a_garbled_record_ends_the_log_and_is_set_aside(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     journal.write("jobs", "a", job("before"))
     good = log_of(tmp_path).read_bytes()
@@ -124,7 +124,7 @@ def test_a_log_that_the_disk_does_not_give_is_set_aside(tmp_path: Path, monkeypa
 
 
 def test_others_files_are_left_alone(tmp_path: Path) -> None:
-    """As somebody's backup."""
+    """An example is a user's backup."""
     Journal(tmp_path).write("jobs", "a", job("good"))
     others = [tmp_path / name for name in ("backup", "log-1", "log-00000002")]
     for other in others:
@@ -181,10 +181,10 @@ class TestAnew:
         assert log_of(tmp_path).stat().st_size < 2000
 
 
-def test_what_the_kernel_could_not_sync_is_written_again_elsewhere(
+def test_records_that_the_kernel_could_not_sync_are_written_again_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """fsync(2): after a failure the kernel may have dropped what it had, and says so once."""
+    """fsync(2): after a failure the kernel may have dropped the data, and reports it once."""
     journal = Journal(tmp_path)
     journal.write("jobs", "a", job("kept"))
     before = log_of(tmp_path)
@@ -199,7 +199,7 @@ def test_what_the_kernel_could_not_sync_is_written_again_elsewhere(
     assert names(Journal(tmp_path)) == ["kept"]
 
 
-def test_what_follows_an_entry_that_cannot_be_cut_off_goes_elsewhere(
+def test_records_behind_an_entry_that_cannot_be_cut_off_go_elsewhere(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The disk takes a part of an entry, then refuses everything for a while."""
@@ -237,13 +237,13 @@ def test_the_thread_brings_everything_to_the_disk(tmp_path: Path, monkeypatch: p
     journal = Journal(tmp_path)
     journal.start()
     journal.write("jobs", "a", job("n"))
-    assert reached.wait(30), "nobody has to ask for it"
+    assert reached.wait(30), "it happens without a request"
     journal.write("jobs", "a", job("m"))
     journal.close()
     assert synced[-1] == log_of(tmp_path).stat().st_size
 
 
-def test_a_record_that_stands_there_already_is_not_written_again(tmp_path: Path) -> None:
+def test_a_record_that_is_there_already_is_not_written_again(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     assert journal.write("jobs", "j", job("a"))
     size = log_of(tmp_path).stat().st_size
@@ -265,7 +265,7 @@ def test_the_directory_is_synced_where_it_has_another_log(tmp_path: Path, monkey
         journal.write("jobs", "j", job(str(number)))
         journal.sync()
     assert synced == [False]
-    journal.write("jobs", "j", job("x" * (2 << 20)))  # several times as large as what there was, so another log
+    journal.write("jobs", "j", job("x" * (2 << 20)))  # several times as large as the records before, so another log
     journal.write("jobs", "j", job("y"))
     journal.sync()
     journal.sync()

@@ -1,4 +1,4 @@
-"""Containers whose launcher died: how their end is found, how they are signalled, and what starts meanwhile."""
+"""Containers whose launcher died: how their end is found, how they are signalled, and starts meanwhile."""
 
 from __future__ import annotations
 
@@ -121,7 +121,7 @@ async def take(told: asyncio.Queue[Any]) -> Any:
 # ---------------------------------------------------------------- their end
 
 
-async def test_the_end_is_told_once_when_the_last_process_is_gone(cgroups: Cgroups, tmp_path: Path) -> None:
+async def test_the_end_is_reported_once_when_the_last_process_is_gone(cgroups: Cgroups, tmp_path: Path) -> None:
     one, told = made(Living(), cgroups.tree, tmp_path)
     first, second = cgroups.enter("c-1"), cgroups.enter("c-1")
     one.watch_orphan("c-1")
@@ -139,7 +139,7 @@ async def test_the_end_is_told_once_when_the_last_process_is_gone(cgroups: Cgrou
     assert told.empty()
 
 
-async def test_what_had_ended_already_is_told_at_once(cgroups: Cgroups, tmp_path: Path) -> None:
+async def test_an_earlier_end_is_reported_at_once(cgroups: Cgroups, tmp_path: Path) -> None:
     one, told = made(Living(), cgroups.tree, tmp_path)
     one.watch_orphan("c-1")
     assert isinstance(await take(told), e.ContainerExited)
@@ -161,12 +161,12 @@ async def test_the_next_launcher_may_know_how_one_exited(cgroups: Cgroups, tmp_p
     assert told.empty()
 
 
-async def test_an_end_that_the_next_launcher_tells_at_once_is_acknowledged(cgroups: Cgroups, tmp_path: Path) -> None:
+async def test_an_end_that_the_next_launcher_reports_at_once_is_acknowledged(cgroups: Cgroups, tmp_path: Path) -> None:
     """Else the end would stay in `exits` for as long as this agent runs."""
     one, _ = made(Living(), cgroups.tree, tmp_path)
     launcher = Living()
     one.launcher_lost()
-    one.remove("c-1")  # as the core answers to what is told before the launcher is in use
+    one.remove("c-1")  # as the core answers to reports before the launcher is in use
     asyncio.get_running_loop().call_later(0.01, one.use, launcher)
     await asyncio.wait_for(one.settle(), LIMIT_S)
     assert launcher.acknowledged == ["c-1"]
@@ -262,7 +262,7 @@ async def test_an_agent_whose_launcher_dies_while_it_starts_ends_with_one_line()
         await Agent._take_back(cast(Any, SimpleNamespace()), cast(Any, None), cast(Any, Dead()))
 
 
-async def test_what_waits_in_vain_is_left_to_the_next_agent(cgroups: Cgroups, tmp_path: Path) -> None:
+async def test_a_launch_that_waits_in_vain_is_left_to_the_next_agent(cgroups: Cgroups, tmp_path: Path) -> None:
     one, told = made(Living(), cgroups.tree, tmp_path)
     one.launcher_lost()
     one.start(i.StartContainer("c-1", "root", SPEC))
@@ -285,7 +285,9 @@ def records(directory: Path, *states: ContainerState) -> Journal:
 
 
 @pytest.mark.parametrize("same_launcher", [True, False])
-def test_what_is_left_is_told_by_launcher_and_cgroups(cgroups: Cgroups, tmp_path: Path, same_launcher: bool) -> None:
+def test_remaining_containers_are_reported_by_launcher_and_cgroups(
+    cgroups: Cgroups, tmp_path: Path, same_launcher: bool
+) -> None:
     starting, running = ContainerState.STARTING, ContainerState.RUNNING
     journal = records(tmp_path, starting, starting, starting, starting, running, running)
     entered = cgroups.enter("c-2")
@@ -299,7 +301,7 @@ def test_what_is_left_is_told_by_launcher_and_cgroups(cgroups: Cgroups, tmp_path
     assert found.exits_to_come == {"c-1"}
 
 
-def test_without_cgroups_only_the_launcher_tells(tmp_path: Path) -> None:
+def test_without_cgroups_only_the_launcher_reports(tmp_path: Path) -> None:
     journal = records(tmp_path, ContainerState.STARTING, ContainerState.RUNNING)
     found = previous_agent.recovered_state(journal, [], frozenset(), None, same_launcher=True)
     assert (found.running, found.orphans, found.never_began) == ({}, frozenset(), {"c-0"})

@@ -54,7 +54,7 @@ def test_trimming_keeps_the_newer_half_at_its_offsets(tmp_path: Path) -> None:
     assert read_output(path, 100 * BLOCK).data == b"tail"
 
 
-def test_outputs_of_forgotten_containers_go(tmp_path: Path) -> None:
+def test_outputs_of_dropped_containers_go(tmp_path: Path) -> None:
     for name in ("c-1", "c-2", "backup"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "stdout").write_text("x")

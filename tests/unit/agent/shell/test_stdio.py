@@ -30,7 +30,7 @@ async def stdio(tmp_path: Path) -> AsyncIterator[Stdio]:
 
 @pytest.fixture
 async def passed(stdio: Stdio, tmp_path: Path) -> AsyncIterator[tuple[str, socket.socket]]:
-    """A token, and the other end of what was passed under it: readable once the agent has closed its copies."""
+    """Return a token, and the other end of the pipe passed under it: readable once the agent has closed its copies."""
     theirs, ours = socket.socketpair()
     with theirs:
         number = theirs.fileno()
@@ -92,7 +92,7 @@ async def test_they_go_with_their_connection(stdio: Stdio, passed: Passed) -> No
     assert closed(other_end)
 
 
-async def test_nobody_keeps_what_is_anothers(stdio: Stdio, passed: Passed) -> None:
+async def test_descriptors_of_others_cannot_be_kept(stdio: Stdio, passed: Passed) -> None:
     token, other_end = passed
     stdio.keep(token, "somebody", session=3)
     stdio._expire(token)
@@ -107,7 +107,7 @@ async def test_those_of_a_refused_launch_are_closed_at_once(stdio: Stdio, passed
     assert closed(other_end)
 
 
-async def test_who_has_no_name_passes_them_under_the_one_that_its_launch_has(
+async def test_a_client_without_a_name_passes_them_under_that_of_its_launch(
     stdio: Stdio, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def unknown(uid: int) -> NoReturn:
@@ -146,7 +146,7 @@ async def test_those_that_cannot_be_held_are_closed(
 
 
 # ---------------------------------------------------------------- connections
-# Who connects and says nothing cannot take all of the agent's own.
+# Idle connections cannot take all of the agent's own descriptors.
 
 LIMIT_S = 30
 

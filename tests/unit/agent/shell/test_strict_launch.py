@@ -31,7 +31,7 @@ PROCESSOR = Limits(cpu_cores=0.5)
 
 
 class StartsAll:
-    """A launcher that says of everything that it runs."""
+    """A launcher that reports everything as running."""
 
     def __init__(self) -> None:
         self.asked: list[str] = []
@@ -82,13 +82,15 @@ async def bed(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[B
 
 
 @pytest.mark.parametrize("adopt", [False, True], ids=["command", "process"])
-async def test_what_has_a_limit_that_cannot_be_enforced_is_not_started_or_adopted(bed: Bed, adopt: bool) -> None:
+async def test_a_container_with_a_limit_that_cannot_be_enforced_is_not_started_or_adopted(
+    bed: Bed, adopt: bool
+) -> None:
     with pytest.raises(RpcError, match="not started, as limits are strict: memory_max_bytes is not enforced: "):
         await bed.launch(MEMORY, strict=True, adopt=adopt)
     assert await bed.is_as_before()
 
 
-async def test_it_is_started_where_limits_are_not_strict_and_the_answer_says_what_is_not_enforced(bed: Bed) -> None:
+async def test_it_is_started_where_limits_are_not_strict_and_the_answer_names_those_not_enforced(bed: Bed) -> None:
     launched = await bed.launch(MEMORY, strict=False)
     assert bed.launcher.asked == [launched.container]
     assert "memory_max_bytes" in launched.not_enforced

@@ -78,7 +78,7 @@ async def test_the_profile_before_goes_on(bed: Bed) -> None:
     assert (profile, not_enforced) == (PROCESSOR, {})
 
 
-async def test_what_is_enforced_or_not_strict_is_followed(bed: Bed) -> None:
+async def test_limits_that_are_enforced_or_not_strict_are_followed(bed: Bed) -> None:
     await bed.follow(PROCESSOR, strict=True)
     await bed.follow(MEMORY, strict=False)
     assert bed.now()[:2] == (Limits(cpu_cores=1.0, memory_max_bytes=64 * MIB), MEMORY)

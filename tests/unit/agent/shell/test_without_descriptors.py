@@ -1,4 +1,4 @@
-"""No file descriptors for a while: nothing is lost by it, and nobody looks at the same thing again and again."""
+"""No file descriptors for a while: nothing is lost by it, and no file is retried again and again."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ LIMIT_S = 30
 
 
 class Full:
-    """A tree whose files cannot be opened the first times; of an error of another kind, at all."""
+    """A tree whose files cannot be opened the first times; with an error of another kind, never."""
 
     controllers = ("cpu",)
 

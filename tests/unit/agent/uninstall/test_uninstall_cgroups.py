@@ -1,4 +1,4 @@
-"""Ending what runs; directories stand for cgroups, and the processes are real."""
+"""Ending containers; directories represent cgroups, and the processes are real."""
 
 from __future__ import annotations
 
@@ -23,7 +23,9 @@ def work() -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.fixture
 def container(tmp_path: Path) -> Path:
-    """On a kernel before 5.14, with a cgroup below it; its events say at once what they would say soon."""
+    """Return a container on a kernel before 5.14, with a cgroup below it; its events report at once that it is
+    empty.
+    """
     made = tmp_path / "c-1"
     (made / "below").mkdir(parents=True)
     (made / "cgroup.events").write_text("populated 0\nfrozen 0\n")

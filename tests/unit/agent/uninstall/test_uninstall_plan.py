@@ -1,4 +1,4 @@
-"""What goes and in which order, on hosts of the test's own: directories stand for cgroups."""
+"""The files that are removed and their order, on hosts of the test's own: directories represent cgroups."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_a_host_where_there_is_nothing(bed: Bed) -> None:
     assert bed.find() == []
 
 
-def test_a_socket_elsewhere_goes_with_what_is_beside_it(bed: Bed, tmp_path: Path) -> None:
+def test_a_socket_elsewhere_goes_with_the_files_beside_it(bed: Bed, tmp_path: Path) -> None:
     elsewhere = tmp_path / "elsewhere"
     elsewhere.mkdir()
     bed.config = AgentConfig(
@@ -138,7 +138,7 @@ def test_another_agents_launcher_is_a_reason_to_refuse(bed: Bed) -> None:
     assert bed.find(kill=True)[0].what == "launcher (process 4711)"
 
 
-def test_an_agent_that_answers_is_a_reason_to_refuse_whatever_is_asked(bed: Bed) -> None:
+def test_an_agent_that_answers_is_a_reason_to_refuse_any_request(bed: Bed) -> None:
     bed.run.mkdir()
     with socket.socket(socket.AF_UNIX) as agent:
         agent.bind(str(bed.run / "agent.sock"))
@@ -173,7 +173,7 @@ def uninstall(bed: Bed, monkeypatch: pytest.MonkeyPatch) -> Run:
     return lambda *options: command.main([*options, *settings])
 
 
-def test_a_dry_run_says_and_does_nothing(bed: Bed, uninstall: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_dry_run_reports_and_does_nothing(bed: Bed, uninstall: Run, capsys: pytest.CaptureFixture[str]) -> None:
     tree = bed.tree("penstock-0123", "c-1")
     assert uninstall("--dry-run") == 0
     assert capsys.readouterr().out == f"would remove cgroups in {tree}\n" and tree.exists()
@@ -183,7 +183,9 @@ def test_a_dry_run_says_and_does_nothing(bed: Bed, uninstall: Run, capsys: pytes
     assert capsys.readouterr().out == "nothing of Penstock is set up here\n"
 
 
-def test_what_cannot_go_is_said_and_the_rest_goes(bed: Bed, uninstall: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_files_that_cannot_go_are_reported_and_the_rest_goes(
+    bed: Bed, uninstall: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
     tree, other = bed.tree("penstock-0123"), bed.tree("penstock-4567")
     (tree / "holder/stuck").touch()  # rmdir: ENOTEMPTY, as EBUSY of a cgroup
     assert uninstall() == 1
@@ -210,7 +212,7 @@ def test_an_invalid_option_is_an_error_of_the_command(uninstall: Run) -> None:
         uninstall("--set", "nothing")
 
 
-def test_what_the_kernel_refuses_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_refusal_of_the_kernel_is_one_line(monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(_: object) -> None:
         raise NetlinkError(errno.EPERM, "Operation not permitted")
 
