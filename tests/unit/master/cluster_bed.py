@@ -1,4 +1,4 @@
-"""A master's core and agents that do what they are told: what the tests of its messages act on."""
+"""A master's core and agents that follow its decisions: the tests of its messages use them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ EXIT = Ended(by=EndedBy.EXIT, exit_status=0)
 
 
 class Bed:
-    """A cluster whose agents do what they are told, unless a test says otherwise."""
+    """A cluster whose agents follow their decisions, unless a test decides otherwise."""
 
     def __init__(self, **settings: Any) -> None:
         self.cluster = Cluster(MasterSettings(**{"gather_s": 0.0, **settings}))
@@ -29,7 +29,7 @@ class Bed:
         self.answering = True
 
     def serve(self, event: e.Event) -> list[tuple[str, api.AnyDecision]]:
-        """What was decided because of an event; everything is answered at once."""
+        """Handle an event; return the decisions because of it; everything is answered at once."""
         before = len(self.sent)
         todo = [event]
         while todo:
@@ -62,13 +62,13 @@ class Bed:
         self.serve(e.Said(origin, api.ReadyTasks(job=job, stage="s", tasks=list(tasks), opportunistic=opportunistic)))
 
     def round(self, after_s: float = 0.1) -> list[tuple[str, str]]:
-        """Runs a round; (task, node) of what was assigned in it."""
+        """Run a round; return (task, node) of the tasks assigned in it."""
         self.now += after_s
         decided = self.serve(e.RoundDue(self.now))
         return [(d.request.task, node) for node, d in decided if isinstance(d, api.Assign)]
 
     def successor(self) -> Bed:
-        """A master that is told what this one has had written down; its nodes have yet to register."""
+        """Return a master that gets the stored records of this one; its nodes have yet to register."""
         kept = self.kept()
         made = Bed()
         made.cluster = Cluster(self.cluster.settings)
@@ -78,7 +78,7 @@ class Bed:
         return made
 
     def kept(self) -> Keep:
-        """What was to be written down by now."""
+        """Return the records that should be stored by now."""
         return reduce(Keep.then, (one for one in self.other if isinstance(one, Keep)), Keep())
 
     def listed(self, job: str = "j") -> JobView:
@@ -87,7 +87,7 @@ class Bed:
         assert view is not None
         return view
 
-    def said(self, kind: type[api.AnyDecision]) -> list[tuple[str, Any]]:
+    def decisions_of(self, kind: type[api.AnyDecision]) -> list[tuple[str, Any]]:
         return [(node, decision) for node, decision in self.sent if isinstance(decision, kind)]
 
 
@@ -97,7 +97,7 @@ def job_state(job: str, memory: int = 0, at: float = 0.0, **more: Any) -> api.Jo
 
 
 def placed_task(task: str, job: str = "j", memory: int = 0, **more: Any) -> api.PlacedTask:
-    """A task of the stage ``s`` that a node says it holds for the job's origin ``a``."""
+    """Return a task of the stage ``s`` that a node reports to hold for the job's origin ``a``."""
     values = {"remaining": KindAmounts(), "memory_bytes": memory * MB, "command": True, **more}
     return api.PlacedTask(job=job, stage="s", task=task, origin="a", **values)
 

@@ -57,7 +57,7 @@ def test_a_registration_at_fault_names_the_field(more: dict[str, Any], field: st
     assert cluster.nodes == {}
 
 
-def test_who_has_not_registered_says_nothing() -> None:
+def test_an_unregistered_node_s_messages_are_refused() -> None:
     with pytest.raises(RpcError):
         bed("a").serve(e.Said("stranger", api.Heartbeat(load=load())))
 
@@ -71,7 +71,7 @@ def test_numbers_that_are_none_do_not_reach_the_arithmetic() -> None:
     assert b.round() == [("t", "a")]
 
 
-def test_progress_replaces_what_was_said() -> None:
+def test_progress_replaces_the_former_report() -> None:
     b = bed("a")
     b.job("a")
     for done in (1, 2):

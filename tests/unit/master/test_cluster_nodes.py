@@ -28,8 +28,8 @@ def test_a_node_that_comes_back_in_time_has_lost_nothing() -> None:
     b.node("b", placed=[placed], load=load(promised_memory_bytes=100 * MB))
     b.heartbeat("a")
     b.round(4.0)
-    assert b.said(api.TellEnded) == []
-    assert b.said(api.Withdraw) == []
+    assert b.decisions_of(api.TellEnded) == []
+    assert b.decisions_of(api.Withdraw) == []
     assert document(b.cluster, b.now)["nodes"]["b"]["memory_free_bytes"] == 900 * MB
 
 
@@ -44,10 +44,10 @@ def test_a_lost_node_loses_framework_tasks_and_commands_run_again_three_times() 
         b.round(4.0)
         b.heartbeat("a")
         b.round(2.0)
-        ends = [(d.task, d.ended.by) for _, d in b.said(api.TellEnded)]
+        ends = [(d.task, d.ended.by) for _, d in b.decisions_of(api.TellEnded)]
         assert ends == [("t", "lost"), ("c", "lost")][: 1 + (attempt == 2)]
         b.node("b")
-    assert "3 times" in b.said(api.TellEnded)[-1][1].ended.reason
+    assert "3 times" in b.decisions_of(api.TellEnded)[-1][1].ended.reason
     assert document(b.cluster, b.now)["decisions"]["placed_again"] == 2
 
 
@@ -70,7 +70,7 @@ def test_a_job_whose_origin_is_lost_is_over() -> None:
     b.round(4.0)
     b.heartbeat("b")
     b.round(2.0)
-    assert [(node, d.task) for node, d in b.said(api.Withdraw)] == [("b", "c")]
+    assert [(node, d.task) for node, d in b.decisions_of(api.Withdraw)] == [("b", "c")]
     assert document(b.cluster, b.now)["memory"]["reserved_bytes"] == 0
 
 
@@ -99,7 +99,7 @@ def test_state_is_rebuilt_from_registrations_in_any_order() -> None:
         }  # fmt: skip
         assert status["nodes"]["b"]["memory_free_bytes"] == 900 * MB
         assert status["memory"] == {"reservable_bytes": 2000 * MB, "reserved_bytes": 300 * MB}
-        said = {(decision.priority, decision.tenant) for _, decision in b.said(api.SetPriority)}
+        said = {(decision.priority, decision.tenant) for _, decision in b.decisions_of(api.SetPriority)}
         assert said == {(-7.0, "")} and len(b.sent) <= 2, "only that it has no tenant, as it may have had with the last"
         assert [name for name, _ in b.round()] == ["u"]
 
@@ -119,7 +119,7 @@ def test_large_environments_are_sent_in_several_requests() -> None:
 # ---------------------------------------------------------------- jobs on several hosts
 
 
-def test_a_node_that_joins_a_job_hears_of_its_place() -> None:
+def test_a_node_that_joins_a_job_gets_its_place() -> None:
     b = bed("a", "b")
     b.job("a", at=100.0)
     assert b.serve(e.Said("b", api.JoinJob(job="j", user="u"))) == []
@@ -127,7 +127,7 @@ def test_a_node_that_joins_a_job_hears_of_its_place() -> None:
     assert set(b.cluster.jobs["j"].hosts) == {"a", "b"}
 
 
-def test_a_job_that_is_unknown_or_somebody_elses_is_not_joined() -> None:
+def test_an_unknown_job_or_that_of_another_user_is_not_joined() -> None:
     b = bed("a", "b")
     b.job("a")
     for job, user, says in (("k", "u", "unknown job 'k'"), ("j", "other", "belongs to u")):
@@ -135,5 +135,5 @@ def test_a_job_that_is_unknown_or_somebody_elses_is_not_joined() -> None:
             b.serve(e.Said("b", api.JoinJob(job=job, user=user)))
     b.serve(e.Said("b", api.JoinJob(job="j", user="")))  # an operator
     with pytest.raises(RpcError, match="unknown job"):
-        b.serve(e.Said("a", api.JoinJob(job="j", user="u")))  # its origin, which must have forgotten it
+        b.serve(e.Said("a", api.JoinJob(job="j", user="u")))  # its origin, which must have dropped it
     assert "b" in b.cluster.jobs["j"].hosts

@@ -10,7 +10,7 @@ from penstock.wire import master_api as api
 from tests.unit.master.cluster_bed import EXIT, MB, Bed, bed, command, load, task
 
 
-def test_slack_is_t_alloc_of_the_capacity_less_what_is_used_and_launched() -> None:
+def test_slack_is_t_alloc_of_the_capacity_less_use_and_launches() -> None:
     b = Bed(promotion=False)
     b.node("a", t_alloc=0.5, load=load(used_memory_bytes=100 * MB))  # slack: 400 MB, 2 cores
     b.job("a")
@@ -18,13 +18,13 @@ def test_slack_is_t_alloc_of_the_capacity_less_what_is_used_and_launched() -> No
     b.answering = False
     assert [name for name, _ in b.round()] == ["o0", "o1"], "the third would need 450 MB, and a third core"
     b.heartbeat("a", decided=0, used_memory_bytes=100 * MB)
-    assert b.round() == [], "what was launched since the report counts in full"
+    assert b.round() == [], "launches since the report count in full"
     b.serve(e.Answered("a", b.numbers["a"], []))
     b.heartbeat("a", used_memory_bytes=120 * MB, used_cores=1.5, idle=(2, 1, 2))
     assert b.round() == [("o2", "a")]
 
 
-def test_a_node_that_tunes_its_t_alloc_says_so_with_its_load() -> None:
+def test_a_node_that_tunes_its_t_alloc_reports_it_with_its_load() -> None:
     b = Bed(promotion=False)
     b.node("a", t_alloc=0.5, load=load(used_memory_bytes=100 * MB))
     b.job("a")
@@ -42,11 +42,11 @@ def test_opportunistic_work_is_promoted_where_it_is_before_regular_work_is_place
     b.ready("a", command("o", 300), opportunistic=True)
     assert b.round() == [("o", "a")]
     assert b.round() == []
-    assert b.said(api.Promote) == [], "800 of 1000 MB are promised"
+    assert b.decisions_of(api.Promote) == [], "800 of 1000 MB are promised"
     b.ready("a", task("t", 400))
     b.heartbeat("a", promised_memory_bytes=400 * MB)
     assert b.round() == [], "600 MB are free, of which promotion takes 300 first"
-    assert [(node, d.task) for node, d in b.said(api.Promote)] == [("a", "o")]
+    assert [(node, d.task) for node, d in b.decisions_of(api.Promote)] == [("a", "o")]
     b.serve(e.Said("a", api.CommandEnded(job="j", task="o", origin="a", ended=EXIT)))
     b.heartbeat("a", promised_memory_bytes=400 * MB)
     assert b.round() == [("t", "a")]
@@ -61,14 +61,14 @@ def test_a_refused_promotion_is_tried_again_after_a_report() -> None:
     b.answering = False
     b.heartbeat("a")
     b.round()
-    assert len(b.said(api.Promote)) == 1
+    assert len(b.decisions_of(api.Promote)) == 1
     b.serve(e.Answered("a", b.numbers["a"], [api.Refusal(index=0, reason="no")]))
     b.ready("a", task("t", 2000))
     b.round()
-    assert len(b.said(api.Promote)) == 1
+    assert len(b.decisions_of(api.Promote)) == 1
     b.heartbeat("a")
     b.round()
-    assert len(b.said(api.Promote)) == 2
+    assert len(b.decisions_of(api.Promote)) == 2
 
 
 def test_a_promotion_that_is_refused_again_and_again_is_tried_ever_more_seldom() -> None:
@@ -81,9 +81,9 @@ def test_a_promotion_that_is_refused_again_and_again_is_tried_ever_more_seldom()
     tried = []
     for report in range(200):
         b.heartbeat("a")
-        before = len(b.said(api.Promote))
+        before = len(b.decisions_of(api.Promote))
         b.round()
-        if len(b.said(api.Promote)) > before:
+        if len(b.decisions_of(api.Promote)) > before:
             tried.append(report)
             refusal = api.Refusal(index=0, reason="network: 1 MiB/s asked, 0 B/s not promised yet")
             b.serve(e.Answered("a", b.numbers["a"], [refusal]))
@@ -110,5 +110,5 @@ def test_preempted_work_that_was_cancelled_meanwhile_ends() -> None:
     assert b.round() == [("t", "a")]
     b.serve(e.Said("a", api.TasksCancelled(job="j", tasks=["t"])))
     b.serve(e.Said("a", api.CommandEnded(job="j", task="t", origin="a", ended=PREEMPTED)))
-    assert [(told.task, told.ended.by) for _, told in b.said(api.TellEnded)] == [("t", EndedBy.CANCELLED)]
+    assert [(told.task, told.ended.by) for _, told in b.decisions_of(api.TellEnded)] == [("t", EndedBy.CANCELLED)]
     assert b.round() == []

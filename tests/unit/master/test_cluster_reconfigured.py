@@ -1,4 +1,4 @@
-"""Other settings while the master runs: what the next round, the agents and the table of nodes make of them."""
+"""Other settings while the master runs: their effect on the next round, the agents and the table of nodes."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def test_the_next_round_follows_the_new_order() -> None:
     assert "s0" in [name for name, _ in made.round()]
 
 
-def test_agents_hear_of_the_new_order_at_once() -> None:
+def test_agents_get_the_new_order_at_once() -> None:
     made = bed("n", ordering="ejf")
     made.job("n", "a", at=1.0)
     made.job("n", "b", at=2.0)
@@ -43,7 +43,7 @@ def test_agents_hear_of_the_new_order_at_once() -> None:
     assert made.cluster.dues.order_due > made.now, "it has been looked at"
 
 
-def test_what_nodes_have_not_measured_is_the_new_default() -> None:
+def test_the_rate_of_an_unmeasured_node_is_the_new_default() -> None:
     made = bed("n", default_cpu_bytes_per_s=10.0)
     made.cluster.table.settle()
     assert made.cluster.table.rates[0, 0] == 40.0
@@ -52,7 +52,7 @@ def test_what_nodes_have_not_measured_is_the_new_default() -> None:
     assert made.cluster.table.rates[0, 0] == 80.0
 
 
-def test_what_tasks_need_is_worked_out_anew_where_the_network_begins_to_count() -> None:
+def test_the_needs_of_tasks_are_computed_anew_where_the_network_begins_to_count() -> None:
     made = bed("n")
     made.job("n")
     made.ready("n", task("t", 2000))
@@ -74,7 +74,7 @@ def test_more_jobs_may_run_at_once() -> None:
     assert [job.admitted for job in made.cluster.jobs.values()] == [True, True]
 
 
-def test_what_was_placed_stays_and_opportunistic_work_is_promoted_no_more() -> None:
+def test_placed_tasks_stay_and_opportunistic_work_is_promoted_no_more() -> None:
     made = bed("n", promotion=True)
     made.job("n")
     made.ready("n", task("t", 100))
@@ -113,10 +113,10 @@ def test_a_key_that_needs_a_restart_does_not(key: str) -> None:
     assert before.changed(_settings(key)) == before
 
 
-def test_what_was_made_from_other_settings_is_what_would_be_made_of_these() -> None:
+def test_values_derived_from_other_settings_equal_values_derived_from_these() -> None:
     made = bed("n", ordering="fifo")
     change(made, ordering="las_mq", las_mq_queues=3)
     assert type(made.cluster.order.ordering).__name__ == "LasMq"
     before = made.cluster.order.ordering
     change(made, ept_s=3.0)
-    assert made.cluster.order.ordering is before, "whose turn it is is not forgotten for nothing"
+    assert made.cluster.order.ordering is before, "the turns are not dropped without need"

@@ -1,4 +1,4 @@
-"""Calls about nodes as agents relay them: who may, what is answered, what makes no sense."""
+"""Calls about nodes as agents relay them: the permitted users, the answers, and the invalid calls."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.unit.master.cluster_bed import Bed, bed, task
 
 
 def call(b: Bed, name: str, *, operator: bool = True, **params: Any) -> list[tuple[str, str]]:
-    """(node, state) of what is answered."""
+    """Return (node, state) of the answer."""
     asked = OnBehalf(user="eve", operator=operator, call=name, params=params)
     answered = drains.answer(b.cluster.drain, asked, b.serve, 1000.0)
     return [(node.node, node.state) for node in answered.nodes]
@@ -45,7 +45,7 @@ def test_each_node_is_answered_once_and_saying_it_again_changes_nothing() -> Non
     assert call(b, "drains", nodes=["b"]) == [("b", "drained")]
 
 
-def test_what_runs_there_is_named_to_operators_only() -> None:
+def test_work_there_is_named_to_operators_only() -> None:
     b = bed("a")
     b.job("a")
     b.ready("a", task("t"))
@@ -69,7 +69,7 @@ def test_what_runs_there_is_named_to_operators_only() -> None:
         ("drain", {"node": "a"}, "node", "node"),
     ],
 )
-def test_what_makes_no_sense_changes_nothing(name: str, params: dict[str, Any], field: str, said: str) -> None:
+def test_an_invalid_call_changes_nothing(name: str, params: dict[str, Any], field: str, said: str) -> None:
     b = bed("a")
     with pytest.raises(RpcError, match=said) as caught:
         call(b, name, **params)

@@ -1,5 +1,6 @@
-"""A master that has just started does not know what the former one gave out, nor what has ended since: nothing that ran
-is run again."""
+"""A master that has just started knows neither the decisions of the former one nor the ends since: no work that ran is
+run again.
+"""
 
 from __future__ import annotations
 
@@ -15,17 +16,19 @@ PREEMPTED = Ended(by=EndedBy.PREEMPTED, reason="memory was wanted")
 
 
 def holding(task: str) -> api.PlacedTask:
-    """What a node that runs a command says of it."""
+    """Return a node's report of a running command."""
     return placed_task(task, remaining=command(task).usage)
 
 
 def ran_on_b(b: Bed, ended: Ended = EXIT) -> None:
-    """What b has to say behind its registration."""
+    """Return b's reports behind its registration."""
     b.serve(e.Said("b", api.CommandEnded(job="j", task="t", origin="a", ended=ended)))
 
 
 def origin_registers(b: Bed, *, told: bool = True, **more: object) -> None:
-    """It waits for a command that it was told is on b; or does not know yet that it was placed."""
+    """The origin registers and waits for a command that is on b by a former message; or it does not know yet that it
+    was placed.
+    """
     awaited = [api.AwaitedTask(job="j", stage="s", request=command("t"), node="b")]
     ready = [api.ReadyTasks(job="j", stage="s", tasks=[command("t")])]
     b.node("a", jobs=[job_state("j")], awaited=awaited if told else [], ready=[] if told else ready, **more)
@@ -40,28 +43,30 @@ def test_an_end_is_kept_for_an_origin_that_has_yet_to_register(told: bool, other
     b.node("b")
     ran_on_b(b)
     origin_registers(b, told=told)
-    assert [(node, said.task, said.node, said.ended) for node, said in b.said(api.TellEnded)] == [("a", "t", "b", EXIT)]
+    assert [(node, said.task, said.node, said.ended) for node, said in b.decisions_of(api.TellEnded)] == [
+        ("a", "t", "b", EXIT)
+    ]
     assert b.round() == []
     assert "t" not in b.cluster.jobs["j"].tasks
 
 
-def test_what_was_stopped_before_the_origin_registered_runs_again() -> None:
+def test_a_task_stopped_before_the_origin_registered_runs_again() -> None:
     b = bed("b")
     ran_on_b(b, PREEMPTED)
     origin_registers(b)
     assert [task for task, _ in b.round()] == ["t"]
 
 
-def test_an_end_of_a_job_that_its_origin_no_longer_has_is_forgotten() -> None:
+def test_an_end_of_a_job_that_its_origin_no_longer_has_is_dropped() -> None:
     b = bed("b")
     ran_on_b(b)
     b.node("a")
-    assert b.cluster.jobs == {} and b.said(api.TellEnded) == []
+    assert b.cluster.jobs == {} and b.decisions_of(api.TellEnded) == []
     ran_on_b(b)
     assert b.cluster.jobs == {}, "its origin is here, and does not know it"
 
 
-def test_an_end_whose_origin_never_comes_is_forgotten_with_it() -> None:
+def test_an_end_without_an_origin_is_dropped_with_it() -> None:
     b = bed("b")
     ran_on_b(b)
     b.heartbeat("b")
@@ -83,30 +88,30 @@ def origin_that_has_not_heard() -> Bed:
     return b
 
 
-def test_who_said_how_a_command_ended_is_answered_when_its_origin_has_heard() -> None:
+def test_the_report_of_a_command_s_end_is_answered_when_its_origin_has_it() -> None:
     b = origin_that_has_not_heard()
     number = b.numbers["a"]
-    assert b.cluster.untold(("j", "t")) and heard(b) == []
+    assert b.cluster.untold(("j", "t")) and acknowledged_ends(b) == []
     b.serve(e.Answered("a", number, []))
-    assert not b.cluster.untold(("j", "t")) and heard(b) == [EndHeard("j", "t")]
+    assert not b.cluster.untold(("j", "t")) and acknowledged_ends(b) == [EndHeard("j", "t")]
     b.serve(e.Answered("a", number, []))
-    assert heard(b) == [EndHeard("j", "t")], "once"
+    assert acknowledged_ends(b) == [EndHeard("j", "t")], "once"
 
 
 def test_an_origin_whose_job_is_over_is_not_waited_for() -> None:
     b = origin_that_has_not_heard()
     b.serve(e.Said("a", api.JobEnded(job="j")))
-    assert heard(b) == [EndHeard("j", "t")] and not b.cluster.untold(("j", "t"))
+    assert acknowledged_ends(b) == [EndHeard("j", "t")] and not b.cluster.untold(("j", "t"))
 
 
-def heard(b: Bed) -> list[object]:
-    """What was said to be known to its origin."""
+def acknowledged_ends(b: Bed) -> list[object]:
+    """Return the ends that were reported as known to their origin."""
     return [said for said in b.other if isinstance(said, EndHeard)]
 
 
 @pytest.mark.parametrize("returns", [True, False])
-def test_nothing_is_placed_before_every_node_can_have_said_what_it_holds(returns: bool) -> None:
-    """The former master had placed it, and ended before it told the origin."""
+def test_nothing_is_placed_before_every_node_can_have_reported_its_holdings(returns: bool) -> None:
+    """The former master had placed it, and ended before it reported that to the origin."""
     b = bed(gather_s=5.0)
     origin_registers(b, told=False)
     b.node("c")
@@ -116,10 +121,10 @@ def test_nothing_is_placed_before_every_node_can_have_said_what_it_holds(returns
         b.node("b", placed=[holding("t")])
     placed_anew = [task for _ in range(2) for task, _ in b.round(1.0)]
     assert placed_anew == ([] if returns else ["t"])
-    assert [node for node, _ in b.said(api.TellPlaced)] == ["a"]
+    assert [node for node, _ in b.decisions_of(api.TellPlaced)] == ["a"]
 
 
-def test_a_master_that_nobody_had_before_places_at_once() -> None:
+def test_a_first_master_places_at_once() -> None:
     b = bed("a", gather_s=5.0)
     b.job("a")
     b.ready("a", command("t"))

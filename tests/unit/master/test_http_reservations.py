@@ -1,4 +1,4 @@
-"""Reservations over HTTP: who may look, who may change, and what each mistake gets."""
+"""Reservations over HTTP: the users who may look, those who may change, and the answer to each mistake."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ RDL = "window(atom(<1GB,1core>,2,2,20s,40),+1h,+2h)"
 
 
 class Served:
-    """A manager behind the site, and somebody who asks."""
+    """A manager behind the site, and a client."""
 
     def __init__(self, base: str, manager: ReservationManager, client: aiohttp.ClientSession) -> None:
         self.base, self.manager, self._client = base, manager, client
@@ -122,7 +122,7 @@ async def test_the_plan_over_time(token_file: Path) -> None:
         assert (await site.ask("GET", "/../plan", token=None))[0] == 503
 
 
-async def test_who_has_no_token_changes_nothing(token_file: Path, tmp_path: Path) -> None:
+async def test_a_client_without_a_token_changes_nothing(token_file: Path, tmp_path: Path) -> None:
     changes = (("POST", ""), ("PUT", "/r-0"), ("DELETE", "/r-0"))
     asked = {"json": {"user": "eve", "rdl": RDL}}
     async with served(token_file) as site:
@@ -141,6 +141,6 @@ async def test_who_has_no_token_changes_nothing(token_file: Path, tmp_path: Path
             assert (status, "http_token_file" in said["error"]) == (403, True)
 
 
-async def test_a_master_that_takes_none_says_so(token_file: Path) -> None:
+async def test_a_master_that_takes_none_reports_so(token_file: Path) -> None:
     async with served(token_file, away=True) as site:
         assert (await site.ask("GET"))[0] == 503

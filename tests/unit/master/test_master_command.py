@@ -57,7 +57,7 @@ def test_help_documents_every_key_from_its_declaration(capsys: pytest.CaptureFix
         assert description in said
 
 
-#: How often a task may be lost is nobody's to choose.
+#: How often a task may be lost is not configurable.
 _NOT_CONFIGURED = {"max_losses"}
 
 

@@ -1,4 +1,4 @@
-"""The shell of forecasting: it answers whatever happens to the store, keeps runs, learns beside, and stops."""
+"""The shell of forecasting: it answers in any state of the store, keeps runs, learns beside, and stops."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from penstock import openapi
 from penstock.openapi import Refused
 from tests.unit.master.prediction.made_runs import grid, made
 
-Make = Callable[..., "Heard"]
+Make = Callable[..., "ForecasterBed"]
 
 
 def at_once(rules: Rules, runs: Sequence[Run], stopping: threading.Event) -> Predictor:
@@ -41,8 +41,8 @@ def at_once(rules: Rules, runs: Sequence[Run], stopping: threading.Event) -> Pre
     return predictor
 
 
-class Heard:
-    """A forecaster and what it told."""
+class ForecasterBed:
+    """A forecaster and its reports."""
 
     def __init__(self, url: str, train: Train) -> None:
         self.events: asyncio.Queue[e.Forecasted | e.Learnt] = asyncio.Queue()
@@ -61,10 +61,10 @@ class Heard:
 
 @pytest.fixture
 async def make() -> AsyncIterator[Make]:
-    made_ones: list[Heard] = []
+    made_ones: list[ForecasterBed] = []
 
-    def one(url: str, train: Train = at_once) -> Heard:
-        made_ones.append(Heard(url, train))
+    def one(url: str, train: Train = at_once) -> ForecasterBed:
+        made_ones.append(ForecasterBed(url, train))
         return made_ones[-1]
 
     yield one
@@ -228,7 +228,7 @@ async def test_it_stops_while_a_process_learns(make: Make, tmp_path: Path) -> No
     heard.forecaster.ask(Predict("u/app", made(4, 2).settings))  # nothing happens
 
 
-async def test_a_process_learns_what_is_learnt_here() -> None:
+async def test_a_process_gets_the_models_learnt_here() -> None:
     runs = [made(size, 2) for size in (4, 8, 12, 16)]
     learnt = await asyncio.to_thread(in_a_process, Rules(), runs, threading.Event(), [Neighbours])
     here = at_once(Rules(), runs, threading.Event())
@@ -252,7 +252,7 @@ class Endless(Neighbours):
             pass
 
 
-async def test_what_takes_too_long_to_learn_is_given_up() -> None:
+async def test_training_that_takes_too_long_is_given_up() -> None:
     runs = [made(size, 2) for size in (4, 8, 12, 16)]
     with pytest.raises(TrainingError, match="training took more than 2 s of a processor"):
         await asyncio.to_thread(in_a_process, Rules(), runs, threading.Event(), [Endless], 2)
@@ -311,7 +311,7 @@ async def test_the_latest_runs_are_shown_and_made_json_beside_the_loop(
     assert isinstance(response, web.Response) and isinstance(response.body, bytes)
     page = msgspec.json.decode(response.body, type=ApplicationProfile)
     assert [run.run for run in page.runs] == [f"r{number}" for number in range(5, 25)]
-    assert len(page.forecasts) == 5, "of settings whose runs are not shown, too"
+    assert len(page.forecasts) == 5, "of settings with runs that are not shown, too"
     assert [one.run for one in page.history] == [f"r{number}" for number in range(20, 25)]
     assert encoded_in == ["forecasts_0"]
 

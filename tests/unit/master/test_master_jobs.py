@@ -1,4 +1,6 @@
-"""What agents relay about jobs: who sees which, who may stop them, and what is said where there is none."""
+"""Requests about jobs that agents relay: the jobs that a user sees, the users who may stop them, and the answer where
+there is none.
+"""
 
 from __future__ import annotations
 
@@ -43,8 +45,8 @@ def listed(answer: Result) -> list[str]:
     return [view.job for view in answer.jobs]
 
 
-def test_everybody_sees_his_own_and_operators_all(made: Bed) -> None:
-    assert listed(ask(made, "jobs")) == ["e2", "e1"], "what ended first"
+def test_users_see_their_own_jobs_and_operators_all(made: Bed) -> None:
+    assert listed(ask(made, "jobs")) == ["e2", "e1"], "the job that ended first"
     assert listed(ask(made, "jobs", ended=False)) == ["e1"]
     assert listed(ask(made, "jobs", "max")) == ["m1"]
     assert listed(ask(made, "jobs", "root", True)) == []
@@ -53,7 +55,7 @@ def test_everybody_sees_his_own_and_operators_all(made: Bed) -> None:
         ask(made, "jobs", everybody=True)
 
 
-def test_named_jobs_are_told_apart_from_foreign_and_unknown_ones(made: Bed) -> None:
+def test_named_jobs_are_distinguished_from_foreign_and_unknown_ones(made: Bed) -> None:
     answer = ask(made, "jobs", jobs=["m1", "e1", "nobody-1", "e2"])
     assert isinstance(answer, api.Jobs)
     assert listed(answer) == ["e1", "e2"]
@@ -73,25 +75,25 @@ def test_named_jobs_are_told_apart_from_foreign_and_unknown_ones(made: Bed) -> N
         ("forget_job", "e1", ErrorCode.BAD_REQUEST, "no call 'forget_job'"),
     ],
 )
-def test_what_is_not_done(made: Bed, call: str, job: str, code: ErrorCode, said: str) -> None:
+def test_actions_that_are_refused(made: Bed, call: str, job: str, code: ErrorCode, said: str) -> None:
     before = len(made.sent)
     with pytest.raises(RpcError) as caught:
         ask(made, call, job=job)
     assert caught.value.code is code
     assert said in str(caught.value)
-    assert len(made.sent) == before, "and nobody was told anything"
+    assert len(made.sent) == before, "and no message was sent"
 
 
-def test_one_s_own_is_stopped_and_by_operators_everybody_s(made: Bed) -> None:
+def test_one_s_own_is_stopped_and_by_operators_any(made: Bed) -> None:
     assert ask(made, "cancel_job", job="e1") == api.Cancellation(job="e1")
     assert ask(made, "cancel_job", "root", True, job="m1") == api.Cancellation(job="m1")
-    assert [(decision.job, decision.by) for _, decision in made.said(master_api.CancelJob)] == [
+    assert [(decision.job, decision.by) for _, decision in made.decisions_of(master_api.CancelJob)] == [
         ("e1", "eve"),
         ("m1", "root"),
     ]
 
 
-def test_one_s_own_are_put_first_and_by_operators_everybody_s(made: Bed) -> None:
+def test_one_s_own_are_put_first_and_by_operators_any(made: Bed) -> None:
     made.job("a", "e3", user="eve")
     assert ask(made, "order_jobs", jobs=["e3", "e1", "e3"]) == api.JobsOrdered(jobs=["e3", "e1"], of_all=False)
     assert made.cluster.order.rank(made.now).order() == ["e3", "m1", "e1"]

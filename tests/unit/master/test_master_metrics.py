@@ -37,11 +37,11 @@ def test_every_counter_of_the_core_has_a_name_and_a_text() -> None:
     assert set(COUNTERS) <= set(metrics._COUNTERS)
 
 
-def test_one_that_is_not_known_is_told_all_the_same() -> None:
+def test_one_that_is_not_known_is_included_all_the_same() -> None:
     assert "penstock_master_things_done_total 3.0" in page(decisions={"things_done": 3})
 
 
-def test_what_is_promised_now_is_added_up() -> None:
+def test_the_promises_of_the_moment_are_added_up() -> None:
     promised = {
         "r-1": {"cores": 2.0, "memory_bytes": 5, "bundles": 2},
         "r-2": {"cores": 1.0, "memory_bytes": 3, "bundles": 1},
@@ -52,7 +52,7 @@ def test_what_is_promised_now_is_added_up() -> None:
     assert "penstock_master_reservations_promised_bytes 8.0" in lines
 
 
-def test_what_became_of_requests_for_promises() -> None:
+def test_the_outcomes_of_requests_for_promises() -> None:
     lines = page(reservations={"accepted": 3, "rejected": 1, "missed": 0})
     assert 'penstock_master_reservations_total{outcome="accepted"} 3.0' in lines
     assert 'penstock_master_reservations_total{outcome="missed"} 0.0' in lines
@@ -69,7 +69,7 @@ def job(rank: int, **more: Any) -> dict[str, Any]:
     return said | more
 
 
-def test_the_order_is_told_by_rank_and_by_queue_and_not_by_job() -> None:
+def test_the_order_is_given_by_rank_and_by_queue_and_not_by_job() -> None:
     jobs = {f"j{rank}": job(rank, queue=rank) for rank in range(1, 13)}
     lines = page(jobs=jobs | {"new": job(0)})
     assert "penstock_master_ranked_jobs 12.0" in lines
@@ -80,7 +80,7 @@ def test_the_order_is_told_by_rank_and_by_queue_and_not_by_job() -> None:
     assert not any('="11"' in line or "j1" in line for line in lines)
 
 
-def test_what_is_expected_of_jobs_is_told_where_it_is_known() -> None:
+def test_the_expectation_of_jobs_is_reported_where_it_is_known() -> None:
     lines = page(jobs={"a": job(1, expected_left_s=4.5), "b": job(2)})
     assert 'penstock_master_rank_expected_left_seconds{rank="1"} 4.5' in lines
     assert not any('expected_left_seconds{rank="2"}' in line for line in lines)

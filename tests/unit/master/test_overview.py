@@ -1,4 +1,4 @@
-"""The cluster at a glance: whose jobs are shown to whom, a bounded document, the latest preemptions."""
+"""The cluster at a glance: the jobs that each user sees, a bounded document, the latest preemptions."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_users_see_their_own_jobs_and_operators_all() -> None:
     assert {"promised", "configuration"} <= set(everybody)
 
 
-def test_a_large_cluster_is_cut_and_says_so() -> None:
+def test_a_large_cluster_is_cut_with_a_note() -> None:
     nodes = {f"n-{n}": {"state": "connected"} for n in range(MOST_NODES + 7)}
     jobs = {f"j-{n}": job("eve") for n in range(MOST_JOBS + 3)} | {"j-waits": job("eve", "waiting")}
     said = shown(Overview(lambda: {"nodes": nodes, "jobs": jobs}), "eve")
@@ -52,7 +52,7 @@ def test_a_large_cluster_is_cut_and_says_so() -> None:
     assert next(iter(said["jobs"])) == "j-waits"
 
 
-def test_who_asks_often_costs_no_more() -> None:
+def test_frequent_requests_cost_no_more() -> None:
     made: list[float] = []
     now = [100.0]
 

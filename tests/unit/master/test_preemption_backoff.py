@@ -29,7 +29,7 @@ def end(b: Bed, task: str, node: str = "a", ended: Ended = KILLED) -> None:
 
 
 def placed(b: Bed) -> list[str]:
-    """What a round places, by its tasks; the nodes have reported since."""
+    """Return the placements of a round by its tasks; the nodes have reported since."""
     for name in b.cluster.nodes:
         b.heartbeat(name)
     return [task for task, _ in b.round(0.0)]
@@ -67,7 +67,7 @@ def test_regular_room_is_not_kept_from_it() -> None:
     assert b.round() == []
     b.heartbeat("a", promised_memory_bytes=0)
     assert b.round() == [("either", "a")]
-    assert not b.said(api.Assign)[-1][1].opportunistic
+    assert not b.decisions_of(api.Assign)[-1][1].opportunistic
 
 
 def test_a_node_takes_no_more_at_once_than_was_left_there_and_one_more_for_each_that_ends() -> None:
@@ -98,7 +98,7 @@ def test_at_least_one_is_tried_again() -> None:
 
 
 @pytest.mark.parametrize(("ended", "first_s"), [(HANDED_BACK, 10.0), (KILLED, 0.0)])
-def test_what_never_ran_is_held_against_nobody_and_zero_turns_it_off(ended: Ended, first_s: float) -> None:
+def test_a_task_that_never_ran_has_no_back_off_and_zero_turns_it_off(ended: Ended, first_s: float) -> None:
     b = bed("a", tasks=3, preemption_backoff_s=first_s)
     b.round()
     end(b, "t0", ended=ended)

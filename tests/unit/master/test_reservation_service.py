@@ -27,7 +27,7 @@ RDL = "window(atom(<1GB,1core>,2,2,20s,40),+1h,+2h)"
 
 
 class Broken(ReservationStore):
-    """Takes nothing, once it is told so."""
+    """Takes nothing while ``broken`` is set."""
 
     broken = False
 
@@ -62,7 +62,7 @@ def break_store(one: ReservationService, *, broken: bool = True) -> None:
     one._store.broken = broken
 
 
-def told_waiting(instructions: Iterable[object]) -> list[api.TellWaiting]:
+def reasons_sent(instructions: Iterable[object]) -> list[api.TellWaiting]:
     said = [decision for each in instructions if isinstance(each, SendDecisions) for decision in each.decisions]
     return [decision for decision in said if isinstance(decision, api.TellWaiting)]
 
@@ -79,7 +79,7 @@ def cluster() -> Bed:
     return bed("a", "b")  # of four cores and a thousand MB each
 
 
-async def test_what_was_answered_is_there_after_a_restart(tmp_path: Path) -> None:
+async def test_an_answered_request_is_there_after_a_restart(tmp_path: Path) -> None:
     woken: list[None] = []
     async with reservation_service(tmp_path / "db", cluster().cluster, lambda: woken.append(None)) as one:
         made = await ask(one, "reserve", rdl=RDL, name="nightly")
@@ -96,7 +96,7 @@ async def test_what_was_answered_is_there_after_a_restart(tmp_path: Path) -> Non
         await ask(again, "reserve", rdl=RDL)  # the nodes have had no time to come back, and are counted on
 
 
-async def test_what_cannot_be_written_down_is_not_promised(tmp_path: Path) -> None:
+async def test_a_promise_that_cannot_be_stored_is_not_given(tmp_path: Path) -> None:
     async with reservation_service(tmp_path / "db", cluster().cluster) as one:
         made = await ask(one, "reserve", rdl=RDL)
         break_store(one)
@@ -113,7 +113,7 @@ async def test_what_cannot_be_written_down_is_not_promised(tmp_path: Path) -> No
         assert (await ask(again, "reservations")).reservations == [made]
 
 
-async def test_a_drained_node_takes_what_no_longer_fits_soon_and_leaves_the_rest(tmp_path: Path) -> None:
+async def test_a_drained_node_takes_reservations_that_no_longer_fit_soon_and_leaves_the_rest(tmp_path: Path) -> None:
     b = cluster()
     async with reservation_service(tmp_path / "db", b.cluster) as one:
         soon = await ask(one, "reserve", rdl="window(atom(<1core>,6,6,20s,120),+0s,+20s)")
@@ -126,7 +126,7 @@ async def test_a_drained_node_takes_what_no_longer_fits_soon_and_leaves_the_rest
         assert found[later.reservation] == ""
 
 
-async def test_a_lost_node_takes_what_no_longer_fits_and_its_jobs_hear_of_it(tmp_path: Path) -> None:
+async def test_a_lost_node_takes_reservations_that_no_longer_fit_and_their_jobs_are_notified(tmp_path: Path) -> None:
     b = cluster()
     async with reservation_service(tmp_path / "db", b.cluster) as one:
         made = await ask(one, "reserve", rdl="window(atom(<1core>,6,6,20s,120),+0s,+20s)")
@@ -137,7 +137,7 @@ async def test_a_lost_node_takes_what_no_longer_fits_and_its_jobs_hear_of_it(tmp
         [told] = (await ask(one, "reservations")).reservations
         assert "less than was promised" in told.dropped
         out = b.cluster.handle(e.RoundDue(time.time()), b.now)
-        waiting = told_waiting(out)
+        waiting = reasons_sent(out)
         assert [decision.job for decision in waiting] == ["j"]
         assert "was dropped" in waiting[0].why
     async with reservation_service(tmp_path / "db", b.cluster) as again:
@@ -145,7 +145,7 @@ async def test_a_lost_node_takes_what_no_longer_fits_and_its_jobs_hear_of_it(tmp
         assert told_again == told, "until its owner has seen it"
 
 
-async def test_a_node_that_was_silent_for_a_while_leaves_what_is_promised_in_three_days(tmp_path: Path) -> None:
+async def test_a_node_that_was_silent_for_a_while_leaves_the_promises_of_three_days_ahead(tmp_path: Path) -> None:
     b = cluster()
     async with reservation_service(tmp_path / "db", b.cluster) as one:
         made = await ask(one, "reserve", rdl="window(atom(<1core>,6,6,20s,120),+72h,+73h)")
@@ -160,7 +160,7 @@ async def test_a_node_that_was_silent_for_a_while_leaves_what_is_promised_in_thr
         assert (await ask(again, "reservations")).reservations == [made]
 
 
-async def test_what_was_dropped_is_given_back_with_the_node_though_the_master_began_anew(tmp_path: Path) -> None:
+async def test_a_dropped_reservation_is_given_back_with_the_node_though_the_master_began_anew(tmp_path: Path) -> None:
     b = cluster()
     async with reservation_service(tmp_path / "db", b.cluster) as one:
         made = await ask(one, "reserve", rdl="window(atom(<1core>,6,6,20s,120),+10min,+11min)", name="soon")
@@ -177,12 +177,12 @@ async def test_what_was_dropped_is_given_back_with_the_node_though_the_master_be
         b.cluster.nodes["b"] = lost
         assert (await ask(again, "reservations")).reservations == [made], "at the very times that were promised"
         out = b.cluster.handle(e.RoundDue(time.time()), b.now)
-        assert any("promised again" in each.why for each in told_waiting(out))
+        assert any("promised again" in each.why for each in reasons_sent(out))
     async with reservation_service(tmp_path / "db", b.cluster) as third:
         assert (await ask(third, "reservations")).reservations == [made]
 
 
-async def test_what_a_user_had_counts_in_the_window_after_a_restart(
+async def test_a_user_s_past_use_counts_in_the_window_after_a_restart(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     now = time.time()
@@ -210,7 +210,7 @@ async def test_what_a_user_had_counts_in_the_window_after_a_restart(
         assert third._store.past() == {}
 
 
-async def test_what_could_not_be_written_down_is_with_the_next_look(tmp_path: Path) -> None:
+async def test_a_record_that_could_not_be_stored_is_stored_with_the_next_look(tmp_path: Path) -> None:
     b = cluster()
     async with reservation_service(tmp_path / "db", b.cluster) as one:
         await ask(one, "reserve", rdl="window(atom(<1core>,6,6,1h,6h),+0s,+1h)")
@@ -244,10 +244,10 @@ async def test_disk_and_network_that_agents_report_can_be_promised(tmp_path: Pat
             await ask(one, "reserve", rdl="window(atom(<100MiB/s disk>,2,2,20s,40),+24h,+25h)")
 
 
-async def test_a_rate_that_a_node_does_not_tell_is_named_with_the_remedy(tmp_path: Path) -> None:
+async def test_an_unknown_rate_of_a_node_is_named_with_the_remedy(tmp_path: Path) -> None:
     b = Bed()
     b.node("a", load=load(availability=available((4000, 102_400, 0, 953))))
-    b.node("b")  # tells nothing
+    b.node("b")  # reports no rate
     async with reservation_service(tmp_path / "db", b.cluster) as one:
         await ask(one, "reserve", rdl="atom(<50MB/s disk>,1,1,20s,20)")
         with pytest.raises(

@@ -33,7 +33,7 @@ def test_a_second_more_than_a_slot_is_a_second_more() -> None:
 
 
 def recorded(seconds: float) -> list[api.ExecutorUse]:
-    """Return what an agent reports of an executor that holds 100 MiB for so many seconds."""
+    """Return an agent's report of an executor that holds 100 MiB for so many seconds."""
     surrogate = MonitorSurrogate(SLOT_S)
     surrogate.last_parts_read = True
     surrogate.began("c", "j", "e0", 0.0)

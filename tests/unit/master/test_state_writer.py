@@ -1,4 +1,4 @@
-"""What one master writes down, the next one knows; a store that is away stops nothing."""
+"""The next master knows the records of the former one; a store that is away stops nothing."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ async def test_the_next_master_knows_it_in_the_same_order(tmp_path: Path) -> Non
     await one.close()
 
 
-async def test_whoever_waits_for_it_finds_it_written_down(tmp_path: Path) -> None:
+async def test_a_waiting_caller_finds_it_stored(tmp_path: Path) -> None:
     one, _, _ = await started(tmp_path)
     await one.written()
     for node in ("a", "b"):
@@ -108,7 +108,7 @@ async def test_whoever_waits_for_it_finds_it_written_down(tmp_path: Path) -> Non
     await one.close()
 
 
-async def test_what_comes_in_short_order_is_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_records_in_short_order_are_one_write(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     keep, writes = RememberedStore.keep, list[list[str]]()
 
     def watched(self: RememberedStore, changed: Keep) -> None:
@@ -116,7 +116,7 @@ async def test_what_comes_in_short_order_is_one_write(tmp_path: Path, monkeypatc
         keep(self, changed)
 
     monkeypatch.setattr(RememberedStore, "keep", watched)
-    monkeypatch.setattr(state_writer, "_TOGETHER_S", 60.0)  # whoever waits does not wait so long
+    monkeypatch.setattr(state_writer, "_TOGETHER_S", 60.0)  # a caller does not wait so long
     one, _, _ = await started(tmp_path)
     one.keep(Keep({}, {"j-1": past("j-1")}))
     for _ in range(10):
@@ -129,7 +129,9 @@ async def test_what_comes_in_short_order_is_one_write(tmp_path: Path, monkeypatc
     assert writes[1:] == [["j-3"]]
 
 
-async def test_what_could_not_be_written_down_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_record_that_could_not_be_stored_is_tried_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     keep = RememberedStore.keep
     tries = []
 
@@ -180,7 +182,7 @@ async def test_a_store_that_cannot_be_had_stops_nothing(tmp_path: Path) -> None:
     await one.close()
 
 
-def test_what_cannot_be_read_is_left_out_and_said_in_a_line(tmp_path: Path) -> None:
+def test_a_record_that_cannot_be_read_is_left_out_and_reported_in_a_line(tmp_path: Path) -> None:
     database = Database(str(tmp_path / "master.db"))
     store = RememberedStore(database)
     store.keep(Keep({"a": ROOT, "b": ROOT}, {"j-1": past("j-1"), "j-2": past("j-2")}))
@@ -218,7 +220,7 @@ async def test_a_master_hands_it_to_the_next_one_with_the_ept_that_it_has_learnt
 
 
 async def test_an_order_is_in_the_store_when_it_is_answered(tmp_path: Path) -> None:
-    """The master may be killed before its user hears of it."""
+    """The master may be killed before its user gets the answer."""
     path = str(tmp_path / "master.db")
     state_writer = StateWriter(path)
     await state_writer.start()

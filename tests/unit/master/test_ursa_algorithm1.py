@@ -127,7 +127,7 @@ def test_without_workers_nothing_is_placed() -> None:
     assert why_not(need("t", 1, 0, 0, 0), AlgorithmOne(w, chunk=4, stage_aware=True)) == "no node is connected"
 
 
-def test_every_placement_says_which_numbers_led_to_it() -> None:
+def test_every_placement_has_the_numbers_that_led_to_it() -> None:
     w = cluster(((100, 100, 100), (0, 0, 0), 1, 80, 100))
     why = place(w, [stage(need("t", 6, 3, 0, 20))], ejf(1.5, j=2.0))[0].why
     assert why.startswith("ursa: F = 0.91 (D×Inc: cpu 1×0.5 + disk 1×0.25 + memory 0.8×0.2)")
@@ -135,7 +135,7 @@ def test_every_placement_says_which_numbers_led_to_it() -> None:
     assert "1 of 1 task" in why
 
 
-def test_why_not_counts_who_lacks_what() -> None:
+def test_the_reason_counts_the_workers_that_lack_each_resource() -> None:
     w = cluster(((100, 100, 100), (0, 12, 0), 1, 80, 100), ((100, 100, 100), (0, 0, 0), 1, 5, 100))
     said = why_not(need("t", 0, 1, 0, 20), AlgorithmOne(w, chunk=4, stage_aware=True))
     assert said == "of 2 nodes 1 lacks disk to spare, 1 lacks memory"

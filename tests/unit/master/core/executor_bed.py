@@ -1,4 +1,4 @@
-"""Executors for the tests of the master's core: a bed whose shell says what it is told to forecast."""
+"""Executors for the tests of the master's core: a bed whose shell keeps the requests for forecasts."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ CAPACITY = (4000, 0, 0, 1000)  # as on the wire: 4 cores, nothing known of disk 
 
 
 class ExecutorBed(Bed):
-    """Nodes ``a``, ``b``, …, a job ``j`` at the first. ``forecasts`` answer at once; without one nobody answers."""
+    """Nodes ``a``, ``b``, …, a job ``j`` at the first. ``forecasts`` answer at once; without one there is no answer."""
 
     def __init__(self, *names: str, forecasts: dict[str, Profile] | None = None, **settings: Any) -> None:
         super().__init__(executor_slot_s=1.0, **settings)

@@ -60,7 +60,7 @@ def test_jobs_behind_go_beyond_the_slots_up_to_a_bound_and_one_ahead_further() -
     assert [task for task, _ in b.round()] == ["s"]
 
 
-def test_what_the_first_job_leaves_of_the_processors_goes_to_the_next_and_not_to_those_behind_that_run() -> None:
+def test_processors_that_the_first_job_leaves_go_to_the_next_and_not_to_running_jobs_behind_it() -> None:
     """As many commands as may go beyond the slots run already, but only four of them are of jobs before this one."""
     b = busy("a")
     for number in range(3):
@@ -102,7 +102,7 @@ def test_cores_that_are_promised_are_not_given_twice() -> None:
     assert [task for task, _ in b.round()] == ["s1"]
 
 
-def test_what_takes_no_processor_and_what_is_no_command_waits_for_its_slot() -> None:
+def test_a_task_without_cpu_work_or_without_a_command_waits_for_its_slot() -> None:
     b = busy("a")
     heartbeats(b, "a", idle=(0, 0, 2), pending=KindAmounts(1e12, 1e12, 0.0))
     b.ready("a", command("disk", command_kind=ResourceKind.DISK), task("framework"), job="short")
@@ -115,7 +115,7 @@ def test_it_goes_only_where_it_may() -> None:
     assert [node for _, node in b.round()] == ["b"] * 4
 
 
-def test_a_user_holds_no_more_than_he_may() -> None:
+def test_a_user_holds_no_more_than_the_limit() -> None:
     b = Bed(ordering="ejf", user_max_cores=6.0)
     b.node("a")
     b.job("a", "long", at=2.0)

@@ -1,4 +1,7 @@
-"""What a node may say of another one's job: nothing, unless it takes part in it. Every message of the wire is tried."""
+"""A node's messages about another one's job: none is accepted, unless it takes part in it.
+
+Every message of the wire is tried.
+"""
 
 from __future__ import annotations
 
@@ -34,7 +37,8 @@ def awaited(name: str) -> api.AwaitedTask:
     return api.AwaitedTask(job=JOB, stage="s", request=task(name), node="stranger")
 
 
-#: Method → what a stranger says of the job, and how that is refused; "": it is heeded, as far as it is about himself.
+#: Method → a stranger's messages about the job, and the refusal; "": it is accepted, as far as it concerns the
+#: stranger.
 SAID: dict[str, list[tuple[e.Message, str]]] = {
     "register": [
         (registration(jobs=[STATE]), "belongs to node 'a'"),
@@ -67,7 +71,7 @@ def working() -> Bed:
 
 
 def lose(made: Bed, *all_but: str) -> None:
-    """Let the master hear of these nodes only, until the others are lost."""
+    """Let the master get messages of these nodes only, until the others are lost."""
     for second in range(1, 14):
         made.now = float(second)
         for node in all_but:
@@ -98,12 +102,12 @@ def test_a_node_cannot_speak_for_another_one_s_job(message: e.Message, refused: 
     else:
         made.serve(e.Said("stranger", message))
     assert seen(made) == before
-    assert {node for node, _ in made.sent[since:]} <= {"stranger"}, "it is told that what it says to hold is not wanted"
+    assert {node for node, _ in made.sent[since:]} <= {"stranger"}, "it gets the answer that its task is not wanted"
     assert broken(made.cluster) == []
 
 
 @pytest.mark.parametrize("who", ["origin", "joined", "holder"])
-def test_who_takes_part_in_a_job_says_that_its_tasks_are_done(who: str) -> None:
+def test_a_participant_in_a_job_reports_that_its_tasks_are_done(who: str) -> None:
     made = working()
     if who == "joined":
         made.serve(e.Said("stranger", api.JoinJob(job=JOB, user="u")))
@@ -114,19 +118,19 @@ def test_who_takes_part_in_a_job_says_that_its_tasks_are_done(who: str) -> None:
     assert broken(made.cluster) == []
 
 
-def test_who_had_joined_takes_part_after_a_restart_of_the_master_whoever_comes_first() -> None:
+def test_a_former_participant_takes_part_after_a_restart_of_the_master_in_any_order_of_registrations() -> None:
     made = bed()
     made.node("b", load=load(jobs=[api.JobUse(job=JOB, service_s=1.0)]))
     ready = [api.ReadyTasks(job=JOB, stage="s", tasks=[task("t"), task("u")])]
     made.node("a", jobs=[STATE], ready=ready)
     made.serve(e.Said("b", api.TasksDone(job=JOB, tasks=["t"])))
-    assert [(node, d.task, d.ended.by) for node, d in made.said(api.TellEnded)] == [("a", "t", EXIT.by)]
+    assert [(node, d.task, d.ended.by) for node, d in made.decisions_of(api.TellEnded)] == [("a", "t", EXIT.by)]
     made.now = 1.0
     made.serve(e.Said("b", api.Heartbeat(load=load(jobs=[api.JobUse(job=JOB, service_s=3.0)]))))
     assert made.cluster.jobs[JOB].work.service_s == 3.0
 
 
-def test_who_was_given_work_takes_part_when_the_job_s_origin_was_lost_and_is_back() -> None:
+def test_a_node_with_assigned_work_takes_part_when_the_job_s_origin_was_lost_and_is_back() -> None:
     made = working()
     lose(made, "b", "stranger")
     assert "a" not in made.cluster.nodes and JOB not in made.cluster.jobs
@@ -137,7 +141,7 @@ def test_who_was_given_work_takes_part_when_the_job_s_origin_was_lost_and_is_bac
     assert made.cluster.jobs[JOB].tasks == {}
 
 
-def test_what_a_node_said_before_it_was_told_to_let_go_counts_though_it_has_lost_its_part() -> None:
+def test_a_node_s_reports_before_it_had_to_let_go_count_though_it_has_lost_its_part() -> None:
     made = working()
     lose(made, "a", "stranger")
     assert "b" not in made.cluster.nodes
@@ -163,18 +167,18 @@ def test_after_a_restart_of_the_master_the_job_is_its_origin_s_whoever_comes_fir
     assert (made.cluster.jobs[JOB].origin, made.cluster.jobs[JOB].tasks["run"].node) == ("a", "b")
 
 
-def test_what_was_placed_and_went_astray_is_taken_back_where_it_was() -> None:
-    """The node was lost, and is there again with what it was given: nothing of that is done twice."""
+def test_a_placed_task_that_went_astray_is_taken_back_on_its_node() -> None:
+    """The node was lost, and is back with its assigned work: nothing of that is done twice."""
     made = working()
     lose(made, "a", "stranger")
     assert made.cluster.jobs[JOB].tasks["run"].node == ""
     made.node("b", placed=[claim("run")])
     assert made.cluster.jobs[JOB].tasks["run"].node == "b"
-    assert made.said(api.Withdraw) == []
+    assert made.decisions_of(api.Withdraw) == []
 
 
-def test_that_an_executor_is_stuck_its_own_node_says() -> None:
-    """Said by another one it would be no news when its node says so."""
+def test_a_stuck_executor_is_reported_by_its_own_node() -> None:
+    """Reported by another one it would be no news when its node reports it."""
     reports, late = UsageReports(), api.ExecutorUse(job=JOB, task="run", slot_s=3.0, stuck=True)
     reports.reported("b", api.ExecutorUse(job=JOB, task="run", slot_s=3.0), held=True)
     assert not reports.gets_stuck("stranger", late)

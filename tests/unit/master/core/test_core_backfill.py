@@ -34,7 +34,7 @@ def test_memory_that_the_first_does_not_need_when_it_starts_may_be_lent() -> Non
     b.job("a", "large", 900 * MB, at=2)
     b.job("a", "small", 100 * MB, at=3)
     assert admitted(b) == ["first", "small"], "when first ends, large has its 900 MB"
-    assert b.said(api.AdmitJob)[-1][1].why.endswith("; job large (large) before it starts no later")
+    assert b.decisions_of(api.AdmitJob)[-1][1].why.endswith("; job large (large) before it starts no later")
     b.job("a", "more", 1 * MB, at=4)
     assert "more" not in admitted(b)
     b.serve(e.Said("a", api.JobEnded(job="first")))
@@ -47,7 +47,7 @@ def test_whichever_of_the_running_jobs_ends_first() -> None:
     b.job("a", "much", 700 * MB, at=1)
     b.job("a", "waits", 300 * MB, at=2)
     b.job("a", "passes", 50 * MB, at=3)
-    assert "passes" not in admitted(b), "little may end first, and gives back just what lacks"
+    assert "passes" not in admitted(b), "little may end first, and gives back just the lacking memory"
     b.serve(e.Said("a", api.JobEnded(job="little")))
     assert admitted(b) == ["much", "waits"], "passes no longer has room"
 
@@ -73,13 +73,13 @@ def test_a_job_that_surely_ends_before_passes_though_all_of_its_memory_is_needed
     assert admitted(b) == (["first", "passing"] if passes else ["first"])
 
 
-def test_what_cannot_be_calculated_with_is_not_taken_over() -> None:
+def test_lengths_that_cannot_be_calculated_with_are_not_taken_over() -> None:
     history = History()
     history.restore([(("u", "a"), Needed((1.0,))), (("u", "b"), Needed(lengths_s=(math.nan,)))])
     assert history.of(("u", "a")) is history.of(("u", "b")) is None
 
 
-def test_nobody_passes_who_has_waited_too_long() -> None:
+def test_a_job_that_has_waited_too_long_is_not_passed() -> None:
     b = bed("a", admission_wait_max_s=5.0)
     b.job("a", "first", 600 * MB, at=1)
     b.job("a", "large", 900 * MB, at=2)

@@ -1,4 +1,4 @@
-"""A job is cancelled at the master: who is told what, and what is remembered."""
+"""A job is cancelled at the master: the nodes that get the message, and the records that are kept."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.master.cluster_bed import EXIT, Bed, bed, command, job_state, lo
 
 
 def running() -> Bed:
-    """A job of a with a command here, one there, a framework's task, and one that nobody can take."""
+    """Return a job of a with a command here, one there, a framework's task, and one that no node can take."""
     made = bed("a", "b")
     made.job("a")
     made.ready(
@@ -32,7 +32,7 @@ def ended(made: Bed, node: str, name: str, how: Ended) -> None:
     made.serve(e.Said(node, api.CommandEnded(job="j", task=name, origin="a", ended=how)))
 
 
-def test_its_nodes_are_told_first_and_everything_of_it_is_withdrawn() -> None:
+def test_its_nodes_get_the_message_first_and_everything_of_it_is_withdrawn() -> None:
     made = running()
     said = made.serve(e.CancelAsked("j", "ann"))
     cancels = [(node, d.by) for node, d in said if isinstance(d, api.CancelJob)]
@@ -57,15 +57,15 @@ def test_its_nodes_are_told_first_and_everything_of_it_is_withdrawn() -> None:
     assert (view.state, view.why, view.nodes) == ("ended", "cancelled by ann", [])
 
 
-def test_what_its_origin_says_meanwhile_starts_nothing() -> None:
+def test_messages_of_its_origin_meanwhile_start_nothing() -> None:
     made = running()
     made.serve(e.CancelAsked("j", "ann"))
     made.ready("a", command("late"))
     assert made.round() == []
-    told = {d.task: d.ended for node, d in made.said(api.TellEnded)}
+    told = {d.task: d.ended for node, d in made.decisions_of(api.TellEnded)}
     assert told["late"] == Ended(by=EndedBy.CANCELLED, reason="cancelled by ann")
     made.job("a", "other", memory=900 * 10**6)
-    assert [d.job for _, d in made.said(api.AdmitJob)] == ["j", "other"], "what it had reserved is free"
+    assert [d.job for _, d in made.decisions_of(api.AdmitJob)] == ["j", "other"], "its reserved resources are free"
     with_refusal = api.JoinJob(job="j", user="u")
     try:
         made.serve(e.Said("b", with_refusal))
@@ -75,7 +75,7 @@ def test_what_its_origin_says_meanwhile_starts_nothing() -> None:
         raise AssertionError("b could join a job that was cancelled")
 
 
-def test_an_origin_that_was_away_hears_of_it_when_it_is_back_also_if_it_was_lost() -> None:
+def test_an_origin_that_was_away_gets_it_when_it_is_back_also_if_it_was_lost() -> None:
     for rounds in (1, 5):
         made = running()
         made.serve(e.NodeAway("a"))
@@ -85,22 +85,22 @@ def test_an_origin_that_was_away_hears_of_it_when_it_is_back_also_if_it_was_lost
             made.heartbeat("b")
         assert ("j" in made.cluster.jobs) == (rounds == 1)
         made.node("a", jobs=[job_state("j", admitted=True)])
-        assert [d.by for node, d in made.said(api.CancelJob) if node == "a"] == ["ann"]
+        assert [d.by for node, d in made.decisions_of(api.CancelJob) if node == "a"] == ["ann"]
         assert made.listed().state == "cancelling"
         made.serve(e.Said("a", api.JobEnded(job="j")))
         assert "j" not in made.cluster.jobs
 
 
-def test_a_host_that_only_serves_the_job_hears_of_it_when_it_is_back() -> None:
+def test_a_host_that_only_serves_the_job_gets_it_when_it_is_back() -> None:
     made = running()
     made.serve(e.NodeAway("b"))
     made.serve(e.CancelAsked("j", "ann"))
     made.serve(e.Said("a", api.JobEnded(job="j")))
     made.node("b", load=load(jobs=[api.JobUse(job="j", service_s=1.0, running=1)]))
-    assert [node for node, _ in made.said(api.CancelJob)] == ["a", "b"]
+    assert [node for node, _ in made.decisions_of(api.CancelJob)] == ["a", "b"]
 
 
-def test_the_first_who_cancels_is_named_and_an_unknown_job_is_nobody_s() -> None:
+def test_the_first_user_who_cancels_is_named_and_an_unknown_job_belongs_to_none() -> None:
     made = running()
     made.serve(e.CancelAsked("j", "ann"))
     made.serve(e.CancelAsked("j", "bob"))
@@ -108,7 +108,7 @@ def test_the_first_who_cancels_is_named_and_an_unknown_job_is_nobody_s() -> None
     assert made.serve(e.CancelAsked("nobody-1", "ann")) == []
 
 
-def test_a_job_that_was_left_in_order_succeeded_whatever_its_last_progress_says() -> None:
+def test_a_job_that_was_left_in_order_succeeded_despite_its_last_progress() -> None:
     made = bed("a")
     for name, end in (
         ("left", api.JobEnded(job="left", done=True)),
@@ -171,7 +171,7 @@ def test_how_jobs_ended() -> None:
     assert gone.view.ended_at == made.now
 
 
-def test_stages_are_as_far_as_whoever_knows_more_says() -> None:
+def test_stages_are_as_far_as_the_latest_report() -> None:
     made = bed("a")
     made.job("a")
     told = [
@@ -226,7 +226,7 @@ def test_how_jobs_ended_is_written_down_and_known_to_the_next_master(monkeypatch
     fresh = Bed()
     fresh.serve(e.Remembered({}, [past for past in written.values() if past is not None]))
     assert [past.view.job for past in fresh.cluster.past] == ["two", "three"]
-    assert fresh.other == [Keep({}, {"one": None})], "what has no room any more is forgotten there, too"
+    assert fresh.other == [Keep({}, {"one": None})], "records without room are dropped there, too"
     assert fresh.listed("three") == b.listed("three")
 
 

@@ -1,4 +1,4 @@
-"""Nodes that are drained: what goes there, what becomes of what is there, and who remembers it."""
+"""Nodes that are drained: the work that may go there, the work that is there, and the records of the drain."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_no_task_no_command_and_no_slack_goes_to_a_drained_node() -> None:
         b.heartbeat("a")
         b.heartbeat("b")
         b.round(1.0)
-    assert {node for node, _ in b.said(api.Assign)} == {"a"}
+    assert {node for node, _ in b.decisions_of(api.Assign)} == {"a"}
     drain(b, "a")
     b.ready("a", task("later", 10))
     b.heartbeat("a")
@@ -58,22 +58,22 @@ def test_no_task_no_command_and_no_slack_goes_to_a_drained_node() -> None:
     assert ("later", "b") in b.round(1.0)
 
 
-def test_what_could_be_promoted_there_is_not() -> None:
+def test_work_there_that_could_be_promoted_is_not() -> None:
     b = bed("a")
     b.job("a")
     b.ready("a", task("t", 10), opportunistic=True)
     b.cluster.nodes["a"].external_memory_bytes = 995 * MB
     b.cluster.table.touch(b.cluster.nodes["a"])
     b.round()
-    assert [d.opportunistic for _, d in b.said(api.Assign)] == [True]
+    assert [d.opportunistic for _, d in b.decisions_of(api.Assign)] == [True]
     drain(b, "a")
     b.heartbeat("a")
     b.round(1.0)
-    assert b.said(api.Promote) == []
+    assert b.decisions_of(api.Promote) == []
     undrain(b, "a")
     b.heartbeat("a")
     b.round(1.0)
-    assert len(b.said(api.Promote)) == 1
+    assert len(b.decisions_of(api.Promote)) == 1
 
 
 def test_no_executor_goes_there() -> None:
@@ -82,10 +82,10 @@ def test_no_executor_goes_there() -> None:
     b.executors(*(executor(f"e{i}") for i in range(5)))
     for _ in range(3):
         b.round(1.0)
-    assert {node for node, _ in b.said(api.Assign)} == {"a"}
+    assert {node for node, _ in b.decisions_of(api.Assign)} == {"a"}
 
 
-def test_nobody_leaves_for_what_is_promised_where_it_cannot_go() -> None:
+def test_no_work_leaves_for_a_promise_that_cannot_go_there() -> None:
     b = bed("a")
     b.job("a", "others")
     b.ready("a", command("c", 900, 4.0), job="others")
@@ -95,13 +95,13 @@ def test_nobody_leaves_for_what_is_promised_where_it_cannot_go() -> None:
     drain(b, "a")
     b.ready("a", command("p", 900, 4.0), job="promised")
     b.round(1.0)
-    assert b.said(api.Withdraw) == []
+    assert b.decisions_of(api.Withdraw) == []
 
 
-# ---------------------------------------------------------------- who waits for it
+# ---------------------------------------------------------------- work that waits for it
 
 
-def test_what_may_go_nowhere_else_waits_and_says_why() -> None:
+def test_work_for_this_node_alone_waits_with_a_reason() -> None:
     b = bed("a", "b", node_timeout_s=5.0)
     b.job("a")
     drain(b, "b")
@@ -110,7 +110,7 @@ def test_what_may_go_nowhere_else_waits_and_says_why() -> None:
         b.heartbeat("a")
         b.heartbeat("b")
         b.round(1.0)
-    assert b.said(api.TellEnded) == [], "it is not refused: the node comes back"
+    assert b.decisions_of(api.TellEnded) == [], "it is not refused: the node comes back"
     assert document(b.cluster, b.now)["jobs"]["j"]["waits"].endswith("(drained: b)")
     undrain(b, "b")
     assert b.round() == [("t", "b")]
@@ -125,7 +125,7 @@ def test_a_job_that_only_fits_with_the_drained_node_waits_for_it() -> None:
         b.heartbeat("a")
         b.heartbeat("b")
         b.round(1.0)
-    assert b.said(api.TellEnded) == []
+    assert b.decisions_of(api.TellEnded) == []
     assert "penstock undrain" in document(b.cluster, b.now)["jobs"]["j"]["waits"]
     undrain(b, "b")
     assert len(b.round()) == 1
@@ -151,7 +151,7 @@ def test_the_jobs_that_were_submitted_at_a_drained_node_outlive_its_upgrade() ->
     b.serve(e.Said("a", api.CommandEnded(job="j", task="t", origin="b", ended=EXIT)))
     awaited = api.AwaitedTask(job="j", stage="s", request=command("t"), node="a")
     b.node("b", jobs=[job_state("j")], awaited=[awaited], draining=ROOT)
-    assert [said.ended for _, said in b.said(api.TellEnded)] == [EXIT]
+    assert [said.ended for _, said in b.decisions_of(api.TellEnded)] == [EXIT]
     assert b.round() == [], "and nothing is done twice"
     away(b, "b", 62)
     assert set(b.cluster.nodes) == {"a"} and b.cluster.jobs == {}
@@ -177,12 +177,12 @@ def test_it_is_drained_when_nothing_is_left_of_the_cluster_s_or_of_its_own() -> 
     b.round()
     assert state(b, "b") == "connected"
     drain(b, "b")
-    assert b.said(api.Drain) == [("b", api.Drain(draining=ROOT, why="root drains it"))]
+    assert b.decisions_of(api.Drain) == [("b", api.Drain(draining=ROOT, why="root drains it"))]
     told = b.cluster.drain.told(b.cluster.nodes["b"])
     assert (told.state, told.count) == ("draining", 1)
     assert told.remaining == [Remaining("command", "j/c", "j", "u")]
     b.serve(e.Said("b", api.CommandEnded(job="j", task="c", origin="a", ended=EXIT)))
-    assert state(b, "b") == "draining", "it has not said what else runs there"
+    assert state(b, "b") == "draining", "it has not reported what else runs there"
     own = Remaining("container", "c-1", "sleep", "eve")
     known = b.numbers["b"]
     b.serve(e.Said("b", api.Heartbeat(load=load(), decided=known - 1)))
@@ -198,7 +198,7 @@ def test_it_is_drained_when_nothing_is_left_of_the_cluster_s_or_of_its_own() -> 
 # ---------------------------------------------------------------- stopping
 
 
-def test_what_is_stopped_is_done_elsewhere_and_no_loss_is_counted() -> None:
+def test_stopped_work_is_done_elsewhere_and_no_loss_is_counted() -> None:
     b = bed("a", "b", max_losses=2)
     b.job("a")
     b.ready("a", command("c", nodes=("a", "b")), task("t", nodes=("b",)))
@@ -213,20 +213,22 @@ def test_what_is_stopped_is_done_elsewhere_and_no_loss_is_counted() -> None:
         b.heartbeat(here)
         assert state(b, here) == "drained"
         here, there = there, here
-    assert [(d.task, d.ended.by) for _, d in b.said(api.TellEnded)] == [("t", "lost")], "its framework hears of it"
+    assert [(d.task, d.ended.by) for _, d in b.decisions_of(api.TellEnded)] == [("t", "lost")], (
+        "its framework hears of it"
+    )
     b.serve(e.Said(here, api.CommandEnded(job="j", task="c", origin="a", ended=EXIT)))
-    assert [(d.task, d.ended.by) for _, d in b.said(api.TellEnded)][1:] == [("c", "exit")]
+    assert [(d.task, d.ended.by) for _, d in b.decisions_of(api.TellEnded)][1:] == [("c", "exit")]
     assert document(b.cluster, b.now)["decisions"]["stopped_for_drains"] == 6
 
 
 @pytest.mark.parametrize("new_master", [False, True])
-def test_what_is_stopped_runs_again_even_if_the_link_is_lost_before_its_end_is_told(new_master: bool) -> None:
+def test_stopped_work_runs_again_even_if_the_link_is_lost_before_its_end_is_reported(new_master: bool) -> None:
     b = bed("a", "b")
     b.job("a")
     b.ready("a", command("c", nodes=("b",)))
     assert b.round() == [("c", "b")]
     drain(b, "b", stop=True)
-    assert [(node, d.task, d.again) for node, d in b.said(api.Withdraw)] == [("b", "c", True)]
+    assert [(node, d.task, d.again) for node, d in b.decisions_of(api.Withdraw)] == [("b", "c", True)]
     if new_master:
         b = Bed()
         awaited = api.AwaitedTask(job="j", stage="s", request=command("c", nodes=("b",)), node="b")
@@ -235,12 +237,12 @@ def test_what_is_stopped_runs_again_even_if_the_link_is_lost_before_its_end_is_t
         b.serve(e.NodeAway("b"))
     b.node("b", placed=[placed_task("c")], draining=ROOT)
     b.serve(e.Said("b", api.CommandEnded(job="j", task="c", origin="a", ended=Ended(by=EndedBy.PREEMPTED))))
-    assert b.said(api.TellEnded) == []
+    assert b.decisions_of(api.TellEnded) == []
     undrain(b, "b")
     assert ("c", "b") in b.round()
 
 
-# ---------------------------------------------------------------- who remembers
+# ---------------------------------------------------------------- records
 
 
 def test_a_master_that_is_new_believes_the_node() -> None:
@@ -249,12 +251,12 @@ def test_a_master_that_is_new_believes_the_node() -> None:
     b.job("a")
     b.ready("a", *(task(f"t{i}") for i in range(4)))
     assert {node for _, node in b.round()} == {"a"}
-    assert b.said(api.Drain) == [], "it knows already"
+    assert b.decisions_of(api.Drain) == [], "it knows already"
     b.heartbeat("b")
     assert state(b, "b") == "drained"
 
 
-def test_a_node_hears_when_it_is_back_what_was_said_while_it_was_away() -> None:
+def test_a_node_that_is_back_learns_of_drains_during_its_absence() -> None:
     b = bed("a", "b", "c", node_timeout_s=5.0, drained_timeout_s=5.0)
     drain(b, "c")
     for node in ("b", "c"):
@@ -269,7 +271,7 @@ def test_a_node_hears_when_it_is_back_what_was_said_while_it_was_away() -> None:
     assert list(b.cluster.nodes) == ["a"], "both are lost, and that is remembered"
     b.node("b")
     b.node("c", draining=ROOT)
-    assert [(node, d.draining) for node, d in b.said(api.Drain)] == [("c", ROOT), ("b", ROOT), ("c", None)]
+    assert [(node, d.draining) for node, d in b.decisions_of(api.Drain)] == [("c", ROOT), ("b", ROOT), ("c", None)]
     b.heartbeat("b")
     assert (state(b, "b"), state(b, "c")) == ("drained", "connected")
 
@@ -296,21 +298,21 @@ def test_a_node_that_is_only_expected_is_given_its_time() -> None:
     b.round(4.0)
     assert "b" in b.cluster.nodes
     b.node("b", placed=[placed_task("c", memory=10)])
-    assert b.said(api.Assign) == b.said(api.Withdraw) == []
+    assert b.decisions_of(api.Assign) == b.decisions_of(api.Withdraw) == []
 
 
 # ---------------------------------------------------------------- over a restart of the master
 
 
 def restarted(b: Bed) -> Bed:
-    """A new master that knows what this one has written down."""
+    """Return a new master that has the stored records of this one."""
     fresh = Bed(node_timeout_s=5.0)
     drains = {node: said for node, said in b.kept().drains.items() if said is not None}
     fresh.serve(e.Remembered(drains, []))
     return fresh
 
 
-def test_a_node_that_was_away_hears_of_it_from_the_next_master() -> None:
+def test_a_node_that_was_away_gets_it_from_the_next_master() -> None:
     b = bed("a", "b", "c")
     drain(b, "c")
     for node in ("b", "c"):
@@ -321,13 +323,13 @@ def test_a_node_that_was_away_hears_of_it_from_the_next_master() -> None:
     fresh = restarted(b)
     fresh.node("b")
     fresh.node("c", draining=ROOT)
-    assert [(node, d.draining) for node, d in fresh.said(api.Drain)] == [("b", ROOT), ("c", None)]
+    assert [(node, d.draining) for node, d in fresh.decisions_of(api.Drain)] == [("b", ROOT), ("c", None)]
     fresh.heartbeat("b")
     assert (state(fresh, "b"), state(fresh, "c")) == ("drained", "connected")
     assert fresh.kept().drains == {"c": None}, "it has written it down itself"
 
 
-def test_who_takes_work_and_knows_it_is_written_down_nowhere() -> None:
+def test_a_node_that_takes_work_is_recorded_nowhere() -> None:
     b = bed("a")
     drain(b, "a")
     b.answering = False
@@ -335,7 +337,7 @@ def test_who_takes_work_and_knows_it_is_written_down_nowhere() -> None:
     assert b.kept().drains == {"a": DrainSaid(None)}
     drain(b, "a")
     b.serve(e.Answered("a", b.numbers["a"] - 1, []))
-    assert b.kept().drains == {"a": DrainSaid(ROOT)}, "what was said since counts"
+    assert b.kept().drains == {"a": DrainSaid(ROOT)}, "the later request counts"
     b.answering = True
     undrain(b, "a")
     assert b.kept().drains == {"a": None}
@@ -351,10 +353,10 @@ def test_a_node_that_never_comes_back_can_be_undrained() -> None:
     with pytest.raises(RpcError, match="no node 'b' in this cluster"):
         undrain(fresh, "b")
     fresh.node("b", draining=ROOT)
-    assert [d.draining for _, d in fresh.said(api.Drain)] == [None]
+    assert [d.draining for _, d in fresh.decisions_of(api.Drain)] == [None]
 
 
-def test_who_is_expected_is_known_to_be_drained() -> None:
+def test_an_expected_node_is_known_to_be_drained() -> None:
     b = bed("a", "b")
     drain(b, "b")
     fresh = restarted(b)
@@ -366,4 +368,4 @@ def test_who_is_expected_is_known_to_be_drained() -> None:
     with pytest.raises(RpcError, match="no node 'b' in this cluster"):
         drain(fresh, "b")
     fresh.node("b", draining=ROOT)
-    assert [(node, d.draining) for node, d in fresh.said(api.Drain)] == [("b", None)]
+    assert [(node, d.draining) for node, d in fresh.decisions_of(api.Drain)] == [("b", None)]

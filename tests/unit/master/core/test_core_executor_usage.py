@@ -1,4 +1,6 @@
-"""What nodes report of executors becomes runs, once and whole or not at all; stages and stuck executors are told on."""
+"""Nodes' reports of executors become runs, once and whole or not at all; reports of stages and stuck executors are
+passed on.
+"""
 
 from __future__ import annotations
 
@@ -79,7 +81,7 @@ def test_the_end_may_be_known_before_its_last_part_also_when_its_job_is_over() -
     assert bed.stored == []
     bed.uses("a", use(1, 2000, ended=True))
     (stored,) = bed.stored
-    assert stored.run == "j"  # who names none is of the run that its job is
+    assert stored.run == "j"  # an executor that names no run is in that of its job
     assert np.array_equal(stored.usage.mean[0], [1.0, 2.0])
 
 
@@ -106,7 +108,7 @@ def test_after_a_reconnection_all_comes_again_and_counts_once() -> None:
         ([use(0, mean=[None] * 2, peak=[None] * 2, ended=True)], "none of its slots was measured"),
     ],
 )
-def test_half_a_run_is_none_and_why_is_said(parts: list[api.ExecutorUse], why: str) -> None:
+def test_half_a_run_is_none_and_the_reason_is_reported(parts: list[api.ExecutorUse], why: str) -> None:
     bed = bed_with("e0")
     bed.uses("a", *parts)
     ends(bed)
@@ -124,7 +126,7 @@ def test_half_a_run_is_none_and_why_is_said(parts: list[api.ExecutorUse], why: s
         (Ended(by=EndedBy.SIGNAL, exit_status=143), 1),
     ],
 )
-def test_only_who_ended_well_or_was_told_to_stop_is_learnt_from(ended: Ended, kept: int) -> None:
+def test_only_executors_that_ended_well_or_on_request_are_learnt_from(ended: Ended, kept: int) -> None:
     bed = bed_with("e0")
     bed.uses("a", use(0, 1, ended=True))
     ends(bed, ended)
@@ -134,7 +136,7 @@ def test_only_who_ended_well_or_was_told_to_stop_is_learnt_from(ended: Ended, ke
 
 def test_of_one_that_had_to_begin_again_elsewhere_only_the_second_life_counts() -> None:
     bed = bed_with("e0", nodes=("a", "b"))
-    assert [node for node, _ in bed.said(api.Assign)] == ["a"]
+    assert [node for node, _ in bed.decisions_of(api.Assign)] == ["a"]
     bed.uses("a", use(0, 1000, 1000))
     bed.serve(e.Said("a", api.CommandEnded(job="j", task="e0", origin="a", ended=Ended(by=EndedBy.PREEMPTED))))
     bed.beats("a", [(0, 0)])
@@ -145,7 +147,7 @@ def test_of_one_that_had_to_begin_again_elsewhere_only_the_second_life_counts() 
     assert stored.usage.mean[0].tolist() == [2.0]
 
 
-def test_reports_of_what_nobody_knows_are_ignored() -> None:
+def test_reports_of_unknown_executors_are_ignored() -> None:
     bed = bed_with("e0")
     bed.uses(
         "a", use(0, 1, task="other", ended=True), api.ExecutorUse(job="nobody's", task="e", slot_s=1.0, ended=True)
@@ -153,7 +155,7 @@ def test_reports_of_what_nobody_knows_are_ignored() -> None:
     assert not len(bed.cluster.executors.usage)
 
 
-def test_after_a_restart_of_the_master_the_agent_tells_all_and_the_run_is_kept() -> None:
+def test_after_a_restart_of_the_master_the_agent_reports_all_and_the_run_is_kept() -> None:
     bed = ExecutorBed("a", forecasts={"u/app": FLAT})
     held = placed_task("e0", "k", memory_bytes=100 * MIB)
     state = job_state("k", admitted=True)
@@ -176,17 +178,17 @@ def progress(bed: ExecutorBed, *stages: tuple[str, int, int]) -> list[tuple[str,
     return [(node, decision.ended) for node, decision in decided if isinstance(decision, api.TellStages)]
 
 
-def test_the_nodes_of_a_jobs_executors_hear_how_many_of_its_stages_have_ended() -> None:
+def test_the_nodes_of_a_jobs_executors_get_the_number_of_its_ended_stages() -> None:
     bed = bed_with("e0", "e1", "e2", "e3", nodes=("a", "b", "c"), cores=2.0)
-    nodes = sorted({node for node, _ in bed.said(api.Assign)})
+    nodes = sorted({node for node, _ in bed.decisions_of(api.Assign)})
     assert progress(bed, ("s0", 4, 1), ("s1", 0, 0)) == []
     assert sorted(progress(bed, ("s0", 4, 4), ("s1", 2, 1))) == [(node, 1) for node in nodes]
     assert progress(bed, ("s0", 4, 4), ("s1", 2, 1)) == []
     assert sorted(progress(bed, ("s1", 2, 2), ("s2", 2, 2))) == [(node, 3) for node in nodes]
-    assert progress(bed, ("s0", 5, 5)) == []  # once, whatever comes later
+    assert progress(bed, ("s0", 5, 5)) == []  # once, despite later reports
 
 
-def test_a_node_hears_the_count_before_an_executor_that_comes_later_and_when_it_is_back() -> None:
+def test_a_node_gets_the_count_before_an_executor_that_comes_later_and_when_it_is_back() -> None:
     bed = bed_with("e0")
     progress(bed, ("s0", 1, 1))
     bed.executors(executor("e1"))
@@ -203,7 +205,7 @@ def test_a_node_hears_the_count_before_an_executor_that_comes_later_and_when_it_
 # ---------------------------------------------------------------- task rescheduling
 
 
-def test_who_is_stuck_gets_the_executor_of_its_run_with_the_most_room_as_helper_once() -> None:
+def test_a_stuck_executor_gets_the_executor_of_its_run_with_the_most_room_as_helper_once() -> None:
     bed = ExecutorBed("a", "b", "c", forecasts={"u/app": FLAT})
     bed.job("b", "k")
     bed.executors(executor("e0", run="r", nodes=("a",)), executor("e1", run="r", nodes=("b",)))
@@ -214,15 +216,15 @@ def test_who_is_stuck_gets_the_executor_of_its_run_with_the_most_room_as_helper_
     bed.beats("c", [(2, 500)])
     bed.uses("a", use(0, 1, stuck=True, behind=1.4))
     bed.uses("a", use(1, 1, stuck=True, behind=1.5))
-    told = [(node, each.task, each.helper, each.node) for node, each in bed.said(api.TellStuck)]
+    told = [(node, each.task, each.helper, each.node) for node, each in bed.decisions_of(api.TellStuck)]
     assert told == [("a", "e0", "e2", "c")]
     bed.beats("b", [(4, 900)])
     bed.uses("a", use(2, 1), use(3, 1, stuck=True, behind=1.2))
-    assert [each.helper for _, each in bed.said(api.TellStuck)] == ["e2", "e1"]
+    assert [each.helper for _, each in bed.decisions_of(api.TellStuck)] == ["e2", "e1"]
 
 
-def test_without_another_executor_nobody_helps() -> None:
+def test_without_another_executor_there_is_no_helper() -> None:
     bed = bed_with("e0")
     bed.uses("a", use(0, 1, stuck=True, behind=1.4))
-    assert bed.said(api.TellStuck) == []
+    assert bed.decisions_of(api.TellStuck) == []
     assert any(isinstance(each, Explain) and each.what == "executor stuck" for each in bed.other)

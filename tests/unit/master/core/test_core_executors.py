@@ -1,4 +1,6 @@
-"""Executors in the round: forecast once, placed by their profiles where every slot has room, else they say why not."""
+"""Executors in the round: forecast once, placed by their profiles where every slot has room, else with the reason why
+not.
+"""
 
 from __future__ import annotations
 
@@ -18,10 +20,10 @@ APP = "u/app"
 
 
 def assigned(bed: ExecutorBed) -> list[tuple[str, str]]:
-    return [(decision.request.task, node) for node, decision in bed.said(api.Assign)]
+    return [(decision.request.task, node) for node, decision in bed.decisions_of(api.Assign)]
 
 
-def test_what_it_will_use_is_asked_once_for_executors_that_are_alike() -> None:
+def test_the_forecast_of_equal_executors_is_requested_once() -> None:
     bed = ExecutorBed("a")
     bed.executors(executor("e0"), executor("e1"), executor("e2", cores=2.0), executor("o", "other"))
     asked = [(each.application, each.settings) for each in bed.predicted]
@@ -35,7 +37,7 @@ def test_what_it_will_use_is_asked_once_for_executors_that_are_alike() -> None:
     assert bed.waits() == "4 executors wait: for what is forecast of them"
 
 
-def test_how_an_executor_is_sized_is_part_of_what_is_asked() -> None:
+def test_the_sizing_of_an_executor_is_part_of_the_request() -> None:
     bed = ExecutorBed("a")
     bed.executors(executor("e0"), executor("e1", sizing=Sizing.SHARED))
     assert [each.sizing for each in bed.predicted] == [Sizing.HARD, Sizing.SHARED]
@@ -61,7 +63,7 @@ def test_a_forecast_places_them_by_minfrag_and_the_node_gets_the_profile() -> No
     bed = ExecutorBed("a", forecasts={APP: profile((1, 100), (3, 500), (1, 100))})
     bed.executors(executor("e0"))
     assert bed.round() == [("e0", "a")]
-    ((_, decision),) = bed.said(api.Assign)
+    ((_, decision),) = bed.decisions_of(api.Assign)
     assert decision.profile == profile((1, 100), (3, 500), (1, 100))
     assert decision.why.startswith("minfrag: DRR ")
     assert decision.why.endswith("; a test")
@@ -69,7 +71,7 @@ def test_a_forecast_places_them_by_minfrag_and_the_node_gets_the_profile() -> No
     assert (held.cores, held.memory_bytes) == (3, 500 * MIB)
 
 
-def test_two_whose_peaks_exclude_each_other_share_a_node_if_their_profiles_fit() -> None:
+def test_two_that_exclude_each_other_by_peaks_share_a_node_if_their_profiles_fit() -> None:
     early, late = profile((3, 100), (1, 100)), profile((1, 100), (3, 100))
     bed = ExecutorBed("a", forecasts={"u/early": early, "u/late": late})
     bed.executors(executor("e", "early"), executor("l", "late"), executor("e2", "early"))
@@ -78,16 +80,16 @@ def test_two_whose_peaks_exclude_each_other_share_a_node_if_their_profiles_fit()
     assert bed.waits() == "1 executor waits: of 1 node 1 lacks cpu within the 2 s of its profile"
 
 
-def test_who_reserves_peaks_places_one_of_them_and_holds_the_peak() -> None:
+def test_a_policy_that_reserves_peaks_places_one_of_them_and_holds_the_peak() -> None:
     early, late = profile((3, 100), (1, 100)), profile((1, 100), (3, 100))
     bed = ExecutorBed("a", forecasts={"u/early": early, "u/late": late}, executor_placement="static")
     bed.executors(executor("e", "early"), executor("l", "late"))
     assert bed.round() == [("e", "a")]
-    ((_, decision),) = bed.said(api.Assign)
+    ((_, decision),) = bed.decisions_of(api.Assign)
     assert decision.profile == profile((3, 100))
 
 
-def test_what_a_node_says_is_available_over_time_is_advanced_by_the_time_passed() -> None:
+def test_a_node_s_availability_over_time_is_advanced_by_the_time_passed() -> None:
     bed = ExecutorBed("a", forecasts={APP: profile((3, 100), (3, 100))})
     bed.beats("a", [(1, 900), (1, 900), (4, 900)])
     bed.executors(executor("e0"))
@@ -100,7 +102,7 @@ def test_what_a_node_says_is_available_over_time_is_advanced_by_the_time_passed(
     assert bed.round(0.1) == [("e0", "a")]
 
 
-def test_what_was_given_and_is_not_reported_yet_is_gone() -> None:
+def test_assigned_resources_that_are_not_reported_yet_are_not_free() -> None:
     bed = ExecutorBed("a", forecasts={APP: profile((2, 100), (2, 100), (2, 100))})
     bed.beats("a", [(4, 900)])
     bed.executors(executor("e0"), executor("e1"))
@@ -108,12 +110,12 @@ def test_what_was_given_and_is_not_reported_yet_is_gone() -> None:
     bed.executors(executor("e2"))
     bed.beats("a", decided=0)
     assert bed.round() == []
-    bed.now = 3.2  # nobody has told; the profiles of the others are over by now
+    bed.now = 3.2  # no node has reported; the profiles of the others are over by now
     bed.beats("a", decided=0)
     assert bed.round() == [("e2", "a")]
 
 
-def test_a_node_that_says_what_is_available_knows_those_that_it_has_decided() -> None:
+def test_a_node_that_reports_its_availability_includes_those_that_it_has_decided() -> None:
     bed = ExecutorBed("a", forecasts={APP: profile((2, 100), (2, 100))})
     bed.beats("a", [(4, 900)])
     bed.executors(executor("e0"))
@@ -170,11 +172,11 @@ def test_no_one_is_wanted_more_of_than_the_largest_node_has() -> None:
     bed = ExecutorBed("a", forecasts={APP: profile((4.2, 1050), (4.2, 1050))})
     bed.executors(executor("e0"))
     assert bed.round() == [("e0", "a")]
-    ((_, decision),) = bed.said(api.Assign)
+    ((_, decision),) = bed.decisions_of(api.Assign)
     assert decision.profile == profile((4, 1000), (4, 1000))
 
 
-def test_a_disk_that_is_known_counts_and_an_unknown_one_keeps_nobody_out() -> None:
+def test_a_known_disk_counts_and_an_unknown_one_excludes_none() -> None:
     wanted = Profile(slot_s=1.0, cpu_cores=(1.0, 1.0), disk_bytes_per_s=(50 * MIB, 50 * MIB))
     bed = ExecutorBed("a", "b", forecasts={APP: wanted})
     slow = api.Availability(slot_s=1.0, capacity=(4000, 100 * 1024, 0, 1000), slots=[(4000, 20 * 1024, 0, 1000)])
@@ -197,7 +199,7 @@ def test_long_profiles_are_looked_at_in_longer_slots() -> None:
     assert bed.round() == [("e0", "a")]
 
 
-def test_a_new_run_makes_a_forecast_stale_for_those_who_wait() -> None:
+def test_a_new_run_makes_the_forecast_of_waiting_executors_stale() -> None:
     bed = ExecutorBed("a", forecasts={APP: profile((5, 100), (5, 100))})
     bed.executors(executor("e0", cores=4), executor("e1", cores=4))
     bed.round()
@@ -213,7 +215,7 @@ def test_one_that_wants_nothing_but_slack_is_a_command_there() -> None:
     bed.executors(executor("e0"), opportunistic="only")
     assert bed.round() == [("e0", "a")]
     assert bed.predicted == []
-    ((_, decision),) = bed.said(api.Assign)
+    ((_, decision),) = bed.decisions_of(api.Assign)
     assert decision.opportunistic
     assert decision.profile is None
 
@@ -240,7 +242,7 @@ def test_nodes_that_have_not_reported_since_are_not_looked_at_again(monkeypatch:
     assert looked == [["a", "b"], ["b"], ["a", "b"]]
 
 
-def test_what_they_lack_is_known_while_no_node_reports() -> None:
+def test_the_resources_that_they_lack_are_known_while_no_node_reports() -> None:
     bed = ExecutorBed("a", forecasts={APP: profile((3, 100), (3, 100))})
     bed.executors(executor("e0"), executor("e1"))
     bed.round(0.1)
@@ -250,7 +252,7 @@ def test_what_they_lack_is_known_while_no_node_reports() -> None:
     assert bed.waits() == lacking
 
 
-def test_without_a_node_they_say_so() -> None:
+def test_without_a_node_that_is_the_reason() -> None:
     bed = ExecutorBed("a", forecasts={APP: profile((3, 100), (3, 100))})
     bed.executors(executor("e0"))
     bed.serve(e.NodeAway("a"))
@@ -259,7 +261,7 @@ def test_without_a_node_they_say_so() -> None:
 
 
 def test_bounds_that_no_node_has_are_refused_while_nothing_better_is_known() -> None:
-    """What is known of an application says more than the bounds that somebody wrote."""
+    """A forecast is a better source than the bounds that a user wrote."""
     bed = ExecutorBed("a", forecasts={APP: profile((1, 5000)), "u/known": profile((1, 100), (2, 100))})
     bed.executors(executor("e0", mib=5000), executor("known", "known", mib=5000))
     assert bed.round() == [("known", "a")]
@@ -268,14 +270,14 @@ def test_bounds_that_no_node_has_are_refused_while_nothing_better_is_known() -> 
         bed.now += 4.0
         bed.beats("a")
         bed.round()
-    ended = {decision.task: decision.ended.by for _, decision in bed.said(api.TellEnded)}
+    ended = {decision.task: decision.ended.by for _, decision in bed.decisions_of(api.TellEnded)}
     assert ended == {"e0": EndedBy.REFUSED}
 
 
-def test_what_runs_on_slack_keeps_no_room_from_an_executor() -> None:
+def test_work_on_slack_keeps_no_room_from_an_executor() -> None:
     bed = ExecutorBed("a", forecasts={APP: profile((4, 900), (4, 900))})
     bed.ready("a", *[command(f"o{i}", memory=200, cores=1.0) for i in range(3)], opportunistic="only")
     assert len(bed.round()) == 3
     assert all(held.opportunistic for held in bed.cluster.nodes["a"].held.values())
     bed.executors(executor("e0", cores=4.0, mib=900))
-    assert bed.round() == [("e0", "a")], "its node stops what is in the way, as for any task"
+    assert bed.round() == [("e0", "a")], "its node stops work in the way, as for any task"

@@ -1,4 +1,4 @@
-"""Jobs that are first by hand: what agents are told, when it is over, and what the next master knows."""
+"""Jobs that are first by hand: the messages to agents, the end of this place, and the next master's knowledge."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ def order(made: Bed) -> list[str]:
     return made.cluster.order.rank(made.now).order()
 
 
-def test_agents_are_told_at_the_next_round_with_who_wanted_it() -> None:
+def test_agents_learn_it_at_the_next_round_with_the_user_s_name() -> None:
     made = three_jobs()
     made.serve(e.OrderAsked(("three",), "u", of_all=False))
     assert made.cluster.wants_round
     made.now += made.cluster.settings.interval_s
     made.round()
-    said = {decision.job: decision for _, decision in made.said(api.SetPriority)}
+    said = {decision.job: decision for _, decision in made.decisions_of(api.SetPriority)}
     assert "put first by u" in said["three"].why
     jobs = made.cluster.jobs
     assert sorted(jobs, key=lambda job: -jobs[job].priority) == ["three", "one", "two"]

@@ -52,7 +52,7 @@ def test_jobs_that_end_teach_the_order() -> None:
     assert order(made) == ["j2", "j1"]
 
 
-def test_another_order_learns_too_and_what_it_learnt_counts_once_the_order_is_changed() -> None:
+def test_another_order_learns_too_and_its_knowledge_counts_once_the_order_is_changed() -> None:
     made = bed("a", ordering="ejf")
     ran(made, "b", 500.0, name="big")
     ran(made, "s", 5.0, name="small")
@@ -80,7 +80,7 @@ def test_a_job_is_of_the_application_that_its_executors_declare() -> None:
     assert made.cluster.jobs["j"].application == "sort"
 
 
-def test_a_job_that_was_over_before_a_heartbeat_told_of_it_is_of_the_smallest_size() -> None:
+def test_a_job_that_was_over_before_a_heartbeat_reported_it_is_of_the_smallest_size() -> None:
     made = bed("a", ordering="gittins")
     ran(made, "j", 0.0, name="quick")
     assert made.cluster.sizes.count("u", "quick") == pytest.approx((1.0, 1.0, 1.0))
@@ -96,7 +96,7 @@ def test_a_job_of_which_tasks_were_refused_teaches_nothing() -> None:
     assert len(made.cluster.sizes) == 0
 
 
-def test_a_recorded_round_has_what_the_order_knew() -> None:
+def test_a_recorded_round_has_the_knowledge_of_the_order() -> None:
     made = bed("a", ordering="gittins")
     ran(made, "b", 500.0, name="big")
     ran(made, "s", 5.0, name="small")
@@ -107,7 +107,7 @@ def test_a_recorded_round_has_what_the_order_knew() -> None:
 
 
 async def known_after(path: Path, *changes: Keep) -> e.Remembered:
-    """What a master finds after one that kept these."""
+    """Return the knowledge of a master after one that kept these."""
     one = StateWriter(str(path))
     await one.start()
     for change in changes:
@@ -127,7 +127,7 @@ def next_one(found: e.Remembered) -> Bed:
     return made
 
 
-async def test_what_was_learnt_survives_a_restart(tmp_path: Path) -> None:
+async def test_learnt_sizes_survive_a_restart(tmp_path: Path) -> None:
     made = bed("a", ordering="gittins")
     ran(made, "b", 500.0, name="big")
     ran(made, "s", 5.0, name="small")
@@ -138,7 +138,7 @@ async def test_what_was_learnt_survives_a_restart(tmp_path: Path) -> None:
     assert (after.cluster.sizes.probabilities(kinds) == made.cluster.sizes.probabilities(kinds)).all()
 
 
-async def test_a_store_that_knows_no_sizes_yet_tells_them_by_the_jobs_that_ended(tmp_path: Path) -> None:
+async def test_a_store_that_knows_no_sizes_yet_derives_them_from_the_jobs_that_ended(tmp_path: Path) -> None:
     """An older master has kept how jobs ended, and nothing else."""
     path = tmp_path / "master.db"
     jobs = {
@@ -163,7 +163,7 @@ async def test_a_store_that_knows_no_sizes_yet_tells_them_by_the_jobs_that_ended
     assert [each.sizes for each in made.other if isinstance(each, Keep)], "and are written down as sizes from now on"
 
 
-async def test_a_kind_that_is_forgotten_is_forgotten_in_the_store(tmp_path: Path) -> None:
+async def test_a_kind_that_is_dropped_is_dropped_in_the_store(tmp_path: Path) -> None:
     made = bed("a")
     ran(made, "b", 500.0, name="big")
     [kept] = [each for each in made.other if isinstance(each, Keep) and each.sizes]

@@ -1,4 +1,4 @@
-"""What a job received up to its end is learnt exactly, and once: its nodes tell the last of it after its end."""
+"""A job's service up to its end is learnt exactly, and once: its nodes report the last of it after its end."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tests.unit.master.cluster_bed import EXIT, Bed, bed, command, task
 
 
 def learnt(made: Bed) -> list[int]:
-    """The cells of the jobs that were learnt, as far as nothing was forgotten."""
+    """Return the cells of the learnt jobs, as far as none was dropped."""
     [known] = made.cluster.sizes.of([("u", "j")])[:1] or [None]
     return [] if known is None else [cell for cell, count in known.cells.items() for _ in range(round(count))]
 
@@ -23,7 +23,7 @@ def listed_s(made: Bed) -> float:
 
 
 def ran(*nodes: str, heartbeat_s: float = 1.0) -> Bed:
-    """A job of the first node whose commands have ended, one on each node."""
+    """Return a job of the first node with ended commands, one on each node."""
     made = bed(*nodes, ordering="gittins", heartbeat_s=heartbeat_s)
     made.job(nodes[0])
     for node in nodes:
@@ -37,7 +37,7 @@ def use(service_s: float, *, last: bool = True) -> api.JobUse:
     return api.JobUse(job="j", service_s=service_s, last=last)
 
 
-def test_the_end_of_a_job_says_what_it_received_at_its_origin() -> None:
+def test_the_end_of_a_job_carries_its_service_at_its_origin() -> None:
     made = ran("a")
     made.heartbeat("a", jobs=[use(0.1, last=False)])
     made.serve(e.Said("a", api.JobEnded(job="j", use=use(3.5))))
@@ -45,7 +45,7 @@ def test_the_end_of_a_job_says_what_it_received_at_its_origin() -> None:
     assert listed_s(made) == 3.5
 
 
-def test_other_nodes_tell_their_last_with_a_heartbeat() -> None:
+def test_other_nodes_report_their_last_with_a_heartbeat() -> None:
     made = ran("a", "b", "c")
     made.heartbeat("b", jobs=[use(10.0)])
     made.serve(e.Said("a", api.JobEnded(job="j", use=use(3.0))))
@@ -72,7 +72,7 @@ def test_containers_at_the_origin_that_outlive_the_job_are_waited_for() -> None:
 
 
 @pytest.mark.parametrize("how", ["silent", "lost"])
-def test_a_node_that_does_not_tell_its_last_is_not_waited_for_for_long(how: str) -> None:
+def test_a_node_that_does_not_report_its_last_is_not_waited_for_for_long(how: str) -> None:
     made = ran("a", "b", heartbeat_s=60.0 if how == "lost" else 1.0)
     made.heartbeat("b", jobs=[use(2.0, last=False)])
     made.serve(e.Said("a", api.JobEnded(job="j", use=use(3.0))))
@@ -90,7 +90,7 @@ def test_a_node_that_does_not_tell_its_last_is_not_waited_for_for_long(how: str)
     assert not made.cluster.unlearnt.jobs
 
 
-def test_an_older_agent_tells_nothing_more() -> None:
+def test_an_older_agent_reports_nothing_more() -> None:
     made = ran("a", "b")
     made.heartbeat("a", jobs=[use(3.0, last=False)])
     made.serve(e.Said("a", api.JobEnded(job="j")))
@@ -110,7 +110,7 @@ def test_a_job_that_comes_to_a_node_again_is_counted_from_0_there() -> None:
     assert learnt(made) == [cell_of(12.0)]
 
 
-def test_an_end_that_the_registration_tells_waits_for_the_last_too() -> None:
+def test_an_end_that_the_registration_reports_waits_for_the_last_too() -> None:
     made = ran("a")
     made.cluster.jobs["j"].work.finished = True
     made.serve(e.NodeAway("a"))
@@ -127,7 +127,9 @@ def test_a_job_that_is_stopped_teaches_nothing_but_is_listed_with_all_that_it_re
     made.ready("a", command("t"), task("own"))
     made.round()
     made.serve(e.Said("a", api.JobEnded(job="j", why="its client disconnected", use=use(1.0, last=False))))
-    assert [decision.task for _, decision in made.said(api.Withdraw)] == ["t"], "of its framework's own a knows itself"
+    assert [decision.task for _, decision in made.decisions_of(api.Withdraw)] == ["t"], (
+        "of its framework's own a knows itself"
+    )
     made.heartbeat("a", jobs=[use(6.0)])
     assert len(made.cluster.sizes) == 0
     made.serve(e.Said("a", api.CommandEnded(job="j", task="t", origin="a", ended=EXIT)))

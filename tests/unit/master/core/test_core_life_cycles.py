@@ -46,7 +46,7 @@ def test_a_task_ends_once() -> None:
         task.end()
 
 
-def test_a_job_that_nobody_described_is_not_admitted() -> None:
+def test_a_job_without_a_description_is_not_admitted() -> None:
     job = Job("j", "n1", 1)
     with pytest.raises(TransitionError):
         job.admit(1.0)

@@ -16,7 +16,7 @@ from tests.unit.master.cluster_bed import Bed, bed, job_state, task
 # ---------------------------------------------------------------- numbers
 
 
-def test_what_is_in_order_is_left_alone() -> None:
+def test_jobs_in_order_are_left_alone() -> None:
     assert renumbered(["a", "b", "c"], {"a": 3.0, "b": 2.0, "c": 1.0}) == {}
 
 
@@ -32,7 +32,7 @@ def test_where_numbers_leave_no_room_all_are_new() -> None:
     assert renumbered(["a", "b", "c"], close) == {"a": 3.0, "b": 2.0, "c": 1.0}
 
 
-def test_who_was_moved_a_moment_ago_stays_until_later() -> None:
+def test_a_job_that_was_moved_a_moment_ago_stays_until_later() -> None:
     told = {"a": 3.0, "b": 2.0, "c": 1.0}
     assert renumbered(["c", "a", "b"], told, fixed={"c"}) == {}
     assert renumbered(["c", "a", "b"], told, fixed={"a"}) == {"c": 4.0}
@@ -114,7 +114,7 @@ def test_srjf_moves_the_job_that_has_less_left_to_the_front() -> None:
     assert priorities(b, since) == [], "scores changed, the order did not"
 
 
-def test_a_job_is_told_at_most_once_a_heartbeat() -> None:
+def test_a_job_is_sent_at_most_once_a_heartbeat() -> None:
     b = bed("a", ordering="srjf", heartbeat_s=1.0)
     b.job("a", "x", at=1.0)
     b.job("a", "y", at=2.0)
@@ -164,7 +164,7 @@ def test_jobs_that_come_at_one_moment_are_in_order_within_an_interval() -> None:
     assert in_place(b) == b.cluster.order.rank(b.now).order()
 
 
-def test_a_new_job_is_ranked_by_the_service_that_its_node_tells_of_right_after_it_came() -> None:
+def test_a_new_job_is_ranked_by_the_service_that_its_node_reports_right_after_it_came() -> None:
     """By the heartbeat before, a second old, the others had received as little as it."""
     b = bed("a", ordering="gittins", interval_s=0.1, heartbeat_s=1.0)
     for name in ("x", "y"):
@@ -196,7 +196,7 @@ def test_where_no_job_has_come_words_of_service_wait_for_the_next_order() -> Non
     assert b.cluster.dues.ordered_at == b.now
 
 
-def test_who_was_moved_a_moment_ago_does_not_stay_before_a_job_that_has_just_come() -> None:
+def test_a_job_that_was_moved_a_moment_ago_does_not_stay_before_a_job_that_has_just_come() -> None:
     b = bed("a", ordering="las", interval_s=0.1, heartbeat_s=1.0)
     for name in ("x", "y"):
         b.job("a", name, at=1.0)
@@ -217,7 +217,7 @@ def test_who_was_moved_a_moment_ago_does_not_stay_before_a_job_that_has_just_com
     assert in_place(b) == ["new", "y", "x"], "as it came a moment ago, each word of service counts"
 
 
-def test_the_order_follows_each_heartbeat_that_tells_of_service() -> None:
+def test_the_order_follows_each_heartbeat_with_service() -> None:
     b = bed("a", ordering="las", interval_s=0.1, heartbeat_s=1.0)
     for name in ("x", "y"):
         b.job("a", name, at=1.0)
@@ -230,7 +230,7 @@ def test_the_order_follows_each_heartbeat_that_tells_of_service() -> None:
         assert in_place(b) == sorted(service, key=lambda job: (service[job], job))
 
 
-def test_what_is_learnt_from_a_job_moves_those_of_its_kind_at_once() -> None:
+def test_a_size_learnt_from_a_job_moves_those_of_its_kind_at_once() -> None:
     b = bed("a", ordering="gittins", interval_s=0.1, heartbeat_s=1.0)
     learnt(b, "large", 100.0)
     b.now = 10.0
@@ -244,7 +244,7 @@ def test_what_is_learnt_from_a_job_moves_those_of_its_kind_at_once() -> None:
     assert in_place(b) == before[::-1] == b.cluster.order.rank(b.now).order()
 
 
-def test_jobs_that_come_and_go_do_not_have_others_told_what_their_service_changes() -> None:
+def test_jobs_that_come_and_go_send_no_messages_about_changes_by_service() -> None:
     b = bed("a", ordering="las", interval_s=0.1, heartbeat_s=1.0)
     for name in ("x", "y"):
         b.job("a", name, at=1.0)
@@ -278,9 +278,13 @@ def test_service_from_the_nodes_sinks_a_job() -> None:
     use(b, "b", j=7.0)
     assert b.cluster.jobs["j"].work.service_s == 13.0
     assert b.cluster.jobs["j"].priority < b.cluster.jobs["k"].priority
-    told = [node for node, d in b.said(api.SetPriority) if d.job == "j" and d.priority == b.cluster.jobs["j"].priority]
+    told = [
+        node
+        for node, d in b.decisions_of(api.SetPriority)
+        if d.job == "j" and d.priority == b.cluster.jobs["j"].priority
+    ]
     moved = b.cluster.jobs["k"].hosts == {"a": b.cluster.jobs["k"].priority}
-    assert set(told) == {"a", "b"} or moved, "whoever was moved, every node that serves it knows"
+    assert set(told) == {"a", "b"} or moved, "every node that serves a moved job knows it"
 
 
 def test_a_node_that_starts_anew_takes_nothing_away() -> None:
@@ -292,7 +296,7 @@ def test_a_node_that_starts_anew_takes_nothing_away() -> None:
     assert b.cluster.jobs["j"].work.slots == 1
 
 
-def test_a_job_that_recurs_is_known_before_it_says_anything() -> None:
+def test_a_job_that_recurs_is_known_before_its_first_report() -> None:
     b = bed("a", ordering="srjf")
     for name, size in (("big", 500), ("small", 5)):
         b.job("a", name, at=1.0, name=name)
@@ -306,7 +310,7 @@ def test_a_job_that_recurs_is_known_before_it_says_anything() -> None:
     assert b.cluster.history.of(("u", "big")).work == (500e6, 0.0, 0.0)  # type: ignore[union-attr]
 
 
-def test_a_returning_node_hears_what_moved_meanwhile() -> None:
+def test_a_returning_node_learns_of_moves_meanwhile() -> None:
     b = bed("a", "b", ordering="srjf")
     b.job("a", "long", at=1.0)
     b.job("b", "short", at=2.0)

@@ -1,4 +1,4 @@
-"""Where jobs stand, as people are told it: in the list of jobs, in the status, in the explanation."""
+"""The place of jobs as people see it: in the list of jobs, in the status, in the explanation."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def serve(b: Bed, **service_s: float) -> None:
 
 
 @pytest.mark.parametrize("ordering", NAMES)
-def test_the_list_and_the_status_say_what_the_explanation_says(ordering: str) -> None:
+def test_the_list_and_the_status_agree_with_the_explanation(ordering: str) -> None:
     b = two_jobs(ordering)
     for job in ("one", "two"):
         said = why.document(b.cluster, job, b.now)
@@ -62,7 +62,7 @@ def test_ranks_follow_the_service() -> None:
 
 @pytest.mark.parametrize("ordering", ["fair", "las_mq"])
 def test_to_look_changes_nothing(ordering: str) -> None:
-    """These remember what was received when they were last asked for the order."""
+    """These remember the service at the last request for the order."""
     seen = []
     for looks in (0, 50):
         b = two_jobs(ordering)
@@ -98,7 +98,7 @@ def ranks(*jobs: str) -> NodeRanks:
     return NodeRanks(jobs=[(job, 176 // 16**rank or 1) for rank, job in enumerate(jobs)], of=len(jobs))
 
 
-def test_what_nodes_tell_of_their_ranks_is_told_of_the_job() -> None:
+def test_nodes_reports_of_ranks_are_shown_with_the_job() -> None:
     b = two_jobs()
     b.heartbeat("a", ranks=ranks("two", "c-1-1", "one"))
     b.heartbeat("b", ranks=ranks("two"))
@@ -114,7 +114,7 @@ def test_what_nodes_tell_of_their_ranks_is_told_of_the_job() -> None:
     assert b.cluster.listing.listed(ListJobs(), None)[0].ranks == [], "a list of many has them not"
 
 
-def test_they_hold_until_others_are_told_and_not_over_a_new_connection() -> None:
+def test_they_hold_until_others_are_sent_and_not_over_a_new_connection() -> None:
     b = two_jobs()
     b.heartbeat("a", ranks=ranks("one"))
     b.heartbeat("a")
@@ -131,7 +131,7 @@ def test_the_status_of_a_node_names_no_jobs_of_others() -> None:
     assert "ranks" not in document(b.cluster, b.now)["nodes"]["a"]["load"]
 
 
-def test_names_of_other_users_jobs_are_not_told() -> None:
+def test_names_of_other_users_jobs_are_not_shown() -> None:
     b = two_jobs()
     b.job("a", "bobs", at=0.5, user="bob", name="secret")
     b.ready("a", command("t"), job="bobs")

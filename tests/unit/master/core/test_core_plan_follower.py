@@ -1,4 +1,4 @@
-"""The plan follower: what is promised becomes guarantees, and what is in the way leaves when it is due."""
+"""The plan follower: promises become guarantees, and work in the way leaves when they are due."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Plan:
         return {"r"} if at < self._begins else ()
 
     def saw(self, at: float, waiting: Collection[str]) -> None:
-        """What it is told, but for repetitions."""
+        """Return its instructions without repetitions."""
         if self.waiting[-1:] != [set(waiting)]:
             self.waiting.append(set(waiting))
 
@@ -43,11 +43,11 @@ def two_jobs(plan: Plan, *nodes: str) -> Bed:
 
 
 def stopped(b: Bed) -> list[str]:
-    return [decision.task for _, decision in b.said(api.Withdraw)]
+    return [decision.task for _, decision in b.decisions_of(api.Withdraw)]
 
 
 def end(b: Bed, *tasks: str, job: str = "best", ended: Ended = EXIT) -> None:
-    """Commands end, as their agent says."""
+    """Let commands end, as their agent reports."""
     for name in tasks:
         b.serve(e.Said("a", api.CommandEnded(job=job, task=name, origin="a", ended=ended)))
 
@@ -55,7 +55,7 @@ def end(b: Bed, *tasks: str, job: str = "best", ended: Ended = EXIT) -> None:
 STOPPED = Ended(by=EndedBy.CANCELLED)
 
 
-def test_what_is_due_takes_the_place_of_the_newest_best_effort_commands() -> None:
+def test_due_promises_take_the_place_of_the_newest_best_effort_commands() -> None:
     b = two_jobs(Plan(2.0, begins=5.0))
     b.ready("a", *[command(f"b{i}", cores=1.0) for i in range(4)], job="best")
     b.round()
@@ -73,7 +73,7 @@ def test_what_is_due_takes_the_place_of_the_newest_best_effort_commands() -> Non
 
 
 @pytest.mark.parametrize("limits", [{}, {"max_running_jobs": 1}])
-def test_what_is_promised_now_waits_for_no_admission(limits: dict[str, int]) -> None:
+def test_a_promise_of_the_moment_waits_for_no_admission(limits: dict[str, int]) -> None:
     b = bed("a", ordering="fifo", **limits)
     b.cluster.guarantees.plan = Plan(2.0, memory=500, begins=5.0)
     b.job("a", "best", 900 * MB, at=1.0)
@@ -90,7 +90,7 @@ def test_what_is_promised_now_waits_for_no_admission(limits: dict[str, int]) -> 
     assert not b.cluster.jobs["more"].admitted, "it would be more than is promised"
 
 
-def test_the_plan_is_told_whose_tasks_wait_for_what_they_are_promised() -> None:
+def test_the_plan_gets_the_jobs_whose_tasks_wait_for_their_promises() -> None:
     plan = Plan(2.0, begins=5.0)
     b = two_jobs(plan)
     b.ready("a", *[command(f"b{i}", cores=1.0) for i in range(4)], job="best")
@@ -119,7 +119,7 @@ def test_a_stopped_command_goes_on_elsewhere_at_once() -> None:
     assert all(node == "b" for name, node in moved if name.startswith("c"))
 
 
-def test_a_slot_is_freed_for_what_is_promised_and_placed() -> None:
+def test_a_slot_is_freed_for_a_promised_task_that_is_placed() -> None:
     """Commands that state no cores are placed behind others, and would wait for their slot."""
     b = two_jobs(Plan(2.0))
     b.ready("a", *[command(f"b{i}", memory=10) for i in range(4)], job="best")
@@ -142,7 +142,7 @@ def test_no_more_slots_are_freed_than_are_promised() -> None:
     assert stopped(b) == ["b3"]
 
 
-def test_memory_is_made_room_for_too_and_what_would_not_help_is_left_alone() -> None:
+def test_memory_is_made_room_for_too_and_stops_without_effect_are_not_made() -> None:
     b = two_jobs(Plan(1.0, 500))
     b.ready("a", command("large", memory=600), command("small", memory=0), job="best")
     b.round()
@@ -179,7 +179,7 @@ def test_room_is_made_for_every_reservation() -> None:
     assert stopped(b) == ["b3", "b2", "b1", "b0"], "two cores for each of them"
 
 
-def test_frameworks_tasks_are_not_stopped_and_what_fits_nowhere_stops_nobody() -> None:
+def test_frameworks_tasks_are_not_stopped_and_a_task_that_fits_nowhere_stops_none() -> None:
     b = two_jobs(Plan(9.0, 2000))
     b.ready("a", *[task(f"t{i}", 400) for i in range(2)], job="best")
     b.ready("a", command("c", memory=100), job="best")
@@ -199,7 +199,7 @@ def test_work_of_another_promise_is_not_in_the_way() -> None:
     assert stopped(b) == []
 
 
-def test_what_ends_is_not_stopped_again() -> None:
+def test_a_task_that_ends_is_not_stopped_again() -> None:
     b = two_jobs(Plan(1.0))
     b.ready("a", *[command(f"b{i}", cores=1.0) for i in range(4)], job="best")
     b.round()
@@ -214,7 +214,7 @@ def test_what_ends_is_not_stopped_again() -> None:
     assert stopped(b) == ["b3"]
 
 
-def test_an_executor_that_nobody_was_promised_is_in_the_way_like_any_command() -> None:
+def test_an_executor_without_a_promise_is_in_the_way_like_any_command() -> None:
     b = ExecutorBed("a", ordering="fifo", forecasts={"u/app": profile((4, 100))})
     b.cluster.guarantees.plan = Plan(4.0)
     b.executors(executor("e", cores=4.0))

@@ -1,4 +1,4 @@
-"""What the master books for CPU work on a node whose cores are promised to commands."""
+"""The master's account of CPU work on a node whose cores are promised to commands."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from penstock.wire.master_api import Promote
 from tests.unit.master.cluster_bed import MB, Bed, bed, command, task
 
 
-def told(*, idle: float, promised: float, pending: float = 0.0) -> Bed:
-    """A node of four cores that has said this; a core does 1 MB/s."""
+def node_with(*, idle: float, promised: float, pending: float = 0.0) -> Bed:
+    """Return a node of four cores that has reported this; a core does 1 MB/s."""
     b = bed("a", default_cpu_bytes_per_s=float(MB), ept_s=1.0)
     b.job("a")
     b.heartbeat("a", idle=(idle, 1, 2), promised_cores=promised, pending=KindAmounts(cpu=pending))
@@ -18,7 +18,7 @@ def told(*, idle: float, promised: float, pending: float = 0.0) -> Bed:
 
 
 def test_a_node_whose_cores_are_all_promised_gets_cpu_work_only_for_the_slots_that_it_calls_idle() -> None:
-    b = told(idle=0, promised=4.0)
+    b = node_with(idle=0, promised=4.0)
     b.ready("a", task("t"))
     assert b.round() == []
     b.heartbeat("a", idle=(1, 1, 2), promised_cores=4.0)
@@ -26,7 +26,7 @@ def test_a_node_whose_cores_are_all_promised_gets_cpu_work_only_for_the_slots_th
 
 
 def test_a_command_without_a_promise_is_not_placed_there_either() -> None:
-    b = told(idle=0, promised=4.0)
+    b = node_with(idle=0, promised=4.0)
     b.ready("a", command("c"))
     assert b.round() == []
 
@@ -34,13 +34,13 @@ def test_a_command_without_a_promise_is_not_placed_there_either() -> None:
 @pytest.mark.parametrize(("promised", "expected"), [(0.0, 4), (2.0, 2), (3.0, 1)])
 def test_work_within_ept_is_that_of_the_slots_whose_cores_are_not_promised(promised: float, expected: int) -> None:
     """No slot is idle; tasks of 1 MB, a second of a core each, are placed as long as APT is below EPT, a second."""
-    b = told(idle=0, promised=promised)
+    b = node_with(idle=0, promised=promised)
     b.ready("a", *(task(f"t{n}") for n in range(8)))
     assert len(b.round()) == expected
 
 
 def test_a_promised_command_takes_its_cores_at_once_and_leaves_the_others_to_tasks() -> None:
-    b = told(idle=4, promised=0.0)
+    b = node_with(idle=4, promised=0.0)
     b.answering = False
     b.ready("a", command("c", cores=3.0, cpu=100))
     assert b.round() == [("c", "a")]
@@ -53,7 +53,7 @@ def test_a_promised_command_takes_its_cores_at_once_and_leaves_the_others_to_tas
 
 def test_commands_and_tasks_of_one_round_share_one_account() -> None:
     """Three of four cores go to the command; the tasks that fit beside it in an EPT are those of one core."""
-    b = told(idle=4, promised=0.0)
+    b = node_with(idle=4, promised=0.0)
     b.ready("a", command("c", cores=3.0), *(task(f"t{n}") for n in range(8)))
     placed = [name for name, _ in b.round()]
     assert "c" in placed
@@ -61,7 +61,7 @@ def test_commands_and_tasks_of_one_round_share_one_account() -> None:
 
 
 def test_a_command_of_the_disk_that_is_promised_cores_still_takes_its_slot() -> None:
-    b = told(idle=4, promised=0.0)
+    b = node_with(idle=4, promised=0.0)
     b.answering = False
     spec = ContainerSpec(argv=("true",), cpu_cores=1.0)
     request = TaskRequest(task="d", usage=KindAmounts(cpu=MB, disk=MB), command=spec, command_kind=ResourceKind.DISK)
@@ -74,7 +74,7 @@ def test_a_command_of_the_disk_that_is_promised_cores_still_takes_its_slot() -> 
 
 def test_the_work_of_a_promised_command_bars_no_task_of_its_round() -> None:
     """The only idle slot's core goes to the command; beside it three cores do three tasks of a second in an EPT."""
-    b = told(idle=1, promised=0.0)
+    b = node_with(idle=1, promised=0.0)
     b.ready("a", command("c", cores=1.0, cpu=100), *(task(f"t{n}") for n in range(8)))
     assert sorted(name for name, _ in b.round()) == ["c", "t0", "t1", "t2"]
 
@@ -98,4 +98,4 @@ def test_a_command_that_is_promised_cores_is_promoted_without_an_idle_slot() -> 
     assert len(b.round()) == 2
     b.heartbeat("a", idle=(0, 1, 2))
     b.round()
-    assert [decision.task for _, decision in b.said(Promote)] == ["o"]
+    assert [decision.task for _, decision in b.decisions_of(Promote)] == ["o"]

@@ -1,4 +1,6 @@
-"""R of jobs, a vector (Ursa §4.2.2): told by frameworks to an agent's core, passed on to the master's, ordered by."""
+"""R of jobs, a vector (Ursa §4.2.2): reported by frameworks to an agent's core, passed on to the master's, ordered
+by.
+"""
 
 from __future__ import annotations
 
@@ -65,7 +67,7 @@ def stage(**megabytes: float) -> StageProgress:
     return StageProgress(stage="s", tasks=10, usage=usage)
 
 
-def test_what_is_heavily_demanded_weighs_more() -> None:
+def test_a_resource_in_high_demand_weighs_more() -> None:
     host = Host()
     network, cpu, load = host.job("network"), host.job("cpu"), host.job("load")
     host.tell(network, stage(network=100.0))
@@ -88,13 +90,13 @@ def test_a_dataflow_s_later_stages_count_before_they_are_ready() -> None:
     assert isinstance(asked, PlaceTasks)
     tasks = [TaskRequest(task=demand.name, usage=demand.usage) for demand in asked.demands]
     host.serve(agent_events.Asked(m.PLACE, 1, Place(job=job, stage=asked.stage, tasks=tasks, opportunistic=False)))
-    assert host.remaining_s(job) == (8.0, 4.0, 0.0), "what is announced is not counted twice"
+    assert host.remaining_s(job) == (8.0, 4.0, 0.0), "announced work is not counted twice"
     complete(manager, 0, (0, Made(400 * MB)), (2, Made(30 * MB, (10 * MB, 20 * MB))))
     host.tell(job, *manager.progress())
     assert host.remaining_s(job) == pytest.approx((8.0 + 60 / 200, 4.0, 60 / 100))
 
 
-def test_what_history_knows_and_what_is_told_is_not_added_up() -> None:
+def test_history_and_announcements_are_not_added_up() -> None:
     host = Host()
     first = host.job("daily")
     host.tell(first, stage(cpu=0.0))
@@ -146,7 +148,7 @@ def test_commands_without_bytes_take_as_long_as_those_of_the_job_that_have_ended
     assert crowd.remaining_s() == {"two ended": 60.0, "four run, half done": 40.0, "all ended": 0.0}
 
 
-def test_what_a_program_used_before_it_had_tasks_is_not_held_against_these() -> None:
+def test_the_use_of_a_program_before_it_had_tasks_is_not_subtracted_from_theirs() -> None:
     crowd = Crowd()
     crowd.add("starts", 0, service_s=30.0)
     crowd.tell("starts", StageProgress(stage="s", tasks=8))
@@ -161,7 +163,7 @@ def test_before_that_as_long_as_those_of_other_jobs() -> None:
     crowd.add("waits", 8)
     crowd.add("few", 3)
     crowd.add("its own run for longer", 8, running=2, service_s=50.0)
-    assert crowd.remaining_s() == {"waits": 0.0, "few": 0.0, "its own run for longer": 0.0}, "nobody's length is known"
+    assert crowd.remaining_s() == {"waits": 0.0, "few": 0.0, "its own run for longer": 0.0}, "no length is known"
     crowd.add("ended", 4, done=4, service_s=40.0)
     of_its_own = (8 - 1) * 50.0
     assert crowd.remaining_s() == {"waits": 80.0, "few": 0.0, "its own run for longer": of_its_own, "ended": 0.0}

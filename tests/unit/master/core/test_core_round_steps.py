@@ -18,7 +18,7 @@ def assigned(b: Bed, since: int = 0) -> list[tuple[str, str]]:
     return [(d.job, d.request.task) for _, d in b.sent[since:] if isinstance(d, api.Assign)]
 
 
-def test_what_the_plan_promises_comes_first() -> None:
+def test_the_plan_s_promises_come_first() -> None:
     for plan, first in ((NothingPromised(), "early"), (Plan(1.0), "late")):
         b = bed("a", ordering="fifo")
         b.cluster.guarantees.plan = plan
@@ -65,10 +65,10 @@ def test_opportunistic_work_is_shared_by_the_same_fairness_apart_from_regular_wo
         b.ready("a", *[command(f"o{i}", 10, cores=0.5) for i in range(9)], job=job, opportunistic=True)
     b.round()
     jobs = [job for job, _ in assigned(b, since)]
-    assert jobs.count("early") == jobs.count("late") > 0, "what it has of regular work does not count"
+    assert jobs.count("early") == jobs.count("late") > 0, "its regular work does not count"
 
 
-def test_the_ordering_orders_admission_and_who_has_waited_too_long_goes_first() -> None:
+def test_the_ordering_orders_admission_and_a_job_that_has_waited_too_long_goes_first() -> None:
     b = bed("a", ordering="srjf", admission_wait_max_s=60.0)
     b.job("a", "holds", 600 * MB, at=1.0)
     b.job("a", "large", 900 * MB, at=2.0)
@@ -91,10 +91,10 @@ def test_a_limit_on_running_jobs() -> None:
     b = bed("a", max_running_jobs=2)
     for number in range(4):
         b.job("a", f"j{number}", at=float(number))
-    assert [d.job for _, d in b.said(api.AdmitJob)] == ["j0", "j1"]
-    assert {d.why for _, d in b.said(api.TellWaiting)} == {"the cluster runs 2 jobs, which is max_running_jobs"}
+    assert [d.job for _, d in b.decisions_of(api.AdmitJob)] == ["j0", "j1"]
+    assert {d.why for _, d in b.decisions_of(api.TellWaiting)} == {"the cluster runs 2 jobs, which is max_running_jobs"}
     b.serve(e.Said("a", api.JobEnded(job="j0")))
-    assert [d.job for _, d in b.said(api.AdmitJob)] == ["j0", "j1", "j2"]
+    assert [d.job for _, d in b.decisions_of(api.AdmitJob)] == ["j0", "j1", "j2"]
 
 
 @pytest.mark.parametrize("aware", [True, False])
@@ -114,7 +114,7 @@ def test_estimated_memory_is_held() -> None:
     b.round()
     held = b.cluster.nodes["a"].held
     assert {key[1]: each.memory_bytes for key, each in held.items()} == {"t": 300 * MB, "u": 100 * MB}
-    assert all(d.request.memory_bytes for _, d in b.said(api.Assign)), "the node holds it, too"
+    assert all(d.request.memory_bytes for _, d in b.decisions_of(api.Assign)), "the node holds it, too"
 
 
 def test_rows_follow_their_nodes_when_one_is_lost() -> None:
@@ -131,7 +131,7 @@ def test_rows_follow_their_nodes_when_one_is_lost() -> None:
     assert b.cluster.table.memory_free[1] == 1000 * MB or "c" in b.cluster.table._touched
 
 
-def test_jobs_are_not_ranked_for_what_no_node_has_room_for(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_jobs_are_not_ranked_for_tasks_for_which_no_node_has_room(monkeypatch: pytest.MonkeyPatch) -> None:
     b = bed("a", ordering="ejf")
     b.heartbeat("a", promised_memory_bytes=900 * MB)
     b.job("a", "early", at=1.0)
@@ -146,7 +146,7 @@ def test_jobs_are_not_ranked_for_what_no_node_has_room_for(monkeypatch: pytest.M
 
     b.heartbeat("a", promised_memory_bytes=900 * MB, promised_cores=1.0)
     assert b.round() == []
-    assert asked == [], "nobody has room: the order makes no difference"
+    assert asked == [], "no node has room: the order makes no difference"
     assert b.cluster.jobs["early"].waits == "3 tasks of stage s wait for a node: of 1 node 1 lacks memory"
     assert b.cluster.jobs["late"].waits == "2 tasks of stage s wait for a node: of 1 node 1 lacks unpromised cores"
 

@@ -1,4 +1,4 @@
-"""Regular room comes before slack (UBIS, Algorithm 1); what may have which, and what of a node is slack."""
+"""Regular room comes before slack (UBIS, Algorithm 1); the tasks that may have which, and the slack of a node."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def allow(b: Bed, *tasks: TaskRequest, opportunistic: Any = True, job: str = "j"
     b.serve(e.Said("a", ready))
 
 
-def test_slack_is_for_what_finds_no_regular_room() -> None:
+def test_slack_is_for_tasks_without_regular_room() -> None:
     b = bed("a")
     b.job("a")
     allow(b, *[command(f"c{i}", 300, cores=0.5) for i in range(5)])
@@ -47,7 +47,7 @@ def test_work_that_wants_nothing_but_slack_is_neither_regular_nor_promoted() -> 
     assert placed(b) == {"c": True}
     b.heartbeat("a", used_memory_bytes=1)
     b.round()
-    assert b.said(api.Promote) == []
+    assert b.decisions_of(api.Promote) == []
     allow(b, command("d", 950), opportunistic="only")
     b.round()
     said = document(b.cluster, b.now)["jobs"]["j"]["waits"]
@@ -64,7 +64,7 @@ def test_a_job_on_slack_alone_waits_for_slack_and_not_for_its_admission() -> Non
     lacking = "1 task of stage s waits for slack: of 1 node 1 lacks memory"
     for said in (document(b.cluster, b.now)["jobs"]["j"], why.document(b.cluster, "j", b.now)):
         assert said["waits"] == lacking
-    b.cluster.admission.look(b.now)  # what comes between two rounds does not hide the reason
+    b.cluster.admission.look(b.now)  # the time between two rounds does not hide the reason
     assert b.cluster.jobs["j"].waits == lacking
     assert b.cluster.jobs["j"].standing == "running", "one of its tasks runs"
     b.serve(e.Said("a", api.TasksCancelled(job="j", tasks=["d"])))
@@ -73,7 +73,7 @@ def test_a_job_on_slack_alone_waits_for_slack_and_not_for_its_admission() -> Non
 
 
 @pytest.mark.parametrize("memory", [0, 2000], ids=["admitted", "not admitted"])
-def test_a_job_on_slack_alone_that_waits_for_the_processor_says_so(memory: int) -> None:
+def test_a_job_on_slack_alone_that_waits_for_the_processor_has_that_reason(memory: int) -> None:
     b = bed("a")
     b.job("a", memory=memory * MB)
     b.round()
@@ -85,7 +85,7 @@ def test_a_job_on_slack_alone_that_waits_for_the_processor_says_so(memory: int) 
         assert said["waits"] == lacking
     (stage,) = why.document(b.cluster, "j", b.now)["stages"]
     assert stage["slack_lacks"] == {"cpu": 1}, "and no memory"
-    b.cluster.admission.look(b.now)  # what comes between two rounds does not hide the reason
+    b.cluster.admission.look(b.now)  # the time between two rounds does not hide the reason
     assert b.cluster.jobs["j"].waits == lacking
     b.heartbeat("a", used_cores=1.0)
     b.round()
@@ -103,10 +103,10 @@ def test_slack_needs_no_admission_and_regular_room_does() -> None:
     b.serve(e.Said("a", api.JobEnded(job="first")))
     b.heartbeat("a")
     b.round()
-    assert [d.task for _, d in b.said(api.Promote)] == ["c"], "its job is admitted by now"
+    assert [d.task for _, d in b.decisions_of(api.Promote)] == ["c"], "its job is admitted by now"
 
 
-def test_what_was_preempted_may_have_either_the_next_time() -> None:
+def test_a_preempted_task_may_have_either_the_next_time() -> None:
     b = bed("a")
     b.job("a")
     b.heartbeat("a", promised_memory_bytes=900 * MB)
@@ -128,7 +128,7 @@ def test_a_promoted_task_that_is_lost_still_allows_slack() -> None:
     b.round()
     b.heartbeat("b")
     b.round()
-    assert [d.task for _, d in b.said(api.Promote)] == ["c"]
+    assert [d.task for _, d in b.decisions_of(api.Promote)] == ["c"]
     b.serve(e.Said("b", api.CommandEnded(job="j", task="c", origin="a", ended=PREEMPTED)))
     b.heartbeat("b", promised_memory_bytes=900 * MB)
     since = len(b.sent)
@@ -136,14 +136,14 @@ def test_a_promoted_task_that_is_lost_still_allows_slack() -> None:
     assert placed(b, since) == {"c": True}
 
 
-def test_a_master_that_restarted_learns_what_a_placed_task_allows() -> None:
+def test_a_master_that_restarted_learns_the_permissions_of_a_placed_task() -> None:
     b = Bed()
     b.node("b", placed=[placed_task("c", memory=300, remaining=KindAmounts(cpu=1.0), opportunistic=True)])
     awaited = api.AwaitedTask(job="j", stage="s", request=command("c", 300), node="b", opportunistic="only")
     b.node("a", jobs=[job_state("j")], awaited=[awaited])
     b.heartbeat("b")
     b.round()
-    assert b.said(api.Promote) == []
+    assert b.decisions_of(api.Promote) == []
     assert b.cluster.jobs["j"].placed() == (0, 1)
 
 
@@ -156,7 +156,7 @@ def test_a_promoted_command_takes_a_slot_and_waits_for_one() -> None:
     assert placed(b) == {"c0": True, "c1": True, "c2": True}
     b.heartbeat("a", idle=(2, 1, 2))  # others run in two of the four slots
     b.round()
-    assert [d.task for _, d in b.said(api.Promote)] == ["c0", "c1"]
+    assert [d.task for _, d in b.decisions_of(api.Promote)] == ["c0", "c1"]
 
 
 def test_opportunistic_commands_keep_no_slot_from_regular_work() -> None:
@@ -184,14 +184,14 @@ def test_disk_and_network_are_slack_as_cpu_is(kind: ResourceKind) -> None:
     framework = TaskRequest(task="t", usage=KindAmounts(cpu=1.0))
     allow(b, framework, opportunistic="only")
     b.round()
-    assert placed(b) == {"t": True}, "its monotasks use the CPU alone; what commands use nobody knows"
+    assert placed(b) == {"t": True}, "its monotasks use the CPU alone; the use of commands is unknown"
     b.heartbeat("a", **{f"{kind}_busy": 0.2})
     since = len(b.sent)
     b.round()
     slots = 1 if kind is ResourceKind.DISK else 2  # 0.7 or 1.4 are left, and each counts as a whole one
     assert len(placed(b, since)) == slots
     b.heartbeat("a", decided=0)
-    assert b.round() == [], "what was launched since the sample counts in full"
+    assert b.round() == [], "launches since the sample count in full"
 
 
 def test_a_task_too_large_for_slack_is_not_refused_where_regular_room_could_hold_it() -> None:
@@ -204,7 +204,7 @@ def test_a_task_too_large_for_slack_is_not_refused_where_regular_room_could_hold
         b.round()
         b.now += 4.0
         b.heartbeat("a", promised_memory_bytes=900 * MB)
-    assert [(d.task, d.ended.by) for _, d in b.said(api.TellEnded)] == [("slack", EndedBy.REFUSED)]
+    assert [(d.task, d.ended.by) for _, d in b.decisions_of(api.TellEnded)] == [("slack", EndedBy.REFUSED)]
 
 
 def test_work_that_may_run_on_slack_is_explained_as_regular_work_too() -> None:
@@ -228,7 +228,7 @@ def test_a_command_without_slack_waits_where_a_node_has_room_for_it() -> None:
     b.heartbeat("b", **full, opportunistic_queue_free=2)
     allow(b, *[command(f"c{i}", 100) for i in range(4)], opportunistic="only")
     allow(b, task("t", 100), opportunistic="only")
-    assert b.round() == [("c0", "b"), ("c1", "b")], "the monotasks of a framework's task nobody would hold back"
+    assert b.round() == [("c0", "b"), ("c1", "b")], "the monotasks of a framework's task would not be held back"
     b.heartbeat("b", **full, opportunistic_queue_free=2, decided=0)
     assert b.round() == [], "the report does not know of those two"
     b.heartbeat("b", **full, opportunistic_queue_free=1)

@@ -1,4 +1,4 @@
-"""Tenants in the cluster: each gets its share of the slots, and the agents are told whose a job is."""
+"""Tenants in the cluster: each gets its share of the slots, and the agents get the tenant of each job."""
 
 from __future__ import annotations
 
@@ -32,9 +32,11 @@ def slots(assigned: list[tuple[str, str]]) -> dict[str, int]:
     return dict(Counter("bob" if task.startswith("long") else "eve" for task, _ in assigned))
 
 
-def told(b: Bed, job: str) -> dict[str, tuple[str, float]]:
-    """Node → the tenant that its agent was told of last."""
-    return {node: (said.tenant, said.tenant_weight) for node, said in b.said(api.SetPriority) if said.job == job}
+def tenants_sent(b: Bed, job: str) -> dict[str, tuple[str, float]]:
+    """Return node → the tenant that its agent received last."""
+    return {
+        node: (said.tenant, said.tenant_weight) for node, said in b.decisions_of(api.SetPriority) if said.job == job
+    }
 
 
 def beat(b: Bed, **jobs: float) -> None:
@@ -53,14 +55,14 @@ def test_each_tenant_has_its_share_of_the_slots(ordering: str) -> None:
 def test_without_tenants_and_weights_one_user_may_have_all(ordering: str) -> None:
     b = two_users(ordering=ordering)
     assert slots(b.round()) == {"eve": 8}
-    assert {said.tenant for _, said in b.said(api.SetPriority)} <= {""}
+    assert {said.tenant for _, said in b.decisions_of(api.SetPriority)} <= {""}
 
 
 def test_inside_a_tenant_the_order_decides() -> None:
     b = two_users(ordering="gittins", weights={"eve": 1.0})
     b.heartbeat("a", jobs=[JobUse(job=f"s{at}", service_s=50.0) for at in range(4)])
     placed = {task for task, _ in b.round() if not task.startswith("long")}
-    assert placed == {f"s{at}-0" for at in range(4, 8)}, "who has received least"
+    assert placed == {f"s{at}-0" for at in range(4, 8)}, "the user with the least service"
 
 
 def test_a_freed_slot_goes_to_the_tenant_that_holds_less() -> None:
@@ -77,49 +79,49 @@ def test_tenants_take_turns_in_the_agents_queues() -> None:
     assert b.cluster.order.rank(b.now).order() == ["s0", "s1", "long"]
     beat(b, s0=5.0)
     assert b.cluster.order.rank(b.now).order() == ["long", "s0", "s1"]
-    said = {said.job: said.priority for _, said in b.said(api.SetPriority)}
+    said = {said.job: said.priority for _, said in b.decisions_of(api.SetPriority)}
     assert said["long"] > b.cluster.jobs["s0"].priority
 
 
-def test_what_ended_between_two_heartbeats_counts_for_its_tenant() -> None:
+def test_work_that_ended_between_two_heartbeats_counts_for_its_tenant() -> None:
     b = two_users(ordering="fifo", short=2, weights={"eve": 1.0})
     beat(b)
     b.serve(e.Said("a", api.JobEnded(job="s0", done=True, use=JobUse(job="s0", service_s=3.0, last=True))))
     assert b.cluster.order.rank(b.now).order() == ["long", "s1"]
 
 
-def test_the_agents_are_told_the_tenant_and_its_weight_and_of_changes() -> None:
+def test_the_agents_get_the_tenant_and_its_weight_and_changes() -> None:
     b = two_users(ordering="fifo", short=1, tenants=TENANTS, weights={"research": 2.0, "bob": 0.5})
     beat(b)
-    assert told(b, "s0")["a"] == ("research", 2.0)
-    assert told(b, "long") == {"a": ("bob", 0.5), "b": ("bob", 0.5)}
-    before = len(b.said(api.SetPriority))
+    assert tenants_sent(b, "s0")["a"] == ("research", 2.0)
+    assert tenants_sent(b, "long") == {"a": ("bob", 0.5), "b": ("bob", 0.5)}
+    before = len(b.decisions_of(api.SetPriority))
     beat(b)
     beat(b)
-    assert len(b.said(api.SetPriority)) == before, "nothing has changed"
+    assert len(b.decisions_of(api.SetPriority)) == before, "nothing has changed"
     b.serve(e.Reconfigured(MasterSettings(gather_s=0.0, ordering="fifo", tenants=TENANTS, weights={"bob": 3.0})))
-    assert told(b, "s0")["a"] == ("research", 1.0) and told(b, "long")["b"] == ("bob", 3.0)
+    assert tenants_sent(b, "s0")["a"] == ("research", 1.0) and tenants_sent(b, "long")["b"] == ("bob", 3.0)
     b.serve(e.Reconfigured(MasterSettings(gather_s=0.0, ordering="fifo")))
-    assert told(b, "s0")["a"] == told(b, "long")["b"] == ("", 1.0)
+    assert tenants_sent(b, "s0")["a"] == tenants_sent(b, "long")["b"] == ("", 1.0)
 
 
-def test_under_fair_the_shares_are_of_jobs_and_the_agents_are_told_no_tenant() -> None:
+def test_under_fair_the_shares_are_of_jobs_and_the_agents_get_no_tenant() -> None:
     b = two_users(ordering="fair", short=1, weights={"bob": 2.0})
     beat(b)
-    assert {said.tenant for _, said in b.said(api.SetPriority)} <= {""}
+    assert {said.tenant for _, said in b.decisions_of(api.SetPriority)} <= {""}
 
 
-def test_what_a_former_master_told_of_tenants_is_corrected() -> None:
+def test_tenants_from_a_former_master_are_corrected() -> None:
     b = bed(ordering="fifo")
     b.node("a", jobs=[job_state("old", 0, 2.0, admitted=True, priority=-2.0)])
     beat(b)
-    assert told(b, "old") == {"a": ("", 1.0)}
+    assert tenants_sent(b, "old") == {"a": ("", 1.0)}
     b.job("a", "new", at=3.0, priority=-3.0)
     beat(b)
-    assert told(b, "new") == {}, "nothing is to be corrected"
+    assert tenants_sent(b, "new") == {}, "nothing is to be corrected"
 
 
-def test_it_is_said_why() -> None:
+def test_the_reason_is_given() -> None:
     b = two_users(ordering="fifo", short=3, tenants=TENANTS)
     b.round()
     ranks = NodeRanks(jobs=[("s0", 88), ("long", 88), ("s1", 5)], of=3, tenants=["research", "bob", "research"])
@@ -133,7 +135,7 @@ def test_it_is_said_why() -> None:
 
 
 @pytest.mark.parametrize("early", [True, False])
-def test_a_node_that_has_forgotten_a_job_is_told_its_tenant_again(early: bool) -> None:
+def test_a_node_that_has_dropped_a_job_gets_its_tenant_again(early: bool) -> None:
     """It reports the last of the job's work; ``early``: it has been given more of it meanwhile."""
     b = bed("a", "b", weights={"eve": 2.0})
     b.job("a", user="eve")
@@ -141,7 +143,7 @@ def test_a_node_that_has_forgotten_a_job_is_told_its_tenant_again(early: bool) -
     assert b.round() == [("one", "b")]
     b.now += 1.0
     b.round()
-    assert told(b, "j")["b"] == ("eve", 2.0)
+    assert tenants_sent(b, "j")["b"] == ("eve", 2.0)
     b.serve(e.Said("b", api.CommandEnded(job="j", task="one", origin="a", ended=EXIT)))
     b.sent.clear()
     last = JobUse(job="j", service_s=1.0, last=True)
@@ -155,10 +157,10 @@ def test_a_node_that_has_forgotten_a_job_is_told_its_tenant_again(early: bool) -
     for _ in range(3):
         b.now += 1.0
         b.round()
-    assert told(b, "j")["b"] == ("eve", 2.0)
+    assert tenants_sent(b, "j")["b"] == ("eve", 2.0)
 
 
-def test_an_origin_that_was_away_while_tenants_lost_their_shares_is_told_so() -> None:
+def test_an_origin_that_was_away_while_tenants_lost_their_shares_gets_that() -> None:
     b = bed("a", "b", weights={"eve": 2.0})
     b.job("a", user="eve")
     b.ready("a", command("one", cpu=0, nodes=("b",)))
@@ -171,4 +173,4 @@ def test_an_origin_that_was_away_while_tenants_lost_their_shares_is_told_so() ->
     b.node("a", jobs=[job_state("j", user="eve")])
     b.now += 1.0
     b.round()
-    assert told(b, "j")["a"] == ("", 1.0)
+    assert tenants_sent(b, "j")["a"] == ("", 1.0)

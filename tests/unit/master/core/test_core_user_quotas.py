@@ -1,4 +1,4 @@
-"""What one user may hold of the cluster: cores and memory of what is placed, and jobs that are admitted."""
+"""The limits of one user in the cluster: cores and memory of placed tasks, and admitted jobs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.master.core.test_core_plan_follower import Plan
 
 
 def users(*names: str, nodes: tuple[str, ...] = ("a",), cores: int = 8, **settings: Any) -> Bed:
-    """A job of each user, in this order, on nodes with room for more than anybody may hold."""
+    """Return a job of each user, in this order, on nodes with room for more than any user may hold."""
     made = Bed(**settings)
     for node in nodes:
         made.node(node, capacity=Capacity(cores=cores, memory_bytes=1000 * MB), load=load((cores, 1, 2)))
@@ -41,7 +41,7 @@ def change(made: Bed, **settings: Any) -> None:
     made.serve(e.Reconfigured(replace(made.cluster.settings, **settings)))
 
 
-def test_nobody_holds_more_cores_than_he_may_and_others_do() -> None:
+def test_no_user_holds_more_cores_than_the_limit_and_others_do() -> None:
     made = users("eve", "bob", user_max_cores=3.0)
     made.ready("a", *[command(f"e{i}", 1, 1.0) for i in range(5)], job="eve")
     made.ready("a", *[command(f"b{i}", 1, 1.0) for i in range(2)], job="bob")
@@ -62,7 +62,7 @@ def test_all_jobs_of_a_user_count_together_and_those_that_come_first_have_it() -
     assert waits(made, "later") == ("2 tasks wait: user eve holds 286 MiB of 286 MiB of memory (user_max_memory_bytes)")
 
 
-def test_what_was_told_to_leave_counts_until_it_has_left_even_when_its_job_is_over() -> None:
+def test_a_task_that_has_to_leave_counts_until_it_has_left_even_when_its_job_is_over() -> None:
     made = users("eve", user_max_cores=2.0)
     made.ready("a", *[command(f"e{i}", 1, 1.0) for i in range(2)], job="eve")
     made.round()
@@ -86,7 +86,7 @@ def test_a_large_task_is_waited_for_and_one_that_is_larger_than_the_limit_is_not
     assert [name for name, _ in made.round()] == ["large"]
 
 
-def test_what_holds_nothing_of_what_is_limited_does_not_wait() -> None:
+def test_a_task_without_limited_resources_does_not_wait() -> None:
     made = users("eve", user_max_cores=1.0)
     made.ready("a", task("c0", 1), task("c1", 1), task("d", 1, cpu=0), job="eve")
     assert sorted(name for name, _ in made.round()) == ["c0", "d"]
@@ -150,16 +150,16 @@ def test_opportunistic_work_is_not_limited_and_is_promoted_as_far_as_its_user_ma
     tasks = [command(f"e{i}", 1, 1.0) for i in range(3)]
     made.ready("a", *tasks, job="eve", opportunistic=True)
     assert len(made.round()) == 3
-    regular = [d.request.task for _, d in made.said(api.Assign) if not d.opportunistic]
+    regular = [d.request.task for _, d in made.decisions_of(api.Assign) if not d.opportunistic]
     assert regular == ["e0", "e1"]
     made.round()
-    assert made.said(api.Promote) == []
+    assert made.decisions_of(api.Promote) == []
     ends(made, "e0", "eve")
     made.round()
-    assert [decision.task for _, decision in made.said(api.Promote)] == ["e2"]
+    assert [decision.task for _, decision in made.decisions_of(api.Promote)] == ["e2"]
 
 
-def test_no_room_is_made_for_what_is_promised_beyond_the_limit() -> None:
+def test_no_room_is_made_for_promises_beyond_the_limit() -> None:
     for most, stopped in ((0.0, 2), (3.0, 1)):
         made = bed("a", ordering="fifo", user_max_cores=most)
         made.cluster.guarantees.plan = Plan(4.0)
@@ -171,7 +171,7 @@ def test_no_room_is_made_for_what_is_promised_beyond_the_limit() -> None:
         made.round()
         made.ready("a", *[command(f"p{i}", 1, 1.0) for i in range(2)], job="prod")
         made.round()
-        victims = [decision.task for _, decision in made.said(api.Withdraw)]
+        victims = [decision.task for _, decision in made.decisions_of(api.Withdraw)]
         assert len(victims) == stopped, victims
 
 
@@ -182,7 +182,7 @@ def test_of_one_user_so_many_jobs_are_admitted_and_the_next_when_one_ends() -> N
     made.job("a", "bob", at=4.0, user="bob", memory=100 * MB)
     assert [name for name, job in made.cluster.jobs.items() if job.admitted] == ["eve", "e2", "bob"]
     assert waits(made, "e3") == "eve runs 2 jobs, which is user_max_jobs"
-    assert [d.why for _, d in made.said(api.TellWaiting)] == [waits(made, "e3")]
+    assert [d.why for _, d in made.decisions_of(api.TellWaiting)] == [waits(made, "e3")]
     made.round(9.0)
     made.serve(e.Said("a", api.JobEnded(job="eve")))
     made.job("a", "late", at=8.0, user="bob", memory=800 * MB)
@@ -191,7 +191,7 @@ def test_of_one_user_so_many_jobs_are_admitted_and_the_next_when_one_ends() -> N
     assert made.cluster.jobs["e3"].admitted
 
 
-def test_time_that_a_job_waited_for_its_user_s_others_puts_it_before_nobody() -> None:
+def test_time_that_a_job_waited_for_others_of_its_user_puts_it_before_no_other() -> None:
     made = users("eve", user_max_jobs=1, admission_wait_max_s=5.0, ordering="fifo")
     made.job("a", "e2", at=7.0, user="eve", memory=900 * MB)
     made.job("a", "bob", at=1.0, user="bob", memory=200 * MB)
@@ -203,7 +203,7 @@ def test_time_that_a_job_waited_for_its_user_s_others_puts_it_before_nobody() ->
     assert not made.cluster.jobs["e2"].admitted
 
 
-def test_a_limit_that_falls_stops_nobody_and_one_that_rises_is_used_at_once() -> None:
+def test_a_limit_that_falls_stops_no_task_and_one_that_rises_is_used_at_once() -> None:
     made = users("eve")
     made.ready("a", *[command(f"e{i}", 1, 1.0) for i in range(4)], job="eve")
     made.round()
@@ -211,13 +211,13 @@ def test_a_limit_that_falls_stops_nobody_and_one_that_rises_is_used_at_once() ->
     change(made, user_max_cores=2.0)
     made.ready("a", command("more", 1, 1.0), job="eve")
     assert made.round() == []
-    assert made.said(api.Withdraw) == []
+    assert made.decisions_of(api.Withdraw) == []
     assert waits(made, "eve") == "1 task waits: user eve holds 4 of 2 cores (user_max_cores)"
     change(made, user_max_cores=5.0)
     assert [name for name, _ in made.round()] == ["more"]
 
 
-def test_a_master_that_restarted_counts_what_it_has_adopted() -> None:
+def test_a_master_that_restarted_counts_adopted_tasks() -> None:
     made = Bed(user_max_cores=1.0)
     placed = placed_task("t0", memory=1, remaining=task("t0").usage)
     awaited = api.AwaitedTask(job="j", stage="s", request=command("t0", 1, 1.0), node="a")

@@ -1,4 +1,4 @@
-"""What an ordering sees of a job's holdings: placed and reported work counts once."""
+"""The holdings of a job in an ordering's view: placed and reported work counts once."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def test_slots_of_a_framework_that_schedules_its_own_tasks_are_its_holdings() ->
     b.heartbeat("a", jobs=[JobUse(job="j", service_s=1.0, running=3)])
     seen = view(b)
     assert (seen.containers, seen.holds) == (3, (3.0, 0.0, 0.0, 0.0))
-    assert (seen.needs, seen.wants) == (3, 3), "what runs is unfinished, whatever was told"
+    assert (seen.needs, seen.wants) == (3, 3), "a running task is unfinished in spite of reports"
 
 
-def test_tasks_of_a_stage_that_is_told_of_and_sent_can_run_once() -> None:
+def test_tasks_of_a_stage_that_is_reported_and_sent_can_run_once() -> None:
     b = bed("a")
     b.job("a")
     b.serve(e.Said("a", Progress(job="j", stages=[StageProgress(stage="s", tasks=6)])))

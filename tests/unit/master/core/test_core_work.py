@@ -1,4 +1,4 @@
-"""What is known of a job's work, and what follows for its memory and for recurring jobs."""
+"""The knowledge of a job's work, and its consequences for its memory and for recurring jobs."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from penstock.wire.agent_api import StageProgress
 from penstock.wire.master_api import JobUse
 
 
-def told(name: str, tasks: int, done: int, *after: str) -> StageProgress:
+def stage_progress(name: str, tasks: int, done: int, *after: str) -> StageProgress:
     return StageProgress(stage=name, tasks=tasks, done=done, after=list(after))
 
 
 def test_service_counts_for_the_stages_that_are_under_way() -> None:
     work = Work()
-    work.tell([told("map", 4, 1), told("other", 2, 0), told("reduce", 2, 0, "map")])
+    work.tell([stage_progress("map", 4, 1), stage_progress("other", 2, 0), stage_progress("reduce", 2, 0, "map")])
     work.attained("a", JobUse(job="j", service_s=6.0, running=2))
     assert work.service == {"map": 3.0, "other": 3.0}
-    work.tell([told("map", 4, 4), told("reduce", 2, 0, "map")])
+    work.tell([stage_progress("map", 4, 4), stage_progress("reduce", 2, 0, "map")])
     work.attained("a", JobUse(job="j", service_s=10.0, running=1))
     work.attained("b", JobUse(job="j", service_s=1.0, running=3))
     assert work.service == {"map": 3.0, "reduce": 5.0}
@@ -35,7 +35,7 @@ def test_service_counts_for_the_stages_that_are_under_way() -> None:
 
 def test_service_counts_for_a_stage_from_its_first_task_until_its_last_has_ended() -> None:
     work = Work()
-    work.tell([told("map", 4, 1)])
+    work.tell([stage_progress("map", 4, 1)])
     work.attained("a", JobUse(job="j", service_s=2.0, running=1))
     work.task_announced("placed", KindAmounts(cpu=5.0))
     work.attained("a", JobUse(job="j", service_s=6.0, running=1))
@@ -57,21 +57,21 @@ def test_its_slots_are_those_of_the_last_reports_of_all_nodes(events: list[tuple
         assert work.slots == sum(running.values())
 
 
-def test_a_stage_that_is_told_of_and_placed_counts_once() -> None:
+def test_a_stage_that_is_reported_and_placed_counts_once() -> None:
     work = Work()
     for _ in range(2):
         work.task_announced("map", KindAmounts(cpu=5.0))
-    work.tell([told("map", 6, 0), told("reduce", 3, 0, "map")])
+    work.tell([stage_progress("map", 6, 0), stage_progress("reduce", 3, 0, "map")])
     assert work.tasks_left == 9
     assert [stage.stage for stage in work.own] == ["reduce"]
-    work.tell([told("map", 1, 0), told("reduce", 3, 0, "map")])
-    assert work.tasks_left == 2 + 3, "of what was sent at least that is left"
+    work.tell([stage_progress("map", 1, 0), stage_progress("reduce", 3, 0, "map")])
+    assert work.tasks_left == 2 + 3, "of the sent tasks at least that is left"
     work.task_ended("map", KindAmounts(cpu=5.0))
     assert work.left() == [5.0, 0.0, 0.0]
     assert not work.complete
 
 
-def test_what_is_to_come_is_what_was_told_and_not_announced() -> None:
+def test_future_work_is_the_reported_less_the_announced() -> None:
     work = Work()
     for _ in range(2):
         work.task_announced("map", KindAmounts(cpu=5.0, disk=1.0))
@@ -96,8 +96,8 @@ def test_a_job_with_ever_new_stages_does_not_grow(monkeypatch: pytest.MonkeyPatc
         work.task_ended(f"s{index}", KindAmounts())
     assert len(work.tallies) == 256
     assert list(work.service) == [f"s{index}" for index in range(256, 3 * 256)], "the oldest ones are forgotten"
-    work.tell([told("s0", 1, 0)])
-    assert len(work.service) == 256, "what is neither told nor counted is over"
+    work.tell([stage_progress("s0", 1, 0)])
+    assert len(work.service) == 256, "a stage that is neither reported nor counted is over"
 
 
 def test_history_means_the_last_and_all_before_and_is_bounded() -> None:
@@ -124,11 +124,11 @@ def test_memory_is_the_smaller_of_its_part_of_the_job_and_of_its_input() -> None
     assert [request.memory_bytes for request in estimates.stated(job, "s", ready)] == [600, 200, 7, 200]
 
 
-def test_what_a_recurring_stage_peaked_at_is_remembered() -> None:
+def test_the_peak_of_a_recurring_stage_is_remembered() -> None:
     estimates = MemoryEstimates(most=2)
     job = Job("j", "a", 1, name="n", user="u")
     command = TaskRequest(task="t", usage=KindAmounts(cpu=100.0), command=ContainerSpec(argv=("true",)))
-    assert estimates.stated(job, "s", [command]) == [command], "what a program needs cannot be told from its input"
+    assert estimates.stated(job, "s", [command]) == [command], "the needs of a program cannot be derived from its input"
     estimates.learn(job, "s", command.usage, 250)
     estimates.learn(job, "s", command.usage, 150)
     assert estimates.stated(job, "s", [command])[0].memory_bytes == 250
@@ -146,7 +146,7 @@ def test_nothing_is_learned_from_nothing(usage: KindAmounts) -> None:
     assert estimates.stated(job, "s", [request]) == [request]
 
 
-def test_a_node_that_reports_again_after_its_last_report_has_not_said_all() -> None:
+def test_a_node_that_reports_again_after_its_last_report_was_not_complete() -> None:
     work = Work()
     work.attained("a", JobUse(job="j", service_s=5.0, last=True))
     assert work.told_last == {"a"}
@@ -154,7 +154,7 @@ def test_a_node_that_reports_again_after_its_last_report_has_not_said_all() -> N
     assert (work.told_last, work.service_s) == (set(), 6.0)
 
 
-def test_a_node_that_says_less_by_a_rounding_has_not_started_anew() -> None:
+def test_a_node_that_reports_less_by_a_rounding_has_not_started_anew() -> None:
     work = Work()
     work.attained("a", JobUse(job="j", service_s=5.8))
     work.attained("a", JobUse(job="j", service_s=5.8 - 1e-12, last=True))

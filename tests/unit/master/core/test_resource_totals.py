@@ -1,4 +1,4 @@
-"""What the cluster's page shows of each resource, and which jobs first."""
+"""The figures of each resource on the cluster's page, and the order of its jobs."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def test_resources_of_connected_nodes_together() -> None:
     assert document(cluster, 0.0)["resources"] == found
 
 
-def test_jobs_that_wait_come_first_and_what_is_left_out_is_counted() -> None:
+def test_jobs_that_wait_come_first_and_omitted_ones_are_counted() -> None:
     states = {f"j-{n}": {"state": "waiting" if n == 250 else "admitted"} for n in range(300)}
     nodes = {f"n-{n}": {} for n in range(600)}
     page = shown({"jobs": states, "nodes": nodes, "version": "0"})

@@ -1,4 +1,4 @@
-"""A recorded state is decided as the live one was, step by step; and what a waiting job is told."""
+"""A recorded state is decided as the live one was, step by step; and the explanation for a waiting job."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ def test_promises_and_orders_by_hand_are_replayed() -> None:
     assert of_replay == live == [(task, "a") for task in ("prod0", "prod1", "hand0", "hand1")]
 
 
-def test_jobs_whose_reservation_is_later_are_replayed_last() -> None:
+def test_jobs_with_a_later_reservation_are_replayed_last() -> None:
     b = bed("a", ordering="fifo")
     b.cluster.guarantees.plan = Plan(2.0, begins=99.0)
     for job, reservation in (("early", "r"), ("other", "")):
@@ -156,7 +156,7 @@ def test_a_state_without_anything_is_explained() -> None:
     assert text(said) == "Order (gittins):"
 
 
-def test_a_waiting_job_is_told_its_place_and_what_it_lacks() -> None:
+def test_the_explanation_of_a_waiting_job_has_its_place_and_the_resources_that_it_lacks() -> None:
     b = bed("a", "b", ordering="fifo")
     b.job("a", "first", at=1.0)
     b.job("a", "second", at=2.0)
@@ -176,7 +176,7 @@ def test_a_waiting_job_is_told_its_place_and_what_it_lacks() -> None:
     json.dumps(said)
 
 
-def test_a_job_that_waits_for_admission_says_so_and_unknown_ones_are_named() -> None:
+def test_the_explanation_names_a_wait_for_admission_and_unknown_jobs() -> None:
     b = bed("a")
     b.job("a", "first", 900 * MB, at=1.0)
     b.job("a", "second", 900 * MB, at=2.0)

@@ -50,7 +50,7 @@ def test_a_task_keeps_its_peaks_until_it_ends_and_only_tetris_minds_the_network(
     assert placed == {"ursa": (4, 0), "tetris": (1, 0), "tetris2": (4, 0), "capacity": (4, 0)}
 
 
-def test_a_waiting_job_is_told_what_is_reserved() -> None:
+def test_the_explanation_of_a_waiting_job_has_the_reserved_resources() -> None:
     b = bed("a", placement="tetris")
     b.job("a")
     b.ready("a", *[reading(f"t{n}") for n in range(2)])

@@ -1,4 +1,4 @@
-"""Places by hand: whose jobs move, what nobody else loses, and that all of a ranking agrees with its order."""
+"""Places by hand: the jobs that move, no loss for others, and all of a ranking agrees with its order."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_an_operator_s_come_before_all() -> None:
     assert "by root" in made.why("m2")
 
 
-def test_what_is_not_his_and_what_is_not_there_changes_nothing() -> None:
+def test_jobs_of_others_and_unknown_jobs_change_nothing() -> None:
     assert arranged({"eve": HandOrder("eve", ("m2", "gone"))}).order() == POLICY
     assert arranged({}, HandOrder("root", ("gone",))).order() == POLICY
 
@@ -55,7 +55,7 @@ def test_stages_are_placed_in_the_order_of_the_places() -> None:
     assert by_key == made.order()
 
 
-def test_a_place_of_a_fair_share_is_charged_for_who_has_it() -> None:
+def test_a_place_of_a_fair_share_is_charged_to_its_holder() -> None:
     views = [JobView(job, user=user, sequence=at, wants=4.0, needs=4.0) for at, (job, user) in enumerate(USERS.items())]
     cluster = ClusterView(capacity=(4.0, 4.0, 4.0, 4.0), containers=4.0)
     fair = ordering_of(OrderingSettings(name="fair"), JobSizes()).rank(views, cluster)

@@ -1,4 +1,4 @@
-"""The order that learns: how kinds of jobs are mixed, what is kept of them, and what the order makes of it."""
+"""The order that learns: the mixture of kinds of jobs, the stored samples, and the order from these."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def learnt(*ended: tuple[str, str, float], times: int = 1) -> JobSizes:
     return sizes
 
 
-def test_work_that_recurs_is_ordered_by_what_it_took_before() -> None:
+def test_recurring_work_is_ordered_by_its_earlier_sizes() -> None:
     sizes = learnt(("eve", "long", 1000.0), ("eve", "short", 10.0), times=10)
     assert order(sizes, job("a", "long"), job("b", "short")) == ["b", "a"]
     assert order(sizes, job("a", "long", 950.0), job("b", "short")) == ["b", "a"], "as exactly as the cells are"
@@ -42,14 +42,14 @@ def test_one_run_is_worth_something_already() -> None:
     assert order(sizes, job("a", "long"), job("b", "short")) == ["b", "a"]
 
 
-def test_an_unknown_application_is_what_its_user_runs_and_an_unknown_user_what_all_do() -> None:
+def test_an_unknown_application_is_like_others_of_its_user_and_an_unknown_user_like_all() -> None:
     sizes = learnt(("eve", "a", 1000.0), ("eve", "b", 1100.0), ("bob", "c", 10.0), ("bob", "d", 11.0), times=20)
     assert order(sizes, job("e", "new"), job("b", "new", user="bob")) == ["b", "e"]
     between = order(sizes, job("e", "new"), job("b", "new", user="bob"), job("z", "new", user="zoe"))
     assert between[-1] == "e", "half of all jobs are small"
 
 
-def test_an_application_new_to_its_user_is_what_it_is_for_the_others() -> None:
+def test_an_application_new_to_its_user_is_as_it_is_for_the_others() -> None:
     sizes = learnt(
         ("eve", "sort", 1000.0), ("bob", "sort", 1100.0), ("bob", "grep", 10.0), ("eve", "grep", 11.0), times=5
     )
@@ -116,14 +116,14 @@ def test_a_job_of_which_no_run_is_known_is_ordered_by_the_tasks_that_it_has_anno
     ]  # fmt: skip
 
 
-def test_what_is_announced_counts_in_container_seconds() -> None:
+def test_announced_work_counts_in_container_seconds() -> None:
     ranking = ordering_of(OrderingSettings("gittins"), learnt(("eve", "steady", 30.0), times=20)).rank(
         [announcing("new", 10.0), job("known", "steady")], ClusterView(capacity=(8.0, 8.0, 8.0, 1.0), containers=8.0)
     )
     assert ranking.order() == ["known", "new"], "10 s of eight cores are 80 container-seconds"
 
 
-def test_earlier_runs_tell_more_than_what_is_announced() -> None:
+def test_earlier_runs_weigh_more_than_announcements() -> None:
     sizes = learnt(("eve", "long", 1000.0), ("eve", "short", 10.0), times=10)
     jobs = announcing("a", 1.0, application="long"), announcing("b", 100.0, application="short")
     assert order(sizes, *jobs) == ["b", "a"]
@@ -151,7 +151,7 @@ def test_tasks_of_unknown_length_are_no_announcement() -> None:
     assert order(JobSizes(), second, first) == ["b", "a"], "they are equal, and it came first"
 
 
-def test_the_reason_says_what_its_announced_tasks_need() -> None:
+def test_the_reason_has_the_demand_of_its_announced_tasks() -> None:
     ranking = ordering_of(OrderingSettings("gittins"), JobSizes()).rank([announcing("j", 12.0, 3.0)], ClusterView())
     reason = ranking.reason("j")
     assert reason.said == "3.0 s of service so far; the tasks that it has announced need about 12 s more"
@@ -159,7 +159,7 @@ def test_the_reason_says_what_its_announced_tasks_need() -> None:
     assert "its announced tasks leave 12" in ranking.why("j")
 
 
-def test_the_reason_says_where_the_service_decides_though_tasks_are_announced() -> None:
+def test_the_reason_has_the_deciding_service_though_tasks_are_announced() -> None:
     ranking = ordering_of(OrderingSettings("gittins"), JobSizes()).rank([announcing("j", 1.0, 30.0)], ClusterView())
     reason = ranking.reason("j")
     assert reason.said == "30 s of service so far, queue 7: more than was expected of its announced tasks"
@@ -167,7 +167,7 @@ def test_the_reason_says_where_the_service_decides_though_tasks_are_announced() 
 
 
 @pytest.mark.parametrize("size", [0.0, -1.0, float("inf"), float("nan")])
-def test_what_no_node_has_served_teaches_nothing(size: float) -> None:
+def test_a_job_that_no_node_has_served_teaches_nothing(size: float) -> None:
     sizes = learnt(("eve", "a", size))
     assert len(sizes) == 0
     assert sizes.unstored.take() == {}
@@ -177,7 +177,7 @@ def test_sizes_below_the_least_and_beyond_the_grid_are_counted_at_its_ends() -> 
     assert [cell_of(size) for size in (LEAST / 100, LEAST, 1e30)] == [0, 0, cell_of(1e31)]
 
 
-def test_the_kinds_that_were_used_the_longest_ago_are_forgotten() -> None:
+def test_the_kinds_that_were_used_the_longest_ago_are_dropped() -> None:
     sizes = JobSizes(most=8)
     for application in "abcd":
         sizes.learn("eve", application, 1.0)
@@ -189,7 +189,7 @@ def test_the_kinds_that_were_used_the_longest_ago_are_forgotten() -> None:
     assert len(sizes) == 8
 
 
-def test_a_size_that_has_not_been_seen_for_very_many_runs_is_forgotten() -> None:
+def test_a_size_that_has_not_been_seen_for_very_many_runs_is_dropped() -> None:
     sizes = learnt(("eve", "a", 1000.0), ("eve", "a", 1.0))
     assert sizes.largest("eve", "a") > 1000.0
     for _ in range(700):
@@ -197,7 +197,7 @@ def test_a_size_that_has_not_been_seen_for_very_many_runs_is_forgotten() -> None
     assert 1.0 < sizes.largest("eve", "a") < 2.0
 
 
-def test_what_cannot_be_is_not_taken_over() -> None:
+def test_impossible_sizes_are_not_taken_over() -> None:
     sizes = JobSizes()
     sizes.restore([
         KnownSizes(("eve",), {-1: 1.0}), KnownSizes(("a", "b", "c", "d"), {1: 1.0}),

@@ -52,6 +52,6 @@ def test_weights_can_be_given() -> None:
         ({"queues": 2, "weights": (1.0, 0.0)}, "weights: each is to be above 0"),
     ],
 )
-def test_what_makes_no_queue_is_said(wrong: dict[str, object], said: str) -> None:
+def test_an_invalid_queue_is_reported(wrong: dict[str, object], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         Multilevel(**wrong)  # type: ignore[arg-type]

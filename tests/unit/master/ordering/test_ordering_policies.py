@@ -35,7 +35,7 @@ def rank(name: str, *jobs: JobView, cluster: ClusterView = TEN, **settings: Any)
 
 
 def filled(ranking: Ranking, *jobs: JobView, count: int, taken: tuple[float, ...] = ONE) -> dict[str, int]:
-    """How many containers each gets of ``count``, one after the other, whoever goes first."""
+    """Return how many containers of ``count`` each job gets, one after the other for the first in order."""
     given = {each.job: 0 for each in jobs}
     for _ in range(count):
         first = max(given, key=lambda name: ranking.key(name, 0.0))
@@ -44,7 +44,7 @@ def filled(ranking: Ranking, *jobs: JobView, count: int, taken: tuple[float, ...
     return given
 
 
-def test_every_ordering_says_why_and_orders_all() -> None:
+def test_every_ordering_gives_reasons_and_orders_all() -> None:
     jobs = [job("a", submitted_at=2.0, tenant="x/y"), job("b", submitted_at=1.0), job("c", submitted_at=3.0)]
     for name in NAMES:
         ranking = rank(name, *jobs)
@@ -54,12 +54,12 @@ def test_every_ordering_says_why_and_orders_all() -> None:
         assert ranking.key("a", 2.0) > ranking.key("a", 1.0), "within a job the better score goes first"
 
 
-def test_an_unknown_ordering_is_said() -> None:
+def test_an_unknown_ordering_is_reported() -> None:
     with pytest.raises(ValueError, match="'best' is none of fifo, fair"):
         ordering_of(OrderingSettings("best"))
 
 
-def test_nobody_is_no_reason_to_fail() -> None:
+def test_no_jobs_are_no_failure() -> None:
     for name in NAMES:
         assert rank(name).order() == []
 
@@ -89,7 +89,7 @@ def test_a_heavily_demanded_kind_weighs_more() -> None:
     assert rank("srjf", cpu, network, many).order() == ["network", "cpu", "others"]
 
 
-def test_the_default_weight_orders_jobs_that_differ_by_a_fifth_whatever_fits() -> None:
+def test_the_default_weight_orders_jobs_that_differ_by_a_fifth_however_they_fit() -> None:
     small, large = job("small", remaining=(5.0, 0, 0)), job("large", remaining=(6.0, 0, 0))
     ranking = rank("srjf", large, small)
     assert ranking.order() == ["small", "large"]
@@ -97,7 +97,7 @@ def test_the_default_weight_orders_jobs_that_differ_by_a_fifth_whatever_fits() -
     assert ranking.key("small", 0.0) < ranking.key("large", 1e9), "a plan that is whole still goes first"
 
 
-def test_a_job_that_has_said_nothing_is_taken_for_a_mean_one() -> None:
+def test_a_job_without_reports_is_taken_for_a_mean_one() -> None:
     jobs = [job("large", remaining=(9.0, 0, 0)), job("small", remaining=(1.0, 0, 0)), job("who", needs=math.inf)]
     assert rank("srjf", *jobs).order() == ["small", "who", "large"]
     recurring = job("who", needs=math.inf, remaining=(0.5, 0, 0))
@@ -116,16 +116,16 @@ def test_fair_fills_by_weight() -> None:
     assert rank("fair", held, b).room("b") == 4.0
 
 
-def test_fair_takes_turns_by_what_was_received() -> None:
+def test_fair_takes_turns_by_service() -> None:
     fair = ordering_of(OrderingSettings("fair"))
     assert fair.rank([job("a", service=50.0), job("b", service=0.0)], TEN).order() == ["a", "b"], "none since it came"
     assert fair.rank([job("a", service=55.0), job("b", service=1.0)], TEN).order() == ["b", "a"]
     assert fair.rank([job("a", service=55.0), job("b", service=8.0)], TEN).order() == ["a", "b"]
     late = fair.rank([job("a", service=55.0), job("b", service=8.0), job("c", service=0.0)], TEN).order()
-    assert late.index("c") < late.index("b"), "a newcomer is level with who has received the least"
+    assert late.index("c") < late.index("b"), "a newcomer is level with the job of the least service"
 
 
-def test_las_serves_who_has_received_least() -> None:
+def test_las_serves_the_job_with_the_least_service() -> None:
     a, b = job("a", service=10.0), job("b", service=7.0)
     ranking = rank("las", a, b)
     assert ranking.order() == ["b", "a"]
@@ -178,7 +178,7 @@ def test_jobs_sink_and_within_a_queue_the_fewest_containers_go_first() -> None:
 
 
 def test_the_queues_share_and_nothing_is_left_unused() -> None:
-    """Two queues of ten containers: 6.67 and 3.33 by these weights; what one does not want goes to the other."""
+    """Two queues of ten containers: 6.67 and 3.33 by these weights; the rest of one goes to the other."""
     levels = Multilevel(queues=2, weights=(2, 1))
     large, sunk = job("large", needs=50.0, wants=50.0), job("sunk", service=500.0, needs=50.0, wants=50.0)
     ranking = rank("las_mq", large, sunk, las_mq=levels)
@@ -212,10 +212,10 @@ def test_queues_take_turns_at_the_hosts(weights: tuple[float, ...], look: float)
     assert turns[0] == "queue 0"
     for queue, weight in enumerate(weights):
         assert turns.count(f"queue {queue}") / len(turns) == pytest.approx(weight / sum(weights), abs=0.01)
-        assert f"queue {queue}" in turns[: round(2.5 * sum(weights) / min(weights))], "nobody starves"
+        assert f"queue {queue}" in turns[: round(2.5 * sum(weights) / min(weights))], "no queue starves"
 
 
-def test_who_comes_is_not_put_off_by_who_weighs_little() -> None:
+def test_a_new_job_is_not_delayed_by_one_of_little_weight() -> None:
     """A small job is done before a large one has its turn, though that one has received nothing since it came."""
     las_mq = ordering_of(OrderingSettings("las_mq", las_mq=Multilevel(queues=2, first_threshold=1.0)))
     for received in (0.0, 0.3, 0.6):
@@ -223,7 +223,7 @@ def test_who_comes_is_not_put_off_by_who_weighs_little() -> None:
         assert las_mq.rank(jobs, TEN).order() == ["small", "large"]
 
 
-def test_inside_a_queue_jobs_stand_by_what_they_need_or_by_when_they_came_to_it() -> None:
+def test_inside_a_queue_jobs_are_ordered_by_their_demand_or_by_their_arrival_in_it() -> None:
     """Fig. 3's cases 3 and 4 against 1 and 2."""
     levels = Multilevel(queues=2, first_threshold=10.0)
     many, few = job("many", submitted_at=1.0, needs=9.0), job("few", submitted_at=2.0, needs=1.0)
@@ -238,14 +238,14 @@ def test_inside_a_queue_jobs_stand_by_what_they_need_or_by_when_they_came_to_it(
     assert fifo.rank(both, TEN).order() == ["few", "many"], "few was in the second queue first"
 
 
-# ---------------------------------------------------------------- what is promised
+# ---------------------------------------------------------------- promises
 
 
 def guarantee(cores: float, bundles: int, held: float = 0.0, memory: float = 0.0) -> Guarantee:
     return Guarantee((cores, 0.0, 0.0, memory), [held, 0.0, 0.0, 0.0], bundles)
 
 
-def test_what_is_promised_comes_first() -> None:
+def test_promises_come_first() -> None:
     jobs = [job("a", submitted_at=1.0), job("b", submitted_at=2.0, containers=1)]
     plain = rank("fifo", *jobs)
     assert guarantees_first(plain, {}, {}) is plain
@@ -253,12 +253,12 @@ def test_what_is_promised_comes_first() -> None:
     assert ranking.order() == ["b", "a"]
     assert "2 of 3 bundles of r are lacking" in ranking.why("b")
     assert not ranking.whole_stages
-    assert filled(ranking, *jobs, count=5) == {"a": 3, "b": 2}, "until it has what it was promised"
+    assert filled(ranking, *jobs, count=5) == {"a": 3, "b": 2}, "until it has its promise"
     assert ranking.whole_stages
     assert ranking.why("b") == plain.why("b")
 
 
-def test_jobs_that_share_a_reservation_share_what_it_is_promised() -> None:
+def test_jobs_that_share_a_reservation_share_its_promise() -> None:
     jobs = [job("a", submitted_at=1.0), job("b", submitted_at=2.0), job("c", submitted_at=3.0)]
     ranking = guarantees_first(rank("fifo", *jobs), {"b": "r", "c": "r"}, {"r": guarantee(2.0, 1)})
     assert ranking.order() == ["b", "c", "a"]
@@ -274,7 +274,7 @@ def test_no_resource_of_a_promise_is_exceeded() -> None:
     assert filled(ranking, *jobs, count=9, taken=(1.0, 0.0, 0.0, 2.0)) == {"a": 7, "b": 2}, "its memory is used up"
 
 
-def test_work_whose_time_has_not_come_goes_last() -> None:
+def test_work_before_its_time_goes_last() -> None:
     jobs = [job("a", submitted_at=1.0), job("b", submitted_at=2.0), job("c", submitted_at=3.0)]
     ranking = guarantees_first(rank("fifo", *jobs), {"a": "later", "c": "r"}, {"r": guarantee(1.0, 1)})
     assert ranking.order() == ["c", "b", "a"]

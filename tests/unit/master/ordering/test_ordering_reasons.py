@@ -1,4 +1,4 @@
-"""Why a job has its place, as people are told it: each policy in its own words, with the numbers it went by."""
+"""The reason for a job's place as people see it: each policy in its own words, with the numbers it used."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def test_by_work_left_it_is_the_kinds_of_which_some_is_left_or_that_nothing_is_k
     assert rank("srjf", job("a")).reason("a").said == "no job has work left; the job with the least goes first"
 
 
-def test_by_shares_it_is_what_was_received_and_what_is_held() -> None:
+def test_the_reason_by_shares_has_service_and_holdings() -> None:
     fair = ordering_of(OrderingSettings("fair"))
     fair.rank([job("a"), job("b")], TEN)
     ranking = fair.rank([job("a", service=5.0, containers=1), job("b", service=0.0, weight=3.0)], TEN)
@@ -97,7 +97,7 @@ def test_by_shares_it_is_what_was_received_and_what_is_held() -> None:
     )
 
 
-def test_las_mq_names_the_queue_and_what_put_the_job_there() -> None:
+def test_las_mq_names_the_queue_and_the_reason_for_it() -> None:
     ranking = rank(
         "las_mq",
         job("small", service=41.0, needs=3.0),
@@ -123,7 +123,7 @@ def test_las_mq_names_the_queue_and_what_put_the_job_there() -> None:
     assert alone == "1.0 s of service so far, queue 1 (up to 1 min 40 s)"
 
 
-def test_gittins_says_what_is_left_of_jobs_like_it_and_how_many_it_knows() -> None:
+def test_gittins_gives_the_remainder_of_similar_jobs_and_their_number() -> None:
     reason = rank("gittins", job("a", service=4.0), sizes=known(*[10.0] * 20)).reason("a")
     assert reason.left_s is not None and reason.known_jobs == 18, "earlier ones count less"
     assert reason.left_s == pytest.approx(6.0, rel=0.25)
@@ -134,16 +134,16 @@ def test_gittins_says_what_is_left_of_jobs_like_it_and_how_many_it_knows() -> No
 
 
 def test_gittins_names_the_most_special_kind_of_which_it_knows_a_job() -> None:
-    def said(sizes: JobSizes) -> str:
+    def reason_of(sizes: JobSizes) -> str:
         return rank("gittins", job("a"), sizes=sizes).reason("a").said
 
-    assert said(known(5.0)).endswith("(known: 1 job of sort by ann)")
-    assert said(known(5.0, 6.0, application="other")).endswith("(known: 2 jobs by ann)")
-    others = said(known(5.0, user="bob"))
+    assert reason_of(known(5.0)).endswith("(known: 1 job of sort by ann)")
+    assert reason_of(known(5.0, 6.0, application="other")).endswith("(known: 2 jobs by ann)")
+    others = reason_of(known(5.0, user="bob"))
     assert others.endswith("(known: 1 job by others)"), "which names the jobs of others have is not told"
 
 
-def test_gittins_says_so_where_nothing_is_known_or_no_known_job_was_so_large() -> None:
+def test_gittins_reports_where_nothing_is_known_or_no_known_job_was_so_large() -> None:
     nothing = rank("gittins", job("a", service=41.0)).reason("a")
     assert nothing == Reason("41 s of service so far, queue 8: no job like it is known", queue=8, known_jobs=0)
     few = rank("gittins", job("a", service=41.0), sizes=known(1.0)).reason("a")
@@ -154,7 +154,7 @@ def test_gittins_says_so_where_nothing_is_known_or_no_known_job_was_so_large() -
     assert (beyond.queue, beyond.left_s, beyond.known_jobs) == (21, None, 1)
 
 
-def test_what_is_promised_is_said_before_the_policy_s_reason() -> None:
+def test_promises_are_named_before_the_policy_s_reason() -> None:
     jobs = [job("a", service=1.0), job("b", service=2.0), job("c", service=3.0)]
     guarantee = Guarantee((4.0, 0.0, 0.0, 0.0), [1.0, 0.0, 0.0, 0.0], bundles=4)
     ranking = guarantees_first(rank("las", *jobs), {"b": "r-1", "c": "r-2"}, {"r-1": guarantee})

@@ -1,4 +1,4 @@
-"""Tenants above an order: each has its share, whatever its jobs, and the order decides inside it."""
+"""Tenants above an order: each has its share, with any jobs, and the order decides inside it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def ordering(name: str = "gittins", sizes: JobSizes | None = None, **settings: A
 
 
 def filled(ranking: Ranking, *jobs: JobView, count: int) -> dict[str, int]:
-    """How many containers each gets of ``count``, one after the other, whoever goes first."""
+    """Return how many containers of ``count`` each job gets, one after the other for the first in order."""
     given = {each.job: 0 for each in jobs}
     for _ in range(count):
         first = max(given, key=lambda name: ranking.key(name, 0.0))
@@ -57,7 +57,7 @@ def of_tenant(given: dict[str, int], *jobs: JobView) -> dict[str, int]:
 
 
 @pytest.mark.parametrize("name", INSIDE)
-def test_under_every_order_one_user_with_many_jobs_gets_what_one_with_a_single_job_gets(name: str) -> None:
+def test_under_every_order_one_user_with_many_jobs_gets_as_much_as_one_with_a_single_job(name: str) -> None:
     jobs = [job(f"a{at}", "ann", submitted_at=float(at)) for at in range(8)]
     jobs.append(job("b", "bob", submitted_at=50.0, service=500.0, remaining=(90.0, 0.0, 0.0)))
     alone = ordering_of(OrderingSettings(name)).rank(jobs, TEN)
@@ -99,7 +99,7 @@ def test_jobs_of_a_tenant_with_sub_tenants_are_one_sub_tenant() -> None:
     assert given["own1"] + given["own2"] == given["eve"] == 2 and given["p"] == 4
 
 
-def test_what_is_held_counts_whatever_the_resource() -> None:
+def test_holdings_count_in_every_resource() -> None:
     memory = job("memory", "ann", holds=(0.0, 0.0, 0.0, 500.0))
     cores = job("cores", "bob", holds=(4.0, 0.0, 0.0, 0.0))
     assert filled(ordering().rank([memory, cores], TEN), memory, cores, count=2) == {"memory": 1, "cores": 1}
@@ -122,7 +122,7 @@ def test_drf_and_fair_have_their_own_shares() -> None:
 
 
 @pytest.mark.parametrize("weight", [1.0, 3.0])
-def test_tenants_take_turns_by_what_they_have_received(weight: float) -> None:
+def test_tenants_take_turns_by_their_service(weight: float) -> None:
     tenants = ordering(weights={"bob": weight})
     received, turns = {"a1": 0.0, "a2": 0.0, "b": 0.0}, []
     for _ in range(400):
@@ -146,7 +146,7 @@ def test_short_jobs_that_end_between_two_looks_count_for_their_tenant() -> None:
     assert "and has received 40 s more service" in ranking.reason("short").said
 
 
-def test_who_only_looks_moves_no_turn_and_copies_no_sizes() -> None:
+def test_a_read_only_request_moves_no_turn_and_copies_no_sizes() -> None:
     sizes = JobSizes()
     tenants = ordering(sizes=sizes)
     tenants.rank([job("a", "ann"), job("b", "bob")], TEN)
@@ -155,7 +155,7 @@ def test_who_only_looks_moves_no_turn_and_copies_no_sizes() -> None:
     assert looked == tenants.rank(later, TEN).order() == ["b", "a"]
 
 
-# ---------------------------------------------------------------- what goes before and beside
+# ---------------------------------------------------------------- order and equal places
 
 
 def test_guarantees_come_before_shares() -> None:
@@ -173,7 +173,7 @@ def test_an_owner_s_order_by_hand_moves_none_of_another_tenant() -> None:
     assert filled(ranking, *jobs, count=4) == {"a1": 0, "a2": 2, "b": 2}
 
 
-# ---------------------------------------------------------------- what is said
+# ---------------------------------------------------------------- messages
 
 
 def test_the_reason_names_the_tenant_and_its_share() -> None:

@@ -15,7 +15,7 @@ from tests.unit.master.cluster_bed import MB, Bed, bed, load, task
 
 
 def placed_beside(made: Bed, cpu_mb: int) -> int:
-    """How many of two tasks of 200 MB are placed on a node whose cores have some of their work before them."""
+    """Return how many of two tasks of 200 MB are placed on a node whose cores have some of their work before them."""
     made.job("a")
     made.ready("a", *[task(f"first{i}", cpu=200) for i in range(4)])
     made.round()
@@ -44,12 +44,12 @@ def test_a_master_that_is_restarted_places_as_before() -> None:
 
 
 @given(st.lists(st.floats(1e-3, 1e3), max_size=600), st.lists(st.floats(1e-3, 1e3), min_size=64, max_size=300))
-def test_what_is_learnt_after_a_restart_adds_to_what_was_known(before: list[float], then: list[float]) -> None:
+def test_lengths_learnt_after_a_restart_add_to_the_known_ones(before: list[float], then: list[float]) -> None:
     lengths, next_one = TaskLengths(), TaskLengths()
     for length_s in before:
         lengths.see(length_s)
         lengths.ept_s(0.1)
-    for length_s in before[-64:]:  # what may be lost: as many as are written down together
+    for length_s in before[-64:]:  # may be lost: as many as are stored together
         lengths.see(length_s)
     lengths.ept_s(0.1)
     known = lengths.take_changes()
@@ -80,7 +80,7 @@ def test_people_see_the_ept_of_this_moment() -> None:
 
 
 @given(st.lists(st.floats(1e-3, 1e3), max_size=600), st.floats(0.01, 20.0))
-def test_ept_stays_within_its_bounds_and_near_what_tasks_need(lengths_s: list[float], interval_s: float) -> None:
+def test_ept_stays_within_its_bounds_and_near_the_need_of_tasks(lengths_s: list[float], interval_s: float) -> None:
     lengths, least_s = TaskLengths(), max(1.0, interval_s)
     for length_s in lengths_s:
         lengths.see(length_s)

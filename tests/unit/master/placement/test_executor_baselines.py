@@ -1,4 +1,4 @@
-"""The policies that reserve peaks: what they hold, and whom they choose."""
+"""The policies that reserve peaks: their holdings, and the machines that they choose."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_random_where_only_one_machine_fits() -> None:
     assert len(always(0.999).heartbeat(machines, 0, ask(always(0.0), share(0.1, 0.1, 0.1, 0.1)))) == 1
 
 
-def test_random_skips_those_of_one_demand_who_draw_another_machine() -> None:
+def test_random_skips_those_of_one_demand_that_draw_another_machine() -> None:
     """Of 600 that wait and fit two machines, half draw this one."""
     rng = np.random.default_rng(1)
     policy = RandomFit(rng.random)

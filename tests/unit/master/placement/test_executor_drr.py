@@ -1,4 +1,4 @@
-"""DRR and MinFrag on the paper's own examples (Elasecutor, Fig. 1, 5 and 6), and on what it says in words."""
+"""DRR and MinFrag on the paper's own examples (Elasecutor, Fig. 1, 5 and 6), and on its statements in words."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def test_figure_6_horizons_include_the_candidate() -> None:
 
 
 def test_figure_6_executor_2_is_scheduled_and_leaves_no_network() -> None:
-    """Equality fits: executor 2 takes the last of the network, and then nobody else can be taken."""
+    """Equality fits: executor 2 takes the last of the network, and then no other can be taken."""
     machines, pending = figure_6()
     (launch,) = MinFrag().heartbeat(machines, 0, pending)
     assert launch.executor == 2
@@ -140,7 +140,7 @@ def test_figure_1_elastic_allocation_halves_the_makespan() -> None:
 # ---------------------------------------------------------------- Algorithm 1
 
 
-def test_the_largest_goes_first_and_ties_go_to_who_waits_longest() -> None:
+def test_the_largest_goes_first_and_ties_go_to_the_longest_waiting() -> None:
     machines = one_machine([10.0, 10.0], slots=2)
     pending = ask(2, 2, [[2.0] * 2] * 2, [[5.0] * 2] * 2, [[5.0] * 2] * 2)
     assert [launch.executor for launch in MinFrag().heartbeat(machines, 0, pending)] == [2, 3]
@@ -175,5 +175,5 @@ def test_drr_and_trc_can_disagree() -> None:
     assert chosen == {"drr": 2, "trc": 1}
 
 
-def test_nobody_waits() -> None:
+def test_no_waiting_executors() -> None:
     assert MinFrag().heartbeat(one_machine([1.0], slots=3), 0, WaitingExecutors(Demands(3, RESOURCES[:1]))) == []

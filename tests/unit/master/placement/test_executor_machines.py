@@ -1,4 +1,4 @@
-"""What machines have available slot by slot, and who waits in which order."""
+"""The availability of machines slot by slot, and the order of waiting executors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_time_wanders_over_the_plan() -> None:
     assert one.available(0)[0].tolist() == [6, 5, 10]
 
 
-def test_what_ends_early_gives_back_the_rest() -> None:
+def test_an_early_end_gives_back_the_rest() -> None:
     one = machines(slots=3)
     one.launch(0, "a", row(1, 2, 3))
     one.tick(0)
@@ -46,7 +46,7 @@ def test_a_peak_is_held_until_it_is_given_back() -> None:
     assert one.free().tolist() == [[10.0]]
 
 
-def test_a_promise_beyond_what_is_there_is_refused() -> None:
+def test_a_promise_beyond_the_capacity_is_refused() -> None:
     one = machines(slots=2)
     one.launch(0, "a", row(6, 6))
     for name, demand in (("b", row(4, 5)), ("a", row(1))):
@@ -64,7 +64,7 @@ def test_planning_anew_leaves_the_others_alone() -> None:
     assert one.available(0)[0].tolist() == [0, 1, 2]
 
 
-def test_who_is_cut_short_is_cut_in_all_resources() -> None:
+def test_an_executor_that_is_cut_short_is_cut_in_all_resources() -> None:
     one = PlannedMachines(["m0"], np.array([[10.0, 100.0]]), slots=1)
     one.launch(0, "a", np.array([[8.0], [0.0]]))
     one.launch(0, "b", np.array([[1.0], [10.0]]))
@@ -82,7 +82,7 @@ def test_the_first_end() -> None:
     assert one.first_end(0) == 2
 
 
-def test_demands_grow_and_say_what_is_wrong_with_one() -> None:
+def test_demands_grow_and_name_their_errors() -> None:
     demands = Demands(slots=2, names=("cpu",))
     for number in range(20):
         assert demands.add(row(number)) == number
@@ -93,7 +93,7 @@ def test_demands_grow_and_say_what_is_wrong_with_one() -> None:
             demands.add(wrong)
 
 
-def test_ranks_order_those_who_wait() -> None:
+def test_ranks_order_waiting_executors() -> None:
     demands = Demands(slots=1, names=("cpu",))
     small, large = demands.add(row(1)), demands.add(row(2))
     pending = WaitingExecutors(demands)
@@ -119,7 +119,7 @@ def test_one_slot_too_much_does_not_fit_wherever_it_is(slot: int) -> None:
     assert fitting(demands, numbers, available, np.array([1e-9])).tolist() == [False, True]
 
 
-def test_machines_on_which_nobody_fits_now_need_no_heartbeat() -> None:
+def test_machines_without_room_for_any_need_no_heartbeat() -> None:
     three = machines(slots=2, count=3)
     three.launch(1, "runs", row(9, 0))
     pending = WaitingExecutors(Demands(2, ("cpu",)))

@@ -71,7 +71,7 @@ def test_capacity_goes_where_most_is_available() -> None:
     assert went(policy, *[need(f"t{n}", 5, 0, 0, 10) for n in range(3)]) == [("t0", 1), ("t1", 0), ("t2", 1)]
 
 
-def test_nothing_beyond_what_is_free_and_a_smaller_task_behind_is_still_tried() -> None:
+def test_nothing_beyond_the_free_resources_and_a_smaller_task_behind_is_still_tried() -> None:
     needs = [need("large", 5, 0, 0, 60), need("larger", 5, 0, 0, 50), need("small", 5, 0, 0, 40)]
     assert went(placement("capacity", (4, 4, 10, 100)), *needs) == [("large", 0), ("small", 0)]
     assert went(placement("tetris", (0, 4, 10, 100)), *needs) == [], "no core is left"
@@ -84,7 +84,7 @@ def test_tasks_go_only_where_they_may() -> None:
     ]
 
 
-def test_the_earlier_job_goes_first_whatever_fits_better() -> None:
+def test_the_earlier_job_goes_first_even_if_another_fits_better() -> None:
     stages = [Stage(job, "s", [need(f"{job}{n}", 5, 0, 0, 10, job=job) for n in range(2)]) for job in ("late", "early")]
     policy = placement("tetris", (3, 4, 10, 100))
     placed = policy.place(stages, ranking(late=0.0, early=10.0))
@@ -106,7 +106,7 @@ def test_each_decision_is_explained_and_accounted_for() -> None:
     assert accounts[0].placement is placed
 
 
-def test_who_waits_hears_what_is_lacking_where() -> None:
+def test_the_reason_counts_the_nodes_that_lack_each_resource() -> None:
     policy = placement("tetris", (0, 4, 10, 100), (4, 4, 1, 5))
     assert policy.lacks(need("t", 10, 0, 100, 10)) == {
         "unreserved cores": 1, "unreserved network bandwidth": 1, "unreserved memory": 1

@@ -1,4 +1,4 @@
-"""Runs whose demand follows from their settings: a stage that computes, then one that writes."""
+"""Runs with a demand that follows from their settings: a stage that computes, then one that writes."""
 
 from __future__ import annotations
 

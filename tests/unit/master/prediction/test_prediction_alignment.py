@@ -31,7 +31,7 @@ def test_stretching_keeps_the_mean_and_the_bounds(values: list[float], part: flo
     assert other.max() <= usage.max() * (1 + 1e-6) + 1e-6
 
 
-def test_twice_as_long_says_each_value_twice() -> None:
+def test_twice_as_long_has_each_value_twice() -> None:
     assert stretched(np.array([[1.0, 3.0]]), 2, 4).tolist() == [[1, 1, 3, 3]]
 
 
@@ -91,7 +91,7 @@ def test_a_run_that_cannot_be_is_refused(mean: np.ndarray, stages: tuple[int, ..
 
 
 def staged(*lengths: int, ends: tuple[int, ...] | None = None) -> Run:
-    """Stages of so many slots with 1, 2, 3, … cores; ``ends`` as its framework told them."""
+    """Return stages of so many slots with 1, 2, 3, … cores; ``ends`` as its framework reported them."""
     mean = np.zeros((4, sum(lengths)))
     mean[0] = np.repeat(np.arange(1, len(lengths) + 1), lengths)
     return Run(_SETTINGS, mean, mean, tuple(np.cumsum(lengths).tolist()) if ends is None else ends)
@@ -103,7 +103,7 @@ def test_runs_with_the_same_stages_are_left_as_they_are() -> None:
 
 
 def test_an_end_that_one_run_lacks_is_put_where_the_others_have_it() -> None:
-    lacking = staged(4, 8, 6, 10, ends=(4, 18, 28))  # nobody told that the second ended
+    lacking = staged(4, 8, 6, 10, ends=(4, 18, 28))  # the end of the second stage is unknown
     found = alike([staged(4, 8, 6, 10), staged(5, 8, 6, 9), lacking])
     assert [run.ends for run in found] == [(4, 12, 18, 28), (5, 13, 19, 28), (4, 12, 18, 28)]
     assert forecast_of_latest([staged(4, 8, 6, 10), staged(4, 8, 6, 10), lacking]).stages == (4, 12, 18, 28)
@@ -118,7 +118,7 @@ def test_an_end_that_only_one_run_has_is_left_out() -> None:
 @pytest.mark.parametrize(
     "runs",
     [
-        [staged(4, 8), staged(4, 8, 2)],  # nobody knows which is the usual one
+        [staged(4, 8), staged(4, 8, 2)],  # the usual one is unknown
         [staged(4, 8), staged(4, 8, 2), staged(1, 1, 1, 1)],
         [staged(*[3] * 8), staged(*[3] * 8), staged(*[3] * 4)],  # half of them: not the same work
         [staged(3, 3, 3), staged(3, 3, 3), Run(_SETTINGS, np.ones((4, 2)), np.ones((4, 2)), (1, 2))],  # too short

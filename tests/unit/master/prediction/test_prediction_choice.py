@@ -1,4 +1,4 @@
-"""Which prediction a run gets, and how good it is on runs whose demand follows from their settings."""
+"""The prediction that a run gets, and its quality on runs with a demand that follows from their settings."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def test_too_few_runs_get_their_bounds() -> None:
     assert said.by.startswith("peak reservation (1 of 3 runs")
     assert set(said.mean[0]) == {2.0}
     assert set(said.mean[3]) == {8.0 * GB}
-    assert set(said.mean[1]) == {runs[0].peak[1].max()}  # nobody bounds it: the most that is known
+    assert set(said.mean[1]) == {runs[0].peak[1].max()}  # unbounded: the largest known value
     assert said.slots == runs[0].mean.shape[1]
     assert math.isnan(said.error)
 
@@ -90,7 +90,7 @@ def test_nothing_known_is_one_slot_of_the_bounds() -> None:
 
 
 @pytest.mark.parametrize(("model", "most"), [(Svr, 0.1), (Neighbours, 0.35)])
-def test_settings_that_nobody_has_seen(model: type[Model], most: float, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_without_any_run(model: type[Model], most: float, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Svr, "GRID", {"C": [10.0, 100.0], "gamma": [0.1, 0.5], "epsilon": [0.01]})  # a third of it
     runs = grid(noise=0.1)
     predictor = Predictor(Rules(error=1.0), [model])
@@ -122,7 +122,7 @@ def test_a_model_that_misses_by_too_much_is_not_believed() -> None:
     assert said.by.startswith("peak reservation (wrong missed held-back settings by")
 
 
-def test_a_model_whose_library_is_missing_takes_no_part() -> None:
+def test_a_model_without_its_library_takes_no_part() -> None:
     runs = grid()
     for models in ([_WithoutItsLibrary, Neighbours], [Neighbours, _WithoutItsLibrary]):
         predictor = Predictor(Rules(error=1.0), models)

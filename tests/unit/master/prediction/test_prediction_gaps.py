@@ -72,7 +72,7 @@ def test_the_error_of_a_forecast_is_of_the_slots_that_were_measured() -> None:
     assert errors_of(said, run(1, NAN, NAN, 1)).total["cpu"] == 1.0
 
 
-def test_longer_slots_have_the_mean_of_what_was_measured_and_shorter_ones_the_gap_at_its_time() -> None:
+def test_longer_slots_have_the_mean_of_the_measurements_and_shorter_ones_the_gap_at_its_time() -> None:
     one = run(1, NAN, NAN, NAN, 5, 7, stages=(3, 6))
     longer, shorter = in_slots_of(one, 3.0, 6.0), in_slots_of(one, 3.0, 1.5)
     assert longer.mean[0].tolist() == pytest.approx([1, NAN, 6], nan_ok=True)
@@ -81,7 +81,7 @@ def test_longer_slots_have_the_mean_of_what_was_measured_and_shorter_ones_the_ga
     assert shorter.mean[0].tolist() == pytest.approx([1, 1, *[NAN] * 6, 5, 5, 7, 7], nan_ok=True)
 
 
-def test_stages_of_runs_with_gaps_are_still_told_apart() -> None:
+def test_stages_of_runs_with_gaps_are_still_distinguished() -> None:
     usual = [run(1, 1, 8, 8, stages=(2, 4)) for _ in range(3)]
     said = forecast_of_latest([*usual[:2], run(1, 1, NAN, 8)])
     assert said.stages == (2, 4)
@@ -93,7 +93,7 @@ def test_bounds_are_reserved_at_the_highest_that_was_measured() -> None:
     assert said.slots == 3 and set(said.peak.flatten()) == {6.0}
 
 
-def test_a_model_learns_from_runs_with_gaps_nearly_what_it_learns_without() -> None:
+def test_a_model_learns_from_runs_with_gaps_nearly_as_much_as_without() -> None:
     settings = made(12, 2).settings
     forecasts = []
     for runs in (grid(), [with_gaps(each, 1, each.mean.shape[1] - 2) for each in grid()]):

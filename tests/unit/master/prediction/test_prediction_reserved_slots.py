@@ -1,4 +1,4 @@
-"""What is promised of a forecast, and runs on another scale of time."""
+"""The promised part of a forecast, and runs on another scale of time."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def test_an_executor_that_shares_idle_capacity_is_promised_means() -> None:
     assert asked == [hard, hard]
 
 
-def test_what_was_missed_on_held_back_runs_is_not_promised() -> None:
+def test_demand_that_was_missed_on_held_back_runs_is_not_promised() -> None:
     run = made(4, 2)
     forecast = replace(forecast_of_latest([run] * 3), errors={"cpu": 0.1, "disk": 0.9, "network": 0.0, "memory": 0.5})
     profile = profile_of(forecast, run.settings, 3.0, PLAIN)
@@ -93,7 +93,7 @@ def test_without_bounds_the_highest_that_is_known_is_reserved() -> None:
     assert profile.cpu_cores == (pytest.approx(2.4),)
 
 
-def test_what_svr_has_learnt_can_be_sent_to_another_process() -> None:
+def test_an_svr_model_can_be_sent_to_another_process() -> None:
     model = Svr()
     model.learn([made(size, 2) for size in (4, 8, 16)])
     again = pickle.loads(pickle.dumps(model))
@@ -107,7 +107,7 @@ def test_what_svr_has_learnt_can_be_sent_to_another_process() -> None:
     st.lists(st.floats(0, 100), min_size=1, max_size=30), st.sampled_from([0.5, 1.0, 2.0, 3.0, 4.5, 7.0]),
     st.sampled_from([0.5, 1.0, 3.0, 5.0]),
 )  # fmt: skip
-def test_on_another_scale_totals_and_peaks_are_what_they_were(values: list[float], had_s: float, to_s: float) -> None:
+def test_on_another_scale_totals_and_peaks_are_unchanged(values: list[float], had_s: float, to_s: float) -> None:
     mean = np.array([values] * 4)
     run = Run(Settings(1, 1, 1), mean, 2 * mean)
     other = in_slots_of(run, had_s, to_s)

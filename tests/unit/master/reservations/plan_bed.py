@@ -1,4 +1,4 @@
-"""What a planner says, as the checker of the language hears it."""
+"""A planner's allocation in the form that the checker of the language reads."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ def intervals(pieces: list[Piece]) -> list[tuple[int, int, int]]:
 
 
 def wrong(expression: Expression, placed: Placed, *, quantum: int = 1) -> str:
-    """Why what was placed is not what was asked for, or more than that; empty if it is.
+    """Return how the allocation differs from the request, or exceeds it; empty if it does not.
 
-    More than the work is what a lease and a gang need: less than the least that an atom can be given at once.
+    A lease and a gang need more than the work: an excess below the least that an atom can be given at once.
     """
     for atom, pieces in zip(atoms_of(expression), placed, strict=True):
         unit = atom.gang * -(-atom.lease // quantum) * quantum

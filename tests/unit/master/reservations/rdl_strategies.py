@@ -1,6 +1,7 @@
-"""Random expressions so small that all of their allocations can be counted, and what satisfies them, by enumeration.
+"""Random expressions so small that all of their allocations can be counted, and the allocations that satisfy them, by
+enumeration.
 
-An allocation here is what one bundle's kind is given in all, one number for each step: parts of an expression add up.
+An allocation here is the total of one bundle's kind, one number for each step: parts of an expression add up.
 """
 
 from __future__ import annotations
@@ -74,7 +75,7 @@ def add(one: Heights, other: Heights) -> Heights:
 
 
 def intervals(heights: Heights) -> list[tuple[int, int, int]]:
-    """As a planner says it."""
+    """Return them in a planner's form."""
     found: list[tuple[int, int, int]] = []
     for step, height in enumerate(heights):
         if height and found and found[-1][1] == step and found[-1][2] == height:

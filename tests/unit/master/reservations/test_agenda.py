@@ -1,4 +1,4 @@
-"""The agenda: what is accepted stays accepted, and is what was asked for, whatever comes."""
+"""The agenda: an accepted reservation stays accepted, and as requested, after any events."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_the_turns_of_all_reservations_of_a_user_are_bounded(monkeypatch: pytest
     assert one.update("a", asked("atom(b,1,1,1,1) every 10"), 1) == "", "its own former turns do not count"
 
 
-def test_an_update_that_does_not_fit_leaves_what_was() -> None:
+def test_an_update_that_does_not_fit_leaves_the_former_state() -> None:
     one = agenda()
     one.create("a", "eve", asked("window(atom(b,4,4,5,20),0,10)"), 0)
     one.create("b", "eve", asked("window(atom(b,4,4,5,20),0,10)"), 0)
@@ -85,7 +85,7 @@ def test_a_policy_has_the_last_word() -> None:
     assert set(promised(one)) == {"a", "b"}
 
 
-def test_what_recurs_is_planned_as_it_comes_into_sight() -> None:
+def test_a_recurring_reservation_is_planned_as_it_comes_into_sight() -> None:
     one = agenda(horizon=20)
     assert one.create("daily", "eve", asked("window(atom(b,5,5,2,10),0,4) every 10 until 45"), 3) == ""
     assert promised(one) == {"daily+1": [(12, 14, 5)], "daily+2": [(22, 24, 5)]}  # too late for the first
@@ -100,7 +100,7 @@ def test_what_recurs_is_planned_as_it_comes_into_sight() -> None:
     assert one.reservations() == []
 
 
-def test_a_turn_that_finds_no_room_is_told_and_the_others_stay() -> None:
+def test_a_turn_that_finds_no_room_is_reported_and_the_others_stay() -> None:
     one = agenda(horizon=20)
     one.create("daily", "eve", asked("window(atom(b,5,5,2,10),0,4) every 10"), 0)
     one.create("all", "bob", asked("window(atom(b,10,10,10,100),20,30)"), 0)
@@ -109,7 +109,7 @@ def test_a_turn_that_finds_no_room_is_told_and_the_others_stay() -> None:
     assert set(promised(one)) == {"all", "daily+3"}
 
 
-def test_what_is_over_is_forgotten() -> None:
+def test_ended_reservations_are_dropped() -> None:
     one = agenda()
     one.create("a", "eve", asked("window(atom(b,5,5,2,10),0,4)"), 0)
     assert one.advance(3) == []
@@ -118,7 +118,7 @@ def test_what_is_over_is_forgotten() -> None:
     assert one.reservations() == []
 
 
-def test_lost_capacity_drops_the_newest_and_moves_what_can_be_moved() -> None:
+def test_lost_capacity_drops_the_newest_and_moves_all_that_can_be_moved() -> None:
     one = agenda()
     one.create("old", "eve", asked("window(atom(b,5,5,5,25),0,10)"), 0)
     one.create("movable", "eve", asked("window(atom(b,5,5,5,25),0,20)"), 0)
@@ -141,7 +141,7 @@ def test_several_turns_of_one_reservation_are_lost_together() -> None:
     assert one.reservations() == [] and one.known("r") is not None
 
 
-def test_what_has_begun_is_planned_anew_for_what_is_left() -> None:
+def test_a_reservation_that_has_begun_is_planned_anew_for_the_rest() -> None:
     one = agenda()
     one.create("a", "eve", asked("window(order(atom(b,5,5,2,50),atom(b,2,2,2,10)),0,30)"), 0)
     assert promised(one) == {"a": [(15, 25, 5), (25, 30, 2)]}
@@ -169,7 +169,7 @@ def test_what_has_begun_is_planned_anew_for_what_is_left() -> None:
     st.sampled_from([Gree, GreeL]),
 )
 @settings(max_examples=100)
-def test_every_promise_is_what_was_asked_for_and_the_plan_never_exceeds_the_capacity(
+def test_every_promise_equals_its_request_and_the_plan_never_exceeds_the_capacity(
     capacity: Bundle, acts: list[tuple[str, object, int | None]], planner: type[Gree]
 ) -> None:
     one, now = Agenda(capacity, planner, horizon=50), 0

@@ -1,4 +1,4 @@
-"""GREE: what is placed where, by example; that it is what was asked for, by property."""
+"""GREE: its allocations by example; that each equals its request, by property."""
 
 from __future__ import annotations
 
@@ -68,14 +68,14 @@ def test_no_more_than_the_work_is_given() -> None:
     assert place(cluster(100, (3, 5, 98)), "window(atom(b,1,100,1,260),0,10)") == [(7, 8, 60), (8, 10, 100)]
 
 
-def test_what_a_lease_or_a_gang_needs_is_more_than_the_work() -> None:
+def test_the_need_of_a_lease_or_a_gang_is_more_than_the_work() -> None:
     assert place(cluster(100), "window(atom(b,1,100,10,101),0,10)") == [(0, 10, 11)], "a lease is all the time there is"
     assert place(cluster(100), "window(atom(b,3,4,1,5),0,10)") == [(8, 10, 3)]
     assert place(cluster(100), "window(atom(b,3,4,1,7),0,10)") == [(8, 9, 3), (9, 10, 4)]
     assert place(cluster(100), "window(atom(b,5,5,4,1),0,10)") == [(6, 10, 5)]
 
 
-def test_what_gives_more_than_it_must_is_placed_lower_or_off_the_edge() -> None:
+def test_an_atom_that_gives_more_than_it_must_is_placed_lower_or_off_the_edge() -> None:
     assert place(cluster(4, (1, 2, 2), (3, 4, 2), (4, 6, 4)), "window(atom(b,2,4,2,6),0,6)") == [(1, 4, 2)]
     assert place(cluster(4, (1, 2, 2), (3, 4, 2), (4, 6, 4)), "window(atom(b,2,4,2,6),0,6)", early=True) == [(0, 3, 2)]
     assert place(cluster(4, (1, 2, 4), (2, 3, 1)), "window(atom(b,2,4,1,5),0,3)") == [(0, 1, 2), (2, 3, 3)]
@@ -89,7 +89,7 @@ def test_an_order_takes_more_than_its_work_where_that_saves_the_time_it_needs(ea
 
 
 def test_a_lease_is_as_high_as_its_lowest_point() -> None:
-    """Then the search goes on to the left of that point, also upon what is placed."""
+    """Then the search goes on to the left of that point, also upon placed atoms."""
     assert place(cluster(10, (14, 16, 6)), "window(atom(b,1,10,8,80),0,20)") == [(6, 14, 6), (12, 20, 4)]
 
 
@@ -120,7 +120,7 @@ def test_every_dimension_binds() -> None:
 
 
 @pytest.mark.parametrize("early", [False, True])
-def test_what_does_not_fit_leaves_the_plan_as_it_was(early: bool) -> None:
+def test_a_request_that_does_not_fit_leaves_the_plan_unchanged(early: bool) -> None:
     plan = cluster(10, (0, 9, 9))
     before = [list(row) for row in plan.free.rows]
     assert place(plan, "window(all(atom(b,1,1,1,5),atom(b,10,10,5,50)),0,10)", early=early) is None
@@ -154,7 +154,7 @@ _ACTS = st.one_of(
 
 @given(_CAPACITY, st.lists(_ACTS, max_size=14), st.booleans())
 @settings(max_examples=70)
-def test_what_is_accepted_is_what_was_asked_for_and_fits(
+def test_an_accepted_allocation_equals_its_request_and_fits(
     capacity: Bundle, acts: list[tuple[str, object]], early: bool
 ) -> None:
     plan, asked, capacities = Plan(capacity), dict[str, Expression](), [(0, capacity)]
@@ -170,7 +170,7 @@ def test_what_is_accepted_is_what_was_asked_for_and_fits(
             more = plan.overcommitted() is None
             before = [list(row) for row in plan.free.rows]
             plan.set_capacity(since, bundle)
-            if more and plan.overcommitted() is not None:  # who has been promised something keeps it, here
+            if more and plan.overcommitted() is not None:  # a promise is kept, here
                 del before
                 plan.set_capacity(since, Bundle(cpu_cores=99, memory_bytes=999, disk_bytes_per_s=99))
                 bundle = Bundle(cpu_cores=99, memory_bytes=999, disk_bytes_per_s=99)
@@ -192,7 +192,7 @@ def test_what_is_accepted_is_what_was_asked_for_and_fits(
 @given(_ASKED)
 @settings(max_examples=100)
 def test_an_empty_cluster_takes_each_atom_that_is_feasible(asked: Window) -> None:
-    """With others in the way, or parts that want the same, it may not find what there is: no backtracking."""
+    """With others in the way, or parts that want the same, it may miss a solution: no backtracking."""
     expression = normalized(asked)
     plan = Plan(Bundle(cpu_cores=1e6, memory_bytes=10**9, disk_bytes_per_s=10**9))
     if isinstance(expression, Atom | All) and not infeasible(expression):
@@ -201,7 +201,7 @@ def test_an_empty_cluster_takes_each_atom_that_is_feasible(asked: Window) -> Non
         assert any(isinstance(part, Order) for part in expression.parts) or Gree(plan).place(expression, 0, 100)
 
 
-def test_a_promise_is_what_would_be_placed() -> None:
+def test_a_promise_equals_a_placement() -> None:
     expression = normalized(parse(FIG_9, bundles={"b": CORE}).expression)
     one, other = cluster(100), cluster(100)
     placed = Gree(one).promise("r", expression, 0, 1000)

@@ -1,4 +1,4 @@
-"""GREE-L: flat where GREE is tall; what it places is what was asked for."""
+"""GREE-L: flat where GREE is tall; its allocation equals the request."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ def test_no_more_than_the_work_where_not_even_the_lowest_height_needs_all_steps(
     assert place(cluster(3, (9, 10, 3)), "window(atom(b,3,4,1,7),0,10)") == [(6, 9, 3)]
 
 
-def test_parts_of_an_order_share_the_time_by_what_they_need() -> None:
-    """240, 120 and 120 steps at least, of 800: an interval of 200, then what is left in the same proportion."""
+def test_parts_of_an_order_share_the_time_by_their_needs() -> None:
+    """240, 120 and 120 steps at least, of 800: an interval of 200, then the rest in the same proportion."""
     assert place(cluster(100), FIG_9) == [(0, 400, 6), (400, 600, 12), (600, 800, 9)]
 
 
-def test_what_does_not_fit_into_its_interval_is_placed_as_gree_would_or_rejected() -> None:
+def test_a_part_that_does_not_fit_into_its_interval_is_placed_as_by_gree_or_rejected() -> None:
     text = "window(order(atom(b,1,4,5,20), atom(b,1,4,5,20)),0,20)"
     busy = cluster(4, (9, 20, 4))
     assert place(busy, text, fallback=False) is None
@@ -55,7 +55,7 @@ def test_what_does_not_fit_into_its_interval_is_placed_as_gree_would_or_rejected
 
 @given(_CAPACITY, st.lists(_ASKED, max_size=8), st.booleans(), st.booleans())
 @settings(max_examples=50)
-def test_what_is_accepted_is_what_was_asked_for_and_fits(
+def test_an_accepted_allocation_equals_its_request_and_fits(
     capacity: Bundle, asked: list[Window], early: bool, fallback: bool
 ) -> None:
     plan = Plan(capacity)
@@ -72,7 +72,7 @@ def test_what_is_accepted_is_what_was_asked_for_and_fits(
 
 
 def test_flatter_than_gree() -> None:
-    """The sum of all ups and downs of what is promised: Rayon's preemption."""
+    """The sum of all ups and downs of the promises: Rayon's preemption."""
     ups = {}
     for planner in (Gree, GreeL):
         plan = Plan(Bundle(cpu_cores=100.0))
@@ -86,7 +86,7 @@ def test_flatter_than_gree() -> None:
     assert ups[GreeL] < 0.7 * ups[Gree]
 
 
-def test_pieces_are_what_the_plan_takes() -> None:
+def test_pieces_are_the_plan_s() -> None:
     plan = cluster(10)
     placed = GreeL(plan).place(
         normalized(parse("window(atom(b,1,10,1,60),0,20)", bundles={"b": CORE}).expression), 0, 99

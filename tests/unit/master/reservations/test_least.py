@@ -1,4 +1,4 @@
-"""A small atom is given the least that lease, gang and what is free allow: compared with every allocation there is."""
+"""A small atom gets the least that lease, gang and free capacity allow: compared with every allocation there is."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_bundles_that_come_and_go_by_turns(rooms: list[int], atom: Atom, amount:
     assert given_by(Gree, atom, rooms, early=early) == amount
 
 
-def test_what_lease_and_gang_need_at_least() -> None:
+def test_the_least_need_of_lease_and_gang() -> None:
     assert least_anywhere(3, 4, 2, 10) == 10
     assert least_anywhere(5, 5, 4, 1) == 20
     assert least_anywhere(3, 4, 1, 5) == 6
@@ -94,7 +94,7 @@ _LARGE_ROOMS = st.lists(st.integers(0, 9), min_size=1, max_size=12)
 
 @given(_LARGE_ATOMS, _LARGE_ROOMS)
 @settings(max_examples=60, deadline=None)
-def test_the_solver_gives_what_the_exact_search_gives(atom: Atom, rooms: list[int]) -> None:
+def test_the_solver_agrees_with_the_exact_search(atom: Atom, rooms: list[int]) -> None:
     below = 10 * len(rooms) + 1
     exact = least(atom, [min(room, atom.parallelism) for room in rooms], atom.work, below)
     solved = least_solved(atom, [room + 0.5 for room in rooms], below)

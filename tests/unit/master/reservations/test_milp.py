@@ -1,4 +1,4 @@
-"""Planning as a program: what it places is what was asked for, and it places what no greedy planner can."""
+"""Planning as a program: its allocation equals the request, and it finds some that no greedy planner can."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_a_request_alone_is_placed_without_ups_and_downs() -> None:
     assert len(flat(placed)) == 1
 
 
-def test_it_moves_what_greedy_planners_leave_in_the_way() -> None:
+def test_it_moves_reservations_that_greedy_planners_leave_in_the_way() -> None:
     """The first may be anywhere; placed late, it is in the way of the second, which may not."""
     requests = asked("window(atom(b,4,4,5,20),0,10)", "window(atom(b,4,4,5,20),5,10)")
     plan = cluster(4)
@@ -45,7 +45,7 @@ def test_it_moves_what_greedy_planners_leave_in_the_way() -> None:
     assert all(placed is not None for placed in solved.placed.values())
 
 
-def test_what_does_not_fit_together_is_rejected_as_little_as_can_be() -> None:
+def test_of_requests_that_do_not_fit_together_as_few_as_possible_are_rejected() -> None:
     requests = asked(*["window(atom(b,1,1,5,5),0,5)"] * 3, "window(atom(b,2,2,5,10),0,5)")
     solved = solve(cluster(3), requests, 5)
     assert [name for name, placed in solved.placed.items() if placed is None] == ["r3"]
@@ -90,7 +90,7 @@ def judged(requests: dict[str, Expression], placed: Mapping[str, Placed | None],
 
 
 def cost(of: Measures) -> tuple[int, float, float]:
-    """What is less where it is better."""
+    """Return a figure that is lower where the allocation is better."""
     return -of.accepted, -round(of.acceptance, 9), round(of.preemption, 9)
 
 
@@ -108,14 +108,14 @@ def test_it_is_never_worse_than_a_greedy_planner(seed: int) -> None:
 
 
 def test_least_preemption_is_found_and_not_only_come_near_to() -> None:
-    """Spread over all of its time a request steps down by one core, whatever others do."""
+    """Spread over all of its time a request steps down by one core, independent of others."""
     requests = asked(*(f"window(atom(b,1,8,1,{20 - n}),{n},20)" for n in range(6)))
     solved = solve(cluster(8), requests, 20)
     assert solved.optimal
     assert judged(requests, solved.placed, 8).preemption == pytest.approx(6 / 8)
 
 
-def test_where_time_is_up_it_is_what_a_greedy_planner_places() -> None:
+def test_when_time_is_up_the_result_is_a_greedy_planner_s() -> None:
     requests = gangs(3, jobs=40)
     solved = solve(cluster(8), requests, 24, time_limit_s=1e-6)
     assert not solved.optimal
@@ -141,7 +141,7 @@ def test_no_requests_are_no_program() -> None:
 
 @given(st.lists(expressions, min_size=1, max_size=3), st.integers(1, 5))
 @settings(max_examples=60)
-def test_it_places_what_was_asked_for_and_no_less_than_gree(parts: list[Expression], cores: int) -> None:
+def test_its_allocation_equals_the_request_and_places_no_less_than_gree(parts: list[Expression], cores: int) -> None:
     requests = {f"r{n}": normalized(Window(part, 0, 6)) for n, part in enumerate(parts)}
     capacity = Bundle(cpu_cores=float(cores))
     solved = solve(Plan(capacity), requests, 6)

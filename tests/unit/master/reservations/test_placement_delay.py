@@ -30,7 +30,7 @@ def test_bundles_of_a_size_are_known_by_those_before_them() -> None:
     assert size_of(Promised(34.0, 68e9, 2)) == size_of(LARGE), "about the same is the same"
 
 
-def test_it_is_forgotten_and_never_grows_beyond_all_measure() -> None:
+def test_it_is_dropped_and_never_grows_without_bound() -> None:
     delays = PlacementDelays()
     for number in range(5):
         launched(delays, number * 2000.0, 1000.0)
@@ -51,7 +51,7 @@ def test_only_the_beginning_of_a_promise_counts() -> None:
     assert delays.all(99.0) == {size_of(LARGE): pytest.approx(0.5, rel=0.02)}
 
 
-def test_what_never_began_teaches_nothing() -> None:
+def test_a_task_that_never_began_teaches_nothing() -> None:
     delays = PlacementDelays()
     delays.saw(0.0, {"r": LARGE}, {"r"})
     delays.saw(90.0, {}, ())
@@ -60,7 +60,7 @@ def test_what_never_began_teaches_nothing() -> None:
     assert delays.delay_s(size_of(LARGE), 104.0) == pytest.approx(2.0), "the promise behind it begins anew"
 
 
-def test_sizes_that_nobody_asks_for_any_more_make_room() -> None:
+def test_unused_sizes_make_room() -> None:
     delays = PlacementDelays()
     for power in range(MOST_SIZES + 3):
         launched(delays, float(power), 4.0, Promised(2.0**power, 0.0, 1))
@@ -85,7 +85,7 @@ def test_room_is_made_as_much_earlier_for_bundles_that_wait_longer() -> None:
     assert set(follower.promised(89.0)) == {"small"}
 
 
-def test_the_follower_hears_of_rounds() -> None:
+def test_the_follower_gets_the_rounds() -> None:
     manager = ReservationManager(ManagerSettings(step_s=1.0))
     manager.set_capacity(Bundle(cpu_cores=4), 0.0)
     manager.create(Entry("r", "", "eve", "window(atom(<1core>,4,4,10,40),10,20)", 0.0), 0.0)

@@ -1,4 +1,4 @@
-"""``penstock plan``: what it prints, and what it says of files that are none."""
+"""``penstock plan``: its output, and its messages on files that are none."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_papers_own_example(tmp_path: Path, capsys: pytest.CaptureFixture[st
 
 
 @pytest.mark.parametrize("planner", ["gree", "gree_l", "milp"])
-def test_every_planner_says_what_it_rejects_and_why(
+def test_every_planner_names_its_rejections_and_their_reasons(
     planner: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     requests = [
@@ -79,7 +79,7 @@ def test_nothing_is_promised_after_its_deadline(tmp_path: Path, capsys: pytest.C
     ],
     ids=["steps", "step", "step and beginning", "beginning"],
 )
-def test_refusals_name_times_where_the_file_says_how_long_a_step_is_or_when_the_plan_begins(
+def test_refusals_name_times_where_the_file_has_the_length_of_a_step_or_the_begin_of_the_plan(
     more: dict[str, str], told: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     requests = [{"name": "full", "rdl": "window(atom(b,1,1,2,2),0,1)"}]
@@ -87,16 +87,18 @@ def test_refusals_name_times_where_the_file_says_how_long_a_step_is_or_when_the_
     assert f"REJECTED  full: {told}\n" in capsys.readouterr().out
 
 
-def test_what_is_wrong_with_a_request_is_told_in_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    def told(rdl: str) -> str:
+def test_an_error_in_a_request_is_given_in_times(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def error_of(rdl: str) -> str:
         given = file(tmp_path, requests=[{"name": "a", "rdl": rdl}], step="1min", begins="2026-11-21T10:00:00Z")
         assert main([given]) == 2
         return capsys.readouterr().err
 
-    assert "the window ends at 2026-11-21T10:01:00Z, not behind its start at 2026-11-21T10:02:00Z" in told(
+    assert "the window ends at 2026-11-21T10:01:00Z, not behind its start at 2026-11-21T10:02:00Z" in error_of(
         "window(atom(b,1,1,1,1),2,1)"
     )
-    assert "no turn begins before 2026-11-21T10:30:00Z" in told("window(atom(b,1,1,1,1),1h,2h) every 24h until 30min")
+    assert "no turn begins before 2026-11-21T10:30:00Z" in error_of(
+        "window(atom(b,1,1,1,1),1h,2h) every 24h until 30min"
+    )
 
 
 @pytest.mark.parametrize("planner", ["gree", "gree_l", "milp"])
@@ -131,7 +133,7 @@ def test_times_count_from_the_very_moment_at_which_the_plan_begins(
     assert "a: [0, 2) × 1" in capsys.readouterr().out
 
 
-def test_what_recurs_is_planned_turn_by_turn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_recurring_reservation_is_planned_turn_by_turn(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     requests = [{"name": "daily", "rdl": "window(atom(b,1,4,2h,8h),0,6h) every 24h until 3d"}]
     assert main([file(tmp_path, requests=requests, step="1h", horizon="5d"), "--early"]) == 0
     said = capsys.readouterr().out
@@ -195,7 +197,7 @@ def test_turns_begin_before_the_end_and_lie_within_the_horizon(
         ({"requests": [{"name": "x"}]}, "requests[0]: the key 'rdl' is missing"),
     ],
 )
-def test_what_is_wrong_in_the_file_is_one_line(
+def test_an_error_in_the_file_is_one_line(
     more: dict[str, Any], said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     assert main([file(tmp_path, **more)]) == 2
@@ -211,6 +213,6 @@ def test_a_file_that_is_not_there(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["/dev/null"]) == 2
 
 
-def test_a_program_that_has_no_time_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_program_that_has_no_time_reports_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main([file(tmp_path), "--planner", "milp", "--quantum", "0"]) == 2
     assert "--quantum is 1 or more" in capsys.readouterr().err

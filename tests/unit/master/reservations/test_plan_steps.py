@@ -15,7 +15,7 @@ _SPANS = st.tuples(st.integers(0, 20), st.one_of(st.none(), st.integers(1, 12)),
 
 
 @given(st.lists(_SPANS, max_size=12))
-def test_additions_are_what_they_would_be_step_by_step(spans: list[tuple[int, int | None, int, int]]) -> None:
+def test_additions_equal_additions_step_by_step(spans: list[tuple[int, int | None, int, int]]) -> None:
     steps, plain = Steps((10.0, 0.0, 0.0, 3.0)), np.tile([10.0, 0.0, 0.0, 3.0], (40, 1))
     for start, length, cores, memory in spans:
         finish = None if length is None else start + length
@@ -41,7 +41,7 @@ _ACTS = st.one_of(
 
 
 @given(st.lists(_ACTS, max_size=15))
-def test_what_was_added_changed_and_removed_leaves_what_is_left(acts: list[tuple[str, object, object]]) -> None:
+def test_after_additions_changes_and_removals_the_rest_remains(acts: list[tuple[str, object, object]]) -> None:
     plan, capacity, held = Plan(Bundle(cpu_cores=20.0)), np.full(60, 20.0), dict[str, list[Piece]]()
     for kind, name, more in acts:
         if kind == "capacity":

@@ -1,4 +1,4 @@
-"""What one request may take: a request that takes too long to plan is refused, and nothing else is."""
+"""The limit on one request's planning: a request that takes too long is refused, and no other is."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def test_a_request_that_takes_too_long_to_plan_is_refused(monkeypatch: pytest.Mo
             one.update("kept", rdl, NOW)
     assert pieces(one, "kept") == [(580, 600, 8)]
     smaller = Bundle(cpu_cores=6.0, memory_bytes=100 << 30)
-    assert one.set_capacity(smaller, NOW) == [], "what was promised is planned anew all the same"
+    assert one.set_capacity(smaller, NOW) == [], "promises are planned anew all the same"
     assert sum((finish - start) * number for start, finish, number in pieces(one, "kept")) == 160
     one.create(entry("short", "all(atom(b,1,2,10s,20), atom(b,1,2,10s,21)) every 100h"), NOW)
 

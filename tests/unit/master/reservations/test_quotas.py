@@ -1,4 +1,4 @@
-"""Quotas: planners know them, what has passed counts, and less than what stands is never too much."""
+"""Quotas: planners know them, past use counts, and a decrease is never too much."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def heights(one: Agenda, owner: str, steps: int = 600) -> np.ndarray:
 
 
 @pytest.mark.parametrize("planner", sorted(PLANNERS))
-def test_what_fits_into_a_quota_by_being_thinner_or_at_another_time_is_promised(planner: str) -> None:
+def test_a_request_that_fits_into_a_quota_thinner_or_at_another_time_is_promised(planner: str) -> None:
     one = agenda(Instantaneous(0.5), planner=planner)
     assert one.create("thin", "eve", asked("window(atom(b,1,10,1,100),0,40)"), 0) == "", "10 at once would be too many"
     assert heights(one, "eve").max() <= 5
@@ -46,7 +46,7 @@ def test_what_fits_into_a_quota_by_being_thinner_or_at_another_time_is_promised(
 
 
 @pytest.mark.parametrize("planner", sorted(PLANNERS))
-def test_what_fits_into_every_window_is_promised(planner: str) -> None:
+def test_a_request_that_fits_into_every_window_is_promised(planner: str) -> None:
     one = agenda(Integral(0.25, 100), planner=planner)  # 250 core-steps in any 100
     assert one.create("flat", "eve", asked("window(atom(b,1,10,1,400),0,200)"), 0) == ""
     assert np.convolve(heights(one, "eve"), np.ones(100), "valid").max() <= 250
@@ -55,9 +55,9 @@ def test_what_fits_into_every_window_is_promised(planner: str) -> None:
     assert np.convolve(heights(one, "eve"), np.ones(100), "valid").max() <= 250
 
 
-def test_what_has_passed_counts_in_the_window() -> None:
+def test_past_use_counts_in_the_window() -> None:
     one = agenda(Integral(0.5, 100))
-    for number in range(4):  # a quarter of what there is each, one after the other
+    for number in range(4):  # a quarter of the whole each, one after the other
         now = 25 * number
         one.advance(now)
         why = one.create(f"r{number}", "eve", asked(f"window(atom(b,10,10,25,250),{now},{now + 25})"), now)
@@ -71,7 +71,7 @@ def test_what_has_passed_counts_in_the_window() -> None:
     assert one.create("anew", "eve", asked("window(atom(b,10,10,50,500),400,450)"), 400) == ""
 
 
-def test_what_was_deleted_or_changed_counts_until_then() -> None:
+def test_a_deleted_or_changed_reservation_counts_until_then() -> None:
     one = agenda(Integral(0.5, 100))
     whole = "window(atom(b,10,10,50,500),{},{})"
     assert one.create("a", "eve", asked(whole.format(0, 50)), 0) == ""
@@ -79,18 +79,18 @@ def test_what_was_deleted_or_changed_counts_until_then() -> None:
     assert one.create("b", "eve", asked(whole.format(30, 80)), 30) != ""
     assert one.create("b", "eve", asked("window(atom(b,10,10,20,200),30,50)"), 30) == ""
     assert one.update("b", asked("window(atom(b,10,10,15,150),35,55)"), 40) != "", "half of it was had already"
-    assert heights(one, "eve")[30:50].tolist() == [10.0] * 20, "and it keeps what it had"
+    assert heights(one, "eve")[30:50].tolist() == [10.0] * 20, "and it keeps its former part"
     assert one.update("b", asked("window(atom(b,10,10,10,100),40,55)"), 40) == ""
     assert one.create("c", "eve", asked("window(atom(b,1,1,1,1),50,55)"), 40) != ""
 
 
 @pytest.mark.parametrize("planner", sorted(PLANNERS))
 @pytest.mark.parametrize("policy", [Instantaneous(0.5), Integral(0.5, 100)])
-def test_less_than_what_stands_is_not_refused_for_a_quota(planner: str, policy: Instantaneous | Integral) -> None:
+def test_a_decrease_is_not_refused_for_a_quota(planner: str, policy: Instantaneous | Integral) -> None:
     one = agenda(policy, planner=planner, cores=20.0)
     assert one.create("other", "eve", asked("window(atom(b,1,5,5,250),0,50)"), 0) == ""
     assert one.create("mine", "eve", asked("window(atom(b,1,4,5,160),0,50)"), 0) == ""
-    one.plan.set_capacity(0, Bundle(cpu_cores=10.0))  # what was promised is above the quota now
+    one.plan.set_capacity(0, Bundle(cpu_cores=10.0))  # the promises are above the quota now
     assert one.create("new", "eve", asked("window(atom(b,9,9,5,450),0,50)"), 0) != ""
     before = heights(one, "eve")
     assert one.update("mine", asked("window(atom(b,1,4,5,80),0,50)"), 0) == ""
@@ -100,7 +100,7 @@ def test_less_than_what_stands_is_not_refused_for_a_quota(planner: str, policy: 
     assert one.update("mine", asked("window(atom(b,1,5,5,200),0,50)"), 0) == ""
 
 
-def test_turns_of_what_recurs_count_as_they_come_into_sight() -> None:
+def test_turns_of_a_recurring_reservation_count_as_they_come_into_sight() -> None:
     one = agenda(Instantaneous(0.5))
     assert one.create("daily", "eve", asked("window(atom(b,4,4,10,40),0,20) every 100"), 0) == ""
     assert one.create("far", "eve", asked("window(atom(b,4,4,20,80),500,520)"), 0) == ""
@@ -119,9 +119,10 @@ def took_s(asked: list[Request], *policies: Instantaneous | Integral) -> float:
     return time.thread_time() - began
 
 
-def test_quotas_take_no_more_than_a_few_times_what_planning_takes() -> None:
-    """Once what an owner had was added up anew for each request: 21 times as long where quotas suffice (now 1.6), 14
-    where they do not (now 6)."""
+def test_quotas_take_no_more_than_a_few_times_as_long_as_planning() -> None:
+    """An owner's holdings were once added up anew for each request: 21 times as long where quotas suffice (now 1.6), 14
+    where they do not (now 6).
+    """
     chance, orders = Random(3), list[Request]()
     for _ in range(400):
         start, atoms = chance.randrange(300), []
@@ -168,7 +169,7 @@ def test_no_window_and_no_time_ever_exceeds_a_quota(
     one, now, had = agenda(Instantaneous(at_once), Integral(over_time, 40), planner=planner), 0, np.zeros(600)
     for call, which, text, later, length in steps:
         until = now + later
-        had[now:until] = heights(one, "eve")[now:until]  # what was promised when its time came
+        had[now:until] = heights(one, "eve")[now:until]  # the promise when its time came
         now = until
         one.advance(now)
         request, known = asked(text.format(now + later, now + later + length)), one.get(f"r{which}")

@@ -1,4 +1,6 @@
-"""The checker, the normal form and the look for infeasibility, held to an enumeration of what the language means."""
+"""The checker, the normal form and the search for infeasibility, compared with an enumeration of the language's
+meaning.
+"""
 
 from __future__ import annotations
 
@@ -45,7 +47,7 @@ def test_atoms_that_become_equal_become_one_too() -> None:
 
 @given(expressions, st.data())
 @settings(max_examples=150)
-def test_what_the_checker_is_satisfied_with_is_an_allocation_and_nothing_else(
+def test_the_checker_is_satisfied_with_allocations_and_nothing_else(
     expression: Expression, data: st.DataObject
 ) -> None:
     parts = [data.draw(heights) for _ in atoms_of(expression)]
@@ -55,7 +57,7 @@ def test_what_the_checker_is_satisfied_with_is_an_allocation_and_nothing_else(
 
 @given(expressions)
 @settings(max_examples=150)
-def test_what_is_called_infeasible_is(expression: Expression) -> None:
+def test_a_request_called_infeasible_is_infeasible(expression: Expression) -> None:
     bounded = Window(expression, 0, STEPS)
     if infeasible(bounded):
         assert given_in_all(bounded) == set()
@@ -116,7 +118,7 @@ def test_choices_go_to_the_top_the_preferred_ones_first() -> None:
     assert normalized(many) == many
 
 
-def test_what_is_infeasible_says_why() -> None:
+def test_an_infeasible_request_has_its_reason() -> None:
     assert "10 bundle-steps at 2 at once takes 5 steps" in infeasible(Window(Atom(B, 1, 2, 1, 10), 0, 4))
     assert "its lease takes 9 steps" in infeasible(Window(Atom(B, 1, 2, 9, 10), 0, 8))
     ordered = Window(Order((Atom(B, 1, 1, 1, 3), Atom(B, 1, 1, 1, 3))), 0, 5)

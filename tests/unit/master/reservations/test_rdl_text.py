@@ -1,4 +1,4 @@
-"""The text syntax and the JSON form: what they say, and what is said of what they cannot be."""
+"""The text syntax and the JSON form: their meaning, and the messages on invalid input."""
 
 from __future__ import annotations
 
@@ -129,7 +129,7 @@ def test_beyond_the_paper() -> None:
         ("atom(b,1,1,1,1)\x00", 16, "or every"),
     ],
 )
-def test_what_is_wrong_is_pointed_at(text: str, position: int, said: str) -> None:
+def test_an_error_is_pointed_at(text: str, position: int, said: str) -> None:
     with pytest.raises(RdlError) as caught:
         parse(text, bundles=NAMED)
     line = str(caught.value)
@@ -138,7 +138,7 @@ def test_what_is_wrong_is_pointed_at(text: str, position: int, said: str) -> Non
     assert "\n" not in line
 
 
-def test_what_is_too_deep_or_too_long_is_not_read() -> None:
+def test_an_expression_that_is_too_deep_or_too_long_is_not_read() -> None:
     with pytest.raises(RdlError, match="nested deeper"):
         parse("any(" * 5000 + "atom(b,1,1,1,1)" + ")" * 5000, bundles=NAMED)
     with pytest.raises(RdlError, match="at most 100000"):
@@ -151,11 +151,11 @@ def test_what_is_too_deep_or_too_long_is_not_read() -> None:
 
 
 @given(expressions)
-def test_text_and_json_give_back_what_was_said(expression: Expression) -> None:
+def test_text_and_json_give_back_the_same_expression(expression: Expression) -> None:
     assert parse(show(expression)).expression == expression
     assert from_json(to_json(Request(expression=expression, every=7))) == Request(expression=expression, every=7)
     once = normalized(Window(expression, 0, 9))
-    assume(all((atom.start or 0) < (atom.finish or 9) for atom in atoms_of(once)))  # else no text says it
+    assume(all((atom.start or 0) < (atom.finish or 9) for atom in atoms_of(once)))  # else no text can express it
     assert normalized(parse(show(once)).expression) == once
     assert normalized(from_json(to_json(Request(expression=once))).expression) == once
 
@@ -190,13 +190,13 @@ def test_no_text_ends_in_anything_but_a_request_or_a_line(text: str) -> None:
         ({"atom": ["b", 1, 1, 1, 1], "until": 3}, "$.every: a period"),
     ],
 )
-def test_what_is_wrong_in_json_is_named(value: object, said: str) -> None:
+def test_an_error_in_json_is_named(value: object, said: str) -> None:
     with pytest.raises(RdlError) as caught:
         from_json(value, bundles=NAMED)
     assert said in str(caught.value)
 
 
-def test_json_says_the_same_as_text() -> None:
+def test_json_means_the_same_as_text() -> None:
     value = {
         "window": [
             {"order": [{"atom": ["b", 1, 10, "4min", "1h"]}, {"any": [{"atom": ["b", 2, 2, 1, 4]}]}], "no_gap": True},

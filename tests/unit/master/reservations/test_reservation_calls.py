@@ -69,7 +69,7 @@ def test_each_error_names_its_field(manager: ReservationManager) -> None:
     assert error(manager, "reserve").body.field == "rdl"
 
 
-def test_what_is_anothers_is_left_alone(manager: ReservationManager) -> None:
+def test_a_reservation_of_another_user_is_left_alone(manager: ReservationManager) -> None:
     ask(manager, "reserve", rdl=RDL)
     for call, more in (("delete_reservation", {}), ("update_reservation", {"rdl": RDL})):
         assert "belongs to eve" in str(error(manager, call, "bob", reservation="r-0", **more))
@@ -120,7 +120,7 @@ class _Asks:
         raise AssertionError
 
 
-def test_a_list_larger_than_a_message_is_told_in_several(manager: ReservationManager) -> None:
+def test_a_list_larger_than_a_message_is_sent_in_several(manager: ReservationManager) -> None:
     rdl = "atom(<0.01core>,1,1,1,1)"
     for number in range(100):
         made = ask(manager, "reserve", rdl=rdl, name=str(number)).reservation
@@ -134,7 +134,7 @@ def test_a_list_larger_than_a_message_is_told_in_several(manager: ReservationMan
     assert [one.name for one in asyncio.run(client.delete_reservation("r-0"))] == names[1:]
 
 
-def test_a_reservation_of_many_pieces_is_told_with_the_next_ones(manager: ReservationManager) -> None:
+def test_a_reservation_of_many_pieces_is_sent_with_the_next_ones(manager: ReservationManager) -> None:
     made = ask(manager, "reserve", rdl="window(atom(<1core>,1,1,60s,60),+0s,+60s) every 30min")
     assert (len(made.promised), made.more) == (calls.MOST_PIECES, 336 - calls.MOST_PIECES)
     assert made.promised[0].start == NOW

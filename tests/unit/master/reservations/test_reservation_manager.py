@@ -1,4 +1,4 @@
-"""The manager: yes or no at once, in Unix time; what it keeps is the same after a restart."""
+"""The manager: yes or no at once, in Unix time; its records are the same after a restart."""
 
 from __future__ import annotations
 
@@ -83,7 +83,9 @@ def test_a_promise_ends_by_its_deadline_and_begins_no_sooner_than_asked() -> Non
     ],
 )
 @pytest.mark.parametrize("json", [False, True])
-def test_what_recurs_begins_when_it_says_and_again_each_period(window: str, begins_s: list[float], json: bool) -> None:
+def test_a_recurring_reservation_begins_at_its_time_and_again_each_period(
+    window: str, begins_s: list[float], json: bool
+) -> None:
     """Now is 2027-01-15T08:00:00Z; three days are planned."""
     one = manager(planner="gree_early", horizon_s=3 * 86_400.0)
     if json:
@@ -97,7 +99,7 @@ def test_what_recurs_begins_when_it_says_and_again_each_period(window: str, begi
     assert pieces(one, "r") == [(begins, begins + 3600, 4) for begins in after]
 
 
-def test_what_has_no_window_lies_in_the_period_of_what_has_one() -> None:
+def test_a_part_without_a_window_lies_in_the_period_of_one_with_a_window() -> None:
     one = manager(planner="gree_early", horizon_s=2 * 86_400.0)
     one.create(entry("r", "order(window(atom(b,1,1,1h,1h),+1h,+20h),atom(b,1,1,1h,1h)) every 24h"), NOW)
     assert pieces(one, "r") == [(h * 3600, h * 3600 + 3600, 1) for h in (1, 2, 25, 26)]
@@ -115,7 +117,7 @@ def test_a_recurrence_without_a_turn_or_with_too_many_is_refused() -> None:
             one.create(entry("r", rdl), NOW)
 
 
-def test_a_no_says_why() -> None:
+def test_a_refusal_has_its_reason() -> None:
     one = manager()
     with pytest.raises(Declined, match="the cluster has 10") as said:
         one.create(entry("r-1", "window(atom(b,11,11,5s,55),+0s,+30s)"), NOW)
@@ -133,7 +135,7 @@ def test_a_no_says_why() -> None:
             unknown()
 
 
-def test_a_no_tells_times_and_sizes() -> None:
+def test_a_refusal_has_times_and_sizes() -> None:
     one = manager(most_at_once=0.5, most_over_time=0.4, window_s=100.0)  # NOW is 2027-01-15 08:00 in UTC
     for rdl, said in (
         ("window(atom(b,1,1,90s,90),+0s,+1min)", "its lease takes 1.5 min, and from 2027-01-15T08:00:00Z to its end at "
@@ -150,7 +152,7 @@ def test_a_no_tells_times_and_sizes() -> None:
         assert "step" not in str(no.value)
 
 
-def test_an_update_that_does_not_fit_keeps_what_was() -> None:
+def test_an_update_that_does_not_fit_keeps_the_former_state() -> None:
     one = manager()
     one.create(entry("r-1", "window(atom(b,4,4,20s,80),+0s,+20s)"), NOW)
     with pytest.raises(Declined, match="keeps what it had"):
@@ -169,7 +171,7 @@ def test_a_quota_counts_the_tenant() -> None:
     one.create(entry("r-3", "window(atom(b,4,4,20s,80),+0s,+20s)", "ann"), NOW)
 
 
-def test_what_a_smaller_cluster_cannot_keep_is_dropped_and_told() -> None:
+def test_a_reservation_that_a_smaller_cluster_cannot_keep_is_dropped_and_reported() -> None:
     one = manager()
     one.create(entry("r-1", "window(atom(b,5,5,20s,100),+0s,+20s)"), NOW)
     one.create(entry("r-2", "window(atom(b,5,5,20s,100),+0s,+20s)", "bob"), NOW)
@@ -204,7 +206,7 @@ def test_drained_nodes_are_planned_around_for_an_hour_and_come_back() -> None:
     one.create(entry("x", "window(atom(b,8,8,20s,160),+0s,+30min)"), NOW + 3000)
 
 
-def test_what_a_lost_node_took_comes_back_with_it() -> None:
+def test_a_reservation_that_a_lost_node_took_comes_back_with_it() -> None:
     one = manager()
     smaller = Bundle(cpu_cores=6.0, memory_bytes=100 << 30)
     begun = "window(atom(b,8,8,10min,4800),+0s,+10min)"
@@ -219,12 +221,12 @@ def test_what_a_lost_node_took_comes_back_with_it() -> None:
     again = one.set_capacity(CLUSTER, NOW + 74)
     assert [each.id for each in again] == ["begun", "soon", "movable"]
     assert pieces(one, "soon") == before
-    assert pieces(one, "begun") == [(0, 60, 8), (74, 600, 8)], "what is left of its time"
+    assert pieces(one, "begun") == [(0, 60, 8), (74, 600, 8)], "the rest of its time"
     assert [each.dropped for each in one.owned()] == [""] * 4
     one.create(entry("x", "window(atom(b,8,8,20s,160),+6h,+7h)"), NOW + 74)
 
 
-def test_what_a_lost_node_took_is_given_back_only_where_there_is_room_and_its_owner_wants_it() -> None:
+def test_a_reservation_that_a_lost_node_took_is_given_back_only_where_there_is_room_and_its_owner_wants_it() -> None:
     one = manager()
     smaller = Bundle(cpu_cores=6.0, memory_bytes=100 << 30)
     one.create(entry("late", "window(atom(b,8,8,20s,160),+0s,+70min)"), NOW)
@@ -238,7 +240,7 @@ def test_what_a_lost_node_took_is_given_back_only_where_there_is_room_and_its_ow
     assert one.entries["rigid"].dropped
     assert one.set_capacity(Bundle(cpu_cores=4.0, memory_bytes=100 << 30), NOW + 1803) == []
     one.delete("rigid", NOW + 1803)
-    assert one.set_capacity(CLUSTER, NOW + 1804) == [], "nobody wants it any more"
+    assert one.set_capacity(CLUSTER, NOW + 1804) == [], "its owner does not want it any more"
 
 
 def test_a_cluster_that_became_smaller_for_good_keeps_the_rest_and_drops_the_others_in_time() -> None:
@@ -256,7 +258,7 @@ def test_a_cluster_that_became_smaller_for_good_keeps_the_rest_and_drops_the_oth
     assert 23 * 3600 <= told_at <= 24.9 * 3600, "before its time"
 
 
-def test_what_is_promised_is_planned_anew_around_a_drained_node() -> None:
+def test_promises_are_planned_anew_around_a_drained_node() -> None:
     one = manager()
     one.create(entry("r", "window(atom(b,2,8,10s,160),+0s,+10min)"), NOW)
     one.create(entry("other", "window(atom(b,4,4,10s,80),+0s,+10min)"), NOW)
@@ -275,7 +277,7 @@ def test_room_is_made_before_the_time_has_come() -> None:
     assert plan.promised(NOW + 30.0) == {}
 
 
-def test_what_is_over_is_forgotten() -> None:
+def test_ended_reservations_are_dropped() -> None:
     one = manager()
     one.create(entry("r-1", "window(atom(b,5,5,20s,100),+0s,+20s)"), NOW)
     one.advance(NOW + 19)
@@ -339,7 +341,7 @@ def test_a_restart_changes_nothing(asks: list[tuple[str, int]], cores: float) ->
         assert other.promised(at + step) == one.promised(at + step)
 
 
-def test_the_store_keeps_what_it_is_told(tmp_path: Path) -> None:
+def test_the_store_keeps_its_records(tmp_path: Path) -> None:
     one = manager()
     one.create(entry("r-1", "window(atom(b,4,4,20s,80),+10s,+30s)"), NOW)
     one.create(entry("r-2", "window(atom(b,4,4,20s,80),+10s,+30s)", "bob"), NOW)
@@ -373,7 +375,7 @@ def test_nothing_new_is_promised_on_a_drained_node_however_far_ahead() -> None:
     with pytest.raises(Declined, match=r"not counted on\); it keeps what it had"):
         one.update("before", "window(atom(b,8,8,20s,160),+24h,+26h)", NOW)
     one.create(entry("small", "window(atom(b,4,4,20s,80),+48h,+49h)"), NOW)
-    assert one.agenda.plan.capacity.rows == before, "what is promised already goes by the hour"
+    assert one.agenda.plan.capacity.rows == before, "promises already go by the hour"
     assert [each.id for each in one.owned() if not each.dropped] == ["before", "small"]
     assert max(run.cpu_cores for run in free_runs(one, NOW)) == 4.0
     assert min(run.cpu_cores for run in free_runs(one, NOW)) == 0.0, "not less than nothing"
@@ -381,7 +383,7 @@ def test_nothing_new_is_promised_on_a_drained_node_however_far_ahead() -> None:
     one.create(entry("x", "window(atom(b,8,8,20s,160),+49h,+50h)"), NOW + 60)
 
 
-def test_a_turn_of_what_recurs_is_planned_though_a_node_is_drained_far_ahead() -> None:
+def test_a_turn_of_a_recurring_reservation_is_planned_though_a_node_is_drained_far_ahead() -> None:
     one = manager()
     one.create(entry("nightly", "window(atom(b,8,8,20s,160),+24h,+25h) every 24h"), NOW)
     known = len(one.kept("nightly").turns)

@@ -73,7 +73,7 @@ def test_a_window_that_ends_where_the_new_piece_starts_does_not_count() -> None:
     assert Integral(0.1, 2).too_much(capacity, "eve", across, new, str).startswith("eve would have 25.0% of the cpu")
 
 
-def test_the_line_says_who_what_when_and_how_much() -> None:
+def test_the_line_has_user_reservation_time_and_amount() -> None:
     capacity, _ = cluster([])
     pieces = [Piece(5, 15, 3, CORE)]
     assert Instantaneous(0.2).too_much(capacity, "eve", Steps.sum_of(pieces), pieces, str) == (

@@ -1,4 +1,4 @@
-"""The plan over time: whoever stacks what is shown gets what is promised, and free is what is left."""
+"""The plan over time: the shown parts add up to the promises, and the free part is the rest."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from master.reservations.timeline import AMOUNTS, MOST_RUNS, free_runs, stacked
 
 
 def manager(*asked: tuple[str, str, str], step_s: float = 1.0) -> ReservationManager:
-    """(id, user, rdl) each; what is declined is left out."""
+    """Return a manager with these (id, user, rdl) each; declined ones are left out."""
     one = ReservationManager(ManagerSettings(step_s=step_s, horizon_s=100_000.0))
     one.set_capacity(Bundle(cpu_cores=10.0, memory_bytes=100), 0.0)
     for id, user, rdl in asked:  # noqa: A001 - the field's name
@@ -60,9 +60,7 @@ def test_no_more_is_shown_than_can_be_looked_at() -> None:
     st.integers(0, 30), st.integers(1, 30),
 )  # fmt: skip
 @settings(max_examples=60, deadline=None)
-def test_what_is_promised_and_what_is_free_are_all_that_there_is(
-    asked: list[tuple[str, int, int, int]], since: int, length: int
-) -> None:
+def test_promises_and_free_parts_are_the_whole(asked: list[tuple[str, int, int, int]], since: int, length: int) -> None:
     one = manager(
         *(
             (

@@ -1,4 +1,4 @@
-"""The depository: what is kept, for how long, and what survives a restart."""
+"""The depository: its records, their lifetime, and the survivors of a restart."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_runs_come_in_the_order_in_which_they_ended() -> None:
     assert depository.applications() == {"count": 1, "sort": 3}
 
 
-def test_the_oldest_with_the_same_settings_are_forgotten() -> None:
+def test_the_oldest_with_the_same_settings_are_dropped() -> None:
     depository = Depository(Database("sqlite://"), Bounds(runs_per_settings=2))
     for ended_at in range(5):
         depository.add("sort", run(), ended_at=float(ended_at), slot_s=3.0)
@@ -53,7 +53,7 @@ def test_the_oldest_with_the_same_settings_are_forgotten() -> None:
     assert len(depository.runs("count")) == 1
 
 
-def test_settings_are_counted_once_whatever_the_number_of_their_runs() -> None:
+def test_settings_are_counted_once_for_any_number_of_their_runs() -> None:
     depository = Depository(Database("sqlite://"))
     for number, input_bytes in enumerate((1, 2, 1, 2, 2)):
         depository.add("sort", run(input_bytes=input_bytes), ended_at=float(number), slot_s=3.0)
@@ -61,7 +61,7 @@ def test_settings_are_counted_once_whatever_the_number_of_their_runs() -> None:
     assert [depository.count_settings(name) for name in ("sort", "count", "other")] == [2, 1, 0]
 
 
-def test_the_oldest_of_an_application_are_forgotten() -> None:
+def test_the_oldest_of_an_application_are_dropped() -> None:
     depository = Depository(Database("sqlite://"), Bounds(runs_per_application=3))
     for number in range(6):
         depository.add("sort", run(input_bytes=number + 1), ended_at=float(number), slot_s=3.0)
@@ -99,7 +99,7 @@ def test_an_hour_of_slots_takes_little(tmp_path: Path) -> None:
         ("postgresql+nosuch://you:secret@host/db", "host/db"),
     ],
 )
-def test_what_cannot_be_opened_is_one_line_without_the_password(url: str, said: str) -> None:
+def test_a_store_that_cannot_be_opened_is_one_line_without_the_password(url: str, said: str) -> None:
     with pytest.raises(StoreError) as caught:
         Database(url)
     line = str(caught.value)
@@ -115,7 +115,7 @@ def test_a_file_that_is_no_database_is_named(tmp_path: Path) -> None:
         Database(str(path))
 
 
-def test_what_another_version_wrote_is_left_alone(tmp_path: Path) -> None:
+def test_records_of_another_version_are_left_alone(tmp_path: Path) -> None:
     path = str(tmp_path / "store.db")
     database = Database(path)
     with database.transaction() as connection:

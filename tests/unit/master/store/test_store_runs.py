@@ -1,4 +1,4 @@
-"""Executors that name one run are one run to whoever reads; an older database is brought up to date."""
+"""Executors that name one run are one run to every reader; an older database is brought up to date."""
 
 from __future__ import annotations
 
@@ -57,7 +57,7 @@ def test_a_slot_that_was_not_measured_comes_back_so_and_counts_in_no_mean() -> N
     assert np.array_equal(merged.run.mean[0], [2.0, 3.0, np.nan], equal_nan=True)
 
 
-def test_those_with_other_settings_and_those_without_a_run_stand_alone() -> None:
+def test_those_with_other_settings_and_those_without_a_run_are_separate() -> None:
     depository = Depository(Database("sqlite://"))
     for name, settings in (("", SETTINGS), ("", SETTINGS), ("r", SETTINGS), ("r", Settings(2, 2.0, 8))):
         depository.add("sort", flat(2, 1.0, settings), ended_at=1.0, slot_s=3.0, name=name)
