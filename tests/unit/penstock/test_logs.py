@@ -30,7 +30,7 @@ def fields(datagram: bytes) -> dict[str, str]:
     return found
 
 
-def test_what_an_entry_is() -> None:
+def test_the_parts_of_an_entry() -> None:
     said = {"event": "kill", "level": "warning", "container": "c-1", "why": "2\nlines", "size": 3, "ünder-way": True}
     assert fields(logs.entry(said)) == {
         "MESSAGE": "kill container=c-1 why=2\nlines size=3 ünder-way=true",
@@ -46,7 +46,7 @@ def test_what_an_entry_is() -> None:
 
 @pytest.fixture
 def journal(tmp_path: Path) -> Iterator[socket.socket]:
-    """Somebody who listens where the journal would."""
+    """A socket at the journal's address."""
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
         listening.bind(str(tmp_path / "socket"))
         listening.settimeout(30)
@@ -55,7 +55,7 @@ def journal(tmp_path: Path) -> Iterator[socket.socket]:
 
 @contextmanager
 def connected(tmp_path: Path, stream: str = "") -> Iterator[Path]:
-    """Our standard error goes there; ``stream`` is another one that systemd told of."""
+    """Our standard error goes there; ``stream`` is another one that systemd has passed."""
     with pytest.MonkeyPatch.context() as monkeypatch, (tmp_path / "stderr").open("w") as stderr:
         behind = os.fstat(stderr.fileno())
         monkeypatch.setattr(logs, "_JOURNAL", tmp_path / "socket")
@@ -86,7 +86,7 @@ def test_events_go_to_the_journal_if_standard_error_does(journal: socket.socket,
         assert fields(journal.recv(65536))["PENSTOCK_EVENT"] == "next"
 
 
-def test_what_the_journal_does_not_take_is_not_lost(journal: socket.socket, tmp_path: Path) -> None:
+def test_entries_that_the_journal_does_not_take_are_not_lost(journal: socket.socket, tmp_path: Path) -> None:
     with connected(tmp_path) as stderr:
         taken = logs.Journal(tmp_path / "socket")
         journal.close()

@@ -1,4 +1,4 @@
-"""Routes that describe themselves: the document that is made of them, and what they refuse."""
+"""Routes that describe themselves: the document that is made of them, and their refusals."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Query(msgspec.Struct):
 
 
 class Said(msgspec.Struct):
-    """What is answered."""
+    """The answer."""
 
     since: float
     by: str
@@ -73,7 +73,7 @@ async def served(access: HttpAccess | None = None) -> AsyncIterator[ClientSessio
         yield client
 
 
-def test_the_document_says_what_the_routes_say() -> None:
+def test_the_document_agrees_with_the_routes() -> None:
     said = documented()
     assert said["openapi"] == "3.1.0"
     assert {path: sorted(methods) for path, methods in said["paths"].items()} == {
@@ -126,7 +126,7 @@ async def test_a_query_that_does_not_fit_gets_one_line(query: str, line: str, fi
         assert (answer.status, await answer.json()) == (400, {"error": line, "field": field})
 
 
-async def test_what_fits_is_answered() -> None:
+async def test_a_valid_request_is_answered() -> None:
     async with served() as client:
         async with client.get("/things?since=1.5&by=node") as answer:
             assert await answer.json() == {"since": 1.5, "by": "node"}
@@ -159,7 +159,7 @@ async def test_what_fits_is_answered() -> None:
         ("GET", "/broken", b"", 500, "an error of ours; the daemon's log has it"),
     ],
 )
-async def test_what_is_refused_gets_one_line_of_json(
+async def test_a_refused_request_gets_one_line_of_json(
     method: str, path: str, body: bytes, status: int, line: str
 ) -> None:
     async with served() as client, client.request(method, path, data=io.BytesIO(body)) as answer:
@@ -171,7 +171,7 @@ async def test_what_is_refused_gets_one_line_of_json(
             assert answer.headers["Allow"]
 
 
-async def test_on_loopback_a_wrong_method_is_told_apart_from_a_missing_token() -> None:
+async def test_on_loopback_a_wrong_method_is_distinguished_from_a_missing_token() -> None:
     async with served(HttpAccess(exposed=False)) as client:
         for method, path, status in (("DELETE", "/things", 405), ("POST", "/nowhere", 404), ("POST", "/things/a", 403)):
             async with client.request(method, path) as answer:
@@ -179,4 +179,4 @@ async def test_on_loopback_a_wrong_method_is_told_apart_from_a_missing_token() -
     async with served(HttpAccess(exposed=True)) as client:
         for method, path in (("DELETE", "/things"), ("GET", "/nowhere"), ("GET", "/things")):
             async with client.request(method, path) as answer:
-                assert answer.status == 401, "whoever has no token is told nothing"
+                assert answer.status == 401, "a client without a token gets no data"

@@ -1,4 +1,4 @@
-"""What both daemons say of themselves and of resources."""
+"""The figures of both daemons about themselves and about resources."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where sockets and state are, for root and for everybody else."""
+"""The places of sockets and state, for root and for all other users."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_private_directory_is_made_private(tmp_path: Path) -> None:
     assert made.stat().st_mode & 0o777 == 0o700
 
 
-def test_somebody_else_s_directory_is_a_trap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_another_user_s_directory_is_a_trap(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     uid = os.geteuid()
     become(monkeypatch, uid + 1)
     with pytest.raises(PermissionError, match="another user"):

@@ -26,7 +26,7 @@ STRANGER = pwd.getpwnam("nobody")
 
 
 class Trap:
-    """Both sockets of an agent, which another user listens on; keeps what clients send there."""
+    """Both sockets of an agent, on which another user listens; keeps the data that clients send there."""
 
     def __init__(self, directory: Path) -> None:
         self.path = directory / "agent.sock"
@@ -134,7 +134,7 @@ def _own(path: Path, uid: int, mode: int) -> Path:
         (STRANGER.pw_uid, 0o700, True),
         (0, 0o755, True),
         (STRANGER.pw_uid + 7, 0o755, False),
-        (STRANGER.pw_uid + 7, 0o700, False),  # whose content may not even be looked at
+        (STRANGER.pw_uid + 7, 0o700, False),  # whose content must not even be read
         (STRANGER.pw_uid, 0o777, False),
         (STRANGER.pw_uid, 0o770, False),
     ],
@@ -168,8 +168,10 @@ def test_a_directory_that_others_may_write_to_is_refused(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("kind", [socket.SOCK_STREAM, socket.SOCK_SEQPACKET])
-async def test_who_finds_the_queue_full_waits_for_it(tmp_path: Path, kind: socket.SocketKind) -> None:
-    """asyncio takes a full queue for a connection, whose other end runs as no user: "remove that file" was said."""
+async def test_a_client_that_finds_the_queue_full_waits_for_it(tmp_path: Path, kind: socket.SocketKind) -> None:
+    """asyncio takes a full queue for a connection, whose other end runs as no user: the advice was "remove that
+    file".
+    """
     path = tmp_path / ("agent.sock" if kind is socket.SOCK_STREAM else "stdio.sock")
     with socket.socket(socket.AF_UNIX, kind) as listening, contextlib.ExitStack() as others:
         listening.bind(str(path))

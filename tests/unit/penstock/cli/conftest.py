@@ -41,7 +41,7 @@ def penstock(capsys: pytest.CaptureFixture[str]) -> Penstock:
 
 @pytest.fixture
 def fails(capsys: pytest.CaptureFixture[str]) -> Fails:
-    """Run a command that ends with a status and says why in one line; the line."""
+    """Run a command that ends with a status and one line with the reason; return the line."""
 
     def run(status: int, *argv: object) -> str:
         assert main([str(each) for each in argv]) == status

@@ -1,4 +1,4 @@
-"""Bad input: one clear line, exit status 2, no traceback. And what the help says."""
+"""Bad input: one clear line, exit status 2, no traceback. And the text of the help."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ GOOD = '[[task]]\nname = "a"\ncommand = "true"\n'
     ("path", "why"),
     [("absent/file", "absent: no such directory; make it, or name"), ("", " is a directory; name a file")],
 )
-def test_a_file_that_cannot_be_written_is_said_before_anything_begins(
+def test_a_file_that_cannot_be_written_is_reported_before_anything_begins(
     fails: Fails, tmp_path: Path, command: str, option: str, path: str, why: str
 ) -> None:
     line = fails(2, command, option, str(tmp_path / path))
@@ -175,7 +175,9 @@ def test_a_request_in_a_file_that_is_no_json_names_it_and_a_remedy(tmp_path: Pat
 
 
 @pytest.mark.parametrize(("name", "why"), [("", "Is a directory"), ("/dev/null", "the key 'model' is missing")])
-def test_a_scenario_that_is_no_file_is_not_said_to_be_absent(tmp_path: Path, fails: Fails, name: str, why: str) -> None:
+def test_a_scenario_that_is_no_file_is_not_reported_as_absent(
+    tmp_path: Path, fails: Fails, name: str, why: str
+) -> None:
     path = tmp_path / name
     assert fails(2, "simulate", str(path)).startswith(f"penstock simulate: {path}: {why}")
 

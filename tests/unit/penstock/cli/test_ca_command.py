@@ -1,4 +1,4 @@
-"""``penstock ca``: what it makes, for whom, what it refuses, and that no name becomes a path."""
+"""``penstock ca``: the files that it makes, their owners, the refused requests, and that no name becomes a path."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_an_address_is_one_name_however_it_is_written(directory: Path, filed_as:
     assert [one.name for one in Authority(directory).revoked()] == [filed_as] * 3
 
 
-def test_only_what_ends_soon_is_renewed(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_only_certificates_that_end_soon_are_renewed(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     _in(directory, "issue", "early", "--days", "20")
     _in(directory, "issue", "late", "--days", "200")
     capsys.readouterr()
@@ -93,7 +93,7 @@ def test_only_what_ends_soon_is_renewed(directory: Path, capsys: pytest.CaptureF
     assert capsys.readouterr().out.splitlines() == [f"{directory}/issued/early.{kind}" for kind in ("pem", "key")]
 
 
-def test_what_was_issued_is_shown(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_issued_certificates_are_shown(directory: Path, capsys: pytest.CaptureFixture[str]) -> None:
     Authority(directory).issue("gone", (), 10, NOW - 20 * DAY, master=False)
     _in(directory, "issue", "head", "--master", "--also", "head.example.org")
     capsys.readouterr()

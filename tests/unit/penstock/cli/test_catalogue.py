@@ -1,4 +1,4 @@
-"""The commands' parsers, caught: nothing that completion, man pages and docs/command.md are made of is said twice."""
+"""The commands' parsers, caught: completion, man pages and docs/command.md are made of these alone."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_synopses(found: dict[str, Command]) -> None:
     assert of("profile") == "penstock profile [OPTION…] list|show|plot|compare [APP]"
 
 
-def test_what_a_parser_takes() -> None:
+def test_the_arguments_of_a_parser() -> None:
     parser = argparse.ArgumentParser(prog="x")
     parser.add_argument("file", metavar="FILE", help="what to read")
     parser.add_argument("more", nargs="*", metavar="MORE")

@@ -1,4 +1,4 @@
-"""docs/command.md and the man pages say what the commands say, and a man can read them."""
+"""docs/command.md and the man pages agree with the commands, and man can read them."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ def test_they_are_as_they_would_be_written_now(make_command: ModuleType) -> None
     assert make_command.stale() == [], "run python docs/make_command.py"
 
 
-def test_they_do_not_depend_on_who_makes_them(make_command: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_they_do_not_depend_on_the_environment_of_their_maker(
+    make_command: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = make_command.files()
     monkeypatch.setattr("os.geteuid", lambda: 12345)
     monkeypatch.setenv("HOME", "/home/somebody")
@@ -47,7 +49,7 @@ def test_they_do_not_depend_on_who_makes_them(make_command: ModuleType, monkeypa
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_a_page_has_its_sections_in_their_order(page: Path) -> None:
     found = re.findall(r"^\.SH (.*)$", page.read_text(encoding="ascii"), re.MULTILINE)
-    # The overview has the commands where others have options; what a command prints of itself may have no example.
+    # The overview has the commands where others have options; a command's own help may have no example.
     wanted = [name for name in SECTIONS if name in found]
     assert [name for name in found if name in SECTIONS] == wanted
     assert set(SECTIONS) - set(found) <= {"OPTIONS", "EXAMPLES"}
@@ -79,8 +81,8 @@ def test_groff_has_nothing_to_complain_of() -> None:
     assert "\\f" not in plain
 
 
-class _Said(Exception):  # noqa: N818 - what was said, no fault of ours
-    """What a parser complains of."""
+class _Said(Exception):  # noqa: N818 - the parser's message, no fault of ours
+    """The complaint of a parser."""
 
 
 def examples(make_command: ModuleType) -> list[tuple[str, str]]:

@@ -19,7 +19,7 @@ def _nothing_of_ours_around(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("penstock.cli.config._usual", lambda daemon: None)
 
 
-def test_show_says_value_source_and_purpose_of_every_key(
+def test_show_has_value_source_and_purpose_of_every_key(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "agent.toml"
@@ -84,7 +84,7 @@ def test_check_is_silent_where_nothing_is_wrong(tmp_path: Path, capsys: pytest.C
         ("master", 'listen = "/run/m.sock"\n[bundles]\nbig = "lots"', ["2: bundles: big: "]),
     ],
 )
-def test_check_says_every_fault_with_its_line(
+def test_check_reports_every_fault_with_its_line(
     daemon: str, text: str, faults: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = tmp_path / "x.toml"

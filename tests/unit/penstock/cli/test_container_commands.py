@@ -30,7 +30,7 @@ async def container(fake: FakeAgent) -> AsyncIterator[FakeContainer]:
     peer.close()
 
 
-async def test_adopt_asks_for_what_it_was_told(fake: FakeAgent, penstock: Penstock) -> None:
+async def test_adopt_passes_its_options_to_the_agent(fake: FakeAgent, penstock: Penstock) -> None:
     pid = os.getpid()
     argv = ["adopt", "--memory", "64M", "--opportunistic", "--name", "me", "--tree", str(pid)]
     assert await penstock(*argv) == (0, "c-1\n", "")
@@ -43,26 +43,26 @@ async def test_adopt_asks_for_what_it_was_told(fake: FakeAgent, penstock: Pensto
     assert (spec.env, spec.stdio) == ({}, "")
 
 
-async def test_adopt_says_why_not(fake: FakeAgent, penstock: Penstock) -> None:
+async def test_adopt_gives_the_reason_for_a_refusal(fake: FakeAgent, penstock: Penstock) -> None:
     fake.refuse["adopt"] = refused("process 1 does not belong to eve alone")
     assert await penstock("adopt", "1") == (1, "", "penstock adopt: process 1 does not belong to eve alone\n")
 
 
-async def test_adopt_warns_of_what_is_not_enforced(fake: FakeAgent, penstock: Penstock) -> None:
+async def test_adopt_warns_of_limits_that_are_not_enforced(fake: FakeAgent, penstock: Penstock) -> None:
     fake.not_enforced = {"cpu_cores": "no cpu"}
     assert await penstock("adopt", str(os.getpid()), "--cpu", "1") == (
         0, "c-1\n", "penstock adopt: --cpu is not enforced: no cpu\n",
     )  # fmt: skip
 
 
-async def test_resize_changes_what_was_named(fake: FakeAgent, container: FakeContainer, penstock: Penstock) -> None:
+async def test_resize_changes_the_named_limits(fake: FakeAgent, container: FakeContainer, penstock: Penstock) -> None:
     assert await penstock("resize", container.id, "--pids", "10", "--net-in", "1M") == (0, "", "")
     assert container.limits == Limits(cpu_cores=1.0, pids_max=10, network_ingress_bytes_per_s=1 << 20)
     assert await penstock("resize", "--cpu", "none", "--pids", "20", container.id) == (0, "", "")
     assert container.limits == Limits(pids_max=20, network_ingress_bytes_per_s=1 << 20)
 
 
-async def test_resize_warns_of_what_is_not_enforced(
+async def test_resize_warns_of_limits_that_are_not_enforced(
     fake: FakeAgent, container: FakeContainer, penstock: Penstock
 ) -> None:
     fake.not_enforced = {"pids_max": "no pids"}
@@ -81,7 +81,7 @@ async def test_follow_sends_a_profile_and_takes_it_back(
     assert container.profile is None
 
 
-async def test_logs_prints_what_a_container_wrote(
+async def test_logs_prints_the_output_of_a_container(
     fake: FakeAgent, container: FakeContainer, penstock: Penstock
 ) -> None:
     fake.outputs = {"stdout": b"one\ntwo\n", "stderr": b"oh\n"}
@@ -95,7 +95,7 @@ async def test_logs_goes_on_until_the_container_has_ended(
     monkeypatch.setattr("penstock.cli.logs._LOOK_S", 0.01)
     fake.outputs["stdout"] = b"one\n"
     printing = asyncio.ensure_future(penstock("logs", "-f", container.id))
-    while len(fake.called("output")) < 3:  # noqa: ASYNC110 - what it had then was all, and it asks again
+    while len(fake.called("output")) < 3:  # noqa: ASYNC110 - the first answer was complete, and it asks again
         await asyncio.sleep(0.005)
     assert not printing.done()
     fake.outputs["stdout"] += b"two\n"
@@ -103,7 +103,7 @@ async def test_logs_goes_on_until_the_container_has_ended(
     assert await printing == (0, "one\ntwo\n", "")
 
 
-async def test_logs_says_what_is_not_kept_any_more(
+async def test_logs_reports_output_that_is_not_kept_any_more(
     fake: FakeAgent, container: FakeContainer, penstock: Penstock
 ) -> None:
     fake.outputs["stdout"], fake.dropped_bytes = b"a line that is gone\nthe last\n", 20

@@ -1,4 +1,4 @@
-"""``penstock drain``: what makes no sense together, and the one line that says what keeps a node."""
+"""``penstock drain``: options that contradict each other, and the line that names the work that keeps a node."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ ROOT = Draining("root", 0.0)
         (["--stopp"], "did you mean '--stop'?"),
     ],
 )
-def test_what_makes_no_sense_is_one_line(argv: list[str], said: str) -> None:
+def test_contradictory_options_are_one_line(argv: list[str], said: str) -> None:
     with pytest.raises(CommandError) as caught:
         drain.main(argv)
     assert said in str(caught.value)
@@ -54,7 +54,7 @@ def answers(monkeypatch: pytest.MonkeyPatch, *nodes: NodeDrain) -> None:
         (left("draining", Remaining("task", "j-2/t", "", "")), "n1 still runs task j-2/t of an unknown user"),
     ],
 )
-def test_one_line_says_what_still_runs(monkeypatch: pytest.MonkeyPatch, node: NodeDrain, said: str) -> None:
+def test_one_line_names_the_work_that_still_runs(monkeypatch: pytest.MonkeyPatch, node: NodeDrain, said: str) -> None:
     answers(monkeypatch, node, NodeDrain(node="n2", state="drained", draining=ROOT))
     with pytest.raises(CommandError) as caught:
         drain.main(["--timeout", "0s"])

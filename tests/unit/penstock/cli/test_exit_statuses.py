@@ -1,4 +1,4 @@
-"""One convention of exit statuses, said by every command's help."""
+"""One convention of exit statuses, in every command's help."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from penstock.cli import catalogue, exit_statuses, main
 from penstock.cli.exit_statuses import Status
 
 
-def test_what_is_said_of_a_command_is_of_one_that_exists() -> None:
+def test_every_statement_is_about_an_existing_command() -> None:
     assert set(exit_statuses.OF_COMMAND) <= set(main.names())
 
 
@@ -19,7 +19,7 @@ def test_every_help_ends_with_them() -> None:
                 assert one.help.rstrip().endswith(exit_statuses.section(one.name)), one.name
 
 
-def test_they_come_in_order_and_say_something() -> None:
+def test_they_come_in_order_with_a_text() -> None:
     for name in [*main.names(), ""]:
         rows = exit_statuses.of(name)
         numbers = [int(key) for key in rows if key.isdigit()]

@@ -1,4 +1,4 @@
-"""What a job file asks for."""
+"""The requests in a job file."""
 
 from __future__ import annotations
 

@@ -15,7 +15,7 @@ from penstock.wire.errors import ErrorCode, RpcError, unavailable
 
 
 class _Asked:
-    """What an agent's client says of jobs: the master is away at first."""
+    """The answers of an agent's client about jobs: the master is away at first."""
 
     def __init__(self, refusals: Sequence[RpcError]) -> None:
         self._refusals = list(refusals)
@@ -44,7 +44,7 @@ async def test_a_master_that_is_away_when_the_waiting_begins_is_waited_for() -> 
     assert ([view.job for view in views], status) == (["j-1"], Status.DONE)
 
 
-async def test_who_has_no_time_is_told_at_once() -> None:
+async def test_a_client_without_time_gets_the_answer_at_once() -> None:
     with pytest.raises(RpcError, match="is away"):
         await command.ended(_agent(_AWAY), ["j-1"], 0.0)
 

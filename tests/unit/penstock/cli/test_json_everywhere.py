@@ -37,7 +37,7 @@ def every() -> Iterator[catalogue.Command]:
         yield from command.parts or (command,)
 
 
-def test_every_command_has_it_or_says_why_not() -> None:
+def test_every_command_has_it_or_a_reason() -> None:
     without = {
         command.name
         for command in every()
@@ -55,7 +55,7 @@ async def test_a_container_that_goes_on(fake: FakeAgent, penstock: Penstock, arg
     assert json.loads(out) == {"container": "c-1", "not_enforced": {"cpu_cores": "no cpu"}}
 
 
-async def test_run_in_the_foreground_prints_what_the_command_does(fake: FakeAgent, penstock: Penstock) -> None:
+async def test_run_in_the_foreground_prints_the_output_of_the_command(fake: FakeAgent, penstock: Penstock) -> None:
     status, out, err = await penstock("run", "--json", "--", "x")
     assert (status, out, fake.called("launch")) == (2, "", [])
     assert err.startswith("penstock run: --json: only with --detach")
@@ -74,7 +74,7 @@ async def test_resize_and_kill(fake: FakeAgent, penstock: Penstock) -> None:
     assert (row["container"], row["ended"]["by"], row["ended"]["exit_status"]) == ("c-1", "cancelled", 137)
 
 
-async def test_kill_says_nothing_where_nobody_asks(fake: FakeAgent, penstock: Penstock) -> None:
+async def test_kill_prints_nothing_without_the_option(fake: FakeAgent, penstock: Penstock) -> None:
     assert (await penstock("run", "--detach", "x"))[0] == 0
     assert await penstock("kill", "c-1") == (0, "", "")
     assert await penstock("kill") == (2, "", "penstock kill: the following arguments are required: CONTAINER\n")
@@ -113,6 +113,6 @@ def test_uninstall(
     assert captured.err == ("" if dry else "penstock uninstall: launcher: Device or resource busy\n")
 
 
-def test_lists_of_what_is_shipped(capsys: pytest.CaptureFixture[str]) -> None:
+def test_lists_of_the_shipped_files(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["simulate", "--list", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["las_mq/fig01"]

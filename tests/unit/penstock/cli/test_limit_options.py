@@ -1,4 +1,4 @@
-"""What the options of run, adopt and resize mean."""
+"""The meaning of the options of run, adopt and resize."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def parse(*argv: str, removable: bool = False) -> argparse.Namespace:
 def test_limits(argv: list[str], limits: dict[str, Any]) -> None:
     spec = specification(parse(*argv), ("x",))
     assert spec.limits == Limits(**limits)
-    # What it may use is what it is promised, as far as that can be promised.
+    # Its limit is its promise, as far as that can be promised.
     assert spec.cpu_cores == limits.get("cpu_cores", 0)
     assert spec.memory_bytes == limits.get("memory_max_bytes", limits.get("memory_high_bytes", 0))
 
@@ -67,7 +67,7 @@ def test_notice(text: str) -> None:
     assert arguments.notice(text) == Notice(signal=signal.SIGUSR1, grace_s=5)
 
 
-def test_what_is_not_named_does_not_change() -> None:
+def test_limits_without_an_option_do_not_change() -> None:
     assert changes(parse(removable=True)) == {}
     assert changes(parse("--net", "1M", removable=True)) == {"network_egress_bytes_per_s": 1 << 20}
 
@@ -87,7 +87,7 @@ def test_a_limit_is_removed() -> None:
     ],
 )
 def test_memory_has_one_policy(argv: list[str], high: int | None, hard: int | None) -> None:
-    """Whatever it had before."""
+    """It replaces any earlier one."""
     assert changes(parse(*argv, removable=True)) == {"memory_high_bytes": high, "memory_max_bytes": hard}
 
 

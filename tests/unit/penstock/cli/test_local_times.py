@@ -39,4 +39,4 @@ def test_times_of_a_refusal_are_shown_in_local_time() -> None:
 
     assert "at 2027-01-16 05:00:10" in message(fails(refused(said)))
     typed = "'2027-01-15T20:00:10Z' lies before the plan begins"
-    assert typed in message(fails(bad_request(typed, field="rdl"))), "what was typed stays as it was"
+    assert typed in message(fails(bad_request(typed, field="rdl"))), "the typed text is unchanged"

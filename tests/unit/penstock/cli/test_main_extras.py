@@ -1,4 +1,4 @@
-"""A command that is not installed, or that is no longer a command: one line says how to get what it did."""
+"""A command that is not installed, or that is no longer a command: one line names its replacement."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from penstock.cli.main import main
 
 
 @pytest.mark.parametrize(("command", "missing", "extra"), [("agent", "psutil", "agent"), ("master", "numpy", "master")])
-def test_a_daemon_without_its_extra_says_what_to_install(
+def test_a_daemon_without_its_extra_names_the_package_to_install(
     command: str, missing: str, extra: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     real = builtins.__import__

@@ -85,7 +85,7 @@ def test_list(master: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> Non
     assert json.loads(out_of(capsys, "list", "--json")) == LIST
 
 
-def test_list_of_nothing_says_how_to_begin(master: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_list_of_nothing_explains_how_to_begin(master: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     master["/profiles"] = []
     assert "penstock submit --executors" in out_of(capsys, "list")
 
@@ -126,7 +126,7 @@ def test_a_run_that_ended_within_a_slot_is_shown_as_long_as_it_was(
     assert right == pytest.approx(836), "the run's end is the picture's"
 
 
-def test_plot_draws_what_was_used_and_a_line_for_what_was_expected(
+def test_plot_draws_the_use_and_a_line_for_the_forecast(
     master: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     lines = out_of(capsys, "plot", "sort").splitlines()
@@ -164,8 +164,8 @@ def test_plot_as_a_picture(master: dict[str, Any], capsys: pytest.CaptureFixture
     name = "{http://www.w3.org/2000/svg}"
     texts = [text.text for text in picture.iter(f"{name}text")]
     assert {"used", "expected by mean of 3 runs", "cpu", "disk", "network", "memory"} <= set(texts)
-    assert len(list(picture.iter(f"{name}polyline"))) == 4, "what was expected of each resource"
-    assert len(list(picture.iter(f"{name}polygon"))) == 8, "what was used, and the band"
+    assert len(list(picture.iter(f"{name}polyline"))) == 4, "the forecast of each resource"
+    assert len(list(picture.iter(f"{name}polygon"))) == 8, "the use, and the band"
 
 
 def _with_gaps() -> dict[str, Any]:
@@ -222,7 +222,7 @@ def test_compare(master: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> 
     assert [(one["run"], one["errors"]["cores"]["total"]) for one in document] == [("job-2", 0.25)]
 
 
-def test_compare_without_a_forecast_says_why(master: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
+def test_compare_without_a_forecast_has_the_reason(master: dict[str, Any], capsys: pytest.CaptureFixture[str]) -> None:
     master["/profiles/ann/sort"] = SORT | {"history": SORT["history"][:1], "runs": SORT["runs"][:1]}
     said = out_of(capsys, "compare", "sort")
     assert "from earlier runs with its settings: too few runs have been recorded; forecasts of models are not" in said
@@ -238,7 +238,7 @@ def test_an_application_of_several_users_is_chosen_by_user(
     assert "sort of ann" in out_of(capsys, "show", "k/means"), "one's own comes first"
 
 
-def test_what_the_master_says_cannot_steer_the_terminal(
+def test_text_from_the_master_cannot_steer_the_terminal(
     master: dict[str, Any], capsys: pytest.CaptureFixture[str]
 ) -> None:
     master["/profiles/ann/sort"] = SORT | {"user": "ann\x1b[2J[red]"}

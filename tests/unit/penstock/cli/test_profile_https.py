@@ -78,7 +78,7 @@ def test_over_tls_with_a_token_from_a_file_or_the_environment(
     assert master.asked == [f"Bearer {TOKEN}"] * 3
 
 
-def test_a_certificate_that_is_not_trusted_is_told_nothing(
+def test_a_peer_with_an_untrusted_certificate_gets_nothing(
     serve: Any, ca: Authority, tmp_path: Path, token_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     master = serve(files(ca, "localhost", master=True))
@@ -90,7 +90,7 @@ def test_a_certificate_that_is_not_trusted_is_told_nothing(
     assert master.asked == []
 
 
-def test_a_certificate_for_another_name_is_told_nothing(
+def test_a_peer_with_a_certificate_for_another_name_gets_nothing(
     serve: Any, ca: Authority, token_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     master = serve(files(ca, "head.example.org", master=True))
@@ -102,7 +102,7 @@ def test_a_certificate_for_another_name_is_told_nothing(
     assert master.asked == []
 
 
-def test_an_expired_certificate_says_so(
+def test_an_expired_certificate_is_reported(
     serve: Any, tmp_path: Path, token_file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     old = authority(tmp_path / "old", NOW - 90 * DAY)

@@ -37,7 +37,7 @@ def test_a_series_over_another_length_keeps_its_mean(
     assert stretched(values, len(values), slots) == pytest.approx(stretched_to, nan_ok=True)
 
 
-def test_errors_are_relative_to_what_came_and_carry_their_sign() -> None:
+def test_errors_are_relative_to_the_use_and_carry_their_sign() -> None:
     came = run("b", [[1.0, 1.0, 2.0, 0.0], [8.0, 8.0, 8.0, 8.0]])
     said = Forecast(
         mean=[[1.0, 1.0], [10.0, 10.0]],
@@ -79,5 +79,5 @@ def test_series_that_do_not_fit_are_refused(mean: Series) -> None:
         ("memory", 64 << 20, "64 MiB"), ("disk", 1 << 20, "1 MiB/s"),
     ],
 )  # fmt: skip
-def test_what_was_used_is_never_shown_as_nothing(resource: str, value: float, shown: str) -> None:
+def test_use_is_never_shown_as_nothing(resource: str, value: float, shown: str) -> None:
     assert amount(resource, value) == shown

@@ -1,4 +1,6 @@
-"""Parts of tables for people: what stays where space is short, colours on terminals only, bars and durations."""
+"""Parts of tables for people: the columns that stay where space is short, colours on terminals only, bars and
+durations.
+"""
 
 from __future__ import annotations
 
@@ -16,7 +18,7 @@ from tests.unit.penstock.cli.render_bed import CLUSTER, NOW, STATUS, printed, pr
 
 
 @pytest.mark.parametrize("view", [host_view(STATUS), cluster_view(CLUSTER, [promised("now", (-1.0, 600.5))], NOW)])
-def test_eighty_columns_show_what_matters_whole(view: RenderableType) -> None:
+def test_eighty_columns_show_the_important_ones_whole(view: RenderableType) -> None:
     text = printed(view, 80, terminal=True)
     assert max(map(len, text.splitlines())) <= 80
     assert "…" not in text.replace("… and", "")
@@ -37,7 +39,7 @@ def test_a_column_goes_before_another_is_squeezed_and_an_empty_one_always() -> N
 
 
 def test_under_pressure_the_remarks_stay() -> None:
-    """They say what is not enforced, and why a job waits; they wrap, so they need little room."""
+    """They name limits that are not enforced, and the reason why a job waits; they wrap, so they need little room."""
     busy = {"cpu_stalled": 0.9, "cpu_throttled": 0.8, "memory_stalled": 0.5, "disk_stalled": 0.4}
     container = {"container": "c-1", "name": "x" * 30, "user": "eve", "class": "regular", "state": "running"}
     rank = {"rank": 2, "of": 2, "cpu_s": 1.0, "queue": 1, "weight": 1, "why": "in the master's order"}
@@ -67,7 +69,7 @@ def test_on_a_terminal_one_row_is_one_line_and_elsewhere_nothing_is_lost() -> No
 
 
 @pytest.mark.parametrize("environment", [{}, {"FORCE_COLOR": "1"}, {"TTY_COMPATIBLE": "1"}])
-def test_what_goes_into_a_pipe_has_no_colours(
+def test_output_into_a_pipe_has_no_colours(
     environment: dict[str, str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     for key, value in environment.items():

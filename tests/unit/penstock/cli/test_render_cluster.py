@@ -1,4 +1,4 @@
-"""The cluster's status as tables: nodes, jobs and reservations, whatever is missing or of another shape."""
+"""The cluster's status as tables: nodes, jobs and reservations, also if fields are missing or of another shape."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ def test_every_fact_is_shown(whole: str, fact: str) -> None:
     assert fact in whole
 
 
-def test_what_is_enforced_is_not_complained_about() -> None:
+def test_enforced_limits_have_no_complaint() -> None:
     assert "cpu.max" not in shown(STATUS)
     assert "not enforced here" not in shown({"enforcement": {"cpu.max": {"ok": True}}})
 
@@ -54,7 +54,7 @@ def test_of_many_things_that_are_not_enforced_some_are_named() -> None:
     assert "not enforced here: thing0, thing1, thing2 and 4 more (`penstock check` says why)" in text
 
 
-def test_a_drained_node_says_so() -> None:
+def test_a_drained_node_is_marked() -> None:
     text = shown({"node": "alpha", "drain": {"state": "draining", "by": "eve", "count": 3}})
     assert "· draining by eve, 3 left" in text
     assert "· drained by eve" in shown({"drain": {"state": "drained", "by": "eve", "count": 0}})
@@ -71,7 +71,7 @@ def test_names_cannot_steer_the_terminal_or_use_markup() -> None:
     assert "[bold]x[/bold]" in text
 
 
-def test_long_lists_are_cut_and_say_so() -> None:
+def test_long_lists_are_cut_with_a_note() -> None:
     assert "… 5 more" in shown({"jobs": [{"job": f"j-{n}"} for n in range(25)]})
 
 
@@ -94,7 +94,7 @@ def test_numbers_beyond_reason(number: float) -> None:
     assert shown({"uptime_s": number, "containers": [row, {"started_at": number}], "preemptions": [row]})
 
 
-def test_slots_whose_cores_are_promised_are_shown_where_there_are_any() -> None:
+def test_slots_of_promised_cores_are_shown_where_there_are_any() -> None:
     kept = {"kinds": {"cpu": {"slots": 2, "running": 0, "queued": 1, "withheld": 2}}}
     header, row = [
         line.split() for line in printed(host_view(kept), 160).splitlines() if line[:5] in {"queue", "cpu  "}

@@ -35,7 +35,7 @@ OVER = msgspec.structs.replace(
 
 
 def shown(*parts: RenderableType, width: int = 160) -> list[str]:
-    """The lines, as they stand where nobody looks through a terminal."""
+    """Return the lines as they are without a terminal."""
     file = io.StringIO()
     console = Console(file=file, width=width)
     for part in parts:
@@ -44,7 +44,7 @@ def shown(*parts: RenderableType, width: int = 160) -> list[str]:
     return [line.rstrip() for line in file.getvalue().splitlines()]
 
 
-def test_what_goes_on_comes_first_then_what_ended_the_latest_first() -> None:
+def test_running_jobs_come_first_then_ended_ones_the_latest_first() -> None:
     earlier = msgspec.structs.replace(OVER, job="a-9", ended_at=1010.0, outcome="succeeded", why="")
     head, *rows = shown(table([earlier, OVER, GOING], 1090.0, users=True))
     assert head.split() == [
@@ -72,7 +72,7 @@ def test_what_goes_on_comes_first_then_what_ended_the_latest_first() -> None:
     assert "succeeded" in rows[2]
 
 
-def test_on_a_narrow_terminal_what_matters_least_goes_first() -> None:
+def test_on_a_narrow_terminal_the_least_important_column_goes_first() -> None:
     [head, row] = shown(table([GOING], 1090.0, users=False), width=40)
     assert (head.split()[0], row.split()[0]) == ("job", "a-1")
     assert "state" in head
@@ -187,7 +187,7 @@ def test_names_are_shown_as_they_are() -> None:
     assert "words[red]" in shown.getvalue() and "part[/1]" in shown.getvalue()
 
 
-def test_quiet_says_only_what_goes_wrong(capsys: pytest.CaptureFixture[str]) -> None:
+def test_quiet_prints_only_errors(capsys: pytest.CaptureFixture[str]) -> None:
     job = manager()
     with Report("words", job, quiet=True) as report:
         report.begins("a-1")
@@ -216,7 +216,7 @@ def test_bad_input_is_one_line(argv: list[str], said: str, fails: Fails) -> None
     assert fails(2, *argv).startswith(said)
 
 
-def test_what_submit_says_to_a_script_needs_no_library_for_terminals() -> None:
+def test_the_output_of_submit_for_a_script_needs_no_library_for_terminals() -> None:
     code = """if True:
         import sys
         from penstock.cli import submission

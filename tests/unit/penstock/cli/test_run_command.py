@@ -1,4 +1,4 @@
-"""``penstock run``: what it asks of the agent, and what it makes of the answers."""
+"""``penstock run``: its requests to the agent, and its output on the answers."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def test_a_refusal_is_the_commands_end(
     assert capsys.readouterr().err == "penstock run: no\n"
 
 
-def test_what_does_not_fit_a_frame(agent: AgentThread, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_command_that_does_not_fit_a_frame(agent: AgentThread, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["run", "--detach", "x" * MAX_FRAME_BYTES]) == 1
     assert "frame limit" in capsys.readouterr().err
 
@@ -88,7 +88,7 @@ def test_a_restarted_agent_that_does_not_know_the_command(
 
 @pytest.fixture
 def scripted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., None]]:
-    """An agent that says to each read the next of these bytes, and closes the connection at the end."""
+    """Start an agent that sends the next of these bytes at each read, and closes the connection at the end."""
     threads: list[threading.Thread] = []
     path = tmp_path / "scripted.sock"
     monkeypatch.setenv("PENSTOCK_SOCKET", str(path))
@@ -120,15 +120,15 @@ HELLO = msgpack.packb(
 )  # fmt: skip
 
 
-def test_whether_it_was_started_nobody_knows(scripted: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
+def test_it_is_unknown_whether_it_was_started(
+    scripted: Callable[..., None], capsys: pytest.CaptureFixture[str]
+) -> None:
     scripted(HELLO)
     assert main(["run", "--detach", "x"]) == 1
     assert "tells whether it runs" in capsys.readouterr().err
 
 
-def test_an_error_that_nobody_knows_is_still_told(
-    scripted: Callable[..., None], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_an_unknown_error_is_still_reported(scripted: Callable[..., None], capsys: pytest.CaptureFixture[str]) -> None:
     scripted(HELLO, msgpack.packb([1, 1, "boom", None]))
     assert main(["run", "--detach", "x"]) == 1
     assert "boom" in capsys.readouterr().err

@@ -50,7 +50,7 @@ def job_of(agent: AgentThread) -> str:
     return next(job for job, _ in agent.agent.placed)
 
 
-def test_what_no_waiting_helps_is_refused_though_that_is_said_before_the_job_is_known(
+def test_a_request_that_no_waiting_helps_is_refused_though_that_is_reported_before_the_job_is_known(
     agent: AgentThread, submit: Submit
 ) -> None:
     agent.agent.admits = False
@@ -60,7 +60,7 @@ def test_what_no_waiting_helps_is_refused_though_that_is_said_before_the_job_is_
     assert [ended.failed for ended in agent.agent.called("end_job")] == ["it wants 91 TiB reserved"]
 
 
-def test_what_is_waited_for_is_said(
+def test_the_reason_for_waiting_is_printed(
     agent: AgentThread, submit: Submit, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(submission, "_WAITS_AFTER_S", 0.0)
@@ -78,7 +78,7 @@ def test_what_is_waited_for_is_said(
     assert "penstock submit: waiting until the cluster has memory for the job" in said
 
 
-def test_a_job_that_is_stopped_before_it_began_is_not_said_to_be_done(agent: AgentThread, tmp_path: Path) -> None:
+def test_a_job_that_is_stopped_before_it_began_is_not_reported_as_done(agent: AgentThread, tmp_path: Path) -> None:
     agent.agent.admits = False
 
     def stop() -> None:
@@ -138,7 +138,7 @@ def test_while_its_task_runs_it_sleeps_until_something_comes(
 
 
 @pytest.mark.parametrize("admits", [True, False])
-def test_a_restarted_agent_is_asked_for_what_the_one_before_owed(
+def test_a_restarted_agent_is_asked_for_the_answers_that_its_predecessor_owed(
     agent: AgentThread, submit: Submit, admits: bool
 ) -> None:
     running = submit()

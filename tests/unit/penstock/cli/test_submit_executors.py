@@ -1,4 +1,4 @@
-"""`penstock submit --executors` and executors in job files: what is asked of the agent."""
+"""`penstock submit --executors` and executors in job files: the requests to the agent."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def _file(directory: Path, executor: str) -> Work:
     return of_file(path)
 
 
-def test_a_job_file_says_which_tasks_are_executors(tmp_path: Path) -> None:
+def test_a_job_file_defines_which_tasks_are_executors(tmp_path: Path) -> None:
     file = _file(tmp_path, 'application = "sort"\ninput_bytes = "2GiB"\nrun = "r"\nsizing = "shared"\njvm = true')
     asked = file.requests["a"]
     assert asked.executor == Executor(application="sort", input_bytes=2 << 30, run="r", sizing=Sizing.SHARED, jvm=True)
@@ -127,7 +127,7 @@ def test_a_job_file_says_which_tasks_are_executors(tmp_path: Path) -> None:
         ('application = "x"\nsizing = "soft"', "task 'a': executor.sizing: 'soft' is unknown; one of hard, shared"),
     ],
 )
-def test_what_a_job_file_says_wrongly_is_one_line(tmp_path: Path, executor: str, line: str) -> None:
+def test_an_error_in_a_job_file_is_one_line(tmp_path: Path, executor: str, line: str) -> None:
     with pytest.raises(CommandError) as raised:
         _file(tmp_path, executor)
     assert str(raised.value).startswith(f"{tmp_path / 'job.toml'}: {line}")
@@ -167,7 +167,7 @@ def test_all_are_asked_for_at_once_and_waited_for(
     ]
 
 
-def test_one_that_is_stuck_is_said(
+def test_one_that_is_stuck_is_reported(
     agent: AgentThread, submit: Callable[..., Future[int]], capsys: pytest.CaptureFixture[str]
 ) -> None:
     running = submit("--executors", "1")
@@ -181,7 +181,7 @@ def test_one_that_is_stuck_is_said(
     assert "executor-0 is late, and fake has no free resources; executor-7 on far has the most" in said
 
 
-def test_without_a_master_nobody_would_place_them(agent: AgentThread, submit: Callable[..., Future[int]]) -> None:
+def test_without_a_master_there_is_no_placement(agent: AgentThread, submit: Callable[..., Future[int]]) -> None:
     agent.agent.has_master = False
     with pytest.raises(CommandError, match="executors are placed by the master, and the agent of fake has none; name"):
         submit("--executors", "1").result(60)

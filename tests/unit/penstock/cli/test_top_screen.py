@@ -1,4 +1,4 @@
-"""The window of `penstock top`: keys, scrolling, exactly one screen; and what it asks the agent for."""
+"""The window of `penstock top`: keys, scrolling, exactly one screen; and its requests to the agent."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def screen(lines: int, window: Window, height: int = 10, width: int = 40) -> lis
         (b"x\x1b[24~\xff\x00\x1b", []),
     ],
 )
-def test_what_keys_mean(data: bytes, names: list[str]) -> None:
+def test_the_meaning_of_keys(data: bytes, names: list[str]) -> None:
     assert list(keys(data)) == names
 
 
@@ -110,7 +110,7 @@ def test_the_terminal_is_given_back_as_it_was() -> None:
 
 
 class Agent:
-    """As far as top sees one. ``refuses``: what it says to a call."""
+    """The part of an agent that top uses. ``refuses``: its answer to a call."""
 
     def __init__(self, **refuses: RpcError) -> None:
         self.asked: list[str] = []

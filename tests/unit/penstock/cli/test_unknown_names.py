@@ -1,4 +1,4 @@
-"""What is named and is not there is exit status 4, whichever command it is named to."""
+"""An unknown name is exit status 4, in every command."""
 
 from __future__ import annotations
 
@@ -106,13 +106,13 @@ def test_every_command_names_something_or_nothing() -> None:
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_their_help_says_it(name: str) -> None:
+def test_their_help_has_it(name: str) -> None:
     assert "4" in exit_statuses.of(name)
 
 
 @pytest.mark.usefixtures("pages")
 @pytest.mark.parametrize("argv", [*NAMES.values(), *MORE], ids=" ".join)
-async def test_it_is_four_and_one_line_says_what(
+async def test_it_is_four_and_one_line_has_the_reason(
     argv: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.chdir(tmp_path)

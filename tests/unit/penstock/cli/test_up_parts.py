@@ -17,7 +17,7 @@ from tests.unit.penstock.cli.conftest import Fails
 
 @pytest.fixture
 def systemd(monkeypatch: pytest.MonkeyPatch) -> list[list[str]]:
-    """A host where systemd delegates; what was started there."""
+    """Make a host where systemd delegates; return the units started there."""
     started: list[list[str]] = []
 
     def run(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
@@ -50,7 +50,7 @@ def test_where_systemd_rules_it_starts_again_in_a_delegated_scope(
     assert len(systemd) == 2  # inside the scope it goes on
 
 
-def test_without_a_scope_it_starts_directly_and_says_so(
+def test_without_a_scope_it_starts_directly_and_reports_so(
     systemd: list[list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def refuse(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:

@@ -1,4 +1,4 @@
-"""A gate, for the tests of gates; an asyncio client and what it asks for, for those of clients."""
+"""A gate, for the tests of gates; an asyncio client and its requests, for those of clients."""
 
 from __future__ import annotations
 

@@ -14,7 +14,7 @@ from penstock.wire.jobs_api import SlotTakenBack
 from tests.fakes.agent import FakeAgent
 
 
-async def test_welcome_is_what_the_agent_said(fake: FakeAgent, client: AgentClient) -> None:
+async def test_welcome_is_the_agent_s_answer(fake: FakeAgent, client: AgentClient) -> None:
     assert client.welcome.node == "fake"
     [hello] = fake.called("hello")
     assert hello.client == "test"
@@ -26,13 +26,13 @@ async def test_no_agent_is_one_line_with_the_remedy(tmp_path: Path) -> None:
     assert str(caught.value) == f"no agent at {tmp_path}/agent.sock; start one with `penstock up`"
 
 
-async def test_a_refused_hello_says_what_the_agent_said(fake: FakeAgent) -> None:
+async def test_a_refused_hello_has_the_agent_s_reason(fake: FakeAgent) -> None:
     fake.refuse["hello"] = refused("protocol 1 is not spoken here", field="protocol")
     with pytest.raises(AgentUnavailable, match="protocol 1 is not spoken here"):
         await AgentClient.connect(fake.socket)
 
 
-async def test_a_closed_client_says_so(fake: FakeAgent) -> None:
+async def test_a_closed_client_raises_its_own_error(fake: FakeAgent) -> None:
     client = await AgentClient.connect(fake.socket)
     job = await client.register_job("closed")
     waiting = [job.submit("cpu", n) for n in (1, 2)]
@@ -66,7 +66,7 @@ async def test_monotasks_run_one_after_the_other_in_one_slot(fake: FakeAgent, cl
     assert sum(len(call.monotasks) for call in fake.called("complete")) == 20
 
 
-async def test_what_is_submitted_in_one_turn_travels_as_one_message(fake: FakeAgent, client: AgentClient) -> None:
+async def test_submissions_of_one_turn_travel_as_one_message(fake: FakeAgent, client: AgentClient) -> None:
     job = await client.register_job("batch")
     fake.slots = 10
     monotasks = [job.submit(ResourceKind.CPU, n) for n in range(10)]
@@ -75,7 +75,7 @@ async def test_what_is_submitted_in_one_turn_travels_as_one_message(fake: FakeAg
         one.complete()
     await fake.until(lambda: not fake.running)
     assert [len(call.monotasks) for call in fake.called("submit")] == [10]
-    assert [len(call.monotasks) for call in fake.called("complete")] == [1, 9], "a free slot waits for nobody"
+    assert [len(call.monotasks) for call in fake.called("complete")] == [1, 9], "a free slot waits for none"
 
 
 async def test_a_body_that_raises_completes_as_failed(fake: FakeAgent, client: AgentClient) -> None:
@@ -122,7 +122,7 @@ async def test_nonsense_is_refused_before_it_is_sent(client: AgentClient, kind: 
         job.submit(kind, size)
 
 
-async def test_a_slot_that_was_taken_back_is_told_and_its_monotask_completes(
+async def test_a_slot_that_was_taken_back_is_reported_and_its_monotask_completes(
     fake: FakeAgent, client: AgentClient
 ) -> None:
     job = await client.register_job("long")

@@ -1,4 +1,4 @@
-"""The asyncio client while its agent is away and when it is back: what it holds and asked for goes on, or is over."""
+"""The asyncio client while its agent is away and when it is back: its slots and requests go on, or are over."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ async def test_queued_and_granted_monotasks_survive_a_restart(fake: FakeAgent, c
     assert fake.most_running == 1
 
 
-async def test_who_wants_to_know_is_told_when_the_agent_goes_away_and_when_it_is_back(
+async def test_listeners_are_notified_when_the_agent_goes_away_and_when_it_is_back(
     fake: FakeAgent, client: AgentClient
 ) -> None:
     told: asyncio.Queue[bool] = asyncio.Queue()
@@ -51,7 +51,7 @@ async def test_who_wants_to_know_is_told_when_the_agent_goes_away_and_when_it_is
     assert (await client.status())["node"] == "fake" and told.empty()
 
 
-async def test_what_is_submitted_during_the_reconnection_is_not_forgotten(
+async def test_submissions_during_the_reconnection_are_not_lost(
     fake: FakeAgent, client: AgentClient, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     first, second = [await client.register_job(name) for name in ("first", "second")]
@@ -70,7 +70,9 @@ async def test_what_is_submitted_during_the_reconnection_is_not_forgotten(
     await asyncio.wait_for(late[0].granted, 5)
 
 
-async def test_what_ended_while_the_agent_was_away_needs_no_message(fake: FakeAgent, client: AgentClient) -> None:
+async def test_a_monotask_that_ended_while_the_agent_was_away_needs_no_message(
+    fake: FakeAgent, client: AgentClient
+) -> None:
     job = await client.register_job("meanwhile")
     only = job.submit("cpu", 1)
     await only.granted
@@ -82,7 +84,7 @@ async def test_what_ended_while_the_agent_was_away_needs_no_message(fake: FakeAg
     await fake.until(lambda: not fake.running)
 
 
-async def test_a_job_that_the_agent_forgot_is_registered_anew(fake: FakeAgent, client: AgentClient) -> None:
+async def test_a_job_that_the_agent_dropped_is_registered_anew(fake: FakeAgent, client: AgentClient) -> None:
     job = await client.register_job("forgotten", memory_bytes=9)
     before = job.id
     waiting = [job.submit("cpu", n) for n in (1, 2)]
@@ -126,7 +128,7 @@ async def test_placements_wait_for_the_admission_after_a_restart(fake: FakeAgent
     await fake.until(lambda: len(fake.called("place")) == 2)
 
 
-async def test_an_admission_that_comes_with_the_answer_to_a_forgotten_job_counts(
+async def test_an_admission_that_comes_with_the_answer_to_a_dropped_job_counts(
     fake: FakeAgent, client: AgentClient
 ) -> None:
     jobs = [await client.register_job(name) for name in ("one", "two")]
@@ -164,7 +166,7 @@ async def test_calls_wait_for_the_agent_to_come_back(fake: FakeAgent, client: Ag
     assert (await asyncio.wait_for(status, 5))["node"] == "fake"
 
 
-async def test_everybody_hears_when_the_agent_stays_away(fake: FakeAgent) -> None:
+async def test_every_listener_is_notified_when_the_agent_stays_away(fake: FakeAgent) -> None:
     async with await AgentClient.connect(fake.socket, reconnect_s=0.05) as client:
         job = await client.register_job("orphan")
         granted, queued = job.submit("cpu", 1), job.submit("cpu", 2)

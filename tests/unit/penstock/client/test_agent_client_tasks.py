@@ -57,7 +57,7 @@ async def test_a_refused_placement_leaves_nothing_behind(fake: FakeAgent, client
     await job.place("map", [request_of("m1")])
 
 
-async def test_ending_a_job_cancels_what_waits(fake: FakeAgent, client: AgentClient) -> None:
+async def test_ending_a_job_cancels_waiting_monotasks(fake: FakeAgent, client: AgentClient) -> None:
     job = await client.register_job("ended")
     first, second = job.submit("cpu", 1), job.submit("cpu", 2)
     await first.granted
@@ -70,7 +70,7 @@ async def test_ending_a_job_cancels_what_waits(fake: FakeAgent, client: AgentCli
         job.submit("cpu", 1)
 
 
-async def test_a_cancelled_job_is_over_for_whoever_waits_and_the_error_names_who_did_it(
+async def test_a_cancelled_job_is_over_for_all_waiting_callers_and_the_error_names_the_user(
     fake: FakeAgent, client: AgentClient
 ) -> None:
     fake.places = False

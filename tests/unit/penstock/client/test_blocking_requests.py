@@ -46,7 +46,7 @@ def test_requests_follow_each_other_in_one_connection(agent: AgentThread, ask: A
 
 
 @pytest.mark.parametrize("ask", [ask_blocking, ask_in_a_loop])
-def test_what_the_agent_refuses_is_its_error(agent: AgentThread, ask: Ask) -> None:
+def test_a_refusal_of_the_agent_is_its_error(agent: AgentThread, ask: Ask) -> None:
     with pytest.raises(RpcError, match="reserve"):
         ask(agent, lambda requests: requests.reserve("atom(<1core>, 1, 1, 1)"))
 
@@ -68,7 +68,7 @@ def test_where_no_agent_is_the_remedy_is_named(agent: AgentThread) -> None:
         asked(agent.directory / "nothing.sock", "test", BlockingRequests.status)
 
 
-def test_what_needs_an_event_loop_is_a_mistake_in_the_program(agent: AgentThread) -> None:
+def test_a_method_that_needs_an_event_loop_is_a_mistake_in_the_program(agent: AgentThread) -> None:
     async def suspends(_: Requests) -> None:
         await asyncio.sleep(0)
 

@@ -124,5 +124,5 @@ async def test_descriptors_reach_the_agent(fake: FakeAgent, client: AgentClient)
     finally:
         os.close(write_end)
     assert os.read(read_end, 100) == b"outerr"
-    assert os.read(read_end, 100) == b""  # nobody holds a copy any more
+    assert os.read(read_end, 100) == b""  # no process holds a copy any more
     os.close(read_end)

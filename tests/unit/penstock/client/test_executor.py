@@ -100,7 +100,7 @@ def test_map_times_out(executor: MonotaskExecutor) -> None:
     go_on.set()
 
 
-def test_the_agent_sees_the_whole_queue_and_what_it_is(agent: AgentThread, executor: MonotaskExecutor) -> None:
+def test_the_agent_sees_the_whole_queue_and_its_kinds(agent: AgentThread, executor: MonotaskExecutor) -> None:
     first, go_on = occupy(executor)
     futures = [first]
     futures += [executor.submit_monotask("cpu", size, int) for size in range(20)]
@@ -129,7 +129,7 @@ def test_a_cancelled_future_gives_its_queued_monotask_back(agent: AgentThread, e
     assert executor.submit(int).result(TIMEOUT_S) == 0
 
 
-def test_shutdown_can_cancel_what_waits(agent: AgentThread, gate: Gate) -> None:
+def test_shutdown_can_cancel_waiting_calls(agent: AgentThread, gate: Gate) -> None:
     executor = MonotaskExecutor(gate, 2)
     running, go_on = occupy(executor)
     queued = [executor.submit(int) for _ in range(10)]
@@ -143,7 +143,7 @@ def test_shutdown_can_cancel_what_waits(agent: AgentThread, gate: Gate) -> None:
     assert running.done()
 
 
-def test_shutdown_waits_for_what_was_submitted(gate: Gate) -> None:
+def test_shutdown_waits_for_submitted_calls(gate: Gate) -> None:
     executor = MonotaskExecutor(gate, 2)
     futures = [executor.submit(int) for _ in range(50)]
     executor.shutdown()
@@ -245,12 +245,12 @@ async def test_as_an_event_loops_executor(executor: MonotaskExecutor) -> None:
 
 
 @pytest.mark.parametrize("options", [{"max_workers": 0}, {"max_workers": 1, "kind": "gpu"}])
-def test_nonsense_is_told_at_once(gate: Gate, options: dict[str, Any]) -> None:
+def test_nonsense_is_refused_at_once(gate: Gate, options: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=r"max_workers|ResourceKind"):
         MonotaskExecutor(gate, **options)
 
 
-def test_a_negative_size_is_told_at_once(executor: MonotaskExecutor) -> None:
+def test_a_negative_size_is_refused_at_once(executor: MonotaskExecutor) -> None:
     with pytest.raises(ValueError, match="negative"):
         executor.submit_monotask("cpu", -1, int)
 

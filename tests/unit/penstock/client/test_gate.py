@@ -63,7 +63,7 @@ def test_a_gate_lends_its_process_where_it_may_be_ranked(agent: AgentThread, mak
     agent.until(lambda fake: len(fake.called("lend")) == 2)
     assert {(asked.job, asked.pid) for asked in agent.agent.called("lend")} == {(own.job, 0), (other.job, 4711)}
     assert make().wait_connected(TIMEOUT_S)
-    assert len(agent.agent.called("lend")) == 2, "a gate that was not told so moves nobody"
+    assert len(agent.agent.called("lend")) == 2, "a gate without that order moves none"
 
 
 def test_a_gate_lends_its_process_again_to_an_agent_that_is_back(agent: AgentThread, make: Make) -> None:
@@ -150,7 +150,7 @@ def test_a_cancelled_one_is_never_called_back(agent: AgentThread, gate: Gate) ->
     assert called == []
 
 
-def test_a_callback_that_raises_hurts_nobody_else(gate: Gate, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_callback_that_raises_affects_no_other(gate: Gate, caplog: pytest.LogCaptureFixture) -> None:
     def broken(slot: Slot) -> None:
         slot.release()
         raise KeyError("mine")
@@ -172,7 +172,9 @@ def test_a_refused_monotask_raises(agent: AgentThread, gate: Gate) -> None:
     gate.acquire("cpu", 1).release()
 
 
-def test_who_waits_and_who_asks_later_hears_who_cancelled_the_job(agent: AgentThread, gate: Gate) -> None:
+def test_waiting_and_later_callers_get_the_name_of_the_user_who_cancelled_the_job(
+    agent: AgentThread, gate: Gate
+) -> None:
     first = gate.acquire("cpu", 1)
     waiting = in_thread(lambda: gate.acquire("cpu", 2))
     agent.until(lambda fake: len(fake.queued) == 1)
@@ -184,7 +186,7 @@ def test_who_waits_and_who_asks_later_hears_who_cancelled_the_job(agent: AgentTh
 
 
 @pytest.mark.parametrize(("kind", "size"), [("gpu", 1), ("cpu", -1)])
-def test_nonsense_is_told_at_once(gate: Gate, kind: str, size: int) -> None:
+def test_nonsense_is_refused_at_once(gate: Gate, kind: str, size: int) -> None:
     with pytest.raises(ValueError, match=r"kind|negative"):
         gate.acquire(kind, size)
 
@@ -208,7 +210,7 @@ def test_the_job_is_as_described_and_another_gate_may_join_it(agent: AgentThread
     assert waiting().gated
 
 
-def test_a_job_to_join_that_nobody_knows(make: Make, agent: AgentThread, warned: list[str]) -> None:
+def test_an_unknown_job_to_join(make: Make, agent: AgentThread, warned: list[str]) -> None:
     assert not make(job="job-77", patience_s=0.1).acquire("cpu", 1).gated
     assert "job-77" in warned[0]
 

@@ -16,7 +16,7 @@ from tests.fakes.agent_thread import AgentThread
 from tests.unit.penstock.client.conftest import LONG_S, TIMEOUT_S, in_thread
 
 
-def test_closing_wakes_who_waits_and_gives_all_back(agent: AgentThread, gate: Gate) -> None:
+def test_closing_wakes_waiting_threads_and_gives_all_back(agent: AgentThread, gate: Gate) -> None:
     held = gate.acquire("cpu", 1)
     waiting = in_thread(lambda: gate.acquire("cpu", 1))
     agent.until(lambda fake: len(fake.queued) == 1)
@@ -31,7 +31,7 @@ def test_closing_wakes_who_waits_and_gives_all_back(agent: AgentThread, gate: Ga
     assert gate.counts()["held"] == 0
 
 
-def test_a_forgotten_gate_ends_with_its_last_slot(agent: AgentThread, tmp_path: Path) -> None:
+def test_an_unreferenced_gate_ends_with_its_last_slot(agent: AgentThread, tmp_path: Path) -> None:
     before = threading.active_count()
     slot = Gate("test", socket=tmp_path / "agent.sock", patience_s=LONG_S).acquire("cpu", 1)
     agent.do(lambda fake: None)
@@ -82,7 +82,7 @@ print(held.gated)
 
 @pytest.fixture
 def interruptible() -> Iterator[None]:
-    """Python raises no KeyboardInterrupt where its parent ignores SIGINT, as a shell does for what runs behind."""
+    """Python raises no KeyboardInterrupt where its parent ignores SIGINT, as a shell does for background jobs."""
     before = signal.signal(signal.SIGINT, signal.default_int_handler)
     yield
     signal.signal(signal.SIGINT, before)

@@ -16,7 +16,7 @@ LONG_S = 600.0
 
 
 def gate_here(tmp_path: Path, patience_s: float = LONG_S, warned: list[str] | None = None) -> Gate:
-    """One slot of each kind is what the agent has."""
+    """Return a gate; the agent has one slot of each kind."""
     warn = (warned if warned is not None else []).append
     loop = asyncio.get_running_loop()
     return Gate("test", socket=tmp_path / "agent.sock", patience_s=patience_s, warn=warn, loop=loop)
@@ -76,7 +76,7 @@ async def test_it_fails_open_and_is_gated_again(tmp_path: Path) -> None:
                 assert slot.gated
 
 
-async def test_who_waits_when_it_is_closed_hears_of_it(agent: AgentThread, tmp_path: Path) -> None:
+async def test_a_waiting_caller_is_notified_when_it_is_closed(agent: AgentThread, tmp_path: Path) -> None:
     gate = gate_here(tmp_path)
     await connected(gate)
     first = await gate.acquire_async("cpu", 1)

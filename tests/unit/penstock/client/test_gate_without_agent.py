@@ -63,13 +63,13 @@ def test_gated_again_when_the_agent_is_back(agent: AgentThread, make: Make, warn
     assert gate.wait_connected(TIMEOUT_S)
     agent.until(lambda fake: any(spec.running for asked in fake.called("submit") for spec in asked.monotasks))
     waiting = in_thread(lambda: gate.acquire("cpu", 1))
-    agent.until(lambda fake: len(fake.queued) == 1)  # what was held before is announced, and holds its slot
+    agent.until(lambda fake: len(fake.queued) == 1)  # a slot from before is announced, and is held again
     held.release()
     assert waiting().gated
     assert len(warned) == 1
 
 
-def test_who_waits_survives_a_short_absence(agent: AgentThread, gate: Gate, warned: list[str]) -> None:
+def test_a_waiting_caller_survives_a_short_absence(agent: AgentThread, gate: Gate, warned: list[str]) -> None:
     first = gate.acquire("cpu", 1)
     waiting = in_thread(lambda: gate.acquire("cpu", 1))
     agent.until(lambda fake: len(fake.queued) == 1)
@@ -81,7 +81,7 @@ def test_who_waits_survives_a_short_absence(agent: AgentThread, gate: Gate, warn
     assert warned == []
 
 
-def test_each_outage_is_told_once(
+def test_each_outage_is_reported_once(
     agent: AgentThread, make: Make, warned: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("penstock.client.monotask_session.SETTLED_S", 0.0)
@@ -138,7 +138,7 @@ def test_an_agent_that_answers_but_grants_nothing_is_waited_for(
 def test_an_agent_that_refuses_the_job_is_no_agent(agent: AgentThread, make: Make, warned: list[str]) -> None:
     agent.do(lambda fake: fake.refuse.update(register_job=refused("no more jobs")))
     gate = make(patience_s=0.1)
-    agent.until(lambda fake: len(fake.called("register_job")) >= 2)  # so it has heard the first refusal
+    agent.until(lambda fake: len(fake.called("register_job")) >= 2)  # so it has received the first refusal
     assert not gate.acquire("cpu", 1).gated
     assert "no more jobs" in warned[0]
     assert gate.refused
@@ -177,7 +177,7 @@ def test_a_restarted_agent_that_refuses_the_job_at_first(agent: AgentThread, mak
     agent.until(lambda fake: len(fake.called("register_job")) >= 3)
     agent.do(lambda fake: fake.refuse.clear())
     assert waiting().gated
-    held.release()  # of a job that is gone: nothing to tell
+    held.release()  # of a job that is gone: nothing to report
     assert gate.counts()["held"] == 1
 
 
@@ -204,7 +204,7 @@ def test_without_uvloop(agent: AgentThread, make: Make, monkeypatch: pytest.Monk
         assert slot.gated
 
 
-def test_a_defect_in_the_thread_stops_nobody(
+def test_a_defect_in_the_thread_stops_no_caller(
     make: Make, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     async def broken(link: GateLink) -> None:

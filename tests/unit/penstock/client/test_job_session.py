@@ -1,4 +1,6 @@
-"""The session of a job without I/O: its registration at one agent after the other, and what is requested again."""
+"""The session of a job without I/O: its registration at one agent after the other, and the requests that are
+repeated.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The session of monotasks: which of them wait, are granted or go on without a grant, and what the agent is told."""
+"""The session of monotasks: those that wait, are granted or go on without a grant, and the messages to the agent."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The blocking connection: what it says where there is no agent, and how it is kept up."""
+"""The blocking connection: its error where there is no agent, and how it is kept up."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.fakes.agent_thread import AgentThread
 
 
 class Owner:
-    """Notes what it is told, in order."""
+    """Notes its messages, in order."""
 
     def __init__(self) -> None:
         self.told: list[object] = []
@@ -56,7 +56,7 @@ def test_an_agent_that_comes_back_is_asked_again_once_its_owner_has_joined(agent
     assert owner.told == [False, "relink", True]
 
 
-def test_a_short_absence_is_not_told(agent: AgentThread) -> None:
+def test_a_short_absence_is_not_reported(agent: AgentThread) -> None:
     with Session.connect(agent.socket, "test", patience_s=60, told_after_s=60) as session:
         session.owner = owner = Owner()
         agent.stop()
@@ -65,7 +65,7 @@ def test_a_short_absence_is_not_told(agent: AgentThread) -> None:
     assert owner.told == ["relink"]
 
 
-def test_what_is_asked_once_is_not_asked_again(agent: AgentThread) -> None:
+def test_a_request_to_be_sent_once_is_not_repeated(agent: AgentThread) -> None:
     with Session.connect(agent.socket, "test", patience_s=60) as session:
         agent.stop()
         with pytest.raises(ConnectionResetError):

@@ -1,4 +1,4 @@
-"""A job of commands over a blocking connection, and an agent that is restarted and has forgotten it."""
+"""A job of commands over a blocking connection, and an agent that is restarted and has dropped it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.fakes.agent_thread import AgentThread
 
 
 @pytest.mark.parametrize("by_message", [False, True], ids=["by the answer", "by a message that comes with it"])
-def test_a_job_that_the_agent_forgot_is_placed_again_once_it_is_admitted(agent: AgentThread, by_message: bool) -> None:
+def test_a_job_that_the_agent_dropped_is_placed_again_once_it_is_admitted(agent: AgentThread, by_message: bool) -> None:
     with Session.connect(agent.socket, "test", patience_s=60) as session:
         agent.agent.admits_by_message = by_message
         job = TaskJob(session, RegisterJob(name="j"), lambda linked: None)

@@ -1,4 +1,4 @@
-"""docs/configuration.md says what is declared, and its example is a configuration."""
+"""docs/configuration.md agrees with the declaration, and its example is a configuration."""
 
 from __future__ import annotations
 

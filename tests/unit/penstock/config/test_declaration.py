@@ -1,4 +1,4 @@
-"""What a declared table says of itself; values as people write them are read as the very same values."""
+"""The descriptions in a declared table; values as people write them are read as the very same values."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def test_values_as_people_write_them(key: str, value: object, as_written: str) -
         steps=st.lists(st.floats(0, 10), max_size=3).map(tuple),
     )
 )
-def test_what_is_written_is_read_as_the_same(tmp_path_factory: pytest.TempPathFactory, table: Table) -> None:
+def test_a_written_value_is_read_as_the_same(tmp_path_factory: pytest.TempPathFactory, table: Table) -> None:
     path = tmp_path_factory.getbasetemp() / "written.toml"
     path.write_text(
         "".join(f"{key} = {written(key, getattr(table, key))}\n" for key in table.__struct_fields__), encoding="utf-8"

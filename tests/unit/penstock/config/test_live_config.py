@@ -1,4 +1,4 @@
-"""SIGHUP: what is taken, what needs a restart, what a wrong file leaves as it was."""
+"""SIGHUP: the keys that are applied, those that need a restart, and those that a wrong file leaves unchanged."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Table(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Bed:
-    """A file that says something else each time it is read."""
+    """A file with other content each time it is read."""
 
     def __init__(self) -> None:
         self.said: Table | SettingsError = Table()
@@ -37,7 +37,7 @@ class Bed:
         return Loaded(self.said, self.origins)
 
     def reload(self, said: Table | SettingsError) -> tuple[Table | None, dict[str, object]]:
-        """What is taken, and the one line of the log."""
+        """Return the applied keys, and the one line of the log."""
         self.said = said
         with structlog.testing.capture_logs() as lines:
             fresh = self.reloading.reload()
@@ -67,7 +67,7 @@ def test_live_keys_are_taken_and_the_others_are_named(bed: Bed) -> None:
     }
 
 
-def test_what_needs_a_restart_is_named_until_there_was_one(bed: Bed) -> None:
+def test_keys_that_need_a_restart_are_named_until_there_was_one(bed: Bed) -> None:
     assert bed.reload(Table(listen="there"))[0] is None
     fresh, line = bed.reload(Table(listen="there"))
     assert fresh is None and line["restart_needed"] == {"listen": '"here" → "there"'}
@@ -76,7 +76,7 @@ def test_what_needs_a_restart_is_named_until_there_was_one(bed: Bed) -> None:
     }  # fmt: skip
 
 
-def test_a_wrong_file_leaves_everything_and_says_why(bed: Bed) -> None:
+def test_a_wrong_file_leaves_everything_and_the_reason_is_reported(bed: Bed) -> None:
     bed.reload(Table(share=0.25))
     fresh, line = bed.reload(SettingsError("x.toml:3: unknown key 'wait'", "x.toml:4: share: a number expected"))
     assert fresh is None and bed.reloading.current == Table(share=0.25)
@@ -84,7 +84,7 @@ def test_a_wrong_file_leaves_everything_and_says_why(bed: Bed) -> None:
     assert line["why"] == "x.toml:3: unknown key 'wait'; x.toml:4: share: a number expected"
 
 
-def test_keys_that_contradict_what_stands_are_not_taken(bed: Bed) -> None:
+def test_keys_that_contradict_the_present_values_are_not_applied(bed: Bed) -> None:
     fresh, line = bed.reload(Table(wait_s=0.1))
     assert fresh is None and bed.reloading.current == Table()
     assert line["why"] == "share: 0.5 is above wait_s (0.1)"
@@ -94,7 +94,7 @@ def set_keys(bed: Bed, **values: str) -> list[ChangedKey]:
     return bed.reloading.set(values, "eve", "2026-01-01T00:00:00+00:00")
 
 
-def test_what_is_set_holds_until_it_is_read_again(bed: Bed) -> None:
+def test_a_set_value_is_in_force_until_the_file_is_read_again(bed: Bed) -> None:
     bed.origins = {"share": Origin("file", "x.toml:3")}
     bed.reload(Table(share=0.25))
     with structlog.testing.capture_logs() as lines:
@@ -120,7 +120,7 @@ def test_what_is_set_holds_until_it_is_read_again(bed: Bed) -> None:
     assert bed.reloading.loaded.origins == {"share": Origin("file", "x.toml:3")} and not bed.reloading.by_hand()
 
 
-def test_all_keys_are_set_or_none_and_every_fault_is_said(bed: Bed) -> None:
+def test_all_keys_are_set_or_none_and_every_fault_is_reported(bed: Bed) -> None:
     with pytest.raises(SettingsError) as caught:
         set_keys(bed, wait_s="0.5", share="lots", listen="there", wait="1s")
     assert caught.value.faults == (
@@ -140,7 +140,7 @@ def test_a_number_that_no_document_can_show_is_refused(bed: Bed, text: str) -> N
     assert bed.reloading.current == Table() and not bed.applied and not bed.reloading.by_hand()
 
 
-def test_what_wins_over_the_file_is_said(bed: Bed) -> None:
+def test_overrides_of_the_file_are_reported(bed: Bed) -> None:
     bed.origins = {"share": Origin("environment", "$PENSTOCK_X_SHARE"), "wait_s": Origin("file", "x.toml:1")}
     bed.reload(Table())
     for _ in range(2):  # setting it does not hide where it would come from again
@@ -148,7 +148,7 @@ def test_what_wins_over_the_file_is_said(bed: Bed) -> None:
         assert [change.stronger for change in changes] == ["$PENSTOCK_X_SHARE", ""]
 
 
-def test_what_waits_for_a_restart_is_from_where_it_was(bed: Bed) -> None:
+def test_a_key_that_waits_for_a_restart_keeps_its_origin(bed: Bed) -> None:
     bed.origins = {"listen": Origin("file", "x.toml:1"), "share": Origin("file", "x.toml:2")}
     bed.reload(Table(listen="there", share=0.25))
     assert bed.reloading.loaded.origins == {"share": Origin("file", "x.toml:2")}

@@ -1,4 +1,4 @@
-"""One declared table of configuration: what it reads, and how it says no."""
+"""One declared table of configuration: the values that it reads, and its refusals."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def test_a_bad_file_is_one_line_that_names_file_and_key(path: Path, text: str, m
 
 
 @pytest.mark.parametrize("value", ["9" * 5000, "[" * 5000])
-def test_what_toml_cannot_read_without_end_is_one_line(path: Path, value: str) -> None:
+def test_toml_nested_too_deeply_to_read_is_one_line(path: Path, value: str) -> None:
     path.write_text(f"cores = {value}\n")
     with pytest.raises(SettingsError, match="a number of thousands of digits, or brackets within brackets"):
         load(Table, path)
@@ -120,7 +120,7 @@ def test_the_later_source_wins_and_each_value_knows_its_own(path: Path) -> None:
     }
 
 
-def test_a_variable_that_names_no_key_is_told_the_nearest() -> None:
+def test_for_a_variable_that_names_no_key_the_nearest_is_suggested() -> None:
     with pytest.raises(SettingsError) as caught:
         read(Table, _sources(PENSTOCK_X_CORE="3", PENSTOCK_X_NODE="n"))
     assert str(caught.value) == "$PENSTOCK_X_CORE: there is no such key; did you mean 'PENSTOCK_X_CORES'?"
@@ -128,7 +128,7 @@ def test_a_variable_that_names_no_key_is_told_the_nearest() -> None:
         read(Table, _sources(PENSTOCK_X_CORES="many"))
 
 
-def test_all_faults_of_a_file_are_said_each_with_its_line(path: Path) -> None:
+def test_all_faults_of_a_file_are_reported_each_with_its_line(path: Path) -> None:
     path.write_text('share = 7\n\n"plain" = "x"\nnothing = 1\n[weights]\na = "heavy"\n')
     with pytest.raises(SettingsError) as caught:
         read(Live, _sources(path))
@@ -140,7 +140,7 @@ def test_all_faults_of_a_file_are_said_each_with_its_line(path: Path) -> None:
     )
 
 
-def test_what_keys_contradict_each_other_is_placed_where_the_key_was_written(path: Path) -> None:
+def test_a_contradiction_of_keys_is_placed_where_the_key_was_written(path: Path) -> None:
     path.write_text('\nnode = "n"\n')
 
     def check(table: Table) -> None:

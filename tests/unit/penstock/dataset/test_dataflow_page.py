@@ -1,4 +1,4 @@
-"""docs/dataflow.md is true: its blocks are one program that prints what the page says."""
+"""docs/dataflow.md is true: its blocks are one program with the page's output."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pytest
 PAGE = Path(__file__).parents[4] / "docs" / "dataflow.md"
 
 
-def test_the_page_prints_what_it_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_program_prints_the_page_s_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     blocks = re.findall(r"```(python|text)\n(.*?)```", PAGE.read_text(encoding="utf-8"), re.DOTALL)
     names: dict[str, Any] = {"__name__": "dataflow"}

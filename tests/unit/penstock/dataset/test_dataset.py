@@ -1,4 +1,4 @@
-"""Datasets are lazy: what they write down is a graph of operations."""
+"""Datasets are lazy: they record a graph of operations."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_a_broadcast_of_the_same_dataset() -> None:
     assert planned.ops[1].inputs[0].take is Take.WHOLE
 
 
-def test_what_two_datasets_are_made_of_is_made_once() -> None:
+def test_the_common_source_of_two_datasets_is_made_once() -> None:
     source = Dataset.from_items([(1, 1)], 2).map(fail)
     planned = source.group_by_key().join(source.reduce_by_key(fail)).plan()
     assert sum("from_items" in op.name for op in planned.ops) == 1

@@ -123,6 +123,6 @@ def test_keys_spread_over_partitions(partitions: int) -> None:
 
 
 @pytest.mark.parametrize("key", [[1], {"a": 1}, object(), (1, [2]), Point])
-def test_what_cannot_be_a_key_is_named(key: object) -> None:
+def test_a_value_that_cannot_be_a_key_is_named(key: object) -> None:
     with pytest.raises(TypeError, match=r"a (list|dict|object|type) cannot be a key: use numbers, text"):
         stable_hash(key)

@@ -1,4 +1,4 @@
-"""What is wrong with a document, in plain words."""
+"""The errors in a document, in plain words."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where a job stands: the same word wherever it is shown."""
+"""The state of a job: the same word wherever it is shown."""
 
 from __future__ import annotations
 
@@ -19,5 +19,5 @@ from penstock.model.job_state import standing
         (True, True, True, True, "cancelling"),
     ],
 )
-def test_where_a_job_stands(admitted: bool, active: bool, done: bool, cancelled: bool, word: str) -> None:
+def test_the_state_of_a_job(admitted: bool, active: bool, done: bool, cancelled: bool, word: str) -> None:
     assert standing(admitted=admitted, active=active, done=done, cancelled=cancelled) == word

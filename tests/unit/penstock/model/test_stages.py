@@ -1,4 +1,4 @@
-"""Stages keep their order, a job that has ever new ones does not grow, and progress as it is told and shown."""
+"""Stages keep their order, a job that has ever new ones does not grow, and progress as it is reported and shown."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def test_a_job_without_end_does_not_grow_and_new_stages_stay_behind_old_ones() -
     assert ranks.rank("0") == told[-1] + 1, "it was forgotten, and comes after all others"
 
 
-def test_a_message_leaves_out_what_a_status_shows() -> None:
+def test_a_message_leaves_out_fields_that_a_status_shows() -> None:
     begun = StageProgress(stage="map", tasks=4)
     assert msgspec.to_builtins(begun) == {"stage": "map", "tasks": 4}
     assert begun.row() == {

@@ -56,7 +56,7 @@ def test_no_bytes(text: str) -> None:
         ("4096b", "'4096b': b is bits; write 4096B"),
     ],
 )
-def test_what_may_be_bits_is_no_amount_of_bytes(text: str, said: str) -> None:
+def test_a_possible_number_of_bits_is_no_amount_of_bytes(text: str, said: str) -> None:
     with pytest.raises(QuantityError) as caught:
         parse_bytes(text)
     assert str(caught.value) == said
@@ -113,7 +113,7 @@ def test_no_durations(text: str) -> None:
 
 @pytest.mark.parametrize("parse", [parse_bytes, parse_rate, parse_duration_s])
 @pytest.mark.parametrize("text", ["9" * 19, "9" * 400])
-def test_what_has_no_room_in_a_message_is_refused(parse: Callable[[str], float], text: str) -> None:
+def test_a_number_too_large_for_a_message_is_refused(parse: Callable[[str], float], text: str) -> None:
     with pytest.raises(QuantityError, match=r"^'9+' is too large; write for example "):
         parse(text)
 
@@ -171,7 +171,7 @@ def test_reading_never_fails_otherwise(text: str) -> None:
 
 
 @given(st.integers(1, 2**60))
-def test_what_is_shown_is_read_back_within_its_three_digits(amount: int) -> None:
+def test_a_shown_value_is_read_back_within_its_three_digits(amount: int) -> None:
     assert parse_bytes(format_bytes(amount).replace(" ", "")) == pytest.approx(amount, rel=0.006)
 
 

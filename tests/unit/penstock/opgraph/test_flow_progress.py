@@ -1,4 +1,4 @@
-"""What a dataflow says of how far it is."""
+"""The progress that a dataflow reports."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def test_stages_that_are_ready_are_known_by_the_estimates_of_their_tasks() -> No
     assert manager.over
 
 
-def test_what_is_read_whole_is_read_by_each() -> None:
-    """A table of 50 bytes that each of three partitions is joined with, and what a task writes of its own input."""
+def test_a_dataset_read_whole_is_read_by_each() -> None:
+    """A table of 50 bytes that each of three partitions is joined with, and the output of a task for its own input."""
     graph = OpGraph()
     table, items = graph.create_input(["t"], [50]), graph.create_input(["a", "b", "c"], [10, 20, 30])
     small, joined, saved = graph.create_data(1, "small"), graph.create_data(3, "joined"), graph.create_data(3, "saved")

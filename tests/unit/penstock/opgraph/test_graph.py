@@ -1,4 +1,4 @@
-"""What a graph must be, and how it says what it is not."""
+"""The conditions on a graph, and the errors of one that breaks them."""
 
 from __future__ import annotations
 

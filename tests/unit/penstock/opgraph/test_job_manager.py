@@ -52,7 +52,7 @@ def test_stages_become_ready_together() -> None:
     ]
 
 
-def test_a_failure_skips_what_waits_for_it_and_the_rest_goes_on() -> None:
+def test_a_failure_skips_its_dependents_and_the_rest_goes_on() -> None:
     manager = JobManager(map_reduce())
     manager.handle(Started())
     assert manager.handle(TaskEnded("m1", BAD)) == [
@@ -85,13 +85,13 @@ def test_cancelling_before_the_start_ends_the_job() -> None:
     assert manager.handle(Started()) == []
 
 
-def test_somebody_else_s_cancellation_is_a_failure() -> None:
+def test_another_user_s_cancellation_is_a_failure() -> None:
     manager = JobManager(TaskGraph([TaskNode("a", "a")]))
     manager.handle(Started())
     assert manager.handle(TaskEnded("a", Ended(by=EndedBy.CANCELLED)))[0] == TaskSettled("a", TaskState.FAILED)
 
 
-def test_progress_names_all_stages_and_what_they_wait_for() -> None:
+def test_progress_names_all_stages_and_their_dependencies() -> None:
     manager = JobManager(map_reduce())
     manager.handle(Started())
     manager.handle(TaskEnded("m1", OK))
@@ -103,7 +103,7 @@ def test_progress_names_all_stages_and_what_they_wait_for() -> None:
     ]
 
 
-def test_of_more_stages_than_a_message_may_name_those_left_are_told() -> None:
+def test_of_more_stages_than_a_message_may_name_those_left_are_reported() -> None:
     manager = JobManager(TaskGraph([TaskNode(f"t{number}", f"s{number}") for number in range(5000)]))
     manager.handle(Started())
     manager.handle(TaskEnded("t0", OK))

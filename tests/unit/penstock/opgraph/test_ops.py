@@ -1,4 +1,4 @@
-"""The primitives of Ursa §4.1.1, and what is said about graphs that cannot be executed."""
+"""The primitives of Ursa §4.1.1, and the errors on graphs that cannot be executed."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def test_the_example_of_the_paper_in_the_same_words() -> None:
     assert list(checked.parts.values()) == [2]
 
 
-def test_what_is_read_after_an_update_is_the_updated_dataset() -> None:
+def test_a_read_after_an_update_is_of_the_updated_dataset() -> None:
     flow = Flow()
     source, data = flow.source()
     early, _ = flow.cpu("early", data)
@@ -196,7 +196,7 @@ def network_of_two(flow: Flow) -> None:
         (network_of_two, "operation 'pull': a network operation reads one dataset and creates one"),
     ],
 )
-def test_what_cannot_be_executed_is_refused_in_one_line(build: Callable[[Flow], None], says: str) -> None:
+def test_a_graph_that_cannot_be_executed_is_refused_in_one_line(build: Callable[[Flow], None], says: str) -> None:
     flow = Flow()
     build(flow)
     with pytest.raises(OpGraphError, match=says) as error:

@@ -63,14 +63,14 @@ def test_the_flow_of_a_word_count() -> None:
     assert manager.handle(FlowTaskPlaced(0, "n0")) == [
         RunMonotask(0, ResourceKind.DISK, 100, "n0", "0 send", "0 send/0"),
     ]
-    # What was read turns out as 450 bytes; what it was read from is the job's input and not ours to drop.
+    # The read data turns out as 450 bytes; its source is the job's input and not ours to drop.
     assert manager.handle(MonotaskCompleted(0, (Made(450),))) == [
         RunMonotask(2, ResourceKind.CPU, 450, "n0", "0 send", "0 send/0"),
     ]
     assert manager.handle(MonotaskCompleted(2, (Made(30, (10, 20)),))) == [Drop(1, 0), TaskComplete(0)]
     manager.handle(FlowTaskPlaced(1, "n1"))
     manager.handle(MonotaskCompleted(1, (Made(1000),)))
-    # The barrier is open: both tasks of the second stage in one request, with what they will pull.
+    # The barrier is open: both tasks of the second stage in one request, with their bytes to pull.
     drop, complete, asked = manager.handle(MonotaskCompleted(3, (Made(70, (30, 40)),)))
     assert (drop, complete) == (Drop(1, 1), TaskComplete(1))
     assert isinstance(asked, PlaceTasks)
@@ -93,8 +93,8 @@ def test_the_flow_of_a_word_count() -> None:
     assert manager.metadata.read_bytes(Input(4, Take.OWN), 0) == 7
 
 
-def test_usage_of_a_task_that_reads_what_is_packed() -> None:
-    """I(t) is what is on the disk; the CPU gets the unpacked size."""
+def test_usage_of_a_task_that_reads_packed_data() -> None:
+    """I(t) is the size on the disk; the CPU gets the unpacked size."""
     first, second = start(DataflowManager(word_count()))
     assert first.usage == KindAmounts(disk=100, cpu=400)
     assert second.usage == KindAmounts(disk=300, cpu=1200)
@@ -158,7 +158,7 @@ def test_writing_to_disk_counts_as_the_whole_input_of_the_task() -> None:
     assert demand.usage == KindAmounts(cpu=500, disk=500)
 
 
-def test_what_crosses_a_cut_asks_for_the_node_where_it_lies() -> None:
+def test_a_dataset_that_crosses_a_cut_asks_for_its_node() -> None:
     graph = OpGraph()
     data, everything, result = graph.create_data(2), graph.create_data(2), graph.create_data(2)
     source = graph.create_op("cpu", "source").read(graph.create_input([0, 0], [1, 1])).create(data).set_udf(same)
@@ -182,7 +182,7 @@ def test_what_crosses_a_cut_asks_for_the_node_where_it_lies() -> None:
     ]
 
 
-def test_a_failure_ends_the_job_and_says_what_is_not_wanted_any_more() -> None:
+def test_a_failure_ends_the_job_and_names_the_datasets_that_are_not_wanted_any_more() -> None:
     manager = DataflowManager(word_count())
     start(manager)
     manager.handle(FlowTaskPlaced(0, "n0"))
@@ -207,7 +207,7 @@ def test_cancelling_before_the_start_and_in_the_middle() -> None:
     ]
 
 
-def test_events_that_come_twice_say_nothing_new() -> None:
+def test_events_that_come_twice_are_no_news() -> None:
     manager = DataflowManager(word_count())
     start(manager)
     assert manager.handle(FlowStarted()) == []

@@ -93,7 +93,7 @@ def test_only_cpu_operations_in_async_connection_collapse(flow: Flow) -> None:
     assert stages(planned) == [(["read", "left+right+both", "late"], 1)]
 
 
-def test_what_only_passes_from_step_to_step_is_no_output(flow: Flow) -> None:
+def test_a_dataset_only_passed_from_step_to_step_is_no_output(flow: Flow) -> None:
     first = flow.source(2)
     second = flow.then("second", first)
     third = flow.then("third", second)
@@ -113,7 +113,7 @@ def test_operations_stay_apart_where_collapsing_would_close_a_circle(flow: Flow)
     assert crossing == {(0, 1, Dependency.SYNC), (0, 2, Dependency.ASYNC)}
 
 
-def test_a_join_with_what_lies_there_already_is_one_task_as_in_the_paper(flow: Flow) -> None:
+def test_a_join_with_local_data_is_one_task_as_in_the_paper(flow: Flow) -> None:
     here = flow.source(2, name="here")
     there = shuffled(flow, "shuffle", flow.source(3, name="there"), 2)
     joined = flow.then("join", here, there)
@@ -122,7 +122,7 @@ def test_a_join_with_what_lies_there_already_is_one_task_as_in_the_paper(flow: F
 
 
 def test_a_barrier_within_a_single_task_needs_no_cut() -> None:
-    """It is one task by the letter of the paper, and it waits for nobody: the order of its monotasks is enough."""
+    """It is one task by the letter of the paper, and it waits for none: the order of its monotasks is enough."""
     for partitions, dependency in ((1, "async"), (2, "sync")):
         flow = Flow()
         source = flow.source(partitions)

@@ -1,4 +1,4 @@
-"""Certificates that end: said thirty days ahead, once a day, until they are renewed."""
+"""Certificates that end: logged thirty days ahead, once a day, until they are renewed."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Bed:
         self.watch = CertificateWatch(of, lambda: self.at)
 
     def look(self, after_days: float = 0.0) -> list[dict[str, Any]]:
-        """What is said in the log."""
+        """Return the lines of the log."""
         self.at += after_days * DAY.total_seconds()
         with structlog.testing.capture_logs() as lines:
             self.watch.look()
@@ -61,7 +61,7 @@ def test_pages_alone_have_a_certificate_too(tmp_path: Path) -> None:
     assert [line["key"] for line in bed.look()] == ["tls_certificate"]
 
 
-def test_without_one_and_while_it_is_replaced_nothing_is_said(tmp_path: Path) -> None:
+def test_without_one_and_while_it_is_replaced_nothing_is_logged(tmp_path: Path) -> None:
     assert Bed(None).look() == [] and Bed(None).watch.rows() == []
     made = files(authority(tmp_path / "ca"), "alpha", days=90)
     bed = Bed(made)

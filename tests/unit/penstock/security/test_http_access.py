@@ -100,7 +100,9 @@ def test_on_loopback_everybody_looks_and_only_operators_change(tokens: tuple[Pat
 
 @pytest.fixture
 async def site(tmp_path: Path, tokens: tuple[Path, Path]) -> AsyncIterator[tuple[str, Path]]:
-    """What a daemon would serve elsewhere than on loopback, with a certificate that has expired; and its CA."""
+    """Return the site that a daemon would serve elsewhere than on loopback, with a certificate that has expired; and
+    its CA.
+    """
     ca = authority(tmp_path / "ca", NOW - 100 * DAY)
     own = files(ca, "head", since=NOW - 50 * DAY, days=20)
     config = AgentConfig(

@@ -1,4 +1,4 @@
-"""docs/security.md names tests: they exist. What it says of keys is so."""
+"""The tests that docs/security.md names exist. Its statements about keys are true."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the daemons' configuration must say about TLS, files that cannot be used, names, loopback."""
+"""The rules for TLS in the daemons' configuration, files that cannot be used, names, loopback."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def test_what_others_could_hear_is_refused_in_one_line_with_the_remedy(
         AgentConfig(master="head:7420", http="0.0.0.0:7421", http_read_token_file="token", **THREE),
     ],
 )
-def test_what_nobody_else_can_hear_is_let_be(config: AgentConfig | MasterConfig) -> None:
+def test_a_port_that_others_cannot_overhear_is_left_alone(config: AgentConfig | MasterConfig) -> None:
     config.check()
 
 
-def test_two_faults_are_both_said() -> None:
+def test_two_faults_are_both_reported() -> None:
     with pytest.raises(SettingsError) as caught:
         MasterConfig(listen="0.0.0.0:1", http="0.0.0.0:2").check()
     assert [fault.partition(":")[0] for fault in caught.value.faults] == ["tls_certificate", "tls_ca"]
@@ -93,7 +93,7 @@ def test_a_file_that_cannot_be_used_is_named_with_its_key(tmp_path: Path) -> Non
         tls.mutual_server(good)
 
 
-def test_an_encrypted_key_asks_nobody(tmp_path: Path) -> None:
+def test_an_encrypted_key_asks_for_no_password(tmp_path: Path) -> None:
     from cryptography.hazmat.primitives import serialization
 
     made = files(authority(tmp_path / "ca"), "alpha")
@@ -105,7 +105,7 @@ def test_an_encrypted_key_asks_nobody(tmp_path: Path) -> None:
         tls.mutual_client(made)
 
 
-def test_what_others_will_say_against_our_certificate_is_known_before(tmp_path: Path) -> None:
+def test_the_objections_of_others_to_our_certificate_are_known_before(tmp_path: Path) -> None:
     ca = authority(tmp_path / "ca", NOW - 100 * DAY)
     assert tls.shown(files(ca, "alpha", "alpha.example.org"), server=False) == (("alpha", "alpha.example.org"), "")
     assert tls.shown(files(ca, "head", master=True), server=True) == (("head",), "")
@@ -114,7 +114,7 @@ def test_what_others_will_say_against_our_certificate_is_known_before(tmp_path: 
     assert tls.shown(foreign, server=False) == ((), "it is not signed by the CA in tls_ca")
 
 
-def test_what_stands_in_our_own_certificate_is_known_whether_it_holds_or_not(tmp_path: Path) -> None:
+def test_the_names_in_our_own_certificate_are_known_whether_it_is_valid_or_not(tmp_path: Path) -> None:
     ca = authority(tmp_path / "ca", NOW - 100 * DAY)
     for made in (
         files(ca, "alpha", "alpha.example.org"),
@@ -144,7 +144,7 @@ def test_a_list_that_cannot_be_used_is_named(tmp_path: Path) -> None:
             tls.mutual_server(dataclasses.replace(made, tls_crl=wrong))
 
 
-def test_who_is_revoked_knows_it_from_his_own_list(tmp_path: Path) -> None:
+def test_a_revoked_node_knows_it_from_its_own_list(tmp_path: Path) -> None:
     ca = authority(tmp_path / "ca")
     made = carried(files(ca, "alpha"), tmp_path / "host")
     assert tls.shown(made, server=False) == (("alpha",), "")
@@ -164,14 +164,14 @@ def test_it_is_known_when_others_are_trusted_than_before(tmp_path: Path) -> None
     ca.renew("alpha", NOW)
     second = contexts.current()
     assert second is not first
-    assert not contexts.outdated(first), "another certificate of our own makes nobody else worse"
+    assert not contexts.outdated(first), "another certificate of our own makes no other worse"
     ca.issue("beta", (), 10, NOW, master=False)
     ca.revoke("beta", NOW)
     assert contexts.outdated(first) and contexts.outdated(second)
     assert not contexts.outdated(contexts.current())
     third = contexts.current()
     ca.revocations.write_text("half")
-    assert not contexts.outdated(third), "what cannot be used replaces nothing"
+    assert not contexts.outdated(third), "an unusable file replaces nothing"
 
 
 def test_names_are_the_dns_names_or_else_the_common_name() -> None:
@@ -181,7 +181,7 @@ def test_names_are_the_dns_names_or_else_the_common_name() -> None:
     assert tls.names(None) == ()
 
 
-def test_a_certificate_for_another_name_is_said_at_the_start(
+def test_a_certificate_for_another_name_is_reported_at_the_start(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = files(authority(tmp_path / "ca"), "beta")

@@ -57,7 +57,7 @@ def junk(head: bytes, size_bytes: int) -> bytes:
 
 
 def parsing_s(head: bytes) -> float:
-    """The processor time that the message takes whoever parses it, at least."""
+    """Return the processor time that parsing the message takes, at least."""
     part = junk(head, MAX_FRAME_BYTES // _PARSED_PART)
     began = time.thread_time()
     msgpack.unpackb(part)

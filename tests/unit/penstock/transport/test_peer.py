@@ -17,7 +17,7 @@ from penstock.wire.connection import RpcConnection, read_params
 
 
 class Side:
-    """A handler that answers by method name and keeps what came."""
+    """A handler that answers by method name and keeps its messages."""
 
     def __init__(self) -> None:
         self.notes: list[tuple[str, Any]] = []
@@ -110,7 +110,7 @@ async def test_errors_keep_all_their_parts(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("method", ["broken", "broken later"])
-async def test_our_fault_is_told_as_ours_without_details(pair: Pair, method: str) -> None:
+async def test_our_fault_is_reported_as_ours_without_details(pair: Pair, method: str) -> None:
     with pytest.raises(RpcError, match="ZeroDivisionError") as caught:
         await pair.to_right.request(method, None, Done)
     assert caught.value.code is ErrorCode.INTERNAL
@@ -137,7 +137,7 @@ async def test_requests_and_notifications_keep_their_order(pair: Pair) -> None:
     assert [method for method, _ in pair.right.notes] == ["first", "second"]
 
 
-async def test_a_lost_connection_ends_what_waits_and_what_is_served(pair: Pair) -> None:
+async def test_a_lost_connection_ends_waiting_and_served_requests(pair: Pair) -> None:
     waiting = asyncio.ensure_future(pair.to_right.request("never", None, Done))
     await pair.to_right.request("later", None, Done)
     pair.to_left.close()

@@ -1,4 +1,6 @@
-"""One user's connections share turns and bytes: what one user sends, or does not read, costs the others little."""
+"""One user's connections share turns and bytes: the messages that one user sends, or does not read, cost the others
+little.
+"""
 
 from __future__ import annotations
 
@@ -24,7 +26,7 @@ _SPIN_S = TURN_S / 10
 
 
 class Server:
-    """Answers ``spin`` after computing, ``big`` with many bytes, ``later`` when told; counts."""
+    """Answers ``spin`` after computing, ``big`` with many bytes, ``later`` on request; counts."""
 
     def __init__(self) -> None:
         self.handled = 0
@@ -169,7 +171,7 @@ async def test_no_answer_is_made_before_the_earlier_ones_are_taken() -> None:
 
 
 @on_both_loops
-async def test_what_one_user_leaves_unread_is_bounded_for_all_connections_together() -> None:
+async def test_the_unread_bytes_of_one_user_are_bounded_for_all_connections_together() -> None:
     server, budget = Server(), UserBudget(max_unread_bytes=4_000_000)
     async with connected(server, *[budget] * 20) as clients:
         reader = clients[0]
@@ -200,7 +202,7 @@ async def test_messages_that_do_not_end_are_bounded_for_all_connections_together
             await second.message()
         await first.send(whole[-10:])
         assert (await first.message())[1] == 7
-        await first.send(whole)  # what ended counts no more
+        await first.send(whole)  # ended connections count no more
         assert (await first.message())[1] == 7
 
 
@@ -219,7 +221,7 @@ async def test_requests_that_take_time_are_carried_out_so_many_at_once() -> None
 
 
 def unread_in(sockets: list[Any]) -> int:
-    """How much the kernel has of what was sent."""
+    """Return how much of the sent data the kernel has."""
     found = 0
     for each in sockets:
         size = array.array("i", [0])
@@ -229,7 +231,7 @@ def unread_in(sockets: list[Any]) -> int:
 
 
 class Waiting(Server):
-    """Counts what has been read and not handled, whenever it handles something."""
+    """Counts the messages that have been read and not handled, whenever it handles one."""
 
     def __init__(self) -> None:
         super().__init__()

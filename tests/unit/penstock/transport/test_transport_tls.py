@@ -1,4 +1,4 @@
-"""Two peers over mutual TLS 1.3: who is let in, who is not, and what either side says about it."""
+"""Two peers over mutual TLS 1.3: those that are let in, those that are not, and the log lines on either side."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.unit.penstock.transport.loops import LIMIT_S
 
 
 class Side:
-    """Answers ``echo`` with what it was sent."""
+    """Answers ``echo`` with its parameter."""
 
     def __init__(self) -> None:
         self.heard: list[Any] = []
@@ -49,7 +49,7 @@ class Side:
 
 
 class Port:
-    """A listener and all that it said about those whom it did not let in."""
+    """A listener and all its log lines about peers that it did not let in."""
 
     def __init__(self, contexts: tls.Contexts) -> None:
         self.sides: list[Side] = []
@@ -93,7 +93,7 @@ async def ports() -> AsyncIterator[OpenPort]:
         return port
 
     yield make
-    for port in opened:  # not where a test failed: what it left open could be waited for for ever
+    for port in opened:  # not where a test failed: its open connections could be waited for for ever
         port.listener.close()
         await port.listener.wait_closed()
 
@@ -137,7 +137,7 @@ async def test_both_sides_know_each_other_and_speak_tls_1_3(tmp_path: Path, open
 
 @on_both_loops
 async def test_a_host_that_vanishes_is_noticed_on_both_sides(tmp_path: Path, open_port: OpenPort) -> None:
-    """By the kernel, which gives up in seconds what nobody acknowledges."""
+    """By the kernel, which gives up in seconds data without an acknowledgement."""
     ca, port = await head(tmp_path, open_port)
     peer = await port.connect(files(ca, "alpha"))
     await echo(peer, "hello")
@@ -282,7 +282,7 @@ async def test_renewed_certificates_hold_from_the_next_connection_on(tmp_path: P
     peer = await port.connect(shown)
     assert (await echo(peer))["names"] == ["alpha"]
     of_master.tls_key.write_text("half written")
-    other = await port.connect(shown)  # what cannot be used does not replace what can
+    other = await port.connect(shown)  # an unusable file does not replace a usable one
     assert (await echo(other))["names"] == ["alpha"]
     assert (await echo(peer))["names"] == ["alpha"], "a connection that is there stays"
     await close(peer)

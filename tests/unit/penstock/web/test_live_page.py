@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 NODE = shutil.which("node")
-#: A browser's objects: each EventSource is refused until the third; timers fire when the script says so.
+#: A browser's objects: each EventSource is refused until the third; timers fire on the script's command.
 BROWSER = """
 const shown = [], timers = [], sources = [];
 const box = { set textContent(text) { shown.push(text); }, get textContent() { return ""; } };
@@ -45,7 +45,7 @@ process.stdout.write(JSON.stringify({ shown, connected, left: timers.filter(() =
 
 
 @pytest.mark.skipif(NODE is None, reason="Node.js is not installed")
-def test_a_page_that_was_refused_says_why_and_asks_again(tmp_path: Path) -> None:
+def test_a_page_that_was_refused_shows_the_reason_and_asks_again(tmp_path: Path) -> None:
     static = Path(str(files("penstock.web"))) / "static"
     page = (static / "live.js").read_text().replace("/static/dom.js", (static / "dom.js").as_uri())
     (tmp_path / "live.mjs").write_text(page)

@@ -1,4 +1,4 @@
-"""The ring of the last minutes: bounded, one row a second, and what is asked for is what is given."""
+"""The ring of the last minutes: bounded, one row a second, and an answer has the requested rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_rows_come_back_as_columns() -> None:
     assert history.latest == 102.0
 
 
-def test_nobody_knows_what_is_promised() -> None:
+def test_unknown_promises() -> None:
     history = History()
     history.note(row(1.0, None), 1.0)
     assert history.since()["resources"] == {"cpu": {"used": (1.0,), "slack": (3.0,)}}

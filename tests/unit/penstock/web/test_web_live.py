@@ -1,4 +1,4 @@
-"""Server-sent events: nothing is computed for nobody, once for all, and only what changed travels."""
+"""Server-sent events: nothing is computed without a watcher, once for all of them, and only changes travel."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Watcher:
         self.response = response
 
     async def event(self) -> tuple[str, Any]:
-        """The next one; its name and what it says."""
+        """Return the next event: its name and its data."""
         async with asyncio.timeout(TIMEOUT_S):
             while not (line := (await self.response.content.readline()).decode()).startswith("event: "):
                 assert line, "the connection ended"
@@ -57,7 +57,7 @@ class Watcher:
 
 
 class Left(Live):
-    """Tells when somebody who watched has left."""
+    """Notifies when a watcher has left."""
 
     def __init__(self, daemon: Daemon, interval_s: float) -> None:
         super().__init__(daemon.document, daemon.resources, interval_s)
@@ -85,7 +85,7 @@ async def served(daemon: Daemon, interval_s: float = 0.02) -> AsyncIterator[tupl
     await runner.cleanup()
 
 
-async def test_the_first_events_say_all_and_later_ones_what_changed() -> None:
+async def test_the_first_events_have_all_and_later_ones_the_changes() -> None:
     async with served(Daemon()) as (url, _), aiohttp.ClientSession() as client, client.get(url) as response:
         assert response.headers["Content-Type"] == "text/event-stream"
         watcher = Watcher(response)
@@ -96,22 +96,22 @@ async def test_the_first_events_say_all_and_later_ones_what_changed() -> None:
         assert await watcher.status() == {"looks": 3}
 
 
-async def test_nothing_is_computed_while_nobody_watches() -> None:
+async def test_nothing_is_computed_without_a_watcher() -> None:
     daemon = Daemon()
     async with served(daemon) as (url, one), aiohttp.ClientSession() as client:
-        assert daemon.looks == 0 and daemon.noted == 1  # one row of history, from what is known anyway
+        assert daemon.looks == 0 and daemon.noted == 1  # one row of history, from figures that are known anyway
         async with client.get(url) as response:
             watcher = Watcher(response)
             await watcher.status()
             assert (await watcher.status()) == {"looks": 2}
         await asyncio.wait_for(one.left.wait(), TIMEOUT_S)
-        assert not one._turn.locked()  # nobody is there who would look again
+        assert not one._turn.locked()  # no watcher is there that would look again
         looks = daemon.looks
         async with client.get(url) as response:
             assert (await Watcher(response).status())["looks"] in {looks, looks + 1}
 
 
-async def test_what_many_watch_is_computed_once() -> None:
+async def test_a_document_for_many_watchers_is_computed_once() -> None:
     daemon = Daemon()
     async with served(daemon, 0.2) as (url, _), aiohttp.ClientSession() as client:
         responses = [await client.get(url) for _ in range(8)]
@@ -125,7 +125,7 @@ async def test_what_many_watch_is_computed_once() -> None:
             response.close()
 
 
-async def test_who_is_one_too_many_is_told_so(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_one_watcher_too_many_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(live, "MOST_WATCHERS", 1)
     async with served(Daemon()) as (url, _), aiohttp.ClientSession() as client, client.get(url) as response:
         await Watcher(response).status()
@@ -133,7 +133,7 @@ async def test_who_is_one_too_many_is_told_so(monkeypatch: pytest.MonkeyPatch) -
             assert other.status == 503 and "close a page" in await other.text()
 
 
-async def test_who_watches_is_hung_up_on_at_the_end() -> None:
+async def test_watchers_are_disconnected_at_the_end() -> None:
     async with served(Daemon(), 1000.0) as (url, one), aiohttp.ClientSession() as client, client.get(url) as response:
         watcher = Watcher(response)
         await watcher.status()
@@ -143,7 +143,7 @@ async def test_who_watches_is_hung_up_on_at_the_end() -> None:
 
 
 async def test_costly_documents_are_made_more_rarely(monkeypatch: pytest.MonkeyPatch) -> None:
-    spent = iter([0.0, 0.05, 0.0, 0.0])  # as the thread's clock says: 50 ms of work
+    spent = iter([0.0, 0.05, 0.0, 0.0])  # by the thread's clock: 50 ms of work
     monkeypatch.setattr(live.time, "thread_time", lambda: next(spent, 0.0))
     daemon = Daemon()
     one = Live(daemon.document, daemon.resources)

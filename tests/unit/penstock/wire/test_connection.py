@@ -1,4 +1,4 @@
-"""The bytes of MessagePack-RPC, and what is said about those that are none."""
+"""The bytes of MessagePack-RPC, and the errors on those that are none."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def raw(value: object) -> msgspec.Raw:
     return msgspec.Raw(msgpack.packb(value))
 
 
-def test_a_request_is_what_the_specification_says() -> None:
+def test_a_request_follows_the_specification() -> None:
     request_id, data = RpcConnection().send_request("hello", Hello(protocol=1))
     assert (request_id, msgpack.unpackb(data)) == (0, [0, 0, "hello", [{"protocol": 1}]])
 
@@ -38,7 +38,7 @@ def test_request_ids_rise_and_wrap() -> None:
 
 
 @pytest.mark.parametrize(("text", "shown"), [("caf\udce9", r"'caf\xe9'"), ("\ud800", r"'\ud800'")])
-def test_text_that_is_not_utf8_is_an_error_of_the_one_who_sends_it(text: str, shown: str) -> None:
+def test_text_that_is_not_utf8_is_an_error_of_its_sender(text: str, shown: str) -> None:
     wire = RpcConnection()
     for send in (wire.send_request, wire.send_notification):
         with pytest.raises(RpcError) as caught:
@@ -50,7 +50,7 @@ def test_text_that_is_not_utf8_is_an_error_of_the_one_who_sends_it(text: str, sh
         wire.send_response(7, text)  # not the caller's fault
 
 
-def test_a_number_of_more_than_64_bits_is_an_error_of_the_one_who_sends_it() -> None:
+def test_a_number_of_more_than_64_bits_is_an_error_of_its_sender() -> None:
     wire = RpcConnection()
     for send in (wire.send_request, wire.send_notification):
         with pytest.raises(RpcError, match="a number exceeds the 64 bits that it has in messages") as caught:
@@ -159,12 +159,12 @@ def test_a_frame_of_the_limit_passes_and_one_more_byte_does_not() -> None:
     assert isinstance(closed, Closed)
 
 
-def test_we_do_not_send_what_the_other_side_would_refuse() -> None:
+def test_we_do_not_send_messages_that_the_other_side_would_refuse() -> None:
     with pytest.raises(RpcError, match=r"frame limit of 100 \(ask for less in one command or request\)$"):
         RpcConnection(max_frame_bytes=100).send_notification("n", {"x": b"y" * 100})
 
 
-def test_a_deeply_nested_frame_harms_nobody() -> None:
+def test_a_deeply_nested_frame_does_no_harm() -> None:
     wire = RpcConnection()
     received = wire.receive(b"\x91" * 100_000)
     assert [type(message) for message in received] in ([], [Closed])
@@ -206,7 +206,7 @@ def test_errors_read_as_one_line() -> None:
 
 
 def _kept_bytes(data: bytes, connections: int) -> float:
-    """What each of so many connections keeps allocated once it has read ``data``."""
+    """Return the bytes that each of so many connections keeps allocated once it has read ``data``."""
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
@@ -220,7 +220,7 @@ def _kept_bytes(data: bytes, connections: int) -> float:
 
 def test_a_connection_between_two_frames_keeps_no_buffer() -> None:
     """Buffers of idle connections would be pages that the allocator spreads over a heap of gigabytes."""
-    RpcConnection(typed=TYPED)  # what is made once
+    RpcConnection(typed=TYPED)  # objects that are made once
     hello = msgpack.packb([0, 0, "hello", [{"protocol": 1}]])
     assert _kept_bytes(hello, 200) < 4096
     assert _kept_bytes(msgpack.packb([2, "x", [b"x" * 1_000_000]]), 5) < 4096

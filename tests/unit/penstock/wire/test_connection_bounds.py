@@ -36,7 +36,7 @@ def test_the_frame_limit_is_the_same_for_typed_methods() -> None:
 
 
 @pytest.mark.parametrize("after", [submit(), SOUND])
-def test_nothing_is_heard_after_the_stream_was_closed(after: bytes) -> None:
+def test_nothing_is_read_after_the_stream_was_closed(after: bytes) -> None:
     wire = RpcConnection(typed=TYPED)
     [closed] = wire.receive(b"\x93\xc1")
     assert isinstance(closed, Closed)
@@ -44,7 +44,7 @@ def test_nothing_is_heard_after_the_stream_was_closed(after: bytes) -> None:
     assert wire.receive(after) == []
 
 
-def test_nothing_is_heard_behind_what_closes_the_stream_in_the_same_read() -> None:
+def test_nothing_is_read_behind_the_frame_that_closes_the_stream() -> None:
     received = RpcConnection().receive(SOUND + GARBAGE + 3 * SOUND)
     assert [type(message) for message in received] == [Notification, Closed]
     many = RpcConnection().receive(GARBAGE + SOUND * (3 * 1024 * 1024 // len(SOUND)))

@@ -29,7 +29,7 @@ PAGE = (DOCS / "protocol.md").read_text(encoding="utf-8")
 
 
 def section(title: str, level: str = "###") -> str:
-    """What stands under a heading."""
+    """Return the text under a heading."""
     _, found, rest = PAGE.partition(f"\n{level} {title}\n")
     assert found, f"{title} is not on the page"
     return re.split(rf"\n#{{2,{len(level)}}} ", rest)[0]
@@ -84,7 +84,7 @@ def test_the_python_of_a_request_sends_its_bytes(method: str) -> None:
 
 
 @pytest.mark.parametrize("method", NOTIFICATIONS)
-def test_the_bytes_of_a_notification_are_what_it_says(method: str) -> None:
+def test_the_bytes_of_a_notification_are_those_of_the_page(method: str) -> None:
     text = section(f"`{method}`")
     [notification] = RpcConnection().receive(raw(text)["←"])
     assert isinstance(notification, Notification)
@@ -182,7 +182,7 @@ def test_the_page_names_the_type_of_every_field() -> None:
         ({"more": 1}, True),
     ],
 )
-def test_types_are_as_the_page_says(params: dict[str, Any], refused: bool) -> None:
+def test_types_are_those_of_the_page(params: dict[str, Any], refused: bool) -> None:
     sent = msgspec.Raw(msgpack.packb({"name": "j"} | params))
     if refused:
         with pytest.raises(RpcError):

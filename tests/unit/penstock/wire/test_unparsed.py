@@ -1,4 +1,4 @@
-"""What a server spends on a message that is nothing but a claim to be one."""
+"""The effort of a server on a message that is nothing but a claim to be one."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def spent_bytes(frame: bytes, of: type[Any]) -> int:
 
 
 @pytest.mark.parametrize("method", sorted(REQUESTS))
-def test_no_method_parses_what_its_type_refuses(method: str) -> None:
+def test_no_method_parses_parameters_that_its_type_refuses(method: str) -> None:
     of = REQUESTS[method].params
     junk = arrays(MIB)
     frames = [request(method, b"\x91" + junk), request(method, junk)]
@@ -68,7 +68,7 @@ def test_no_method_parses_what_its_type_refuses(method: str) -> None:
 
 
 @pytest.mark.parametrize("head", [b"\x94\x00\x01\xa1x", b"\x94\x05", b"\x93", b""])
-def test_what_is_no_message_is_not_parsed(head: bytes) -> None:
+def test_an_invalid_message_is_not_parsed(head: bytes) -> None:
     rest = {b"\x94\x00\x01\xa1x": b"\x91", b"\x94\x05": b"\x01\x02", b"\x93": b"\x02\x07", b"": b""}[head]
     assert spent_bytes(head + rest + arrays(MAX_FRAME_BYTES - 100), Hello) < 8 * MAX_FRAME_BYTES
 
@@ -105,7 +105,7 @@ def test_parameters_and_results_stay_bytes(request_id: int, method: str) -> None
             assert RpcConnection().receive(msgpack.packb(frame)) == [message]
 
 
-def test_text_that_is_none_and_what_is_nested_too_deeply_is_a_bad_request() -> None:
+def test_invalid_text_and_too_deep_nesting_are_a_bad_request() -> None:
     for params in (b"\x91\x81\xa8protocol\xa1\xff", b"\x91\x81\xa3rdl\x81\xa1x" + b"\x91" * 1000 + b"\x90"):
         of = REQUESTS["reserve"].params if b"rdl" in params else Hello
         received = RpcConnection().receive(request("m", params))
@@ -145,7 +145,7 @@ def test_the_ids_of_a_submission_that_is_not_understood_are_read_from_its_bytes(
 
 
 def test_between_agent_and_master_a_message_may_be_larger_than_one_of_a_client() -> None:
-    """What a client asks for within its limit is longer where it is passed on."""
+    """A client's request within its limit is longer where it is passed on."""
     request = TaskRequest(task="t", usage=KindAmounts(), command=ContainerSpec(argv=("x" * MAX_FRAME_BYTES,)))
     sent = master_api.ReadyTasks(job="j", stage="s", tasks=[request])
     frame = RpcConnection(LINK_FRAME_BYTES).send_notification("tasks_ready", sent)

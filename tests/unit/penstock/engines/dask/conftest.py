@@ -36,7 +36,7 @@ class FakeSlot:
 
 
 class FakeGate:
-    """So many slots of each kind, granted in order; keeps what was asked and the most that was held at once."""
+    """So many slots of each kind, granted in order; keeps the requests and the most slots that were held at once."""
 
     speaks = True
 
@@ -100,7 +100,7 @@ class FakeGate:
         self.grant()
 
     def grant(self, slots: int | None = None) -> None:
-        """Grant what can be; ``slots`` changes how many there are."""
+        """Grant all that can be granted; ``slots`` changes their number."""
         ready = []
         with self._changed:
             self.slots = self.slots if slots is None else slots

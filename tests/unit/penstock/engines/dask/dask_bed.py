@@ -26,7 +26,7 @@ DASK_WARNS = [
     pytest.mark.filterwarnings("ignore::pytest.PytestUnhandledThreadExceptionWarning"),
 ]
 WAIT_S = 60.0
-#: Workers share this process: what its other tests left in its memory is not theirs to spill, or to pause for.
+#: Workers share this process: they must neither spill nor pause for the memory that other tests left in it.
 _SETTINGS = {
     "distributed.scheduler.work-stealing": False,
     "distributed.admin.tick.limit": "1h",
@@ -74,7 +74,7 @@ def clusters(make_gate: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch) -
 
 
 async def until(condition: Callable[[], object]) -> None:
-    """Poll: what Dask does in its loop cannot be waited for otherwise."""
+    """Poll: actions of Dask in its loop cannot be waited for otherwise."""
     async with asyncio.timeout(WAIT_S):
         while not condition():  # noqa: ASYNC110 - there is no event for it
             await asyncio.sleep(0.005)

@@ -94,7 +94,7 @@ async def test_coroutine_tasks_too(gates: Gates) -> None:
         assert [slot.task for slot in gates.made["job-7"][0].asked] == ["s/0"]
 
 
-async def test_what_is_brought_for_it_is_asked_for_in_its_name(gates: Gates) -> None:
+async def test_a_fetch_for_a_task_is_requested_in_its_name(gates: Gates) -> None:
     async with cluster(workers=2) as (client, workers):
         data = client.submit(bytes, 300_000, workers=[workers[0].address])
         counted = submit(client, "job-7", len, data, task="s/4", workers=[workers[1].address])
@@ -122,7 +122,7 @@ async def test_a_job_without_tasks_is_left_and_joined_again(gates: Gates, monkey
         assert len(gates.made["job-7"]) == 2
 
 
-async def test_after_the_plugin_was_removed_nobody_is_asked(gates: Gates) -> None:
+async def test_after_the_plugin_was_removed_there_are_no_requests(gates: Gates) -> None:
     async with cluster() as (client, (worker,)):
         assert await submit(client, "job-7", pow, 2, 5) == 32
         await worker.plugin_remove("penstock")

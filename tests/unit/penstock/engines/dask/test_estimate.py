@@ -1,4 +1,4 @@
-"""What root tasks read."""
+"""The bytes that root tasks read."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from pathlib import Path
 from penstock.engines.dask.estimate import ReadEstimates, thread_read_bytes
 
 
-def test_a_thread_knows_what_it_has_read(tmp_path: Path) -> None:
+def test_a_thread_knows_its_read_bytes(tmp_path: Path) -> None:
     path = tmp_path / "input"
     path.write_bytes(b"x" * 300_000)
     before = thread_read_bytes()
@@ -15,7 +15,7 @@ def test_a_thread_knows_what_it_has_read(tmp_path: Path) -> None:
     assert 300_000 <= thread_read_bytes() - before < 400_000
 
 
-def test_nothing_is_expected_of_a_prefix_that_nobody_has_seen() -> None:
+def test_nothing_is_expected_of_an_unknown_prefix() -> None:
     assert ReadEstimates().expect("read-parquet") == (0, True)
 
 

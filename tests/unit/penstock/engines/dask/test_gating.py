@@ -24,7 +24,10 @@ pytestmark = DASK_WARNS
 
 @pytest.fixture
 def events(monkeypatch: pytest.MonkeyPatch) -> dict[str, threading.Event]:
-    """Tasks are pickled by value; what they share with a test is found under a name, in the one process."""
+    """Return the events.
+
+    Tasks are pickled by value; they find the objects shared with a test by name, in the one process.
+    """
     found = {name: threading.Event() for name in ("began", "go")}
     monkeypatch.setattr(dask, "penstock_test_events", found, raising=False)
     return found
@@ -42,7 +45,7 @@ async def test_tasks_wait_for_their_grants(cluster: Cluster) -> None:
 
 
 async def test_tasks_begin_at_once_where_ranks_decide_and_transfers_wait(cluster: Cluster) -> None:
-    """The default: no slot for a task, unless it says that it is something else than work for a processor."""
+    """The default: no slot for a task, unless it is annotated as something else than work for a processor."""
     async with cluster(0, workers=2, cpu=False) as (client, gate, workers):
         data = client.submit(bytes, 50_000, workers=[workers[0].address])
         assert len(await data) == 50_000
@@ -68,7 +71,7 @@ async def test_a_task_that_a_master_placed_waits_for_its_slot_all_the_same(clust
         assert await future == 32
 
 
-async def test_a_task_says_how_many_bytes_it_takes_and_where_it_belongs(cluster: Cluster) -> None:
+async def test_a_task_announces_how_many_bytes_it_takes_and_where_it_belongs(cluster: Cluster) -> None:
     async with cluster(4) as (client, gate, _):
         data = client.submit(bytes, 50_000, key=("make-1234", 0))
         assert await client.submit(len, data, key=("count-1234", 0)) == 50_000
@@ -77,7 +80,7 @@ async def test_a_task_says_how_many_bytes_it_takes_and_where_it_belongs(cluster:
         assert 50_000 <= by_stage["count-1234"].input_bytes < 51_000
 
 
-async def test_root_tasks_are_expected_to_read_what_their_like_have_read(cluster: Cluster, tmp_path: Any) -> None:
+async def test_root_tasks_are_expected_to_read_as_much_as_similar_ones(cluster: Cluster, tmp_path: Any) -> None:
     path = tmp_path / "input"
     path.write_bytes(b"x" * 200_000)
     async with cluster(1) as (client, gate, _):
@@ -89,7 +92,7 @@ async def test_root_tasks_are_expected_to_read_what_their_like_have_read(cluster
         assert 200_000 <= sizes[2] < 300_000
 
 
-async def test_annotations_say_kind_stage_and_bytes(cluster: Cluster) -> None:
+async def test_annotations_set_kind_stage_and_bytes(cluster: Cluster) -> None:
     async with cluster(1) as (client, gate, _):
         with dask.annotate(penstock={"kind": "disk", "stage": "write out", "input_bytes": 4096}):
             delayed = dask.delayed(pow)(2, 3)
@@ -254,7 +257,7 @@ async def test_the_gate_is_closed_only_when_the_last_task_has_ended(cluster: Clu
         del future
 
 
-async def test_closing_a_worker_gives_back_what_waits(cluster: Cluster) -> None:
+async def test_closing_a_worker_gives_back_waiting_requests(cluster: Cluster) -> None:
     async with cluster(0) as (client, gate, (worker,)):
         future = client.submit(pow, 2, 2)
         await until(lambda: gate.asked)

@@ -1,4 +1,4 @@
-"""What moves a worker's bytes asks as tasks do: transfers, spilling, shuffles."""
+"""All movers of a worker's bytes request slots as tasks do: transfers, spilling, shuffles."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What reaches into private names gives up by itself, and says so once."""
+"""Hooks into private names give up by themselves, and report it once."""
 
 from __future__ import annotations
 
@@ -123,7 +123,7 @@ async def test_a_shuffles_buffer_is_wrapped_and_restored(module: Any, buffer: st
     assert cls.process is before
 
 
-def test_coroutines_are_told_from_functions() -> None:
+def test_coroutines_are_distinguished_from_functions() -> None:
     async def coroutine() -> None:
         pass
 

@@ -23,7 +23,7 @@ SETTINGS = Settings(socket="/run/agent.sock", patience_s=0.01)
 
 
 class FakeScheduler:
-    """Metadata as the scheduler keeps it, and who is there."""
+    """Metadata as the scheduler keeps it, and the present workers."""
 
     address = "tcp://127.0.0.1:8786"
 
@@ -63,7 +63,7 @@ class FakeWorker:
 
 
 class FakeAgent:
-    """Jobs that live as long as somebody has them."""
+    """Jobs that live as long as a client has them."""
 
     def __init__(self) -> None:
         self.gates: list[FakeGate] = []
@@ -191,7 +191,7 @@ async def test_a_clusters_job_has_the_name_of_its_program_unless_the_user_names_
 
 def test_the_process_of_a_worker_is_its_nannys(monkeypatch: pytest.MonkeyPatch) -> None:
     """In a LocalCluster that is the client's and the scheduler's, too; never a shell's."""
-    assert jobs.process_of(Nannied("tcp://n")) == 0, "nobody started this process as a worker"  # type: ignore[arg-type]
+    assert jobs.process_of(Nannied("tcp://n")) == 0, "this process was not started as a worker"  # type: ignore[arg-type]
     with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
         assert pool.submit(_process_of, "tcp://n").result() == os.getpid()
         assert pool.submit(_process_of, None).result() == 0
@@ -285,7 +285,7 @@ async def test_clusters_and_agents_do_not_mix(gate_of: Start, scheduler: FakeSch
     assert len({gate.job for gate in gates}) == 3
 
 
-async def test_who_does_not_want_to_share_does_not_ask(gate_of: Start, scheduler: FakeScheduler) -> None:
+async def test_a_worker_that_does_not_share_does_not_ask(gate_of: Start, scheduler: FakeScheduler) -> None:
     assert (await gate_of(scheduler, "tcp://w0", Settings(share_job=False))).job
     assert scheduler.metadata == {}
 
@@ -295,7 +295,7 @@ async def test_a_worker_that_started_while_the_agent_was_slow_joins_once_it_answ
 ) -> None:
     agent.away = True
     gates = [await gate_of(scheduler, f"tcp://w{n}") for n in range(3)]
-    assert scheduler.metadata == {}  # nobody had a job to offer
+    assert scheduler.metadata == {}  # no worker had a job to offer
     agent.away = False
     await until(lambda: len(agent.jobs) == 1 and len({gate.job for gate in gates}) == 1)
     await until(lambda: [gate.speaks for gate in gates].count(True) == 1)
@@ -312,7 +312,7 @@ async def test_a_scheduler_that_does_not_answer_is_asked_again(
     await until(lambda: second.job == first.job)
 
 
-async def test_when_the_agent_forgot_the_job_the_workers_agree_on_another(
+async def test_when_the_agent_dropped_the_job_the_workers_agree_on_another(
     agent: FakeAgent, gate_of: Start, scheduler: FakeScheduler
 ) -> None:
     gates = [await gate_of(scheduler, f"tcp://w{n}") for n in range(4)]
@@ -338,7 +338,7 @@ async def test_a_job_is_left_only_when_its_last_slot_is_given_back(
     await until(lambda: held.closed)
 
 
-async def test_when_who_spoke_for_the_job_is_gone_the_next_one_does(
+async def test_when_the_speaker_for_the_job_is_gone_the_next_one_takes_over(
     agent: FakeAgent, gate_of: Start, scheduler: FakeScheduler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(jobs, "HEIR_S", 0.0)
@@ -364,7 +364,7 @@ async def test_another_worker_of_the_process_speaks_when_the_first_has_left(
     assert not gate.leave(second)
 
 
-async def test_what_belongs_to_another_job_is_asked_for_in_its_name(agent: FakeAgent, gate_of: Start) -> None:
+async def test_a_task_of_another_job_is_requested_in_its_name(agent: FakeAgent, gate_of: Start) -> None:
     gate = await gate_of(FakeScheduler(), "tcp://w0")
     other = FakeGate(agent, "")
     assert gate.submit("cpu", 0, lambda _: None) == gate.job

@@ -95,7 +95,7 @@ async def test_an_agent_that_is_away_is_asked_again(agent: FakeAgent, lend: Any)
         await agent.until(lambda: bool(agent.called("lend")))
 
 
-async def test_settings_say_whether(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+async def test_settings_decide_whether(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     monkeypatch.setattr(plugin_module, "Lender", lambda settings, metadata: settings)
     assert plugin_module.lend_this(dict) == Settings()
     assert plugin_module.lend_this(dict, rank=False) is None

@@ -46,12 +46,12 @@ def test_a_call_that_is_no_monotask_goes_through_dasks_own_pool(make_pool: Calla
     pool = make_pool(0, 1)
     pool.usual = None
     future = pool.submit(lambda: (secede(), pow(2, 5), rejoin()))  # type: ignore[no-untyped-call]
-    assert type(future) is Future, "as any pool answers; it has no description, and asks nobody"
+    assert type(future) is Future, "as any pool answers; it has no description, and makes no request"
     assert future.result(WAIT_S)[1] == 32
     assert pool.gate.asked == []
 
 
-def test_what_raises_ends_its_monotask_as_failed(make_pool: Callable[..., Any]) -> None:
+def test_a_call_that_raises_ends_its_monotask_as_failed(make_pool: Callable[..., Any]) -> None:
     pool = make_pool(1, 1)
     with pytest.raises(ZeroDivisionError):
         pool.submit(divmod, 1, 0).result(WAIT_S)
@@ -66,7 +66,7 @@ def test_no_more_calls_at_once_than_slots(make_pool: Callable[..., Any]) -> None
 
     def call() -> None:
         with at_once:
-            both.wait(WAIT_S)  # two run at once, or nobody goes on
+            both.wait(WAIT_S)  # two run at once, or neither goes on
         both.wait(WAIT_S)
 
     for future in [pool.submit(call) for _ in range(40)]:
@@ -75,7 +75,7 @@ def test_no_more_calls_at_once_than_slots(make_pool: Callable[..., Any]) -> None
     assert pool.gate.most["cpu"] == 2
 
 
-def test_a_result_that_nobody_has_any_more_does_not_wait_for_the_garbage_collector(
+def test_an_unreferenced_result_does_not_wait_for_the_garbage_collector(
     make_pool: Callable[..., Any],
 ) -> None:
     class Large:
@@ -120,7 +120,7 @@ def test_a_refused_monotask_runs_all_the_same(make_pool: Callable[..., Any]) -> 
     assert pool.submit(int).result(WAIT_S) == 0
 
 
-def test_of_a_cancelled_job_nothing_runs_and_who_cancelled_it_is_named(make_pool: Callable[..., Any]) -> None:
+def test_of_a_cancelled_job_nothing_runs_and_the_user_is_named(make_pool: Callable[..., Any]) -> None:
     pool = make_pool(1, 1)
     pool.gate.refuses = JobCancelled("dask", "ann")
     ran: list[int] = []
@@ -131,7 +131,7 @@ def test_of_a_cancelled_job_nothing_runs_and_who_cancelled_it_is_named(make_pool
     assert (str(again), again.by) == ("job 'dask' was cancelled by ann", "ann")
 
 
-def test_shutdown_gives_back_what_waits_and_lets_what_runs_end(make_gate: Callable[[int], Any]) -> None:
+def test_shutdown_gives_back_waiting_calls_and_lets_running_ones_end(make_gate: Callable[[int], Any]) -> None:
     busy = WorkCount()
     pool = hooks.make_pool(make_gate(1), 2, "test", busy)
     began, go = threading.Event(), threading.Event()
@@ -168,7 +168,9 @@ def test_a_grant_after_the_shutdown_is_given_back(make_pool: Callable[..., Any])
 
 
 @pytest.mark.parametrize("threads", [1, 2])
-def test_who_secedes_gives_its_slot_to_others_and_gets_one_again(make_pool: Callable[..., Any], threads: int) -> None:
+def test_a_task_that_secedes_gives_its_slot_to_others_and_gets_one_again(
+    make_pool: Callable[..., Any], threads: int
+) -> None:
     pool = make_pool(1, threads)
     order: list[str] = []
 

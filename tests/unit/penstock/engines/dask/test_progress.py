@@ -1,4 +1,4 @@
-"""What a scheduler's task groups say about a job's stages."""
+"""The progress of a job's stages in a scheduler's task groups."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def told(*groups: Group) -> list[StageProgress]:
     return stages(cast(Any, groups))
 
 
-def test_groups_become_stages_with_their_share_of_what_was_made_before() -> None:
+def test_groups_become_stages_with_their_share_of_the_earlier_results() -> None:
     read = Group("read", {"memory": 3, "released": 1, "processing": 0}, nbytes_total=4000)
     parse = Group("parse", {"memory": 1, "processing": 1, "queued": 1, "waiting": 1}, {read})
     assert told(read, parse) == [
@@ -42,7 +42,7 @@ def test_groups_become_stages_with_their_share_of_what_was_made_before() -> None
     ]
 
 
-def test_what_failed_or_was_forgotten_is_no_work_any_more() -> None:
+def test_failed_or_released_tasks_are_no_work_any_more() -> None:
     assert told(Group("g", {"erred": 2, "forgotten": 3, "no-worker": 1}))[0].done == 5
 
 
@@ -55,13 +55,13 @@ def test_names_and_numbers_fit_the_message() -> None:
     assert told(Group("", {}))[0] == StageProgress(stage="-", tasks=0)
 
 
-def test_a_scheduler_without_our_plugin_tells_of_its_prefixes() -> None:
+def test_a_scheduler_without_our_plugin_reports_its_prefixes() -> None:
     counts = {"inc": {"memory": 2, "erred": 1, "released": 0, "processing": 1, "waiting": 4}}
     assert by_prefix(counts) == [StageProgress(stage="inc", tasks=8, done=3)]
 
 
 class Speaker:
-    """Whoever has the connection to the agent."""
+    """The worker that has the connection to the agent."""
 
     speaks = True
 
@@ -71,7 +71,7 @@ class Speaker:
 
 
 @pytest.mark.parametrize("answers", [True, False])
-async def test_a_worker_passes_on_what_its_scheduler_says(answers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_worker_passes_on_its_scheduler_s_report(answers: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "EVERY_S", 0.01)
     heard: asyncio.Queue[list[StageProgress]] = asyncio.Queue()
 
@@ -86,7 +86,7 @@ async def test_a_worker_passes_on_what_its_scheduler_says(answers: bool, monkeyp
             Client(scheduler.address, asynchronous=True) as client,
         ):
             reporter = Reporter(Speaker(worker, heard.put_nowait))
-            doubled = client.map(two, range(5), pure=False)  # held until the end: what is forgotten is not told of
+            doubled = client.map(two, range(5), pure=False)  # held until the end: released tasks are not reported
             total = client.submit(sum, doubled)
             assert await total == 20
             async with asyncio.timeout(60):
@@ -115,7 +115,7 @@ class Troubled:
         return {"inc": {"memory": 1}}
 
 
-async def test_an_error_ends_nothing_and_is_said_once(
+async def test_an_error_ends_nothing_and_is_reported_once(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(progress, "EVERY_S", 0.001)
@@ -129,7 +129,7 @@ async def test_an_error_ends_nothing_and_is_said_once(
     ]
 
 
-async def test_what_has_not_changed_is_said_again_and_only_by_who_speaks(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_unchanged_report_is_repeated_and_only_by_the_speaker(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(progress, "EVERY_S", 0.001)
     monkeypatch.setattr(progress, "AGAIN_S", 0.0)
     heard: asyncio.Queue[list[StageProgress]] = asyncio.Queue()

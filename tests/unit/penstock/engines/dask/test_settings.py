@@ -24,7 +24,7 @@ def test_keys_are_written_with_hyphens_or_underscores() -> None:
     assert (settings.patience_s, settings.socket_path(), settings.share_job) == (0.25, Path("/run/a.sock"), False)
 
 
-def test_what_is_given_goes_before_the_configuration() -> None:
+def test_arguments_go_before_the_configuration() -> None:
     with dask.config.set({"penstock.job": "theirs", "penstock.priority": 2.0}):
         settings = Settings.from_config(job="mine")
     assert (settings.job, settings.priority) == ("mine", 2.0)
@@ -71,13 +71,13 @@ def test_words_that_look_like_numbers_are_words() -> None:
         ({"patiense_s": 1}, r"no such key: patiense_s; did you mean patience_s\?"),
     ],
 )
-def test_what_is_given_to_a_plugin_is_checked_where_it_is_made(given: dict[str, object], says: str) -> None:
+def test_arguments_of_a_plugin_are_checked_where_it_is_made(given: dict[str, object], says: str) -> None:
     for plugin in (PenstockWorkerPlugin, PenstockSchedulerPlugin):
         with pytest.raises(ValueError, match=rf"^{says}$"):
             plugin(**given)
 
 
-def test_a_configuration_that_is_no_table_is_said() -> None:
+def test_a_configuration_that_is_no_table_is_reported() -> None:
     with (
         dask.config.set({"penstock": "x"}),
         pytest.raises(ValueError, match=r"^penstock in Dask's configuration must be a table of keys, not 'x'$"),

@@ -27,7 +27,7 @@ def test_a_read_holds_the_disk(make_gate: Make) -> None:
     assert (slot.kind, slot.input_bytes, slot.stage, slot.ended) == ("disk", 4096, "p2p-read", "done")
 
 
-def test_it_waits_for_who_has_the_disk(make_gate: Make) -> None:
+def test_it_waits_for_the_holder_of_the_disk(make_gate: Make) -> None:
     gate = make_gate(0)
     read = threading.Event()
 
@@ -51,7 +51,7 @@ def test_but_not_for_ever(make_gate: Make) -> None:
         assert [slot.ended for slot in gate.asked] == ["cancelled"]
 
 
-def test_who_is_refused_reads_all_the_same(make_gate: Make) -> None:
+def test_a_refused_reader_reads_all_the_same(make_gate: Make) -> None:
     gate = make_gate(1)
     gate.refuses = RuntimeError("closed")
     with ShardReads(gate, 30.0).held(1):

@@ -1,4 +1,4 @@
-"""What a Dask task of a dataset does, and the choice of workers."""
+"""The work of a dataset's Dask task, and the choice of workers."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def test_steps_pass_values_on_by_slots() -> None:
     assert Work(steps[:1], ())(0, 7, 0) == ()
 
 
-def test_what_does_not_fit_names_the_operation_and_the_partition() -> None:
+def test_an_item_that_does_not_fit_names_the_operation_and_the_partition() -> None:
     for step, says in (
         (Step("three", lambda value: (1, 2, 3), (0,), (1, 2), (None, None)), "returned 3 values for 2 datasets"),
         (Step("parts", lambda value: [[], []], (0,), (1,), (3,)), "returned 2 parts, not 3"),
@@ -83,7 +83,7 @@ def flat(arguments: list[Any]) -> list[Any]:
     return [key for key in keys if not isinstance(key, OpaqueValue)]
 
 
-def test_annotations_say_what_a_gated_worker_asks_for() -> None:
+def test_annotations_have_the_request_of_a_gated_worker() -> None:
     assert note(ResourceKind.CPU, "s", 5, task="t") == {
         "kind": "cpu", "monotask": "cpu", "stage": "s", "input_bytes": 5, "task": "t"
     }  # fmt: skip

@@ -78,7 +78,7 @@ def test_no_more_at_once_than_is_granted(gate: Gate) -> None:
     assert gate.counts()["held"] == 0
 
 
-def test_an_error_ends_it_and_what_waits_is_given_back(gate: Gate, agent: AgentThread) -> None:
+def test_an_error_ends_it_and_waiting_calls_are_given_back(gate: Gate, agent: AgentThread) -> None:
     with joblib.parallel_config("penstock", n_jobs=4):
         with pytest.raises(KeyError):
             joblib.Parallel(batch_size=1)(joblib.delayed(fail_at)(number) for number in range(1000))
@@ -103,7 +103,8 @@ def test_nested_calls_run_in_the_slot_of_their_batch(gate: Gate) -> None:
     with joblib.parallel_config("penstock", n_jobs=2):
         found = joblib.Parallel(batch_size=1)(joblib.delayed(outer)(number) for number in range(6))
     assert found == [3 * number * number for number in range(6)]
-    assert gate.counts()["released"] == 6  # what comes while both threads are busy is given back, and granted once more
+    # grants that come while both threads are busy are given back, and granted once more
+    assert gate.counts()["released"] == 6
 
 
 def test_zero_jobs_make_no_sense(gate: Gate) -> None:
@@ -111,7 +112,7 @@ def test_zero_jobs_make_no_sense(gate: Gate) -> None:
         joblib.Parallel()(joblib.delayed(square)(number) for number in range(2))
 
 
-def test_what_an_aborted_call_had_ready_is_not_the_next_calls(gate: Gate) -> None:
+def test_the_ready_batches_of_an_aborted_call_are_not_the_next_call_s(gate: Gate) -> None:
     """joblib 1.6 cuts off several batches at a time, and leaves those that an error kept from being handed out."""
     with joblib.parallel_config("penstock", n_jobs=2), joblib.Parallel(batch_size=1) as parallel:
         parallel._ready_batches.put([(square, (7,), {})])

@@ -38,11 +38,11 @@ def test_at_the_same_port_of_another_address_is_another_process(listening: str) 
 
 
 @pytest.mark.parametrize("url", ["", "spark://CoarseGrainedScheduler@127.0.0.1", "spark://x@host:port", "spark://[x"])
-def test_what_is_no_address_is_no_driver(url: str) -> None:
+def test_an_invalid_address_is_no_driver(url: str) -> None:
     assert find(url) == 0
 
 
-def test_who_connects_to_it_is_no_driver(listening: str) -> None:
+def test_a_process_that_connects_to_it_is_no_driver(listening: str) -> None:
     host, _, port = listening.strip("[").replace("]", "").rpartition(":")
     with socket.create_connection((host, int(port))) as client:
         ours = client.getsockname()

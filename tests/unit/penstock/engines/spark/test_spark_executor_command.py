@@ -1,4 +1,4 @@
-"""What the command line of an executor says, and what the one that runs has more."""
+"""The parts of an executor's command line, and the additions of the one that runs."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ def test_the_last_heap_size_counts() -> None:
         (("-Xmxlots", BACKEND, *ARGUMENTS), "lots"),
     ],
 )
-def test_what_is_no_executor_is_said(argv: tuple[str, ...], missing: str) -> None:
+def test_a_command_of_no_executor_is_reported(argv: tuple[str, ...], missing: str) -> None:
     with pytest.raises(NoExecutor, match=missing):
         read(argv)

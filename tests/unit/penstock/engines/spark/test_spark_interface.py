@@ -1,4 +1,4 @@
-"""What is read of Spark's pages, and what is said when they are not there."""
+"""The values read from Spark's pages, and the errors when the pages are not there."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def test_the_worker_names_the_application() -> None:
             await Interface(pages.log_url, "app-7").name()
 
 
-async def test_the_driver_is_found_once_and_tells_the_stages() -> None:
+async def test_the_driver_is_found_once_and_reports_the_stages() -> None:
     with spark_pages() as pages:
         interface = Interface(pages.log_url, APPLICATION)
         pages.stages = [stage(1, 8, 3), stage(0, 4, 4, "COMPLETE")]
@@ -26,7 +26,7 @@ async def test_the_driver_is_found_once_and_tells_the_stages() -> None:
         assert pages.asked.count("/json/") == 1
 
 
-async def test_a_stage_that_the_driver_forgot_stays() -> None:
+async def test_a_stage_that_the_driver_dropped_stays() -> None:
     with spark_pages() as pages:
         interface = Interface(pages.log_url, APPLICATION)
         pages.stages = [stage(0, 4, 4, "COMPLETE")]
@@ -47,7 +47,7 @@ async def test_a_driver_that_is_gone_is_looked_for_again() -> None:
         assert pages.asked.count("/json/") == 2
 
 
-async def test_nobody_there_is_one_line() -> None:
+async def test_an_unreachable_page_is_one_line() -> None:
     with spark_pages() as pages:
         gone = pages.log_url
     for url in (gone, "https://10.0.0.1/logPage/", ""):

@@ -17,7 +17,7 @@ from penstock.engines.spark.executor_command import BACKEND
 
 @pytest.fixture
 def real(tmp_path: Path) -> Path:
-    """A Java that says what it was started with."""
+    """A Java that prints its arguments."""
     home = tmp_path / "real java"
     (home / "bin").mkdir(parents=True)
     (home / "conf").mkdir()
@@ -39,7 +39,7 @@ def run(home: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run([home / "bin/java", *arguments], env=environment, capture_output=True, text=True, timeout=60)
 
 
-def test_what_is_no_executor_runs_at_once(real: Path, tmp_path: Path) -> None:
+def test_a_command_of_no_executor_runs_at_once(real: Path, tmp_path: Path) -> None:
     ours = tmp_path / "ours"
     java_home.make(ours, real)
     ran = run(ours, "-Xmx1g", "org.apache.spark.deploy.worker.Worker")
@@ -112,7 +112,9 @@ def test_java_is_found_where_it_really_is(real: Path, tmp_path: Path, monkeypatc
     assert java_home.find_java() == real
 
 
-def test_the_command_prints_what_a_job_needs(real: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_prints_the_settings_that_a_job_needs(
+    real: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     ours = tmp_path / "ours"
     arguments = ["--java-home", str(real), "--directory", str(ours)]
     assert command.main(arguments) == 0
@@ -128,7 +130,7 @@ def test_the_command_prints_what_a_job_needs(real: Path, tmp_path: Path, capsys:
     ]
     assert command.main([*arguments, "--speculation"]) == 0
     assert capsys.readouterr().out.splitlines()[1:] == ["spark.speculation true"], (
-        "what changes a job is only what is asked"
+        "only the requested settings change a job"
     )
 
 

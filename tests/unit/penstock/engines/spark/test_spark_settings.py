@@ -1,4 +1,4 @@
-"""What an application says by its executors' environment."""
+"""The settings that an application passes in its executors' environment."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from penstock.engines.spark.settings import Settings
 from penstock.model import Sizing
 
 
-def test_nothing_need_be_said() -> None:
+def test_no_setting_is_required() -> None:
     settings = Settings.from_environment({"PATH": "/bin", "PENSTOCK_SOCKET": "/run/a", "PENSTOCK_OF_OTHERS": "1"})
     assert settings == Settings(application="", cores=0, input_bytes=0, memory_overhead_bytes=0, sizing=Sizing.SHARED)
 
 
-def test_everything_may_be_said() -> None:
+def test_every_setting_may_be_given() -> None:
     said = {
         "PENSTOCK_APPLICATION": "sort", "PENSTOCK_INPUT_BYTES": "4G", "PENSTOCK_MEMORY_OVERHEAD": "1G",
         "PENSTOCK_SIZING": "hard", "PENSTOCK_CORES": "0.5",
@@ -37,7 +37,7 @@ def test_everything_may_be_said() -> None:
         ("PENSTOCK_INPUT_BYTE", "1", "did you mean PENSTOCK_INPUT_BYTES"),
     ],
 )
-def test_what_cannot_be_read_is_named(name: str, value: str, says: str) -> None:
+def test_an_unreadable_value_is_named(name: str, value: str, says: str) -> None:
     with pytest.raises(ValueError, match=says):
         Settings.from_environment({name: value})
 
@@ -47,5 +47,5 @@ def test_the_promise_is_sparks_own_reckoning(heap_mib: int, promise_mib: int) ->
     assert Settings().promise_bytes(heap_mib << 20) == promise_mib << 20
 
 
-def test_an_overhead_that_was_said_counts() -> None:
+def test_a_given_overhead_counts() -> None:
     assert Settings(memory_overhead_bytes=5).promise_bytes(100) == 105

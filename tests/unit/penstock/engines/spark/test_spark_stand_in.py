@@ -1,4 +1,4 @@
-"""What the stand-in asks of the agent, and how it ends, with an agent that only says what a test makes it say."""
+"""The stand-in's requests to the agent, and its end, with an agent that only gives the test's answers."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def agent(fake: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> FakeAgent:
     return fake
 
 
-def stands(settings: Settings | None = None, command: ExecutorCommand = COMMAND) -> asyncio.Task[int]:
-    """The stand-in of an executor of an application ``sort``."""
+def start_stand_in(settings: Settings | None = None, command: ExecutorCommand = COMMAND) -> asyncio.Task[int]:
+    """Return the stand-in of an executor of an application ``sort``."""
     said = settings or Settings(application="sort")
     return asyncio.get_running_loop().create_task(stand_in._run("/opt/java/bin/java", command, said))
 
 
 async def asked(agent: FakeAgent) -> Any:
-    """What it wants placed."""
+    """Return its request for placement."""
     async with asyncio.timeout(WAIT_S):
         await agent.until(lambda: bool(agent.placed))
     [placing] = agent.called("place")
@@ -48,7 +48,7 @@ async def asked(agent: FakeAgent) -> Any:
 
 
 async def test_less_than_a_core_for_each_task_may_be_asked_for(agent: FakeAgent) -> None:
-    running = stands(Settings(application="sort", cores=0.5))
+    running = start_stand_in(Settings(application="sort", cores=0.5))
     placing = await asked(agent)
     assert placing.tasks[0].command.cpu_cores == 0.5
     assert "-XX:ActiveProcessorCount=2" in placing.tasks[0].command.argv, "it runs as many tasks all the same"
@@ -58,7 +58,7 @@ async def test_less_than_a_core_for_each_task_may_be_asked_for(agent: FakeAgent)
 
 async def test_it_asks_for_the_executor_on_its_own_node(agent: FakeAgent, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OF_SPARK", "kept")
-    running = stands(Settings(application="sort", input_bytes=7, sizing=Sizing.SHARED))
+    running = start_stand_in(Settings(application="sort", input_bytes=7, sizing=Sizing.SHARED))
     placing = await asked(agent)
     [request] = placing.tasks
     assert (request.task, request.nodes, request.memory_bytes) == ("executor-3", ("fake",), (1024 + 384) << 20)
@@ -79,7 +79,7 @@ async def test_a_variable_that_is_not_utf8_is_left_out_and_named(
     agent: FakeAgent, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("LEGACY", os.fsdecode(b"caf\xe9"))
-    running = stands()
+    running = start_stand_in()
     placing = await asked(agent)
     assert "LEGACY" not in placing.tasks[0].command.env
     assert capsys.readouterr().err == "penstock: left out of the environment, as not UTF-8: LEGACY\n"
@@ -94,7 +94,7 @@ async def test_in_a_directory_that_is_not_utf8_it_runs_ungated(
     directory.mkdir()
     monkeypatch.chdir(directory)
     with pytest.raises(stand_in.Ungated, match="is not UTF-8"):
-        await asyncio.wait_for(stands(), WAIT_S)
+        await asyncio.wait_for(start_stand_in(), WAIT_S)
     assert agent.called("place") == []
 
 
@@ -110,7 +110,7 @@ async def test_in_a_directory_that_is_not_utf8_it_runs_ungated(
 async def test_it_ends_as_the_executor_does(
     agent: FakeAgent, capsys: pytest.CaptureFixture[str], ended: Ended, status: int, says: str
 ) -> None:
-    running = stands()
+    running = start_stand_in()
     agent.end_task((await asked(agent)).job, "executor-3", ended)
     assert await asyncio.wait_for(running, WAIT_S) == status
     assert capsys.readouterr().err == (f"penstock: {says}\n" if says else "")
@@ -122,7 +122,7 @@ async def test_sparks_pages_name_the_application_and_its_stages(
     with spark_pages() as pages:
         monkeypatch.setenv("SPARK_LOG_URL_STDOUT", pages.log_url)
         pages.stages = [stage(0, 4, 4, "COMPLETE"), stage(1, 8, 3)]
-        running = stands(Settings())
+        running = start_stand_in(Settings())
         placing = await asked(agent)
         assert placing.tasks[0].executor.application == "word count"
         async with asyncio.timeout(WAIT_S):
@@ -134,7 +134,7 @@ async def test_sparks_pages_name_the_application_and_its_stages(
 
 
 async def test_an_application_without_a_name_is_its_id(agent: FakeAgent, capsys: pytest.CaptureFixture[str]) -> None:
-    running = stands(Settings())
+    running = start_stand_in(Settings())
     placing = await asked(agent)
     assert placing.tasks[0].executor.application == APPLICATION
     assert "set spark.executorEnv.PENSTOCK_APPLICATION" in capsys.readouterr().err
@@ -146,14 +146,14 @@ async def test_a_signal_goes_on_when_the_executor_does_not_end_by_itself(
     agent: FakeAgent, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(stand_in, "_BY_ITSELF_S", 0.0)
-    running = stands()
+    running = start_stand_in()
     placing = await asked(agent)
     peer = agent.placed[placing.job, "executor-3"]
     made = agent._launch(peer, Launch(container=placing.tasks[0].command))
     agent.document = {"containers": [{"container": made.container, "job": placing.job, "task": "executor-3"}]}
     container = agent.containers[made.container]
     async with asyncio.timeout(WAIT_S):
-        while signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # noqa: ASYNC110 - a handler tells nobody that it is set
+        while signal.getsignal(signal.SIGTERM) is signal.SIG_DFL:  # noqa: ASYNC110 - the installation of a handler makes no event
             await asyncio.sleep(0)
         os.kill(os.getpid(), signal.SIGTERM)
         await agent.until(lambda: bool(container.signals))
@@ -162,13 +162,13 @@ async def test_a_signal_goes_on_when_the_executor_does_not_end_by_itself(
     assert await asyncio.wait_for(running, WAIT_S) == 143
 
 
-async def test_waiting_for_the_admission_is_said_with_its_reason(
+async def test_waiting_for_the_admission_is_reported_with_its_reason(
     agent: FakeAgent, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(stand_in, "_PATIENCE_S", 0.0)
     agent.admits = False
     agent.waits = "eve runs 4 jobs, which is user_max_jobs"
-    running = stands()
+    running = start_stand_in()
     said = ""
     async with asyncio.timeout(WAIT_S):
         while not said:
@@ -181,12 +181,12 @@ async def test_waiting_for_the_admission_is_said_with_its_reason(
     assert await asyncio.wait_for(running, WAIT_S) == 0
 
 
-async def test_waiting_for_a_place_is_said(
+async def test_waiting_for_a_place_is_reported(
     agent: FakeAgent, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(stand_in, "_PATIENCE_S", 0.0)
     agent.places = False
-    running = stands()
+    running = start_stand_in()
     placing = await asked(agent)
     said = ""
     async with asyncio.timeout(WAIT_S):
@@ -206,7 +206,7 @@ async def test_a_driver_on_this_host_is_lent_for_its_executor_s_job(
         agent.refuse["lend"] = refused(refusal)
     with socket.create_server(("127.0.0.1", 0)) as driver:
         url = f"spark://CoarseGrainedScheduler@127.0.0.1:{driver.getsockname()[1]}"
-        running = stands(command=replace(COMMAND, driver_url=url))
+        running = start_stand_in(command=replace(COMMAND, driver_url=url))
         placing = await asked(agent)
         async with asyncio.timeout(WAIT_S):
             await agent.until(lambda: bool(agent.called("lend")))
@@ -217,8 +217,8 @@ async def test_a_driver_on_this_host_is_lent_for_its_executor_s_job(
     assert capsys.readouterr().err == (said if refusal else "")
 
 
-async def test_late_without_room_is_said(agent: FakeAgent, capsys: pytest.CaptureFixture[str]) -> None:
-    running = stands()
+async def test_late_without_room_is_reported(agent: FakeAgent, capsys: pytest.CaptureFixture[str]) -> None:
+    running = start_stand_in()
     placing = await asked(agent)
     peer = agent.placed[placing.job, "executor-3"]
     peer.notify("task_stuck", TaskStuck(job=placing.job, task="executor-3", helper="executor-4", node="beta"))
@@ -227,10 +227,10 @@ async def test_late_without_room_is_said(agent: FakeAgent, capsys: pytest.Captur
     assert "beta has more room" in capsys.readouterr().err
 
 
-async def test_what_the_agent_refuses_runs_ungated(agent: FakeAgent) -> None:
+async def test_an_executor_that_the_agent_refuses_runs_ungated(agent: FakeAgent) -> None:
     agent.refuse["place"] = refused("not today")
     with pytest.raises(stand_in.Ungated, match="not today"):
-        await asyncio.wait_for(stands(), WAIT_S)
+        await asyncio.wait_for(start_stand_in(), WAIT_S)
 
 
 def lose_job(agent: FakeAgent) -> None:
@@ -243,7 +243,7 @@ def lose_job(agent: FakeAgent) -> None:
 async def test_a_placed_executor_whose_job_a_restarted_agent_refuses_is_not_run_a_second_time(
     agent: FakeAgent, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    running = stands()
+    running = start_stand_in()
     await asked(agent)
     lose_job(agent)
     assert await asyncio.wait_for(running, WAIT_S) == 1
@@ -260,7 +260,7 @@ async def test_one_that_may_have_been_placed_is_not_run_a_second_time(
         return Done()
 
     monkeypatch.setattr(agent, "_place", lost)
-    assert await asyncio.wait_for(stands(), WAIT_S) == 1
+    assert await asyncio.wait_for(start_stand_in(), WAIT_S) == 1
     assert len(agent.called("place")) == 2, "the second is refused, the first was not"
     assert capsys.readouterr().err == "penstock: no such job\n"
 
@@ -269,7 +269,7 @@ async def test_one_that_is_cancelled_before_its_admission_ends(
     agent: FakeAgent, capsys: pytest.CaptureFixture[str]
 ) -> None:
     agent.admits = False
-    running = stands()
+    running = start_stand_in()
     async with asyncio.timeout(WAIT_S):
         await agent.until(lambda: bool(agent.known_jobs))
     agent.cancel_job(*agent.known_jobs, by="alice")
@@ -280,13 +280,13 @@ async def test_one_that_is_cancelled_before_its_admission_ends(
 async def test_without_a_master_it_runs_ungated(agent: FakeAgent) -> None:
     agent.has_master = False
     with pytest.raises(stand_in.Ungated, match="no master"):
-        await asyncio.wait_for(stands(), WAIT_S)
+        await asyncio.wait_for(start_stand_in(), WAIT_S)
 
 
 async def test_without_an_agent_it_runs_ungated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PENSTOCK_SOCKET", str(tmp_path / "none.sock"))
     with pytest.raises(AgentUnavailable):
-        await asyncio.wait_for(stands(), WAIT_S)
+        await asyncio.wait_for(start_stand_in(), WAIT_S)
 
 
 def test_a_setting_that_cannot_be_read_is_one_line(
