@@ -1,4 +1,4 @@
-"""The rules of the house that no linter knows: what pure rooms may not do, and how long a file may be."""
+"""The rules of the house that no linter knows: the names that pure rooms may not use, and how long a file may be."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ PURE_ROOMS = (
 _LIMITED = ("penstock", "agent", "master", "simulator", "research", "tests/fakes")
 _MAX_LINES = 400
 
-#: Time, chance, files, sockets, processes, concurrency and logs: what makes a decision depend on more than its event.
+#: Time, chance, files, sockets, processes, concurrency and logs: a decision would depend on more than its event.
 # fmt: off
 _FORBIDDEN_MODULES = frozenset((
     "aiohttp", "asyncio", "cgroupspy", "concurrent", "ctypes", "datetime", "fcntl", "glob", "io", "logging", "mmap",
@@ -34,7 +34,7 @@ _FORBIDDEN_MODULES = frozenset((
 ))
 # fmt: on
 _FORBIDDEN_NAMES = frozenset({"__import__", "breakpoint", "eval", "exec", "input", "open", "print"})
-#: As attributes, too: a clock or a die that somebody handed in as an object is still one.
+#: As attributes, too: a clock or a die that a caller passed as an object is still one.
 _FORBIDDEN_CALLS = frozenset(
     {"monotonic", "monotonic_ns", "perf_counter", "perf_counter_ns", "process_time", "time_ns", "utcnow", "urandom"}
     | {"getrandbits", "randbytes", "randint", "randrange", "shuffle", "default_rng", "import_module"}
@@ -43,7 +43,7 @@ _ASYNC = (ast.AsyncFunctionDef, ast.Await, ast.AsyncFor, ast.AsyncWith)
 
 
 def violations(source: str) -> list[str]:
-    """What in a module's source a pure room may not hold: ``line: what``."""
+    """Return the names in a module's source that a pure room may not use: ``line: name``."""
     return [f"{getattr(node, 'lineno', 0)}: {what}" for node in ast.walk(ast.parse(source)) for what in _faults(node)]
 
 
@@ -119,7 +119,7 @@ def test_a_planted_violation_is_found(planted: str) -> None:
         "class A:\n    def open(self): return self.time",
     ],
 )
-def test_what_is_allowed_is_not_found(innocent: str) -> None:
+def test_allowed_names_are_not_found(innocent: str) -> None:
     assert violations(innocent) == []
 
 

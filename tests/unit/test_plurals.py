@@ -18,12 +18,12 @@ _NOUNS = (
     "process|promise|queue|record|request|reservation|resource|row|run|sample|second|size|slot|stage|step|task|thread|"
     "time|token|turn|user|value|week|worker"
 )
-#: One word may stand between the number and its noun (``2 disk slots``), but none that begins another phrase.
+#: One word may be between the number and its noun (``2 disk slots``), but none that begins another phrase.
 _NO_ADJECTIVE = "and|at|by|for|has|have|in|is|makes|of|on|reads|still|takes|the|to|was|with"
 _COUNTED = re.compile(rf" (?:(?!(?:{_NO_ADJECTIVE}) )[a-z]+ )?(?:{_NOUNS})e?s\b")
 _CONSTANT = re.compile(r"_?[A-Z][A-Z0-9_]*\Z")
 
-#: Path and text of what is right as it is written, and why.
+#: Path and text of phrases that are right as they are written, and why.
 EXEMPT: dict[tuple[str, str], str] = {
     ("agent/launcher/server.py", "{start.container} runs"): "a container's name, and a verb",
     ("agent/launcher/server.py", "{container} runs"): "a container's name, and a verb",
@@ -39,7 +39,7 @@ EXEMPT: dict[tuple[str, str], str] = {
 
 
 def plurals(source: str) -> Iterator[tuple[int, str]]:
-    """Yield line and text of each value of an f-string that a plural noun follows, whatever the value.
+    """Yield line and text of each value of an f-string that a plural noun follows, for any value.
 
     Constants in capitals are above one, and have more than one element.
     """
@@ -109,5 +109,5 @@ def test_a_planted_plural_is_found(planted: str) -> None:
         'f"{user} takes turns"',
     ],
 )
-def test_what_agrees_is_not_found(innocent: str) -> None:
+def test_agreeing_words_are_not_found(innocent: str) -> None:
     assert not list(plurals(innocent))

@@ -13,8 +13,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 UNITS = sorted((ROOT / "systemd").glob("*.service"))
-#: What is left of the agent is root, cgroups, the network, and other users' processes: its work. What is closed to the
-#: containers' unit would be closed to the work of users, too.
+#: The agent keeps root, cgroups, the network, and other users' processes: its work. A restriction of the containers'
+#: unit would apply to the work of users, too.
 MOST = {"penstock-master.service": 2.0, "penstock-agent.service": 4.0, "penstock-containers.service": 9.0}
 
 
@@ -23,7 +23,7 @@ def test_every_unit_is_known() -> None:
 
 
 def analyze(unit: Path, *options: str) -> str:
-    """What ``systemd-analyze security`` says of the file."""
+    """Return the output of ``systemd-analyze security`` on the file."""
     command = ["systemd-analyze", "--no-pager", "security", "--offline=true", *options, str(unit)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if "unrecognized option" in done.stderr:
@@ -63,8 +63,8 @@ def test_an_exposure_has_names(exposure: str, called: list[str]) -> None:
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")
 @pytest.mark.parametrize("daemon", ["agent", "master"])
-def test_what_stays_open_is_explained_in_a_comment(daemon: str) -> None:
-    """Everything that systemd-analyze marks with a cross; of the containers' unit it is said once for all."""
+def test_a_right_that_stays_is_explained_in_a_comment(daemon: str) -> None:
+    """Everything that systemd-analyze marks with a cross; of the containers' unit it is explained once for all."""
     unit = ROOT / "systemd" / f"penstock-{daemon}.service"
     words = explained(unit)
     crosses = [check["name"] for check in json.loads(analyze(unit, "--json=short")) if check["set"] is False]
@@ -82,7 +82,7 @@ def test_every_capability_is_explained_in_a_comment(daemon: str) -> None:
 
 @pytest.mark.skipif(shutil.which("systemd-analyze") is None, reason="no systemd-analyze")
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.name)
-def test_what_a_unit_does_not_need_is_closed(unit: Path) -> None:
+def test_a_unit_has_no_right_that_it_does_not_need(unit: Path) -> None:
     said = analyze(unit)
     found = re.search(r"Overall exposure level for .*: ([0-9.]+) ", said)
     assert found is not None and float(found[1]) <= MOST[unit.name], said

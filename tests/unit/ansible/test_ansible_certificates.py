@@ -1,4 +1,6 @@
-"""The playbook's module for certificates: what it makes, when it makes it anew, and what it never says."""
+"""The playbook's module for certificates: the files that it makes, when it makes them anew, and the data that it never
+prints.
+"""
 
 from __future__ import annotations
 
@@ -30,7 +32,7 @@ certificate = _module()
 
 @pytest.fixture
 def options(tmp_path: Path) -> dict[str, Any]:
-    """What the role asks for a node."""
+    """Return the role's options for a node."""
     return {
         "wheel": str(_FILE), "directory": str(tmp_path / "ca"), "title": "Test", "name": "node01", "also": [],
         "master": False, "days": 365, "renew_days": 30,
@@ -89,7 +91,9 @@ def test_asking_on_a_bare_controller_writes_nothing(options: dict[str, Any], tmp
     ("change", "said"),
     [({"wheel": "/nowhere.whl"}, r"penstock_ca_wheel: /nowhere\.whl"), ({"renew_days": 365}, "penstock_ca_renew_days")],
 )
-def test_what_cannot_be_is_said_in_one_line(options: dict[str, Any], change: dict[str, Any], said: str) -> None:
+def test_an_impossible_request_is_refused_in_one_line(
+    options: dict[str, Any], change: dict[str, Any], said: str
+) -> None:
     assert certificate._fault(options) == ""
     with pytest.raises(AssertionError, match=said):
         assert certificate._fault(options | change) == ""

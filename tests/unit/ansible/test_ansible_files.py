@@ -70,7 +70,7 @@ def test_all_is_as_it_should_be_and_the_second_time_nothing_is_done(module: Modu
     assert (home / "token").read_text() == "first"
 
 
-def test_asked_it_says_the_same_and_does_nothing(module: ModuleType, home: Path) -> None:
+def test_asked_it_reports_the_same_and_does_nothing(module: ModuleType, home: Path) -> None:
     before = sorted(home.rglob("*"))
     asked = module.bring(_all(home), {}, check=True)
     assert sorted(home.rglob("*")) == before and (home / "link").readlink() == Path("elsewhere")
@@ -78,7 +78,7 @@ def test_asked_it_says_the_same_and_does_nothing(module: ModuleType, home: Path)
 
 
 @pytest.mark.parametrize("change", ["content", "mode"])
-def test_what_somebody_changed_is_put_right(module: ModuleType, tmp_path: Path, change: str) -> None:
+def test_a_changed_file_is_restored(module: ModuleType, tmp_path: Path, change: str) -> None:
     wanted = [_one(tmp_path / "file", content="right\n")]
     module.bring(wanted, {}, check=False)
     if change == "content":
@@ -89,7 +89,7 @@ def test_what_somebody_changed_is_put_right(module: ModuleType, tmp_path: Path, 
     assert ((tmp_path / "file").read_text(), (tmp_path / "file").stat().st_mode & 0o7777) == ("right\n", 0o644)
 
 
-def test_what_a_link_leads_to_is_not_written_to(module: ModuleType, tmp_path: Path) -> None:
+def test_the_target_of_a_link_is_not_written_to(module: ModuleType, tmp_path: Path) -> None:
     (tmp_path / "theirs").write_text("theirs")
     (tmp_path / "file").symlink_to("theirs")
     (tmp_path / "gone").symlink_to("theirs")
@@ -108,7 +108,7 @@ def test_a_secret_is_written_but_not_shown(module: ModuleType, tmp_path: Path, t
     assert "old secret" not in str(done) and "new secret" not in str(done)
 
 
-def test_who_is_not_there_can_own_nothing(module: ModuleType, tmp_path: Path) -> None:
+def test_a_missing_user_can_own_nothing(module: ModuleType, tmp_path: Path) -> None:
     with pytest.raises(LookupError, match="nobody-of-that-name"):
         module.bring([_one(tmp_path / "file", owner="nobody-of-that-name")], {}, check=False)
     assert list(tmp_path.iterdir()) == []

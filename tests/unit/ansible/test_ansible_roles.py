@@ -1,4 +1,4 @@
-"""The roles: what they ask for is declared, and what they write is what the daemons read."""
+"""The roles: their variables are declared, and the daemons read the files that they write."""
 
 from __future__ import annotations
 
@@ -77,7 +77,7 @@ def test_every_value_is_written_as_toml(daemon: str) -> None:
     assert tomllib.loads(_render(daemon, config)) == config
 
 
-def test_what_the_example_says_is_what_a_master_reads(tmp_path: Path) -> None:
+def test_a_master_reads_the_example(tmp_path: Path) -> None:
     example = _yaml(_ANSIBLE / "inventory.example.yml")
     for daemon, of, group in (
         ("master", MasterConfig, "penstock_masters"), ("agent", AgentConfig, "penstock_agents"),

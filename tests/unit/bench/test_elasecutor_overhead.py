@@ -1,4 +1,4 @@
-"""What the overhead bench measures is really done: executors are placed, and what is reported of them is taken."""
+"""The work that the overhead bench measures is really done: executors are placed, and the reports of them are taken."""
 
 from __future__ import annotations
 

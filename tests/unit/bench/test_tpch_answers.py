@@ -1,4 +1,4 @@
-"""The comparison of answers sees what it is for: a wrong answer must not pass."""
+"""The comparison of answers serves its purpose: a wrong answer must not pass."""
 
 from __future__ import annotations
 

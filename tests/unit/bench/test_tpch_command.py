@@ -1,4 +1,4 @@
-"""The command: what it prints and how it ends, right and wrong."""
+"""The command: its output and its exit status, right and wrong."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_each_way_is_a_row_with_the_orders_that_there_were(
         ["--every", "inf"],
     ],
 )
-def test_what_cannot_be_meant_is_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_meaningless_options_are_refused(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         command.main(["compare", *_SMALL, *arguments])
     assert arguments[0] in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""Makespan, SE and UE of runs whose figures are known beforehand (Ursa §5), and the static split."""
+"""Makespan, SE and UE of runs with figures known beforehand (Ursa §5), and the static split."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def test_oversubscription_allocates_more_than_there_is() -> None:
     assert (made.x, made.se, made.ue) == (60.0, 1.5, 0.25)
 
 
-def test_penstock_allocates_slots_and_counts_what_tasks_used_in_them() -> None:
+def test_penstock_allocates_slots_and_counts_the_use_of_tasks_in_them() -> None:
     made = Figures.of(Run("gated", 2, 2, jobs(), slot_s=16.0))
     assert (made.x, made.z, made.used) == (16.0, 12.0, 15.0)
     assert (made.se, made.ue, made.utilization) == (0.4, 0.75, 0.375)
@@ -87,14 +87,14 @@ def test_a_way_may_name_its_ordering(tmp_path: Path) -> None:
     assert Figures.of(Run("static-workers", 2, 2, jobs())).x == 30.0
 
 
-def test_who_goes_before_whom_is_read_from_the_agents_status(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_order_of_jobs_is_read_from_the_agent_s_status(monkeypatch: pytest.MonkeyPatch) -> None:
     told = {"jobs": [{"name": name, "priority": at} for name, at in (("job-0", -1), ("job-2", 3), ("job-1", -1))]}
     monkeypatch.setattr(compare.Node, "_status", lambda _: told)
     assert compare.Node("", "").order() == ["job-2", "job-0=job-1"]
 
 
-def test_a_share_binds_who_joins_it() -> None:
-    """On a host where quotas can be set: the half core is set, and what joined is in it; else whole cores."""
+def test_a_share_binds_its_members() -> None:
+    """On a host where quotas can be set: the half core is set, and the members are in it; else whole cores."""
     look = (
         "import os, sys; from bench.tpch.shares import Share;"
         "Share('', sys.argv[1], tuple(map(int, sys.argv[2:]))).join();"

@@ -16,7 +16,7 @@ from bench.tpch.queries import QUERIES
 from bench.tpch.reference import Reference
 from tests.unit.bench.conftest import TPCH_SCALE
 
-#: What Dask does with pandas that pandas is about to give up is theirs to settle.
+#: Dask's uses of pandas that pandas is about to remove are Dask's to change.
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
 
@@ -49,8 +49,8 @@ def test_money_is_double_and_dates_are_timestamps(small: Small) -> None:
     assert kinds["l_shipdate"].kind == "M"
 
 
-#: What is in them: 1 aggregates, 2 joins and LIMIT, 4 EXISTS, 6 a scalar, 11 a scalar in HAVING, 13 an outer join,
-#: 15 a maximum, 16 NOT IN and DISTINCT, 18 a large GROUP BY, 21 EXISTS and NOT EXISTS, 22 NOT EXISTS and a mean.
+#: Their contents: 1 aggregates, 2 joins and LIMIT, 4 EXISTS, 6 a scalar, 11 a scalar in HAVING, 13 an outer join, 15 a
+#: maximum, 16 NOT IN and DISTINCT, 18 a large GROUP BY, 21 EXISTS and NOT EXISTS, 22 NOT EXISTS and a mean.
 @pytest.mark.parametrize("number", [1, 2, 4, 6, 11, 13, 15, 16, 18, 21, 22])
 def test_the_answer_is_duckdbs(small: Small, number: int) -> None:
     query = QUERIES[number]

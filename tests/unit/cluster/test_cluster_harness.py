@@ -1,4 +1,4 @@
-"""What of the harness for three machines can be told without booting any."""
+"""The parts of the harness for three machines that can be tested without booting any."""
 
 from __future__ import annotations
 

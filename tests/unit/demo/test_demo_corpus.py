@@ -1,4 +1,4 @@
-"""The text: what is taken, how it is cut, that nothing is lost and nothing depends on chance."""
+"""The text: its selection, its cuts, that nothing is lost and nothing depends on chance."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def test_pieces_are_whole_lines_and_end_with_a_newline(tmp_path: Path) -> None:
     assert max(map(len, cut)) < PIECE_BYTES + 100
 
 
-def test_partitions_hold_every_document_and_say_where(tmp_path: Path) -> None:
+def test_partitions_hold_every_document_and_its_place(tmp_path: Path) -> None:
     texts = make(tmp_path / "in")
     corpus = materialise(tmp_path / "out", 30, partitions=2, reducers=2, roots=[tmp_path / "in"])
     found: dict[str, bytes] = {}
@@ -79,7 +79,7 @@ def test_the_same_text_again_gives_the_same_partitions(tmp_path: Path) -> None:
     assert written[0] == written[1]
 
 
-def test_no_text_is_said_in_one_line(tmp_path: Path) -> None:
+def test_no_text_is_reported_in_one_line(tmp_path: Path) -> None:
     with pytest.raises(CorpusError, match="no text below"):
         materialise(tmp_path / "out", 10, partitions=1, reducers=1, roots=[tmp_path])
 

@@ -11,7 +11,7 @@ from demo import dispatch
 
 @pytest.fixture
 def ran(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> list[tuple[str, list[str]]]:
-    """What was run, instead of running it: on the host (status 7) or in the machine (status 5)."""
+    """Record commands instead of running them: on the host (status 7) or in the machine (status 5)."""
     calls: list[tuple[str, list[str]]] = []
 
     def on_host(arguments: list[str]) -> int:

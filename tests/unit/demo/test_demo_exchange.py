@@ -1,4 +1,4 @@
-"""The shuffle over TCP: every blob once, in order, and only for whoever knows the token."""
+"""The shuffle over TCP: every blob once, in order, and only for a client that knows the token."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_pulls_from_all_producers_in_the_order_of_tasks() -> None:
     assert pull(ports, TOKEN, 3) == []
 
 
-def test_a_wrong_token_gets_nothing_and_harms_nobody() -> None:
+def test_a_wrong_token_gets_nothing_and_affects_no_other() -> None:
     held: dict[int, list[Blob]] = {0: [(0, b"secret")]}
     port = producer(held)
     with pytest.raises(OSError, match="closed in the middle"):

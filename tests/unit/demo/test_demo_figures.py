@@ -55,7 +55,7 @@ def test_the_figures_of_a_page_are_replaced(project: Path, option: list[str], pa
 
 
 @pytest.mark.parametrize("spoilt", ["report.json", "timeline.png", "README.md", "commit"])
-def test_what_is_missing_is_one_line_and_changes_nothing(
+def test_a_missing_file_is_one_line_and_changes_nothing(
     project: Path, capsys: pytest.CaptureFixture[str], spoilt: str
 ) -> None:
     if spoilt == "README.md":
@@ -100,7 +100,7 @@ def test_a_report_that_is_none_names_the_option_and_the_remedy(
         ("{", "timeline.json: no JSON: Expecting property name"),
     ],
 )
-def test_what_cannot_be_drawn_is_one_line(
+def test_figures_that_cannot_be_drawn_are_one_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], timeline: str | None, says: str
 ) -> None:
     pytest.importorskip("matplotlib")

@@ -1,4 +1,4 @@
-"""A job's DAG: what waits for what, under a gate that records; and a whole job in processes of its own."""
+"""A job's DAG: the dependencies, under a gate that records; and a whole job in processes of its own."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ MAPS, REDUCES = 6, 3
 
 
 class RecordingGate:
-    """Lets everybody pass in the order of asking, two CPUs and one disk at a time, and writes down what happened."""
+    """Lets all pass in the order of their requests, two CPUs and one disk at a time, and records it."""
 
     def __init__(self) -> None:
         self.events: list[tuple[str, str]] = []
@@ -102,7 +102,7 @@ async def test_the_monotasks_of_a_task_run_in_order_with_their_sizes() -> None:
     }
 
 
-async def test_it_reports_what_is_left_of_both_stages() -> None:
+async def test_it_reports_the_remainder_of_both_stages() -> None:
     gate, _ = await execute([FakeExecutor(), FakeExecutor()])
     reads = sum(100 + n for n in range(MAPS))
     assert gate.told[0] == [("map", MAPS, 0, reads), ("reduce", REDUCES, 0, 0)], "its input is not known yet"
@@ -147,7 +147,7 @@ def spec_in(directory: Path, part: float = 1.0) -> JobSpec:
 
 
 def execute_alone(directory: Path) -> subprocess.CompletedProcess[str]:
-    """A job in a process of its own, told to begin at once."""
+    """Run a job in a process of its own, with its start command at once."""
     command = [sys.executable, "-m", "demo.job", str(directory / "spec.json")]
     return subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
 
@@ -177,7 +177,7 @@ def test_a_whole_job_gives_the_same_bytes_with_any_number_of_workers(name: str, 
     assert outputs[0] == outputs[1]
 
 
-def test_a_job_that_cannot_read_its_input_says_so_in_a_line(tmp_path: Path) -> None:
+def test_a_job_that_cannot_read_its_input_reports_it_in_a_line(tmp_path: Path) -> None:
     made = materialise(tmp_path / "text", 10_000, partitions=2, reducers=2, roots=[Path(asyncio.__file__).parent])
     Path(made.partitions[0].path).unlink()
     spec = spec_in(tmp_path)
@@ -188,7 +188,7 @@ def test_a_job_that_cannot_read_its_input_says_so_in_a_line(tmp_path: Path) -> N
     assert "Traceback" not in done.stderr
 
 
-def test_a_job_begins_when_it_is_told_to(tmp_path: Path) -> None:
+def test_a_job_begins_at_its_start_command(tmp_path: Path) -> None:
     materialise(tmp_path / "text", 10_000, partitions=2, reducers=2, roots=[Path(asyncio.__file__).parent])
     spec = spec_in(tmp_path)
     spec.save(tmp_path / "spec.json")

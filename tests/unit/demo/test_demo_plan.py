@@ -29,11 +29,11 @@ SIZES = [(10, 2.0), (120, 2.0), (120, 1.0), (500, 64.0), (1, 4.0)]
 def test_the_archive_fits_at_first_and_not_when_the_table_has_come(megabytes: int, cores: float) -> None:
     made = plan(megabytes, cores)
     assert made.archive_bytes <= T_ALLOC * made.capacity_bytes
-    # Nothing is over-allocated until the table comes, however much the jobs use of what they were promised.
+    # Nothing is over-allocated until the table comes, however much of their promises the jobs use.
     assert made.jobs_bytes + made.archive_bytes <= made.capacity_bytes
     assert made.jobs_bytes + made.table_bytes <= made.capacity_bytes
     assert made.jobs_bytes + made.table_bytes + made.archive_bytes > made.capacity_bytes
-    # Already when the jobs use a quarter of what they were promised.
+    # Already when the jobs use a quarter of their promises.
     assert made.jobs_bytes / 4 + made.table_bytes + made.archive_bytes > T_PREEMPT * made.capacity_bytes
     assert made.share * len(USERS) == pytest.approx(min(cores, 8.0))
     assert {asked.operation for asked in ASKED} == set(USERS), "each job is one user's"
@@ -63,7 +63,7 @@ def test_less_text_where_memory_is_short_unless_asked_for(monkeypatch: pytest.Mo
 
 def test_the_daemons_take_the_settings_of_the_demo() -> None:
     made, command = plan(10, 2.0), machine_command("", user_mode=True)
-    socket = "/run/master.sock"  # what `penstock up` sets
+    socket = "/run/master.sock"  # the value that `penstock up` sets
     load(MasterConfig, overrides={"listen": socket, **made.master_settings}).check()
     for http in (command[command.index("--http") + 1], Options(None, None, Path()).http):
         load(AgentConfig, overrides={"master": socket, **made.agent_settings, "http": http}).check()

@@ -1,4 +1,4 @@
-"""What a job under Penstock asks the agent for, and what it does not."""
+"""A job's requests to the agent under Penstock, and those that it does not make."""
 
 from __future__ import annotations
 

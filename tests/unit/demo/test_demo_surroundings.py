@@ -50,7 +50,7 @@ def test_memory_is_filled_with_text_repeated(tmp_path: Path) -> None:
         fill(10, [])
 
 
-def test_the_archive_tallies_what_it_has_done_however_it_ends(tmp_path: Path) -> None:
+def test_the_archive_tallies_its_work_however_it_ends(tmp_path: Path) -> None:
     (tmp_path / "part-0").write_bytes(b"text " * 50_000)
     tally = tmp_path / "tally"
     assert tallied(tally) == 0
@@ -59,7 +59,9 @@ def test_the_archive_tallies_what_it_has_done_however_it_ends(tmp_path: Path) ->
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == b"archive: 200000 bytes\n"
-        assert os.getsid(process.pid) == process.pid, "what gives way is a session of its own, not who started it"
+        assert os.getsid(process.pid) == process.pid, (
+            "the process that gives way is a session of its own, not its parent"
+        )
         while not tallied(tally):
             assert process.poll() is None
         process.kill()

@@ -36,7 +36,7 @@ def _of(*languages: str) -> pytest.MarkDecorator:
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))
-def test_every_block_says_what_it_is(page: Path) -> None:
+def test_every_block_has_its_language(page: Path) -> None:
     for block in blocks(page):
         known = (*COMMANDS, *DATA, *PROSE)
         assert block.language in known, f"{block.name}: {block.language or 'no language'}; one of {', '.join(known)}"
@@ -46,13 +46,13 @@ def test_every_block_says_what_it_is(page: Path) -> None:
 
 
 @pytest.mark.parametrize(("page", "language"), ELSEWHERE)
-def test_who_else_tries_a_page_names_it(page: str, language: str) -> None:
+def test_a_test_of_a_page_names_the_page(page: str, language: str) -> None:
     assert any(block.language == language for block in blocks(ROOT / "docs" / page))
     assert page in (ROOT / ELSEWHERE[page, language]).read_text(encoding="utf-8")
 
 
 @pytest.mark.parametrize("block", [block for block in _ALL if block.how != "run"], ids=lambda block: block.name)
-def test_what_is_not_run_says_why(block: Block) -> None:
+def test_a_block_that_is_not_run_has_its_reason(block: Block) -> None:
     assert len(block.reason) > 10
     if block.how == "by":
         assert block.page.name in (ROOT / block.reason).read_text(encoding="utf-8")
@@ -62,7 +62,7 @@ def test_what_is_not_run_says_why(block: Block) -> None:
 def test_every_command_is_understood_by_its_program(block: Block) -> None:
     assert steps(block), f"{block.name} is empty"
     for command, output in steps(block):
-        if output.startswith("penstock"):  # the page shows a mistake, and what is said to it
+        if output.startswith("penstock"):  # the page shows a mistake, and the answer to it
             continue
         try:
             check(command)
@@ -115,7 +115,7 @@ def _spelt_out(text: str) -> Iterator[str]:
 
 
 @_of("toml")
-def test_toml_is_what_its_reader_takes(block: Block, tmp_path: Path) -> None:
+def test_toml_is_accepted_by_its_reader(block: Block, tmp_path: Path) -> None:
     document = tomllib.loads(block.text)
     file = tmp_path / "example.toml"
     file.write_text(block.text, encoding="utf-8")
@@ -136,7 +136,7 @@ def test_toml_is_what_its_reader_takes(block: Block, tmp_path: Path) -> None:
 
 
 @_of("yaml")
-def test_yaml_is_what_its_reader_takes(block: Block) -> None:
+def test_yaml_is_accepted_by_its_reader(block: Block) -> None:
     document = yaml.safe_load(block.text)
     if "distributed" in document:
         for module in document["distributed"]["worker"]["preload"]:
@@ -164,7 +164,7 @@ def _keys(value: object) -> Iterator[str]:
 
 
 @_of("json")
-def test_json_is_what_its_reader_takes(block: Block) -> None:
+def test_json_is_accepted_by_its_reader(block: Block) -> None:
     document = json.loads(block.text)
     if "requests" in document:
         assert read_requests(block.text.encode(), block.name).asked

@@ -1,4 +1,4 @@
-"""What README tells a newcomer to type is what CI types, word by word."""
+"""The commands for a newcomer in README are those of CI, word by word."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import re
 from tests.docs_pages import ROOT, blocks, statements
 
 _RUN = ROOT / ".ci" / "run"
-#: May stand before a command in .ci/run: it runs as root, or with variables, which a shell takes without this word.
+#: Words before a command in .ci/run: it runs as root, or with variables, which a shell takes without this word.
 _AROUND = re.compile(r"(?:as_root |env (?=[A-Z_]+=))*")
 
 
@@ -22,7 +22,7 @@ def commands(page: str) -> set[str]:
 
 
 def steps(script: str) -> set[str]:
-    """Return the commands that are steps of a script, without what stands around them."""
+    """Return the commands that are steps of a script, without the code around them."""
     found = re.findall(r"^\s*step (.*?)(?:\s+#.*)?$", script, re.MULTILINE)
     return {_AROUND.sub("", step, count=1) for step in found}
 

@@ -1,4 +1,6 @@
-"""No page has readers ask a package index for Penstock, which is on none; what they are told to build exists."""
+"""No page has readers ask a package index for Penstock, which is on none; the files that they are told to build
+exist.
+"""
 
 from __future__ import annotations
 
@@ -52,5 +54,5 @@ def test_every_extra_for_users_is_in_the_quickstart() -> None:
     listed = {
         name for row in table.splitlines() for name in re.findall(r"`(\w+)`", row.split("|")[1] if "|" in row else "")
     }
-    former = {"milp"}  # what it brought is in master
+    former = {"milp"}  # its contents are in master
     assert listed == extras - {"bench", "demo", "dev", "docs", "test"} - former

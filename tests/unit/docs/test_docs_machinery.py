@@ -1,4 +1,4 @@
-"""What looks at the documentation finds the mistakes that it is there for."""
+"""The checks of the documentation find the mistakes that they are for."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_a_mistake_in_a_command_is_found(command: str) -> None:
         "systemctl reload penstock-agent penstock-master",
     ],
 )
-def test_what_is_right_is_not_found(command: str) -> None:
+def test_correct_text_is_not_found(command: str) -> None:
     check(command)
 
 
@@ -117,7 +117,7 @@ def test_output_may_not_vary_elsewhere(shown: str, printed: str) -> None:
 @pytest.mark.parametrize(
     "command", ["sudo systemctl stop ssh", "true && make demo", "penstock uninstall", "pip install x"]
 )
-def test_what_changes_the_host_is_never_typed(command: str) -> None:
+def test_a_command_that_changes_the_host_is_never_typed(command: str) -> None:
     assert _NEVER.search(command)
 
 

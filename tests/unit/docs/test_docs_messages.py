@@ -1,4 +1,4 @@
-"""What docs/troubleshooting.md quotes is what the code says: each message in the first column of its tables."""
+"""The quotations in docs/troubleshooting.md are messages of the code: each in the first column of its tables."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _QUOTED = [(cell, span) for cell in _CELLS for span in re.findall(r"`([^`]+)`", 
 
 @cache
 def _said() -> str:
-    """All sources of the daemons and the command, texts put together, with ``…`` for what is put into them."""
+    """Return all sources of the daemons and the command, texts put together, with ``…`` for inserted values."""
     files = [path for room in ("penstock", "agent", "master") for path in (ROOT / room).rglob("*.py")]
     text = "\n".join(path.read_text(encoding="utf-8") for path in files)
     return re.sub(r"\{[^{}\n]+\}", "…", re.sub(r"\"\s*\n\s*f?\"", "", text))
@@ -39,8 +39,8 @@ def _loosely(words: str) -> str:
     return r"(?:…|\b)".join(re.escape(part) for part in re.split(r"(?<=: )\d+|\b\d+\b", words))
 
 
-def test_the_demo_s_output_is_what_the_demo_prints() -> None:
-    """The figures of README are a run's; what stands beside them is what the program still says."""
+def test_the_demo_s_output_in_readme_is_the_demo_s() -> None:
+    """The figures of README are a run's; the text beside them is still that of the program."""
     page = (ROOT / "README.md").read_text(encoding="utf-8")
     shown = page.split("What it printed", 1)[1].split("```text\n", 1)[1].split("```", 1)[0]
     sources = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "demo").glob("*.py"))

@@ -1,4 +1,6 @@
-"""What operators import (dashboards, alert rules, the scrape configuration) is well formed, and leads somewhere."""
+"""The files that operators import (dashboards, alert rules, the scrape configuration) are well formed, and their
+references exist.
+"""
 
 from __future__ import annotations
 

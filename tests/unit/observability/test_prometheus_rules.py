@@ -1,4 +1,4 @@
-"""The test's own eyes: planted faults in metrics and expressions are found, and what is right is not."""
+"""The test's own eyes: planted faults in metrics and expressions are found, and correct ones are not."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ penstock_wait_seconds_sum 0.5
 """
 
 
-def test_what_is_right_is_not_found() -> None:
+def test_correct_metrics_are_not_found() -> None:
     assert faults(GOOD) == []
 
 
@@ -47,7 +47,7 @@ def test_a_planted_fault_is_found(is_: str, was: str, why: str) -> None:
     assert any(why in fault for fault in faults(GOOD.replace(is_, was)))
 
 
-def test_what_an_expression_names() -> None:
+def test_the_names_in_an_expression() -> None:
     found = used(
         'sum by (kind, class) (rate(a_total{kind=~"cpu|disk", i="$x"}[5m])) / on (kind) group_left max(b) > 1.5e3'
     )
@@ -58,6 +58,6 @@ def test_what_an_expression_names() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["sum(a", "a)", "rates(a[5m])", "a{b}", "a{b=1}", "a ! b", "1 + 2", "a{b='c'"])
-def test_what_is_no_expression_is_found(wrong: str) -> None:
+def test_an_invalid_expression_is_found(wrong: str) -> None:
     with pytest.raises(ExpressionError):
         used(wrong)

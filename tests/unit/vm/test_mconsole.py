@@ -1,4 +1,4 @@
-"""What a machine's kernel says that nothing else in the machine would say."""
+"""Messages of a machine's kernel that nothing else in the machine would report."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_the_blocked_tasks_are_put_together_from_all_parts_of_the_answer(directo
     assert mconsole.blocked_tasks(directory) == TRACE
 
 
-def test_a_kernel_that_is_gone_or_silent_costs_no_answer_but_says_so(
+def test_a_kernel_that_is_gone_or_silent_costs_no_answer_and_is_reported(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert mconsole.blocked_tasks(tmp_path) == f"no kernel listens in {tmp_path}"

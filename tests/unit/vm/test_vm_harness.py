@@ -1,4 +1,4 @@
-"""What of the virtual machine's harness can be told without booting one."""
+"""The parts of the virtual machine's harness that can be tested without booting one."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def test_requirements_are_those_of_pyproject_with_its_own_extras_expanded() -> N
     assert not any(name.startswith("penstock") for name in names)
 
 
-def test_the_checkout_is_what_git_tracks_or_would_track() -> None:
+def test_the_checkout_has_the_files_that_git_tracks_or_would_track() -> None:
     files = _files()
     assert {"pyproject.toml", "tests/unit/vm/test_vm_harness.py"} <= set(files)
     assert not any(name.startswith((".venv/", ".git/")) or "__pycache__" in name for name in files)
@@ -59,7 +59,7 @@ def test_a_machine_has_the_drives_of_its_kind(
     assert f"--drives: {said}" in capsys.readouterr().err
 
 
-def test_what_user_mode_lacks_is_told_before_anything_is_built(
+def test_the_lacks_for_user_mode_are_reported_before_anything_is_built(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     def never() -> None:
@@ -152,7 +152,7 @@ def test_a_program_of_a_machine_in_user_mode_is_named_with_its_package(monkeypat
         host.find("taskset")
 
 
-def test_a_kernel_that_lacks_what_was_configured_is_refused(tmp_path: Path) -> None:
+def test_a_kernel_that_lacks_a_configured_option_is_refused(tmp_path: Path) -> None:
     wanted = [line for line in user_mode_kernel._CONFIG.read_text().splitlines() if line.startswith("CONFIG_")]
     made = tmp_path / ".config"
     made.write_text("\n".join(wanted))

@@ -34,7 +34,7 @@ def test_accuracy_goes_both_ways(charged: float, met: bool) -> None:
 
 
 @pytest.mark.parametrize(("charged", "met"), [(0.5, True), (0.1, True), (0.501, False)])
-def test_what_is_never_exceeded_may_be_less(charged: float, met: bool) -> None:
+def test_an_upper_bound_may_be_undercut(charged: float, met: bool) -> None:
     assert accuracy(charged, at_most=True, bar=0.0).met is met
 
 

@@ -1,4 +1,4 @@
-"""The delay by an archive: jobs run by turns beside it and without it, and what is told of the pairs."""
+"""The delay by an archive: jobs run by turns beside it and without it, and the report on the pairs."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def _all_but_queries(job: Job) -> list[str]:
     return ["sh", "-c", kinds.get(job.kind, "echo done > result")]
 
 
-def test_the_delay_is_told_with_its_standard_error() -> None:
+def test_the_delay_is_printed_with_its_standard_error() -> None:
     line = archive_delay.told("plain", "one", [(2.0, 2.1), (2.0, 2.3)])
     assert line == (
         "plain     one of the cores busy: mean job 2.000 s, beside the archive 2.200 s, delay +10.00 % ± 5.00 (2 pairs)"

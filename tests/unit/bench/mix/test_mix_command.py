@@ -1,4 +1,4 @@
-"""What the command refuses, before a machine is started."""
+"""The command's refusals, before a machine is started."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def test_bad_input_is_refused_in_one_line(given: list[str], said: str, capsys: p
         ('{"sort": {"base_cpu_s": 1, "unit_cpu_s": 1}}', "no cost of analytics, compile"),
     ],
 )
-def test_what_no_run_has_kept_is_refused(
+def test_a_setting_that_no_run_has_kept_is_refused(
     kept: str | None, said: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "calibration"

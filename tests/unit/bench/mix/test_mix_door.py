@@ -1,4 +1,4 @@
-"""What a host is refused for: a line for each thing, with its remedy, all of them at once."""
+"""The reasons to refuse a host: a line for each, with its remedy, all of them at once."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def test_each_thing_that_is_missing_is_one_line_with_its_remedy(found: door.Foun
     assert said in line and "\n" not in line
 
 
-def test_all_that_is_missing_is_told_at_once() -> None:
+def test_all_that_is_missing_is_reported_at_once() -> None:
     found = without("cc", "make", is_root=False, processors=1, controllers=None)
     assert len(door.refusals(found, WAYS, DIRECTORY)) == 5
 
@@ -99,7 +99,7 @@ def test_a_configuration_of_slurm_is_the_host_s(tmp_path: Path, monkeypatch: pyt
     assert slurm.own_of_host() == [str(files[1])]
 
 
-def test_a_user_is_ours_whose_home_is_in_a_directory_of_rounds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_user_with_a_home_in_a_directory_of_rounds_is_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     homes = (tmp_path / f"{door.ROUNDS}1" / "home" / USERS[0], Path("/home") / USERS[1], tmp_path / "home" / USERS[2])
     entries = [
         pwd.struct_passwd((user, "x", number, number, "", str(home), "/bin/sh"))
@@ -113,7 +113,7 @@ def test_a_user_is_ours_whose_home_is_in_a_directory_of_rounds(tmp_path: Path, m
     ]
 
 
-def test_what_this_host_has_is_looked_at_without_a_change(tmp_path: Path) -> None:
+def test_the_host_is_examined_without_a_change(tmp_path: Path) -> None:
     found = door.look(tmp_path / "not" / "there")
     assert found.processors >= 1 and found.free_bytes > 0
     assert list(tmp_path.iterdir()) == []

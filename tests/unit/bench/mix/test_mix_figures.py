@@ -52,7 +52,7 @@ def test_a_hog_is_counted_by_itself() -> None:
 @pytest.mark.parametrize(
     ("ended_s", "status", "kept"), [(9.0, 0, 1), (11.0, 0, 0), (9.0, 1, 0)], ids=["in time", "late", "failed"]
 )
-def test_a_deadline_is_kept_by_what_ended_well_before_it(ended_s: float, status: int, kept: int) -> None:
+def test_a_deadline_is_kept_by_a_job_that_ended_well_before_it(ended_s: float, status: int, kept: int) -> None:
     made = figures([Done(job(deadline_s=10.0), ended_s, status, True), Done(job(1), 99.0, 0, True)])
     assert (made["deadlines"], made["deadlines_kept"]) == (1, kept)
 
@@ -71,7 +71,7 @@ def test_a_record_is_read_as_it_was_written(tmp_path: Path) -> None:
     assert load(file) == kept
 
 
-def test_rounds_of_a_way_are_averaged_and_their_spread_is_told() -> None:
+def test_rounds_of_a_way_are_averaged_and_their_spread_is_printed() -> None:
     made = report.by_way([record("plain", 1.0), record("plain", 3.0, seed=2, failed=1)])["plain"]
     assert (made["rounds"], made["mean_s"], made["mean_s from"], made["to"]) == (2, 2.0, 1.0, 3.0)
     assert made["kept_promise_and_failed"] == 1
@@ -85,7 +85,7 @@ def test_the_archive_s_delay_compares_rounds_of_the_same_plan() -> None:
     assert made["mean_s"] == 2.5
 
 
-def test_without_both_rounds_there_is_no_delay_to_tell() -> None:
+def test_without_both_rounds_there_is_no_delay_to_print() -> None:
     assert "delay_by_archive" not in report.by_way([record("plain", 3.0)])["plain"]
 
 

@@ -1,4 +1,4 @@
-"""On a host: nothing is changed where something is missing, and all that was made is removed, whatever happens."""
+"""On a host: nothing is changed where something is missing, and all that was made is removed in any case."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ COMMANDS = ("useradd", "userdel", "systemctl", "systemd-run", "apt-get")
 
 @pytest.fixture
 def asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[], list[str]]:
-    """Commands that only write down what they were asked; how to read that. Users are there in name only."""
+    """Return commands that only record their arguments, and the reader of these. Users are there in name only."""
     programs, log = tmp_path / "bin", tmp_path / "asked"
     programs.mkdir()
     for name in COMMANDS:
@@ -71,7 +71,7 @@ def _signals_and_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 @pytest.fixture
 def has(monkeypatch: pytest.MonkeyPatch) -> Callable[[door.Found], None]:
-    """Let this host have what a test says, and all inputs."""
+    """Let this host have the parts that a test names, and all inputs."""
     monkeypatch.setattr(inputs, "prepare", lambda directory, say: directory.mkdir(exist_ok=True))
     return lambda found: monkeypatch.setattr(door, "look", lambda directory: found)
 
@@ -141,7 +141,7 @@ def test_all_that_was_made_is_removed(
     assert list((tmp_path / "mix").iterdir()) == [] and works
 
 
-def test_what_was_made_before_a_failure_is_removed(
+def test_parts_made_before_a_failure_are_removed(
     tmp_path: Path, asked: Callable[[], list[str]], has: Callable[[door.Found], None]
 ) -> None:
     has(WHOLE)
@@ -153,7 +153,7 @@ def test_what_was_made_before_a_failure_is_removed(
 
 
 @pytest.mark.parametrize("error", [FileNotFoundError("userdel"), psutil.AccessDenied(1)])
-def test_a_step_that_fails_is_told_and_the_others_are_made(
+def test_a_step_that_fails_is_reported_and_the_others_are_made(
     error: Exception, tmp_path: Path, asked: Callable[[], list[str]], has: Callable[[door.Found], None],
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
@@ -170,7 +170,7 @@ def test_a_step_that_fails_is_told_and_the_others_are_made(
     assert signal.getsignal(signal.SIGINT) == before
 
 
-def test_signals_are_heard_again_even_if_removing_breaks(
+def test_signals_are_handled_again_even_if_removing_breaks(
     tmp_path: Path, asked: Callable[[], list[str]], has: Callable[[door.Found], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def breaks(directory: Path) -> bool:
@@ -184,7 +184,7 @@ def test_signals_are_heard_again_even_if_removing_breaks(
     assert signal.getsignal(signal.SIGINT) == before
 
 
-def test_while_a_host_is_measured_nobody_else_measures_it_or_removes_anything(
+def test_while_a_host_is_measured_no_other_run_measures_it_or_removes_anything(
     tmp_path: Path, asked: Callable[[], list[str]], has: Callable[[door.Found], None],
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
 ) -> None:  # fmt: skip
@@ -237,7 +237,7 @@ def test_files_of_the_users_are_removed_and_no_others(tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == []
 
 
-def test_slurm_s_configuration_is_removed_with_what_it_wrote(
+def test_slurm_s_configuration_is_removed_with_its_files(
     tmp_path: Path, asked: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     names = {"_STATE": tmp_path / "mix", "_SPOOL": tmp_path / "mix-node", "_LOGS": tmp_path}
@@ -289,7 +289,7 @@ def test_an_input_is_whole_or_not_there(tmp_path: Path, monkeypatch: pytest.Monk
     assert list((tmp_path / "mix").iterdir()) == []
 
 
-def test_what_a_run_that_was_killed_has_left_is_removed_and_nothing_else(
+def test_the_remains_of_a_run_that_was_killed_are_removed_and_nothing_else(
     tmp_path: Path, asked: Callable[[], list[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 0)

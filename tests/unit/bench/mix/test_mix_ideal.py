@@ -53,13 +53,13 @@ def test_on_one_processor_no_plan_is_worse_in_the_ideal_order() -> None:
         assert ideal_s >= sum(each.alone_s for each in jobs) / len(jobs) - 1e-9
 
 
-def test_what_is_told_names_both_means() -> None:
+def test_the_report_names_both_means() -> None:
     text = told([job(0, 0.0, 4.0), job(1, 0.0, 1.0)], 1.0)
     assert "mean 3 s by the least left" in text
     assert "3.5 s with equal shares (14% between them)" in text
 
 
-def test_the_means_are_also_told_for_jobs_as_slow_as_the_machine_was() -> None:
+def test_the_means_are_also_printed_for_jobs_as_slow_as_the_machine_was() -> None:
     jobs = [job(0, 0.0, 4.0), job(1, 0.0, 1.0), job(2, 0.0, 1.0, kind=SEND)]
     text = told(jobs, 1.0, took_cpu_s=12.0)  # twice as much as alone
     assert told(jobs, 1.0) in text

@@ -55,7 +55,7 @@ def test_the_text_begins_again_where_it_ends(inputs: Path, tmp_path: Path) -> No
     assert same
 
 
-def test_what_was_compressed_is_the_beginning_of_the_text(inputs: Path, tmp_path: Path) -> None:
+def test_the_compressed_text_is_the_beginning_of_the_text(inputs: Path, tmp_path: Path) -> None:
     if subprocess.run(["sh", "-c", "command -v xz"], check=False, capture_output=True).returncode != 0:
         pytest.skip("no xz here")
     packed = result_of("compress", (1 << 18) / COMPRESS_BYTES, inputs, tmp_path / "job")
@@ -140,7 +140,7 @@ def receiver() -> Iterator[int]:
         process.kill()
 
 
-def test_what_is_sent_arrives_also_where_it_is_more_than_the_file(receiver: int, inputs: Path, tmp_path: Path) -> None:
+def test_sent_data_arrives_also_where_it_is_more_than_the_file(receiver: int, inputs: Path, tmp_path: Path) -> None:
     whole = (inputs / "text").stat().st_size
     for size_bytes in (1, whole, 2 * whole + 5):
         send.main("127.0.0.1", receiver, size_bytes, str(inputs / "text"), str(tmp_path / "result"))
@@ -152,13 +152,13 @@ def test_a_copy_over_the_network_goes_to_the_peer() -> None:
     assert said.endswith(f"send.py {ADDRESS} {PORT} {2 * SEND_BYTES} /in/text /out/result")
 
 
-def test_a_copy_that_nobody_receives_fails(inputs: Path, tmp_path: Path) -> None:
+def test_a_copy_without_a_receiver_fails(inputs: Path, tmp_path: Path) -> None:
     with pytest.raises(OSError, match="refused"):
         send.main("127.0.0.1", 1, 5, str(inputs / "text"), str(tmp_path / "result"))
     assert not (tmp_path / "result").exists()
 
 
-def test_a_hog_takes_what_it_was_told(tmp_path: Path) -> None:
+def test_a_hog_takes_its_configured_memory(tmp_path: Path) -> None:
     hog.main(str(tmp_path / "result"), 20 << 20)
     assert (tmp_path / "result").read_text() == "2 pieces\n"
     assert command("hog", 1.0, Path("/in"), Path("/out")).endswith("hog.py /out/result")

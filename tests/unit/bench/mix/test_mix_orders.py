@@ -1,4 +1,4 @@
-"""What orders come to in the model."""
+"""The results of orders in the model."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def test_the_least_left_goes_first_but_for_a_reservation() -> None:
     assert anticipated_s == pytest.approx((5 + 1) / 2), "it had a second before its time"
 
 
-def test_it_learns_from_what_has_ended() -> None:
+def test_it_learns_from_ended_jobs() -> None:
     jobs = [job(0, 0.0, 9.0, "long"), job(1, 0.0, 1.0, "short")]
     before = [job(2, 0.0, 9.0, "long"), job(3, 0.0, 1.0, "short")] * 5
     assert run(jobs, 1.0, Learning(before)) == pytest.approx((10 + 1) / 2)

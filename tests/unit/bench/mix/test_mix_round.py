@@ -1,4 +1,4 @@
-"""A round: what becomes of jobs and of the archive, and how fast the machine was."""
+"""A round: the ends of jobs and of the archive, and the speed of the machine."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bench.mix.kinds import ARCHIVED_BYTES
 from bench.mix.plan import Plan
 from bench.mix.round import run
 
-#: By kind, what a job runs in its directory, where its result is a file.
+#: By kind, the command of a job in its directory, where its result is a file.
 RUNS = {"sort": "echo done > result", "compile": "echo half > result; exit 3", "copy": "true"}
 ARCHIVE = "touch 1.xz 2.xz; echo ready > ready; exec sleep 600"
 

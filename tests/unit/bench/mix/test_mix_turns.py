@@ -1,4 +1,4 @@
-"""The same jobs by turns: whose they are, what a way of Penstock is asked for, and what is told of the turns."""
+"""The same jobs by turns: their users, the options of a way of Penstock, and the report on the turns."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def test_the_order_is_the_default_one_if_the_way_names_none(
         assert asked == [f"ordering={order}"]
 
 
-def test_what_the_kernel_starts_asks_penstock_for_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_the_kernel_starts_requests_nothing_from_penstock(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "run", None)
     with turns.ready("plain", UP) as start:
         assert start is plain

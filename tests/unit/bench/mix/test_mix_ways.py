@@ -1,4 +1,4 @@
-"""What starts a job in each way, and what each is configured with."""
+"""The program that starts a job in each way, and the configuration of each."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ HERE = Path("/nowhere")
 COMMAND = "sort in >out; mv out result"
 
 
-def test_each_way_is_started_by_somebody() -> None:
+def test_each_way_has_a_starter() -> None:
     known = {*BY_THE_KERNEL, *slurm.OVERSUBSCRIBE, "penstock", "penstock-known", CLAIRVOYANT}
     assert set(WAYS) == known and all(map(exists, WAYS))
 
@@ -65,7 +65,7 @@ def test_a_way_of_penstock_names_its_order_or_none() -> None:
 
 
 @pytest.mark.parametrize("way", ["plain", "slices", "static", "slurm"])
-def test_an_archive_is_in_nobody_s_way_as_users_of_that_way_would_have_it(way: str) -> None:
+def test_an_archive_is_out_of_the_way_as_users_of_that_way_would_have_it(way: str) -> None:
     start = slurm.slurm if way == "slurm" else BY_THE_KERNEL[way]
     added = set(start(ARCHIVE, HERE, COMMAND)) - set(start(JOB, HERE, COMMAND))
     expected = {
@@ -75,7 +75,7 @@ def test_an_archive_is_in_nobody_s_way_as_users_of_that_way_would_have_it(way: s
     assert added == expected.get(way, {"--property=CPUWeight=idle", f"--property=MemoryMax={128 << 20}"})
 
 
-def test_slurm_bounds_memory_by_what_was_promised_or_by_the_kind() -> None:
+def test_slurm_limits_memory_by_the_promise_or_by_the_kind() -> None:
     assert "--mem=256" in slurm.slurm(NIGHTLY, HERE, COMMAND)
     assert "--mem=512" in slurm.slurm(JOB, HERE, COMMAND)
     assert "--mem=1024" in slurm.slurm(dataclasses.replace(JOB, kind=DASK), HERE, COMMAND)
@@ -96,14 +96,14 @@ def test_a_job_file_has_the_application_and_the_command(tmp_path: Path) -> None:
     assert task == {"job": "series", "name": "sort", "command": 'echo "a \\n b" >c'}
 
 
-def test_a_job_file_states_what_its_user_promises(tmp_path: Path) -> None:
+def test_a_job_file_states_its_user_s_promise(tmp_path: Path) -> None:
     assert task_of(NIGHTLY, tmp_path)["memory"] == 256 << 20
     assert "cpu" not in task_of(NIGHTLY, tmp_path), "its reservation promises it a core, within its time"
     assert task_of(ARCHIVE, tmp_path)["opportunistic"] == "only"
     assert task_of(dataclasses.replace(JOB, kind=SEND), tmp_path)["kind"] == "network"
 
 
-def test_a_clairvoyant_master_is_told_each_size_and_takes_no_other_job_for_it(tmp_path: Path) -> None:
+def test_a_clairvoyant_master_gets_each_size_and_takes_no_other_job_for_it(tmp_path: Path) -> None:
     assert master_settings(CLAIRVOYANT) == {"ordering": "srjf"}
     task = task_of(JOB, tmp_path, clairvoyant=True)
     assert (task["job"], task["input_bytes"]) == ("series-1", 1.5 * BYTES_PER_CPU_S)

@@ -1,4 +1,4 @@
-"""What an order can gain at most, by the length of the window."""
+"""The greatest gain by an order, by the length of the window."""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""The benchmark of Spark in the virtual machine, as far as it needs neither: inputs, arrivals, tables, what is done."""
+"""The benchmark of Spark in the virtual machine, as far as it needs neither: inputs, arrivals, tables, and the steps to
+run.
+"""
 
 from __future__ import annotations
 
@@ -76,7 +78,7 @@ def test_a_makespan_is_from_the_first_arrival_to_the_last_end() -> None:
     assert report.makespan_s(part) == 140
 
 
-def test_less_makespan_is_said_with_its_sign() -> None:
+def test_less_makespan_is_printed_with_its_sign() -> None:
     static = _part("static", [_run("sort", 0, 0, 200)])
     assert "+36.0 % less with minfrag than with static" in report.against(
         _part("minfrag", [_run("sort", 0, 0, 128)]), static
@@ -95,11 +97,11 @@ def test_means_are_of_the_time_in_which_there_was_work() -> None:
 
 
 @pytest.mark.parametrize("text", ["static", "minfrag:mean", "minfrag:mean:shared", "minfrag:peak:shared"])
-def test_a_side_is_said_as_it_is_read(text: str) -> None:
+def test_a_side_is_printed_as_it_is_read(text: str) -> None:
     assert str(Side.read(text)) == text
 
 
-def test_a_side_leaves_out_what_is_the_default() -> None:
+def test_a_side_leaves_out_the_defaults() -> None:
     assert str(Side("minfrag", "peak", "hard")) == "minfrag"
     assert str(Side("minfrag", "mean", "hard")) == "minfrag:mean"
     assert Side.read("minfrag") == Side("minfrag", "peak", "hard")
@@ -121,7 +123,7 @@ def test_other_answers_and_failures_are_found() -> None:
     assert "k-means" in report.differing([_part("minfrag", [failed])])
 
 
-def test_what_is_measured_already_is_not_measured_again(
+def test_an_existing_measurement_is_not_repeated(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     measured: list[tuple[str, int]] = []

@@ -26,7 +26,7 @@ def test_scenarios_are_ones_of_this_model(name: str) -> None:
     assert points and all(isinstance(point.spec, Spec) for point in points)
 
 
-def test_no_scenario_is_forgotten() -> None:
+def test_no_scenario_is_left_out() -> None:
     folders = [FOLDER / "elasecutor", shipped("elasecutor/fig01").parent]
     assert {path.stem for folder in folders for path in folder.glob("*.toml")} == {
         "fig01",

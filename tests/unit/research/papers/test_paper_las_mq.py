@@ -26,7 +26,7 @@ def test_one_size_for_all_halves_the_response_time_of_fair() -> None:
 
 @pytest.fixture
 def heavy(tmp_path: Path) -> Inputs:
-    """A thousand jobs whose sizes have a heavy tail, as SWIM writes them."""
+    """Return a thousand jobs with sizes of a heavy tail, as SWIM writes them."""
     random = Random(5)
     path = tmp_path / TRACES["swim"]
     path.parent.mkdir()
@@ -49,7 +49,7 @@ def of_one_size(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.mark.parametrize("name", [claim.name for claim in las_mq.CLAIMS if claim.needs == "swim"])
 @pytest.mark.usefixtures("of_one_size")
-def test_claims_on_a_trace_say_why_where_they_do_not_hold(name: str, heavy: Inputs) -> None:
+def test_claims_on_a_trace_have_a_reason_where_they_do_not_hold(name: str, heavy: Inputs) -> None:
     rows = _CLAIMS[name].run(heavy)
     assert rows
     assert all(row.why for row in rows if not row.holds)

@@ -66,7 +66,7 @@ _REPORTS = {
 }
 
 
-def test_gains_hold_within_ten_points_and_say_why_where_they_do_not() -> None:
+def test_gains_hold_within_ten_points_and_have_a_reason_where_they_do_not() -> None:
     near, far = las_mq_testbed._gains(_REPORTS, {"fair": (45, "45 %"), "las": (30, "30 %")}, "Load.")
     assert (near.ours, near.holds) == ("50.0 % (10 s against 20 s)", True)
     assert (far.ours, far.holds) == ("50.0 % (10 s against 20 s)", False)

@@ -19,7 +19,7 @@ def _claim(name: str = "ubis/x", rows: list[Row] | None = None, needs: str = "")
     return Claim(name=name, where="Fig. 3", run=lambda _: rows or [_HOLDS], needs=needs)
 
 
-def test_a_row_that_does_not_hold_says_why() -> None:
+def test_a_row_that_does_not_hold_has_a_reason() -> None:
     with pytest.raises(ValueError, match="does not say why"):
         Row(what="makespan", paper="1", ours="2", holds=False)
 
@@ -76,6 +76,6 @@ def test_claims_have_names_of_their_own_under_their_paper_and_needs_that_are_kno
     assert {claim.needs for claim in claims} <= {"", *TRACES}
 
 
-def test_what_takes_longest_begins_first() -> None:
+def test_the_longest_run_begins_first() -> None:
     assert set(LONGEST) <= {claim.name for claim in all_claims()}
     assert rank(LONGEST[0]) < rank(LONGEST[1]) < rank("las_mq/fig01")

@@ -1,11 +1,11 @@
-"""How figures are said."""
+"""The format of figures."""
 
 from __future__ import annotations
 
 from research.papers.rows import change, close, listed, percent, row, seconds
 
 
-def test_why_is_said_where_it_is_needed() -> None:
+def test_the_reason_is_given_where_it_is_needed() -> None:
     assert row(what="a", paper="1", ours="2", holds=False, why="because").why == "because"
     assert row(what="a", paper="1", ours="1", holds=True, why="because").why == ""
 

@@ -1,4 +1,4 @@
-"""Runs that claims share: each point once, in processes, the most urgent first; what fails fails alone."""
+"""Runs that claims share: each point once, in processes, the most urgent first; a failure affects no other run."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_a_point_that_several_claims_want_is_run_once(processes: int) -> None:
         assert claim.took_s == sum(future.result().took_s for future in asked[:2])
 
 
-def test_what_is_asked_outside_of_a_trial_runs_here() -> None:
+def test_a_request_outside_of_a_trial_runs_here() -> None:
     seen: list[str] = []
     assert _claim("a", seen).run(Inputs())[0].holds
     with SharedRuns(1) as shared:
@@ -78,7 +78,7 @@ def test_the_most_urgent_points_go_first(monkeypatch: pytest.MonkeyPatch) -> Non
 
         monkeypatch.setattr(shared, "_submit", noted)
         point = _points()[0]
-        shared._under_way = 2  # nobody is free yet
+        shared._under_way = 2  # no process is free yet
         for seed, rank in ((1, 5), (2, 3), (3, 5), (4, 0)):
             shared.ask(Point(source="", settings={}, model=point.model, spec=point.spec, seed=seed), rank)
         shared._under_way = 0
@@ -117,7 +117,7 @@ def _killed(_: Point) -> None:
     os.kill(os.getpid(), signal.SIGKILL)
 
 
-def test_who_waits_for_what_is_not_run_any_more_is_told() -> None:
+def test_a_caller_that_waits_for_a_dropped_run_gets_an_error() -> None:
     with SharedRuns(2) as shared:
         shared._under_way = 2
         waiting = shared.ask(_points()[0], 0)

@@ -17,7 +17,7 @@ def test_claims_are_named_after_their_paper_and_need_only_traces_that_are_known(
     assert {claim.needs for claim in CLAIMS} <= {"", *TRACES}
 
 
-def test_what_needs_a_trace_says_so_where_there_is_none() -> None:
+def test_a_claim_that_needs_a_trace_reports_its_absence() -> None:
     for claim in CLAIMS:
         if claim.needs:
             with pytest.raises(LookupError, match=claim.needs):

@@ -1,4 +1,4 @@
-"""The claims of Ursa, and of all papers together: every scenario that they ask for loads, and every line says its part.
+"""The claims of Ursa, and of all papers together: every scenario that they ask for loads, and every line has its part.
 
 The runs themselves take minutes; here their reports are made up.
 """
@@ -97,7 +97,7 @@ def test_table_4_holds_in_the_paper_s_order_and_in_no_other(inputs: Inputs) -> N
     assert not rows_of("ursa/placements", inputs, paper)["makespan: EJF < SRJF"].holds
 
 
-def test_table_6_tells_job_order_monotask_order_and_both_apart(inputs: Inputs) -> None:
+def test_table_6_separates_job_order_monotask_order_and_both(inputs: Inputs) -> None:
     def paper(point: Point) -> Report:
         settings = point.spec.master()
         weight = settings.ejf_weight if settings.ordering == "ejf" else settings.srjf_weight
@@ -111,7 +111,7 @@ def test_table_6_tells_job_order_monotask_order_and_both_apart(inputs: Inputs) -
     assert {row.ours for what, row in rows.items() if "MO does more" in what} == {"373.0, 351.0, 338.0 s"}
 
 
-def test_stage_awareness_is_what_is_switched_off(inputs: Inputs) -> None:
+def test_stage_awareness_is_switched_off(inputs: Inputs) -> None:
     rows = rows_of("ursa/designs", inputs, lambda point: report(100.0 if point.spec.master().stage_aware else 106.0))
     assert [row.ours for row in rows.values()] == ["+6.0 %"] * 4
     assert all(row.holds for row in rows.values())
@@ -146,7 +146,7 @@ def test_together_holds_where_it_is_no_worse_than_the_best_alone(inputs: Inputs)
     )
 
 
-def test_a_gain_that_the_work_itself_rules_out_is_said_so(inputs: Inputs) -> None:
+def test_a_gain_that_the_work_itself_rules_out_has_that_reason(inputs: Inputs) -> None:
     rows = rows_of("together/containers", inputs, lambda _: report(380.0, 100.0))
     least = "No order takes less than 360 s: hive-10 takes until then even if it has the cluster to itself."
     assert rows["makespan: as installed, at least 10 % below the best alone"].why == least

@@ -63,13 +63,13 @@ def test_dynamic_holds_stage_by_stage() -> None:
     assert simulate(work, "dynamic").measures["launches"] == 4
 
 
-def test_who_shares_a_disk_that_nobody_reserves_is_slowed_down() -> None:
+def test_executors_that_share_an_unreserved_disk_are_slowed_down() -> None:
     work = [{"name": name, "cpu_cores": [2] * 4, "disk_bytes_per_s": [400 * MB] * 4} for name in "ab"]
     report = simulate(work, "static")
     assert ends_s(report) == {"a": 6.4, "b": 6.4}  # 800 wanted of 500: 1.6 times as long
     assert report.resources["disk"].utilization == pytest.approx(1.0, abs=0.001)
     assert report.resources["disk"].scheduling_efficiency is None
-    # As §V.C shows it: what was wanted, which is more than there is in all slots but the last.
+    # As §V.C shows it: the demand, which is more than the capacity in all slots but the last.
     assert report.measures["disk_over_100_percent"] == pytest.approx(6 / 6.4)
     # With contention the disk delivers 500 ÷ 1.6 of the 800: 2.56 times as long.
     assert simulate(work, "static", cluster={"disk_contention": 1.0}).makespan_s == pytest.approx(4 * 1.6 * 1.6)
@@ -77,7 +77,7 @@ def test_who_shares_a_disk_that_nobody_reserves_is_slowed_down() -> None:
 
 
 def test_work_that_was_underestimated_takes_longer_and_reprovisioning_helps() -> None:
-    """A stage of 20 slots is overdue after 22; one more is watched, and from then on it has what it wants."""
+    """A stage of 20 slots is overdue after 22; one more is watched, and from then on it has its demand."""
     asked = spec([{"name": "a", "cpu_cores": [4] * 60, "stages": [20, 20, 20]}], settings={"reprovisioning": False})
     seed = next(each for each in range(100) if _factor(asked, each) > 1.15)
     factor = _factor(asked, seed)
@@ -91,7 +91,7 @@ def test_work_that_was_underestimated_takes_longer_and_reprovisioning_helps() ->
 
 
 def test_tasks_of_one_that_is_stuck_run_where_its_application_has_room() -> None:
-    """a's executors are on two machines; on the one that they share with b no core is left for what a lacks."""
+    """a's executors are on two machines; on the one that they share with b no core is left for a's lack."""
     work = [
         {"name": "a", "executors": 2, "cpu_cores": [9] * 60, "stages": [20, 20, 20]},
         {"name": "b", "cpu_cores": [7] * 60},
@@ -139,7 +139,7 @@ def test_a_launch_takes_its_time_to_start() -> None:
     assert simulate(work, "dynamic", workload={"startup_s": 3.0}).makespan_s == 8
 
 
-def test_latency_puts_off_what_is_known() -> None:
+def test_latency_delays_knowledge() -> None:
     work = [{"name": "a", "cpu_cores": [4, 4]}]
     assert simulate(work, cluster={"latency_s": 0.5}).jobs[0].started_at_s == 1.0
 
@@ -159,7 +159,7 @@ def test_an_executor_that_fits_no_machine() -> None:
         ({"name": "a", "cpu": [1]}, "unknown field `cpu`"),
     ],
 )
-def test_a_wrong_application_says_what_is_wrong(application: dict[str, Any], what: str) -> None:
+def test_a_wrong_application_has_its_error_named(application: dict[str, Any], what: str) -> None:
     with pytest.raises(msgspec.ValidationError, match=what):
         spec([application])
 
@@ -180,7 +180,7 @@ MIXTURE = {
 
 
 @pytest.mark.parametrize("policy", EXECUTOR_POLICIES)
-def test_a_mixture_ends_the_same_each_time_within_what_machines_have(policy: str) -> None:
+def test_a_mixture_ends_the_same_each_time_within_the_capacity_of_machines(policy: str) -> None:
     asked = msgspec.convert(MIXTURE | {"policy": {"name": policy}}, Spec)
     report = run(asked, seed=3)
     assert msgspec.json.encode(report) == msgspec.json.encode(run(asked, seed=3))
@@ -200,7 +200,7 @@ def test_another_seed_gives_another_mixture() -> None:
 
 
 def test_no_promise_is_ever_broken_while_plans_are_wrong() -> None:
-    """At every boundary: what is held sums up to what is not available, and nothing is negative."""
+    """At every boundary: holdings sum up to the unavailable part, and nothing is negative."""
     asked = msgspec.convert(MIXTURE | {"policy": {"name": "minfrag"}}, Spec)
     engine = Engine(asked, applications_of(asked, 5), executor_policy("minfrag", lambda: 0.0))
     machines, boundary, seen = engine._machines, engine._boundary, 0

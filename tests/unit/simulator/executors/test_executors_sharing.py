@@ -25,7 +25,7 @@ def test_a_shared_shortage_slows_all_equally() -> None:
     assert share([[10.0], [10.0]], [10.0]) == [0.5, 0.5]
 
 
-def test_who_does_not_use_what_is_short_goes_on() -> None:
+def test_an_executor_that_does_not_use_the_short_resource_goes_on() -> None:
     """The first two share the disk; the third takes the CPU that they leave."""
     got = share([[4.0, 10.0], [4.0, 10.0], [12.0, 0.0]], [16.0, 10.0])
     assert got == pytest.approx([0.5, 0.5, 1.0])
@@ -41,7 +41,9 @@ AMOUNTS = st.lists(st.lists(st.integers(0, 10), min_size=3, max_size=3), min_siz
 
 @settings(max_examples=100, deadline=None)
 @given(AMOUNTS, st.data())
-def test_nothing_beyond_capacity_and_nobody_is_slowed_without_a_reason(wanted: Any, data: st.DataObject) -> None:
+def test_nothing_exceeds_the_capacity_and_no_executor_is_slowed_without_a_reason(
+    wanted: Any, data: st.DataObject
+) -> None:
     rows = np.array(wanted, dtype=float)
     machine = np.array(data.draw(st.lists(st.integers(0, 1), min_size=len(rows), max_size=len(rows))))
     capacity = np.full((2, 3), 10.0)

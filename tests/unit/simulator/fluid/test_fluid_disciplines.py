@@ -56,7 +56,7 @@ def test_las_catches_up_before_it_shares() -> None:
     assert serve(_jobs((0, 5), (3, 4)), Las()) == pytest.approx([9.0, 8.0])
 
 
-def test_an_idle_server_forgets() -> None:
+def test_an_idle_server_resets() -> None:
     for discipline in (Fifo(), Fair(), Las(), Srpt(), LasMq([1.0, float("inf")], strict)):
         assert serve(_jobs((0, 2), (10, 3), (20, 1)), discipline) == pytest.approx([2.0, 13.0, 21.0])
 
@@ -75,11 +75,11 @@ def test_a_job_as_large_as_the_threshold_ends_in_its_queue() -> None:
     assert serve(_jobs((0, 1), (0, 2)), discipline_of(policy)) == [1.0, 3.0]
 
 
-def test_thresholds_are_in_the_unit_of_the_sizes_whatever_the_rate() -> None:
+def test_thresholds_are_in_the_unit_of_the_sizes_at_any_rate() -> None:
     policy = Policy(queues=2, first_threshold=10, sharing="strict")
     ends = serve(_jobs((0, 40), (1, 40), (2, 10)), discipline_of(policy, 10.0), rate_per_s=10.0)
     assert ends == pytest.approx([6.0, 9.0, 3.0])
 
 
-def test_nobody_is_served_where_nobody_comes() -> None:
+def test_without_arrivals_there_is_no_service() -> None:
     assert serve([], Fair()) == []

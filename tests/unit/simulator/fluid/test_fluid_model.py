@@ -1,4 +1,4 @@
-"""Workloads, the load, and what a run reports."""
+"""Workloads, the load, and the report of a run."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Jobs in ranks on a node's cores: who gets how much, and that the master's own ordering learns there."""
+"""Jobs in ranks on a node's cores: the share of each, and that the master's own ordering learns there."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_neighbours_are_a_factor_apart_and_those_behind_share_the_last_weight() 
     assert rates == pytest.approx([256 / 276, 16 / 276, *[1 / 276] * 4])
 
 
-def test_what_the_first_cannot_use_goes_to_the_next() -> None:
+def test_the_remainder_of_the_first_goes_to_the_next() -> None:
     assert _rates([0.5, 1.0, 1.0], [256.0, 16.0, 1.0]) == pytest.approx([0.5, 0.5 * 16 / 17, 0.5 / 17])
     assert _rates([0.5, 0.25, 1.0], [256.0, 16.0, 1.0]) == pytest.approx([0.5, 0.25, 0.25])
     assert _rates([0.25, 0.25], [1.0, 1.0]) == [0.25, 0.25]

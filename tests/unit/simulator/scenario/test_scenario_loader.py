@@ -1,4 +1,4 @@
-"""Scenarios: what is read, what a sweep makes of it, and one clear line for everything that is wrong."""
+"""Scenarios: the values read, the points of a sweep, and one clear line for everything that is wrong."""
 
 from __future__ import annotations
 
@@ -96,7 +96,7 @@ def test_quantities_may_be_written_with_units(tmp_path: Path) -> None:
         ("seed = 7", 'sweep = { "policy.nam" = ["las"] }', "policy: unknown key 'nam'; did you mean 'name'?"),
     ],
 )
-def test_what_is_wrong_is_named_by_its_key(tmp_path: Path, written: str, instead: str, complaint: str) -> None:
+def test_an_error_is_named_by_its_key(tmp_path: Path, written: str, instead: str, complaint: str) -> None:
     assert written in _SCENARIO
     said = _complaint(_write(tmp_path, _SCENARIO.replace(written, instead)))
     assert said.startswith(complaint)
@@ -126,7 +126,7 @@ def test_a_file_that_is_not_there(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", shipped_names())
-def test_every_shipped_scenario_says_what_the_model_knows(name: str) -> None:
+def test_every_shipped_scenario_has_keys_that_the_model_knows(name: str) -> None:
     scenario = load(shipped(name))
     assert scenario.title, f"{name} has no title"
     assert scenario.points()

@@ -1,4 +1,4 @@
-"""Running points, and what a report comes to in figures."""
+"""Running points, and the figures of a report."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def test_processes_change_nothing() -> None:
     assert run(points, processes=2) == run(points)
 
 
-def test_what_a_model_refuses_is_one_line_with_the_scenarios_name(tmp_path: Path) -> None:
+def test_a_refusal_of_a_model_is_one_line_with_the_scenario_s_name(tmp_path: Path) -> None:
     settings = {"workload.trace.file": str(tmp_path / "absent.tsv")}
     with pytest.raises(
         ScenarioError, match=r"swim\.toml: .*workload\.trace\.file: .*absent\.tsv: no such file; give it with"
@@ -47,7 +47,7 @@ def _report(**more: object) -> Report:
     return Report(model="m", makespan_s=9.0, jobs=jobs, **more)  # type: ignore[arg-type]
 
 
-def test_a_summary_has_what_the_model_knows_and_nothing_else() -> None:
+def test_a_summary_has_the_measures_of_the_model_and_no_others() -> None:
     assert summary(_report()) == {
         "jobs": 2,
         "makespan_s": 9.0,

@@ -77,7 +77,7 @@ def test_many_small_tasks_use_every_node_and_keep_their_cores_busy() -> None:
 
 
 @pytest.mark.parametrize("ept_s", [1.0, 20.0])
-def test_a_core_that_has_become_idle_is_used_at_once_whatever_ept_is(ept_s: float) -> None:
+def test_a_core_that_has_become_idle_is_used_at_once_with_any_ept(ept_s: float) -> None:
     """Then APT_cpu is 0 (Ursa §4.2.2). A minute of work on one core holds APT above EPT; the other core must take the
     short tasks one after the other, each with a round and the reports between, and not one in an EPT."""
     first = SimulatedJob("first", 0.0, (SimulatedStage("s", (task("long", (CPU, 3000 * MB)),)),))
@@ -121,7 +121,7 @@ def test_the_timeline_adds_up_to_the_utilization() -> None:
         assert sum(used) * 0.5 == pytest.approx(whole, rel=1e-3)
 
 
-def test_what_cannot_end_is_said_with_the_names_of_the_jobs() -> None:
+def test_a_run_that_cannot_end_is_reported_with_the_names_of_the_jobs() -> None:
     with pytest.raises(ValueError, match=r"after 1 s of simulated time these jobs have not ended: j"):
         SimulatedCluster(nodes(1), MasterSettings()).run([map_reduce("j", 8, 1, 50 * MB)], limit_s=1.0)
 

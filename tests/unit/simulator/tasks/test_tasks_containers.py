@@ -34,7 +34,7 @@ def sleep(memory_bytes: float, **settings: Any) -> Report:
     return simulated("ubis/sensitivity", jobs__0__stages__0__tasks=100, **{key: memory_bytes}, **settings)
 
 
-def test_what_uses_little_is_never_preempted_and_what_grows_is() -> None:
+def test_a_container_that_uses_little_is_never_preempted_and_one_that_grows_is() -> None:
     assert sleep(0.2e9).preemptions == 0
     assert sleep(1.98e9, agent__t_alloc=0.9).preemptions > 0
 

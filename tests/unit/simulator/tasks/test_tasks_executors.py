@@ -30,7 +30,7 @@ def test_a_job_gets_its_first_executor_with_a_heartbeat_and_twice_as_many_with_e
 
 
 def test_a_core_that_waits_for_the_network_is_allocated_and_not_used() -> None:
-    """Four tasks read 1 s each over one link, together 4 s, and then compute 4 s: half of what was held is used."""
+    """Four tasks read 1 s each over one link, together 4 s, and then compute 4 s: half of the held cores is used."""
     report = simulated({"name": "j", "stages": [stage(4, ("network", 1), ("cpu", 4))]})
     assert report.makespan_s == pytest.approx(1 + 4 + 4)
     cpu = report.resources["cpu"]
@@ -48,7 +48,7 @@ def test_an_idle_executor_is_given_back_after_its_timeout() -> None:
     assert held == pytest.approx(4 * (31 + 12))
 
 
-def test_the_earlier_job_holds_what_it_has_and_the_later_one_waits() -> None:
+def test_the_earlier_job_keeps_its_slots_and_the_later_one_waits() -> None:
     first, second = ({"name": name, "stages": [stage(8, ("cpu", 10))]} for name in ("first", "second"))
     report = simulated(first, second | {"submitted_at_s": 1.5})
     assert [job.ended_at_s for job in report.jobs] == pytest.approx([12.0, 23.5], abs=1.0)
@@ -60,7 +60,7 @@ def test_commands_are_refused() -> None:
         simulated({"name": "j", "stages": [command]})
 
 
-def test_the_same_jobs_use_more_of_what_they_are_given_without_executors() -> None:
+def test_the_same_jobs_use_more_of_their_allocation_without_executors() -> None:
     """Ursa §5.1.1, small: cores that wait for data are given to others; the whole is sooner done."""
     jobs = [{"name": "j", "count": 6, "every_s": 1, "stages": [stage(16, ("network", 0.3), ("cpu", 3))] * 2}]
     document = {"cluster": {"nodes": [NODE | {"count": 2}]}, "policy": {"ept_s": 10}, "jobs": jobs}

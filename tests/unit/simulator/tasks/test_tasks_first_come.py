@@ -29,7 +29,7 @@ def served(line: FirstComeQueues, running: tuple[int, str, int], count: int) -> 
     return order
 
 
-def test_monotasks_are_served_as_they_came_whatever_their_job_and_size() -> None:
+def test_monotasks_are_served_as_they_came_for_any_job_and_size() -> None:
     line = queues()
     line.add_job("late", 0.0)
     line.add_job("early", 9.0)
@@ -41,7 +41,7 @@ def test_monotasks_are_served_as_they_came_whatever_their_job_and_size() -> None
     assert line.idle().cpu == 0
 
 
-def test_what_was_cancelled_is_passed_over() -> None:
+def test_cancelled_tasks_are_passed_over() -> None:
     line = queues()
     line.add_job("j", 0.0)
     line.submit(1, "j", [spec(1, 10)], 0.0)

@@ -1,4 +1,4 @@
-"""A simulated node's hardware: who gets how much, and when what ends."""
+"""A simulated node's hardware: the share of each, and the times of ends."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def confinement(promised_cores: float = 1.0, **settings: Any) -> Confinement:
 
 
 class Bench:
-    """One machine, its clock, and when what ended."""
+    """One machine, its clock, and the times of ends."""
 
     def __init__(self, cores: float = 4, isolated_disk: bool = True, disks: int = 1) -> None:
         self.clock = Clock()
@@ -113,7 +113,7 @@ def test_disk_monotasks_beyond_the_slots_share_the_disks() -> None:
     st.floats(0, 100),
     st.lists(st.tuples(st.floats(0, 50), st.floats(0.01, 10)), min_size=1, max_size=12),
 )
-def test_sharing_gives_everything_out_and_nobody_more_than_wanted(
+def test_sharing_gives_everything_out_and_no_more_than_wanted(
     capacity: float, wants: list[tuple[float, float]]
 ) -> None:
     wanted, weights = [want for want, _ in wants], [weight for _, weight in wants]
@@ -122,7 +122,9 @@ def test_sharing_gives_everything_out_and_nobody_more_than_wanted(
     assert sum(given_out) == pytest.approx(min(capacity, sum(wanted)), rel=1e-9, abs=1e-9)
     short = [got / weight for got, want, weight in zip(given_out, wanted, weights, strict=True) if got < want - 1e-6]
     per_weight = [got / weight for got, weight in zip(given_out, weights, strict=True)]
-    assert all(level >= max(per_weight) - 1e-6 for level in short), "who has less than wanted has as much as anybody"
+    assert all(level >= max(per_weight) - 1e-6 for level in short), (
+        "one with less than it wants has as much as any other"
+    )
 
 
 def test_a_command_goes_through_its_phases() -> None:
@@ -139,8 +141,8 @@ def test_a_command_goes_through_its_phases() -> None:
     assert bench.run() == {"c": 5.0}
 
 
-def test_regular_commands_go_first_and_opportunistic_ones_have_what_is_left() -> None:
-    """One core: the regular one takes three quarters of it for 4 s, the other gets a quarter of what it wants."""
+def test_regular_commands_go_first_and_opportunistic_ones_have_the_remainder() -> None:
+    """One core: the regular one takes three quarters of it for 4 s, the other gets a quarter of its demand."""
     bench = Bench(cores=1)
     bench.begin("opportunistic", Phase(2.0, cpu_cores=1.0), opportunistic=True)
     bench.begin("regular", Phase(4.0, cpu_cores=0.75))
@@ -162,7 +164,7 @@ def test_disks_are_isolated_or_not(isolated: bool, regular_s: float) -> None:
     assert bench.run() == {"regular": regular_s, "other": 2.0}
 
 
-def test_what_is_frozen_stands_still_and_holds_its_memory() -> None:
+def test_a_frozen_container_makes_no_progress_and_holds_its_memory() -> None:
     bench = Bench()
     running = bench.begin("c", Phase(2.0, cpu_cores=1.0, memory_bytes=100.0), opportunistic=True)
     bench.clock.after(1.0, lambda: bench.machine.freeze("c", True))

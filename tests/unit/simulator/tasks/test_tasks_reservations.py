@@ -58,7 +58,7 @@ def test_every_accepted_deadline_is_met_and_fair_shares_miss_some(promised: Repo
     assert "reservations_accepted" not in without.measures
 
 
-def test_whoever_reserves_more_than_he_needs_is_kept_his_promise_too(promised: Report, tmp_path: Path) -> None:
+def test_the_promise_of_a_user_who_reserves_too_much_is_kept_too(promised: Report, tmp_path: Path) -> None:
     usual, over = promised.measures, simulated(tmp_path, mixed__over_reservation=0.5).measures
     assert over["deadlines"] == over["deadlines_met"] > 5
     assert over["reservations_rejected"] >= usual["reservations_rejected"]
@@ -83,6 +83,6 @@ def test_the_shipped_scenario_is_one() -> None:
     assert point.spec.mixed.count == 5
 
 
-def test_when_every_reservation_is_declined_that_is_said(tmp_path: Path) -> None:
+def test_when_every_reservation_is_declined_that_is_reported(tmp_path: Path) -> None:
     with pytest.raises(ScenarioError, match="reservations: that of every job was declined"):
         simulated(tmp_path, mixed__production=0.99, mixed__count=1, reservations__share=0.01)

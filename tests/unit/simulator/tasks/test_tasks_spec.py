@@ -1,4 +1,4 @@
-"""What a scenario of the model ``tasks`` may say, and what is said to one that makes no sense."""
+"""The keys of a scenario of the model ``tasks``, and the errors on one that makes no sense."""
 
 from __future__ import annotations
 
@@ -51,7 +51,9 @@ def test_the_scenario_knows_the_model() -> None:
         ("measure.timeline_s", 1e-9, "measure: timeline_s: 0, or at least 0.001 expected"),
     ],
 )
-def test_what_would_never_end_is_named_by_its_key(tmp_path: Path, key: str, value: float, complaint: str) -> None:
+def test_a_workload_that_would_never_end_is_named_by_its_key(
+    tmp_path: Path, key: str, value: float, complaint: str
+) -> None:
     path = tmp_path / "x.toml"
     path.write_text('model = "tasks"\ncluster = { nodes = [{ cores = 1, memory_bytes = 1e9 }] }\n')
     with pytest.raises(ScenarioError) as caught:
@@ -66,7 +68,7 @@ def test_seconds_are_work_on_an_idle_slot() -> None:
     assert sizes == [100_000_000, 625_000_000, 7]
 
 
-def test_a_stage_waits_for_the_one_before_unless_it_says_for_what() -> None:
+def test_a_stage_waits_for_the_one_before_unless_it_names_others() -> None:
     stages = [WORK | {"name": "a", "repeat": 2}, WORK | {"name": "b"}, WORK | {"name": "c", "after": ["a.0"]}]
     (only,) = jobs_of(scenario(jobs=[job(*stages)]), 0)
     assert [(stage.name, stage.after) for stage in only.stages] == [
@@ -114,13 +116,13 @@ def test_the_seed_draws_the_sizes() -> None:
         ),
     ],
 )
-def test_what_makes_no_sense_gets_one_line(tables: dict[str, Any], said: str) -> None:
+def test_a_senseless_scenario_gets_one_line(tables: dict[str, Any], said: str) -> None:
     with pytest.raises(ValueError, match=said) as error:
         run(scenario(**tables), 0)
     assert "\n" not in str(error.value)
 
 
-def test_unmeasured_rates_are_those_of_the_first_node_unless_the_policy_says_otherwise() -> None:
+def test_unmeasured_rates_are_those_of_the_first_node_unless_the_policy_sets_others() -> None:
     assert scenario().master().default_network_bytes_per_s == 1.25e9
     assert scenario(policy={"default_network_bytes_per_s": 5.0}).master().default_network_bytes_per_s == 5.0
 
@@ -129,7 +131,7 @@ def test_settings_of_the_agents_reach_them() -> None:
     around = scenario(agent={"t_alloc": 0.5, "preemption": {"thresholds": {"memory": 0.7}}}).surroundings()
     assert around.agent.t_alloc == 0.5
     assert around.agent.preemption.thresholds.memory == 0.7
-    assert around.agent.preemption.after == 3, "what is not said stays as it is"
+    assert around.agent.preemption.after == 3, "keys that are not set stay"
 
 
 def test_the_same_seed_gives_the_same_report() -> None:

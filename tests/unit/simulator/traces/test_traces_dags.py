@@ -53,7 +53,7 @@ def test_a_bad_query_is_named_by_its_key(text: str, complaint: str) -> None:
     assert str(caught.value) == complaint or str(caught.value).startswith(complaint + ":")
 
 
-def test_a_workflow_has_tasks_with_cores_and_what_is_not_known_is_none() -> None:
+def test_a_workflow_has_tasks_with_cores_and_unknown_values_are_none() -> None:
     (run,) = workflows(_run(_task("a"), _task("b", "a", mem_bytes=7, cores=None)))
     assert (run.name, run.makespan_s, run.machines) == ("blast", 4.0, 1)
     assert run.tasks[1] == WorkflowTask(

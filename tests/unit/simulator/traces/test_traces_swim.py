@@ -1,4 +1,4 @@
-"""SWIM rows: what they say, what a job's size is, and what is wrong with a bad one."""
+"""SWIM rows: their values, the size of a job, and the errors of a bad one."""
 
 from __future__ import annotations
 
