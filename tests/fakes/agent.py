@@ -132,10 +132,10 @@ class FakeAgent:
         """Return the parameters of every call of a method so far."""
         return [params for name, params in self.calls if name == method]
 
-    # ------------------------------------------------------------ what a test makes it do
+    # ------------------------------------------------------------ controls for tests
 
     def admit(self, job: str) -> None:
-        """Tell every framework that the job is admitted."""
+        """Report to every framework that the job is admitted."""
         for peer in self._peers:
             peer.notify("job_admitted", JobAdmitted(job=job))
 

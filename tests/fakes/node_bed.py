@@ -1,4 +1,4 @@
-"""A node of an agent with what surrounds it: a clock, clients, a master's decisions, and a journal that outlives it."""
+"""A node of an agent with its surroundings: a clock, clients, a master's decisions, and a journal that outlives it."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from penstock.wire.cluster_api import Draining
 from penstock.wire.master_api import Assign, Decided
 
 T = TypeVar("T")
-#: What the journal has, by room.
+#: The records of the journal, by room.
 _ROOMS: dict[str, Any] = {
     "jobs": JobRecord,
     "tasks": HeldTask,
@@ -57,7 +57,7 @@ class NodeBed:
         """The wall clock's time, in seconds."""
         return self.epoch_s + self.now
 
-    # ------------------------------------------------------------ events and what comes of them
+    # ------------------------------------------------------------ events and their instructions
 
     def send(self, event: e.Event) -> Any:
         """Let the node handle an event; return its answer to the client or the master, if there is one."""
@@ -78,14 +78,14 @@ class NodeBed:
         return self.done[before:]
 
     def hear(self, one: i.Instruction) -> None:
-        """Carry out an instruction; a test's own bed says what that is."""
+        """Carry out an instruction; a test's own bed defines how."""
 
     def given(self, kind: type[T]) -> list[T]:
         """Return the instructions of one kind, in order."""
         return [one for one in self.done if isinstance(one, kind)]
 
     def to_master(self, kind: type[T]) -> list[T]:
-        """Return what the master was told, of one kind of message."""
+        """Return the messages to the master of one kind."""
         return [one.params for one in self.given(i.TellMaster) if isinstance(one.params, kind)]
 
     # ------------------------------------------------------------ the master

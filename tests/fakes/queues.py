@@ -1,4 +1,4 @@
-"""Queues of monotasks for tests: settings that do not matter are set, and what is granted is told by its number."""
+"""Queues of monotasks for tests: settings that do not matter are set, and grants are given by their numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The three flows that tell how much code stands between a request and its effect."""
+"""The three flows that show how much code is between a request and its effect."""
 
 from __future__ import annotations
 
@@ -26,7 +26,10 @@ _TIMEOUT_S = 60.0
 
 @dataclass(frozen=True)
 class Walk:
-    """What ran in a flow, in the order of the calls. ``hops``: functions from ``Cgroup.confine`` to the write."""
+    """The functions that ran in a flow, in the order of the calls.
+
+    ``hops``: functions from ``Cgroup.confine`` to the write.
+    """
 
     calls: list[Call]
     hops: int | None = None
@@ -45,7 +48,7 @@ def acquire(directory: Path) -> Walk:
             on.agent_loop.run(on.agent.settle())
             with Gate("walked", socket=on.socket) as gate:
                 assert gate.wait_connected(_TIMEOUT_S)
-                on.agent_loop.run(asyncio.sleep(0))  # what it does for the connection is over
+                on.agent_loop.run(asyncio.sleep(0))  # its work for the connection is over
                 tracer.start()
                 slot = gate.acquire(ResourceKind.CPU, 1 << 20)
                 granted = tracer.mark()

@@ -49,12 +49,12 @@ class Cgroups(FakeCgroups):
         self.wrote: Callable[[str], object] = lambda path: None
 
     def write(self, path: bytes, text: str) -> None:
-        """Write, and tell."""
+        """Write, and call ``wrote`` with the path."""
         super().write(path, text)
         self.wrote(path.decode())
 
     def exchange(self, path: bytes, text: str) -> str:
-        """Write, read back, and tell."""
+        """Write, read back, and call ``wrote`` with the path."""
         found = super().exchange(path, text)
         self.wrote(path.decode())
         return found
@@ -160,7 +160,7 @@ class WalkedAgent(Agent):
         self._link._send_heartbeat()
 
     async def settle(self) -> None:
-        """Finish what closed connections and ended commands have left to do."""
+        """Finish the remaining work for closed connections and ended commands."""
         while self._shell.peers:  # noqa: ASYNC110 - the end of a connection is an event of the agent alone
             await asyncio.sleep(0)
         await self._executor.settle()
@@ -208,7 +208,7 @@ def host(directory: Path, *, has_master: bool = False) -> Iterator[Host]:
     """Start an agent, and a master if wanted, with their files in ``directory``."""
     with ExitStack() as stack:
         stack.enter_context(_quiet())
-        # Traced code is slower. A client whose turn is over would have to wait for the next one.
+        # Traced code is slower. A client at the end of its turn would have to wait for the next one.
         stack.enter_context(mock.patch.object(shared_peer, "TURN_S", _SELDOM_S))
         master = ""
         if has_master:
