@@ -38,7 +38,7 @@ _ALL = ",".join(WAYS)
 _MEMORY_MIB = 4096
 _MOST_MINUTES = 600
 _MOST_SEEDS = 100
-#: A machine that answers no command for so long stands still. Seen of one.
+#: A machine that answers no command for so long has stalled. Seen of one.
 _ANSWER_TIMEOUT_S = 60.0
 
 
@@ -151,13 +151,13 @@ def _measure(options: argparse.Namespace, command: str) -> int:
         directory = options.records / f"{datetime.now(UTC):%Y%m%dT%H%M%S}"
         try:
             status = machine.stream(f"cd {checkout.REMOTE} && {shlex.join(measure)}")
-        finally:  # also where somebody ends it: the rounds that have ended are worth as much
+        finally:  # also where it is interrupted: the rounds that have ended are worth as much
             _bring_back(machine, directory)
     return status or report.main([str(file) for file in sorted(directory.glob("*.json"))])
 
 
 def _bring_back(machine: Remote, directory: Path) -> None:
-    """Copy the records to this host; a machine that stands still keeps them."""
+    """Copy the records to this host; a machine that has stalled keeps them."""
     try:
         machine.ssh("true", check=False, timeout_s=_ANSWER_TIMEOUT_S)
     except subprocess.TimeoutExpired:
@@ -172,7 +172,7 @@ def _bring_back(machine: Remote, directory: Path) -> None:
 
 
 def _origin(made: str, versions: dict[str, str], command: str) -> Origin:
-    """Return where figures of now come from, as far as this host knows. ``made`` describes what they are made on."""
+    """Return the origin of present figures, as far as this host knows. ``made`` describes the host of the rounds."""
     load = ", ".join(f"{each:.1f}" for each in os.getloadavg())
     began = f"{datetime.now(UTC):%Y-%m-%d %H:%M} UTC"
     machine = f"{origin.machine()}; {made}; load of the host before: {load}"
@@ -187,7 +187,7 @@ def machine_of(memory_mib: int) -> Iterator[Remote]:
 
 
 def in_machine(module: str, arguments: Sequence[str]) -> int:
-    """Run a module in the benchmark's machine, which it tells that it is there (``--here``); return its status.
+    """Run a module in the benchmark's machine with the option ``--here``; return its status.
 
     Raises: UnavailableError, BootError: as the machine does.
     """

@@ -1,4 +1,4 @@
-"""Measure what each kind of work costs alone on the machine."""
+"""Measure the cost of each kind of work alone on the machine."""
 
 from __future__ import annotations
 
@@ -77,6 +77,6 @@ def fit(small: tuple[float, float], large: tuple[float, float]) -> Cost:
 
 
 def _line(small: float, large: float) -> tuple[float, float]:
-    """Return what is fixed, and what a unit adds."""
+    """Return the fixed part, and the part of a unit."""
     unit = max(0.0, (large - small) / (_LARGE - _SMALL))
     return max(0.0, small - unit * _SMALL), unit

@@ -1,4 +1,6 @@
-"""What a host needs to be measured, looked at before anything is changed: each fault is a line with its remedy."""
+"""The requirements of a host to be measured, checked before anything is changed: each fault is a line with its
+remedy.
+"""
 
 from __future__ import annotations
 
@@ -37,9 +39,9 @@ _HEADER = Path("/usr/include/stdio.h")
 _DUCKDB, _DASK, _DISTRIBUTED = WHEELS
 _MODULES = {"duckdb": _DUCKDB, "dask": _DASK, "pandas": _DASK, "pyarrow": _DASK, "distributed": _DISTRIBUTED}
 _LEAST_PROCESSORS = 2
-#: The name of the directory of what jobs write begins so.
+#: The prefix of the directory that jobs write to.
 ROUNDS = "penstock-mix-rounds-"
-#: A host of 4 GiB, without what its firmware and its kernel keep.
+#: A host of 4 GiB, less the memory of its firmware and its kernel.
 _LEAST_MEMORY_BYTES = 7 << 29
 #: The largest sorts and their temporary files, at once.
 _LEAST_FREE_BYTES = 5 << 30
@@ -47,8 +49,10 @@ _LEAST_FREE_BYTES = 5 << 30
 
 @dataclass(frozen=True)
 class Found:
-    """What a host has. ``controllers`` is None without cgroup v2; ``closed`` are directories that only some users can
-    enter; ``left`` is what a run has left; ``others`` has names of the benchmark's, and is not its own.
+    """The state of a host.
+
+    ``controllers`` is None without cgroup v2; ``closed`` are directories that only some users can enter; ``left`` are
+    remains of a run; ``others`` has names of the benchmark's, and is not its own.
     """
 
     is_root: bool
@@ -70,7 +74,7 @@ class Found:
 
 
 def look(directory: Path) -> Found:
-    """Look at this host; ``directory`` is to have the inputs and what the jobs write."""
+    """Examine this host; ``directory`` is to have the inputs and the output of the jobs."""
     programs = [*_PROGRAMS, *slurm.PROGRAMS, "apt-get", "systemd-run", "tpchgen-cli"]
     there = next(each for each in (directory, *directory.parents) if each.exists())
     is_root = os.geteuid() == 0
@@ -118,7 +122,7 @@ def of_slurm(found: Found) -> list[str]:
 
 
 def left(directory: Path) -> Iterator[str]:
-    """Yield what is the benchmark's own. While it does not run, a run that was killed has left it."""
+    """Yield the benchmark's own files and units. While it does not run, these are remains of a run that was killed."""
     yield from (f"the user {user}" for user in users_of(directory))
     if Path("/run/netns", link.SPACE).exists():
         yield f"the network namespace {link.SPACE}"
@@ -143,7 +147,7 @@ def others(directory: Path) -> Iterator[str]:
 
 
 def users_of(directory: Path) -> dict[str, int]:
-    """Return names and numbers of users that a run in this directory has made: their homes are in what it made."""
+    """Return names and numbers of users that a run in this directory has made: their homes are in its directory."""
     begins = str(directory / ROUNDS)
     entries = [entry for entry in pwd.getpwall() if entry.pw_name in USERS]
     return {entry.pw_name: entry.pw_uid for entry in entries if entry.pw_dir.startswith(begins)}

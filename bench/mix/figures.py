@@ -14,8 +14,8 @@ from bench.mix.singles import HOG
 def figures(every: Sequence[Done]) -> dict[str, float]:
     """Return the figures of a round; times in seconds.
 
-    Times, and what was killed or lost its result, are those of all jobs but the memory hog. A slowdown is a job's time
-    over the time that it takes alone.
+    Times, and the counts of killed jobs and lost results, are those of all jobs but the memory hog. A slowdown is a
+    job's time over the time that it takes alone.
     """
     done = [each for each in every if each.job.kind != HOG]
     with_deadline = [each for each in done if each.job.deadline_s]

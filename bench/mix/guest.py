@@ -32,7 +32,7 @@ from demo import node
 
 #: Where the records are, for the host to bring back.
 RECORDS = MACHINE.work / "records"
-#: In that directory, what each kind of work costs.
+#: The file in that directory with the cost of each kind of work.
 CALIBRATION = "calibration"
 _CHECKOUT = Path(__file__).parents[2]
 #: An idle machine, with the daemons in it, uses less of its processors; it is given so long.
@@ -42,7 +42,7 @@ Made = tuple[dict[str, float], list[Done]]
 
 
 class Asked(NamedTuple):
-    """What is measured: the ways on ``seeds`` plans from ``seed`` on. ``costs``: those of another run, or None."""
+    """The measurements: the ways on ``seeds`` plans from ``seed`` on. ``costs``: those of another run, or None."""
 
     ways: list[str]
     seed: int
@@ -92,7 +92,7 @@ def one_round(plan: Plan, start: Start, directory: Path, *, with_archive: bool, 
 
 
 def settle() -> None:
-    """Wait until the machine has written what the first pass left behind, and is idle: that is not the round's work."""
+    """Wait until the machine has written the data of the first pass, and is idle: that is not the round's work."""
     os.sync()
     until_s = time.monotonic() + _SETTLES_WITHIN_S
     while psutil.cpu_percent(1.0) > _IDLE_PERCENT and time.monotonic() < until_s:
@@ -134,7 +134,7 @@ def _complete(origin: Origin) -> Origin:
 
 
 def main(arguments: list[str]) -> int:
-    """Read what the host has asked for, and measure."""
+    """Read the host's request, and measure."""
     parser = argparse.ArgumentParser(prog="python -m bench.mix.guest", description=__doc__)
     parser.add_argument("--ways", required=True)
     parser.add_argument("--seed", type=int, required=True)

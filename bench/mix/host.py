@@ -1,8 +1,8 @@
-"""Measure on this host instead of in the machine: make what the rounds need, and remove it whatever happens.
-``python -m bench.mix.host`` removes what a run that was killed has left.
+"""Measure on this host instead of in the machine: make the users and files of the rounds, and remove them whatever
+happens. ``python -m bench.mix.host`` removes the remains of a run that was killed.
 
-What is made has names of the benchmark's, which ``door.py`` has seen to be free; so all that has them is removed, of
-users only those whose homes are in directories that were made for rounds.
+All of these have names of the benchmark's, which ``door.py`` has found to be free. So everything with such a name is
+removed, of users only those whose homes are in directories that were made for rounds.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def _measured(directory: Path, asked: str | None, default: str, use: Use) -> int
 
 
 def say(line: str) -> None:
-    """Tell the operator, whose terminal may be gone."""
+    """Report it to the operator, whose terminal may be gone."""
     with contextlib.suppress(OSError):
         print(f"bench.mix: {line}", file=sys.stderr, flush=True)
 
@@ -110,7 +110,7 @@ def _ended(signum: int, frame: FrameType | None) -> None:
 
 @contextlib.contextmanager
 def made(directory: Path) -> Iterator[Place]:
-    """Users, slices and a directory for what jobs write, inside the block.
+    """Make users, slices and a directory for the output of jobs, for the time of the block.
 
     Raises:
         subprocess.CalledProcessError: one of them cannot be made.
@@ -134,7 +134,7 @@ def made(directory: Path) -> Iterator[Place]:
     finally:
         before = [signal.signal(each, signal.SIG_IGN) for each in _ENDS]
         try:
-            say("removing what was made")
+            say("removing users, slices and directories of the run")
             remove(directory)
         finally:
             for each, handler in zip(_ENDS, before, strict=True):
@@ -142,7 +142,7 @@ def made(directory: Path) -> Iterator[Place]:
 
 
 def remove(directory: Path) -> bool:
-    """Remove all that was made, and say what could not be; return whether nothing is left."""
+    """Remove everything that was made, and report failures; return whether nothing is left."""
     users, works = door.users_of(directory), list(directory.glob(f"{door.ROUNDS}*"))
     of_users = set(users.values())
     with _going_on("processes"):
@@ -174,7 +174,7 @@ def remove(directory: Path) -> bool:
 
 @contextlib.contextmanager
 def _going_on(what: str) -> Iterator[None]:
-    """Say what failed in this step, so that the next ones are made, too."""
+    """Report the failure of this step, so that the next ones are made, too."""
     try:
         yield
     except (OSError, psutil.Error) as error:
@@ -182,7 +182,7 @@ def _going_on(what: str) -> Iterator[None]:
 
 
 def end_processes(of_users: set[int], works: Sequence[Path]) -> None:
-    """End what runs as one of these users, and the daemons of Penstock in these directories; wait until it is gone.
+    """End the processes of these users, and the daemons of Penstock in these directories; wait until they are gone.
 
     They get a SIGTERM, at which the daemons remove their temporary files, then as many SIGKILL as it takes.
     """
@@ -211,7 +211,7 @@ def _is_ours(process: psutil.Process, of_users: set[int], works: Sequence[Path])
 
 
 def _remove_penstock(work: Path) -> None:
-    """Remove what daemons leave that were killed, such as traffic control; those that ended in order leave nothing."""
+    """Remove the remains of killed daemons, such as traffic control; those that ended in order leave nothing."""
     for log in work.rglob("penstock.log"):
         own = {"PENSTOCK_RUNTIME_DIR": str(log.with_name("run")), "PENSTOCK_STATE_DIR": str(log.with_name("state"))}
         # Without --kill, which ends containers and launchers of other agents, too: ours have been ended.
@@ -222,7 +222,7 @@ def _remove_penstock(work: Path) -> None:
 
 
 def remove_files(directory: Path, of_users: set[int]) -> None:
-    """Remove what is these users' in a directory that others use, too."""
+    """Remove the files of these users in a directory that others use, too."""
     for each in directory.iterdir() if directory.is_dir() else ():
         with contextlib.suppress(OSError):
             if each.lstat().st_uid not in of_users:
@@ -234,7 +234,7 @@ def remove_files(directory: Path, of_users: set[int]) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Remove what a run that was killed has left."""
+    """Remove the remains of a run that was killed."""
     parser = argparse.ArgumentParser(prog="python -m bench.mix.host", description=main.__doc__)
     parser.add_argument("directory", type=Path, nargs="?", default=DIRECTORY, metavar="DIR", help="[%(default)s]")
     options = parser.parse_args(arguments)

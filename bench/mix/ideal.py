@@ -1,4 +1,4 @@
-"""What an order of the jobs can gain on a plan, whoever makes it. Pure.
+"""The gain that any order of the jobs can have on a plan. Pure.
 
 The mean time of a job with the true sizes known, where starting a job costs nothing and no job is slowed by another
 one, beside equal shares of the same jobs under the same conditions.
@@ -18,16 +18,16 @@ from bench.mix.jobs import Job
 from bench.mix.kinds import SEND
 from bench.mix.singles import HOG
 
-#: What a job that waits for a disk or a network can use at the least, so that it ends.
+#: The least use of a job that waits for a disk or a network, so that it ends.
 _LEAST_USE = 0.05
 #: Below this a job has ended (seconds of a processor, or of the link).
 _NOTHING = 1e-9
-#: Jobs in the order of what is left of them, with what each can use at most, and what there is → what each gets.
+#: Jobs in the order of their remaining work, with the most that each can use, and the capacity → the part of each.
 Share = Callable[[Sequence[float], float], list[float]]
 
 
 def shortest_first(uses: Sequence[float], capacity: float) -> list[float]:
-    """Give the job with the least left what it can use, then the next one: SRPT."""
+    """Give the job with the least left as much as it can use, then the next one: SRPT."""
     given = []
     for use in uses:
         given.append(min(use, capacity))
@@ -36,7 +36,7 @@ def shortest_first(uses: Sequence[float], capacity: float) -> list[float]:
 
 
 def equal_shares(uses: Sequence[float], capacity: float) -> list[float]:
-    """Give all the same; what one cannot use is divided among the others: max-min fairness, as by the kernel."""
+    """Give all the same; the unused part of one is divided among the others: max-min fairness, as by the kernel."""
     given = [0.0] * len(uses)
     for left, place in enumerate(sorted(range(len(uses)), key=uses.__getitem__)):
         given[place] = min(uses[place], capacity / (len(uses) - left))
@@ -101,11 +101,11 @@ def slowed(jobs: Iterable[Job], factor: float) -> list[Job]:
 
 
 def told(jobs: Sequence[Job], cores: float, took_cpu_s: float | None = None) -> str:
-    """Return both means, and what lies between them, as text.
+    """Return both means, and their difference, as text.
 
     ``took_cpu_s``: the CPU time that the machine took for all the jobs. Beside others a job takes more than alone
-    (caches, memory, processors that are threads of one), so that the means are also told for jobs that are slower by
-    the same factor each.
+    (caches, memory, processors that are threads of one), so that the text also has the means for jobs that are slower
+    by the same factor each.
     """
     text = f"without any cost of starting a job: {_means(jobs, cores)}"
     alone_s = sum(job.cpu_s for job in jobs)

@@ -19,10 +19,10 @@ _APT = Path("/etc/apt")
 
 
 def prepare(directory: Path, say: Callable[[str], None]) -> None:
-    """Make what is not there yet, and say so; each part is there as a whole, or not at all.
+    """Make the missing parts, and report them; each part is there as a whole, or not at all.
 
     Raises:
-        subprocess.CalledProcessError: a program failed; what it said is on standard error.
+        subprocess.CalledProcessError: a program failed; its message is on standard error.
         OSError: the directory cannot be written to.
     """
     directory.mkdir(parents=True, exist_ok=True)
@@ -64,6 +64,6 @@ def _program(scratch: Path) -> Path:
 
 
 def of_sources(lists: str) -> str:
-    """Return what apt reads packages from, changed so that it reads their sources; both formats of sources.list(5)."""
+    """Return apt's list of package sources, changed so that it reads their sources; both formats of sources.list(5)."""
     with_sources = re.sub(r"^deb(?=\s)", "deb-src", lists, flags=re.MULTILINE)
     return re.sub(r"^Types:.*$", "Types: deb-src", with_sources, flags=re.MULTILINE | re.IGNORECASE)

@@ -1,4 +1,4 @@
-"""What a round is made of: kinds of work with their cost, series of recurring work, jobs. Pure."""
+"""The parts of a round: kinds of work with their cost, series of recurring work, jobs. Pure."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ USERS = ("penstockmix-alice", "penstockmix-bob", "penstockmix-carol")
 
 @dataclass(frozen=True)
 class Cost:
-    """What a kind of work takes alone on the machine: a fixed part, and a part for each unit of size.
+    """The cost of a kind of work alone on the machine: a fixed part, and a part for each unit of size.
 
     ``base_cpu_s`` and ``unit_cpu_s`` are CPU time, ``base_s`` and ``unit_s`` the time from start to end.
     """
@@ -42,9 +42,9 @@ class Kind:
 class Job:
     """One arrival. ``application`` is the name by which a scheduler may recognize recurring work.
 
-    ``cpu_s`` and ``alone_s`` are what it takes alone on the machine. ``memory_bytes`` is the memory that its user
-    promises to keep to, 0 where the user states none. ``deadline_s`` is counted from the round's beginning, 0 where
-    there is none. Nobody waits for a job on ``leftovers``.
+    ``cpu_s`` and ``alone_s`` are its times alone on the machine. ``memory_bytes`` is the memory that its user promises
+    to keep to, 0 where the user states none. ``deadline_s`` is counted from the round's beginning, 0 where there is
+    none. The end of a job on ``leftovers`` is not urgent.
     """
 
     number: int

@@ -16,7 +16,7 @@ COMPRESS_BYTES, _SORT_BYTES = 6 << 20, 64 << 20
 COPY_BYTES, SEND_BYTES = 32 << 20, 8 << 20
 #: Objects that are compiled for each unit of size.
 _OBJECTS = 6
-#: Somebody waits for the answer at a terminal.
+#: A user waits for the answer at a terminal.
 INTERACTIVE = "query"
 _QUERY = 6
 #: Copies over the network, and the client programs that have a Dask cluster.
@@ -24,7 +24,8 @@ SEND, DASK = "send", "dask"
 #: Queries of TPC-H that are answered for each unit of size.
 _ANALYSIS = (1, 3, 5, 9, 18, 21) * 4
 _ON_DASK = (1, 3, 6, 12)
-#: What the archive compresses at a time, in a file of its own each. Where it is stopped it goes on behind the last one.
+#: The bytes that the archive compresses at a time, in a file of its own each. When it goes on after a stop it begins
+#: behind the last one.
 ARCHIVED_BYTES = 1 << 20
 KINDS = (
     Kind("compress", 2.0),
@@ -41,7 +42,7 @@ KINDS = (
 def command(kind: str, units: float, inputs: Path, directory: Path, application: str = DASK) -> str:
     """Return the command that does the work in ``directory`` and leaves its result there as ``result``.
 
-    A program of Dask is a script with the name of the ``application``, as nobody else names it.
+    A program of Dask is a script with the name of the ``application``, as its only name.
 
     Raises:
         ValueError: there is no such kind.
@@ -79,7 +80,7 @@ def command(kind: str, units: float, inputs: Path, directory: Path, application:
 
 
 def _program(name: str) -> str:
-    """Run a file beside this one; those who run it need not be able to list the directory."""
+    """Return the command of a file beside this one; its users need not be able to list the directory."""
     return f"{shlex.quote(sys.executable)} {shlex.quote(str(Path(__file__).with_name(f'{name}.py')))}"
 
 

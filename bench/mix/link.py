@@ -1,4 +1,4 @@
-"""The network of the copies: a namespace behind a veth pair whose rate is limited, and what receives there."""
+"""The network of the copies: a namespace behind a veth pair whose rate is limited, and the receiver there."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _MAKE = (
 
 
 def remove() -> None:
-    """Remove what :func:`limited` has made, as far as it is there."""
+    """Remove the parts that :func:`limited` has made, as far as they exist."""
     for path, what in ((Path("/sys/class/net", OURS), "link"), (Path("/run/netns", SPACE), "netns")):
         if path.exists():
             subprocess.run(["ip", what, "delete", path.name], check=False)

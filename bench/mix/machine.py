@@ -8,7 +8,7 @@ from tests.vm.user_mode import UserModeMachine
 
 
 class MixMachine(UserModeMachine):
-    """A machine that boots the benchmark's image, whatever image it is given."""
+    """A machine that boots the benchmark's image instead of the given one."""
 
     def boot(self, image: Image) -> None:
         """Boot, until ssh answers. Called once."""

@@ -1,4 +1,4 @@
-"""``python -m bench.mix.orders``: what orders of the jobs come to on the plans, in a model of the machine.
+"""``python -m bench.mix.orders``: the results of orders of the jobs on the plans, in a model of the machine.
 
 Work flows as in :mod:`bench.mix.ideal`: a start costs nothing, and a job gets any part of a processor. The jobs are
 ordered anew at each arrival and end, and once in a second. A job with a reservation is the first from the time that it
@@ -8,8 +8,8 @@ until then). Transfers are left out, because they share the link in every order.
 - *equal*: no order, equal shares of the processors (:mod:`bench.mix.ideal`), no reservation;
 - *nothing*: ``gittins`` as the master computes it, which learns the size of each job that ends;
 - *known*: the same, after each recurring series has run once;
-- *distributions*: the Gittins index with the true distribution of each job's size, which nobody knows: it bounds what
-  learning can reach;
+- *distributions*: the Gittins index with the true distribution of each job's size, which is unknown in practice: it
+  bounds the gain by learning;
 - *clairvoyant*: the least left first, with the true size of each job.
 """
 
@@ -39,7 +39,7 @@ from master.ordering.sizes import CELLS, Floats, JobSizes, cell_of
 
 #: The costs of the kinds alone on the machine, as `python -m bench.mix` measured them on 28 November 2026.
 _COSTS = Path(__file__).with_name("costs.json")
-#: The order is looked at so often, as the agent samples what the jobs use.
+#: The order is computed so often, as the agent samples the use of the jobs.
 _LOOK_S = 1.0
 _NOTHING = 1e-9
 #: Sizes drawn for a distribution.
@@ -48,7 +48,7 @@ _SIZED = {kind.name for kind in KINDS if kind.sized}
 
 
 class Order(Protocol):
-    """Ranks jobs by what they have received."""
+    """Ranks jobs by their service."""
 
     def ranked(self, received_s: Mapping[Job, float]) -> list[Job]:
         """Return the jobs, the first first; ``received_s`` is the CPU time of each."""
@@ -202,7 +202,7 @@ def main(arguments: list[str]) -> None:
     parser.add_argument("--minutes", type=minutes, default=6.0, metavar="M", help="of arrivals, one or more [6]")
     parser.add_argument("--factor", type=float, default=1.1, help="how much slower a job is beside others [1.1]")
     parser.add_argument(
-        "--anticipated", action="store_true", help="what a job received before its reserved time counts towards it"
+        "--anticipated", action="store_true", help="a job's service before its reserved time counts towards it"
     )
     parser.add_argument("--unreserved", action="store_true", help="nobody reserves for the job with a deadline")
     options = parser.parse_args(arguments)

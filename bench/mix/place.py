@@ -9,7 +9,7 @@ from bench.mix.layer import INPUT
 
 
 class Place(NamedTuple):
-    """``inputs`` has what the jobs read, ``work`` what they write; users can enter both."""
+    """``inputs`` has the input of the jobs, ``work`` their output; users can enter both."""
 
     inputs: Path
     work: Path

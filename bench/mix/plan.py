@@ -95,7 +95,7 @@ def _draw_jobs(
     used_s: float,
     budget_s: float,
 ) -> list[tuple[Series, bool]]:
-    """Draw what runs until the load is reached; ``used_s`` of ``budget_s`` core-seconds are taken already.
+    """Draw jobs until the load is reached; ``used_s`` of ``budget_s`` core-seconds are taken already.
 
     Raises:
         ValueError: no number of jobs has a load within the bounds.
@@ -117,7 +117,7 @@ def _draw_jobs(
 
 
 def _draw_job(draw: random.Random, kinds: Sequence[Kind], series: Sequence[Series]) -> tuple[Series, bool]:
-    """Return what one arrival runs, with its own size, and whether it is a run of a series."""
+    """Return the work of one arrival, with its own size, and whether it is a run of a series."""
     kind = draw.choices(kinds, weights=[each.share for each in kinds])[0]
     if draw.random() < RECURRING:
         typical = draw.choice([each for each in series if each.kind == kind.name])

@@ -1,6 +1,6 @@
 """A program of analysts: ``query.py DIRECTORY RESULT NUMBER…`` asks DuckDB these queries of TPC-H.
 
-It is run as a file, by users who have no checkout in mind; so it imports nothing of the project.
+It is run as a file, by users without a checkout; so it imports nothing of the project.
 """
 
 from __future__ import annotations

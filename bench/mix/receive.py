@@ -1,4 +1,7 @@
-"""``receive.py ADDRESS PORT``: the other side of :mod:`bench.mix.send`. It counts what comes and says so at the end."""
+"""``receive.py ADDRESS PORT``: the other side of :mod:`bench.mix.send`.
+
+It counts the received bytes and reports them at the end.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is kept of each round, as JSON: tables can be made again of it, and several seeds and runs be merged."""
+"""The records of each round, as JSON: tables can be made again of them, and several seeds and runs be merged."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from bench.mix.round import Done
 
 
 class Origin(msgspec.Struct, frozen=True):
-    """Where figures come from. ``command`` is what measures them again."""
+    """The origin of figures. ``command`` measures them again."""
 
     commit: str
     command: str
@@ -47,7 +47,7 @@ class Record(msgspec.Struct, frozen=True):
 
 
 def load(path: Path) -> Record:
-    """Read what :meth:`Record.save` wrote.
+    """Read a file of :meth:`Record.save`.
 
     Raises:
         msgspec.MsgspecError: it is no such record.
@@ -66,7 +66,7 @@ def planned(record: Record) -> list[Job]:
 
 
 def jobs_of(done: Sequence[Done]) -> list[dict[str, Any]]:
-    """Return each job of a round with what came of it."""
+    """Return each job of a round with its outcome."""
     return [
         msgspec.to_builtins(each.job)
         | {

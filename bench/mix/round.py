@@ -47,7 +47,7 @@ class Done(NamedTuple):
 
 
 class Round(NamedTuple):
-    """What came of a round; ``archived_bytes`` is how much of the text the archive had compressed at its end,
+    """The outcome of a round; ``archived_bytes`` is how much of the text the archive had compressed at its end,
     ``look_s`` the median time that a fixed piece of work took during the round.
     """
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 
 def main(address: str, port: int, size_bytes: int, file: str, result: str) -> None:
-    """Send, and write down how many bytes the other side says have come.
+    """Send, and record the number of bytes that the other side reports.
 
     Raises:
         OSError: it cannot be reached, or not all came.

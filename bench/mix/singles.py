@@ -7,14 +7,14 @@ import random
 from bench.mix.jobs import USERS, Cost, Job, Series
 
 NIGHTLY, HOG, ARCHIVE = "nightly", "hog", "archive"
-#: What the nightly job runs: one process that computes on one core.
+#: The kind of the nightly job: one process that computes on one core.
 NIGHTLY_KIND = "compress"
 #: The nightly job takes this part of the window if it is alone.
 _NIGHTLY_PART = 0.2
 #: Its deadline lies so many times the time that it takes alone after its arrival.
 _DEADLINE_FACTOR = 2.0
 _NIGHTLY_ARRIVES, _HOG_ARRIVES = (0.1, 0.5), (0.2, 0.6)
-#: What their users promise to keep to. The hog does not.
+#: The memory that their users promise to keep to. The hog does not.
 _NIGHTLY_BYTES, _HOG_BYTES, _ARCHIVE_BYTES = 256 << 20, 256 << 20, 128 << 20
 
 
@@ -41,7 +41,7 @@ def hog_job(draw: random.Random, window_s: float) -> Job:
 
 
 def archive_job(draw: random.Random, number: int) -> Job:
-    """Draw whose archive it is. It runs from the round's beginning to its end, and is no part of the load."""
+    """Draw the user of the archive. It runs from the round's beginning to its end, and is no part of the load."""
     return Job(
         number, draw.choice(USERS), ARCHIVE, ARCHIVE, False, 1.0, 0.0, 0.0, 0.0,
         memory_bytes=_ARCHIVE_BYTES, leftovers=True,

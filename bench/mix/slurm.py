@@ -19,7 +19,7 @@ from bench.mix.ways import NICE, as_user
 
 _ETC = Path("/etc/slurm")
 _FILES = (_ETC / "slurm.conf", _ETC / "cgroup.conf")
-#: What Slurm writes while it runs here.
+#: The directories that Slurm writes while it runs here.
 _STATE, _SPOOL = Path("/var/lib/slurm/penstockmix"), Path("/var/lib/slurm/penstockmix-node")
 _LOGS, _LOG = Path("/var/log/slurm"), "penstockmix-*.log"
 _DAEMONS = ("slurmctld", "slurmd")
@@ -27,13 +27,13 @@ _DAEMONS = ("slurmctld", "slurmd")
 _STEPS = "slurmstepd.scope"
 #: Program → the Debian package that brings it.
 PROGRAMS = {"slurmctld": "slurmctld", "slurmd": "slurmd", "srun": "slurm-client", "munged": "munge"}
-#: For each way: what its partition does with cores that a job has.
+#: For each way: its partition's setting for cores that a job has.
 OVERSUBSCRIBE = {"slurm": "NO", "slurm-shared": "FORCE:4"}
 #: Of a kind that computes with more than one process.
 _CORES = {"compile": 2, DASK: 2}
-#: Memory of jobs whose user promises none: what they may take, with some to spare.
+#: Memory of jobs whose user promises none: their most, with some to spare.
 _MEMORY_MIB, _MEMORY_OF_KIND_MIB = 512, {DASK: 1024}
-#: Of all jobs: they take far less, and a user of Slurm who does not know better asks for a round number.
+#: Of all jobs: they take far less, but users of Slurm often request a round number.
 _LIMIT_MIN = 10
 _READY_TIMEOUT_S = 60.0
 #: A line of each file that is ours: no other one is written over, or removed.
@@ -62,7 +62,7 @@ _CGROUP = f"{_MARK}\nCgroupPlugin=cgroup/v2\nConstrainCores=yes\nConstrainRAMSpa
 
 
 class SlurmError(Exception):
-    """It does not come up; what it said last."""
+    """It does not come up; the message is its last output."""
 
 
 @contextlib.contextmanager
@@ -111,18 +111,18 @@ def _is_ours(file: Path) -> bool:
 
 
 def own_of_host() -> list[str]:
-    """Return what shows that the host uses Slurm itself: its configuration, and daemons that run."""
+    """Return the signs that the host uses Slurm itself: its configuration, and daemons that run."""
     files = [str(file) for file in _FILES if file.exists() and not _is_ours(file)]
     daemons = () if is_left() else _DAEMONS
     return files + [f"{unit}.service" for unit in daemons if shutil.which("systemctl") and is_active(unit)]
 
 
 def remove() -> None:
-    """End what :func:`running` has started, and remove what it has written; the host has no other Slurm."""
+    """Remove everything that :func:`running` has started and written; the host has no other Slurm."""
     scopes = (_STEPS, f"{socket.gethostname()}_{_STEPS}")
     for command in (["stop", *_DAEMONS, *scopes], ["reset-failed", *scopes]):
         subprocess.run(["systemctl", *command], stderr=subprocess.DEVNULL, check=False)
-    for file in (*_LOGS.glob(_LOG), *filter(_is_ours, reversed(_FILES))):  # what is_left asks for is the last
+    for file in (*_LOGS.glob(_LOG), *filter(_is_ours, reversed(_FILES))):  # is_left asks for the last one
         file.unlink(missing_ok=True)
     for directory in (_STATE, _SPOOL):
         shutil.rmtree(directory, ignore_errors=True)
@@ -141,7 +141,7 @@ def _wait() -> None:
 
 
 def slurm(job: Job, directory: Path, command: str) -> list[str]:
-    """Start a job by ``srun``, which waits for its cores; what may run on leftovers behind all others, and nice."""
+    """Start a job by ``srun``, which waits for its cores; a job on leftovers behind all others, and nice."""
     memory_mib = job.memory_bytes >> 20 or _MEMORY_OF_KIND_MIB.get(job.kind, _MEMORY_MIB)
     asks = [f"--cpus-per-task={_CORES.get(job.kind, 1)}", f"--mem={memory_mib}"]
     asks += [f"--time={_LIMIT_MIN}", f"--job-name={job.kind}", *(["--nice=10000"] if job.leftovers else [])]

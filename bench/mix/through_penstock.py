@@ -1,4 +1,6 @@
-"""What users of Penstock do: submit job files, reserve for a deadline, name one line of configuration for Dask."""
+"""The actions of users of Penstock: submit job files, reserve for a deadline, name one line of configuration for
+Dask.
+"""
 
 from __future__ import annotations
 
@@ -21,8 +23,8 @@ COMMAND = str(Path(sys.executable).with_name("penstock"))
 DASK_LINE = "DASK_DISTRIBUTED__WORKER__PRELOAD=penstock.engines.dask.preload"
 #: A reservation has so many times the time that the job takes alone.
 _RESERVED_FACTOR = 1.3
-#: What work announces for a second of CPU time. Only how its announcements compare with each other matters, and
-#: that is what the master takes a core to process before it has measured one (``default_cpu_bytes_per_s``).
+#: The bytes that work announces for a second of CPU time. Only the ratios between its announcements matter, and the
+#: rate that the master assumes for a core before it has measured one (``default_cpu_bytes_per_s``).
 BYTES_PER_CPU_S = 50e6
 
 
@@ -46,7 +48,7 @@ def job_file(job: Job, command: str, *, clairvoyant: bool) -> str:
 
 
 def work_bytes(job: Job) -> int:
-    """Return what a job announces whose size is known: what it sends, or what its CPU time would process."""
+    """Return the announcement of a job of known size: the bytes that it sends, or that its CPU time would process."""
     return max(1, round(job.units * SEND_BYTES if job.kind == SEND else job.cpu_s * BYTES_PER_CPU_S))
 
 
@@ -72,7 +74,7 @@ def reserved_s(job: Job) -> int:
 
 
 def reservation(job: Job) -> str:
-    """Return what is reserved for a job with a deadline, in RDL: a core for some more than it takes alone.
+    """Return the reservation of a job with a deadline, in RDL: a core for some more than its time alone.
 
     The window counts from the moment of the request, which is the round's beginning.
     """

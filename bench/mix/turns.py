@@ -1,8 +1,8 @@
 """``python -m bench.mix.turns``: the same few jobs in short rounds, the ways by turns in one machine.
 
 Two rounds of a whole plan are minutes apart, and a shared host may be half as fast by then. Here each way has a round
-in each turn, a quarter of a minute long, so that what changes slowly is the same for all of them, and each difference
-has a standard error. The first turn is not counted: after it caches are warm, and Penstock has seen each application.
+in each turn, a quarter of a minute long, so that slow changes are the same for all of them, and each difference has a
+standard error. The first turn is not counted: after it caches are warm, and Penstock has seen each application.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ _JOBS = (
     ("query", 1.0, 7.0), ("sort", 0.5, 9.0), ("query", 1.0, 10.0),
 )  # fmt: skip
 _DEFAULT_ORDER = "gittins"
-#: What is told of a round: its name, unit, and how many of the last digits matter.
+#: The printed figures of a round: name, unit, and how many of the last digits matter.
 _FIGURES = {"mean_s": "mean job, s", "median_s": "median, s", "mean_slowdown": "mean slowdown",
             "p95_of_queries_s": "slowest query, s", "makespan_s": "makespan, s", "host_cpu_s": "CPU time, s",
             "daemons_cpu_s": "daemons, s", "look_ms": "a look, ms"}  # fmt: skip
@@ -60,7 +60,7 @@ def plan_of(of: Mapping[str, Cost]) -> Plan:
 
 @contextlib.contextmanager
 def ready(way: str, up: node.Node) -> Iterator[Start]:
-    """What starts a job in this way, inside the block."""
+    """Yield the function that starts a job in this way, inside the block."""
     if way in guest.BY_THE_KERNEL:
         yield guest.BY_THE_KERNEL[way]
     elif way in slurm.OVERSUBSCRIBE:

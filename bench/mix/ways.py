@@ -19,7 +19,7 @@ WAYS = ("plain", "slices", "static", "slurm", "slurm-shared", "penstock", "penst
 ORDERS = ("fifo", "ejf", "srjf", "las_mq", "las", "fair", "drf", "gittins")
 #: The slices above those of the users (systemd.slice(5): a dash in the name is a level).
 TOP_SLICES = ("penstockmix.slice", "staticpenstockmix.slice")
-#: What users put before a command that is to be in nobody's way.
+#: The words that users put before a command that should delay no others.
 NICE = ("nice", "-n", "19")
 
 
@@ -29,7 +29,7 @@ def as_user(user: str, argv: list[str]) -> list[str]:
 
 
 def plain(job: Job, directory: Path, command: str) -> list[str]:
-    """Start a job on arrival; what may run on leftovers with the lowest nice value."""
+    """Start a job on arrival; one on leftovers with the lowest nice value."""
     return as_user(job.user, [*(NICE if job.leftovers else ()), "sh", "-euc", command])
 
 

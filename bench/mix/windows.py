@@ -1,4 +1,4 @@
-"""``python -m bench.mix.windows``: what an order can gain at most, by the length of the window. It runs nothing.
+"""``python -m bench.mix.windows``: the greatest gain by an order, by the length of the window. It runs nothing.
 
 At the same load, a longer window has longer queues, and larger jobs in them: there is more to order. For each length
 the table has, over eight plans, the part by which the mean job ends sooner by the least left with true sizes than with
