@@ -61,7 +61,7 @@ def process(command: list[str], ready: Path, environment: dict[str, str] | None 
 
 
 class PriorityMaster:
-    """A master that places nothing: it admits every job and, when told to, gives jobs other priorities."""
+    """A master that places nothing: it admits every job and, on request, gives jobs other priorities."""
 
     def __init__(self) -> None:
         self.jobs: list[str] = []
@@ -123,7 +123,7 @@ async def priority_master(port: int) -> AsyncIterator[PriorityMaster]:
 async def _change_priorities(port: int, ready: Path) -> None:
     """Give the agent's jobs priorities in turn, fifty times a second."""
     async with priority_master(port) as master:
-        ready.touch()  # noqa: ASYNC240 - once, before anybody waits
+        ready.touch()  # noqa: ASYNC240 - once, before any client waits
         turn = 0
         while True:
             await asyncio.sleep(0.02)

@@ -45,7 +45,7 @@ def assign(asked: TaskRequest, profile: Profile | None) -> master_api.Assign:
 
 
 class Master:
-    """A cluster of so many nodes with so many executors for each; whatever it decides its nodes do."""
+    """A cluster of so many nodes with so many executors each; its nodes follow its decisions."""
 
     def __init__(self, nodes: int, executors: int) -> None:
         self.nodes = nodes
@@ -112,7 +112,7 @@ class Master:
         return took_s
 
     def drivers(self, count: int) -> list[float]:
-        """The same for what a framework says of its job; each time another stage has ended."""
+        """The same for the reports of a framework on its job; each time another stage has ended."""
         took_s = []
         for number in range(count):
             job = number % self.nodes

@@ -1,8 +1,8 @@
-"""CPU time of commands, as a multiple of an empty Python's: what Penstock itself takes from short jobs.
+"""CPU time of commands, as a multiple of an empty Python's: the cost of Penstock itself for short jobs.
 
-Each command is run by turns with the others, against one agent and master. Only the command's own process counts: what
-it has run is a child of the agent's launcher. ``python -m bench.command_cost CHECKOUT`` runs those of another checkout
-by turns with ours.
+Each command is run by turns with the others, against one agent and master. Only the command's own process counts: the
+work that it starts is a child of the agent's launcher. ``python -m bench.command_cost CHECKOUT`` runs those of another
+checkout by turns with ours.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def commands(job: Path) -> dict[str, list[str]]:
 
 
 def cost(argv: list[str], environment: Mapping[str, str]) -> Cost:
-    """Of a command, whose output is dropped.
+    """Return the CPU time of a command, whose output is dropped.
 
     Raises:
         RuntimeError: it failed.
@@ -66,12 +66,12 @@ def measure(checkouts: Mapping[str, Path], directory: Path) -> dict[tuple[str, s
         for turn in range(ROUNDS + 1):
             for name, checkout in checkouts.items():
                 environment = {**os.environ, "PENSTOCK_SOCKET": str(up.socket), "PYTHONPATH": str(checkout)}
-                ours = [sys.executable, "-P", "-m", "penstock.cli.main"]  # -P: not what is in the working directory
+                ours = [sys.executable, "-P", "-m", "penstock.cli.main"]  # -P: nothing from the working directory
                 wanted = {EMPTY: [sys.executable, "-c", "pass"]}
                 wanted |= {each: ours + argv for each, argv in commands(job).items()}
                 for command, argv in wanted.items():
                     one = cost(argv, environment)
-                    if turn:  # the first one writes what is compiled
+                    if turn:  # the first one writes the byte code
                         costs.setdefault((command, name), []).append(one)
     return costs
 

@@ -1,7 +1,7 @@
-"""Starts and ends a second: ``/bin/true`` through the launcher, beside what Python itself can do in the same minute.
+"""Starts and ends a second: ``/bin/true`` through the launcher, beside Python's own rate in the same minute.
 
-With a cgroup, each start makes one, sets limits, enters it, and each end removes it. What the host's kernel does not
-offer (no cgroup v2 tree, no controllers) is said, because it is not measured.
+With a cgroup, each start makes one, sets limits, enters it, and each end removes it. Parts that the host's kernel lacks
+(no cgroup v2 tree, no controllers) are not measured, and are named.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from agent.launcher import Exited, Launcher, Start
 COUNT = 400
 WARM_UP = 40
 IN_FLIGHT = 8
-#: What issue 3 asks of starts with a cgroup each.
+#: The least rate of starts with a cgroup each (issue 3).
 BAR_PER_S = 200
 COMMAND = "/bin/true"
 CONFINEMENT = Confinement(cpu_cores=0.5, memory_max_bytes=64 << 20, pids_max=64)
@@ -121,7 +121,7 @@ def _posix_spawn() -> None:
 
 
 def measure(runner: asyncio.Runner, bed: Bed) -> Iterator[tuple[str, float]]:
-    """What, and how many a second; the first is the peer that the others are compared with."""
+    """Return the name and the rate per second of each; the first is the peer that the others are compared with."""
     yield "subprocess.run", _blocking(lambda: subprocess.run([COMMAND], check=True))
     yield "os.posix_spawn", _blocking(_posix_spawn)
     yield "launcher", runner.run(_at_once(bed.plain, 1))

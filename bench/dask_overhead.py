@@ -1,13 +1,13 @@
-"""What gating costs a trivial Dask task: the same tasks on like clusters, two ungated and one gated, by turns.
+"""The cost of gating for a trivial Dask task: the same tasks on like clusters, two ungated and one gated, by turns.
 
-The agent has more slots than there are threads, so that nobody waits for anybody: what is left is the way to the agent
-and back. Once in Dask's default configuration and once with ``worker-saturation: inf``, where the scheduler hands out
-all tasks at once and its own round trips no longer hide ours.
+The agent has more slots than there are threads, so that no task waits for another: the rest is the way to the agent and
+back. Once in Dask's default configuration and once with ``worker-saturation: inf``, where the scheduler hands out all
+tasks at once and its own round trips no longer hide ours.
 
-Two like processes differ, too, and go on to differ as long as they live: by what their hashes are, where their memory
-lies. So clusters are started anew for every set of rounds, and beside what gating costs stands by how much the two
-ungated ones differ: what is not more than that cannot be measured. With ``--same`` one worker is without Penstock, with
-it as installed, and with ``penstock.cpu`` by turns instead, by registering the plugin and taking it away: nothing else
+Two like processes differ, too, and go on to differ as long as they live: by their hashes, and by the place of their
+memory. So clusters are started anew for every set of rounds, and the difference between the two ungated ones is printed
+beside the cost of gating: a smaller cost cannot be measured. With ``--same`` one worker is without Penstock, with it as
+installed, and with ``penstock.cpu`` by turns instead, by registering the plugin and taking it away: nothing else
 differs then.
 """
 
@@ -87,7 +87,7 @@ def cost_of_a_task(client: Client, count: int) -> Cost:
 
 
 def measure(socket: Path, configuration: dict[str, Any], count: int, rounds: int) -> Set:
-    """One set; who begins changes from round to round."""
+    """Measure one set; the first one changes from round to round."""
     settings = {**configuration, "penstock.socket": str(socket), "penstock.cpu": True}
     with dask.config.set(settings), cluster([]) as one, cluster([PRELOAD]) as gated, cluster([]) as other:
         clients = [one, other, gated]

@@ -1,10 +1,10 @@
-"""What following and watching executors costs: the rows of Elasecutor's Tables XII and XIII, and what else decides.
+"""The cost of following and watching executors: the rows of Elasecutor's Tables XII and XIII, and of other decisions.
 
 python -m bench.elasecutor_overhead [--seconds 60]
 
 Table XII is measured on a real agent with a master of the bench's own, which assigns it nothing, then 20 commands, then
 20 executors whose profiles change in every slot (3 s). All of them sleep. The rest drives the daemons' own objects in
-this process; what is timed begins with the bytes that came and ends with what was decided.
+this process; the measured time begins with the received bytes and ends with the decision.
 """
 
 from __future__ import annotations
@@ -49,11 +49,11 @@ _SETTLE_S = 6.0
 
 @dataclass
 class Overseer:
-    """A master that assigns what it is told to, and weighs the heartbeats that it gets."""
+    """A master that assigns the given work, and measures the size of its heartbeats."""
 
     heard: asyncio.Event = field(default_factory=asyncio.Event)
     loads: list[int] = field(default_factory=list)
-    uses: list[int] = field(default_factory=list)  # bytes of what a heartbeat says of executors, where it says any
+    uses: list[int] = field(default_factory=list)  # bytes of a heartbeat's reports on executors, where it has any
     peer: RpcPeer | None = None
     number: int = 0
 
@@ -194,7 +194,7 @@ def surrogate_s(seconds: int = 300) -> float:
     return (time.process_time() - start) / seconds
 
 
-# ---------------------------------------------------------------- Table XIII: a master that hears
+# ---------------------------------------------------------------- Table XIII: a master with reports
 
 
 def table_xiii() -> None:
@@ -214,7 +214,7 @@ def _ms(took_s: Sequence[float]) -> str:
     return f"{statistics.mean(took_s) * 1000:.3f} ({statistics.median(took_s) * 1000:.3f})"
 
 
-# ---------------------------------------------------------------- what else decides
+# ---------------------------------------------------------------- other decisions
 
 
 def decisions() -> None:

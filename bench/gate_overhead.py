@@ -1,7 +1,7 @@
-"""What a gate costs: seconds from asking for a slot to having given it back, with nobody in the way.
+"""The cost of a gate: seconds from the request for a slot to its return, without other requests.
 
 A real agent in a process of its own has a CPU slot for each thread. Beside it the floor, measured in the same run: a
-bare MessagePack echo over a Unix socket, and what it takes to wake another thread's event loop and be woken by it.
+bare MessagePack echo over a Unix socket, and the time to wake another thread's event loop and be woken by it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def calls(gate: Gate, count: int = COUNT) -> float:
 
 
 def measure(directory: Path) -> Iterator[tuple[str, Quantiles, float]]:
-    """What was measured, its quantiles, and how many there were in a second; the floor first."""
+    """Return the name of each measurement, its quantiles, and its rate per second; the floor first."""
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
         echo = directory / "echo.sock"
         with process([sys.executable, "-m", "bench._echo", str(echo), "uvloop"], echo):

@@ -55,7 +55,7 @@ class Quantiles(NamedTuple):
 
 
 class Gauge:
-    """Holds the one slot, gives it back, and looks at the clock when whoever is next has it."""
+    """Holds the one slot, gives it back, and reads the clock when the next monotask has it."""
 
     def __init__(self) -> None:
         self._granted: asyncio.Future[Monotask] = asyncio.get_running_loop().create_future()
@@ -69,11 +69,11 @@ class Gauge:
             self._granted.set_result(monotask)
 
     async def holder(self) -> Monotask:
-        """Whoever is granted next."""
+        """Return the monotask that is granted next."""
         return await self._granted
 
     async def next(self, holder: Monotask) -> tuple[float, Monotask]:
-        """Seconds from giving the slot back to the next grant; whose it is."""
+        """Return the seconds from giving the slot back to the next grant, and its monotask."""
         self._granted = asyncio.get_running_loop().create_future()
         began = time.perf_counter()
         holder.complete()
@@ -99,7 +99,7 @@ async def loaded(agent_socket: Path) -> list[float]:
 
 
 async def freed(agent_socket: Path) -> list[float]:
-    """Nobody waits but the one that is granted next."""
+    """Give the slot back while only the next granted one waits."""
     async with _agent(agent_socket) as agent:
         job = await agent.register_job("latency")
         holder = job.submit("cpu", 1)
@@ -145,7 +145,7 @@ async def _agent(agent_socket: Path) -> AsyncIterator[AgentClient]:
 
 
 def measure(directory: Path) -> Iterator[tuple[str, str, Quantiles]]:
-    """The client's loop, what was measured, its quantiles; the floor first for each loop."""
+    """Return the client's loop, the name of the measurement, its quantiles; the floor first for each loop."""
     for loop, factory in _LOOPS.items():
         with asyncio.Runner(loop_factory=factory) as runner:
             echo = directory / f"{loop}.sock"
@@ -180,7 +180,7 @@ class Row(NamedTuple):
 
 
 def rows(rounds: list[dict[tuple[str, str], Quantiles]]) -> Iterator[tuple[str, str, Row]]:
-    """What was measured, in the order of the first round."""
+    """Return the names of measurements, in the order of the first round."""
     for loop, what in rounds[0]:
         took = [one[loop, what] for one in rounds]
         floors = [one[loop, FLOOR] for one in rounds]

@@ -1,6 +1,6 @@
 """Grants per second of the agent's one core, with frames that carry many submissions, completions and grants.
 
-The client's frames are made before the clock starts, so that what is measured is the agent: a real one, in a process of
+The client's frames are made before the clock starts, so that only the agent is measured: a real one, in a process of
 its own, with 10,000 monotasks of four jobs queued all the time.
 """
 
@@ -138,7 +138,7 @@ def _cpu_s(process: psutil.Process) -> float:
 
 
 def measure(directory: Path) -> Iterator[tuple[str, Throughput]]:
-    """What was measured, and how much."""
+    """Return the name of each measurement, and its figure."""
     for batch in BATCHES:
         with agent_and_pid(directory, cores=batch, lease_s=0.0) as (path, pid):
             yield f"{batch} a frame", batched(path, pid, batch)

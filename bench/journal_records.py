@@ -23,7 +23,7 @@ from agent.journal import Journal
 from penstock.model import ContainerSpec
 
 RECORDS = 200
-#: Written again and again by whoever keeps the disk busy, and brought to the disk each time.
+#: Written again and again to keep the disk busy, and brought to the disk each time.
 BUSY_BYTES = 64 << 20
 _WRITER = """
 import os, sys
@@ -45,7 +45,7 @@ def record(number: int) -> ContainerRecord:
 
 @contextlib.contextmanager
 def writer(directory: Path) -> Iterator[None]:
-    """Somebody who writes to the same disk."""
+    """Run another process that writes to the same disk."""
     command = [sys.executable, "-c", _WRITER, str(directory / "busy"), str(BUSY_BYTES)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None
@@ -67,7 +67,7 @@ def times_ms(write: Callable[[int], object]) -> list[float]:
 
 
 def journaled(directory: Path) -> list[float]:
-    """The records of the journal, whose thread brings them to the disk meanwhile."""
+    """Measure the records of the journal, whose thread brings them to the disk meanwhile."""
     journal = Journal(directory / "journal")
     journal.start()
     took = times_ms(lambda number: journal.write("containers", f"bench-{number}", record(number)))

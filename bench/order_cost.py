@@ -1,4 +1,4 @@
-"""What ``gittins`` costs a master: ranking 1,000 jobs of 640 kinds, and learning the size of one that ended.
+"""The cost of ``gittins`` for a master: ranking 1,000 jobs of 640 kinds, and learning the size of one that ended.
 
 Times are of the processor, the least and the median of several. The peer is ``las_mq`` with the same jobs.
 """

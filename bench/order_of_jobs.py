@@ -1,4 +1,4 @@
-"""Orders of jobs over many mixes of work: which are near the best everywhere, and what thresholds of las_mq cost.
+"""Orders of jobs over many mixes of work: which are near the best everywhere, and the cost of thresholds of las_mq.
 
 python -m bench.order_of_jobs --traces DIR           # the tables of docs/benchmarks/order-of-jobs.md
 python -m bench.order_of_jobs --traces DIR --las-mq  # thresholds of las_mq

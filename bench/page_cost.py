@@ -1,5 +1,5 @@
-"""What a status page that is watched costs agent and master: percent of one core, watched and unwatched in turn,
-and the bytes that it receives.
+"""The cost of a watched status page for agent and master: percent of one core, watched and unwatched in turn, and the
+bytes that it receives.
 
 An agent with its master, both in processes of their own; 20 containers that sleep, 5 jobs with 2,000 queued monotasks.
 A watcher is a connection that reads ``/events``, as the page does, of each daemon one.
@@ -31,7 +31,7 @@ DAEMONS = ("agent", "master")
 #: After watchers came or went: the first event of a page is everything.
 SETTLE_S = 6.0
 MIB = 2**20
-#: What issue 8 asks: of one core, beyond what it costs unwatched.
+#: The most for one core, beyond the cost without a watcher (issue 8).
 BAR_PERCENT = 1.0
 _SLEEP = ContainerSpec(argv=("sleep", "86400"), cpu_cores=0.01, memory_bytes=16 * MIB)
 
@@ -49,7 +49,9 @@ class Daemon(NamedTuple):
 
 
 class Cost(NamedTuple):
-    """What watching costs a daemon, and what one page receives: in its first :data:`SETTLE_S`, and then a minute."""
+    """The cost of watching for a daemon, and the bytes that one page receives: in its first :data:`SETTLE_S`, and then
+    a minute.
+    """
 
     percent: float
     opening_bytes: float
@@ -72,7 +74,7 @@ def daemons(directory: Path) -> Iterator[tuple[Path, dict[str, Daemon]]]:
 
 @contextlib.asynccontextmanager
 async def load(socket: Path) -> AsyncIterator[None]:
-    """What there is to show."""
+    """Make the content of the page."""
     async with await AgentClient.connect(socket, client="bench") as agent:
         containers = [await agent.launch(_SLEEP) for _ in range(CONTAINERS)]
         jobs = [await agent.register_job(f"job-{number}") for number in range(JOBS)]
@@ -101,7 +103,9 @@ async def watch(http: str, came_bytes: Counter[str]) -> None:
 
 
 async def cost(of: dict[str, Daemon], watchers: int, seconds: float) -> dict[str, Cost]:
-    """What each daemon takes of one core, with so many watchers each, and what one of these receives."""
+    """Return the part of one core that each daemon takes, with so many watchers each, and the bytes that one of these
+    receives.
+    """
     came_bytes = Counter[str]()
     watching = [asyncio.create_task(watch(daemon.http, came_bytes)) for daemon in of.values() for _ in range(watchers)]
     await asyncio.sleep(SETTLE_S)
@@ -127,7 +131,7 @@ async def cost(of: dict[str, Daemon], watchers: int, seconds: float) -> dict[str
 
 
 async def measure(directory: Path, rounds: int, seconds: float) -> dict[tuple[str, int], list[Cost]]:
-    """Daemon and number of watchers → what they cost, once a round."""
+    """Return daemon and number of watchers → their cost, once a round."""
     figures: dict[tuple[str, int], list[Cost]] = {}
     with daemons(directory) as (socket, of):
         async with load(socket):

@@ -1,6 +1,6 @@
 """How long greedy planners take for many requests, and how it grows (Rayon §6.3.1, Fig. 12a: 35 to 130 ms).
 
-Then, for few requests: what the solver's plans are better by than theirs, and how long it takes.
+Then, for few requests: the gain of the solver's plans over theirs, and its time.
 
 python -m bench.planning
 """
@@ -67,7 +67,7 @@ def _cost(of: Measures) -> tuple[int, float, float]:
 
 
 def solver() -> None:
-    """Print what the solver and the greedy planners make of the same few requests."""
+    """Print the results of the solver and the greedy planners on the same few requests."""
     print(
         f"\n{_INSTANCES} seeds of eight requests or four orders on two nodes: accepted, share of the work, preemption;"
     )

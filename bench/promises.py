@@ -1,4 +1,4 @@
-"""When what was promised begins, seen from its own process: a real master and agent, the host full of best-effort work.
+"""The begin of promised work, seen from its own process: a real master and agent, the host full of best-effort work.
 
 Every few seconds a reservation of all cores falls due. Best-effort commands hold them, have to leave, and come back.
 How long after the promised time does the job's command run its first instruction? Below 0: before it, as room is made
@@ -32,7 +32,7 @@ def _command(name: str, text: str, cores: float) -> TaskRequest:
 
 
 async def measure(socket: Path, directory: Path, count: int) -> list[float]:
-    """Seconds from each promise to the first instruction of what was promised it."""
+    """Return the seconds from each promise to the first instruction of its work."""
     async with await AgentClient.connect(socket, "bench") as client:
         await _linked(client)
         best = await client.register_job("best-effort")

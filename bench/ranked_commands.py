@@ -2,8 +2,8 @@
 
 Commands arrive by a Poisson process and compute for seconds drawn from a bounded Pareto distribution (0.3 to 12 CPU
 seconds, shape 1.1), at a load of 0.9 of two processors: most are short, and the few long ones are most of the work.
-Nobody tells Penstock a size. Each is one process, started on arrival: by plain Linux, or through an agent without a
-master, as ``penstock run`` does. With cgroups the ranks are weights, elsewhere (as root) nice values.
+Penstock gets no sizes. Each is one process, started on arrival: by plain Linux, or through an agent without a master,
+as ``penstock run`` does. With cgroups the ranks are weights, elsewhere (as root) nice values.
 """
 
 from __future__ import annotations

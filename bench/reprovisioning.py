@@ -1,11 +1,11 @@
-"""What reprovisioning brings an executor whose input is twice what was predicted, on a model of a host.
+"""The gain by reprovisioning for an executor with twice the predicted input, on a model of a host.
 
 python -m bench.reprovisioning
 
 The agent's own decisions (agent.core) with a clock, a monitor and a kernel that are made up: a stage is so many
 core-seconds of work on so many threads, and its speed is the least of the CPU limit and the threads. Threads that have
-used up a quota wait for the rest of its period, which the kernel tells (PSI); where it does not, the paper's rule is
-all that there is.
+used up a quota wait for the rest of its period, which the kernel reports (PSI); where it does not, only the paper's
+rule applies.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from penstock.wire.master_api import Assign, TellStages
 
 SLOT_S = 3.0
 _GIB = 1 << 30
-_NEVER = 1e9  # ρ: nobody is ever late
+_NEVER = 1e9  # ρ: no executor is ever late
 _APPLICATIONS = 20
 
 
@@ -38,7 +38,7 @@ class Stage:
 
 
 def profile_of(stages: list[Stage]) -> Profile:
-    """What a run with enough of everything uses: in whole slots, and the last slot of a stage is its tail."""
+    """Return the use of a run with enough of everything: in whole slots, and the last slot of a stage is its tail."""
     cores: list[float] = []
     ends: list[int] = []
     for stage in stages:
@@ -75,12 +75,12 @@ class Running:
 
 @dataclass(slots=True)
 class Host:
-    """A host whose time passes from one thing that happens to the next. News of a stage's end takes ``news_s``."""
+    """A host whose time passes from one event to the next. News of a stage's end takes ``news_s``."""
 
     cores: float = 8.0
     rho: float = 1.1
     sample_s: float = 1.0
-    pressure: bool = True  # whether the kernel tells who waits for a processor (PSI)
+    pressure: bool = True  # whether the kernel reports waiting for a processor (PSI)
     news_s: float = 1.0
     now: float = 0.0
     node: Node = field(init=False)
@@ -102,7 +102,10 @@ class Host:
         self._sample = self.now + self.sample_s
 
     def start(self, stages: list[Stage], predicted: Profile, asked_cores: float = 0.0) -> Running:
-        """An executor whose run is ``stages``, with limits by ``predicted``. ``asked_cores`` 0: it asked for none."""
+        """Start an executor whose run is ``stages``, with limits by ``predicted``.
+
+        ``asked_cores`` 0: it requested none.
+        """
         running = Running(f"job-{len(self.running)}", stages)
         self.running.append(running)
         request = TaskRequest(
@@ -172,7 +175,7 @@ class Host:
             self._news.append((self.now + self.news_s, TellStages(job=one.job, ended=one.stage)))
 
     def _look(self) -> None:
-        """The monitor: a mean over the time since it looked last, and memory that never is what is short."""
+        """Take a sample: a mean over the time since the last one, and memory that is never short."""
         seen = {
             one.container: ContainerUse(
                 cpu_cores=self._used.get(one.container, 0.0) / self.sample_s,

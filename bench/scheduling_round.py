@@ -2,8 +2,8 @@
 
 python -m bench.scheduling_round
 
-A round places 1,000 tasks of 50 stages of 25 jobs. Times are of the processor, so that a host shared with others
-shows nearly what an idle one would; the wall clock's median stands beside them.
+A round places 1,000 tasks of 50 stages of 25 jobs. Times are of the processor, so that a host shared with others shows
+nearly the times of an idle one; the wall clock's median is beside them.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def measure_round(size: Size, ordering: str = "ejf", repeat: int = 7) -> None:
 
 
 def full(nodes: int, jobs: int, stages: int, tasks: int, ordering: str) -> Cluster:
-    """Return a cluster whose memory others hold, where all that is ready waits."""
+    """Return a cluster with memory held by others, where all ready tasks wait."""
     rng = Random(1)
     made = Cluster(MasterSettings(ordering=ordering))
     for index in range(nodes):
@@ -120,7 +120,7 @@ def full(nodes: int, jobs: int, stages: int, tasks: int, ordering: str) -> Clust
 def measure_waiting(
     nodes: int, jobs: int, stages: int, tasks: int, ordering: str = "gittins", repeat: int = 15
 ) -> None:
-    """Print what a round takes that places nothing, after a heartbeat that changes nothing."""
+    """Print the time of a round that places nothing, after a heartbeat that changes nothing."""
     made = full(nodes, jobs, stages, tasks, ordering)
     beat = e.Said("n1", api.Heartbeat(load=made.nodes["n1"].load))
     took_ms: list[float] = []
@@ -139,7 +139,7 @@ def measure_waiting(
 
 
 def measure_heartbeats(nodes: int, held: int, count: int = 2000) -> None:
-    """Print what one heartbeat takes on nodes that hold so many tasks each, and name one job that moved."""
+    """Print the time of one heartbeat on nodes that hold so many tasks each, and name one job that moved."""
     rng = Random(1)
     made = cluster(Size(nodes, jobs=1, stages=1, tasks=1), rng)
     for name in (f"n{index}" for index in range(nodes)):

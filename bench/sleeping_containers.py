@@ -1,4 +1,4 @@
-"""What containers that do nothing cost their agent: percent of one core, by their number.
+"""The cost of idle containers for their agent: percent of one core, by their number.
 
 Each is a ``sleep``. The host's limits on processes must allow for them.
 """

@@ -11,7 +11,7 @@ from bench.enforcement.bed import Bed, Work
 from bench.enforcement.figures import Accuracy, Figure
 from penstock.model import Limits
 
-#: Over which is measured, and what goes before, while Python starts and the first period of a limit ends.
+#: The time of a measurement, and the time before it, in which Python starts and the first period of a limit ends.
 SECONDS, WARM_UP_S = 10.0, 1.0
 CPU_BAR, DISK_BAR = 0.02, 0.05
 _MIB = 1 << 20

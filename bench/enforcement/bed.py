@@ -43,11 +43,11 @@ class Running(Protocol):
 
 
 class TimedOutError(Exception):
-    """What was waited for did not come; says what there was instead."""
+    """The awaited event did not come; the message has the state instead."""
 
 
 class Work:
-    """One workload in a container of its own. ``cgroup`` is where the kernel counts what it gets."""
+    """One workload in a container of its own. The kernel counts its use in ``cgroup``."""
 
     def __init__(self, container: BlockingContainer, output: int, stdin: int) -> None:
         self.container = container
@@ -60,7 +60,7 @@ class Work:
         self._total: list[float] = []
         os.set_blocking(output, False)
 
-    # ------------------------------------------------------------ what it says
+    # ------------------------------------------------------------ output of the workload
 
     def line(self, prefix: str, timeout_s: float = TIMEOUT_S) -> str:
         """Wait for a line of its output that begins so, and take it.
@@ -101,7 +101,7 @@ class Work:
         return self._total[number - 1] + share * (self._total[number] - self._total[number - 1])
 
     def windows(self, began: float, ended: float, window_s: float = 1.0) -> list[float]:
-        """What it did a second, in each whole window of that time."""
+        """Return its progress per second, in each whole window of that time."""
         count = int((ended - began) / window_s)
         edges = [self.total(began + number * window_s) for number in range(count + 1)]
         return [(after - before) / window_s for before, after in itertools.pairwise(edges)]
@@ -126,7 +126,7 @@ class Work:
         else:
             self._lines.append(line)
 
-    # ------------------------------------------------------------ what the kernel says
+    # ------------------------------------------------------------ counters of the kernel
 
     def flat(self, file: str) -> dict[str, int]:
         """A file of ``name number`` lines."""
@@ -142,7 +142,7 @@ class Work:
         return self.flat("cpu.stat")["usage_usec"] / 1e6
 
     def charged_io(self, device: str, key: str) -> int:
-        """What it was charged on a disk (``major:minor``): ``rbytes``, ``wbytes``, ``rios``, ``wios``."""
+        """Return its charges on a disk (``major:minor``): ``rbytes``, ``wbytes``, ``rios``, ``wios``."""
         for line in (self.cgroup / "io.stat").read_text().splitlines():
             name, *fields = line.split()
             if name == device:
@@ -162,10 +162,10 @@ class Work:
 
 
 def when_ready(run: Callable[[dict[str, str]], Running], log: Path) -> Running:
-    """The daemon, run with what is added to its environment, once it says that it is ready.
+    """Yield the daemon, run with these additions to its environment, once it reports that it is ready.
 
     Raises:
-        TimedOutError: it does not say so.
+        TimedOutError: it does not report so.
     """
     ready = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     address = f"\0penstock-bench-{os.getpid()}-{os.urandom(4).hex()}"
@@ -217,7 +217,7 @@ class Bed:
     def start(self, *command: object, heard: bool = True, **spec: Any) -> Work:
         """Start a workload of work.py in a container; ``spec`` is the rest of a ContainerSpec.
 
-        What it says is thrown away unless it is to be ``heard``. Every limit that was asked for must be enforced.
+        Its output is dropped unless it is to be ``heard``. Every requested limit must be enforced.
         """
         read_out, out = os.pipe()
         stdin, write_in = os.pipe()
@@ -240,7 +240,7 @@ class Bed:
         return self._agent.status()
 
     def shown(self, work: Work) -> dict[str, Any]:
-        """What the status says of a container."""
+        """Return the container's entry in the status."""
         return next(dict(c) for c in self.status()["containers"] if c["container"] == work.container.id)
 
     def until(self, condition: Callable[[], bool], timeout_s: float = TIMEOUT_S) -> float:
@@ -258,7 +258,7 @@ class Bed:
 
     @contextlib.contextmanager
     def cleared(self) -> Iterator[Self]:
-        """What is started inside is over afterwards."""
+        """End all that is started inside the block."""
         try:
             yield self
         finally:

@@ -27,7 +27,7 @@ def main(arguments: Sequence[str]) -> int:
     """Measure the parts that are named, or all, and write their tables into the page; those of other parts stay.
 
     Returns:
-        0; 1 if a bar was missed; 2 for a part that there is not; else what the virtual machine ended with.
+        0; 1 if a bar was missed; 2 for an unknown part; else the status of the virtual machine.
     """
     if unknown := set(arguments) - set(PARTS):
         print(

@@ -24,7 +24,7 @@ _FILE_BYTES, _BLOCK = 64 * _MIB, 256 << 10
 #: The reader goes so far at the old limit. Then these times after the change are looked at.
 _BEFORE_BYTES = FAST // 2
 _FIRST_S, _THEN_S = 0.5, 1.0
-#: What may come at once: a slice at the old limit, and the requests that were under way.
+#: The bytes that may come at once: a slice at the old limit, and the requests that were under way.
 _AHEAD_BYTES = FAST // 5
 
 

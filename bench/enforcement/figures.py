@@ -1,4 +1,4 @@
-"""What was measured: frozen records that can be sent as JSON, know their bar, and become lines of a table."""
+"""The measurements: frozen records that can be sent as JSON, know their bar, and become lines of a table."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import msgspec
 
-#: Of what it gets alone, a regular container keeps so much beside hogs: on average, and in its worst second.
+#: The least part of its lone performance that a regular container keeps beside hogs: on average, and in its worst
+#: second.
 KEPT, KEPT_P1 = 0.95, 0.90
 
 
 class Accuracy(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """A limit, and what came through. ``charged`` is the kernel's figure, ``counted`` the workload's own.
+    """A limit, and the measured rate. ``charged`` is the kernel's figure, ``counted`` the workload's own.
 
-    ``bar`` is how far ``charged`` may be from ``asked``, relatively, None where that is only shown. With ``at_most``
-    less than was asked for is no miss.
+    ``bar`` is how far ``charged`` may be from ``asked``, relatively, None where that is only shown. With ``at_most`` a
+    lower rate than the limit is no miss.
     """
 
     what: str
@@ -29,7 +30,7 @@ class Accuracy(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     @property
     def deviation(self) -> float:
-        """Relative to what was asked for."""
+        """Return the deviation relative to the limit."""
         return self.charged / self.asked - 1
 
     @property
@@ -48,7 +49,8 @@ class Accuracy(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Isolation(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """What a regular container gets alone and beside hogs, a second. ``p1`` is its 1st percentile over windows of 1 s.
+    """The performance of a regular container alone and beside hogs, per second. ``p1`` is its 1st percentile over
+    windows of 1 s.
 
     Where ``judged`` is false the figure is only shown.
     """
@@ -64,7 +66,7 @@ class Isolation(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
     @property
     def kept(self) -> float:
-        """The share of what it gets alone."""
+        """Return the kept share of its lone performance."""
         return self.beside / self.alone
 
     @property
@@ -135,7 +137,7 @@ class Cost(msgspec.Struct, frozen=True, kw_only=True, tag=True):
 
 
 class Lowering(msgspec.Struct, frozen=True, kw_only=True, tag=True):
-    """Changes of a limit, and what a reader got right after each (``first_mb``) and afterwards (``then_mb``), in MB.
+    """Changes of a limit, and the data of a reader right after each (``first_mb``) and afterwards (``then_mb``), in MB.
 
     A change went wrong if more than ``first_most_mb`` came at first, or less than ``then_least_mb`` afterwards. Where
     ``judged`` is false the figure is only shown.

@@ -25,9 +25,9 @@ from bench.enforcement.figures import Cost, Figure
 CONTAINERS, ONE_IN = 500, 10
 #: Each operation is timed once a round, by turns; a figure is the median.
 ROUNDS = 7
-#: What takes microseconds is done so often in a round.
+#: Operations of microseconds are done so often in a round.
 OFTEN = 1000
-#: What every container is asked to keep to. Nothing in it is binding for a process that sleeps.
+#: The limits of every container. None of them binds for a process that sleeps.
 _CONFINEMENT = Confinement(cpu_cores=0.5, cpu_weight=100, memory_max_bytes=64 << 20, pids_max=64)
 _REMOVE_S = 60.0
 
@@ -63,7 +63,10 @@ def timed(of: Sequence[Operation], rounds: int) -> Iterator[Figure]:
 
 
 def operations(tree: CgroupTree) -> list[Operation]:
-    """Return what is done to each container of a tree. Without controllers no limit is written, and no memory read."""
+    """Return the operations on each container of a tree.
+
+    Without controllers no limit is written, and no memory read.
+    """
     kept = [tree.get(container) for container in tree.existing()]
     opened = [Cgroup(one.path, tree.controllers, tree.surroundings) for one in kept]
     limits = _Limits(kept)
@@ -93,10 +96,10 @@ def operations(tree: CgroupTree) -> list[Operation]:
 
 
 class _Limits:
-    """The limits of many containers, and what is known of them.
+    """The limits of many containers, and their known values.
 
     Raises:
-        RuntimeError: the kernel's files do not say what was written last.
+        RuntimeError: the kernel's files do not have the values that were written last.
     """
 
     def __init__(self, cgroups: Sequence[Cgroup]) -> None:

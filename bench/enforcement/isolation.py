@@ -1,4 +1,4 @@
-"""A regular container alone, then beside ten opportunistic hogs: what it keeps of what it gets alone."""
+"""A regular container alone, then beside ten opportunistic hogs: the part of its lone performance that it keeps."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from penstock.model import Limits
 HOGS = 10
 #: Rounds of a time alone and a time beside the hogs, so that a host that is busy with other things spoils both alike.
 ROUNDS = 3
-#: Measured each time, and what goes before: until all hogs are at it, or have finished what they had begun.
+#: The time of each measurement, and the time before it: until all hogs run, or have finished their first work.
 SECONDS, SETTLE_S = 4, 1.0
-#: What an agent needs whose hogs are to be left alone: here the kernel divides, preemption has tests of its own.
+#: The settings of an agent whose hogs are to be left alone: here the kernel divides; preemption has tests of its own.
 SETTINGS: dict[str, object] = {
     "preempt_dry_run": True,
     "t_alloc": 2,
@@ -32,7 +32,7 @@ _MIB = 1 << 20
 _BLOCK = 131072
 #: Of each hog's file on the slow disk: together more than the kernel keeps dirty, so that it never stops writing back.
 _DIRTY_BYTES = 40 * _MIB
-#: What is read from the page cache: more than the slow disk could do, less than emulated processors can.
+#: The rate of reading from the page cache: more than the slow disk's, less than that of emulated processors.
 _CACHED_BYTES_PER_S = 80_000_000
 _PROMISE: dict[str, Any] = {"cpu_cores": 1.0, "memory_bytes": 256 * _MIB}
 
@@ -49,7 +49,7 @@ class Case:
     scale: float = 1.0
     promise: dict[str, Any] = field(default_factory=lambda: dict(_PROMISE))
     hog_limits: Limits = field(default_factory=Limits)
-    lingers: bool = False  # what the hogs began goes on while they are stopped
+    lingers: bool = False  # operations that the hogs began go on while they are stopped
 
 
 def measure(bed: Bed, case: Case, rounds: int = ROUNDS, seconds: int = SECONDS) -> Isolation:

@@ -1,4 +1,4 @@
-"""What is measured on this host, without a virtual machine: by root only."""
+"""The measurements on this host, without a virtual machine: by root only."""
 
 from __future__ import annotations
 

@@ -44,7 +44,7 @@ class Network:
             self.spaces.close()
 
     def egress(self, megabits: Sequence[int], seconds: float = SECONDS) -> Iterator[Figure]:
-        """What goes over the wire at each rate, for each protocol, by one connection and by ten."""
+        """Measure the traffic on the wire at each rate, for each protocol, by one connection and by ten."""
         for mbit in megabits:
             for protocol, flows in _LOADS:
                 with self.bed.cleared():
@@ -69,7 +69,7 @@ class Network:
                     flow.stop()
 
     def ingress(self, megabits: Sequence[int], seconds: float = SECONDS) -> Iterator[Figure]:
-        """What arrives in the container: packets that are dropped have come over the wire already."""
+        """Measure the data that arrives in the container: packets that are dropped have come over the wire already."""
         for mbit in megabits:
             for protocol in ("tcp", "udp"):
                 with self.bed.cleared():
@@ -121,7 +121,9 @@ class Network:
 
     @staticmethod
     def _link_bytes() -> int:
-        """What has left by the link, as its root counts it: headers included, of each packet on the wire."""
+        """Return the bytes that have left by the link, as its root counts them: headers included, of each packet on the
+        wire.
+        """
         with IPRoute() as ip:
             (index,) = ip.link_lookup(ifname=UPLINK)
             (root,) = (each for each in ip.get_qdiscs(index=index) if each["handle"] == HANDLE)

@@ -1,7 +1,7 @@
 """From the allocation that goes too far to memory free again: Penstock, and systemd-oomd at its defaults.
 
-One container holds what it was promised; another grows past the threshold and would stay there. It tells when it
-touches the byte that does it; from outside the memory of all is looked at a thousand times a second.
+One container holds its promised memory; another grows past the threshold and would stay there. It reports the time when
+it touches the byte that exceeds the threshold; from outside the memory of all is read a thousand times a second.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ OFFERED_BYTES, T_PREEMPT = 384 * _MIB, 0.9
 SETTINGS = {"memory_bytes": OFFERED_BYTES, "t_preempt_memory": T_PREEMPT, "t_alloc": 2}
 _LIMIT_BYTES = int(OFFERED_BYTES * T_PREEMPT)
 _PROMISED_BYTES, _BLOAT_BYTES = 128 * _MIB, 300 * _MIB
-#: The kernel's tables for what is touched, and what it charges ahead: that much earlier the limit is crossed.
+#: The kernel's tables for touched memory, and the memory that it charges ahead: that much earlier the limit is crossed.
 _TABLES_BYTES = 2 * _MIB
 _LOOK_S = 0.001
 _PATIENCE_S, _OOMD_PATIENCE_S = 20.0, 60.0
@@ -34,7 +34,7 @@ _SLICE = "penstockbench.slice"
 
 
 def penstock(bed: Bed, runs: int = RUNS) -> Iterator[Figure]:
-    """Whoever goes too far is killed, whoever was promised its memory lives."""
+    """Check that the container past the threshold is killed, and that the one with promised memory lives."""
     with bed.cleared():
         chill = bed.start("hold", _PROMISED_BYTES, memory_bytes=_PROMISED_BYTES)
         chill.line("held")
@@ -50,14 +50,16 @@ def penstock(bed: Bed, runs: int = RUNS) -> Iterator[Figure]:
 
 
 def stays_calm(bed: Bed) -> bool:
-    """Whether nothing is done to anybody for a minute."""
+    """Return whether no container is preempted for a minute."""
     before = bed.status()["preemptions"]
     time.sleep(CALM_S)
     return bool(bed.status()["preemptions"] == before)
 
 
 def react(bed: Bed) -> tuple[float | None, EndedBy | None]:
-    """One run beside what is there: seconds, and who ended it; None if memory was not free again in time."""
+    """Make one run beside the present containers; return the seconds, and the part that ended it; None if memory was
+    not free again in time.
+    """
     bloat = bed.start("grow", _BLOAT_BYTES, opportunistic=True, memory_bytes=_BLOAT_BYTES)
     bloat.line("ready")
     current = bloat.cgroup.parent / "memory.current"

@@ -1,7 +1,7 @@
-"""Workloads as commands: ``python3 -IS work.py KIND [ARGUMENT…]``, standard library only, for whatever Python is there.
+"""Workloads as commands: ``python3 -IS work.py KIND [ARGUMENT…]``, standard library only, for any Python.
 
-Each says on its standard output, a few times a second, how far it has come by its own count: one line of monotonic time
-in seconds and a total (bytes, or loops). What else a kind says is in its docstring.
+Each prints its progress by its own count, a few times a second: one line of monotonic time in seconds and a total
+(bytes, or loops). Other output of a kind is in its docstring.
 """
 
 from __future__ import annotations
@@ -85,8 +85,9 @@ def _direct(file: int, move: object, block: int, bytes_per_s: float) -> None:
 
 
 def dirty(path: str, size: str) -> None:
-    """Write through the page cache, round and round in a file of ``size`` bytes, made anew: whose cgroup is the first
-    to write to a file is charged for what goes to the disk later."""
+    """Write through the page cache, round and round in a file of ``size`` bytes, made anew: the cgroup that first
+    writes to a file is charged for the later writes to the disk.
+    """
     ticker, piece = Ticker(), bytes(1 << 20)
     Path(path).unlink(missing_ok=True)
     with Path(path).open("xb", buffering=0) as file:
@@ -110,7 +111,7 @@ def cached(path: str, bytes_per_s: str) -> None:
 
 
 def hold(size: str, pause_s: str = "0") -> None:
-    """Use so much anonymous memory, say ``held``, and wait for the end. After each MiB it pauses so many seconds."""
+    """Use so much anonymous memory, print ``held``, and wait for the end. After each MiB it pauses so many seconds."""
     kept = _touched(int(size), float(pause_s))
     say("held")
     while kept:
@@ -118,7 +119,7 @@ def hold(size: str, pause_s: str = "0") -> None:
 
 
 def keep(path: str) -> None:
-    """Read a file until its cache counts as in use, say ``held``, and wait for the end."""
+    """Read a file until its cache counts as in use, print ``held``, and wait for the end."""
     with Path(path).open("rb", buffering=0) as file:
         for _ in range(3):
             file.seek(0)
@@ -138,7 +139,7 @@ def churn(size: str) -> None:
 
 
 def press(size: str) -> None:
-    """Children that each want more memory than there is, one after the other. Says how many were killed."""
+    """Start children that each want more memory than there is, one after the other. Print how many were killed."""
     killed = 0
     while True:
         if (child := os.fork()) == 0:
@@ -171,14 +172,16 @@ def send(protocol: str, address: str, port: str, block: str) -> None:
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM if protocol == "tcp" else socket.SOCK_DGRAM) as link:
         link.connect((address, int(port)))
         while True:
-            with contextlib.suppress(ConnectionRefusedError):  # nobody listens to a datagram
+            with contextlib.suppress(ConnectionRefusedError):  # no process receives the datagram
                 ticker.add(link.send(piece))
 
 
 def grow(size: str) -> None:
-    """Says ``ready``, reads a number of bytes from a line of its input, then uses ``size`` bytes; says ``crossed`` and
-    the monotonic time right before it touches the byte of that number, ``held`` at the end, and ``notice`` and the
-    time whenever it gets SIGTERM, which it otherwise ignores."""
+    """Print ``ready``, read a number of bytes from a line of the input, then use ``size`` bytes.
+
+    Print ``crossed`` and the monotonic time right before the byte of that number is touched, ``held`` at the end, and
+    ``notice`` and the time at each SIGTERM, which is otherwise ignored.
+    """
     signal.signal(signal.SIGTERM, lambda *_: say(f"notice {time.monotonic():.6f}"))
     say("ready")
     crossing = int(sys.stdin.readline())

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from bench.spark_vm import data
 
-#: Of every executor: what it runs at once, and what it is promised.
+#: For every executor: the tasks that it runs at once, and its promise.
 TASKS = 1
 CORES = 1.0
 MEMORY_MIB = 768
@@ -24,15 +24,15 @@ class Application:
     iterations: int = 0
 
     def input(self, path: Path) -> None:
-        """Write what it reads."""
+        """Write its input."""
         data.write(path, self.kind(self.lines))
 
     def little_input(self, path: Path) -> None:
-        """Write what its driver reads before it is ready."""
+        """Write the file that its driver reads before it is ready."""
         data.write(path, self.kind(2_000))
 
     def properties(self) -> dict[str, str]:
-        """What its main wants to know beside its arguments."""
+        """Return the settings of its main beside its arguments."""
         return {"partitions": str(self.partitions), "iterations": str(self.iterations)}
 
 

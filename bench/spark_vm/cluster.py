@@ -18,10 +18,10 @@ from bench.spark_vm.applications import CORES, MEMORY_MIB, TASKS, Application
 
 _MASTER = "spark://127.0.0.1:7077"
 _START_TIMEOUT_S = 600.0
-#: Spark itself shall keep nobody waiting: who may start is Penstock's to say.
+#: Spark itself shall delay no executor: Penstock decides on starts.
 _PLENTY = ("--cores", "256", "--memory", "256g")
-#: Not the Z collector, with which heaps can follow: now and then its threads fault for ever on this kernel. So nobody
-#: needs to speak to the JVM, which without signals nobody can.
+#: Not the Z collector, with which heaps can follow: now and then its threads fault for ever on this kernel. So the JVM
+#: needs no requests, which without signals it could not get.
 _EXECUTORS_OPTIONS = (*java.QUICK, "-XX:+UseSerialGC", "-Xrs", f"-XX:SharedArchiveFile={java.EXECUTORS_ARCHIVE}")
 #: A driver is registered before its application arrives: its executor is asked for when there are tasks.
 _REGISTERED = {
@@ -34,13 +34,13 @@ _REGISTERED = {
 }
 
 
-class SparkFailed(Exception):  # noqa: N818 - named for what the reader is told
-    """What did not start or ended early, and the end of its log."""
+class SparkFailed(Exception):  # noqa: N818 - named for the reader of the message
+    """A daemon or job did not start or ended early; the message has the end of its log."""
 
 
 @contextlib.contextmanager
 def running(work: Path, agent_socket: Path) -> Iterator[dict[str, str]]:
-    """Spark's Master and Worker; gives the configuration of jobs whose executors are Penstock's."""
+    """Run Spark's Master and Worker; yield the configuration of jobs whose executors are Penstock's."""
     environment = {**os.environ, **java.ENVIRONMENT, "SPARK_LOCAL_DIRS": str(work / "local")}
     environment["PENSTOCK_SOCKET"] = str(agent_socket)
     with contextlib.ExitStack() as stack:
@@ -75,7 +75,7 @@ def _daemon(command: list[str], log: Path, ready: str, environment: Mapping[str,
 
 
 def _gated(work: Path) -> dict[str, str]:
-    """What ``penstock spark-config`` says."""
+    """Return the output of ``penstock spark-config``."""
     command = [
         sys.executable, "-m", "penstock.cli.main", "spark-config", "--java-home", str(java.JDK),
         "--directory", str(work / "java"),
@@ -103,7 +103,7 @@ class Driver:
             "spark.executor.cores": str(TASKS),
             "spark.executor.memory": f"{MEMORY_MIB}m",
             "spark.executor.extraJavaOptions": " ".join(_EXECUTORS_OPTIONS),
-            # Spark's pages would say it, but emulated they answer too late.
+            # Spark's pages have it, too, but emulated they answer too late.
             "spark.executorEnv.PENSTOCK_APPLICATION": name,
             "spark.executorEnv.PENSTOCK_CORES": str(CORES),
             "spark.executorEnv.PENSTOCK_INPUT_BYTES": str(file.stat().st_size),

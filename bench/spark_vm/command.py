@@ -1,4 +1,4 @@
-"""The benchmark on the host: one virtual machine for each part, whatever is measured already left as it is."""
+"""The benchmark on the host: one virtual machine for each part; recorded parts are not measured again."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ from tests.vm.image import ROOT
 
 OUT = ROOT / "build" / "spark-vm"
 DISK_BYTES_PER_S = 40_000_000
-#: What the object store gives one reader.
+#: The rate of the object store for one reader.
 STREAM_BYTES_PER_S = 2_500_000
-#: What the agent offers: what Spark's daemons and a dozen drivers leave.
+#: The memory that the agent offers: the remainder of Spark's daemons and a dozen drivers.
 _OFFERED_BYTES = 4 << 30
 SIDES = "static,minfrag,minfrag:mean:shared"
 _SIDES_HELP = f"how executors are placed, promised and sized; the others are compared with the first [{SIDES}]"
@@ -30,11 +30,11 @@ _RUN_TIMEOUT_S = 3600.0
 
 
 def main(arguments: Sequence[str]) -> int:
-    """Measure what is missing, then print the tables.
+    """Measure the missing parts, then print the tables.
 
     Returns:
         0; 1 if answers differ or an application failed; 69 where this host cannot have the machine, 71 where it ended
-        in the middle; else what a part ended with.
+            in the middle; else the status of a part.
     """
     options = _parser().parse_args(arguments)
     signal.signal(signal.SIGTERM, _terminated)
@@ -66,7 +66,7 @@ def _file(out: Path, side: Side, seed: int) -> Path:
 
 
 def _measure(out: Path, side: Side, seed: int, options: argparse.Namespace) -> int:
-    """One machine's life. Every mix begins with what was learnt, and nothing else is known."""
+    """Measure in one machine. Every mix begins with the learnt runs, and no other knowledge."""
     require_tools()
     learning = side.policy == LEARN
     command = [
@@ -126,10 +126,10 @@ def _parser() -> argparse.ArgumentParser:
         type=Path,
         default=OUT,
         metavar="DIR",
-        help="results; what is there is not measured again [%(default)s]",
+        help="results; recorded parts are not measured again [%(default)s]",
     )
     add("--one", action="store_true", help="measure one part that is missing, and end")
-    add("--report", action="store_true", help="only print the tables of what is there")
+    add("--report", action="store_true", help="only print the tables of the recorded parts")
     return parser
 
 

@@ -28,10 +28,10 @@ DATA = Path("/data")
 LEARN = "learn"
 #: In the directory of the host's: the master's database, the figures, the logs.
 STORE, RESULT, LOGS = "store.db", "part.json", "logs.tar.gz"
-#: What waits to be written, at most: inputs are small, too, and what is shuffled and written is to reach the disk.
+#: The most data that waits to be written: inputs are small, too, and shuffled and written data is to reach the disk.
 DIRTY_BYTES = 4 << 20
 CORES = 2.0
-#: Under what the machine's disk is bounded in (init.sh).
+#: The cgroup that limits the machine's disk (init.sh).
 CGROUP = "/sys/fs/cgroup/host/penstock"
 _NAME = "spark"
 
@@ -188,7 +188,9 @@ def _mount() -> None:
 
 
 def _remember_spark() -> None:
-    """A host that runs Spark all day has it in its page cache: what is learnt is no cold start."""
+    """Read Spark into the page cache: a host that runs Spark all day has it there, and the learnt runs are no cold
+    start.
+    """
     jdk = java.JDK / "lib"
     for file in (*java.HOME.glob("lib/*.jar"), *java.HOME.glob("*.jsa"), *jdk.rglob("*.so"), jdk / "modules"):
         with file.open("rb") as opened:
@@ -215,14 +217,14 @@ def _parser() -> argparse.ArgumentParser:
     add("seed", type=int)
     add("--each", type=int, required=True, help="runs of each application")
     add("--interval-s", type=float, required=True, help="mean time between two arrivals")
-    add("--memory-bytes", type=int, required=True, help="what the agent offers")
-    add("--disk-bytes-per-s", type=int, required=True, help="what the disk can do")
-    add("--stream-bytes-per-s", type=int, required=True, help="what the object store gives one reader")
+    add("--memory-bytes", type=int, required=True, help="memory that the agent offers")
+    add("--disk-bytes-per-s", type=int, required=True, help="rate of the disk")
+    add("--stream-bytes-per-s", type=int, required=True, help="rate of the object store for one reader")
     add("--timeout-s", type=float, required=True, help="of one run")
     add(
         "shared",
         type=Path,
-        help="directory of the host's: what was learnt comes from it, and figures and logs go there",
+        help="directory of the host's: learnt runs come from it, and figures and logs go there",
     )
     return parser
 

@@ -26,9 +26,9 @@ _DID_NOT_END = 71
 
 
 def run(command: Sequence[str], shared: Path, disks: Disks, disk_bytes_per_s: int) -> int:
-    """Run a command in the checkout there; its output goes where ours goes. What is written to disks is forgotten.
+    """Run a command in the checkout there; its output goes where ours goes. Data written to disks is dropped.
 
-    ``shared`` is a directory that the machine has at :data:`SHARED`, for what goes in and comes out.
+    ``shared`` is a directory that the machine has at :data:`SHARED`, for input and output.
 
     Returns:
         The command's exit status; 71 if the machine ended before it.

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Arrival:
-    """``number`` tells runs of one application apart; ``at_s`` counts from the beginning of the mix."""
+    """``number`` distinguishes runs of one application; ``at_s`` counts from the beginning of the mix."""
 
     application: str
     number: int

@@ -1,4 +1,4 @@
-"""A little object store: what applications read comes over the network, each stream at a pace of its own.
+"""A little object store: the input of applications comes over the network, each stream at a rate of its own.
 
 ``GET /NAME?part=I&of=N`` is the I-th of N parts of ``/data/input/NAME``, cut at ends of lines.
 """
@@ -39,7 +39,7 @@ def serving(directory: Path, bytes_per_s: int) -> Iterator[str]:
                     self.connection.sendfile(source, first, last - first)
 
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-            """Nobody reads it."""
+            """Drop the log, which is not read."""
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()

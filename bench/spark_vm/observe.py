@@ -1,4 +1,4 @@
-"""What the agent samples, kept as a series while a part runs; and its executors, when they have ended."""
+"""The agent's samples, kept as a series while a part runs; and its executors, when they have ended."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the machine measures, and what is kept of it between two parts of the benchmark (JSON)."""
+"""The machine's measurements, and the records between two parts of the benchmark (JSON)."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Side(msgspec.Struct, frozen=True):
         return cls(*text.split(":"))
 
     def __str__(self) -> str:
-        """As it is read, without what is the default."""
+        """Return its text without defaults."""
         said = [self.policy, self.demand, self.sizing]
         while len(said) > 1 and said[-1] == Side.__struct_defaults__[len(said) - 2]:
             said.pop()
@@ -69,7 +69,7 @@ class Executed(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Part(msgspec.Struct, frozen=True, kw_only=True):
-    """What was measured in one machine's life. ``seed`` is of the arrivals; learning has none."""
+    """The measurements of one machine. ``seed`` is of the arrivals; learning has none."""
 
     side: Side
     seed: int

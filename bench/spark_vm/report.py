@@ -1,4 +1,4 @@
-"""Tables of what was measured."""
+"""Tables of the measurements."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def differing(parts: Iterable[Part]) -> dict[str, set[str]]:
 
 
 def learnt(part: Part) -> str:
-    """What the applications are like, alone on the host: a row each, means of its runs; Markdown."""
+    """Return a row for each application alone on the host, means of its runs; Markdown."""
     head = (
         "| application | time (s) | executor (s) | CPU time (s) | cores: mean | peak | memory: peak (MiB) "
         "| disk: mean (MB/s) | peak |"

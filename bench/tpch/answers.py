@@ -10,7 +10,7 @@ RELATIVE = 1e-9
 
 
 def differences(ours: Any, expected: Any, order: Sequence[str] = ()) -> list[str]:
-    """What is not the same in two pandas dataframes, one line each; ``order`` is the query's.
+    """Return the differences of two pandas dataframes, one line each; ``order`` is the query's.
 
     Columns of text, dates and whole numbers must be equal, doubles to :data:`RELATIVE`.
     """

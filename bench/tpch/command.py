@@ -1,4 +1,4 @@
-"""The command: ``check`` compares answers, ``compare`` runs jobs at once and prints what came out."""
+"""The command: ``check`` compares answers, ``compare`` runs jobs at once and prints the results."""
 
 from __future__ import annotations
 
@@ -228,7 +228,7 @@ def _row(number: str, way: str, *values: str) -> str:
 
 
 def _logs(directory: Path, way: str) -> str:
-    """The end of what the jobs of that way said."""
+    """Return the end of the logs of the jobs of that way."""
     ends = []
     for path in sorted(directory.glob(f"{way}-*.log")):
         lines = path.read_text(encoding="utf-8", errors="replace").splitlines()[-8:]

@@ -30,13 +30,13 @@ _START_TIMEOUT_S = 180.0
 _LOOK_S = 0.5
 
 
-class RunFailed(Exception):  # noqa: N818 - named for what the reader is told
-    """One line: what made the run worthless."""
+class RunFailed(Exception):  # noqa: N818 - named for the reader of the message
+    """The run is worthless; the message is one line with the reason."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What is compared.
+    """The parts of a comparison.
 
     ``memory_bytes`` is for all jobs together; ``ordering`` is the master's (empty: no master) where a way does not name
     one; ``unequal``: the jobs are of different length; ``at_once``: each submits all its queries in the beginning;
@@ -59,7 +59,7 @@ class Plan:
     settings: tuple[str, ...] = ()
 
     def environment(self, socket: str) -> dict[str, str]:
-        """What gates an unchanged job."""
+        """Return the environment that gates an unchanged job."""
         pairs = (setting.split("=", 1) for setting in self.settings)
         return {f"DASK_PENSTOCK__{key.upper()}": value for key, value in pairs} | {
             "PENSTOCK_SOCKET": socket,
@@ -164,7 +164,8 @@ def _process(plan: Plan, way: str, spec: JobSpec, environment: Mapping[str, str]
     path = plan.directory / f"{way}-{spec.name}.spec.json"
     spec.save(path)
     around = {name: value for name, value in os.environ.items() if not name.startswith(("PENSTOCK_", "DASK_"))}
-    # One thread each for what Dask does not count: libraries that start threads of their own would blur the split.
+    # One thread each for libraries that start threads of their own: Dask does not count these, and they would blur the
+    # split.
     around |= {"OMP_NUM_THREADS": "1", "ARROW_NUM_THREADS": "1", **environment}
     with (plan.directory / f"{way}-{spec.name}.log").open("wb") as log:
         process = subprocess.Popen(
@@ -221,7 +222,7 @@ class Node:
     http: str
 
     def cpu(self) -> dict[str, Any]:
-        """What the agent's status says of CPU slots."""
+        """Return the CPU slots in the agent's status."""
         kinds: dict[str, dict[str, Any]] = self._status()["kinds"]
         return kinds["cpu"]
 

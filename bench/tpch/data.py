@@ -26,11 +26,12 @@ def cache() -> Path:
 
 
 def prepare(scale: float, parts: int, root: Path | None = None) -> Path:
-    """The directory of these data, with a directory of parquet files for each table; made if the cache has none.
+    """Return the directory of these data, with a directory of parquet files for each table; make it if the cache has
+    none.
 
     Raises:
         FileNotFoundError: ``tpchgen-cli`` is not installed.
-        subprocess.CalledProcessError: it failed; what it said is on standard error.
+        subprocess.CalledProcessError: it failed; its message is on standard error.
     """
     made = (root or cache()) / f"sf{scale:g}-{parts}"
     if made.exists():

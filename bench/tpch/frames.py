@@ -1,4 +1,4 @@
-"""What the queries have in common: the tables, and the few relational steps that Dask's dataframe has no name for."""
+"""The common parts of the queries: the tables, and the few relational steps that Dask's dataframe has no name for."""
 
 from __future__ import annotations
 
@@ -55,12 +55,12 @@ class Query:
         return f"q{self.number:02}"
 
     def plan(self, tables: Tables) -> Frame:
-        """What is to be computed, sorted and cut off as the query wants it."""
+        """Return the computation, sorted and cut off as the query wants it."""
         built = self.build(tables)
         return ordered(built, self.order, self.limit) if self.order else built
 
     def answer(self, computed: Any) -> Any:
-        """A pandas dataframe, whatever the plan came to."""
+        """Return a pandas dataframe for any result of the plan."""
         import pandas as pd
 
         return pd.DataFrame({self.scalar: [float(computed)]}) if self.scalar else computed.reset_index(drop=True)
@@ -69,7 +69,7 @@ class Query:
 def query(
     number: int, title: str, *, order: Sequence[str] = (), limit: int | None = None, scalar: str = ""
 ) -> Callable[[Callable[[Tables], Frame]], Query]:
-    """Make a query of the function that says what rows it has."""
+    """Make a query of the function that defines its rows."""
     return lambda build: Query(number, title, build, tuple(order), limit, scalar)
 
 
@@ -88,12 +88,12 @@ def ordered(frame: Frame, order: Sequence[str], limit: int | None) -> Frame:
 
 
 def among(left: Frame, key: str, right: Frame, right_key: str) -> Frame:
-    """The rows of ``left`` whose key is in ``right`` (EXISTS, IN)."""
+    """Return the rows of ``left`` whose key is in ``right`` (EXISTS, IN)."""
     return left.merge(right[[right_key]], how="leftsemi", left_on=key, right_on=right_key)
 
 
 def not_among(left: Frame, key: str, right: Frame, right_key: str) -> Frame:
-    """The rows of ``left`` whose key is not in ``right`` (NOT EXISTS, NOT IN)."""
+    """Return the rows of ``left`` whose key is not in ``right`` (NOT EXISTS, NOT IN)."""
     columns = list(left.columns)
     known = right[[right_key]].assign(known=1)
     joined = left.merge(known, how="left", left_on=key, right_on=right_key)
@@ -101,5 +101,5 @@ def not_among(left: Frame, key: str, right: Frame, right_key: str) -> Frame:
 
 
 def revenue(lines: Frame) -> Frame:
-    """What the lines were sold for: extended price less discount."""
+    """Return the price of the sold lines: extended price less discount."""
     return lines.l_extendedprice * (1 - lines.l_discount)

@@ -73,7 +73,7 @@ def _digested(dask_worker: Any) -> float:
         if isinstance(key, tuple)
         and key[0] == "execute"
         and key[-1] == "seconds"
-        and str(key[-2]).endswith("-cpu")  # thread-cpu, and what parts of it have names of their own, as P2P's
+        and str(key[-2]).endswith("-cpu")  # thread-cpu, and its parts with names of their own, as P2P's
     )
 
 

@@ -1,4 +1,4 @@
-"""What is written down about jobs and runs, and their figures. Times are seconds of CLOCK_MONOTONIC."""
+"""The records of jobs and runs, and their figures. Times are seconds of CLOCK_MONOTONIC."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ class JobSpec(NamedTuple):
     """One job: which queries in which order, on which data, with how many workers and threads.
 
     ``memory_bytes`` is for each worker; ``share`` is the cgroup, ``cores`` the affinity of a static share. ``at_once``:
-    all queries are submitted before the first has ended. It begins ``arrives_s`` after it is told to.
+    all queries are submitted before the first has ended. It begins ``arrives_s`` after its start command.
     """
 
     name: str
@@ -33,13 +33,13 @@ class JobSpec(NamedTuple):
 
     @classmethod
     def load(cls, path: Path) -> JobSpec:
-        """Read what :meth:`save` wrote."""
+        """Read a file of :meth:`save`."""
         fields: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         return cls(**fields | {"queries": tuple(fields["queries"]), "cores": tuple(fields["cores"])})
 
 
 class JobResult(NamedTuple):
-    """What a job says about itself.
+    """The report of a job about itself.
 
     ``cpu_s`` is all CPU time of its processes from ``began`` to ``ended``, ``task_cpu_s`` that of the threads that ran
     tasks, in tasks. ``query_s`` and ``rows`` are by query, in the order in which they ran.
@@ -64,15 +64,15 @@ class JobResult(NamedTuple):
 
     @classmethod
     def load(cls, path: Path) -> JobResult:
-        """Read what :meth:`save` wrote."""
+        """Read a file of :meth:`save`."""
         return cls(**json.loads(path.read_text(encoding="utf-8")))
 
 
 class Run(NamedTuple):
     """All jobs at once, one way. ``slot_s`` is how long CPU slots of the agent were held; ``threads`` is a job's.
 
-    ``busy_s`` is the CPU time of the whole host meanwhile, whoever used it. ``orders``: how the agent had ordered the
-    jobs, one after the other, first the first; where a master orders them.
+    ``busy_s`` is the CPU time of all processes of the host meanwhile. ``orders``: how the agent had ordered the jobs,
+    one after the other, first the first; where a master orders them.
     """
 
     way: str
@@ -81,7 +81,7 @@ class Run(NamedTuple):
     jobs: list[JobResult]
     slot_s: float = 0.0
     busy_s: float = 0.0
-    orders: list[list[str]] = []  # noqa: RUF012 - a named tuple's fields are nobody's to change
+    orders: list[list[str]] = []  # noqa: RUF012 - a named tuple's fields cannot be changed
 
     @property
     def makespan_s(self) -> float:
@@ -90,12 +90,12 @@ class Run(NamedTuple):
 
 
 class Figures(NamedTuple):
-    """Core-seconds: ``x`` allocated, ``y`` there were, ``z`` used of what was allocated (Ursa §5); ``used`` in all.
+    """Core-seconds: ``x`` allocated, ``y`` available, ``z`` used of the allocated ones (Ursa §5); ``used`` in all.
 
     Static: X is every job's share for as long as it ran. Oversubscribed: every job was promised as many cores as it has
-    threads, so that X exceeds Y. Penstock: X is the time for which CPU slots were held, Z what tasks used in
-    them; schedulers, communication and start-up are in neither there, and in ``used``. ``others``: what the host did
-    meanwhile that no job did, Penstock and the end of the jobs' clusters in it; a quiet host has little of it.
+    threads, so that X exceeds Y. Penstock: X is the time for which CPU slots were held, Z the use of tasks in them;
+    schedulers, communication and start-up are in neither there, and in ``used``. ``others``: the host's use meanwhile
+    by no job, Penstock and the end of the jobs' clusters in it; a quiet host has little of it.
     """
 
     makespan_s: float

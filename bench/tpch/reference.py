@@ -1,4 +1,4 @@
-"""What the answers should be: the queries as SQL (``sql/q01.sql`` to ``q22.sql``), run by DuckDB on the same files."""
+"""The correct answers: the queries as SQL (``sql/q01.sql`` to ``q22.sql``), run by DuckDB on the same files."""
 
 from __future__ import annotations
 
@@ -30,5 +30,5 @@ class Reference:
         return self._database.execute(text, named).df()
 
     def close(self) -> None:
-        """Forget it."""
+        """Close the database."""
         self._database.close()

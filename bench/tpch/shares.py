@@ -31,16 +31,16 @@ class Share:
             os.sched_setaffinity(0, self.cores)
 
 
-#: No share at all: the whole host, like everybody.
+#: No share at all: the whole host, like all others.
 WHOLE = Share("")
 
 
 @contextlib.contextmanager
 def split(jobs: int, cores: int) -> Iterator[list[Share]]:
-    """As many equal shares; gone on the way out.
+    """Make as many equal shares; remove them at the end of the block.
 
     Where neither generation of cgroups can bind a quota, each job gets whole cores, in turn: with more jobs than cores
-    several share one, which is no static split any more, and ``how`` says so.
+    several share one, which is no static split any more, and ``how`` has that.
     """
     made = [_quota(f"penstock-tpch-{os.getpid()}-{index}", cores / jobs) for index in range(jobs)]
     usable = sorted(os.sched_getaffinity(0))
