@@ -27,7 +27,9 @@ def parse(arguments: Sequence[str]) -> Options:
         prog="python -m demo",
         description="Real analytics jobs on this host: all at once, on a static split, through Penstock.",
     )
-    parser.add_argument("--input", type=Path, metavar="DIR", help="text of your own; default: what every machine has")
+    parser.add_argument(
+        "--input", type=Path, metavar="DIR", help="text of your own; default: text that every machine has"
+    )
     parser.add_argument("--megabytes", type=int, metavar="N", help="default: 120, less where memory is short")
     parser.add_argument("--out", type=Path, metavar="DIR", default=Path("demo-out"), help="report.json, timeline.png")
     parser.add_argument("--http", metavar="ADDRESS:PORT", default="127.0.0.1:0", help="status; default: any free port")
@@ -49,7 +51,7 @@ def parse(arguments: Sequence[str]) -> Options:
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command. What goes wrong is told in one line each."""
+    """Run the command; each error is one line."""
     options = parse(arguments)
     signal.signal(signal.SIGTERM, lambda *_: signal.raise_signal(signal.SIGINT))
     status = 1

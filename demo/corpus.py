@@ -78,7 +78,7 @@ class Corpus(NamedTuple):
 
     @classmethod
     def load(cls, path: Path) -> Corpus:
-        """Read what :meth:`save` wrote."""
+        """Read a file of :meth:`save`."""
         document: dict[str, Any] = json.loads(path.read_text(encoding="ascii"))
         partitions = [Partition(p, size, [Document(*d) for d in docs]) for p, size, docs in document["partitions"]]
         return cls(partitions, document["names"], [end.encode("latin-1") for end in document["ends"]])
@@ -124,7 +124,7 @@ def pieces(path: Path) -> Iterator[bytes]:
 
 
 class _Writer:
-    """Fills partition after partition and remembers what is where."""
+    """Fills partition after partition and records the place of each document."""
 
     def __init__(self, directory: Path, total_bytes: int, partitions: int) -> None:
         self.directory = directory

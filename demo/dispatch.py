@@ -80,7 +80,7 @@ def main(environment: Mapping[str, str]) -> int:
 
 
 def _drawn(status: int) -> int:
-    """Draw what came back from a machine where the demo succeeded; return the status of both."""
+    """Draw the records of a machine where the demo succeeded; return the status of both."""
     if status == 0:
         status = picture.main([f"{OUT}/timeline.json", f"{OUT}/timeline.png"])
         print(f"on this host: {OUT}/report.json, {OUT}/timeline.png")

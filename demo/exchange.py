@@ -1,4 +1,5 @@
-"""The shuffle: a worker keeps its output partitions in memory and serves them over TCP on loopback to whoever pulls.
+"""The shuffle: a worker keeps its output partitions in memory and serves them over TCP on loopback to the workers that
+pull.
 
 A request is a token of 16 bytes (other users of the host can connect too) and the number of the partition; the answer
 is the number of blobs, then for each the map task that made it, its length and its bytes. Integers are big-endian.
@@ -14,7 +15,7 @@ from collections.abc import Callable
 _REQUEST = struct.Struct("!16sI")
 _COUNT = struct.Struct("!I")
 _ENTRY = struct.Struct("!IQ")
-#: Longer than any partition takes, shorter than the patience of somebody who watches a demo.
+#: Longer than any partition takes, shorter than the patience of a person who watches a demo.
 TIMEOUT_S = 120
 
 Blob = tuple[int, bytes]

@@ -19,7 +19,7 @@ _BLOCK = re.compile(re.escape(_BEGIN) + r"\n.*?" + re.escape(_END), re.DOTALL)
 
 
 def block(report: dict[str, Any]) -> str:
-    """Return what a page shows of a report: what the demo printed, with date, commit and machine."""
+    """Return a report as a page shows it: the demo's output, with date, commit and machine."""
     plan = report["plan"]
     lines = "\n".join(line.rstrip() for line in report["printed"]).strip("\n")
     return (
@@ -43,7 +43,7 @@ def replaced(page: str, written: str) -> str:
 
 
 def main(arguments: Sequence[str], project: Path = _PROJECT) -> int:
-    """The command. Exit status 1 and one line for what cannot be read or written."""
+    """Run the command. Exit status 1 and one line for a file that cannot be read or written."""
     parser = argparse.ArgumentParser(prog="python -m demo.figures", description=__doc__)
     parser.add_argument("--out", type=Path, default=Path("demo-out"), metavar="DIR", help="where the report is")
     parser.add_argument("--host", action="store_true", help="write into docs/benchmarks/demo.md: figures of DEMO=host")
@@ -69,7 +69,7 @@ def _of(path: Path) -> str:
     """Return the block of a report.
 
     Raises:
-        ValueError: there is none, or it is not what the demo writes; the line names the option and the remedy.
+        ValueError: there is none, or its format is not the demo's; the line names the option and the remedy.
     """
     try:
         return block(json.loads(_read(path)))

@@ -1,4 +1,4 @@
-"""Who may work when. All executors run the very same jobs, in task slots of the job's own (:class:`SlotGate`).
+"""The permission to work. All executors run the very same jobs, in task slots of the job's own (:class:`SlotGate`).
 
 A task takes a slot and keeps it while it reads, computes and writes; the reads of one task overlap with the computing
 of another, as in frameworks that pipeline inside a container. Under plain Linux nothing else limits a job; on a static
@@ -43,7 +43,7 @@ class SlotGate:
         self._slots.release()
 
     def progress(self, stages: Sequence[StageLeft]) -> None:
-        """Say how far the job is: nobody asks."""
+        """Drop the progress of the job: no part asks for it."""
 
     async def end(self) -> None:
         """The job is over."""

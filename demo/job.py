@@ -27,7 +27,7 @@ from demo.worker import LANES, Spawned, Worker, spawn
 
 
 class JobError(Exception):
-    """One line: what went wrong in a job."""
+    """A job failed; the message is one line."""
 
 
 class Executor:
@@ -98,10 +98,10 @@ class AnalyticsJob:
         self.works: list[Work] = []
 
     async def run(self) -> None:
-        """Both stages.
+        """Run both stages.
 
         Raises:
-            ExceptionGroup: of JobError and of what the gate raises.
+            ExceptionGroup: of JobError and of the gate's errors.
         """
         await self._stage("map", [partition.size for partition in self._corpus.partitions])
         await self._stage("reduce", self._sizes)
@@ -168,12 +168,12 @@ class AnalyticsJob:
 
 
 def report(**event: Any) -> None:
-    """One JSON line to whoever started the job."""
+    """Print one JSON line for the process that started the job."""
     print(json.dumps(event), flush=True)
 
 
 async def manage(spec: JobSpec, corpus: Corpus, workers: Sequence[Spawned]) -> JobResult:
-    """Run the job on workers that were forked for it, once we are told to begin."""
+    """Run the job on workers that were forked for it, once the start command comes."""
     open_gate = opener(spec)
     executors = [await Executor.connect(worker) for worker in workers]
     ports = [worker.port for worker in workers]
@@ -200,7 +200,7 @@ def opener(spec: JobSpec) -> Callable[[], Awaitable[SlotGate]]:
             return SlotGate(spec.slots)
 
         return slots
-    from demo.ranked import RankedGate  # here, so that the other executors do not load what it does not use
+    from demo.ranked import RankedGate  # here, so that the other executors do not load its imports
 
     return partial(RankedGate.open, spec.socket, spec.name, spec.slots)
 

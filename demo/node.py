@@ -23,8 +23,8 @@ STOP_TIMEOUT_S = 30.0
 _POLL_S = 0.05
 
 
-class NodeFailed(Exception):  # noqa: N818 - named for what the reader is told
-    """Why Penstock did not start: what it said last."""
+class NodeFailed(Exception):  # noqa: N818 - named for the reader of the message
+    """Penstock did not start; the message has the end of its log."""
 
 
 class Node(NamedTuple):
@@ -45,7 +45,7 @@ class Node(NamedTuple):
 
 @contextlib.contextmanager
 def running(directory: Path, agent: dict[str, str], master: dict[str, str]) -> Iterator[Node]:
-    """Penstock with these settings, up while inside; ended in order on the way out, whatever happened.
+    """Run Penstock with these settings in the block; end it in order afterwards, also after an error.
 
     Raises:
         NodeFailed: it did not start; the message has the end of its log.
@@ -81,7 +81,7 @@ def running(directory: Path, agent: dict[str, str], master: dict[str, str]) -> I
 
 
 def _module(process: psutil.Process) -> str:
-    """What ``python -m`` runs there."""
+    """Return the command of ``python -m`` for a module there."""
     line = process.cmdline()
     return line[line.index("-m") + 1] if "-m" in line[:-1] else line[0]
 

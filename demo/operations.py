@@ -1,4 +1,5 @@
-"""What the three jobs compute: a map over a partition of the text and a merge of what the maps made for one reducer.
+"""The computation of the three jobs: a map over a partition of the text and a merge of the maps' output for one
+reducer.
 
 Bytes in, bytes out, and nothing that depends on the order in which tasks ran: two executors must agree on every byte.
 The maps go document by document: inside one long call the interpreter lets no other thread (a read, a pull) run.
@@ -18,7 +19,7 @@ from typing import NamedTuple
 from demo.corpus import Document
 
 _WORD = re.compile(rb"[a-z]+")
-#: What marshal writes here is read by a process forked from the same interpreter.
+#: The version of marshal: the reader is a process forked from the same interpreter.
 _MARSHAL = 2
 
 

@@ -77,7 +77,7 @@ _LABELS = {
 
 
 def _resource(axis: Any, kind: str, run: dict[str, Any]) -> None:
-    """Monotasks that run, per job and stacked; what the agent counted and what the host did on top."""
+    """Draw running monotasks, per job and stacked; the agent's counts and the host's use on top."""
     jobs = [job["name"] for job in run["jobs"]]
     per_job = {job: running(w for w in run["works"] if w["kind"] == kind and w["job"] == job) for job in jobs}
     times = sorted({at for steps, _ in per_job.values() for at in steps})
@@ -138,7 +138,7 @@ _OTHER = {"archive": "#ccbb44", "table": "#aa3377"}
 
 
 def main(arguments: Sequence[str]) -> int:
-    """The command. Exit status 2 and one line for what cannot be read or written."""
+    """Run the command. Exit status 2 and one line for a file that cannot be read or written."""
     if len(arguments) != 2:
         print("usage: python -m demo.picture timeline.json timeline.png", file=sys.stderr)
         return 2

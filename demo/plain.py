@@ -1,4 +1,4 @@
-"""A job under plain Linux: a process in a session of its own. No agent starts it, ranks it or counts what it uses."""
+"""A job under plain Linux: a process in a session of its own. No agent starts it, ranks it or counts its use."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from penstock.model.container import Ended, EndedBy
 
 
 class PlainProcess:
-    """What :class:`penstock.client.Container` is to a job in a container."""
+    """The counterpart of :class:`penstock.client.Container` for a job without a container."""
 
     not_enforced: Mapping[str, str] = {}
 

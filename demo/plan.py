@@ -1,4 +1,4 @@
-"""What a demonstration runs: how many tasks and workers, and how the host's cores and memory are shared out."""
+"""The plan of a demonstration: the number of tasks and workers, and the shares of the host's cores and memory."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from demo.records import PENSTOCK, JobSpec
 MIB = 1024 * 1024
 #: The interpreters of a job (its own and two workers').
 _BASE_BYTES = 48 * MIB
-#: What a job's workers hold between the stages, over its input (measured, with a margin).
+#: The memory of a job's workers between the stages, over its input (measured, with a margin).
 _HELD = {"word-count": 0.3, "inverted-index": 0.5, "sort": 1.5}
-#: Of a task over its input: the text, what is made of it, what is written.
+#: The memory of a task over its input: the text, its result, its output.
 _TASK_TO_INPUT = 3
 #: More cores than this would be more than these inputs are worth; of a larger host the demo uses so many.
 _MAX_CORES = 8
 
 
 class Asked(NamedTuple):
-    """A job that somebody asks for: an operation over the first ``part`` of the text."""
+    """A job of a user: an operation over the first ``part`` of the text."""
 
     name: str
     operation: str
     part: float
 
 
-#: In the order in which they are submitted: large ones first, which is the worst for who goes by that.
+#: In the order in which they are submitted: large ones first, which is the worst case for an order by arrival.
 ASKED = (
     Asked("inverted-index", "inverted-index", 1.0),
     Asked("sort", "sort", 1.0),
@@ -40,13 +40,13 @@ ASKED = (
     Asked("sort-eighth", "sort", 0.125),
     Asked("word-count-eighth", "word-count", 0.125),
 )
-#: Of a static split each user has a share: who indexes, who sorts, who counts.
+#: Each user has a share of a static split: one indexes, one sorts, one counts.
 USERS = ("inverted-index", "sort", "word-count")
 
 
 @dataclass(frozen=True)
 class Plan:
-    """Sizes are bytes. ``text_bytes`` is what was asked for; partitions come out a little larger."""
+    """Sizes are bytes. ``text_bytes`` is the requested size; partitions come out a little larger."""
 
     directory: Path
     project: Path
@@ -110,7 +110,7 @@ class Plan:
 
     @property
     def _tasks_bytes(self) -> int:
-        """What the tasks of one job hold that run at once."""
+        """Return the memory of the tasks of one job that run at once."""
         largest = max(self.text_bytes // self.partitions, self.text_bytes // self.reducers)
         return _TASK_TO_INPUT * (self.workers + 1) * largest
 
@@ -121,23 +121,29 @@ class Plan:
 
     @property
     def table_bytes(self) -> int:
-        """What the regular table wants, in the middle of a run: so much that with the archive it is too much, however
-        little the jobs hold by then, even if they are over."""
+        """Return the memory that the regular table wants, in the middle of a run: with the archive it is too much,
+        however little the jobs hold by then, even if they are over.
+        """
         return int(1.05 * self.jobs_bytes)
 
     @property
     def archive_bytes(self) -> int:
-        """What the opportunistic archive takes."""
+        """Return the memory of the opportunistic archive."""
         return self.table_bytes
 
     @property
     def capacity_bytes(self) -> int:
-        """Memory that the node offers: what is promised, and no more, so that the archive lives on what is unused."""
+        """Return the memory that the node offers: the promises, and no more, so that the archive lives on unused
+        memory.
+        """
         return self.jobs_bytes + self.table_bytes
 
     @property
     def agent_settings(self) -> dict[str, str]:
-        """Of the agent. Memory is what is preempted for here: CPU is not, for the archive yields that by itself."""
+        """Return the agent's settings.
+
+        Memory is preempted for here: CPU is not, as the archive yields that by itself.
+        """
         return {
             "cores": f"{self.cores:g}",
             "memory_bytes": str(self.capacity_bytes),
@@ -153,7 +159,7 @@ class Plan:
 
     @property
     def needed_bytes(self) -> int:
-        """What the whole takes for a moment at worst."""
+        """Return the memory that the whole needs for a moment at worst."""
         return self.capacity_bytes + self.archive_bytes
 
     # ------------------------------------------------------------ processes
@@ -169,7 +175,7 @@ class Plan:
 
     @property
     def environment(self) -> dict[str, str]:
-        """Of every process: what the interpreter needs to find us."""
+        """Return the environment of every process: the interpreter needs it to find us."""
         kept = ("PYTHONPATH", "LANG", "LC_ALL")
         return {name: os.environ[name] for name in kept if name in os.environ}
 

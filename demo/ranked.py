@@ -1,4 +1,4 @@
-"""A job that is registered with Penstock. Apart from :mod:`demo.gates`: other executors need not load what it uses."""
+"""A job that is registered with Penstock. Apart from :mod:`demo.gates`: other executors need not load its imports."""
 
 from __future__ import annotations
 
@@ -37,8 +37,9 @@ class RankedGate(SlotGate):
             yield
 
     def progress(self, stages: Sequence[StageLeft]) -> None:
-        """Report it, so that the master knows what is left of a job that it has never seen. Each stage reads its input
-        from a disk or the network, and computes on it.
+        """Report the progress, so that the master knows the remainder of a job that it has never seen.
+
+        Each stage reads its input from a disk or the network, and computes on it.
         """
         names = [each.stage for each in stages]
         read = ("disk", "network")

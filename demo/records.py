@@ -1,4 +1,4 @@
-"""What is written down about a run: plain data that goes to JSON and back."""
+"""The records of a run: plain data that goes to JSON and back."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class JobSpec(NamedTuple):
 
     @classmethod
     def load(cls, path: Path) -> JobSpec:
-        """Read what :meth:`save` wrote."""
+        """Read a file of :meth:`save`."""
         fields: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         fields["cores"] = tuple(fields["cores"])
         return cls(**fields)
@@ -58,10 +58,10 @@ class Work(NamedTuple):
 
 
 class JobResult(NamedTuple):
-    """What a job says about itself.
+    """The report of a job about itself.
 
-    ``began`` is when it was told to, ``ended`` after its last output; ``cpu_s`` is what it and its workers have used
-    since it began: starting interpreters is not in it.
+    ``began`` is the time of its start command, ``ended`` that after its last output; ``cpu_s`` is the use of it and its
+    workers since it began: starting interpreters is not in it.
     """
 
     name: str
@@ -76,7 +76,7 @@ class JobResult(NamedTuple):
 
     @classmethod
     def load(cls, path: Path) -> JobResult:
-        """Read what :meth:`save` wrote."""
+        """Read a file of :meth:`save`."""
         fields: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
         fields["works"] = [Work(*work) for work in fields["works"]]
         return cls(**fields)

@@ -85,7 +85,7 @@ _TITLES = {"plain": "plain Linux", "first": "Penstock 1st", "penstock": "Penstoc
 
 
 def preemption_lines(run: Run) -> list[str]:
-    """What was preempted, why, and what it had done; how the memory was wanted."""
+    """Return lines on each preemption: the container, the reason, its work so far; and the demand for memory."""
     lines = [f"preempted: {p['container']} for {p['resource']}: {p['reason']}" for p in run.preemptions]
     archive = run.archive
     if archive is not None:
@@ -122,7 +122,9 @@ def _run(run: Run, plan: Plan) -> dict[str, Any]:
 
 
 def timeline(runs: dict[str, Run]) -> dict[str, Any]:
-    """What the picture shows: samples of the agent's status and every monotask, in seconds since the run began."""
+    """Return the data of the picture: samples of the agent's status and every monotask, in seconds since the run
+    began.
+    """
     return {"runs": {name: _timeline(run) for name, run in runs.items()}}
 
 

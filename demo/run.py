@@ -1,4 +1,4 @@
-"""One run: all jobs at once under one executor, and what the agent's status said meanwhile."""
+"""One run: all jobs at once under one executor, and the agent's status meanwhile."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ SAMPLE_S = 1.0
 PREEMPTION_S = 20.0
 
 
-class RunFailed(Exception):  # noqa: N818 - named for what the reader is told
-    """One line: what made the run worthless."""
+class RunFailed(Exception):  # noqa: N818 - named for the reader of the message
+    """The run is worthless; the message is one line with the reason."""
 
 
 @dataclass
@@ -45,13 +45,13 @@ class JobRun:
 
     @property
     def completion_s(self) -> float:
-        """Job completion time: from the moment it was told to begin to the end of its container."""
+        """Job completion time: from its start command to the end of its container."""
         return self.ended - self.began
 
 
 @dataclass
 class Archive:
-    """What the opportunistic job came to. ``bytes_done`` is what it had compressed."""
+    """The result of the opportunistic job. ``bytes_done`` is how much it had compressed."""
 
     bytes_done: int
     memory_bytes: int
@@ -60,7 +60,7 @@ class Archive:
 
 @dataclass
 class Run:
-    """What one executor made of the jobs."""
+    """The results of the jobs under one executor."""
 
     executor: str
     began: float
@@ -77,7 +77,7 @@ class Run:
 
 
 class Runner:
-    """Starts everything in containers of the agent; ``progress`` hears a fraction of the tasks done."""
+    """Starts everything in containers of the agent; ``progress`` gets the fraction of the tasks done."""
 
     def __init__(self, agent: AgentClient, plan: Plan, executor: str, progress: Callable[[float], None]) -> None:
         self._agent = agent
@@ -92,10 +92,10 @@ class Runner:
         self._samples: list[dict[str, Any]] = []
 
     async def run(self) -> Run:
-        """Everything, and nothing left behind.
+        """Run everything, and leave nothing behind.
 
         Raises:
-            ExceptionGroup: of RunFailed (a job failed) and of what the client raises.
+            ExceptionGroup: of RunFailed (a job failed) and of the client's errors.
         """
         self._directory.mkdir()
         sampling = asyncio.create_task(self._sample())
@@ -143,9 +143,9 @@ class Runner:
             await output.readline()  # it is ready, or over
             await self._all_ready.wait()
             began = time.monotonic()
-            # On a static split the jobs of a user run one after the other in his share.
+            # On a static split the jobs of a user run one after the other in the user's share.
             async with self._turns[asked.operation] if self._executor == "static" else contextlib.nullcontext():
-                with contextlib.suppress(BrokenPipeError):  # how it ended says more
+                with contextlib.suppress(BrokenPipeError):  # its exit status has the reason
                     os.write(begin, b"begin\n")
                 async for line in output:
                     self._heard(spec.name, json.loads(line))
@@ -205,7 +205,7 @@ class Runner:
     async def _launched(
         self, spec: ContainerSpec, *, plain: bool = False
     ) -> AsyncIterator[tuple[Container | PlainProcess, int, asyncio.StreamReader]]:
-        """A container, its standard input (a descriptor) and output; what still runs at the end is killed.
+        """Yield a container, its standard input (a descriptor) and output; kill it at the end if it still runs.
 
         ``plain``: a process without a container.
         """
@@ -256,7 +256,7 @@ async def _preempted(archive: Container) -> None:
 
 
 def trimmed(status: dict[str, Any]) -> dict[str, Any]:
-    """What the picture needs of a status document."""
+    """Return the part of a status document that the picture needs."""
     live = [c for c in status["containers"] if c["ended"] is None]
     return {
         "kinds": status["kinds"],

@@ -34,12 +34,12 @@ _MEGABYTE = 1_000_000
 _MEMORY_SHARE = 0.8
 
 
-class ShowFailed(Exception):  # noqa: N818 - named for what the reader is told
+class ShowFailed(Exception):  # noqa: N818 - named for the reader of the message
     """One line: why there is nothing to show."""
 
 
 class Options(NamedTuple):
-    """What was asked for; ``megabytes`` None: what suits the machine."""
+    """The options; ``megabytes`` None: a size that suits the machine."""
 
     source: Path | None
     megabytes: int | None
@@ -112,7 +112,7 @@ def make_plan(options: Options, directory: Path) -> Plan:
     """Sizes for this machine.
 
     Raises:
-        ShowFailed: not enough memory for what was asked for.
+        ShowFailed: not enough memory for the requested size.
     """
     cores = float(len(os.sched_getaffinity(0)))
     budget = int(psutil.virtual_memory().available * _MEMORY_SHARE)
@@ -186,7 +186,7 @@ async def _linked(agent: AgentClient) -> None:
 
 
 def _digests(plan: Plan, executor: str, *, keep: bool) -> dict[str, str]:
-    """Digest what a run wrote, and remove it: the next one shall find as much memory and disk."""
+    """Digest the output of a run, and remove it: the next one shall find as much memory and disk."""
     outputs = [plan.output(executor, asked.name) for asked in ASKED]
     found = report.digests(outputs)
     if not keep:
@@ -195,7 +195,7 @@ def _digests(plan: Plan, executor: str, *, keep: bool) -> dict[str, str]:
     return found
 
 
-# ---------------------------------------------------------------- what is said
+# ---------------------------------------------------------------- messages
 
 
 def _introduction(plan: Plan) -> str:

@@ -1,8 +1,8 @@
 """Two other users of the host, each a program of its own: ``python -m demo.tenants archive | table``.
 
 ``archive`` is the opportunistic job: it takes the text into memory and compresses it, piece after piece, for as long as
-it may, and tallies what it has done in a file that outlives it. ``table`` is regular: it fills a table in memory, which
-it was promised, and keeps it. Each prints a line when it holds its memory.
+it may, and tallies its work in a file that outlives it. ``table`` is regular: it fills a table in its promised memory,
+and keeps it. Each prints a line when it holds its memory.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ import zlib
 from collections.abc import Sequence
 from pathlib import Path
 
-#: What is read at once.
+#: The bytes read at once.
 _STEP_BYTES = 8 * 1024 * 1024
-#: Small, so that what was done when it is killed is tallied but for a moment's work.
+#: Small, so that when it is killed its work is tallied but for that of a moment.
 _PIECE_BYTES = 64 * 1024
 
 
 def fill(memory_bytes: int, sources: Sequence[Path]) -> bytearray:
-    """That much memory, every page of it written, with what is in the sources, repeated."""
+    """Fill that much memory, every page of it written, with the contents of the sources, repeated."""
     held = bytearray(memory_bytes)
     view = memoryview(held)
     while view:
@@ -50,7 +50,7 @@ def archive(held: bytearray, tally: Path) -> None:
 
 
 def tallied(tally: Path) -> int:
-    """Bytes that the archive says it has compressed."""
+    """Return the compressed bytes by the archive's tally."""
     try:
         return int.from_bytes(tally.read_bytes(), "little")
     except FileNotFoundError:
@@ -61,7 +61,7 @@ def give_way() -> None:
     """Run on idle CPU only: for a host whose cgroups cannot see to it.
 
     Where the kernel groups processes by session (CONFIG_SCHED_AUTOGROUP), a policy counts within the session only; the
-    group's own weight is a file (Linux 2.6.38). That of the session from which this was started stays as it is.
+    group's own weight is a file (Linux 2.6.38). That of the session in which this was started is not changed.
     """
     os.sched_setscheduler(0, os.SCHED_IDLE, os.sched_param(0))
     if os.getpid() != os.getsid(0):

@@ -40,7 +40,7 @@ class Spawned(NamedTuple):
 
 
 class Worker:
-    """The data that a worker holds and what it can do to it. Each command returns what its manager must know."""
+    """The data that a worker holds and its operations on it. Each command returns the facts that its manager needs."""
 
     def __init__(self, corpus: Corpus, operation: str, directory: Path, token: bytes) -> None:
         self._corpus = corpus
@@ -91,7 +91,7 @@ class Worker:
         return len(self._results[task])
 
     def write(self, task: int) -> int:
-        """Disk: write the output, and do not believe that it is written before the disk says so."""
+        """Disk: write the output, and wait until the disk reports it as written."""
         result = self._results.pop(task)
         with (self._directory / f"part-{task:04d}").open("wb", buffering=0) as file:
             view = memoryview(result)
@@ -154,7 +154,7 @@ def _lane(
         cpu = time.thread_time()
         try:
             answer["result"] = getattr(worker, do)(task)
-        except Exception as error:  # noqa: BLE001 - the root of a monotask: its manager is told, whatever it was
+        except Exception as error:  # noqa: BLE001 - the root of a monotask: its manager gets every error
             answer["error"] = f"{do} of task {task}: {type(error).__name__}: {error}"
         answer["cpu_s"] = time.thread_time() - cpu
         with lock:
