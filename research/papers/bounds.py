@@ -23,7 +23,7 @@ _TIMES = 400
 
 @dataclass(frozen=True, slots=True)
 class Bounds:
-    """The bounds in seconds. ``limit`` is what determines ``makespan_s``, as text."""
+    """The bounds in seconds. ``limit`` is the bound that determines ``makespan_s``, as text."""
 
     makespan_s: float
     limit: str
@@ -52,7 +52,7 @@ class _Hardware:
     start_s: float
 
     def uses(self, task: SimulatedTask) -> tuple[float, list[_Use]]:
-        """Return a task's time at full speed, and what it uses."""
+        """Return a task's time at full speed, and its use of each resource."""
         parts = list(self._of_command(task) if task.command is not None else self._of_monotasks(task))
         time_s = max((end_s for end_s, *_ in parts), default=0.0)
         if task.command is None:
@@ -135,7 +135,7 @@ def _hardware(spec: Spec) -> _Hardware:
 
 
 def _alone(job: SimulatedJob, hardware: _Hardware) -> tuple[float, list[_Use]]:
-    """Return the least time of a job that has the cluster to itself, and what it uses if each task begins at once."""
+    """Return the least time of a job that has the cluster to itself, and its use if each task begins at once."""
     ends_s: dict[str, float] = {}  # of stages, with no other limit than the longest task
     least_s: dict[str, float] = {}  # of stages, each also limited by the whole cluster
     uses: list[_Use] = []

@@ -85,7 +85,7 @@ def _assumptions(inputs: Inputs) -> list[Row]:
             paper="around 30 %",
             ours=percent(below),
             holds=_is_around_30(below),
-            why=_who_pays(reports),
+            why=_cost_of_large_jobs(reports),
         )
         rows.append(row)
     return rows
@@ -123,7 +123,7 @@ def _weights(inputs: Inputs) -> list[Row]:
     return rows
 
 
-def _who_pays(reports: dict[str, Report], size: float = 100.0) -> str:
+def _cost_of_large_jobs(reports: dict[str, Report], size: float = 100.0) -> str:
     """Return a sentence on the number of jobs of at least ``size`` and their part of the mean response time."""
     added_s = {}
     for policy in ("fair", "las_mq"):

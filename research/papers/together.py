@@ -27,7 +27,7 @@ _INSTALLED = "as installed"
 _URSA_SRJF = "Ursa (SRJF)"
 _KNOWN = "with SRJF and known lengths"
 _TOGETHER = (_LAS_MQ, _SRJF, _INSTALLED, _KNOWN)
-#: What the default order is to gain over the best paper alone.
+#: The aimed gain of the default order over the best paper alone.
 _GAIN = 0.1
 _YARN = {"policy.placement": "capacity"}
 _NO_SLACK = {"opportunistic": False}
