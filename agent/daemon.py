@@ -9,7 +9,6 @@ import os
 import secrets
 import signal
 import time
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -19,8 +18,8 @@ import uvloop
 
 from agent import cgroup_root, disk_scheduler, previous_agent, process
 from agent.cgroups import CgroupTree, blk_throttle_workaround, limited_disks, whole_disks
+from agent.check.facts import Fact, enforcement
 from agent.check.facts import Host as CheckedHost
-from agent.check.facts import enforcement
 from agent.config import AgentConfig
 from agent.core import Node
 from agent.core import events as e
@@ -28,6 +27,7 @@ from agent.core.records import ContainerState
 from agent.executor import Executor
 from agent.frameworks import Frameworks
 from agent.http import status_site
+from agent.http_documents import LinkStatus, Status
 from agent.journal import Journal
 from agent.jvm import JvmHeaps
 from agent.launcher import Exited, Launcher, LauncherGone
@@ -111,7 +111,7 @@ class Agent:
         self._limit_enforcer: LimitEnforcer
         self._watch: MemoryWatch | None = None
         self._heaps: JvmHeaps
-        self._enforcement: dict[str, Any] = {}
+        self._enforcement: dict[str, Fact] = {}
         self._closers: list[Any] = []
         self._troubles = Troubles()
 
@@ -142,7 +142,7 @@ class Agent:
         self._closers.append(self._launcher_supervisor.close)
         self._tree = self._prepare_tree(launcher.cgroup_root)
         seen = CheckedHost(links=partial(links_out, config.network_link_bytes_per_s))
-        self._enforcement = {name: asdict(fact) for name, fact in enforcement(self._tree, seen).items()}
+        self._enforcement = enforcement(self._tree, seen)
         network = self._limit_network()
         # 0: the rate of one of them is unknown
         link = min((each.rate_bytes_per_s for each in seen.links()), default=0) if network is not None else 0
@@ -167,7 +167,7 @@ class Agent:
             self._link = self._link_to_master(config, node.settings.node)
         await self._take_back(journal, launcher)
         await self._open_site(node, access)
-        enforced = sorted(name for name, fact in self._enforcement.items() if fact["ok"])
+        enforced = sorted(name for name, fact in self._enforcement.items() if fact.ok)
         self._frameworks = Frameworks(
             self._shell, self._executor, status=self.status, outputs=self._outputs, enforced=enforced,
             max_frame_bytes=config.max_frame_bytes, operators=config.operators,
@@ -226,7 +226,7 @@ class Agent:
             log.warning("containers together are not limited", what=what, why=why)
 
     def _limit_network(self) -> NetworkLimiter | None:
-        if not self._enforcement.get("network", {}).get("ok"):
+        if (network := self._enforcement.get("network")) is None or not network.ok:
             return None
         limiter = NetworkLimiter(link_bytes_per_s=self._config.network_link_bytes_per_s)
         self._closers.append(limiter.close)
@@ -333,10 +333,10 @@ class Agent:
             lambda: self._config, self._troubles,
         )  # fmt: skip
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Status:
         """Return the status document."""
         link = self._link
-        master = {"address": link.address if link else "", "linked": link.linked if link else False}
+        master = LinkStatus(address=link.address if link else "", linked=link.linked if link else False)
         return status_document(
             self._shell.node,
             started_at=self._started_at,

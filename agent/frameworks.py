@@ -16,6 +16,7 @@ from agent import lending, peer_credentials
 from agent.connections import HELLO_S, Connections
 from agent.core import events as e
 from agent.executor import Executor
+from agent.http_documents import Status
 from agent.output import read_output
 from agent.queues import COMMANDS
 from agent.shell import MasterRelay, Shell
@@ -43,7 +44,7 @@ class Frameworks:
     """Accepts the connections of frameworks and commands."""
 
     def __init__(
-        self, shell: Shell, executor: Executor, *, status: Callable[[], dict[str, Any]], outputs: Path,
+        self, shell: Shell, executor: Executor, *, status: Callable[[], Status], outputs: Path,
         enforced: list[str], max_frame_bytes: int, operators: str, connections: Callable[[], int],
         live_config: LiveConfig[Any], containers_go_on: bool,
     ) -> None:  # fmt: skip
@@ -325,7 +326,7 @@ class FrameworkSession:
     METHODS: ClassVar[dict[str, Served]] = handlers(
         [method for method in (*m.REQUESTS.values(), *relays.REQUESTS.values()) if method is not m.HELLO],
         (
-            m.STATUS.served_by(lambda self, _: api.Status(status=self._frameworks.status())),
+            m.STATUS.served_by(lambda self, _: api.Status(status=structs.asdict(self._frameworks.status()))),
             m.REGISTER_JOB.served_by(_register_job),
             *map(_asked, _OF_THE_NODE),
             m.LEND.served_by(_lend),

@@ -8,12 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 from aiohttp import web
+from msgspec import structs
 
 from agent.http_documents import Status
 from agent.metrics import registry
 from penstock import openapi
+from penstock.documents import Resources
 from penstock.openapi import Operation
-from penstock.web.history import Resources
 from penstock.web.live import Live
 from penstock.web.site import Site
 
@@ -25,7 +26,7 @@ _MOST_EVENTS = 30
 _MOST_JOBS = 100
 
 
-def status_site(status: Callable[[], dict[str, Any]], resources: Callable[[], Resources]) -> Site:
+def status_site(status: Callable[[], Status], resources: Callable[[], Resources]) -> Site:
     """Return the site of one agent's status; ``resources`` is :meth:`agent.core.slack.Slack.by_resource`."""
 
     async def get_status(request: web.Request) -> web.Response:
@@ -49,16 +50,15 @@ def status_site(status: Callable[[], dict[str, Any]], resources: Callable[[], Re
     )
 
 
-def shown(status: dict[str, Any]) -> dict[str, Any]:
+def shown(status: Status) -> dict[str, Any]:
     """Return the part of the status for the page: the same keys, fewer past items, and their number in ``more``."""
-    containers, jobs = status["containers"], status["jobs"]
-    live = [each for each in containers if each["ended"] is None]
-    ended = [each for each in containers if each["ended"] is not None]
+    live = [each for each in status.containers if each.ended is None]
+    ended = [each for each in status.containers if each.ended is not None]
     left_out = ("acts", "reaction", "uptime_s", "cores", "memory")
-    return {key: value for key, value in status.items() if key not in left_out} | {
+    return {key: value for key, value in structs.asdict(status).items() if key not in left_out} | {
         "containers": live + ended[:_MOST_ENDED],
-        "jobs": jobs[:_MOST_JOBS],
-        "preemptions": status["preemptions"][-_MOST_PREEMPTIONS:],
-        "events": status["events"][-_MOST_EVENTS:],
-        "more": {"ended": max(0, len(ended) - _MOST_ENDED), "jobs": max(0, len(jobs) - _MOST_JOBS)},
+        "jobs": status.jobs[:_MOST_JOBS],
+        "preemptions": status.preemptions[-_MOST_PREEMPTIONS:],
+        "events": status.events[-_MOST_EVENTS:],
+        "more": {"ended": max(0, len(ended) - _MOST_ENDED), "jobs": max(0, len(status.jobs) - _MOST_JOBS)},
     }

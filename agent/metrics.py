@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from itertools import accumulate, product
-from typing import Any
 
 from prometheus_client import CollectorRegistry
 from prometheus_client.core import CounterMetricFamily as Counted
@@ -13,8 +12,13 @@ from prometheus_client.core import GaugeMetricFamily as Gauge
 from prometheus_client.core import HistogramMetricFamily, Metric
 from prometheus_client.registry import Collector
 
+from agent.core.rank_order import ContainerRank
 from agent.core.records import ContainerState
+from agent.http_documents import Container, Status
+from agent.queues.counts import QueueCounts
+from penstock.documents import Histogram
 from penstock.metrics import resource_metrics
+from penstock.model import ResourceKind
 from penstock.model.job_state import JobStanding
 from penstock.security.certificates import certificate_metrics
 
@@ -50,7 +54,7 @@ _STALLS = {"cpu": "cpu_stalled", "memory": "memory_stalled", "disk": "disk_stall
 class AgentCollector(Collector):
     """Creates the metrics from one status document per scrape."""
 
-    def __init__(self, status: Callable[[], dict[str, Any]]) -> None:
+    def __init__(self, status: Callable[[], Status]) -> None:
         self._status = status
 
     def describe(self) -> list[Metric]:
@@ -60,30 +64,29 @@ class AgentCollector(Collector):
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics."""
         status = self._status()
-        yield from _queues(status["kinds"])
-        yield from resource_metrics("penstock_", status["resources"], "of this host")
-        yield from certificate_metrics("penstock", status["certificates"])
+        yield from _queues(status.kinds)
+        yield from resource_metrics("penstock_", status.resources, "of this host")
+        yield from certificate_metrics("penstock", status.certificates)
         for metric, value in (
-            ("cpu_opportunistic_cores", status["cores"]["opportunistic"]),
-            ("memory_opportunistic_bytes", status["memory"]["opportunistic_bytes"]),
+            ("cpu_opportunistic_cores", status.cores.opportunistic),
+            ("memory_opportunistic_bytes", status.memory.opportunistic_bytes),
         ):
             yield Gauge(f"penstock_{metric}", "Amount that opportunistic containers asked for.", value=value)
-        yield Gauge("penstock_t_alloc_ratio", "UBIS's T_alloc at present.", value=status["t_alloc"])
-        live = [each for each in status["containers"] if each["state"] != "ended"]
+        yield Gauge("penstock_t_alloc_ratio", "UBIS's T_alloc at present.", value=status.t_alloc)
+        live = [each for each in status.containers if each.state is not ContainerState.ENDED]
         yield from _containers(live)
-        yield from _ranks(each["rank"] for each in live if each.get("rank"))
+        yield from _ranks(each.rank for each in live if each.rank is not None)
         yield from _preemptions(status)
-        jobs = Counter(job["state"] for job in status["jobs"])
+        jobs = Counter(job.state for job in status.jobs)
         states = (JobStanding.WAITING, JobStanding.ADMITTED, JobStanding.RUNNING)
         yield _by("state", Gauge, "penstock_jobs", "Jobs known on this node.", {state: jobs[state] for state in states})
-        if status["master"]["address"]:
-            linked = status["master"]["linked"]
-            yield Gauge("penstock_connected_to_master", "Whether the master answers.", value=linked)
-        writes = status["journal"]["writes"]
+        if status.master.address:
+            yield Gauge("penstock_connected_to_master", "Whether the master answers.", value=status.master.linked)
+        writes = status.journal.writes
         yield Counted("penstock_journal_writes", "Records that were written or removed.", value=writes)
-        degraded = len(status["degraded"])
+        degraded = len(status.degraded)
         yield Gauge("penstock_degraded", "Operations that the system refuses to the agent.", value=degraded)
-        enforced = {what: float(fact["ok"]) for what, fact in status["enforcement"].items()}
+        enforced = {what: float(fact.ok) for what, fact in status.enforcement.items()}
         yield _by("what", Gauge, "penstock_enforced", "Whether this host can enforce it.", enforced)
 
 
@@ -95,56 +98,57 @@ def _by(label: str, family: type[Gauge | Counted], name: str, text: str, values:
     return made
 
 
-def _queues(kinds: Mapping[str, Mapping[str, Any]]) -> Iterator[Metric]:
+def _queues(by_kind: Mapping[ResourceKind, QueueCounts]) -> Iterator[Metric]:
+    kinds = [(kind.value, counts) for kind, counts in by_kind.items()]
     for key, family, name, text in _PER_KIND:
-        yield _by("kind", family, name, text, {kind: counts[key] for kind, counts in kinds.items()})
-    heads = {kind: counts["head"]["waits_s"] if counts["head"] else 0.0 for kind, counts in kinds.items()}
+        yield _by("kind", family, name, text, {kind: getattr(counts, key) for kind, counts in kinds})
+    heads = {kind: counts.head.waits_s if counts.head is not None else 0.0 for kind, counts in kinds}
     text = "How long the next job in order has waited for its turn; 0: no job waits."
     yield _by("kind", Gauge, "penstock_queue_head_wait_seconds", text, heads)
     waited = HistogramMetricFamily(
         "penstock_grant_wait_seconds", "How long granted monotasks had waited for their slot.", labels=["kind"]
     )
-    for kind, counts in kinds.items():
-        waited.add_metric([kind], _cumulative(counts["waits"]), counts["waits"]["sum_s"])
+    for kind, counts in kinds:
+        waited.add_metric([kind], _cumulative(counts.waits), counts.waits.sum_s)
     yield waited
 
 
-def _cumulative(histogram: Mapping[str, Any]) -> list[tuple[str, float]]:
+def _cumulative(histogram: Histogram) -> list[tuple[str, float]]:
     """Return cumulative buckets, as Prometheus expects."""
-    bounds = [*(str(bound) for bound in histogram["bounds_s"]), "+Inf"]
-    return list(zip(bounds, accumulate(histogram["counts"]), strict=True))
+    bounds = [*(str(bound) for bound in histogram.bounds_s), "+Inf"]
+    return list(zip(bounds, accumulate(histogram.counts), strict=True))
 
 
-def _containers(live: list[dict[str, Any]]) -> Iterator[Metric]:
-    states = Counter((each["class"], each["state"]) for each in live)
+def _containers(live: list[Container]) -> Iterator[Metric]:
+    states = Counter[tuple[str, str]]((each.container_class, each.state) for each in live)
     containers = Gauge("penstock_containers", "Live containers.", labels=["class", "state"])
     for container_class in _CLASSES:
         for state in _LIVE:
             containers.add_metric([container_class, state], states[container_class, state])
     yield containers
-    loose = sum(1 for each in live if each["not_enforced"])
+    loose = sum(1 for each in live if each.not_enforced)
     yield Gauge("penstock_containers_not_enforced", "Live containers with a limit that is not enforced.", value=loose)
-    samples = [each["sample"] for each in live if each["class"] == "regular"]
+    samples = [each.sample for each in live if each.container_class == "regular"]
     most = {
-        resource: max((sample.get(key, 0.0) for sample in samples), default=0.0) for resource, key in _STALLS.items()
+        resource: max((getattr(sample, key) for sample in samples), default=0.0) for resource, key in _STALLS.items()
     }
     text = "Largest fraction of time, over all regular containers, for which a task in it waited (PSI)."
     yield _by("resource", Gauge, "penstock_regular_stalled_max_ratio", text, most)
 
 
-def _ranks(ranks: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
+def _ranks(ranks: Iterable[ContainerRank]) -> Iterator[Metric]:
     """Yield metrics by rank rather than by job: each job would be a new time series. Tenants' jobs of one rank are
     summed up.
     """
-    jobs: dict[str, Mapping[str, Any]] = {}
+    jobs: dict[str, ContainerRank] = {}
     weights: Counter[int] = Counter()
     for each in ranks:
-        jobs[each["job"]] = each
-        weights[each["rank"]] += each["weight"]
+        jobs[each.job] = each
+        weights[each.rank] += each.weight
     yield Gauge("penstock_ranked_jobs", "Jobs that are ranked for the processors.", value=len(jobs))
     used_s: dict[int, float] = {}
     for each in jobs.values():
-        used_s[each["rank"]] = used_s.get(each["rank"], 0.0) + each["cpu_s"]
+        used_s[each.rank] = used_s.get(each.rank, 0.0) + each.cpu_s
     first = sorted(used_s)[:_MOST_RANKS]
     text = "Weight of the containers of the job with this rank (cpu.weight)."
     yield _by("rank", Gauge, "penstock_rank_weight", text, {str(rank): weights[rank] for rank in first})
@@ -152,23 +156,23 @@ def _ranks(ranks: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
     yield _by("rank", Gauge, "penstock_rank_cpu_seconds", text, {str(rank): used_s[rank] for rank in first})
 
 
-def _preemptions(status: Mapping[str, Any]) -> Iterator[Metric]:
+def _preemptions(status: Status) -> Iterator[Metric]:
     acts = Counted("penstock_preemptions", "Actions on opportunistic containers.", labels=["action", "resource"])
     counts = dict.fromkeys(product(ACTIONS, _RESOURCES), 0)
-    counts |= {(act["action"], act["resource"]): act["count"] for act in status["acts"]}
+    counts |= {(act.action, act.resource): act.count for act in status.acts}
     for labels, count in counts.items():
         acts.add_metric(labels, count)
     yield acts
-    reaction = status["reaction"]
+    reaction = status.reaction
     yield HistogramMetricFamily(
         "penstock_preemption_seconds",
         "From the decision to preempt a container to its end.",
         buckets=_cumulative(reaction),
-        sum_value=reaction["sum_s"],
+        sum_value=reaction.sum_s,
     )
 
 
-def registry(status: Callable[[], dict[str, Any]]) -> CollectorRegistry:
+def registry(status: Callable[[], Status]) -> CollectorRegistry:
     """Create a registry without the metrics of the process-wide default."""
     fresh = CollectorRegistry(auto_describe=False)
     fresh.register(AgentCollector(status))

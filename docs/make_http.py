@@ -1,21 +1,34 @@
-"""Writes the tables of docs/http.md (between the markers) from the operations of both daemons."""
+"""Writes what the pages say of HTTP (between the markers): the operations of both daemons, and their JSON documents."""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import msgspec
 from prometheus_client import CollectorRegistry
 
+from agent import http_documents as of_agent
 from agent.http import status_site as site_of_agent
+from docs import make_protocol
+from docs.make_protocol import collect, prose, type_name
+from master import http_documents as of_master
 from master.http import status_site as site_of_master
 from master.http_reservations import ReservationSite
 from master.profiles import Profiles
 from penstock.openapi import Access, Operation
 
-PAGE = Path(__file__).with_name("http.md")
-BEGIN, END = "<!-- operations: written by docs/make_http.py -->", "<!-- end of operations -->"
+DOCS = Path(__file__).parent
+#: The documents, by page and mark: each is followed by the types it is made of.
+DOCUMENTS: dict[str, dict[str, type[msgspec.Struct]]] = {
+    "protocol.md": {
+        "status": of_agent.Status, "profiles": of_master.ProfileEntry, "profile": of_master.ApplicationProfile,
+    },
+    "master-status.md": {"status": of_master.Status, "explanation": of_master.Explanation},
+}  # fmt: skip
+PAGES = ("http.md", *DOCUMENTS)
 
 
 def _served(nothing: Any = None) -> tuple[list[Operation], list[Operation]]:
@@ -37,22 +50,63 @@ def _row(each: Operation) -> str:
     return f"| `{each.method} {each.shown_path}`{query} | {' '.join(cells)} |"
 
 
-def updated(page: str) -> str:
-    """The page with its tables renewed."""
+def operations() -> Iterator[str]:
+    """Tables of the operations."""
     agent, master = ([_row(each) for each in some] for some in _served())
-    before, _, rest = page.partition(BEGIN)
-    _, found, after = rest.partition(END)
-    if not found:
-        raise SystemExit(f"{PAGE}: the marks of the operations are missing")
-    lines = [before + BEGIN]
     for title, rows in (
         ("both daemons", [row for row in agent if row in master]),
         ("the agent", [row for row in agent if row not in master]),
         ("the master", [row for row in master if row not in agent]),
     ):
-        lines += ["", f"| {title} | answer |", "|---|---|", *rows]
-    return "\n".join([*lines, "", END + after])
+        yield from ("", f"| {title} | answer |", "|---|---|", *rows)
+
+
+def document(top: type[msgspec.Struct], page: str, page_of: dict[type, str]) -> Iterator[str]:
+    """A document and the types it is made of, except those of ``page_of`` (type → page), which learns of them."""
+    parts: dict[type, None] = {top: None}
+    for field in msgspec.structs.fields(top):
+        collect(field.type, parts)
+    fresh = [part for part in parts if part not in page_of]
+    page_of |= dict.fromkeys(fresh, page)
+    for part in fresh:
+        yield from ([] if part is top else ["", f"### {part.__name__}"])
+        yield from ("", prose(part))
+        if issubclass(part, msgspec.Struct):
+            rows = [f"| `{one.encode_name}` | {type_name(one.type)} |" for one in msgspec.structs.fields(part)]
+            yield from ("", "| key | type |", "|---|---|", *rows)
+        else:
+            yield from ("", make_protocol.values(part))
+
+
+def _in_json(line: str, page: str, page_of: dict[type, str]) -> str:
+    """A line with JSON's words, and with links to types on other pages."""
+    line = re.sub(r"\bmap\b", "object", re.sub(r"\bnil\b", "null", line))
+    here = {part.__name__.lower() for part, of in page_of.items() if of == page}
+    elsewhere = {part.__name__.lower(): of for part, of in page_of.items()}
+    return re.sub(r"\]\(#(\w+)\)", lambda to: to[0] if to[1] in here else f"]({elsewhere[to[1]]}#{to[1]})", line)
+
+
+def updated() -> dict[str, str]:
+    """The pages with their generated parts renewed."""
+    page_of = dict.fromkeys(make_protocol.parts(), "protocol.md")
+    pages = {name: (DOCS / name).read_text(encoding="utf-8") for name in PAGES}
+    pages["http.md"] = _replaced(pages["http.md"], "operations", operations())
+    for name, documents in DOCUMENTS.items():
+        for mark, top in documents.items():
+            lines = [_in_json(line, name, page_of) for line in list(document(top, name, page_of))]
+            pages[name] = _replaced(pages[name], mark, iter(lines))
+    return pages
+
+
+def _replaced(page: str, mark: str, lines: Iterator[str]) -> str:
+    begin, end = f"<!-- {mark}: written by docs/make_http.py -->", f"<!-- end of {mark} -->"
+    before, _, rest = page.partition(begin)
+    _, found, after = rest.partition(end)
+    if not found:
+        raise SystemExit(f"docs: the marks of {mark} are missing")
+    return "\n".join([before + begin, *lines, "", end + after])
 
 
 if __name__ == "__main__":
-    PAGE.write_text(updated(PAGE.read_text(encoding="utf-8")), encoding="utf-8")
+    for name, page in updated().items():
+        (DOCS / name).write_text(page, encoding="utf-8")

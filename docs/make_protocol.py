@@ -13,6 +13,7 @@ import re
 import sys
 import types
 import typing
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -67,13 +68,14 @@ def type_name(kind: Any) -> str:
         return f"{of}{_bounds(meta, 'characters')}"
     if origin in {typing.Union, types.UnionType}:
         return " or ".join(type_name(one) for one in arguments)
-    if origin in {list, tuple}:
+    if origin in {list, tuple, Sequence}:
         return f"array of {_inside(arguments[0])}"
     if origin is typing.Literal:
         return " or ".join(f"`{json.dumps(one)}`" for one in arguments)
-    if origin is dict:
+    if origin in {dict, Mapping}:
         return f"map of {_inside(arguments[0])} to {_inside(arguments[1])}"
     plain = {int: "integer", float: "number", str: "string", bool: "boolean", bytes: "binary", type(None): "nil"}
+    plain[msgspec.UnsetType] = "absent"
     if kind in plain:
         return plain[kind]
     if isinstance(kind, type) and issubclass(kind, enum.StrEnum | msgspec.Struct):
@@ -241,10 +243,15 @@ def structures() -> list[str]:
     for of in parts():
         lines += ["", f"### {of.__name__}", "", prose(of)]
         if issubclass(of, enum.StrEnum):
-            lines += ["", f"A string: {', '.join(f'`{kind.value}`' for kind in of)}"]
+            lines += ["", values(of)]
         else:
             lines += fields_table(of)
     return lines
+
+
+def values(of: type[enum.StrEnum]) -> str:
+    """The values of an enumeration."""
+    return f"A string: {', '.join(f'`{kind.value}`' for kind in of)}"
 
 
 def parts() -> list[type]:
@@ -254,18 +261,19 @@ def parts() -> list[type]:
     found: dict[type, None] = {}
     for top in (*tops, ErrorBody):
         for kind in msgspec.structs.fields(top):
-            _collect(kind.type, found)
+            collect(kind.type, found)
     return list(found)
 
 
-def _collect(kind: Any, found: dict[type, None]) -> None:
+def collect(kind: Any, found: dict[type, None]) -> None:
+    """Add the structures and enumerations of a type, and those that they are made of."""
     for inner in typing.get_args(kind):
-        _collect(inner, found)
+        collect(inner, found)
     if isinstance(kind, type) and issubclass(kind, enum.StrEnum | msgspec.Struct) and kind not in found:
         found[kind] = None
         if issubclass(kind, msgspec.Struct):
             for field in msgspec.structs.fields(kind):
-                _collect(field.type, found)
+                collect(field.type, found)
 
 
 def master() -> list[str]:

@@ -80,8 +80,8 @@ class Resource(Said, frozen=True, kw_only=True):
 
 
 class NodeStatus(Said, frozen=True, kw_only=True):
-    """A node. ``load`` is its latest report; ``away_s`` the time since its connection was lost; ``rates`` in
-    bytes/s.
+    """A node. ``draining`` null: it accepts work. ``away_s``: the time since its connection was lost. ``load`` is its
+    latest report, ``rates`` are its processing rates in bytes/s. ``unanswered``: decisions that it has not answered.
     """
 
     state: Literal["connected", "draining", "drained", "away", "expected"]
@@ -101,10 +101,11 @@ class NodeStatus(Said, frozen=True, kw_only=True):
 
 
 class JobStatus(Said, frozen=True, kw_only=True):
-    """A job. ``waits``: the reason; ``stages``: ready tasks by stage; ``progress``: its framework's report.
-
-    ``rank`` is its place in the order of the jobs (1 is the first; 0: not ranked yet), ``reason`` the reason for it;
-    ``queue``, ``expected_left_s`` and ``known_jobs`` are null where the policy has no such number.
+    """A job (docs/jobs.md). ``waits``: the reason why it is not admitted. ``rank`` is its place in the order of the
+    jobs (1 is the first; 0: not ranked yet), ``reason`` the reason for it; ``queue``, ``expected_left_s`` and
+    ``known_jobs`` are null where the policy has no such number. ``priority`` is that in the agents' queues, ``slots``
+    are those held now on all nodes. ``stages``: the number of ready tasks by stage; ``progress``: its framework's
+    report on its stages.
     """
 
     name: str
@@ -153,8 +154,11 @@ class PromisedNow(Said, frozen=True, kw_only=True):
 
 
 class Status(Said, frozen=True, kw_only=True):
-    """The master's state. ``decisions``: counters since its start; ``started_at`` is Unix time; ``models``: model of
-    prediction → why it is not available, empty: available.
+    """The state of the cluster. ``started_at`` is Unix time.
+
+    ``models``: each model of prediction (docs/prediction.md) → the reason why it is not available, empty: it is.
+    ``resources`` sum up those of the connected nodes; for disks and links they are the mean of the nodes' shares.
+    ``decisions``: counters since the start. ``promised``: reservation → its present promise.
     """
 
     version: str
@@ -268,7 +272,11 @@ class RunSettings(Said, frozen=True, kw_only=True):
 
 
 class ProfileEntry(Said, frozen=True, kw_only=True):
-    """An application that ran as executors. ``error``: model → its relative error, null: untested."""
+    """An application that ran as executors, with the number of its stored runs.
+
+    ``settings``: of its runs, the last run's first. ``error``: model → its relative error (1 is 100 %) on settings that
+    were held back from its training, null: untested; empty until one was trained. ``last_run_at`` is Unix time.
+    """
 
     application: str
     user: str
@@ -279,8 +287,8 @@ class ProfileEntry(Said, frozen=True, kw_only=True):
 
 
 class RunUsed(Said, frozen=True, kw_only=True):
-    """The use of one run: the mean of its executors. ``stages`` are the slots at whose end a stage ended, ``last_part``
-    the elapsed fraction of the last slot at the run's end.
+    """The use of one run: the mean of so many ``executors``. ``stages`` are the slots at whose end a stage ended,
+    ``last_part`` the elapsed fraction of the last slot at the run's end.
     """
 
     run: str
@@ -294,7 +302,10 @@ class RunUsed(Said, frozen=True, kw_only=True):
 
 
 class ForecastSaid(Said, frozen=True, kw_only=True):
-    """The forecast of the next run with these settings, and its model; ``low`` and ``high`` bound the mean."""
+    """The forecast of the next run with these settings, ``by`` a model; ``low`` and ``high`` bound the mean.
+
+    ``error``: the model's relative error on runs that were held back (null: there were none); ``errors``: by resource.
+    """
 
     settings: RunSettings
     by: str
@@ -318,7 +329,11 @@ class ForetoldSaid(Said, frozen=True, kw_only=True):
 
 
 class ApplicationProfile(Said, frozen=True, kw_only=True):
-    """An application's latest 20 runs in the order of their ends, and forecasts; a slot takes ``slot_s`` seconds."""
+    """An application's latest 20 runs in the order of their ends, and a forecast for each of the latest settings.
+
+    ``mean``, ``peak``, ``low`` and ``high`` have a list over slots for each of ``resources``; a slot takes ``slot_s``
+    seconds, and one that was not measured is null. ``history`` has the latest five runs.
+    """
 
     application: str
     user: str

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Callable, Iterator
 
 from prometheus_client import CollectorRegistry, Gauge, Histogram, disable_created_metrics
 from prometheus_client.core import GaugeMetricFamily, Metric
 from prometheus_client.process_collector import ProcessCollector
 
 from penstock import __version__
+from penstock.documents import Resources
 
 #: The interval at which the lag of the loop is measured.
 _LOOK_S = 1.0
@@ -55,7 +55,7 @@ class OwnMetrics:
         self.start()
 
 
-def resource_metrics(prefix: str, of: Mapping[str, Mapping[str, Any]], whose: str) -> Iterator[Metric]:
+def resource_metrics(prefix: str, of: Resources, whose: str) -> Iterator[Metric]:
     """Yield a metric for each resource and each of capacity, promised, used and slack; the unit is in its name."""
     texts = {
         "capacity": "How much there is {whose}.",
@@ -65,9 +65,9 @@ def resource_metrics(prefix: str, of: Mapping[str, Mapping[str, Any]], whose: st
     }
     for name, amounts in of.items():
         for what, text in texts.items():
-            amount = amounts[what]
-            if amount is not None and not (what == "capacity" and amounts["unit"] == "share"):
-                unit = _UNITS[amounts["unit"]]
+            amount = getattr(amounts, what)
+            if amount is not None and not (what == "capacity" and amounts.unit == "share"):
+                unit = _UNITS[amounts.unit]
                 yield GaugeMetricFamily(
                     f"{prefix}{name}_{what}_{unit}", f"{name}: {text.format(whose=whose)}", value=amount
                 )

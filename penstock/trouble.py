@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Awaitable
-from typing import Any
 
 import structlog
+from msgspec import structs
+
+from penstock.documents import Degraded
 
 log = structlog.get_logger()
 
@@ -15,7 +17,7 @@ class Troubles:
     """Failures of the system that last; each is logged when it begins and when it ends."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, dict[str, Any]] = {}
+        self._rows: dict[str, Degraded] = {}
 
     async def survive(self, what: str, work: Awaitable[None]) -> None:
         """Wait for the work. An error of the operating system is kept as a trouble, and success ends it."""
@@ -30,17 +32,16 @@ class Troubles:
         """It failed, for the first time or again."""
         known = self._rows.get(what)
         if known is None:
-            known = self._rows[what] = {"what": what, "why": "", "since": time.time(), "times": 0}
+            known = Degraded(what=what, why="", since=time.time(), times=0)
             log.error("degraded", what=what, why=str(error))
-        known["why"] = str(error)
-        known["times"] += 1
+        self._rows[what] = structs.replace(known, why=str(error), times=known.times + 1)
 
     def end(self, what: str) -> None:
         """It works."""
         known = self._rows.pop(what, None)
         if known is not None:
-            log.info("no longer degraded", what=what, times=known["times"])
+            log.info("no longer degraded", what=what, times=known.times)
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Degraded]:
         """For the status."""
         return list(self._rows.values())

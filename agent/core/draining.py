@@ -9,9 +9,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any
-
-import msgspec
+from typing import Literal
 
 from agent.core import tasks
 from agent.core.containers import Containers
@@ -19,6 +17,7 @@ from agent.core.instructions import Explain, Instruction, Record
 from agent.core.job_lifecycle import JobLifecycle
 from agent.core.membership import Membership
 from agent.queues import MonotaskQueues
+from penstock.documents import Said
 from penstock.model import EndedBy
 from penstock.wire.cluster_api import MOST_NAMED, Draining, Remaining
 
@@ -26,6 +25,19 @@ from penstock.wire.cluster_api import MOST_NAMED, Draining, Remaining
 ROOM = "node"
 _KEY = "draining"
 REFUSAL = "this node is drained: it takes no work until `penstock undrain`"
+
+
+class DrainStatus(Said, frozen=True, kw_only=True):
+    """The node accepts no work (docs/drain.md), by decision of a user since a time (Unix time).
+
+    ``count`` is the number of pieces of work that still run; at most 50 are named.
+    """
+
+    state: Literal["draining", "drained"]
+    by: str
+    since: float
+    count: int
+    remaining: list[Remaining]
 
 
 @dataclass(eq=False, slots=True)
@@ -65,17 +77,18 @@ class Drain:
         """Return other work while drained: containers of this host's users, slots held by frameworks."""
         return [] if self.draining is None else list(islice(self._own(), MOST_NAMED))
 
-    def status(self) -> dict[str, Any] | None:
+    def status(self) -> DrainStatus | None:
         """Return the drain for the status document: its author, start and remaining work; None if not drained."""
         if self.draining is None:
             return None
         left = [*self._placed(), *self.own_work()]
-        return {
-            "state": "draining" if left else "drained",
-            **msgspec.to_builtins(self.draining),
-            "count": len(left),
-            "remaining": [msgspec.to_builtins(each) for each in left[:MOST_NAMED]],
-        }
+        return DrainStatus(
+            state="draining" if left else "drained",
+            by=self.draining.by,
+            since=self.draining.since,
+            count=len(left),
+            remaining=left[:MOST_NAMED],
+        )
 
     def _own(self) -> Iterator[Remaining]:
         for record in self._containers.live.values():

@@ -10,7 +10,6 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from agent.core.amounts import NOTHING, Amounts
 from agent.core.commitments import Steps, steps, total
@@ -22,6 +21,7 @@ from agent.core.plans import Course, ahead, unnamed
 from agent.core.records import ContainerRecord, HeldTask
 from agent.core.settings import NodeSettings
 from agent.core.surrogate import UNITS, MonitorSurrogate
+from penstock.documents import Said
 from penstock.model import Profile, TaskRequest
 from penstock.model.units import counted, format_bytes
 from penstock.wire.master_api import Availability, ExecutorUse, Load, SlotAmounts
@@ -35,6 +35,22 @@ _AVAILABLE_BYTES = 1 + 4 * 5
 #: Larger than the rounding error of sums of fractional cores, less than a byte in MiB.
 _ROUNDING = 1e-7
 _NAMES = ("cpu", "disk", "network", "memory")
+
+
+class ExecutorState(Said, frozen=True, kw_only=True):
+    """An executor. ``slot`` is that of its profile, by the time since it began (null: it follows none).
+
+    ``behind`` is its stage's time ÷ the predicted time, 0 while it is not late; ``stuck``: it is late, and its node has
+    no free resources. ``reprovisioned``: how often its plan was scaled by its observed use (Elasecutor §III.D).
+    """
+
+    application: str
+    run: str
+    slot: int | None
+    slots: int | None
+    behind: float
+    stuck: bool
+    reprovisioned: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +179,7 @@ class Executors:
         planned = self.planned.get(container)
         return None if planned is None else now - planned.began
 
-    def described(self, record: ContainerRecord, now: float) -> dict[str, Any] | None:
+    def described(self, record: ContainerRecord, now: float) -> ExecutorState | None:
         """Return, for the status document, an executor's application, its place in its profile, whether it is late,
         and the corrections so far; None for another container.
         """
@@ -171,15 +187,15 @@ class Executors:
             return None
         behind, stuck = self._elasticity.lateness(record.container)
         planned = self.planned.get(record.container)
-        return {
-            "application": record.executor.application,
-            "run": record.executor.run or record.job,
-            "slot": planned.profile.slot(now - planned.began) if planned is not None else None,
-            "slots": planned.profile.slots if planned is not None else None,
-            "behind": behind,
-            "stuck": stuck,
-            "reprovisioned": record.course.count if record.course is not None else 0,
-        }
+        return ExecutorState(
+            application=record.executor.application,
+            run=record.executor.run or record.job,
+            slot=planned.profile.slot(now - planned.began) if planned is not None else None,
+            slots=planned.profile.slots if planned is not None else None,
+            behind=behind,
+            stuck=stuck,
+            reprovisioned=record.course.count if record.course is not None else 0,
+        )
 
 
 def _free(capacity: Amounts, promised: Amounts, taken: Sequence[float]) -> SlotAmounts:

@@ -8,9 +8,36 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agent.core.records import ContainerRecord
+from penstock.documents import Said
 
 #: A job sinks by one queue when it has used this many CPU seconds, twice as many, four times … (LAS_MQ §3.2).
 FIRST_QUEUE_S = 0.5
+
+
+class JobRank(Said, frozen=True, kw_only=True):
+    """A job's rank on this node (docs/ranks.md), ``of`` so many ranked jobs of its ``tenant`` (empty: of all); 1 is the
+    first.
+
+    ``cpu_s`` is its CPU time on this node, which determines ``queue``; ``weight`` is the sum of its containers' weights
+    (``cpu.weight``), and ``why`` explains the rank.
+    """
+
+    rank: int
+    of: int
+    cpu_s: float
+    queue: int
+    weight: int
+    why: str
+    tenant: str
+
+
+class ContainerRank(JobRank, frozen=True, kw_only=True):
+    """The rank of a container's job. ``job`` is the job's id, or the container's without a job; ``weight`` is the
+    container's ``cpu.weight``; ``nice`` applies without a cpu controller.
+    """
+
+    job: str
+    nice: int
 
 
 @dataclass(slots=True)

@@ -23,6 +23,8 @@ import math
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 
+from msgspec import structs
+
 from agent.core.confinement import LAST_RANK, WEIGHT_PER_CORE, promised_weight, weight_of
 from agent.core.containers import Containers
 from agent.core.cpu_time_reads import CpuReadSchedule
@@ -30,7 +32,7 @@ from agent.core.idle_containers import IdleContainers
 from agent.core.instructions import Instruction, Renice
 from agent.core.membership import Membership
 from agent.core.node_resources import NodeResources
-from agent.core.rank_order import Ranked, TenantHere, by_tenant, merge
+from agent.core.rank_order import ContainerRank, JobRank, Ranked, TenantHere, by_tenant, merge
 from agent.core.rank_turns import StarvingTurns
 from agent.core.rank_weights import NICE_OPPORTUNISTIC, apportion, divide, nice_of, unpromised_weight
 from agent.core.records import ContainerRecord, ContainerState
@@ -149,29 +151,24 @@ class Ranks:
             record.stand(min(standing.rank, LAST_RANK), weight, 0)
             self._weighted.add(record.container)
 
-    def described(self, record: ContainerRecord) -> dict[str, float | int | str] | None:
-        """Return the rank of a container for the status: 1 is the first."""
+    def described(self, record: ContainerRecord) -> ContainerRank | None:
+        """Return the rank of a container for the status; None: it has none."""
         job = record.job or self.job_of(record.container)
-        standing = self.described_job(job)
-        if standing is None or not record.ranked or not record.rank_weight or record.ended is not None:
+        rank = self.described_job(job)
+        if rank is None or not record.ranked or not record.rank_weight or record.ended is not None:
             return None
-        return {
-            "job": job,
-            **standing,
-            "weight": weight_of(record.promised_cores, record.limits, record.rank_weight),
-            "nice": record.nice,
-        }
+        weight = weight_of(record.promised_cores, record.limits, record.rank_weight)
+        return ContainerRank(**{**structs.asdict(rank), "job": job, "weight": weight, "nice": record.nice})
 
-    def described_job(self, job: str) -> dict[str, float | int | str] | None:
-        """Return the rank of a job for the status: 1 is the first; ``weight`` is that of all its containers."""
+    def described_job(self, job: str) -> JobRank | None:
+        """Return the rank of a job for the status; None: it has none."""
         standing = self.standings.get(job)
         if standing is None:
             return None
-        return {
-            "rank": standing.rank + 1, "of": standing.of, "cpu_s": round(standing.cpu_s, 3),
-            "queue": standing.queue + 1, "weight": standing.weight, "why": standing.why,
-            "tenant": standing.tenant,
-        }  # fmt: skip
+        return JobRank(
+            rank=standing.rank + 1, of=standing.of, cpu_s=round(standing.cpu_s, 3), queue=standing.queue + 1,
+            weight=standing.weight, why=standing.why, tenant=standing.tenant,
+        )  # fmt: skip
 
     def renice(self, record: ContainerRecord) -> Renice:
         """Return the nice value to set; an adopted process that its user had lowered is not raised above that."""

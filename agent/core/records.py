@@ -356,9 +356,11 @@ class Job:
         self.state = next_state(life_cycles.JOB, self.state, "over")
 
 
-@dataclass(frozen=True, slots=True)
-class Preempted:
-    """An action on an opportunistic container whose resources were needed, with its reason and numbers."""
+class Preempted(msgspec.Struct, frozen=True):
+    """An action on an opportunistic container whose resources were needed, with its reason and numbers.
+
+    ``at`` is Unix time; ``action`` is ``paused``, ``reclaimed``, ``warned``, ``preempted``, or ``dry run``.
+    """
 
     at: float
     container: str

@@ -6,7 +6,6 @@ Slack is T_alloc × capacity minus the resources in use (§IV.A).
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
 
 from agent.core.containers import Containers
 from agent.core.ledger import Ledger
@@ -15,6 +14,7 @@ from agent.core.preemption import AllocationThreshold
 from agent.core.settings import NodeSettings
 from agent.core.tasks import HeldTasks
 from agent.queues import MonotaskQueues
+from penstock.documents import Resource, Resources, Unit
 from penstock.model import KindAmounts, ResourceKind
 
 
@@ -89,28 +89,20 @@ class Slack:
         ]
         return KindAmounts(max(ledger.used_cores + unseen[ResourceKind.CPU], frameworks.cpu), *shares)
 
-    def by_resource(self, ledger: Ledger) -> dict[str, dict[str, Any]]:
-        """Return, for the status page, resource → ``unit`` (cores, bytes, or fraction of the time or of the link),
-        ``capacity``, ``promised`` to regular work (None: unknown, or impossible), ``used`` by containers and
-        frameworks, and ``slack``.
-        """
+    def by_resource(self, ledger: Ledger) -> Resources:
+        """Return the amounts of each resource for the status."""
         used, capacity, link = self.in_use(ledger), self._settings.capacity, self._settings.link_bytes_per_s
         sent = ledger.promised_network_bytes_per_s / link if link else None
         return {
-            name: {
-                "unit": unit,
-                "capacity": there,
-                "promised": promised,
-                "used": taken,
-                "slack": max(0.0, self.t_alloc * there - taken),
-            }
-            for name, unit, there, promised, taken in (
-                ("cpu", "cores", capacity.cores, ledger.promised_cores, used.cpu),
-                ("memory", "bytes", capacity.memory_bytes, ledger.promised_memory_bytes, ledger.used_memory_bytes),
-                ("disk", "share", 1.0, None, used.disk),
-                ("network", "share", 1.0, sent, used.network),
-            )
+            "cpu": self._of("cores", capacity.cores, ledger.promised_cores, used.cpu),
+            "memory": self._of("bytes", capacity.memory_bytes, ledger.promised_memory_bytes, ledger.used_memory_bytes),
+            "disk": self._of("share", 1.0, None, used.disk),
+            "network": self._of("share", 1.0, sent, used.network),
         }
+
+    def _of(self, unit: Unit, capacity: float, promised: float | None, used: float) -> Resource:
+        slack = max(0.0, self.t_alloc * capacity - used)
+        return Resource(unit=unit, capacity=capacity, promised=promised, used=used, slack=slack)
 
     def _unseen(self) -> Counter[ResourceKind]:
         """Count the placed commands started since the last sample, by kind; the ledger counts those with cores."""

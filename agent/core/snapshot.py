@@ -4,15 +4,23 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+import msgspec
 
-@dataclass(frozen=True, slots=True)
-class ContainerUse:
-    """The use of one container. Rates are means since the previous sample."""
+
+class ContainerUse(msgspec.Struct, frozen=True):
+    """The use of one container; rates are means since the previous sample.
+
+    ``memory_bytes`` is the working set: without the page cache that the kernel would drop first.
+    ``memory_cache_bytes``: the page cache that can be reclaimed, within the working set and outside;
+    ``memory_unreclaimable_bytes``: all the rest of its memory. ``cpu_throttled`` is the fraction of the time for which
+    ``cpu.max`` throttled it; ``…_stalled`` that for which at least one of its tasks waited for a processor, for memory,
+    or for a disk (PSI).
+    """
 
     cpu_cores: float = 0.0
-    memory_bytes: int = 0  # working set: without the page cache that the kernel would drop first
-    memory_cache_bytes: int = 0  # page cache that can be reclaimed, within the working set and outside
-    memory_unreclaimable_bytes: int = 0  # all the rest of its memory
+    memory_bytes: int = 0
+    memory_cache_bytes: int = 0
+    memory_unreclaimable_bytes: int = 0
     memory_peak_bytes: int = 0
     disk_bytes_per_s: float = 0.0
     network_send_bytes_per_s: float = 0.0
@@ -21,16 +29,15 @@ class ContainerUse:
     oom_kills: int = 0
     memory_high_events: int = 0
     cpu_seconds: float = 0.0
-    cpu_throttled: float = 0.0  # fraction of the time for which cpu.max throttled it
-    cpu_stalled: float = 0.0  # fraction of the time for which at least one of its tasks waited for a processor (PSI)
-    memory_stalled: float = 0.0  # … for memory
-    disk_stalled: float = 0.0  # … for a disk
+    cpu_throttled: float = 0.0
+    cpu_stalled: float = 0.0
+    memory_stalled: float = 0.0
+    disk_stalled: float = 0.0
 
 
-@dataclass(frozen=True, slots=True)
-class HostUse:
+class HostUse(msgspec.Struct, frozen=True):
     """The use of the whole host. ``disk_busy`` and ``network_busy`` are the busiest device's fraction of time or of its
-    link's rate; None if unknown.
+    link's rate; null if unknown.
     """
 
     cpu_percent: float = 0.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import msgspec
 
@@ -239,10 +239,12 @@ def _first(tracked: _Tracked, use: ContainerUse, snapshot: Snapshot) -> tuple[Co
     seconds = max(snapshot.at - recording.until, snapshot.interval_s)
     cores = max(0.0, use.cpu_seconds - recording.cpu_seconds) / seconds if seconds > 0 else 0.0
     if not tracked.resumed:
-        return replace(use, cpu_cores=max(use.cpu_cores, cores)), snapshot.interval_s
+        return msgspec.structs.replace(use, cpu_cores=max(use.cpu_cores, cores)), snapshot.interval_s
     tracked.unseen_s += seconds
     _, disk, network, _ = recording.latest.mean if recording.latest is not None else used_of(use)
-    return replace(use, cpu_cores=cores, disk_bytes_per_s=disk, network_send_bytes_per_s=network), seconds
+    return msgspec.structs.replace(
+        use, cpu_cores=cores, disk_bytes_per_s=disk, network_send_bytes_per_s=network
+    ), seconds
 
 
 def _last(tracked: _Tracked, cpu_seconds: float, now: float, usual_s: float) -> None:
@@ -255,7 +257,7 @@ def _last(tracked: _Tracked, cpu_seconds: float, now: float, usual_s: float) -> 
     use, snapshot = tracked.latest
     seconds = now - snapshot.at
     if seconds > 0 and cpu_seconds >= use.cpu_seconds:  # less: unknown, or of its first process only
-        use = replace(use, cpu_cores=(cpu_seconds - use.cpu_seconds) / seconds)
+        use = msgspec.structs.replace(use, cpu_cores=(cpu_seconds - use.cpu_seconds) / seconds)
         tracked.recording.sampled(use, seconds, now, usual_s=usual_s, peak=seconds >= snapshot.interval_s / 2)
 
 

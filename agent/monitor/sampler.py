@@ -16,6 +16,8 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import msgspec
+
 from agent.cgroups import CgroupSample, CgroupTree, SummedUse
 from agent.core.snapshot import ContainerUse, Snapshot
 from agent.monitor.host import HostMonitor
@@ -129,7 +131,7 @@ class Sampler:
             if sample is None:
                 uses.pop(container, None)
                 continue
-            uses[container] = replace(
+            uses[container] = msgspec.structs.replace(
                 uses.get(container, ContainerUse()),
                 memory_bytes=self._memory_bytes(container, sample),
                 memory_cache_bytes=sample.memory_cache_bytes,
@@ -146,7 +148,7 @@ class Sampler:
             if self._tree is None or container in self._quiet:
                 continue
             if (cpu_s := self._tree.get(container).cpu_s()) is not None:
-                uses[container] = replace(uses.get(container, ContainerUse()), cpu_seconds=cpu_s)
+                uses[container] = msgspec.structs.replace(uses.get(container, ContainerUse()), cpu_seconds=cpu_s)
         return replace(self._last, containers=uses)
 
     def _use(self, container: str, before: _Read, now: _Read) -> ContainerUse:

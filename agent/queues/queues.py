@@ -14,8 +14,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
+from agent.queues.counts import QueueCounts
 from agent.queues.job_queue import JobQueue
 from agent.queues.monotask import BYPASS, BYPASSING, END, OVERDUE, QUEUED, Monotask
 from agent.queues.resource import Resource
@@ -264,8 +265,8 @@ class MonotaskQueues:
         """Return the free slots."""
         return KindAmounts(*(float(max(0, resource.free)) for resource in self._resources.values()))
 
-    def counts(self, kind: ResourceKind, now: float) -> dict[str, Any]:
-        """Return one resource's numbers for the status page."""
+    def counts(self, kind: ResourceKind, now: float) -> QueueCounts:
+        """Return one resource's numbers for the status document."""
         return self._resources[kind].counts(now)
 
     def job_counts(self, job: str) -> dict[str, int]:

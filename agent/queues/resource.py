@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import InitVar, dataclass, field
 from heapq import heapify, heappop, heappush
-from typing import Any
 
+from agent.queues.counts import QueueCounts, QueueHead
 from agent.queues.debts import Debts
 from agent.queues.job_queue import JobQueue
 from agent.queues.monotask import COMMANDS, GRANT, QUEUED, TOGETHER, Monotask, size_rank
@@ -212,32 +212,32 @@ class Resource:
             if not waiting and not starved and job is jobs[0][3]:
                 heappop(jobs)
 
-    def counts(self, now: float) -> dict[str, Any]:
-        """Return the numbers for the status page."""
-        return {
-            "slots": self.slots,
-            "withheld": self.withheld,
-            "running": self.running,
-            "sharing": self.small,
-            "bypassing": self.bypassing,
-            "overdue": self.overdue,
-            "taken_back": self.taken_back,
-            "queued": self.queued,
-            "pending_bytes": min(self.pending_bytes, _MOST_SHOWN),
-            "rate_bytes_per_s": self.rate.bytes_per_s(now),
-            "slot_seconds": self.slot_seconds,
-            "granted": self.waits.granted,
-            "waits": self.waits.document(),
-            "head": self.head(now),
-        }
+    def counts(self, now: float) -> QueueCounts:
+        """Return the numbers for the status document."""
+        return QueueCounts(
+            slots=self.slots,
+            withheld=self.withheld,
+            running=self.running,
+            sharing=self.small,
+            bypassing=self.bypassing,
+            overdue=self.overdue,
+            taken_back=self.taken_back,
+            queued=self.queued,
+            pending_bytes=min(self.pending_bytes, _MOST_SHOWN),
+            rate_bytes_per_s=self.rate.bytes_per_s(now),
+            slot_seconds=self.slot_seconds,
+            granted=self.waits.granted,
+            waits=self.waits.document(),
+            head=self.head(now),
+        )
 
-    def head(self, now: float) -> dict[str, Any] | None:
+    def head(self, now: float) -> QueueHead | None:
         """Return the next job, its first monotask's task, and how long the job has waited; None if no job waits."""
         entries = [entry for entry in self.jobs if -entry[0] == entry[3].priority]
         for job in (*self.starving, *(entry[3] for entry in sorted(entries))):
             monotask = self.first(job)
             if monotask is not None:
-                return {"job": job.id, "task": monotask.task, "waits_s": now - job.last_grant[self.index]}
+                return QueueHead(job=job.id, task=monotask.task, waits_s=now - job.last_grant[self.index])
         return None
 
     def find_starving(self, now: float, wait_max_s: float) -> None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bisect import bisect_left
-from typing import Any
+
+from penstock.documents import Histogram
 
 BOUNDS_S = (0.001, 0.01, 0.1, 1.0, 10.0, 60.0, 600.0, 3600.0)
 
@@ -31,7 +32,7 @@ class WaitHistogram:
         if wait_s > BOUNDS_S[0]:
             self.counts[bisect_left(BOUNDS_S, wait_s)] += 1
 
-    def document(self) -> dict[str, Any]:
-        """Return the histogram for the status: ``counts`` has one element more than ``bounds_s``, for longer waits."""
+    def document(self) -> Histogram:
+        """Return the histogram for the status document."""
         first = self.granted - sum(self.counts)
-        return {"bounds_s": BOUNDS_S, "counts": [first, *self.counts[1:]], "sum_s": self.sum_s}
+        return Histogram(bounds_s=BOUNDS_S, counts=[first, *self.counts[1:]], sum_s=self.sum_s)

@@ -5,38 +5,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import Any
+from collections.abc import Iterable, Sequence
 
 from master.core.node import Node
+from penstock.documents import Resource, Resources, Unit
 
 
-def resources(nodes: Iterable[Node]) -> dict[str, dict[str, Any]]:
-    """Return resource → ``unit``, ``capacity``, ``promised`` to regular work (None: nodes do not report it), ``used``
-    and ``slack``, summed over the connected nodes; for disks and links the mean share in use.
+def resources(nodes: Iterable[Node]) -> Resources:
+    """Return the amounts of each resource over the connected nodes; for disks and links the mean share in use.
 
     Slack is Σ max(0, T_alloc × capacity − used) over the nodes (UBIS §IV.A).
     """
     connected = [node for node in nodes if node.connected]
     loads = [node.load for node in connected]
     many = max(1, len(connected))
-    t_allocs = [node.t_alloc for node in connected]
-    cores = [node.capacity.cores for node in connected]
-    memory = [float(node.capacity.memory_bytes) for node in connected]
     share = [1 / many] * len(connected)
+
+    def of(unit: Unit, capacity: Sequence[float], promised: float | None, used: Sequence[float]) -> Resource:
+        amounts = zip((node.t_alloc for node in connected), capacity, used, strict=True)
+        slack = sum(max(0.0, t_alloc * there - taken) for t_alloc, there, taken in amounts)
+        return Resource(unit=unit, capacity=sum(capacity), promised=promised, used=sum(used), slack=slack)
+
+    memory = [float(node.capacity.memory_bytes) for node in connected]
     promised_bytes = float(sum(load.promised_memory_bytes for load in loads))
+    cores, promised_cores = [node.capacity.cores for node in connected], sum(load.promised_cores for load in loads)
     return {
-        name: {
-            "unit": unit,
-            "capacity": sum(capacity),
-            "promised": promised,
-            "used": sum(used),
-            "slack": sum(max(0.0, t * there - taken) for t, there, taken in zip(t_allocs, capacity, used, strict=True)),
-        }
-        for name, unit, capacity, promised, used in (
-            ("cpu", "cores", cores, sum(load.promised_cores for load in loads), [load.used_cores for load in loads]),
-            ("memory", "bytes", memory, promised_bytes, [float(load.used_memory_bytes) for load in loads]),
-            ("disk", "share", share, None, [load.disk_busy / many for load in loads]),
-            ("network", "share", share, None, [load.network_busy / many for load in loads]),
-        )
+        "cpu": of("cores", cores, promised_cores, [load.used_cores for load in loads]),
+        "memory": of("bytes", memory, promised_bytes, [float(load.used_memory_bytes) for load in loads]),
+        "disk": of("share", share, None, [load.disk_busy / many for load in loads]),
+        "network": of("share", share, None, [load.network_busy / many for load in loads]),
     }

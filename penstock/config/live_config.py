@@ -18,6 +18,7 @@ import structlog
 
 from penstock.config.declaration import written
 from penstock.config.settings import Loaded, Origin, SettingsError, given, live_keys
+from penstock.documents import SetByHand
 from penstock.wire.config_api import ChangedKey
 
 log = structlog.get_logger()
@@ -132,10 +133,10 @@ class LiveConfig(Generic[T]):
         """Return the changes by a restart, according to the last read: key → value in the form of a file."""
         return {key: written(key, getattr(self._found.table, key)) for key in self._differs(self._found.table)}
 
-    def by_hand(self) -> dict[str, dict[str, str]]:
+    def by_hand(self) -> dict[str, SetByHand]:
         """Return the keys set by operators, for the status: key → value in the form of a file, and its origin."""
         return {
-            key: {"value": written(key, getattr(self.current, key)), "where": origin.where}
+            key: SetByHand(value=written(key, getattr(self.current, key)), where=origin.where)
             for key, origin in self.loaded.origins.items()
             if origin.source == "set"
         }

@@ -83,6 +83,15 @@ class StageProgress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tru
         if not self.usage.is_valid():
             raise ValueError("usage: expected non-negative numbers")
 
-    def row(self) -> dict[str, object]:
-        """Return all fields for a status document, including the defaults that a message omits."""
-        return {**msgspec.structs.asdict(self), "usage": msgspec.structs.asdict(self.usage)}
+    def row(self) -> FullStageProgress:
+        """Return the stage for a status document, with the fields that a message omits."""
+        usage = _FullKindAmounts(self.usage.cpu, self.usage.disk, self.usage.network)
+        return FullStageProgress(**{**msgspec.structs.asdict(self), "usage": usage})
+
+
+class FullStageProgress(StageProgress, frozen=True, kw_only=True, omit_defaults=False):
+    """A :class:`StageProgress` in which every key is present, for documents."""
+
+
+class _FullKindAmounts(KindAmounts, frozen=True, omit_defaults=False):
+    pass

@@ -9,7 +9,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-import msgspec
 import structlog
 from prometheus_client.core import GaugeMetricFamily, Metric
 
@@ -73,9 +72,9 @@ class CertificateWatch:
             self.look()
             await asyncio.sleep(_LOOK_INTERVAL_S)
 
-    def rows(self) -> list[dict[str, Any]]:
+    def rows(self) -> list[Certificate]:
         """Return the ends of the certificates for the status document."""
-        return [msgspec.structs.asdict(each) for each in self._endings]
+        return self._endings
 
 
 def _warn(each: Certificate, left_s: float) -> None:
@@ -89,10 +88,10 @@ def _warn(each: Certificate, left_s: float) -> None:
         )
 
 
-def certificate_metrics(prefix: str, rows: Iterable[Mapping[str, Any]]) -> Iterator[Metric]:
+def certificate_metrics(prefix: str, rows: Iterable[Certificate]) -> Iterator[Metric]:
     """Yield the rows of :meth:`CertificateWatch.rows` as Prometheus metrics."""
     name, text = f"{prefix}_certificate_end_timestamp_seconds", "When a certificate that we depend on ends (Unix time)."
     gauge = GaugeMetricFamily(name, text, labels=["key"])
     for row in rows:
-        gauge.add_metric([row["key"]], row["ends_at"])
+        gauge.add_metric([row.key], row.ends_at)
     yield gauge

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Mapping
 from itertools import dropwhile
+
+from penstock.documents import Resources
 
 #: Ten minutes at one row per second.
 _MOST_ROWS = 600
@@ -13,8 +14,6 @@ STEP_S = 1.0
 _EARLY = 0.9
 _DIGITS = 4
 
-#: Resource → quantity (such as ``used``) → amount in the resource's unit; None: it does not exist or is unknown.
-Resources = Mapping[str, Mapping[str, float | str | None]]
 #: The quantities that are kept over time; capacity is left out, as it changes only with the configuration.
 _KEPT = ("promised", "used", "slack")
 
@@ -35,15 +34,15 @@ class History:
         The history starts anew if the clock was set back, or if the columns changed because a resource became known.
         """
         at = round(at, 3)
-        columns = tuple(
-            (resource, what) for resource, amounts in resources.items() for what in _KEPT if amounts[what] is not None
-        )
+        kept = [(name, what, getattr(amounts, what)) for name, amounts in resources.items() for what in _KEPT]
+        known = [each for each in kept if each[2] is not None]
+        columns = tuple((name, what) for name, what, _ in known)
         if columns != self._columns or (self._rows and at < self._rows[-1][0]):
             self._columns = columns
             self._rows.clear()
         if self._rows and at - self._rows[-1][0] < _EARLY * STEP_S:
             return
-        self._rows.append((at, *(round(_number(resources[r][what]), _DIGITS) for r, what in columns)))
+        self._rows.append((at, *(round(float(amount), _DIGITS) for *_, amount in known)))
 
     def since(self, at: float = 0.0) -> dict[str, object]:
         """Return the rows after ``at`` as columns: ``at``, and resource → quantity → values, each as long as ``at``."""
@@ -60,8 +59,3 @@ class History:
     def latest(self) -> float:
         """Return the Unix time of the last row; 0: there is none."""
         return self._rows[-1][0] if self._rows else 0.0
-
-
-def _number(amount: float | str | None) -> float:
-    assert isinstance(amount, int | float)
-    return float(amount)

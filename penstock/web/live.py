@@ -14,8 +14,9 @@ from collections.abc import Callable, Mapping
 import msgspec
 from aiohttp import web
 
+from penstock.documents import Resources
 from penstock.openapi import Fault, json
-from penstock.web.history import STEP_S, History, Resources
+from penstock.web.history import STEP_S, History
 
 #: The minimum time between two events, and the fraction of one core that their computation may take.
 INTERVAL_S = 2.0

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
+import msgspec
+
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.confinement import Confinement, Promise, confine
@@ -216,7 +218,8 @@ class Commands:
         self._machine.look()
         uses = dict(self._last.containers)
         for container, running in self._machine.running.items():
-            uses[container] = replace(uses.get(container, ContainerUse()), cpu_seconds=running.cpu_seconds)
+            use = uses.get(container, ContainerUse())
+            uses[container] = msgspec.structs.replace(use, cpu_seconds=running.cpu_seconds)
         self._ask(CpuTimesRead(replace(self._last, containers=uses)))
 
     def _look_again(self) -> None:
@@ -230,7 +233,7 @@ class Commands:
         if self._watched and self._last is not None:
             self._machine.look()
             fresh = {
-                container: replace(use, memory_bytes=self._machine.running[container].memory_bytes())
+                container: msgspec.structs.replace(use, memory_bytes=self._machine.running[container].memory_bytes())
                 for container, use in self._last.containers.items()
                 if container in self._machine.running
             }

@@ -13,6 +13,8 @@ from agent.core import instructions as i
 from agent.core.records import ContainerRecord, HeldTask, JobRecord, TaskEnd, Waits
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse, HostUse, Snapshot
+from agent.http_documents import LinkStatus, Status
+from agent.status import status_document
 from penstock.model import Capacity, ContainerSpec, KindAmounts, MonotaskSpec, ResourceKind, TaskRequest
 from penstock.wire import agent_methods as m
 from penstock.wire.agent_api import Complete, Completion, Launch, RegisterJob, Submit
@@ -31,6 +33,12 @@ _ROOMS: dict[str, Any] = {
 }
 MIB = 1 << 20
 GIB = 1 << 30
+
+
+def status_of(node: Node, **given: Any) -> Status:
+    """Return the status of a node without a master; ``given`` are arguments of :func:`status_document`."""
+    own: dict[str, Any] = {"enforcement": {}, "master": LinkStatus(address="", linked=False), "events": []}
+    return status_document(node, started_at=0.0, **{**own, **given})
 
 
 class NodeBed:

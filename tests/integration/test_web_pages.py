@@ -11,12 +11,14 @@ from typing import Any
 
 import pytest
 
+from agent.check.facts import Fact
 from agent.core import Node
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse, HostUse, Snapshot
 from agent.http import status_site
+from agent.http_documents import LinkStatus, Status
 from agent.status import status_document
 from master.config import MasterConfig
 from master.daemon import Master
@@ -124,11 +126,10 @@ class Busy:
         host = HostUse(cpu_percent=42.0, memory_used_bytes=700 * MB, memory_total_bytes=2048 * MB, disk_busy=0.3)
         self.node.handle(e.Sampled(Snapshot(self.now, 1.0, host, uses), time.time()), self.now)
 
-    def status(self) -> dict[str, Any]:
-        lacks = {"memory": {"ok": False, "why": "no controller", "remedy": "boot another kernel"}}
-        return status_document(
-            self.node, started_at=time.time(), enforcement=lacks, master={"address": "", "linked": False}, events=[]
-        )
+    def status(self) -> Status:
+        lacks = {"memory": Fact(False, "no controller", "boot another kernel")}
+        master = LinkStatus(address="", linked=False)
+        return status_document(self.node, started_at=time.time(), enforcement=lacks, master=master, events=[])
 
 
 @asynccontextmanager

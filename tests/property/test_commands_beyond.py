@@ -132,7 +132,7 @@ class CommandsBeyond(RuleBasedStateMachine):
 
     @invariant()
     def the_sums_are_those_of_the_book(self) -> None:
-        assert self.queues.counts(CPU, self.now)["running"] == len(self.running)
+        assert self.queues.counts(CPU, self.now).running == len(self.running)
         assert self.queues.queued() == len(self.waiting)
         assert self.queues.idle().cpu == max(0, CORES - len(self.running))
 

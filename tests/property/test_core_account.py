@@ -163,8 +163,8 @@ class CoreAccount(RuleBasedStateMachine):
     def no_slot_is_idle_while_a_monotask_waits_and_the_account_has_a_core(self) -> None:
         counts = self.node.queues.counts(CPU, self.now)
         kept_cores = sum(self.promised.values()) - self.lent_cores()
-        if counts["queued"] and counts["running"] < CORES:
-            assert CORES - kept_cores - counts["running"] < 1.0 - _TINY
+        if counts.queued and counts.running < CORES:
+            assert CORES - kept_cores - counts.running < 1.0 - _TINY
 
 
 CoreAccount.TestCase.settings = settings(max_examples=40, stateful_step_count=40)

@@ -146,7 +146,7 @@ class KeptSlots(RuleBasedStateMachine):
     def slots_are_never_more_than_there_are(self) -> None:
         if hasattr(self, "gates"):
             assert sum(len(gate.running) for gate in self.gates) + self.kept() <= SLOTS
-            assert self.queues.counts(CPU, self.now)["running"] <= SLOTS
+            assert self.queues.counts(CPU, self.now).running <= SLOTS
 
     @invariant()
     def no_work_waits_for_an_idle_slot_longer_than_a_lease(self) -> None:
@@ -175,7 +175,7 @@ class KeptSlots(RuleBasedStateMachine):
         assert sum(gate.idle.counts()["granted"] for gate in self.gates) == self.leased
         assert all(gate.idle.counts()["held"] == 0 for gate in self.gates)
         assert self.queues.idle().cpu == SLOTS
-        assert self.queues.counts(CPU, self.now)["pending_bytes"] == 0
+        assert self.queues.counts(CPU, self.now).pending_bytes == 0
 
 
 TestKeptSlots = KeptSlots.TestCase

@@ -154,19 +154,19 @@ class QueueMachine(RuleBasedStateMachine):
             counts = self.queues.counts(kind, self.now)
             waiting = [k for k in self.queued if self.waits_for(k, kind)]
             holding = [k for k, spec in self.granted.items() if spec.kind is kind]
-            assert counts["queued"] == len(waiting)
-            assert counts["running"] + counts["bypassing"] == len(holding)
+            assert counts.queued == len(waiting)
+            assert counts.running + counts.bypassing == len(holding)
             total = sum(s.input_bytes for s in (*self.queued.values(), *self.granted.values()) if s.kind is kind)
-            assert counts["pending_bytes"] == total
+            assert counts.pending_bytes == total
 
     @invariant()
     def limits_hold_and_nothing_idles(self) -> None:
         for kind in KINDS:
             counts = self.queues.counts(kind, self.now)
             announced = sum(s.running for s in self.granted.values() if s.kind is kind)
-            assert counts["running"] - announced <= counts["slots"], "granted above the limit"
-            if counts["queued"]:
-                assert counts["running"] >= counts["slots"], "a slot is idle though work waits for it"
+            assert counts.running - announced <= counts.slots, "granted above the limit"
+            if counts.queued:
+                assert counts.running >= counts.slots, "a slot is idle though somebody waits for it"
 
     @invariant()
     def the_heaps_do_not_grow_without_bound(self) -> None:

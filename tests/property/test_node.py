@@ -101,7 +101,7 @@ class NodeMachine(Callers, Processes):
     def no_work_waits_beside_an_idle_slot(self) -> None:
         for kind in ResourceKind:
             counts = self.node.queues.counts(kind, self.now)
-            assert not counts["queued"] or counts["running"] >= counts["slots"] - counts["withheld"]
+            assert not counts.queued or counts.running >= counts.slots - counts.withheld
 
     @invariant()
     def grants_are_only_to_the_living(self) -> None:

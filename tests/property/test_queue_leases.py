@@ -140,7 +140,7 @@ class LeaseMachine(RuleBasedStateMachine):
     @invariant()
     def never_more_run_than_there_are_slots(self) -> None:
         assert sum(map(len, self.running.values())) <= SLOTS
-        assert self.queues.counts(CPU, self.now)["running"] <= SLOTS
+        assert self.queues.counts(CPU, self.now).running <= SLOTS
 
     def teardown(self) -> None:
         """Let every client read, finish and report: nothing is lost, nothing leaks."""
@@ -215,11 +215,11 @@ def test_small_disk_monotasks_share_slots_in_order(smalls: list[bool], disks: in
         few = sum(smalls[one] for one in running if isinstance(one, int))
         assert len(running) - few + -(-few // 16) <= disks
         counts = queues.counts(ResourceKind.DISK, 0.0)
-        if counts["queued"] and few < sum(smalls) - done:
+        if counts.queued and few < sum(smalls) - done:
             assert few % 16 == 0, "a small one waits though there is room beside the others"
         first = running.pop(0)
         assert isinstance(first, int)
         done += smalls[first]
         running += complete(queues, "j", first, 0.0)
     assert queues.idle() == make_queues(disks=disks).idle()
-    assert all(queues.counts(kind, 0.0)["queued"] == 0 for kind in KINDS)
+    assert all(queues.counts(kind, 0.0).queued == 0 for kind in KINDS)

@@ -86,7 +86,7 @@ class Checked(SimulatedCluster):
             # A job ahead passes slots of disks and the network that jobs behind hold. All work here is of frameworks:
             # none of it runs on more processors than there are slots.
             most = 1 if kind is ResourceKind.CPU else MOST_AHEAD_IO
-            assert self.nodes[node].queues.counts(kind, 0.0)["running"] <= most * capacity.slots(kind)
+            assert self.nodes[node].queues.counts(kind, 0.0).running <= most * capacity.slots(kind)
         held, settings = self.nodes[node].held, self.nodes[node].settings
         assert len(held.waiting) <= settings.opportunistic_queue
         assert held.waiting.keys() <= held.by_key.keys()

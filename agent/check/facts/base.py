@@ -8,14 +8,15 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import msgspec
+
 from agent import cgroup_root, network
 from agent.cgroups import Disk, Placement, Reason, disks_of, limited_disks, whole_disks
 from agent.cgroups.weight import io_weight_works
 
 
-@dataclass(frozen=True, slots=True)
-class Fact:
-    """One finding: ``why`` explains it; ``remedy`` is empty if nothing is to be fixed."""
+class Fact(msgspec.Struct, frozen=True):
+    """Whether this host can enforce something; ``why`` explains it, ``remedy`` is empty if nothing is to be fixed."""
 
     ok: bool
     why: str

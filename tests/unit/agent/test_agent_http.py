@@ -7,7 +7,6 @@ import socket
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
 
 import aiohttp
 import pytest
@@ -16,20 +15,20 @@ import structlog
 from agent.core import Node
 from agent.core.settings import NodeSettings
 from agent.http import status_site
-from agent.status import status_document
+from agent.http_documents import Status
 from penstock.model import Capacity
 from penstock.security.http_access import HttpAccess
 from penstock.trouble import Troubles
+from tests.fakes.node_bed import status_of
 
 
 def _node() -> Node:
     return Node(NodeSettings(node="n", instance="x", capacity=Capacity(cores=2, memory_bytes=1 << 30)))
 
 
-def _status(node: Node | None = None) -> Callable[[], dict[str, Any]]:
-    master = {"address": "", "linked": False}
+def _status(node: Node | None = None) -> Callable[[], Status]:
     known = node or _node()
-    return lambda: status_document(known, started_at=0.0, enforcement={}, master=master, events=[])
+    return lambda: status_of(known)
 
 
 @asynccontextmanager
@@ -69,7 +68,7 @@ class Noted(Troubles):
 
     def begin(self, what: str, error: OSError) -> None:
         super().begin(what, error)
-        if self.rows()[0]["times"] > 2:
+        if self.rows()[0].times > 2:
             self.again.set()
 
     def end(self, what: str) -> None:
@@ -84,9 +83,7 @@ async def test_a_port_that_another_process_has_is_taken_once_it_is_free() -> Non
         port = taken.getsockname()[1]
         await site.listen_when_free("127.0.0.1", port, None, troubles, retry_s=0.01)
         (row,) = troubles.rows()
-        assert (
-            row["what"] == "http" and f"another process has 127.0.0.1:{port}" in row["why"] and "`http`" in row["why"]
-        )
+        assert row.what == "http" and f"another process has 127.0.0.1:{port}" in row.why and "`http`" in row.why
         assert site.address == ""
         async with asyncio.timeout(30):
             await troubles.again.wait()

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-from agent.status import status_document
 from penstock.wire.master_api import AdmitJob
-from tests.fakes.node_bed import NodeBed
+from tests.fakes.node_bed import NodeBed, status_of
 
 
 def test_a_job_runs_as_soon_as_something_of_it_was_placed_though_all_slots_are_taken() -> None:
     bed = NodeBed()
     bed.open()
 
-    def states() -> dict[str, str]:
-        jobs = status_document(bed.node, started_at=0.0, enforcement={}, master={}, events=[])["jobs"]
-        return {shown["job"]: shown["state"] for shown in jobs}
+    def said() -> dict[str, str]:
+        return {shown.job: shown.state for shown in status_of(bed.node).jobs}
 
     first = bed.register()
     assert states() == {first: "waiting"}

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import time
 
+from msgspec import structs
 from prometheus_client import CollectorRegistry, generate_latest
 
 from penstock import __version__
+from penstock.documents import Resource, Resources
 from penstock.metrics import OwnMetrics, resource_metrics
 from tests.prometheus import exposed, faults
 
@@ -29,11 +31,11 @@ async def test_version_process_and_lateness() -> None:
 
 
 def test_a_metric_for_each_amount_with_its_unit() -> None:
-    amounts = {"capacity": 4.0, "promised": 1.0, "used": 2.0, "slack": 1.6}
-    of = {
-        "cpu": {"unit": "cores", **amounts},
-        "memory": {"unit": "bytes", **amounts},
-        "disk": {"unit": "share", **amounts, "capacity": 1.0, "promised": None},
+    cpu = Resource(unit="cores", capacity=4.0, promised=1.0, used=2.0, slack=1.6)
+    of: Resources = {
+        "cpu": cpu,
+        "memory": structs.replace(cpu, unit="bytes"),
+        "disk": structs.replace(cpu, unit="share", capacity=1.0, promised=None),
     }
     found = {metric.name: metric.samples[0].value for metric in resource_metrics("penstock_", of, "of this host")}
     assert found == {

@@ -6,6 +6,7 @@ from typing import Any
 
 from agent.core import events as e
 from agent.core.instructions import AdoptProcess, Confine, Instruction, Renice, StartContainer
+from agent.core.rank_order import ContainerRank
 from agent.core.snapshot import ContainerUse, Snapshot
 from penstock.wire.master_api import Decided, SetPriority
 from tests.fakes.node_bed import NodeBed
@@ -64,6 +65,11 @@ class Bed(NodeBed):
         live = self.node.containers.live
         return sorted(live, key=lambda each: -self.weights[each])
 
+    def said(self, container: str) -> ContainerRank:
+        said = self.node.ranks.described(self.node.containers.live[container])
+        assert said is not None
+        return said
+
 
 class TenantsBed(Bed):
     """A node whose jobs belong to users; ``job_of`` is by container."""
@@ -100,11 +106,6 @@ class TenantsBed(Bed):
 
     def weight(self, container: str) -> int:
         return self.node.containers.live[container].confine().confinement.cpu_weight
-
-    def said(self, container: str) -> dict[str, float | int | str]:
-        said = self.node.ranks.described(self.node.containers.live[container])
-        assert said is not None
-        return said
 
 
 def told_order(bed: Bed, jobs: list[str], *, highest: float = 0.0) -> None:

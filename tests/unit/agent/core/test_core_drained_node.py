@@ -36,14 +36,14 @@ def test_work_for_other_nodes_goes_back_at_once_and_the_rest_ends_by_itself() ->
     assert back(bed)[2:] == [("slack", EndedBy.PREEMPTED)]
     status = bed.node.drain.status()
     assert status is not None
-    assert (status["state"], status["count"]) == ("draining", 2)
-    assert status["remaining"][0] == {"kind": "command", "id": f"{JOB}/runs", "name": JOB, "user": "eve"}
+    assert (status.state, status.count) == ("draining", 2)
+    assert status.remaining[0] == Remaining("command", f"{JOB}/runs", JOB, "eve")
     for container in runs:
         bed.exit(container)
     assert back(bed)[3:] == [("runs", EndedBy.EXIT), ("runs, too", EndedBy.EXIT)]
     assert not bed.node.held.by_key and not bed.node.jobs
     status = bed.node.drain.status()
-    assert status is not None and status["state"] == "drained"
+    assert status is not None and status.state == "drained"
 
 
 @pytest.mark.parametrize("opportunistic", [False, True])

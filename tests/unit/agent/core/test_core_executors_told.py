@@ -6,11 +6,10 @@ import msgspec
 
 from agent.core import instructions as i
 from agent.core.executors import HEARTBEAT_BYTES
-from agent.status import status_document
 from penstock.model import Profile
 from penstock.wire.agent_api import TaskStuck
 from penstock.wire.master_api import TellPlaced, TellStages, TellStuck
-from tests.fakes.node_bed import GIB, MIB
+from tests.fakes.node_bed import GIB, MIB, status_of
 from tests.unit.agent.core.executors_bed import JOB, Bed, cores
 
 
@@ -117,8 +116,7 @@ def test_the_status_has_the_stage_of_an_executor(bed: Bed) -> None:
     bed.assign("a", cores(1, 2, 3, 3))
     bed.started("a")
     bed.launch()
-    document = status_document(bed.node, started_at=0.0, enforcement={}, master={}, events=[])
-    executor, other = (one["executor"] for one in document["containers"])
-    assert other is None
-    assert (executor["application"], executor["run"], executor["slots"]) == ("sort", "monday", 4)
-    assert (executor["behind"], executor["stuck"], executor["reprovisioned"]) == (0.0, False, 0)
+    executor, other = (one.executor for one in status_of(bed.node).containers)
+    assert other is None and executor is not None
+    assert (executor.application, executor.run, executor.slots) == ("sort", "monday", 4)
+    assert (executor.behind, executor.stuck, executor.reprovisioned) == (0.0, False, 0)

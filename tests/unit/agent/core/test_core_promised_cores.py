@@ -54,7 +54,7 @@ class Bed(NodeBed):
 
     @property
     def running(self) -> int:
-        return int(self.node.queues.counts(CPU, self.now)["running"])
+        return int(self.node.queues.counts(CPU, self.now).running)
 
 
 def test_a_promised_command_starts_at_once_though_every_slot_is_held_and_holds_none(bed: Bed) -> None:

@@ -138,8 +138,8 @@ def test_a_job_weighs_as_much_as_its_containers_together_and_the_next_one_gets_a
     bed.sample()
     weights = [settings(bed, each).cpu_weight for each in containers]
     described = bed.node.ranks.described_job("a")
-    assert described is not None and described["weight"] == sum(weights)
-    assert [bed.node.ranks.described(bed.node.containers.live[each])["weight"] for each in containers] == weights  # type: ignore[index]
+    assert described is not None and described.weight == sum(weights)
+    assert [bed.said(each).weight for each in containers] == weights
     before = sum(weights)
     third = executor(bed, "3", "a")
     started = bed.node.containers.live[third]

@@ -54,10 +54,10 @@ def test_the_status_has_the_weight_of_a_job_and_the_reason_for_its_rank() -> Non
     told_order(bed, [job, other])
     bed.sample(**dict.fromkeys((each.replace("-", "_") for each in containers), 2.0))
     said = {name: bed.node.ranks.described_job(name) for name in (job, other, containers[2])}
-    assert [each and (each["rank"], each["why"]) for each in said.values()] == [
+    assert [each and (each.rank, each.why) for each in said.values()] == [
         (1, BY_MASTER), (2, BY_MASTER), (3, BY_USE),
     ]  # fmt: skip
-    assert [each and each["weight"] for each in said.values()] == [bed.weights[each] for each in containers]
+    assert [each and each.weight for each in said.values()] == [bed.weights[each] for each in containers]
     assert bed.node.ranks.described_job("of-none") is None
     reasons = []
     for _ in range(6):  # the turn of one that has waited is over with the next sample

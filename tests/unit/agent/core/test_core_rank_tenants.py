@@ -28,9 +28,9 @@ def test_a_tenant_of_many_jobs_and_one_of_a_single_job_have_half_each(bed: Tenan
     assert bed.weight(single) == sum(bed.weight(each) for each in many) == ALL // 2
     weights = [bed.weight(each) for each in many]
     assert weights == sorted(weights, reverse=True) and weights[0] > 10 * weights[1]
-    assert [bed.said(each)["rank"] for each in [*many, single]] == [1, 2, 3, 4, 5, 1]
-    assert bed.said(single)["of"] == 1
-    assert bed.said(many[1])["why"] == f"{BY_MASTER}, 50 % of the node for ann"
+    assert [bed.said(each).rank for each in [*many, single]] == [1, 2, 3, 4, 5, 1]
+    assert bed.said(single).of == 1
+    assert bed.said(many[1]).why == f"{BY_MASTER}, 50 % of the node for ann"
 
 
 def test_a_node_is_divided_by_the_weights_of_the_tenants(bed: TenantsBed) -> None:
@@ -64,9 +64,9 @@ def test_a_container_of_no_job_is_of_its_user_s_tenant_or_of_its_user(bed: Tenan
     job, own, other = bed.run("ann"), bed.alone("ann"), bed.alone("bob")
     bed.told(job, tenant="research", weight=3.0)
     assert bed.weight(job) + bed.weight(own) == pytest.approx(3 * bed.weight(other), rel=0.05)
-    assert bed.said(own)["tenant"] == "research" and bed.said(other)["tenant"] == "bob"
+    assert bed.said(own).tenant == "research" and bed.said(other).tenant == "bob"
     bed.told(job, tenant="")
-    assert bed.said(other)["of"] == 3, "the master has no tenants any more"
+    assert bed.said(other).of == 3, "the master has no tenants any more"
 
 
 def test_promised_cores_come_before_the_shares(bed: TenantsBed) -> None:
@@ -99,8 +99,8 @@ def test_each_tenant_s_jobs_have_turns_of_their_own() -> None:
     for _ in range(45):
         bed.sample(**{each.replace("-", "_"): 0.3 for each in (first, second, single)})
         assert abs(bed.weight(first) + bed.weight(second) - bed.weight(single)) <= 1
-        if bed.said(second)["rank"] == 1:
-            turns.append(bed.said(second)["why"])
+        if bed.said(second).rank == 1:
+            turns.append(bed.said(second).why)
     assert turns == [f"{BY_TURN}, 50 % of the node for ann"], turns
 
 

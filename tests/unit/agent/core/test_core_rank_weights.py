@@ -140,4 +140,4 @@ def test_on_a_host_of_many_cores_no_weight_exceeds_the_kernel_s_maximum() -> Non
     bed = Bed(cores=256)
     container = bed.launch()
     assert bed.weights[container] == 10_000
-    assert bed.node.ranks.described(bed.node.containers.live[container])["weight"] == 10_000
+    assert bed.said(container).weight == 10_000

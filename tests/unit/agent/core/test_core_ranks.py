@@ -7,7 +7,7 @@ import pytest
 from agent.core import events as e
 from agent.core.events import CpuTimesRead
 from agent.core.instructions import ReadCpuTimes, Wake
-from agent.core.rank_order import FIRST_QUEUE_S, queue_of
+from agent.core.rank_order import FIRST_QUEUE_S, ContainerRank, queue_of
 from agent.core.rank_weights import STEP, nice_of
 from agent.core.ranks import BY_PRIORITY
 from agent.core.snapshot import ContainerUse, Snapshot
@@ -118,10 +118,10 @@ def test_the_status_says_where_a_job_stands(bed: Bed) -> None:
     bed.used_s[one] = 3.0
     bed.sample()
     record = bed.node.containers.live[one]
-    assert bed.node.ranks.described(record) == {
-        "job": one, "rank": 2, "of": 2, "cpu_s": 3.0, "queue": 4, "weight": bed.weights[one], "nice": nice_of(1, 2),
-        "why": BY_PRIORITY, "tenant": "",
-    }  # fmt: skip
+    assert bed.node.ranks.described(record) == ContainerRank(
+        job=one, rank=2, of=2, cpu_s=3.0, queue=4, weight=bed.weights[one], nice=nice_of(1, 2), why=BY_PRIORITY,
+        tenant="",
+    )  # fmt: skip
     bed.end(two)
     assert bed.node.ranks.described(bed.node.containers.ended.by_id[two]) is None
 

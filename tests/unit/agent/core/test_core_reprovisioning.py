@@ -7,6 +7,7 @@ import random
 from dataclasses import replace
 
 import pytest
+from msgspec import structs
 
 from agent.core.plans import Course
 from agent.core.reprovisioning import (
@@ -44,8 +45,8 @@ def test_a_stage_is_overdue_after_rho_times_its_time_once() -> None:
 def test_the_resource_that_it_used_up_bounds_it() -> None:
     use = ContainerUse(cpu_cores=1.95, memory_bytes=99, disk_bytes_per_s=7.0)
     assert bounds(use, (2.0, 0.0, 5.0, 100.0)) == [0, 3]
-    assert held_back(use, (2.0, 0.0, 5.0, 100.0)) == [0]  # memory without stalls is not short
-    assert held_back(replace(use, memory_stalled=0.5), (2.0, 0.0, 5.0, 100.0)) == [0, 3]
+    assert held_back(use, (2.0, 0.0, 5.0, 100.0)) == [0]  # memory that keeps nobody waiting is not short
+    assert held_back(structs.replace(use, memory_stalled=0.5), (2.0, 0.0, 5.0, 100.0)) == [0, 3]
 
 
 def observe(*samples: float, at: float = 101.0, lacks: tuple[int, ...] = (), **more: float) -> Observation:

@@ -12,6 +12,7 @@ from agent.core import events as e
 from agent.core.instructions import Explain, Grant, Instruction, Notify, Record
 from agent.core.records import Waits
 from agent.core.starvation import ROOM
+from agent.queues.counts import QueueCounts
 from penstock.model import Capacity, ResourceKind
 from penstock.wire import agent_methods as m
 from penstock.wire.agent_api import Cancel, Complete, Completion
@@ -62,7 +63,7 @@ class Bed(NodeBed):
             self.sampled()
 
     @property
-    def counts(self) -> dict[str, Any]:
+    def counts(self) -> QueueCounts:
         return self.node.queues.counts(CPU, self.now)
 
 
@@ -79,13 +80,13 @@ def test_a_slot_held_too_long_goes_to_another_user_s_job_that_starves() -> None:
     assert (told.job, told.id, told.kind) == (hers, 1, CPU)
     assert f"held for 61 s, and job {his} of another user had waited 61 s" in told.why
     assert "slot_held_max_s is 60" in told.why and bed.explained[-1]["why"] == told.why
-    assert (bed.counts["running"], bed.counts["overdue"], bed.counts["taken_back"]) == (1, 1, 1)
-    bed.complete(MAX, his, 1)  # the slot is free, but not for a user who has the whole limit
+    assert (bed.counts.running, bed.counts.overdue, bed.counts.taken_back) == (1, 1, 1)
+    bed.complete(MAX, his, 1)  # the slot is free, and not for who has all that there is
     assert bed.granted[-1] == (his, 1)
     bed.complete(EVE, hers, 1)  # late, and as ever
     assert bed.node.queues.job_counts(hers)["done"] == 1
-    assert (bed.counts["running"], bed.counts["overdue"]) == (1, 0)
-    assert bed.granted[2:] == [(hers, 2)], "its slot was passed on before"
+    assert (bed.counts.running, bed.counts.overdue) == (1, 0)
+    assert bed.granted[2:] == [(hers, 2)], "what it held was given on before"
     bed.complete(EVE, hers, 2)
     assert bed.granted[-1] == (hers, 3)
 
@@ -125,7 +126,7 @@ def test_a_job_whose_monotasks_were_withdrawn_takes_no_slot_of_others(how: str) 
         bed.send(e.SessionClosed(MAX))
     bed.ticks(100)
     assert not bed.told and all(his not in waits.since for waits in bed.of(ROOM))
-    assert (bed.counts["running"], bed.counts["overdue"]) == (1, 0)
+    assert (bed.counts.running, bed.counts.overdue) == (1, 0)
     bed.complete(EVE, hers, 1)
     assert bed.granted == [(hers, 1), (hers, 2)], "she owes nothing"
 
@@ -154,8 +155,8 @@ def test_a_user_who_completes_nothing_keeps_no_slot_with_any_queue(idle_s: int) 
         bed.complete(MAX, his, number)
         bed.ticks(idle_s)  # no other user waits, and she is granted no more for it
         bed.submit(EVE, hers, 100 + number)
-    held = bed.counts["running"] + bed.counts["overdue"]
-    assert (held, bed.counts["overdue"] >= 1) == (2, True)
+    held = bed.counts.running + bed.counts.overdue
+    assert (held, bed.counts.overdue >= 1) == (2, True)
     bed.complete(EVE, hers, 0)
     assert bed.granted[-1] == (hers, 2), "a job that completes gets other grants"
 
@@ -170,7 +171,7 @@ def test_a_slot_that_was_taken_back_cannot_be_passed_on() -> None:
     assert bed.granted[-1] == (his, 1)
     with pytest.raises(RpcError, match="without a lease"):
         bed.send(e.Asked(m.COMPLETE, EVE, Complete(job=hers, monotasks=[Completion(id=1, then=2)])))
-    assert (bed.counts["running"], bed.counts["overdue"]) == (1, 1)
+    assert (bed.counts.running, bed.counts.overdue) == (1, 1)
 
 
 def test_as_many_of_each_user_run_on_without_a_slot_as_there_are_slots() -> None:
@@ -179,10 +180,10 @@ def test_as_many_of_each_user_run_on_without_a_slot_as_there_are_slots() -> None
     for session, job in jobs.items():
         bed.submit(session, job, *range(10))
     bed.ticks(1000)
-    assert (bed.counts["running"], bed.counts["overdue"]) == (2, 2 * (len(USERS) - 1))
+    assert (bed.counts.running, bed.counts.overdue) == (2, 2 * (len(USERS) - 1))
     for session in USERS:
         bed.send(e.SessionClosed(session))
-    assert (bed.counts["running"], bed.counts["overdue"], bed.counts["pending_bytes"]) == (0, 0, 0)
+    assert (bed.counts.running, bed.counts.overdue, bed.counts.pending_bytes) == (0, 0, 0)
 
 
 class Client:

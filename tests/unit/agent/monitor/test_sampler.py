@@ -9,6 +9,7 @@ import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+from msgspec import structs
 
 from agent.cgroups import CgroupSample, SummedUse
 from agent.core.snapshot import ContainerUse, HostUse
@@ -121,7 +122,7 @@ def test_between_ticks_the_processor_time_of_those_that_run_can_be_read(bed: Bed
     bed.tree.samples["new"] = CgroupSample(cpu_usage_s=0.1)
     looked = bed.sampler.read_cpu_times(["c-0", "c-1", "c-2", "new"]).containers
     assert bed.tree.read == ["c-0", "c-1", "new"], "c-2 has been quiet"
-    assert looked["c-0"] == replace(uses["c-0"], cpu_seconds=pytest.approx(2.9))
+    assert looked["c-0"] == structs.replace(uses["c-0"], cpu_seconds=pytest.approx(2.9))
     assert looked["new"].cpu_seconds == 0.1
     assert looked["c-1"] == uses["c-1"], "it is gone: its end tells the rest"
     bed.now += 1.0

@@ -30,7 +30,7 @@ def test_a_chain_is_reported_in_one_message_and_counts_each() -> None:
     ]
     assert queues.complete(1, "j", chain, 0.75) == []
     assert queues.job_counts("j") == {"queued": 0, "running": 0, "done": 2, "failed": 1}
-    assert queues.counts(CPU, 0.75)["slot_seconds"] == 0.75
+    assert queues.counts(CPU, 0.75).slot_seconds == 0.75
     assert queues.rates(0.75).cpu == 200 / 0.5
     assert queues.idle().cpu == 1
 
@@ -41,7 +41,7 @@ def test_a_grant_that_crossed_the_report_frees_the_slot_that_was_passed_on() -> 
     queues.submit(1, "j", specs(3, 4), 0.0)
     assert [m.id for m in queues.complete(1, "j", [Completion(id=2)], 0.1)] == [3]  # while 1 is passed on to 3
     assert [m.id for m in queues.complete(1, "j", [Completion(id=1, then=3)], 0.2)] == [4]
-    assert queues.counts(CPU, 0.2)["running"] == 2
+    assert queues.counts(CPU, 0.2).running == 2
 
 
 @pytest.mark.parametrize(
@@ -138,7 +138,7 @@ def test_work_in_a_kept_slot_counts_once_and_no_longer_than_the_slot_was_held() 
     leased = Leased(monotasks=4, failed=1, input_bytes=300, execution_s=100.0, began_s=0.1)
     queues.complete(1, "j", [Completion(id=1, execution_s=0.5, leased=leased)], 2.0)
     assert queues.job_counts("j") == {"queued": 0, "running": 0, "done": 4, "failed": 1}
-    assert queues.counts(CPU, 2.0)["slot_seconds"] == 2.0
+    assert queues.counts(CPU, 2.0).slot_seconds == 2.0
     assert queues.rates(2.0).cpu == (100 + 300) / 2.0
     assert queues.idle().cpu == 1
 
@@ -152,7 +152,7 @@ def test_a_gate_that_may_not_keep_a_slot_cannot_report_others_in_it() -> None:
     queues.submit(1, "j", specs(1), 0.0)
     with pytest.raises(RpcError, match="`failed` exceeds"):
         queues.complete(1, "j", [Completion(id=1, leased=Leased(monotasks=1, failed=2))], 0.1)
-    assert queues.counts(CPU, 0.1)["running"] == 1
+    assert queues.counts(CPU, 0.1).running == 1
 
 
 def test_a_session_that_used_a_slot_far_beyond_its_lease_has_none_for_a_while() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from agent.queues.counts import QueueHead
 from penstock.model import MonotaskSpec, ResourceKind
 from tests.fakes.queues import make_queues
 
@@ -14,30 +15,31 @@ def spec(number: int, task: str = "") -> MonotaskSpec:
 
 def test_an_empty_queue() -> None:
     one = make_queues(jobs={"a": 0.0})
-    assert one.counts(CPU, 0.0)["head"] is None
+    assert one.counts(CPU, 0.0).head is None
     one.submit(1, "a", [spec(1)], 1.0)  # it runs at once
-    assert one.counts(CPU, 1.0)["head"] is None
+    assert one.counts(CPU, 1.0).head is None
 
 
 def test_the_first_of_the_job_that_goes_first() -> None:
     one = make_queues(jobs={"early": 0.0, "urgent": 1.0})
     for job in ("early", "urgent"):
         one.submit(1, job, [spec(1), spec(2, f"{job}-2"), spec(3)], 10.0)
-    assert one.counts(CPU, 12.0)["head"] == {"job": "urgent", "task": "", "waits_s": 2.0}
+    assert one.counts(CPU, 12.0).head == QueueHead(job="urgent", task="", waits_s=2.0)
     one.cancel(1, "urgent", [1], 13.0)
-    assert one.counts(CPU, 13.0)["head"] == {"job": "urgent", "task": "urgent-2", "waits_s": 3.0}
+    assert one.counts(CPU, 13.0).head == QueueHead(job="urgent", task="urgent-2", waits_s=3.0)
     one.set_priority("urgent", -1.0, 14.0)
-    assert one.counts(CPU, 14.0)["head"] == {"job": "early", "task": "early-2", "waits_s": 4.0}
+    assert one.counts(CPU, 14.0).head == QueueHead(job="early", task="early-2", waits_s=4.0)
 
 
 def test_a_starving_job_goes_first_and_looking_changes_nothing() -> None:
     one = make_queues(jobs={"high": 1.0, "low": 0.0}, job_wait_max_s=30.0)
     one.submit(1, "high", [spec(1), spec(2), spec(3)], 0.0)
     one.submit(1, "low", [spec(1)], 1.0)
-    assert one.counts(CPU, 2.0)["head"]["job"] == "high"
+    head = one.counts(CPU, 2.0).head
+    assert head is not None and head.job == "high"
     one.tick(40.0)
     before = one.counts(CPU, 40.0)
-    assert before["head"]["job"] in {"high", "low"}
+    assert before.head is not None and before.head.job in {"high", "low"}
     assert one.counts(CPU, 40.0) == before
     (granted,) = one.cancel(1, "high", [1], 41.0)
-    assert granted.job == before["head"]["job"]
+    assert granted.job == before.head.job

@@ -145,4 +145,4 @@ def test_failed_and_cancelled_work_does_not_count_for_the_rate() -> None:
     queues.cancel(1, "j", [2], 1.0)
     assert queues.rates(1.0).cpu == 0.0
     assert queues.job_counts("j") == {"queued": 0, "running": 0, "done": 0, "failed": 1}
-    assert queues.counts(CPU, 1.0)["slot_seconds"] == 2.0
+    assert queues.counts(CPU, 1.0).slot_seconds == 2.0

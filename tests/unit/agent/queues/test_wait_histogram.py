@@ -17,9 +17,9 @@ def make(lease_s: float = 0.0) -> MonotaskQueues:
 
 def counts(queues: MonotaskQueues) -> tuple[int, list[int], float]:
     said = queues.counts(CPU, 9.0)
-    assert len(said["waits"]["counts"]) == len(BOUNDS_S) + 1
-    assert sum(said["waits"]["counts"]) == said["granted"]
-    return said["granted"], said["waits"]["counts"], said["waits"]["sum_s"]
+    assert len(said.waits.counts) == len(BOUNDS_S) + 1
+    assert sum(said.waits.counts) == said.granted
+    return said.granted, list(said.waits.counts), said.waits.sum_s
 
 
 def test_a_lone_monotask_has_no_wait() -> None:
@@ -46,7 +46,7 @@ def test_a_slot_that_is_passed_on_is_a_grant_too() -> None:
 def test_a_slot_that_is_held_over_a_restart_was_granted_before() -> None:
     queues = make()
     queues.submit(1, "j", [MonotaskSpec(id=1, kind=CPU, input_bytes=100, running=True)], 50.0)
-    assert (queues.counts(CPU, 0.0)["running"], counts(queues)) == (1, (0, [0] * 9, 0.0))
+    assert (queues.counts(CPU, 0.0).running, counts(queues)) == (1, (0, [0] * 9, 0.0))
     queues.submit(1, "j", specs(2), 51.0)
     complete(queues, "j", 1, 56.0)
     assert counts(queues) == (1, [0, 0, 0, 0, 1, 0, 0, 0, 0], 5.0)
@@ -57,10 +57,10 @@ def test_a_promoted_command_waited_for_no_slot() -> None:
     command = MonotaskSpec(id="t", kind=CPU, input_bytes=100)
     slotless.begin(queues, "j", command, 0.0)
     slotless.give_slot(queues, "j", command, 30.0)
-    assert (queues.counts(CPU, 0.0)["running"], counts(queues)) == (1, (0, [0] * 9, 0.0))
+    assert (queues.counts(CPU, 0.0).running, counts(queues)) == (1, (0, [0] * 9, 0.0))
 
 
 def test_slotless_work_has_no_grant() -> None:
     queues = make_queues(jobs={"j": 0.0}, network_bypass_bytes=200)
     assert len(queues.submit(1, "j", specs(1, kind=ResourceKind.NETWORK), 0.0)) == 1
-    assert queues.counts(ResourceKind.NETWORK, 1.0)["granted"] == 0
+    assert queues.counts(ResourceKind.NETWORK, 1.0).granted == 0

@@ -188,7 +188,7 @@ async def test_a_trouble_is_shown_while_it_lasts() -> None:
     for _ in range(2):
         await troubles.survive("samples", fails())
     (row,) = troubles.rows()
-    assert (row["what"], row["why"], row["times"]) == ("samples", "[Errno 24] Too many open files", 2)
+    assert (row.what, row.why, row.times) == ("samples", "[Errno 24] Too many open files", 2)
     await troubles.survive("outputs", works())
     assert len(troubles.rows()) == 1
     await troubles.survive("samples", works())

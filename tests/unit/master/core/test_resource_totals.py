@@ -11,6 +11,7 @@ from master.core import events as e
 from master.core.resource_totals import resources
 from master.core.status import document
 from master.http import shown
+from penstock.documents import Resource
 from penstock.model import Capacity, KindAmounts
 from penstock.wire import master_api as api
 
@@ -26,22 +27,16 @@ def register(cluster: Cluster, name: str, *, t_alloc: float, **load: Any) -> Non
 
 def test_resources_of_connected_nodes_together() -> None:
     cluster = Cluster(MasterSettings())
-    assert resources(cluster.nodes.values())["cpu"] == {
-        "unit": "cores",
-        "capacity": 0,
-        "promised": 0,
-        "used": 0,
-        "slack": 0,
-    }
+    assert resources(cluster.nodes.values())["cpu"] == Resource(unit="cores", capacity=0, promised=0, used=0, slack=0)
     register(cluster, "a", t_alloc=0.9, used_cores=1.0, promised_cores=2.0, disk_busy=0.8, promised_memory_bytes=300)
     register(cluster, "b", t_alloc=0.5, used_cores=3.0, used_memory_bytes=400)
     found = resources(cluster.nodes.values())
-    assert found["cpu"] == {"unit": "cores", "capacity": 8, "promised": 2.0, "used": 4.0, "slack": pytest.approx(2.6)}
-    assert found["memory"] == {
-        "unit": "bytes", "capacity": 2000, "promised": 300, "used": 400, "slack": pytest.approx(1000)
-    }  # fmt: skip
-    assert found["disk"]["capacity"] == 1.0 and found["disk"]["used"] == pytest.approx(0.4)
-    assert found["disk"]["promised"] is None and found["disk"]["slack"] == pytest.approx(0.05 + 0.25)
+    assert found["cpu"] == Resource(unit="cores", capacity=8, promised=2.0, used=4.0, slack=pytest.approx(2.6))
+    assert found["memory"] == Resource(
+        unit="bytes", capacity=2000, promised=300, used=400, slack=pytest.approx(1000)
+    )  # fmt: skip
+    assert found["disk"].capacity == 1.0 and found["disk"].used == pytest.approx(0.4)
+    assert found["disk"].promised is None and found["disk"].slack == pytest.approx(0.05 + 0.25)
     assert document(cluster, 0.0)["resources"] == found
 
 

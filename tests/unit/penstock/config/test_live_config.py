@@ -13,6 +13,7 @@ import structlog
 
 from penstock.config.live_config import LiveConfig
 from penstock.config.settings import LIVE, Loaded, Origin, SettingsError
+from penstock.documents import SetByHand
 from penstock.wire.config_api import ChangedKey
 
 
@@ -111,7 +112,7 @@ def test_a_set_value_is_in_force_until_the_file_is_read_again(bed: Bed) -> None:
     where = "set by eve at 2026-01-01T00:00:00+00:00"
     assert bed.reloading.loaded.origins["share"] == Origin("set", where)
     assert bed.reloading.by_hand() == {
-        "wait_s": {"value": '"2.5s"', "where": where}, "share": {"value": "0.75", "where": where}
+        "wait_s": SetByHand(value='"2.5s"', where=where), "share": SetByHand(value="0.75", where=where)
     }  # fmt: skip
     assert bed.reloading.after_restart() == {"wait_s": '"1s"', "share": "0.25"}
 

@@ -25,7 +25,7 @@ def test_a_job_without_end_does_not_grow_and_new_stages_stay_behind_old_ones() -
 def test_a_message_leaves_out_fields_that_a_status_shows() -> None:
     begun = StageProgress(stage="map", tasks=4)
     assert msgspec.to_builtins(begun) == {"stage": "map", "tasks": 4}
-    assert begun.row() == {
+    assert msgspec.to_builtins(begun.row()) == {
         "stage": "map", "tasks": 4, "done": 0, "after": [], "input_bytes": 0,
         "usage": {"cpu": 0.0, "disk": 0.0, "network": 0.0},
     }  # fmt: skip

@@ -43,7 +43,7 @@ def test_what_ends_within_thirty_days_is_said_once_a_day(tmp_path: Path) -> None
     assert (line["event"], line["log_level"]) == ("a certificate has ended", "error")
     ca.renew("alpha", NOW + 45 * DAY, 90)
     assert bed.look() == [], "at once, and without a restart"
-    assert bed.watch.rows()[0]["ends_at"] == endings(made)[0].ends_at > bed.at
+    assert bed.watch.rows()[0].ends_at == endings(made)[0].ends_at > bed.at
 
 
 def test_the_authority_that_signed_it_is_looked_at_too(tmp_path: Path) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
+from penstock.documents import Resource, Resources
 from penstock.web.history import History
 
 
-def row(used: float, promised: float | None = 1.0) -> dict[str, dict[str, Any]]:
-    return {"cpu": {"unit": "cores", "capacity": 4.0, "promised": promised, "used": used, "slack": 4.0 - used}}
+def row(used: float, promised: float | None = 1.0) -> Resources:
+    return {"cpu": Resource(unit="cores", capacity=4.0, promised=promised, used=used, slack=4.0 - used)}
 
 
 def test_rows_come_back_as_columns() -> None:

@@ -12,6 +12,7 @@ import aiohttp
 import pytest
 from aiohttp import web
 
+from penstock.documents import Resource, Resources
 from penstock.web import live
 from penstock.web.live import Live
 
@@ -29,9 +30,9 @@ class Daemon:
         self.looks += 1
         return {"same": {"name": "x"}, "looks": self.looks, "resources": self.resources()}
 
-    def resources(self) -> dict[str, dict[str, Any]]:
+    def resources(self) -> Resources:
         self.noted += 1
-        return {"cpu": {"unit": "cores", "capacity": 2.0, "promised": None, "used": 1.0, "slack": 0.8}}
+        return {"cpu": Resource(unit="cores", capacity=2.0, promised=None, used=1.0, slack=0.8)}
 
 
 class Watcher:
