@@ -11,7 +11,6 @@ import signal
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import structlog
 import uvloop
@@ -20,9 +19,9 @@ from prometheus_client import CollectorRegistry
 from master.config import MasterConfig
 from master.core import Cluster
 from master.core import events as e
-from master.core.status import document
 from master.forecaster import Forecaster
 from master.http import status_site
+from master.http_documents import Status
 from master.http_reservations import ReservationSite
 from master.overview import Overview
 from master.profiles import Profiles
@@ -30,6 +29,7 @@ from master.reservation_service import ReservationService
 from master.reservations.reservation_manager import ReservationManager
 from master.service import MasterService
 from master.state_writer import StateWriter
+from master.status import status_document
 from master.store.database import Database, StoreError, file_of
 from master.store.reservations import ReservationStore
 from master.training import models
@@ -211,20 +211,20 @@ class Master:
             os.close(self._store_lock)
             self._store_lock = -1
 
-    def status(self) -> dict[str, Any]:
+    def status(self) -> Status:
         """Return the document of ``GET /status``."""
-        return {
-            "version": __version__,
-            "started_at": self._started_at,
-            "listen": self.service.address,
-            "http": self.site.address,
-            "configuration": self._live_config.by_hand(),
-            "certificates": self.certificates.rows(),
-            "degraded": self._troubles.rows(),
-            "reservations": self.reservation_service.counts if self.reservation_service is not None else {},
-            "models": models(),
-            **document(self.service.cluster, time.monotonic()),
-        }
+        return status_document(
+            self.service.cluster,
+            time.monotonic(),
+            started_at=self._started_at,
+            listen=self.service.address,
+            http=self.site.address,
+            configuration=self._live_config.by_hand(),
+            certificates=self.certificates.rows(),
+            degraded=self._troubles.rows(),
+            reservations=self.reservation_service.counts if self.reservation_service is not None else {},
+            models=models(),
+        )
 
     def write_addresses(self, path: Path) -> None:
         """Write the chosen ports to a file.

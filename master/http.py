@@ -4,10 +4,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 from aiohttp import web
+from msgspec import structs
 from prometheus_client import CollectorRegistry
 
 from master import http_documents as documents
@@ -15,7 +17,8 @@ from master.core import Cluster
 from master.core.resource_totals import resources
 from master.explain import why
 from master.explain.recording import Recording, record
-from master.metrics import MasterCollector, Status
+from master.http_documents import Status
+from master.metrics import MasterCollector
 from master.overview import MOST_JOBS, MOST_NODES, waiting_first
 from penstock import openapi
 from penstock.openapi import Operation, Refused
@@ -25,7 +28,9 @@ from penstock.web.site import Site
 _ABOUT = "What the master knows of the cluster, and why it decides as it does. Reservations can be changed."
 
 
-def status_site(status: Status, cluster: Cluster, registry: CollectorRegistry, more: Sequence[Operation]) -> Site:
+def status_site(
+    status: Callable[[], Status], cluster: Cluster, registry: CollectorRegistry, more: Sequence[Operation]
+) -> Site:
     """Return the site of the master's status and the explanations of its decisions.
 
     ``more``: operations of other parts.
@@ -42,7 +47,7 @@ def status_site(status: Status, cluster: Cluster, registry: CollectorRegistry, m
     )
 
 
-def _operations(status: Status, cluster: Cluster) -> list[Operation]:
+def _operations(status: Callable[[], Status], cluster: Cluster) -> list[Operation]:
     async def get_status(request: web.Request) -> web.Response:
         return openapi.json(status())
 
@@ -63,7 +68,7 @@ def _operations(status: Status, cluster: Cluster) -> list[Operation]:
             path="/status",
             handler=get_status,
             summary="The status document of the cluster.",
-            answer=documents.Status,
+            answer=Status,
             page="master-status.md#status",
         ),
         Operation(
@@ -85,13 +90,16 @@ def _operations(status: Status, cluster: Cluster) -> list[Operation]:
     ]
 
 
-def shown(status: dict[str, Any]) -> dict[str, Any]:
+def shown(status: Status) -> dict[str, Any]:
     """Return the part of the status that the page shows: the same keys, with limited nodes and jobs, and the numbers of
     the rest in ``more``. The page requests the reasons of ranks separately, as they change with time.
     """
-    nodes, jobs = status["nodes"], status["jobs"]
-    return status | {
-        "nodes": {name: nodes[name] for name in list(nodes)[:MOST_NODES]},
-        "jobs": {job: {key: said for key, said in jobs[job].items() if key != "reason"} for job in waiting_first(jobs)},
+    nodes, jobs = status.nodes, status.jobs
+    return structs.asdict(status) | {
+        "nodes": dict(islice(nodes.items(), MOST_NODES)),
+        "jobs": {
+            job: {key: said for key, said in structs.asdict(jobs[job]).items() if key != "reason"}
+            for job in waiting_first(jobs)
+        },
         "more": {"nodes": max(0, len(nodes) - MOST_NODES), "jobs": max(0, len(jobs) - MOST_JOBS)},
     }

@@ -1,20 +1,21 @@
-"""JSON types of the master's HTTP answers and requests, for its OpenAPI document. PURE: types only.
+"""The master's JSON documents over HTTP, and the requests to it. PURE: types only.
 
-Profiles and reservations are made as these types. The other documents are made as dictionaries, and a test compares
-their keys with these types: neither may have additional ones.
+Its answers are made as these types; OpenAPI and docs/master-status.md follow from them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Annotated, Literal
 
 import msgspec
 from msgspec import UNSET, UnsetType
 
-from penstock.documents import Certificate, Degraded, Said, SetByHand
-from penstock.model import Capacity
+from master.core.draining import NodeState
+from penstock.documents import Certificate, Degraded, Resources, Said, SetByHand
+from penstock.model import Capacity, ResourceKind
 from penstock.model.job_state import JobStanding
-from penstock.model.work import StageProgress
+from penstock.model.work import FullStageProgress
 from penstock.wire.cluster_api import Draining
 from penstock.wire.jobs_api import NodeRank
 from penstock.wire.master_api import Load
@@ -67,31 +68,19 @@ class AskInstead(Said, frozen=True, kw_only=True):
 # ---------------------------------------------------------------- GET /status
 
 
-class Resource(Said, frozen=True, kw_only=True):
-    """A resource summed over the connected nodes, in ``unit``; for disks and links the mean share. ``slack`` is Σ
-    max(0, T_alloc × capacity − used) (UBIS §IV.A).
-    """
-
-    unit: Literal["cores", "bytes", "share"]
-    capacity: float
-    promised: float | None
-    used: float
-    slack: float
-
-
 class NodeStatus(Said, frozen=True, kw_only=True):
     """A node. ``draining`` null: it accepts work. ``away_s``: the time since its connection was lost. ``load`` is its
     latest report, ``rates`` are its processing rates in bytes/s. ``unanswered``: decisions that it has not answered.
     """
 
-    state: Literal["connected", "draining", "drained", "away", "expected"]
+    state: NodeState
     draining: Draining | None
     away_s: float | None
     version: str
     capacity: Capacity
     t_alloc: float
     load: Load
-    rates: dict[Literal["cpu", "disk", "network"], float]
+    rates: dict[ResourceKind, float]
     memory_free_bytes: float
     external_memory_bytes: float
     cores_free: float
@@ -127,7 +116,7 @@ class JobStatus(Said, frozen=True, kw_only=True):
     ready: int
     placed: int
     stages: dict[str, int]
-    progress: list[StageProgress]
+    progress: Sequence[FullStageProgress]
 
 
 class Tasks(Said, frozen=True, kw_only=True):
@@ -165,12 +154,12 @@ class Status(Said, frozen=True, kw_only=True):
     started_at: float
     listen: str
     http: str
-    configuration: dict[str, SetByHand]
-    certificates: list[Certificate]
-    degraded: list[Degraded]
-    reservations: dict[Literal["accepted", "rejected", "missed"], int]
-    models: dict[str, str]
-    resources: dict[Literal["cpu", "memory", "disk", "network"], Resource]
+    configuration: Mapping[str, SetByHand]
+    certificates: Sequence[Certificate]
+    degraded: Sequence[Degraded]
+    reservations: Mapping[Literal["accepted", "rejected", "missed"], int]
+    models: Mapping[str, str]
+    resources: Resources
     nodes: dict[str, NodeStatus]
     jobs: dict[str, JobStatus]
     tasks: Tasks
@@ -184,22 +173,25 @@ class Status(Said, frozen=True, kw_only=True):
 # ---------------------------------------------------------------- GET /explain
 
 
-class StageExplained(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True, omit_defaults=True):
-    """Ready tasks of a stage: ``lacks`` maps each thing the first task lacks to a number of nodes (``slack_lacks``: of
-    slack).
+class StageExplained(Said, frozen=True, kw_only=True):
+    """Ready tasks of a stage, and what the first of them ``waits`` for.
+
+    ``lacks`` maps each resource that nodes lack for it to their number, ``slack_lacks`` each one that they lack on
+    slack; absent: it does not run there, or is an executor.
     """
 
     stage: str
     opportunistic: bool | Literal["only"]
     ready: int
-    waits: str = ""
-    lacks: dict[str, int] = {}
-    slack_lacks: dict[str, int] = {}
+    waits: str
+    lacks: dict[str, int] | UnsetType = UNSET
+    slack_lacks: dict[str, int] | UnsetType = UNSET
 
 
 class Explanation(Said, frozen=True, kw_only=True):
-    """Why a job waits: its ``place`` of how many (``of``), the last ten jobs ``before_it``, ``why`` (the rule and the
-    numbers), its containers and how many more it may have (``room_containers`` null: any number).
+    """The ``place`` of a job ``of`` so many in the order, after (the nearest ten of) the jobs ``before_it``; ``why`` is
+    the rule with its numbers. ``room_containers``: how many more ``containers`` it may have (null: any number).
+    ``waits``: the reason why it is not admitted.
 
     ``sentence`` describes the job's place and the reason in words; ``reason`` is the policy's part of it. ``queue``,
     ``expected_left_s`` and ``known_jobs`` are null where the policy has no such number. ``ranks`` are those of its
@@ -208,18 +200,18 @@ class Explanation(Said, frozen=True, kw_only=True):
 
     job: str
     name: str
-    sentence: str
     ordering: str
     placement: str
+    sentence: str
     place: int
     of: int
     before_it: list[str]
-    why: str
     reason: str
     queue: int | None
     expected_left_s: float | None
     known_jobs: int | None
     ranks: list[NodeRank]
+    why: str
     containers: int
     room_containers: float | None
     priority: float
@@ -245,8 +237,11 @@ class ReservationsThen(Said, frozen=True, kw_only=True):
 
 
 class Plan(Said, frozen=True, kw_only=True):
-    """Each amount holds from the time at its place in ``times`` to the next one, the last to ``until``; ``promised`` is
-    by user or by reservation.
+    """Each amount holds from the time at its place in ``times`` to the next one, the last to ``until``. That is earlier
+    than requested where more than 1,000 changes precede it. Times are whole steps.
+
+    ``capacity`` is the cluster's planned capacity; ``promised`` is by user or by reservation, without owners that have
+    no promise then.
     """
 
     step_s: float

@@ -6,10 +6,16 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Mapping
+from itertools import islice
 from typing import Any
 
+from msgspec import structs
+
 from master.core import events as e
+from master.http_documents import JobStatus, NodeStatus
+from master.http_documents import Status as Document
 from penstock.model.container import EndedBy
+from penstock.model.job_state import JobStanding
 from penstock.wire.agent_api import Status
 from penstock.wire.master_api import CommandEnded
 from penstock.wire.reservation_api import OnBehalf
@@ -27,10 +33,10 @@ class Overview:
     second.
     """
 
-    def __init__(self, status: Callable[[], Mapping[str, Any]], clock: Callable[[], float] = time.monotonic) -> None:
+    def __init__(self, status: Callable[[], Document], clock: Callable[[], float] = time.monotonic) -> None:
         self._status = status
         self._clock = clock
-        self._made: Mapping[str, Any] = {}
+        self._made: Document | None = None
         self._made_at = -math.inf
         self._preempted: deque[dict[str, Any]] = deque(maxlen=MOST_PREEMPTIONS)
 
@@ -44,16 +50,16 @@ class Overview:
 
     def answer(self, asked: OnBehalf) -> Status:
         """Return the part visible to this user: nodes and sums, and the user's own jobs; operators see all jobs."""
-        if (now := self._clock()) - self._made_at >= _FRESH_S:
+        now = self._clock()
+        if self._made is None or now - self._made_at >= _FRESH_S:
             self._made, self._made_at = self._status(), now
-        whole = self._made
-        nodes, jobs = whole["nodes"], whole["jobs"]
+        nodes, jobs, whole = self._made.nodes, self._made.jobs, structs.asdict(self._made)
         rest = whole if asked.operator else {key: said for key, said in whole.items() if key in _FOR_ALL}
-        seen = {job: row for job, row in jobs.items() if asked.operator or row["user"] == asked.user}
+        seen = {job: row for job, row in jobs.items() if asked.operator or row.user == asked.user}
         return Status(
             status={
                 **rest,
-                "nodes": {name: _node(nodes[name]) for name in list(nodes)[:MOST_NODES]},
+                "nodes": {name: _without_jobs(node) for name, node in islice(nodes.items(), MOST_NODES)},
                 "jobs": {job: seen[job] for job in waiting_first(seen)},
                 "preemptions": [one for one in self._preempted if asked.operator or one["job"] in seen],
                 "more": {
@@ -65,12 +71,11 @@ class Overview:
         )
 
 
-def waiting_first(jobs: Mapping[str, Mapping[str, Any]]) -> list[str]:
+def waiting_first(jobs: Mapping[str, JobStatus]) -> list[str]:
     """Return at most :data:`MOST_JOBS` jobs, waiting ones first, because users ask about those."""
-    return sorted(jobs, key=lambda job: jobs[job]["state"] != "waiting")[:MOST_JOBS]
+    return sorted(jobs, key=lambda job: jobs[job].state is not JobStanding.WAITING)[:MOST_JOBS]
 
 
-def _node(row: Mapping[str, Any]) -> dict[str, Any]:
+def _without_jobs(node: NodeStatus) -> NodeStatus:
     """Remove the jobs from a node's load: they have rows of their own, visible to users with access."""
-    load = row.get("load", {})
-    return {**row, "load": {key: said for key, said in load.items() if key != "jobs"}}
+    return structs.replace(node, load=structs.replace(node.load, jobs=[]))

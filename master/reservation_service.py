@@ -8,6 +8,7 @@ import asyncio
 import time
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Literal
 
 import structlog
 
@@ -68,7 +69,7 @@ class ReservationService:
         self._fresh_id = fresh_id
         self._wake = wake
         #: Counts of reservations accepted (also changed), rejected, and no longer kept.
-        self.counts = {"accepted": 0, "rejected": 0, "missed": 0}
+        self.counts: dict[Literal["accepted", "rejected", "missed"], int] = {"accepted": 0, "rejected": 0, "missed": 0}
         self._lock = asyncio.Lock()
         self._written: dict[str, _Kept] = {}  # as in the store
         self._expected = Bundle()  # the nodes' capacity before this process started

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal
 
 from master.core import events as e
 from master.core.drains import Drains
@@ -23,6 +24,8 @@ from penstock.model import Ended, EndedBy
 from penstock.wire import master_api as api
 from penstock.wire.cluster_api import MOST_NAMED, Draining, NodeDrain, Remaining
 from penstock.wire.errors import bad_request
+
+NodeState = Literal["connected", "draining", "drained", "away", "expected"]
 
 
 @dataclass(eq=False, repr=False)
@@ -143,8 +146,8 @@ class Drain:
             yield Remaining(_kind(held), f"{held.job}/{held.task}", name, user)
 
 
-def state(node: Node) -> str:
-    """Return ``draining``, ``drained``, ``connected``, ``away``, or ``expected`` (reported only by others)."""
+def state(node: Node) -> NodeState:
+    """Return the state of a node; ``expected``: it is reported only by others."""
     if not node.connected:
         return "away" if node.version or node.draining is not None else "expected"
     if node.draining is None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from itertools import islice
-from typing import Any
 
+from master.http_documents import Columns
+from master.http_documents import Plan as PlanDocument
 from master.reservations.plan import Steps, clipped
 from master.reservations.reservation_manager import ReservationManager
 from penstock.wire.reservation_api import FreeRun
@@ -15,13 +16,8 @@ AMOUNTS = ("cpu_cores", "disk_bytes_per_s", "network_bytes_per_s", "memory_bytes
 MOST_RUNS = 1000
 
 
-def stacked(manager: ReservationManager, since: float, until: float, *, by: str = "user") -> dict[str, Any]:
-    """Return the promises from Unix time ``since`` to ``until``, by user, or ``by`` "reservation" for each reservation.
-
-    ``times`` rise from ``since``; each amount in the lists holds from the time at its place to the next one, the last
-    to ``until``, which is earlier than requested where more than :data:`MOST_RUNS` changes precede it. Owners without a
-    promise then are left out. ``capacity`` is the cluster's planned capacity. Times are whole steps.
-    """
+def stacked(manager: ReservationManager, since: float, until: float, *, by: str = "user") -> PlanDocument:
+    """Return the promises from Unix time ``since`` to ``until``, ``by`` "user", or "reservation" for each of them."""
     first, last = manager.step(since), max(manager.step(since) + 1, manager.step(until))
     held: dict[str, Steps] = {}
     for one in manager.agenda.reservations():
@@ -33,13 +29,13 @@ def stacked(manager: ReservationManager, since: float, until: float, *, by: str 
     marks = [first, *sorted(changes)]
     if len(marks) > MOST_RUNS:
         marks, last = marks[:MOST_RUNS], marks[MOST_RUNS]
-    return {
-        "step_s": manager.settings.step_s,
-        "until": manager.unix(last),
-        "times": [manager.unix(mark) for mark in marks],
-        "capacity": _columns(capacity, marks),
-        "promised": {name: _columns(steps, marks) for name, steps in sorted(held.items())},
-    }
+    return PlanDocument(
+        step_s=manager.settings.step_s,
+        until=manager.unix(last),
+        times=[manager.unix(mark) for mark in marks],
+        capacity=_columns(capacity, marks),
+        promised={name: _columns(steps, marks) for name, steps in sorted(held.items())},
+    )
 
 
 def free_runs(manager: ReservationManager, since: float) -> list[FreeRun]:
@@ -55,6 +51,6 @@ def free_runs(manager: ReservationManager, since: float) -> list[FreeRun]:
     return found
 
 
-def _columns(steps: Steps, marks: list[int]) -> dict[str, list[float]]:
-    rows = [steps.at(mark) for mark in marks]
-    return {name: [row[index] for row in rows] for index, name in enumerate(AMOUNTS)}
+def _columns(steps: Steps, marks: list[int]) -> Columns:
+    cores, disk, network, memory = map(list, zip(*map(steps.at, marks), strict=True))
+    return {"cpu_cores": cores, "disk_bytes_per_s": disk, "network_bytes_per_s": network, "memory_bytes": memory}

@@ -181,7 +181,7 @@ async def test_refused_tasks_come_back_and_an_agent_that_does_not_understand_ref
     agent.answer = lambda decide: api.Decided()
     agent.peer.notify("heartbeat", api.Heartbeat(load=load(), decided=agent.requests[-1].number))
     await agent.until(lambda: len(agent.decisions(api.TellPlaced)) == 1)
-    assert master.status()["decisions"]["refused"] == 2
+    assert master.status().decisions["refused"] == 2
 
 
 async def test_an_agent_that_fails_on_a_decision_is_asked_to_register_again(connect: Callable[..., Any]) -> None:
@@ -252,7 +252,7 @@ async def test_two_hosts_cannot_have_one_name(connect: Callable[..., Any], maste
         await second.peer.request("register", registration("a"), dict)
     assert caught.value.body.field == "node"
     assert "is connected from this host" in caught.value.body.message
-    assert list(master.status()["nodes"]) == ["a"]
+    assert list(master.status().nodes) == ["a"]
 
 
 async def test_a_node_can_come_back_at_once_when_its_connection_was_lost(
@@ -269,7 +269,7 @@ async def test_a_node_can_come_back_at_once_when_its_connection_was_lost(
                 break
             except RpcError as error:
                 assert error.code is ErrorCode.REFUSED
-    assert master.status()["nodes"]["a"]["state"] == "connected"
+    assert master.status().nodes["a"].state == "connected"
 
 
 async def test_status_metrics_and_health(connect: Callable[..., Any], master: Master) -> None:
@@ -301,8 +301,8 @@ async def test_a_taken_http_port_does_not_keep_the_master_from_starting(tmp_path
         http = f"127.0.0.1:{taken.getsockname()[1]}"
         running = Master(MasterConfig(listen=f"{tmp_path}/master.sock", http=http, store=":memory:"))
         await running.start()
-    degraded = running.status()["degraded"]
-    assert [row["what"] for row in degraded] == ["http"] and http in degraded[0]["why"]
+    degraded = running.status().degraded
+    assert [row.what for row in degraded] == ["http"] and http in degraded[0].why
     await running.close()
 
 

@@ -228,7 +228,7 @@ async def test_a_handshake_that_began_before_the_revocation_opens_nothing(tmp_pa
                 except ssl.SSLWantReadError:
                     there.write(await reader.read(65536))
         assert not answered
-        assert running.status()["nodes"] == {}
+        assert running.status().nodes == {}
         writer.close()
 
 

@@ -5,10 +5,15 @@ from __future__ import annotations
 from functools import reduce
 from typing import Any
 
+from msgspec import structs
+
 from master.core import Cluster, MasterSettings
 from master.core import events as e
 from master.core.instructions import Keep, SendDecisions
+from master.http_documents import JobStatus, NodeStatus, Status
+from master.status import status_document
 from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, KindAmounts, TaskRequest
+from penstock.model.job_state import JobStanding
 from penstock.model.work import Opportunistic
 from penstock.wire import master_api as api
 from penstock.wire.jobs_api import JobView
@@ -113,6 +118,27 @@ def task(name: str, memory: int = 0, cpu: float = 1, **more: Any) -> TaskRequest
 
 def command(name: str, memory: int = 0, cores: float = 0.0, **more: Any) -> TaskRequest:
     return task(name, memory, command=ContainerSpec(argv=("true",), cpu_cores=cores), **more)
+
+
+def master_status(**changed: Any) -> Status:
+    """The status of an empty cluster, with other values for some keys."""
+    return structs.replace(status_document(Cluster(MasterSettings()), 0.0), **changed)
+
+
+def job_row(user: str, state: str = "admitted", **more: Any) -> JobStatus:
+    """A job of the status."""
+    texts, numbers = ("name", "origin", "waits", "reservation", "reason"), ("memory_bytes", "slots", "ready", "placed")
+    own = dict.fromkeys(texts, "") | dict.fromkeys((*numbers, "submitted_at", "priority", "service_container_s"), 0)
+    own |= dict.fromkeys(("queue", "expected_left_s", "known_jobs")) | {"rank": 0, "stages": {}, "progress": []} | more
+    return JobStatus(user=user, state=JobStanding(state), **own)
+
+
+def node_row(**more: Any) -> NodeStatus:
+    """A connected node of the status."""
+    numbers = ("t_alloc", "memory_free_bytes", "external_memory_bytes", "cores_free", "tasks", "opportunistic_tasks")
+    own = dict.fromkeys((*numbers, "unanswered"), 0) | dict.fromkeys(("draining", "away_s")) | {"load": load()} | more
+    capacity = Capacity(cores=4, memory_bytes=1000 * MB)
+    return NodeStatus(state="connected", version="0", capacity=capacity, rates={}, **own)
 
 
 def bed(*nodes: str, **settings: Any) -> Bed:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from master.core import events as e
-from master.core.status import document
+from master.http_documents import Tasks
+from master.status import status_document
 from penstock.model import Ended, EndedBy, KindAmounts
 from penstock.wire import master_api as api
 from tests.unit.master.cluster_bed import EXIT, MB, bed, command, job_state, task
@@ -59,7 +60,7 @@ def test_a_refused_task_goes_back_and_is_not_offered_to_that_node_before_it_repo
     assert b.round() == [("t", "a")]
     b.serve(e.Answered("a", b.numbers["a"], [api.Refusal(index=0, reason="no room")]))
     assert b.round() == []
-    assert document(b.cluster, b.now)["jobs"]["j"]["waits"].startswith("1 task of stage s waits for a node: of 1 node")
+    assert status_document(b.cluster, b.now).jobs["j"].waits.startswith("1 task of stage s waits for a node: of 1 node")
     b.heartbeat("a")
     assert b.round() == [("t", "a")]
     assert b.cluster.counts["refused"] == 1
@@ -151,8 +152,8 @@ def test_ends_are_relayed_to_the_origin() -> None:
     b.ready("a", command("c", nodes=("b",)))
     b.round()
     b.serve(e.Said("b", api.CommandEnded(job="j", task="c", origin="a", ended=EXIT)))
-    assert [(node, d.task, d.node, d.ended) for node, d in b.decisions_of(api.TellEnded)] == [("a", "c", "b", EXIT)]
-    assert document(b.cluster, b.now)["tasks"] == {"ready": 0, "placed": 0, "ended": {"exit": 1}}
+    assert [(node, d.task, d.node, d.ended) for node, d in b.said(api.TellEnded)] == [("a", "c", "b", EXIT)]
+    assert status_document(b.cluster, b.now).tasks == Tasks(ready=0, placed=0, ended={"exit": 1})
 
 
 def test_done_at_the_origin_frees_the_node_that_held_it() -> None:

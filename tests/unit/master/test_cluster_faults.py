@@ -8,7 +8,7 @@ import pytest
 
 from master.core import Cluster, MasterSettings
 from master.core import events as e
-from master.core.status import document
+from master.status import status_document
 from penstock.model import Capacity, KindAmounts
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Progress, StageProgress
@@ -29,11 +29,11 @@ from tests.unit.master.cluster_bed import Bed, bed, job_state, load, task
 def test_a_message_at_fault_names_the_field_and_changes_nothing(message: e.Message, field: str) -> None:
     b = bed("a")
     b.job("a")
-    before = document(b.cluster, 0.0)
+    before = status_document(b.cluster, 0.0)
     with pytest.raises(RpcError) as caught:
         b.serve(e.Said("a", message))
     assert caught.value.body.field == field
-    assert document(b.cluster, 0.0) == before
+    assert status_document(b.cluster, 0.0) == before
 
 
 @pytest.mark.parametrize(

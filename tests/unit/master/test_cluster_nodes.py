@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import pytest
+from msgspec import structs
 
 from master.core import events as e
 from master.core.instructions import Hangup, SendDecisions
-from master.core.status import document
+from master.http_documents import Memory
+from master.status import status_document
 from penstock.model import ContainerSpec, KindAmounts, TaskRequest
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import StageProgress
@@ -28,9 +30,9 @@ def test_a_node_that_comes_back_in_time_has_lost_nothing() -> None:
     b.node("b", placed=[placed], load=load(promised_memory_bytes=100 * MB))
     b.heartbeat("a")
     b.round(4.0)
-    assert b.decisions_of(api.TellEnded) == []
-    assert b.decisions_of(api.Withdraw) == []
-    assert document(b.cluster, b.now)["nodes"]["b"]["memory_free_bytes"] == 900 * MB
+    assert b.said(api.TellEnded) == []
+    assert b.said(api.Withdraw) == []
+    assert status_document(b.cluster, b.now).nodes["b"].memory_free_bytes == 900 * MB
 
 
 def test_a_lost_node_loses_framework_tasks_and_commands_run_again_three_times() -> None:
@@ -47,8 +49,8 @@ def test_a_lost_node_loses_framework_tasks_and_commands_run_again_three_times() 
         ends = [(d.task, d.ended.by) for _, d in b.decisions_of(api.TellEnded)]
         assert ends == [("t", "lost"), ("c", "lost")][: 1 + (attempt == 2)]
         b.node("b")
-    assert "3 times" in b.decisions_of(api.TellEnded)[-1][1].ended.reason
-    assert document(b.cluster, b.now)["decisions"]["placed_again"] == 2
+    assert "3 times" in b.said(api.TellEnded)[-1][1].ended.reason
+    assert status_document(b.cluster, b.now).decisions["placed_again"] == 2
 
 
 def test_a_silent_node_is_hung_up_on() -> None:
@@ -70,8 +72,8 @@ def test_a_job_whose_origin_is_lost_is_over() -> None:
     b.round(4.0)
     b.heartbeat("b")
     b.round(2.0)
-    assert [(node, d.task) for node, d in b.decisions_of(api.Withdraw)] == [("b", "c")]
-    assert document(b.cluster, b.now)["memory"]["reserved_bytes"] == 0
+    assert [(node, d.task) for node, d in b.said(api.Withdraw)] == [("b", "c")]
+    assert status_document(b.cluster, b.now).memory.reserved_bytes == 0
 
 
 def test_state_is_rebuilt_from_registrations_in_any_order() -> None:
@@ -89,17 +91,18 @@ def test_state_is_rebuilt_from_registrations_in_any_order() -> None:
         b = Bed()
         for name in order:
             b.node(name, **(more if name == "a" else here))
-        status = document(b.cluster, b.now)
-        assert status["jobs"]["j"] | {"waits": "", "reason": ""} == {
+        status = status_document(b.cluster, b.now)
+        row = structs.asdict(status.jobs["j"])
+        assert row | {"waits": "", "reason": ""} == {
             "name": "j", "user": "u", "origin": "a", "state": "running", "waits": "", "memory_bytes": 300 * MB,
             "rank": 1, "reason": "", "queue": None, "expected_left_s": None, "known_jobs": None,
             "submitted_at": 7.0, "ready": 1, "placed": 1, "stages": {"s": 1},
             "progress": [stage.row() for stage in stages],
             "priority": -7.0, "service_container_s": 0.0, "slots": 0, "reservation": "",
         }  # fmt: skip
-        assert status["nodes"]["b"]["memory_free_bytes"] == 900 * MB
-        assert status["memory"] == {"reservable_bytes": 2000 * MB, "reserved_bytes": 300 * MB}
-        said = {(decision.priority, decision.tenant) for _, decision in b.decisions_of(api.SetPriority)}
+        assert status.nodes["b"].memory_free_bytes == 900 * MB
+        assert status.memory == Memory(reservable_bytes=2000 * MB, reserved_bytes=300 * MB)
+        said = {(decision.priority, decision.tenant) for _, decision in b.said(api.SetPriority)}
         assert said == {(-7.0, "")} and len(b.sent) <= 2, "only that it has no tenant, as it may have had with the last"
         assert [name for name, _ in b.round()] == ["u"]
 

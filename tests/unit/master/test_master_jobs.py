@@ -132,7 +132,7 @@ def test_where_its_tasks_were_placed_and_by_which_numbers(made: Bed) -> None:
     assert task["why"].startswith("ursa: F = ")
     waiting = explained(made, "m1", "max")
     assert waiting["placed"] == {}
-    assert waiting["stages"][0]["waits"].startswith("task t: ")
+    assert waiting["stages"][0].waits.startswith("task t: ")
 
 
 def test_of_one_that_is_over_how_it_ended(made: Bed) -> None:

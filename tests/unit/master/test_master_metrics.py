@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 from prometheus_client import CollectorRegistry, generate_latest
 
 from master import metrics
-from master.core import Cluster, MasterSettings
-from master.core.status import COUNTERS, document
+from master.http_documents import JobStatus, PromisedNow
+from master.status import COUNTERS
 from penstock.model import EndedBy
 from tests.prometheus import faults
+from tests.unit.master.cluster_bed import job_row, master_status
 
 
 def page(**changed: Any) -> list[str]:
-    cluster = Cluster(MasterSettings(), random.Random(1).random)
-    status = document(cluster, 0.0) | {"certificates": [], "reservations": {}} | changed
+    status = master_status(**changed)
     registry = CollectorRegistry()
     registry.register(metrics.MasterCollector(lambda: status))
     text = generate_latest(registry).decode()
@@ -43,8 +42,8 @@ def test_one_that_is_not_known_is_included_all_the_same() -> None:
 
 def test_the_promises_of_the_moment_are_added_up() -> None:
     promised = {
-        "r-1": {"cores": 2.0, "memory_bytes": 5, "bundles": 2},
-        "r-2": {"cores": 1.0, "memory_bytes": 3, "bundles": 1},
+        "r-1": PromisedNow(cores=2.0, memory_bytes=5, bundles=2),
+        "r-2": PromisedNow(cores=1.0, memory_bytes=3, bundles=1),
     }
     lines = page(promised=promised)
     assert "penstock_master_reservations_due 2.0" in lines
@@ -58,15 +57,8 @@ def test_the_outcomes_of_requests_for_promises() -> None:
     assert 'penstock_master_reservations_total{outcome="missed"} 0.0' in lines
 
 
-def job(rank: int, **more: Any) -> dict[str, Any]:
-    said = {
-        "state": "running",
-        "rank": rank,
-        "service_container_s": 10.0 * rank,
-        "queue": None,
-        "expected_left_s": None,
-    }
-    return said | more
+def job(rank: int, **more: Any) -> JobStatus:
+    return job_row("eve", "running", rank=rank, service_container_s=10.0 * rank, **more)
 
 
 def test_the_order_is_given_by_rank_and_by_queue_and_not_by_job() -> None:

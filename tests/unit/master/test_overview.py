@@ -5,19 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from master.core import events as e
+from master.http_documents import Status
 from master.overview import MOST_JOBS, MOST_NODES, MOST_PREEMPTIONS, Overview
 from penstock.model.container import Ended, EndedBy
 from penstock.wire.connection import to_wire
-from penstock.wire.master_api import CommandEnded
+from penstock.wire.master_api import CommandEnded, JobUse
 from penstock.wire.reservation_api import OnBehalf
-
-
-def job(user: str, state: str = "admitted") -> dict[str, Any]:
-    return {"user": user, "state": state}
+from tests.unit.master.cluster_bed import job_row as job
+from tests.unit.master.cluster_bed import load, master_status, node_row
 
 
 def shown(overview: Overview, user: str, *, operator: bool = False) -> dict[str, Any]:
-    return overview.answer(OnBehalf(user=user, operator=operator, call="cluster_status")).status
+    said: dict[str, Any] = to_wire(overview.answer(OnBehalf(user=user, operator=operator, call="cluster_status")))
+    return said["status"]
 
 
 def ended(number: int, by: EndedBy = EndedBy.PREEMPTED, of: str = "j-1") -> e.Said:
@@ -27,14 +27,14 @@ def ended(number: int, by: EndedBy = EndedBy.PREEMPTED, of: str = "j-1") -> e.Sa
 
 def test_users_see_their_own_jobs_and_operators_all() -> None:
     jobs = {"j-1": job("eve"), "j-2": job("bob"), "j-3": job("eve", "waiting")}
-    nodes = {"alpha": {"state": "connected", "load": {"used_cores": 1.0, "jobs": [{"job": "j-2"}]}}}
-    whole = {"nodes": nodes, "jobs": jobs, "tasks": {"ready": 3}, "promised": {"r-1": {}}, "configuration": {}}
-    overview = Overview(lambda: whole)
+    nodes = {"alpha": node_row(load=load(used_cores=1.0, jobs=[JobUse(job="j-2", service_s=1.0)]))}
+    overview = Overview(lambda: master_status(nodes=nodes, jobs=jobs))
     mine = shown(overview, "eve")
     assert list(mine["jobs"]) == ["j-3", "j-1"]
     assert mine["more"] == {"nodes": 0, "jobs": 0, "jobs_of_others": 1}
-    assert mine["nodes"] == {"alpha": {"state": "connected", "load": {"used_cores": 1.0}}}
-    assert mine["tasks"] == {"ready": 3}
+    load_of = mine["nodes"]["alpha"]["load"]
+    assert load_of["used_cores"] == 1.0 and "jobs" not in load_of
+    assert mine["tasks"]["ready"] == 0
     assert not {"promised", "configuration"} & set(mine)
     assert shown(overview, "nobody")["jobs"] == {}
     everybody = shown(overview, "root", operator=True)
@@ -43,10 +43,10 @@ def test_users_see_their_own_jobs_and_operators_all() -> None:
     assert {"promised", "configuration"} <= set(everybody)
 
 
-def test_a_large_cluster_is_cut_with_a_note() -> None:
-    nodes = {f"n-{n}": {"state": "connected"} for n in range(MOST_NODES + 7)}
+def test_a_large_cluster_is_cut_and_says_so() -> None:
+    nodes = {f"n-{n}": node_row() for n in range(MOST_NODES + 7)}
     jobs = {f"j-{n}": job("eve") for n in range(MOST_JOBS + 3)} | {"j-waits": job("eve", "waiting")}
-    said = shown(Overview(lambda: {"nodes": nodes, "jobs": jobs}), "eve")
+    said = shown(Overview(lambda: master_status(nodes=nodes, jobs=jobs)), "eve")
     assert (len(said["nodes"]), len(said["jobs"])) == (MOST_NODES, MOST_JOBS)
     assert said["more"] == {"nodes": 7, "jobs": 4, "jobs_of_others": 0}
     assert next(iter(said["jobs"])) == "j-waits"
@@ -56,9 +56,9 @@ def test_frequent_requests_cost_no_more() -> None:
     made: list[float] = []
     now = [100.0]
 
-    def status() -> dict[str, Any]:
+    def status() -> Status:
         made.append(now[0])
-        return {"nodes": {f"n-{len(made)}": {}}, "jobs": {}}
+        return master_status(nodes={f"n-{len(made)}": node_row()})
 
     overview = Overview(status, lambda: now[0])
     seen = []
@@ -70,7 +70,7 @@ def test_frequent_requests_cost_no_more() -> None:
 
 def test_the_latest_preemptions_are_remembered_and_nothing_else() -> None:
     jobs = {"j-1": job("eve"), "j-2": job("bob")}
-    overview = Overview(lambda: {"nodes": {}, "jobs": jobs})
+    overview = Overview(lambda: master_status(jobs=jobs))
     overview.heard(ended(0, EndedBy.EXIT), 1.0)
     overview.heard(e.Answered("beta", 1, []), 2.0)
     for number in range(MOST_PREEMPTIONS + 5):

@@ -6,7 +6,7 @@ import pytest
 
 from master.core import events as e
 from master.core.drains import DrainSaid
-from master.core.status import document
+from master.status import status_document
 from penstock.model import Ended, EndedBy
 from penstock.wire import master_api as api
 from penstock.wire.cluster_api import Draining, Remaining
@@ -31,7 +31,7 @@ def undrain(b: Bed, *nodes: str) -> None:
 
 
 def state(b: Bed, node: str) -> str:
-    said = document(b.cluster, b.now)["nodes"][node]["state"]
+    said = status_document(b.cluster, b.now).nodes[node].state
     assert said == b.cluster.drain.told(b.cluster.nodes[node]).state
     return str(said)
 
@@ -110,8 +110,8 @@ def test_work_for_this_node_alone_waits_with_a_reason() -> None:
         b.heartbeat("a")
         b.heartbeat("b")
         b.round(1.0)
-    assert b.decisions_of(api.TellEnded) == [], "it is not refused: the node comes back"
-    assert document(b.cluster, b.now)["jobs"]["j"]["waits"].endswith("(drained: b)")
+    assert b.said(api.TellEnded) == [], "it is not refused: the node comes back"
+    assert status_document(b.cluster, b.now).jobs["j"].waits.endswith("(drained: b)")
     undrain(b, "b")
     assert b.round() == [("t", "b")]
 
@@ -125,8 +125,8 @@ def test_a_job_that_only_fits_with_the_drained_node_waits_for_it() -> None:
         b.heartbeat("a")
         b.heartbeat("b")
         b.round(1.0)
-    assert b.decisions_of(api.TellEnded) == []
-    assert "penstock undrain" in document(b.cluster, b.now)["jobs"]["j"]["waits"]
+    assert b.said(api.TellEnded) == []
+    assert "penstock undrain" in status_document(b.cluster, b.now).jobs["j"].waits
     undrain(b, "b")
     assert len(b.round()) == 1
 
@@ -217,8 +217,8 @@ def test_stopped_work_is_done_elsewhere_and_no_loss_is_counted() -> None:
         "its framework hears of it"
     )
     b.serve(e.Said(here, api.CommandEnded(job="j", task="c", origin="a", ended=EXIT)))
-    assert [(d.task, d.ended.by) for _, d in b.decisions_of(api.TellEnded)][1:] == [("c", "exit")]
-    assert document(b.cluster, b.now)["decisions"]["stopped_for_drains"] == 6
+    assert [(d.task, d.ended.by) for _, d in b.said(api.TellEnded)][1:] == [("c", "exit")]
+    assert status_document(b.cluster, b.now).decisions["stopped_for_drains"] == 6
 
 
 @pytest.mark.parametrize("new_master", [False, True])

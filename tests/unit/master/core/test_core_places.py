@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-
 import msgspec
 import pytest
 
 from master.core import events as e
-from master.core.status import document
 from master.explain import why
 from master.ordering import NAMES
+from master.status import status_document
 from penstock.wire import master_api as api
 from penstock.wire.cluster_api import NodeRanks
 from penstock.wire.jobs_api import ListJobs
@@ -38,12 +36,12 @@ def test_the_list_and_the_status_agree_with_the_explanation(ordering: str) -> No
     b = two_jobs(ordering)
     for job in ("one", "two"):
         said = why.document(b.cluster, job, b.now)
-        one, row = b.listed(job), document(b.cluster, b.now)["jobs"][job]
-        assert (one.rank, one.of, one.reason) == (said["place"], said["of"], said["reason"])
-        assert (row["rank"], row["reason"], row["queue"]) == (one.rank, one.reason, one.queue)
-        assert (one.expected_left_s, one.known_jobs) == (said["expected_left_s"], said["known_jobs"])
-        assert said["reason"] in said["sentence"]
-        json.dumps([said, row, msgspec.to_builtins(one)])
+        one, row = b.listed(job), status_document(b.cluster, b.now).jobs[job]
+        assert (one.rank, one.of, one.reason) == (said.place, said.of, said.reason)
+        assert (row.rank, row.reason, row.queue) == (one.rank, one.reason, one.queue)
+        assert (one.expected_left_s, one.known_jobs) == (said.expected_left_s, said.known_jobs)
+        assert said.reason in said.sentence
+        msgspec.json.encode([said, row, one])
     assert sorted(b.listed(job).rank for job in ("one", "two")) == [1, 2]
 
 
@@ -70,7 +68,7 @@ def test_to_look_changes_nothing(ordering: str) -> None:
         serve(b, one=7.0, two=9.0)
         for _ in range(looks):
             b.cluster.listing.listed(ListJobs(), None)
-            document(b.cluster, b.now)
+            status_document(b.cluster, b.now)
             why.document(b.cluster, "one", b.now)
         assert [(one.rank, one.reason) for one in listed] == [
             (one.rank, one.reason) for one in map(b.listed, ("one", "two"))
@@ -107,10 +105,10 @@ def test_nodes_reports_of_ranks_are_shown_with_the_job() -> None:
     assert on_a.service_container_s == 5.0
     assert [(each.node, each.rank) for each in b.listed("two").ranks] == [("a", 1), ("b", 1)]
     said = why.document(b.cluster, "one", b.now)
-    assert said["sentence"].endswith(
+    assert said.sentence.endswith(
         "; before it two (two); on a it is third of 3 after two (two) and container c-1-1 of no job."
     )
-    assert said["ranks"] == [msgspec.to_builtins(on_a)]
+    assert said.ranks == [on_a]
     assert b.cluster.listing.listed(ListJobs(), None)[0].ranks == [], "a list of many has them not"
 
 
@@ -128,7 +126,7 @@ def test_they_hold_until_others_are_sent_and_not_over_a_new_connection() -> None
 def test_the_status_of_a_node_names_no_jobs_of_others() -> None:
     b = two_jobs()
     b.heartbeat("a", ranks=ranks("two", "one"))
-    assert "ranks" not in document(b.cluster, b.now)["nodes"]["a"]["load"]
+    assert status_document(b.cluster, b.now).nodes["a"].load.ranks is None
 
 
 def test_names_of_other_users_jobs_are_not_shown() -> None:
@@ -136,5 +134,5 @@ def test_names_of_other_users_jobs_are_not_shown() -> None:
     b.job("a", "bobs", at=0.5, user="bob", name="secret")
     b.ready("a", command("t"), job="bobs")
     b.round()
-    said = why.document(b.cluster, "one", b.now)["sentence"]
+    said = why.document(b.cluster, "one", b.now).sentence
     assert "bobs" in said and "secret" not in said

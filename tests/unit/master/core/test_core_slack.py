@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from master.core import events as e
-from master.core.status import document
 from master.explain import why
 from master.explain.recording import record
+from master.status import status_document
 from penstock.model import ContainerSpec, Ended, EndedBy, KindAmounts, ResourceKind, TaskRequest
 from penstock.wire import master_api as api
 from tests.unit.master.cluster_bed import MB, Bed, bed, command, job_state, load, placed_task, task
@@ -50,7 +50,7 @@ def test_work_that_wants_nothing_but_slack_is_neither_regular_nor_promoted() -> 
     assert b.decisions_of(api.Promote) == []
     allow(b, command("d", 950), opportunistic="only")
     b.round()
-    said = document(b.cluster, b.now)["jobs"]["j"]["waits"]
+    said = status_document(b.cluster, b.now).jobs["j"].waits
     assert said == "1 task of stage s waits for slack: of 1 node 1 lacks memory"
 
 
@@ -58,13 +58,13 @@ def test_a_job_on_slack_alone_waits_for_slack_and_not_for_its_admission() -> Non
     b = bed("a")
     b.job("a", memory=2000 * MB)
     b.round()
-    assert why.document(b.cluster, "j", b.now)["waits"].startswith("it wants 1.86 GiB reserved")
+    assert why.document(b.cluster, "j", b.now).waits.startswith("it wants 1.86 GiB reserved")
     allow(b, command("c", 300), command("d", 950), opportunistic="only")
     b.round()
     lacking = "1 task of stage s waits for slack: of 1 node 1 lacks memory"
-    for said in (document(b.cluster, b.now)["jobs"]["j"], why.document(b.cluster, "j", b.now)):
-        assert said["waits"] == lacking
-    b.cluster.admission.look(b.now)  # the time between two rounds does not hide the reason
+    for said in (status_document(b.cluster, b.now).jobs["j"], why.document(b.cluster, "j", b.now)):
+        assert said.waits == lacking
+    b.cluster.admission.look(b.now)  # what comes between two rounds does not hide the reason
     assert b.cluster.jobs["j"].waits == lacking
     assert b.cluster.jobs["j"].standing == "running", "one of its tasks runs"
     b.serve(e.Said("a", api.TasksCancelled(job="j", tasks=["d"])))
@@ -81,11 +81,11 @@ def test_a_job_on_slack_alone_that_waits_for_the_processor_has_that_reason(memor
     allow(b, command("c", 300, cores=1.0), opportunistic="only")
     b.round()
     lacking = "1 task of stage s waits for slack: of 1 node 1 lacks cpu"
-    for said in (document(b.cluster, b.now)["jobs"]["j"], why.document(b.cluster, "j", b.now)):
-        assert said["waits"] == lacking
-    (stage,) = why.document(b.cluster, "j", b.now)["stages"]
-    assert stage["slack_lacks"] == {"cpu": 1}, "and no memory"
-    b.cluster.admission.look(b.now)  # the time between two rounds does not hide the reason
+    for said in (status_document(b.cluster, b.now).jobs["j"], why.document(b.cluster, "j", b.now)):
+        assert said.waits == lacking
+    (stage,) = why.document(b.cluster, "j", b.now).stages
+    assert stage.slack_lacks == {"cpu": 1}, "and no memory"
+    b.cluster.admission.look(b.now)  # what comes between two rounds does not hide the reason
     assert b.cluster.jobs["j"].waits == lacking
     b.heartbeat("a", used_cores=1.0)
     b.round()
@@ -213,9 +213,9 @@ def test_work_that_may_run_on_slack_is_explained_as_regular_work_too() -> None:
     b.heartbeat("a", promised_memory_bytes=900 * MB, used_memory_bytes=950 * MB)
     allow(b, command("c", 300))
     b.round()
-    assert document(b.cluster, b.now)["jobs"]["j"]["waits"].endswith("of 1 node 1 lacks memory")
-    (stage,) = why.document(b.cluster, "j", b.now)["stages"]
-    assert (stage["opportunistic"], stage["lacks"], stage["slack_lacks"]) == (True, {"memory": 1}, {"memory": 1})
+    assert status_document(b.cluster, b.now).jobs["j"].waits.endswith("of 1 node 1 lacks memory")
+    (stage,) = why.document(b.cluster, "j", b.now).stages
+    assert (stage.opportunistic, stage.lacks, stage.slack_lacks) == (True, {"memory": 1}, {"memory": 1})
     (job,) = record(b.cluster, b.now).jobs
     assert [one.task for one in job.stages["s"]] == ["c"]
 

@@ -127,10 +127,10 @@ def test_the_reason_is_given() -> None:
     ranks = NodeRanks(jobs=[("s0", 88), ("long", 88), ("s1", 5)], of=3, tenants=["research", "bob", "research"])
     b.heartbeat("a", ranks=ranks)
     said = document(b.cluster, "s1", b.now)
-    assert "second of research's 3 jobs: " in said["sentence"] and "research's share is 50 %" in said["sentence"]
-    assert "on a it is" not in said["sentence"], "the first of another tenant is not before it"
-    (rank,) = said["ranks"]
-    assert (rank["rank"], rank["of"], rank["before"]) == (2, 2, ["s0"])
+    assert "second of research's 3 jobs: " in said.sentence and "research's share is 50 %" in said.sentence
+    assert "on a it is" not in said.sentence, "the first of another tenant is not before it"
+    (rank,) = said.ranks
+    assert (rank.rank, rank.of, rank.before) == (2, 2, ["s0"])
     assert "research's 3 jobs" in b.listed("s1").reason
 
 

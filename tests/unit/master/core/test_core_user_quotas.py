@@ -48,7 +48,7 @@ def test_no_user_holds_more_cores_than_the_limit_and_others_do() -> None:
     assert [name for name, _ in made.round()] == ["e0", "e1", "e2", "b0", "b1"]
     assert waits(made, "eve") == "2 tasks wait: user eve holds 3 of 3 cores (user_max_cores)"
     assert waits(made, "bob") == ""
-    assert document(made.cluster, "eve", made.now)["stages"][0]["waits"].endswith("holds 3 of 3 cores (user_max_cores)")
+    assert document(made.cluster, "eve", made.now).stages[0].waits.endswith("holds 3 of 3 cores (user_max_cores)")
     ends(made, "e1", "eve")
     assert [name for name, _ in made.round()] == ["e3"]
 

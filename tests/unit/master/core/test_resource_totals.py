@@ -9,11 +9,12 @@ import pytest
 from master.core import Cluster, MasterSettings
 from master.core import events as e
 from master.core.resource_totals import resources
-from master.core.status import document
 from master.http import shown
+from master.status import status_document
 from penstock.documents import Resource
 from penstock.model import Capacity, KindAmounts
 from penstock.wire import master_api as api
+from tests.unit.master.cluster_bed import job_row, master_status, node_row
 
 
 def register(cluster: Cluster, name: str, *, t_alloc: float, **load: Any) -> None:
@@ -37,12 +38,12 @@ def test_resources_of_connected_nodes_together() -> None:
     )  # fmt: skip
     assert found["disk"].capacity == 1.0 and found["disk"].used == pytest.approx(0.4)
     assert found["disk"].promised is None and found["disk"].slack == pytest.approx(0.05 + 0.25)
-    assert document(cluster, 0.0)["resources"] == found
+    assert status_document(cluster, 0.0).resources == found
 
 
-def test_jobs_that_wait_come_first_and_omitted_ones_are_counted() -> None:
-    states = {f"j-{n}": {"state": "waiting" if n == 250 else "admitted"} for n in range(300)}
-    nodes = {f"n-{n}": {} for n in range(600)}
-    page = shown({"jobs": states, "nodes": nodes, "version": "0"})
+def test_jobs_that_wait_come_first_and_what_is_left_out_is_counted() -> None:
+    states = {f"j-{n}": job_row("eve", "waiting" if n == 250 else "admitted") for n in range(300)}
+    page = shown(master_status(jobs=states, nodes={f"n-{n}": node_row() for n in range(600)}))
     assert list(page["jobs"])[:3] == ["j-250", "j-0", "j-1"] and len(page["jobs"]) == 200
+    assert "reason" not in page["jobs"]["j-0"]
     assert len(page["nodes"]) == 500 and page["more"] == {"nodes": 100, "jobs": 100}

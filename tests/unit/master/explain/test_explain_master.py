@@ -164,16 +164,15 @@ def test_the_explanation_of_a_waiting_job_has_its_place_and_the_resources_that_i
     b.ready("a", task("u", 700), job="second")
     assert len(b.round()) == 2
     said = why.document(b.cluster, "second", b.now)
-    assert (said["place"], said["of"], said["before_it"]) == (2, 2, ["first"])
-    assert said["why"].startswith("fifo: 2 of 2")
-    assert said["stages"] == [
+    assert (said.place, said.of, said.before_it) == (2, 2, ["first"])
+    assert said.why.startswith("fifo: 2 of 2")
+    assert msgspec.to_builtins(said.stages) == [
         {
-            "stage": "s", "opportunistic": False, "ready": 1, "lacks": {"memory": 2},
-            "waits": "task u: of 2 nodes 2 lack memory",
+            "stage": "s", "opportunistic": False, "ready": 1, "waits": "task u: of 2 nodes 2 lack memory",
+            "lacks": {"memory": 2},
         }
     ]  # fmt: skip
-    assert said["nodes"] == 2
-    json.dumps(said)
+    assert said.nodes == 2
 
 
 def test_the_explanation_names_a_wait_for_admission_and_unknown_jobs() -> None:
@@ -181,7 +180,7 @@ def test_the_explanation_names_a_wait_for_admission_and_unknown_jobs() -> None:
     b.job("a", "first", 900 * MB, at=1.0)
     b.job("a", "second", 900 * MB, at=2.0)
     said = why.document(b.cluster, "second", b.now)
-    assert not said["admitted"]
-    assert "it wants 858 MiB reserved" in said["waits"]
+    assert not said.admitted
+    assert "it wants 858 MiB reserved" in said.waits
     with pytest.raises(why.UnknownJobError, match="no job 'third'; known jobs: first, second"):
         why.document(b.cluster, "third", b.now)

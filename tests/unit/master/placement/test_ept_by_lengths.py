@@ -7,9 +7,9 @@ import math
 from hypothesis import given
 from hypothesis import strategies as st
 
-from master.core.status import document
 from master.explain.recording import record
 from master.placement.lengths import KnownLengths, TaskLengths
+from master.status import status_document
 from penstock.model import KindAmounts
 from tests.unit.master.cluster_bed import MB, Bed, bed, load, task
 
@@ -73,9 +73,9 @@ def test_lengths_that_are_none_are_not_taken_over() -> None:
 
 def test_people_see_the_ept_of_this_moment() -> None:
     made = bed("a")
-    assert document(made.cluster, made.now)["ept_s"] == 1.0
+    assert status_document(made.cluster, made.now).ept_s == 1.0
     placed_beside(made, cpu_mb=400)
-    assert document(made.cluster, made.now)["ept_s"] == 4.0
+    assert status_document(made.cluster, made.now).ept_s == 4.0
     assert record(made.cluster, made.now).settings.ept_s == 4.0
 
 

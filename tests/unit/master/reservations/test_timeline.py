@@ -29,26 +29,26 @@ def test_users_are_stacked_over_time() -> None:
         ("c", "bob", "window(atom(<1core>,3,3,2,6),0,40)"),
     )
     said = stacked(one, 10.0, 30.0)
-    assert said["times"] == [10.0, 14.0, 16.0, 18.0, 20.0]
-    assert said["until"] == 30.0
-    assert said["promised"]["eve"]["cpu_cores"] == [0.0, 1.0, 5.0, 4.0, 0.0]
-    assert said["promised"]["eve"]["memory_bytes"] == [0.0, 0.0, 20.0, 20.0, 0.0]
-    assert said["capacity"]["cpu_cores"] == [10.0] * 5
-    assert set(said["promised"]) == {"eve"}, "bob's is later"
-    assert set(stacked(one, 10.0, 40.0, by="reservation")["promised"]) == {"a", "b", "c"}
+    assert said.times == [10.0, 14.0, 16.0, 18.0, 20.0]
+    assert said.until == 30.0
+    assert said.promised["eve"]["cpu_cores"] == [0.0, 1.0, 5.0, 4.0, 0.0]
+    assert said.promised["eve"]["memory_bytes"] == [0.0, 0.0, 20.0, 20.0, 0.0]
+    assert said.capacity["cpu_cores"] == [10.0] * 5
+    assert set(said.promised) == {"eve"}, "bob's is later"
+    assert set(stacked(one, 10.0, 40.0, by="reservation").promised) == {"a", "b", "c"}
 
 
 def test_steps_may_be_long() -> None:
     said = stacked(manager(("a", "eve", "window(atom(<2core>,2,2,4,8),0,20)"), step_s=60.0), 961.0, 1100.0)
-    assert (said["times"], said["until"], said["step_s"]) == ([960.0], 1080.0, 60.0)
-    assert said["promised"] == {"eve": {name: [4.0 if name == "cpu_cores" else 0.0] for name in AMOUNTS}}
+    assert (said.times, said.until, said.step_s) == ([960.0], 1080.0, 60.0)
+    assert said.promised == {"eve": {name: [4.0 if name == "cpu_cores" else 0.0] for name in AMOUNTS}}
 
 
 def test_no_more_is_shown_than_can_be_looked_at() -> None:
     one = manager(("a", "eve", "window(atom(<1core>,1,1,1,1),3,4) every 8 until 8200"))
     said = stacked(one, 0.0, 9000.0)
-    assert len(said["times"]) == MOST_RUNS
-    assert said["times"][-1] < said["until"] < 8200.0
+    assert len(said.times) == MOST_RUNS
+    assert said.times[-1] < said.until < 8200.0
     assert len(free_runs(one, 0.0)) == MOST_RUNS
     assert free_runs(one, 8190.0)[-1].finish is None
 
@@ -73,10 +73,10 @@ def test_promises_and_free_parts_are_the_whole(asked: list[tuple[str, int, int, 
     )
     for by in ("user", "reservation"):
         said = stacked(one, float(since), float(since + length), by=by)
-        assert said["times"][0] == since and said["until"] == since + length
-        for place, moment in enumerate(said["times"]):
-            total = {name: sum(each[name][place] for each in said["promised"].values()) for name in AMOUNTS}
+        assert said.times[0] == since and said.until == since + length
+        for place, moment in enumerate(said.times):
+            total = {name: sum(each[name][place] for each in said.promised.values()) for name in AMOUNTS}
             free = free_runs(one, moment)[0]
             assert free.start == moment
             for name in AMOUNTS:
-                assert total[name] + getattr(free, name) == said["capacity"][name][place]
+                assert total[name] + getattr(free, name) == said.capacity[name][place]
