@@ -299,7 +299,7 @@ def _read(process: subprocess.Popen[bytes], deadline: float, stop: int | None) -
 
 def _planned_bytes(plan: Plan, before: int) -> int:
     """Return the plan's memory: rises at once, falls only to the maximum for a while, so that a dip has no effect."""
-    now, soon = int(plan.amounts[0][3]), int(plan.highest(0.0, _DIP_S)[3])
+    now, soon = int(plan.amounts[0].memory_bytes), int(plan.highest(0.0, _DIP_S).memory_bytes)
     return now if now >= before else min(before, soon)
 
 

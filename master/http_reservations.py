@@ -17,7 +17,7 @@ from msgspec import UNSET
 from master import http_documents as documents
 from master.reservations.calls import show
 from master.reservations.reservation_manager import ReservationManager
-from master.reservations.timeline import AMOUNTS, free_runs, stacked
+from master.reservations.timeline import free_runs, stacked
 from penstock import openapi
 from penstock.openapi import Operation, Refused
 from penstock.wire.agent_api import Result
@@ -98,10 +98,7 @@ class ReservationSite:
         manager = self._present()
         at = time.time() if query.at is UNSET else query.at
         promised = manager.promised(at)
-        amounts = {
-            one: dict(zip(AMOUNTS, promise.amounts, strict=True)) | {"bundles": promise.bundles}
-            for one, promise in promised.items()
-        }
+        amounts = {one: {**promise.amounts._asdict(), "bundles": promise.bundles} for one, promise in promised.items()}
         reservations = [show(manager, entry.id, at) for entry in manager.owned()]
         free = free_runs(manager, at)
         return openapi.json(documents.ReservationsThen(at=at, promised=amounts, free=free, reservations=reservations))

@@ -1,6 +1,6 @@
 """The resources held for a node's executors over time: step functions and their sum (AR(j) of Elasecutor §III.B.1).
 
-Amounts are cores, disk bytes/s, bytes/s sent, bytes of memory. Times are in seconds on the clock of ``now``.
+Times are in seconds on the clock of ``now``.
 """
 
 from __future__ import annotations
@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from agent.core.amounts import Amounts, as_amounts
 from agent.core.plans import Floats, Plan
+from penstock.model.resource_vector import ResourceVector
 
 #: Slot boundaries closer than this are the same; they differ by rounding only.
 _SAME_S = 1e-4
@@ -25,14 +25,14 @@ class Steps:
     times: Floats
     held: Floats
 
-    def at(self, now: float) -> Amounts:
+    def at(self, now: float) -> ResourceVector:
         """Return the amounts held now."""
-        return as_amounts(self.values(np.array([now]))[0].tolist())
+        return ResourceVector._make(self.values(np.array([now]))[0].tolist())
 
-    def peak(self, now: float) -> Amounts:
+    def peak(self, now: float) -> ResourceVector:
         """Return the maximum of each resource at any time from now on."""
         first = self._index(np.array([now]))[0]
-        return as_amounts(self.held[first:].max(axis=0).tolist())
+        return ResourceVector._make(self.held[first:].max(axis=0).tolist())
 
     def slots(self, now: float, slot_s: float, most: int) -> Floats:
         """Return the maximum of each resource per slot of ``slot_s`` from now on; the last slot holds for ever."""
@@ -46,7 +46,7 @@ class Steps:
         most_held: Floats = np.maximum.reduceat(held, np.searchsorted(grid, begins), axis=0)
         return most_held
 
-    def over(self, free: Amounts, wanted: Steps) -> tuple[int, float] | None:
+    def over(self, free: ResourceVector, wanted: Steps) -> tuple[int, float] | None:
         """Return the first ``wanted`` resource of which more is held than free, and the time from which that is so."""
         late, which = np.nonzero((self.held > np.array(free)) & (wanted.values(self.times) > 0))
         return (int(which[0]), float(self.times[late[0]])) if len(late) else None
@@ -60,7 +60,7 @@ class Steps:
         return np.maximum(np.searchsorted(self.times, times + _SAME_S, "right") - 1, 0)
 
 
-def steps(plan: Plan, constant: Amounts, now: float) -> Steps:
+def steps(plan: Plan, constant: ResourceVector, now: float) -> Steps:
     """Return a plan as steps, plus the amounts ``constant`` over time."""
     held = np.array(plan.amounts, dtype=np.float64) + np.array(constant)
     return Steps(now - plan.elapsed_s + plan.slot_s * np.arange(len(held), dtype=np.float64), held)

@@ -13,7 +13,6 @@ from collections.abc import Iterator
 
 import msgspec
 
-from agent.core.amounts import NOTHING, RESOURCES, Amounts, as_amounts, minus
 from agent.core.containers import ROOM
 from agent.core.instructions import Explain, Instruction, Record
 from agent.core.memory_levels import levels, raised_bytes, tiers
@@ -24,6 +23,7 @@ from agent.core.reprovisioning import BOUNDED, Hindrance, Observation, corrected
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse, Snapshot
 from penstock.model import Limits
+from penstock.model.resource_vector import NOTHING, RESOURCES, ResourceVector
 
 
 class Elasticity:
@@ -113,7 +113,7 @@ class Elasticity:
         """Whether a container follows an executor's plan."""
         return any(self._executors())
 
-    def sampled(self, snapshot: Snapshot, promised: Amounts, now: float) -> list[Instruction]:
+    def sampled(self, snapshot: Snapshot, promised: ResourceVector, now: float) -> list[Instruction]:
         """Correct the executors' plans by their measured use. The arguments are those of :meth:`changes`."""
         executors = list(self._executors())
         if not executors:
@@ -139,7 +139,7 @@ class Elasticity:
             one.stuck = self._is_stuck(one, snapshot.containers.get(one.record.container), left, now)
         return instructions
 
-    def changes(self, promised: Amounts, snapshot: Snapshot | None, now: float) -> list[Instruction]:
+    def changes(self, promised: ResourceVector, snapshot: Snapshot | None, now: float) -> list[Instruction]:
         """Return the changes of limits due now, for every container.
 
         ``promised`` are the promises to regular work that follows no profile: plans have the rest. ``snapshot`` is the
@@ -165,7 +165,7 @@ class Elasticity:
 
     # ------------------------------------------------------------ plans that do not suit any more
 
-    def _replan(self, promised: Amounts, one: ProfileFollower, now: float) -> None:
+    def _replan(self, promised: ResourceVector, one: ProfileFollower, now: float) -> None:
         """Renew its plan from the present time, as far as other executors leave room."""
         one.follow(self._room(promised, one, now).allows(self._wanted(one, now)), now)
         self.version += 1
@@ -175,7 +175,7 @@ class Elasticity:
         wanted, seen = ahead(one.profile, one.course, now - one.started), self._observed(one.record.container)
         return wanted if seen is None else wanted.with_extra(seen.extra, max(EPSILON_S, seen.until - now))
 
-    def _reprovision(self, promised: Amounts, now: float) -> list[Instruction]:
+    def _reprovision(self, promised: ResourceVector, now: float) -> list[Instruction]:
         """End an observation that is over; begin one with the most overdue executor."""
         instructions: list[Instruction] = []
         if (seen := self._observation) is not None and seen.over(now):  # take the lent resources back
@@ -190,12 +190,12 @@ class Elasticity:
                 instructions += self._observe(promised, one, now)
         return instructions
 
-    def _observe(self, promised: Amounts, one: ProfileFollower, now: float) -> list[Instruction]:
+    def _observe(self, promised: ResourceVector, one: ProfileFollower, now: float) -> list[Instruction]:
         """Lend an executor all that is left of the host, if anything, for one monitoring period (§III.C). Of a resource
         whose capacity is unknown, lend as much as it has.
         """
         had, period_s = one.planned(now).amounts[0], self.settings.executor_slot_s
-        free = minus(self._room(promised, one, now).free(0.0, period_s), had)
+        free = self._room(promised, one, now).free(0.0, period_s).minus(had)
         extra = one.named(has if room == math.inf else room for room, has in zip(free, had, strict=True))
         rho, hindrance = self.settings.reprovision_rho, one.hindrance
         lacks = () if one.is_overdue(rho, now) else hindrance.lacks
@@ -234,7 +234,7 @@ class Elasticity:
         }
         return Explain("reprovisioned", facts)
 
-    def _is_stuck(self, one: ProfileFollower, use: ContainerUse | None, left: Amounts, now: float) -> bool:
+    def _is_stuck(self, one: ProfileFollower, use: ContainerUse | None, left: ResourceVector, now: float) -> bool:
         """Return whether an overdue executor is held back by its limits while the host has nothing left (§III.D)."""
         if use is None or self._observed(one.record.container) is not None:
             return False
@@ -242,35 +242,35 @@ class Elasticity:
         short = held_back(use, had)
         return bool(short) and all(left[index] <= (1 - BOUNDED) * had[index] for index in short)
 
-    def _left(self, promised: Amounts, now: float) -> Amounts:
+    def _left(self, promised: ResourceVector, now: float) -> ResourceVector:
         """Return the resources that no plan holds at this moment."""
         left = self._whole(promised)
         for one in self._executors():
-            left = minus(left, one.present(now))
+            left = left.minus(one.present(now))
         return left
 
-    def _whole(self, promised: Amounts) -> Amounts:
+    def _whole(self, promised: ResourceVector) -> ResourceVector:
         """Return the resources available to plans, without other promises; infinite if the capacity is unknown."""
-        whole = as_amounts(amount or math.inf for amount in self.settings.amounts)
+        whole = ResourceVector._make(amount or math.inf for amount in self.settings.amounts)
         for taken in (promised, *(each.unnamed() for each in self._executors())):
-            whole = minus(whole, taken)
+            whole = whole.minus(taken)
         return whole
 
-    def _room(self, promised: Amounts, one: ProfileFollower, now: float) -> Room:
+    def _room(self, promised: ResourceVector, one: ProfileFollower, now: float) -> Room:
         """Return the resources available to one executor: the whole without the other executors' plans."""
         others = [each.held(now) for each in self._executors() if each is not one]
         return Room(self._whole(promised), others)
 
-    def _levels(self, promised: Amounts, snapshot: Snapshot | None, now: float) -> dict[str, float]:
+    def _levels(self, promised: ResourceVector, snapshot: Snapshot | None, now: float) -> dict[str, float]:
         """Return ``memory.high`` for each executor with memory in its profile, once it has been sampled."""
         seen = snapshot.containers if snapshot is not None else {}
         limited = [one for one in self._executors() if one.profile.memory_bytes]
         if not limited:
             return {}
         capacity_bytes = float(self.settings.capacity.memory_bytes)
-        whole_bytes = self._whole(promised)[3]
+        whole_bytes = self._whole(promised).memory_bytes
         wants = [
-            tiers(seen.get(one.record.container), one.holds(now)[3], one.raised_bytes, capacity_bytes)
+            tiers(seen.get(one.record.container), one.holds(now).memory_bytes, one.raised_bytes, capacity_bytes)
             for one in limited
         ]
         given = levels(whole_bytes, wants)
@@ -295,6 +295,6 @@ def _late(one: ProfileFollower, lacks: tuple[int, ...], hindrance: Hindrance, no
     return f"used up {short} for {hindrance.seen_s:.1f} s and waited for {hindrance.waited_s:.1f} s of them"
 
 
-def _nonzero(amounts: Amounts) -> dict[str, float]:
+def _nonzero(amounts: ResourceVector) -> dict[str, float]:
     """Return the non-zero amounts, for an explanation."""
     return {name: round(amount, 3) for name, amount in zip(RESOURCES, amounts, strict=True) if amount}

@@ -11,7 +11,6 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from agent.core.amounts import NOTHING, Amounts
 from agent.core.commitments import Steps, steps, total
 from agent.core.containers import ROOM
 from agent.core.elasticity import Elasticity
@@ -23,6 +22,7 @@ from agent.core.settings import NodeSettings
 from agent.core.surrogate import UNITS, MonitorSurrogate
 from penstock.documents import Said
 from penstock.model import Profile, TaskRequest
+from penstock.model.resource_vector import NOTHING, ResourceVector
 from penstock.model.units import counted, format_bytes
 from penstock.wire.master_api import Availability, ExecutorUse, Load, SlotAmounts
 
@@ -56,7 +56,7 @@ class ExecutorState(Said, frozen=True, kw_only=True):
 @dataclass(frozen=True, slots=True)
 class _Planned:
     profile: Profile
-    unprofiled: Amounts  # promised, of resources that the profile does not name
+    unprofiled: ResourceVector  # promised, of resources that the profile does not name
     began: float  # on the clock of ``now``
 
 
@@ -84,7 +84,7 @@ class Executors:
             self._held = (state, total(each, now))
         return self._held[1]
 
-    def peak(self, now: float) -> Amounts:
+    def peak(self, now: float) -> ResourceVector:
         """Return the maximum of each resource that they hold together, at any time from now on."""
         held = self.held(now)
         return NOTHING if held is None else held.peak(now)
@@ -106,13 +106,13 @@ class Executors:
         known = self._amounts
         if unprofiled[2] and not known[2]:
             return ledger.refuse_network(int(unprofiled[2]), 0)
-        cores, disk, network, memory = free = tuple(
+        free = ResourceVector._make(
             amount - other if amount else math.inf
             for amount, other in zip(known, ledger.promised_without_profile, strict=True)
         )
         wanted, held = steps(ahead(profile, Course(), 0.0), unprofiled, now), self.held(now)
         over = total([wanted] if held is None else [held, wanted], now).over(
-            (cores + CORES_EPSILON, disk, network, memory), wanted
+            free._replace(cpu_cores=free.cpu_cores + CORES_EPSILON), wanted
         )
         if over is None:
             return ""
@@ -198,7 +198,7 @@ class Executors:
         )
 
 
-def _free(capacity: Amounts, promised: Amounts, taken: Sequence[float]) -> SlotAmounts:
+def _free(capacity: ResourceVector, promised: ResourceVector, taken: Sequence[float]) -> SlotAmounts:
     """Return the free amounts, rounded down, in the units of the wire."""
     cores, disk, network, memory = (
         max(0, math.floor((there - other - has) / unit + _ROUNDING))
@@ -207,12 +207,13 @@ def _free(capacity: Amounts, promised: Amounts, taken: Sequence[float]) -> SlotA
     return (cores, disk, network, memory)
 
 
-def promised_without_profile(request: TaskRequest, profile: Profile) -> Amounts:
+def promised_without_profile(request: TaskRequest, profile: Profile) -> ResourceVector:
     """Return the promise for the resources that the profile does not name."""
     command = request.command
     assert command is not None
     memory_bytes = float(max(request.memory_bytes, command.memory_bytes))
-    return unnamed(profile, (command.cpu_cores, 0.0, float(command.network_bytes_per_s), memory_bytes))
+    promise = ResourceVector(command.cpu_cores, 0.0, float(command.network_bytes_per_s), memory_bytes)
+    return unnamed(profile, promise)
 
 
 def _text(resource: int, amount: float) -> str:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Container, Iterable
 from dataclasses import dataclass
 
-from agent.core.amounts import NOTHING, Amounts
 from agent.core.records import ContainerRecord, ContainerState, HeldTask
 from agent.core.snapshot import Snapshot
 from penstock.model import Capacity
+from penstock.model.resource_vector import NOTHING, ResourceVector
 from penstock.model.units import counted, format_bytes
 
 #: Tolerance in comparisons of sums of fractional cores (0.1 + 0.2 > 0.3).
@@ -31,7 +31,7 @@ class Ledger:
     used_cores: float
     used_memory_bytes: int
     promised_network_bytes_per_s: int = 0
-    promised_without_profile: Amounts = NOTHING
+    promised_without_profile: ResourceVector = NOTHING
 
     def refuse_network(self, bytes_per_s: int, link_bytes_per_s: int) -> str:
         """Return why a promised sending rate cannot be kept, or ""; ``link_bytes_per_s`` 0: unknown."""
@@ -96,7 +96,7 @@ def compute_ledger(
     tasks: Iterable[HeldTask],
     snapshot: Snapshot | None,
     planned: Container[str] = (),
-    peak: Amounts = NOTHING,
+    peak: ResourceVector = NOTHING,
 ) -> Ledger:
     """Sum up. A container that has not been sampled yet counts as using all that it asked for (UBIS §IV.B).
 
@@ -143,5 +143,5 @@ def compute_ledger(
         used_cores=used_cores,
         used_memory_bytes=used_memory,
         promised_network_bytes_per_s=promised_network + int(network),
-        promised_without_profile=(promised_cores, 0.0, float(promised_network), float(promised_memory)),
+        promised_without_profile=ResourceVector(promised_cores, 0.0, float(promised_network), float(promised_memory)),
     )

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from agent.core.amounts import NOTHING, Amounts
 from agent.core.containers import Containers
 from agent.core.elasticity import Elasticity
 from agent.core.executors import Executors
@@ -12,6 +11,7 @@ from agent.core.ledger import Ledger, compute_ledger
 from agent.core.snapshot import Snapshot
 from agent.core.tasks import HeldTasks
 from penstock.model import Capacity
+from penstock.model.resource_vector import NOTHING, ResourceVector
 
 
 @dataclass(eq=False, slots=True)
@@ -31,7 +31,7 @@ class NodeResources:
         peak = self._executors.peak(now) if planned else NOTHING
         return compute_ledger(self._capacity, containers, self._held, self.snapshot, planned, peak)
 
-    def promised_without_profile(self) -> Amounts:
+    def promised_without_profile(self) -> ResourceVector:
         """Return the promises to regular work that follows no profile, if an executor's plan depends on them."""
         if not self._elasticity.has_executors:
             return NOTHING

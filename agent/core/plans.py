@@ -1,6 +1,6 @@
 """The resources that executors are planned to hold over time, and their progress on the profile (Elasecutor §III.B).
 
-Amounts are cores, disk bytes/s, bytes/s sent, bytes of memory; 0 if the profile does not name the resource.
+Amounts are 0 for the resources that a profile does not name.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
-from agent.core.amounts import NOTHING, RESOURCES, Amounts, as_amounts, most, plus
 from penstock.model import Profile
+from penstock.model.resource_vector import NOTHING, RESOURCES, ResourceVector
 
 Floats = npt.NDArray[np.float64]
-_UNSCALED: Amounts = (1.0, 1.0, 1.0, 1.0)
+_UNSCALED = ResourceVector(1.0, 1.0, 1.0, 1.0)  # factors
 #: Boundaries closer than this part of a slot are the same; they differ by rounding only.
 _SAME = 1e-6
 
@@ -31,7 +31,7 @@ class Plan:
 
     slot_s: float
     elapsed_s: float
-    amounts: tuple[Amounts, ...]
+    amounts: tuple[ResourceVector, ...]
 
     def slot(self, after_s: float) -> int:
         """Return the slot at this many seconds from now, at most the last one."""
@@ -44,9 +44,9 @@ class Plan:
         elapsed_s = max(0.0, self.elapsed_s + passed_s - slot * self.slot_s)
         return Plan(self.slot_s, elapsed_s, self.amounts[slot:])
 
-    def highest(self, begin_s: float, end_s: float) -> Amounts:
+    def highest(self, begin_s: float, end_s: float) -> ResourceVector:
         """Return the maximum of each resource in the slots that overlap this time, both ends included."""
-        return most(self.amounts[self.slot(begin_s) : self.slot(end_s) + 1])
+        return ResourceVector.highest(self.amounts[self.slot(begin_s) : self.slot(end_s) + 1])
 
     def steps_s(self) -> list[float]:
         """Return the seconds from now to each boundary at which the amounts change."""
@@ -60,11 +60,11 @@ class Plan:
         """Return the plan as an array."""
         return Held(self.slot_s, self.elapsed_s, np.array(self.amounts))
 
-    def with_extra(self, extra: Amounts, for_s: float) -> Plan:
+    def with_extra(self, extra: ResourceVector, for_s: float) -> Plan:
         """Return a plan with ``extra`` in the slots of the next ``for_s`` seconds, except after a predicted end."""
         last = self.slot(for_s * (1 - _SAME))
         raised = (
-            plus(amounts, extra) if slot <= last and amounts != NOTHING else amounts
+            amounts.plus(extra) if slot <= last and amounts != NOTHING else amounts
             for slot, amounts in enumerate(self.amounts)
         )
         return Plan(self.slot_s, self.elapsed_s, tuple(raised))
@@ -95,12 +95,12 @@ class Room:
     is unknown. Times are seconds from now.
     """
 
-    whole: Amounts
+    whole: ResourceVector
     others: list[Held]
 
-    def free(self, begin_s: float, end_s: float) -> Amounts:
+    def free(self, begin_s: float, end_s: float) -> ResourceVector:
         """Return the amounts free throughout this time."""
-        return as_amounts(self._free(np.array([begin_s]), np.array([end_s]))[0].tolist())
+        return ResourceVector._make(self._free(np.array([begin_s]), np.array([end_s]))[0].tolist())
 
     def allows(self, plan: Plan) -> Plan:
         """Return the part of a plan that there is room for, slot by slot and resource by resource."""
@@ -110,7 +110,7 @@ class Room:
         free = self._free(np.maximum(0.0, begins_s), ends_s)
         if (wanted <= free).all():
             return plan
-        amounts = tuple(map(as_amounts, np.minimum(wanted, free).tolist()))
+        amounts = tuple(map(ResourceVector._make, np.minimum(wanted, free).tolist()))
         return Plan(plan.slot_s, plan.elapsed_s, amounts)
 
     def _free(self, begins_s: Floats, ends_s: Floats) -> Floats:
@@ -135,10 +135,10 @@ class Course(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     before: int = 0
     stage: int = 0
     since_s: float = 0.0
-    scale: Amounts = _UNSCALED
-    held: Amounts | None = None
+    scale: ResourceVector = _UNSCALED
+    held: ResourceVector | None = None
     observed: bool = False
-    least: Amounts = NOTHING
+    least: ResourceVector = NOTHING
     sated: bool = False
     count: int = 0
 
@@ -147,20 +147,20 @@ class Course(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return Course(before=self.before, stage=stage, since_s=now_s, scale=self.scale, count=self.count)
 
 
-def demand(profile: Profile, slot: int) -> Amounts:
+def demand(profile: Profile, slot: int) -> ResourceVector:
     """Return the demand in one slot; after a resource's last value, that value holds."""
     named = profile.demand(slot)
-    return as_amounts(float(named.get(name, 0)) for name in RESOURCES)
+    return ResourceVector._make(float(named.get(name, 0)) for name in RESOURCES)
 
 
-def unnamed(profile: Profile, promise: Amounts) -> Amounts:
+def unnamed(profile: Profile, promise: ResourceVector) -> ResourceVector:
     """Return the part of a promise for the resources that a profile does not name."""
     each = zip(RESOURCES, promise, strict=True)
-    return as_amounts(0.0 if getattr(profile, name) else amount for name, amount in each)
+    return ResourceVector._make(0.0 if getattr(profile, name) else amount for name, amount in each)
 
 
 @lru_cache(maxsize=256)
-def _demands(profile: Profile) -> tuple[Amounts, ...]:
+def _demands(profile: Profile) -> tuple[ResourceVector, ...]:
     """Return the demands of all slots up to the end of the last stage."""
     return tuple(demand(profile, slot) for slot in range(ends_of(profile)[-1]))
 
@@ -184,21 +184,21 @@ def predicted_s(profile: Profile, stage: int) -> float | None:
     return (ends[stage] - _begin(ends, stage)) * profile.slot_s
 
 
-def predicted(profile: Profile, stage: int) -> Amounts:
+def predicted(profile: Profile, stage: int) -> ResourceVector:
     """Return a stage's mean demand, p(i, *) of §III.C: the place of a late executor within its stage is unknown."""
     ends = ends_of(profile)
     slots = range(_begin(ends, stage), ends[stage])
     sums = [sum(column) for column in zip(*(demand(profile, slot) for slot in slots), strict=True)]
-    return as_amounts(total / len(slots) for total in sums)
+    return ResourceVector._make(total / len(slots) for total in sums)
 
 
-def highest_soon(profile: Profile, stage: int) -> Amounts:
+def highest_soon(profile: Profile, stage: int) -> ResourceVector:
     """Return the highest predicted demand for each resource in a stage and the next one."""
     ends = ends_of(profile)
-    return most(_demands(profile)[_begin(ends, stage) : ends[min(stage + 1, len(ends) - 1)]])
+    return ResourceVector.highest(_demands(profile)[_begin(ends, stage) : ends[min(stage + 1, len(ends) - 1)]])
 
 
-def last_of_stage(profile: Profile, course: Course) -> Amounts:
+def last_of_stage(profile: Profile, course: Course) -> ResourceVector:
     """Return the demand in the last slot of the present stage."""
     ends = ends_of(profile)
     return _scaled(course, demand(profile, ends[min(course.stage, len(ends) - 1)] - 1))
@@ -224,11 +224,11 @@ def ahead(profile: Profile, course: Course, elapsed_s: float) -> Plan:
     amounts = [_scaled(course, amounts) for amounts in rest] if course.scale != _UNSCALED else list(rest)
     if course.least != NOTHING:
         of_stage = max(1, last + 1 - (begin + slot))
-        amounts[:of_stage] = [most([amounts, course.least]) for amounts in amounts[:of_stage]]
+        amounts[:of_stage] = [ResourceVector.highest([amounts, course.least]) for amounts in amounts[:of_stage]]
     if late >= 1 and course.held is not None:
         amounts[0] = course.held
     elif late == 1 and len(amounts) > 1:
-        amounts[0] = most(amounts[:2])
+        amounts[0] = ResourceVector.highest(amounts[:2])
     return Plan(slot_s, max(0.0, in_stage_s - slot * slot_s), (*amounts, NOTHING))
 
 
@@ -245,5 +245,5 @@ def _begin(ends: tuple[int, ...], stage: int) -> int:
     return ends[min(stage, len(ends)) - 1] if stage else 0
 
 
-def _scaled(course: Course, amounts: Amounts) -> Amounts:
-    return as_amounts(amount * scale for amount, scale in zip(amounts, course.scale, strict=True))
+def _scaled(course: Course, amounts: ResourceVector) -> ResourceVector:
+    return ResourceVector._make(amount * scale for amount, scale in zip(amounts, course.scale, strict=True))

@@ -6,7 +6,6 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from agent.core.amounts import RESOURCES, Amounts, as_amounts, plus
 from agent.core.confinement import Promise
 from agent.core.plans import Course, Held, Plan, ahead, demand, extend_at_s, predicted_s, unnamed
 from agent.core.records import ContainerRecord
@@ -14,6 +13,7 @@ from agent.core.reprovisioning import Hindrance, overdue_s
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse
 from penstock.model import Limits, Profile, Sizing
+from penstock.model.resource_vector import RESOURCES, ResourceVector
 
 #: The limits that a profile's resource sets; memory: :func:`_memory_limit`.
 _LIMITS_OF = {
@@ -23,7 +23,7 @@ _LIMITS_OF = {
 }
 #: The floor of an executor's limits, whatever its plan: with less it would never end. The rates apply where the node
 #: does not know its capacity.
-LEAST: Amounts = (0.05, float(1 << 20), float(128 << 10), 0.0)
+LEAST = ResourceVector(0.05, float(1 << 20), float(128 << 10), 0.0)
 #: Otherwise the floor of a rate is this part of the node's capacity: little of a slow disk, and enough of a fast one
 #: for unpredicted demand.
 LEAST_PART = 0.05
@@ -72,15 +72,15 @@ class ProfileFollower:
         """The executor's progress on its profile."""
         return self.record.course or Course()
 
-    def named(self, amounts: Iterable[float]) -> Amounts:
+    def named(self, amounts: Iterable[float]) -> ResourceVector:
         """Return the amounts with 0 for the resources that the profile does not name."""
         each = zip(RESOURCES, amounts, strict=True)
-        return as_amounts(amount if getattr(self.profile, name) else 0.0 for name, amount in each)
+        return ResourceVector._make(amount if getattr(self.profile, name) else 0.0 for name, amount in each)
 
-    def unnamed(self) -> Amounts:
+    def unnamed(self) -> ResourceVector:
         """Return the promise for the resources that the profile does not name."""
         spec = self.record.spec
-        promise = (spec.cpu_cores, 0.0, float(spec.network_bytes_per_s), float(spec.memory_bytes))
+        promise = ResourceVector(spec.cpu_cores, 0.0, float(spec.network_bytes_per_s), float(spec.memory_bytes))
         return unnamed(self.profile, promise)
 
     def follow(self, plan: Plan, now: float) -> None:
@@ -92,12 +92,12 @@ class ProfileFollower:
             again_s = extend_at_s(self.profile, self.course, now - self.started)
             self.extend_at = math.inf if again_s is None else self.started + again_s
 
-    def holds(self, now: float) -> Amounts:
+    def holds(self, now: float) -> ResourceVector:
         """Return the amounts to hold now: early for a rise, late for a fall."""
         after_s = now - self.made_at
         return self.plan.highest(after_s - self.lag_s, after_s + self.lead_s)
 
-    def present(self, now: float) -> Amounts:
+    def present(self, now: float) -> ResourceVector:
         """Return the plan's amounts in the present slot."""
         return self.plan.amounts[self.plan.slot(now - self.made_at)]
 
@@ -145,13 +145,16 @@ class ProfileFollower:
             return False
         return self.hindrance.foretells(rho)
 
-    def _of_plan(self, had: Amounts) -> Amounts:
+    def _of_plan(self, had: ResourceVector) -> ResourceVector:
         """Return the plan's amounts where below the user's own limits: elsewhere a better plan cannot help."""
         spec, asked = self.record.spec, self.record.spec.limits
         disks = (asked.disk_read_bytes_per_s, asked.disk_write_bytes_per_s)
         cores = min(spec.cpu_cores or math.inf, asked.cpu_cores or math.inf)
         disk = min(each or math.inf for each in disks)
-        return (had[0] if had[0] < cores else 0.0, had[1] if had[1] < disk else 0.0, 0.0, 0.0)
+        return ResourceVector(
+            had.cpu_cores if had.cpu_cores < cores else 0.0,
+            had.disk_bytes_per_s if had.disk_bytes_per_s < disk else 0.0,
+        )
 
 
 def begin(record: ContainerRecord, started: float, settings: NodeSettings) -> ProfileFollower:
@@ -188,7 +191,7 @@ def limits_by_the_clock(one: ProfileFollower, now: float) -> Limits:
     return one.record.limits.changed(wanted)
 
 
-def limits_of(one: ProfileFollower, holds: Amounts, level_bytes: float | None, settings: NodeSettings) -> Limits:
+def limits_of(one: ProfileFollower, holds: ResourceVector, level_bytes: float | None, settings: NodeSettings) -> Limits:
     """Return an executor's limits: the amounts it holds, within its user's limits.
 
     ``level_bytes`` is its ``memory.high``; None: memory stays unlimited until a sample has measured the unreclaimable
@@ -218,18 +221,20 @@ def limits_of(one: ProfileFollower, holds: Amounts, level_bytes: float | None, s
     return record.limits.changed(wanted)
 
 
-def least_of(settings: NodeSettings) -> Amounts:
+def least_of(settings: NodeSettings) -> ResourceVector:
     """Return the floor of executors' limits on this node."""
     disk, network = (LEAST_PART * rate for rate in settings.amounts[1:3])
-    return (LEAST[0], disk or LEAST[1], network or LEAST[2], LEAST[3])
+    return LEAST._replace(
+        disk_bytes_per_s=disk or LEAST.disk_bytes_per_s, network_bytes_per_s=network or LEAST.network_bytes_per_s
+    )
 
 
-def promise_of(one: ProfileFollower, holds: Amounts, settings: NodeSettings) -> Promise:
+def promise_of(one: ProfileFollower, holds: ResourceVector, settings: NodeSettings) -> Promise:
     """Return an executor's protected resources: the amounts it holds, and its promise for resources not in the profile.
 
     On a link of unknown rate no part can be guaranteed: there the profile promises nothing.
     """
-    cores, _, network, memory = plus(one.named(holds), one.unnamed())
+    cores, _, network, memory = one.named(holds).plus(one.unnamed())
     if not settings.link_bytes_per_s:
         network = float(one.record.spec.network_bytes_per_s)
     before = one.record.promise

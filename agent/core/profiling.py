@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from agent.core.amounts import NOTHING, Amounts, as_amounts, most
 from agent.core.snapshot import ContainerUse
+from penstock.model.resource_vector import NOTHING, ResourceVector
 
 #: A slot measured for less than this part of its time is dropped: it is a run's last moment.
 _LEAST_PART = 0.05
@@ -25,13 +25,13 @@ _ROUNDING = 1e-9
 class SlotUse:
     """The mean and maximum use in one slot."""
 
-    mean: Amounts
-    peak: Amounts
+    mean: ResourceVector
+    peak: ResourceVector
 
 
-def used_of(use: ContainerUse) -> Amounts:
+def used_of(use: ContainerUse) -> ResourceVector:
     """Return the resources of a sample that a profile has."""
-    return (use.cpu_cores, use.disk_bytes_per_s, use.network_send_bytes_per_s, float(use.memory_bytes))
+    return ResourceVector(use.cpu_cores, use.disk_bytes_per_s, use.network_send_bytes_per_s, float(use.memory_bytes))
 
 
 @dataclass(slots=True)
@@ -104,7 +104,7 @@ class Recording:
         if self.stages:
             self.stages.append(len(self.slots))
 
-    def _count(self, used: Amounts, seconds: float, *, peak: bool) -> None:
+    def _count(self, used: ResourceVector, seconds: float, *, peak: bool) -> None:
         for index, amount in enumerate(used):
             self._sums[index] += amount * seconds
             if peak:
@@ -113,8 +113,8 @@ class Recording:
 
     def _close(self) -> None:
         if self._seen_s:
-            mean = as_amounts(total / self._seen_s for total in self._sums)
-            self.slots.append(SlotUse(mean, most([mean, as_amounts(self._peak)])))
+            mean = ResourceVector._make(total / self._seen_s for total in self._sums)
+            self.slots.append(SlotUse(mean, ResourceVector.highest([mean, ResourceVector._make(self._peak)])))
         else:
             self.slots.append(None)
         self.cpu_seconds += self._sums[0]
@@ -134,5 +134,5 @@ def _both(one: SlotUse | None, other: SlotUse | None) -> SlotUse | None:
     """Merge two slots: a gap counts in neither mean nor peak."""
     if one is None or other is None:
         return one or other
-    mean = as_amounts((a + b) / 2 for a, b in zip(one.mean, other.mean, strict=True))
-    return SlotUse(mean, most([one.peak, other.peak]))
+    mean = ResourceVector._make((a + b) / 2 for a, b in zip(one.mean, other.mean, strict=True))
+    return SlotUse(mean, ResourceVector.highest([one.peak, other.peak]))

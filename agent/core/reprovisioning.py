@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 
 import msgspec
 
-from agent.core.amounts import NOTHING, Amounts, as_amounts, most
 from agent.core.plans import Course, highest_soon, last_of_stage, predicted, predicted_s
 from agent.core.profiling import used_of
 from agent.core.snapshot import ContainerUse
 from penstock.model import Profile
+from penstock.model.resource_vector import NOTHING, ResourceVector
 
 #: A container that used this part of its amount was held back by it: then its use of other resources is "obscured".
 BOUNDED = 0.95
@@ -32,7 +32,7 @@ _MEMORY = 3
 _WAITING = 0.99
 #: Predictions below this (bytes/s of disk and sent) count as none, and leave the scale unchanged: actual use then tells
 #: nothing about other stages.
-_NEGLIGIBLE: Amounts = (0.0, float(256 << 10), float(32 << 10), 0.0)
+_NEGLIGIBLE = ResourceVector(0.0, float(256 << 10), float(32 << 10), 0.0)
 
 
 def lateness(profile: Profile, course: Course, elapsed_s: float) -> float:
@@ -47,22 +47,26 @@ def overdue_s(profile: Profile, course: Course, rho: float) -> float | None:
     return None if length_s is None or course.observed else course.since_s + rho * length_s
 
 
-def rescaled(before: Sequence[float], used: Sequence[float], predicted: Sequence[float], *, bounded: bool) -> Amounts:
+def rescaled(
+    before: Sequence[float], used: Sequence[float], predicted: Sequence[float], *, bounded: bool
+) -> ResourceVector:
     """Return plan ÷ prediction for the remaining stages, per resource: u(i, *) ÷ p(i, *) (§III.C).
 
     Without a prediction the scale stays. A ``bounded`` executor was held back in all resources, and is only scaled up:
     scaled down by such a measurement, it would starve for good.
     """
     scales = (use / want if want > 0 else old for old, use, want in zip(before, used, predicted, strict=True))
-    return as_amounts(max(old, scale) if bounded else scale for old, scale in zip(before, scales, strict=True))
+    return ResourceVector._make(
+        max(old, scale) if bounded else scale for old, scale in zip(before, scales, strict=True)
+    )
 
 
-def bounds(use: ContainerUse, had: Amounts) -> list[int]:
+def bounds(use: ContainerUse, had: ResourceVector) -> list[int]:
     """Return the resources, among those in its profile, of which it used all that it had."""
     return [index for index, amount in enumerate(had) if amount > 0 and used_of(use)[index] >= BOUNDED * amount]
 
 
-def held_back(use: ContainerUse, had: Amounts) -> list[int]:
+def held_back(use: ContainerUse, had: ResourceVector) -> list[int]:
     """Return the resources that it lacks: rates used up, and memory if it also stalls on that."""
     return [index for index in bounds(use, had) if index != _MEMORY or use.memory_stalled > STALLED]
 
@@ -107,7 +111,7 @@ class Hindrance:
     lacks: tuple[int, ...] = ()
     _latest: deque[_Sample] = field(default_factory=deque)
 
-    def sampled(self, use: ContainerUse, had: Amounts, seen_s: float) -> None:
+    def sampled(self, use: ContainerUse, had: ResourceVector, seen_s: float) -> None:
         """Add the use in ``seen_s``, and the amounts that it had; 0 for amounts that do not hold it back.
 
         The kernel reports waits for processors and disks (PSI, which includes time throttled by ``cpu.max``), but not
@@ -157,11 +161,11 @@ class Observation:
     container: str
     began: float
     until: float
-    extra: Amounts
-    had: Amounts = NOTHING
+    extra: ResourceVector
+    had: ResourceVector = NOTHING
     lacks: tuple[int, ...] = ()
     bounded: bool = False
-    used: Amounts = NOTHING
+    used: ResourceVector = NOTHING
     _seen_s: float = 0.0
 
     def sampled(self, use: ContainerUse, at: float, interval_s: float) -> None:
@@ -173,7 +177,7 @@ class Observation:
         seen_s = min(at, self.until) - max(at - interval_s, self.began)
         if seen_s <= 0 or seen_s < interval_s / 2:
             return
-        self.used = most([self.used, used_of(use)])
+        self.used = ResourceVector.highest([self.used, used_of(use)])
         self._seen_s += seen_s
         self.bounded = self.bounded or bool(bounds(use, self.had)) or crowded(use)
 
@@ -202,9 +206,9 @@ def corrected(profile: Profile, course: Course, observed: Observation) -> Course
         return _corrected_early(profile, course, observed)
     used, wanted = observed.used, predicted(profile, course.stage)
     scale = rescaled(course.scale, used, _worth(wanted), bounded=observed.bounded)
-    held = as_amounts(use if want > 0 else 0.0 for use, want in zip(used, wanted, strict=True))
+    held = ResourceVector._make(use if want > 0 else 0.0 for use, want in zip(used, wanted, strict=True))
     if observed.bounded:
-        held = most([held, last_of_stage(profile, course)])
+        held = ResourceVector.highest([held, last_of_stage(profile, course)])
     return msgspec.structs.replace(course, scale=scale, held=held, least=NOTHING, observed=True, count=course.count + 1)
 
 
@@ -221,11 +225,13 @@ def _corrected_early(profile: Profile, course: Course, observed: Observation) ->
         return msgspec.structs.replace(course, sated=True)
     highest = highest_soon(profile, course.stage)
     scale = rescaled(course.scale, used, _worth(highest), bounded=True)
-    seen = as_amounts(use if want > 0 else 0.0 for use, want in zip(used, highest, strict=True))
-    least = most([course.least, seen])
+    seen = ResourceVector._make(use if want > 0 else 0.0 for use, want in zip(used, highest, strict=True))
+    least = ResourceVector.highest([course.least, seen])
     return msgspec.structs.replace(course, scale=scale, least=least, count=course.count + 1)
 
 
-def _worth(predicted: Amounts) -> Amounts:
+def _worth(predicted: ResourceVector) -> ResourceVector:
     """Return the predictions, with 0 for negligible ones."""
-    return as_amounts(want if want > little else 0.0 for want, little in zip(predicted, _NEGLIGIBLE, strict=True))
+    return ResourceVector._make(
+        want if want > little else 0.0 for want, little in zip(predicted, _NEGLIGIBLE, strict=True)
+    )

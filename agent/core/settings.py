@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass, field, replace
 
 from penstock.model import Capacity
+from penstock.model.resource_vector import ResourceVector
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,7 +133,7 @@ class NodeSettings:
         return replace(fresh, **{name: getattr(self, name) for name in _FIXED})
 
     @property
-    def amounts(self) -> tuple[float, float, float, float]:
-        """Cores, disk bytes/s, bytes/s sent, bytes of memory of the node; an unknown rate is 0."""
+    def amounts(self) -> ResourceVector:
+        """The resources of the node; an unknown rate is 0."""
         rates = (float(self.disk_bytes_per_s), float(self.link_bytes_per_s))
-        return (self.capacity.cores, *rates, float(self.capacity.memory_bytes))
+        return ResourceVector(self.capacity.cores, *rates, float(self.capacity.memory_bytes))

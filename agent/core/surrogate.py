@@ -8,9 +8,9 @@ from dataclasses import dataclass
 
 import msgspec
 
-from agent.core.amounts import NOTHING, Amounts, as_amounts
 from agent.core.profiling import Recording, SlotUse, used_of
 from agent.core.snapshot import ContainerUse, Snapshot
+from penstock.model.resource_vector import NOTHING, ResourceVector
 from penstock.wire.master_api import ExecutorUse, SlotAmounts
 
 #: An hour of slots of 3 s; longer runs use longer slots.
@@ -282,10 +282,10 @@ def _filled(slots: Sequence[SlotUse | None]) -> list[SlotUse]:
     return [before := slot or before for slot in slots]
 
 
-def _wire(amounts: Amounts) -> SlotAmounts:
+def _wire(amounts: ResourceVector) -> SlotAmounts:
     cores, disk, network, memory = (round(amount / unit) for amount, unit in zip(amounts, UNITS, strict=True))
     return (cores, disk, network, memory)
 
 
-def _amounts(wire: SlotAmounts) -> Amounts:
-    return as_amounts(amount * unit for amount, unit in zip(wire, UNITS, strict=True))
+def _amounts(wire: SlotAmounts) -> ResourceVector:
+    return ResourceVector._make(amount * unit for amount, unit in zip(wire, UNITS, strict=True))

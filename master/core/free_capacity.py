@@ -29,12 +29,11 @@ from master.placement.availability import (
     slots_of,
 )
 from master.placement.drr import Floats, Ints
-from master.placement.executors import RESOURCES, TOLERANCE
-from master.placement.workers import Mask
+from master.placement.executors import TOLERANCE
+from master.placement.workers import COLUMN_NAMES, Mask
 from penstock.model import Profile
+from penstock.model.resource_vector import RESOURCES, ResourceVector
 from penstock.model.units import counted
-
-_NAMES = ("cpu_cores", "disk_bytes_per_s", "network_bytes_per_s", "memory_bytes")
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,7 @@ class Demand:
     """An executor's demand: its profile, and the promised amounts of the resources that the profile leaves out."""
 
     profile: Profile
-    outside_profile: tuple[float, float, float, float]
+    outside_profile: ResourceVector
 
     @classmethod
     def of(cls, job: Job, task: Task, profile: Profile) -> Demand:
@@ -53,10 +52,8 @@ class Demand:
         _, settings, _ = key_of(job, task)
         network = float(request.command.network_bytes_per_s)
         promise = (settings.cores, 0.0, network, float(settings.memory_bytes))
-        cores, disk, sent, memory = (
-            0.0 if getattr(profile, name) else amount for name, amount in zip(_NAMES, promise, strict=True)
-        )
-        return cls(profile, (cores, disk, sent, memory))
+        outside = (0.0 if getattr(profile, name) else amount for name, amount in zip(RESOURCES, promise, strict=True))
+        return cls(profile, ResourceVector._make(outside))
 
     def over(self, grid: Grid) -> Floats:
         """Return resources × slots, from the executor's start on."""
@@ -68,7 +65,7 @@ class Demand:
         values = held[:, 0].tolist()
         named = {
             name: (amount if name == "cpu_cores" else round(amount),)
-            for name, amount, constant in zip(_NAMES, values, self.outside_profile, strict=True)
+            for name, amount, constant in zip(RESOURCES, values, self.outside_profile, strict=True)
             if amount > 0 and not constant
         }
         return Demand(Profile(slot_s=self.profile.slot_s, **named), self.outside_profile) if named else self
@@ -117,7 +114,7 @@ class FreeCapacity:
         counts = np.sum(short, axis=0).tolist()
         said = [
             f"{count} {'lacks' if count == 1 else 'lack'} {name}"
-            for name, count in zip(RESOURCES, counts, strict=True)
+            for name, count in zip(COLUMN_NAMES, counts, strict=True)
             if count
         ]
         over_s = wanted.shape[1] * self.grid.slot_s
@@ -136,12 +133,12 @@ def within(profile: Profile, capacity: Floats) -> Profile:
     largest node's, because an executor cannot use more than that.
     """
     known = np.where(capacity > 0, capacity, np.inf)
-    peaks = [max(getattr(profile, name), default=0) for name in _NAMES]
+    peaks = [max(getattr(profile, name), default=0) for name in RESOURCES]
     if not len(known) or np.all(known >= peaks, axis=1).any():
         return profile
     largest = known[max(range(len(capacity)), key=lambda node: (capacity[node, -1], capacity[node, 0]))].tolist()
     named = {}
-    for name, most, peak in zip(_NAMES, largest, peaks, strict=True):
+    for name, most, peak in zip(RESOURCES, largest, peaks, strict=True):
         if peak > most:
             named[name] = tuple(
                 min(value, most if name == "cpu_cores" else int(most)) for value in getattr(profile, name)

@@ -10,6 +10,7 @@ from master.core.job import Key, Task
 from master.opportunistic import SlackLimit
 from penstock.model import Capacity, KindAmounts, Profile, ResourceKind, TaskRequest
 from penstock.model.life_cycle import next_state
+from penstock.model.resource_vector import NOTHING, ResourceVector
 from penstock.wire.cluster_api import Draining, NodeRanks, Remaining
 from penstock.wire.master_api import AnyDecision, Assign, Availability, Load, Register
 
@@ -44,7 +45,7 @@ class Held:
     executor: bool = False  # regular, and its limits follow a profile: it neither waits for a slot nor holds one
     profile: Profile | None = None  # as far as it has been sent
     # promised amounts of the resources that the profile leaves out
-    outside_profile: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    outside_profile: ResourceVector = NOTHING
     assigned_at: float = 0.0  # of an executor, monotonic
     user: str = ""  # the job's user
 
@@ -149,12 +150,12 @@ class Held:
         self.cores, self.kind, self.user = before.cores, before.kind, before.user or self.user
         self.executor, self.profile, self.assigned_at = before.executor, before.profile, before.assigned_at
 
-    def follow(self, profile: Profile, outside_profile: tuple[float, float, float, float], now: float) -> None:
+    def follow(self, profile: Profile, outside_profile: ResourceVector, now: float) -> None:
         """Hold the largest demands of an executor, whose limits follow its profile from ``now`` on."""
         self.executor, self.profile, self.assigned_at = True, profile, now
         self.outside_profile = outside_profile
-        self.cores = max(profile.cpu_cores, default=outside_profile[0])
-        self.memory_bytes = max(profile.memory_bytes, default=int(outside_profile[-1]))
+        self.cores = max(profile.cpu_cores, default=outside_profile.cpu_cores)
+        self.memory_bytes = max(profile.memory_bytes, default=int(outside_profile.memory_bytes))
 
 
 @dataclass(slots=True)

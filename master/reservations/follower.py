@@ -65,7 +65,7 @@ class Follower:
         found: dict[str, Promised] = {}
         for lead_s, promises in seen:
             for reservation, promise in promises.items():
-                promised = Promised(promise.amounts[0], promise.amounts[3], promise.bundles)
+                promised = Promised(promise.amounts.cpu_cores, promise.amounts.memory_bytes, promise.bundles)
                 if lead_s <= self.lead_s + (learnt.get(size_of(promised), 0.0) if learnt else 0.0):
                     before = found.get(reservation)
                     found[reservation] = promised if before is None else _more(before, promised)

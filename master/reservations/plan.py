@@ -11,10 +11,8 @@ from contextlib import contextmanager
 from typing import NamedTuple
 
 from master.reservations.rdl import Bundle
+from penstock.model.resource_vector import NOTHING, ResourceVector
 
-#: Cores, disk bytes/s, network bytes/s, bytes of memory, as :attr:`Bundle.amounts`.
-Vector = tuple[float, float, float, float]
-_NOTHING: Vector = (0.0, 0.0, 0.0, 0.0)
 #: Tolerance for sums of fractions of cores; all other amounts are whole.
 EPSILON = 1e-6
 
@@ -51,7 +49,7 @@ def clipped(pieces: Iterable[Piece], start: int, finish: int | None = None) -> l
 class Steps:
     """Amounts over time, one run for each stretch of steps without a change; a column for each resource."""
 
-    def __init__(self, amounts: Vector = _NOTHING) -> None:
+    def __init__(self, amounts: ResourceVector = NOTHING) -> None:
         #: Rising, from 0; run i holds until start i + 1.
         self.starts: list[int] = [0]
         self.columns: tuple[list[float], ...] = tuple([float(amount)] for amount in amounts)

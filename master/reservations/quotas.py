@@ -16,6 +16,7 @@ import numpy.typing as npt
 from master.reservations.plan import EPSILON, Piece, Plan, Steps, clipped
 from master.reservations.rdl import All, Any, Atom, Expression, Order, Window, bounds_of
 from master.reservations.sharing import ROUNDING, Floats, Instantaneous, Integral, Show, Windows
+from penstock.model.resource_vector import ResourceVector
 
 Ints = npt.NDArray[np.int64]
 #: More than any request.
@@ -205,7 +206,7 @@ class Quotas:
         little room is left.
         """
         room = self._room(one)
-        limit = _Limit(first, last, Steps((_UNBOUND,) * 4) if room is None else room)
+        limit = _Limit(first, last, Steps(ResourceVector._make([_UNBOUND] * 4)) if room is None else room)
         for policy in self._over_time:
             windows = Windows(policy, self._plan.capacity, one.used, first, last)
             marks = _thinned(np.concatenate((windows.begins, windows.begins + policy.window)), first, last)

@@ -20,7 +20,7 @@ from master.reservations.agenda import Agenda, Dropped, Returned
 from master.reservations.gree import Gree
 from master.reservations.gree_l import GreeL
 from master.reservations.placement_delay import PlacementDelays
-from master.reservations.plan import Piece, Plan, Vector
+from master.reservations.plan import Piece, Plan
 from master.reservations.rdl import (
     Bundle,
     Calendar,
@@ -35,6 +35,7 @@ from master.reservations.rdl import (
 from master.reservations.reservation import Reservation
 from master.reservations.sharing import Instantaneous, Integral
 from master.reservations.supply import Supply
+from penstock.model.resource_vector import ResourceVector
 
 #: Number of cached intervals without changes.
 _MOMENTS = 32
@@ -113,16 +114,14 @@ class PastRecord(msgspec.Struct, frozen=True, array_like=True):
 
     start: float
     finish: float
-    amounts: Vector
+    amounts: ResourceVector
 
 
 @dataclass(frozen=True, slots=True)
 class Promise:
-    """The promise to a reservation at a moment: cores, disk bytes/s, network bytes/s, bytes of memory, in ``bundles``
-    bundles.
-    """
+    """The promise to a reservation at a moment, in ``bundles`` bundles."""
 
-    amounts: Vector
+    amounts: ResourceVector
     bundles: int
 
 
@@ -297,7 +296,7 @@ class ReservationManager:
     def past(self, owner: str) -> list[PastRecord]:
         """Return an owner's finished reservations, as far as quotas count them."""
         runs = self.agenda.quotas.past(owner)
-        return [PastRecord(self.unix(a), self.unix(b), (row[0], row[1], row[2], row[3])) for a, b, row in runs]
+        return [PastRecord(self.unix(a), self.unix(b), ResourceVector._make(row)) for a, b, row in runs]
 
     def set_past(self, owner: str, past: Iterable[PastRecord]) -> None:
         """Restore :meth:`past`, independent of the length of its steps."""
@@ -337,8 +336,8 @@ class ReservationManager:
                     elif until is None or mark < until:
                         until = mark
             if now:
-                cores, disk, network, memory = map(sum, zip(*(piece.amounts for piece in now), strict=True))
-                found[one.id] = Promise((cores, disk, network, memory), sum(piece.number for piece in now))
+                amounts = ResourceVector._make(map(sum, zip(*(piece.amounts for piece in now), strict=True)))
+                found[one.id] = Promise(amounts, sum(piece.number for piece in now))
         moment = _Moment(since, until, found, frozenset(later))
         self._moments.append(moment)
         return moment

@@ -8,10 +8,9 @@ from master.http_documents import Columns
 from master.http_documents import Plan as PlanDocument
 from master.reservations.plan import Steps, clipped
 from master.reservations.reservation_manager import ReservationManager
+from penstock.model.resource_vector import ResourceVector
 from penstock.wire.reservation_api import FreeRun
 
-#: The external names of the dimensions of :attr:`Bundle.amounts`.
-AMOUNTS = ("cpu_cores", "disk_bytes_per_s", "network_bytes_per_s", "memory_bytes")
 #: Largest number of shown stretches of time without a change.
 MOST_RUNS = 1000
 
@@ -45,9 +44,8 @@ def free_runs(manager: ReservationManager, since: float) -> list[FreeRun]:
         runs = list(islice(manager.agenda.plan.free.runs(max(0, first)), MOST_RUNS))
     for start, finish, row in runs:
         end = None if finish is None else manager.unix(finish)
-        free = [max(0.0, amount) for amount in row]  # negative where absent capacity is promised
-        amounts = dict(zip(AMOUNTS, free, strict=True))
-        found.append(FreeRun(start=manager.unix(max(start, first)), finish=end, **amounts))
+        free = ResourceVector._make(max(0.0, amount) for amount in row)  # negative where absent capacity is promised
+        found.append(FreeRun(start=manager.unix(max(start, first)), finish=end, **free._asdict()))
     return found
 
 

@@ -9,7 +9,7 @@ import msgspec
 
 #: The resources of a profile.
 RESOURCES = ("cpu_cores", "memory_bytes", "disk_bytes_per_s", "network_bytes_per_s")
-Amounts = tuple[Annotated[int, msgspec.Meta(gt=0, le=2**63 - 1)], ...]
+_Series = tuple[Annotated[int, msgspec.Meta(gt=0, le=2**63 - 1)], ...]
 
 
 class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
@@ -21,9 +21,9 @@ class Profile(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, for
 
     slot_s: Annotated[float, msgspec.Meta(ge=0.1, le=3600)] = 3.0
     cpu_cores: tuple[Annotated[float, msgspec.Meta(gt=0, le=65536)], ...] = ()
-    memory_bytes: Amounts = ()
-    disk_bytes_per_s: Amounts = ()
-    network_bytes_per_s: Amounts = ()
+    memory_bytes: _Series = ()
+    disk_bytes_per_s: _Series = ()
+    network_bytes_per_s: _Series = ()
     stages: tuple[Annotated[int, msgspec.Meta(gt=0, le=2**31)], ...] = ()
 
     def __post_init__(self) -> None:

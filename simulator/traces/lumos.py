@@ -8,6 +8,7 @@ from collections.abc import Iterable
 
 import msgspec
 
+from penstock.model.resource_vector import ResourceVector
 from simulator.traces.errors import TraceError
 
 _CORES = 8
@@ -37,13 +38,13 @@ class LumosSample(msgspec.Struct, frozen=True, kw_only=True):
     network_send_bytes_per_s: float
 
     @property
-    def amounts(self) -> tuple[float, float, float, float]:
-        """Return cores, bytes/s of the disks, bytes/s of the network, and bytes of memory.
+    def amounts(self) -> ResourceVector:
+        """Return the use as a vector.
 
         The network is the loopback device, where each sent byte is also received: only sent bytes are counted.
         """
         disk_bytes_per_s = self.disk_read_bytes_per_s + self.disk_write_bytes_per_s
-        return self.cpu_cores, disk_bytes_per_s, self.network_send_bytes_per_s, self.memory_bytes
+        return ResourceVector(self.cpu_cores, disk_bytes_per_s, self.network_send_bytes_per_s, self.memory_bytes)
 
 
 class LumosRun(msgspec.Struct, frozen=True, kw_only=True):

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 from agent.core import Node
 from agent.core import events as e
 from agent.core import instructions as i
-from agent.core.amounts import RESOURCES
 from agent.core.plans import ahead
 from agent.core.profile_follower import HYSTERESIS, LEAST, least_of
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse, Snapshot
 from penstock.model import Capacity, ContainerSpec, Executor, KindAmounts, Profile, Sizing, TaskRequest
+from penstock.model.resource_vector import RESOURCES
 from penstock.wire.master_api import Assign, TellStages
 
 MIB = 1 << 20

@@ -6,10 +6,10 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from agent.core.amounts import Amounts
 from agent.core.plans import Plan, Room
+from penstock.model.resource_vector import ResourceVector
 
-WHOLE: Amounts = (10.0, 10.0, 10.0, 10.0)
+WHOLE: ResourceVector = (10.0, 10.0, 10.0, 10.0)
 amounts = st.tuples(*[st.integers(0, 8).map(float)] * 4)
 times = st.floats(0.0, 40.0).map(lambda value: round(value, 3))
 
@@ -47,5 +47,5 @@ def test_an_allowance_fits_at_every_moment_and_is_as_large_as_possible(
         assert allowed is wanted
 
 
-def max_of(plan: Plan) -> Amounts:
+def max_of(plan: Plan) -> ResourceVector:
     return plan.highest(0.0, 1e9)

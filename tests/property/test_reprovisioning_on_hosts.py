@@ -12,6 +12,7 @@ from agent.core.reprovisioning import Observation, corrected
 from agent.core.snapshot import ContainerUse
 from bench.reprovisioning import Host, Stage, profile_of, takes_s, wider
 from penstock.model import Profile
+from penstock.model.resource_vector import ResourceVector
 
 NEVER = 1e9
 cores = st.sampled_from([0.5, 1.0, 1.5, 2.0, 3.0])
@@ -67,7 +68,9 @@ def test_before_it_is_late_a_plan_only_rises_and_no_further_than_was_seen(
     stage = data.draw(st.integers(0, len(ends_of(profile)) - 1))
     before = Course().next_stage(stage, 50.0)
     had = data.draw(amounts)
-    watched = Observation("c", 60.0, 63.0, (9.0, 0.0, 0.0, 0.0), (had + 9.0, 0.0, 0.0, 100.0), lacks=(0,))
+    watched = Observation(
+        "c", 60.0, 63.0, ResourceVector(9.0), ResourceVector(had + 9.0, memory_bytes=100.0), lacks=(0,)
+    )
     for number, used in enumerate(seen):
         watched.sampled(ContainerUse(cpu_cores=used, memory_bytes=90), 61.0 + number, 1.0)
     after = corrected(profile, before, watched)

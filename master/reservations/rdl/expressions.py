@@ -7,6 +7,8 @@ from typing import Annotated
 
 import msgspec
 
+from penstock.model.resource_vector import ResourceVector
+
 Steps = Annotated[int, msgspec.Meta(ge=0)]
 Count = Annotated[int, msgspec.Meta(ge=1)]
 
@@ -28,9 +30,9 @@ class Bundle(_Node, frozen=True, kw_only=True, tag=False):
     network_bytes_per_s: Annotated[int, msgspec.Meta(ge=0)] = 0
 
     @property
-    def amounts(self) -> tuple[float, float, float, float]:
-        """Return the bundle as a vector: cores, bytes/s, bytes/s, bytes."""
-        return (self.cpu_cores, self.disk_bytes_per_s, self.network_bytes_per_s, self.memory_bytes)
+    def amounts(self) -> ResourceVector:
+        """Return the bundle as a vector."""
+        return ResourceVector(self.cpu_cores, self.disk_bytes_per_s, self.network_bytes_per_s, self.memory_bytes)
 
     @staticmethod
     def of(amounts: Iterable[float]) -> Bundle:

@@ -24,6 +24,7 @@ from agent.core.records import ContainerRecord, ContainerState
 from agent.jvm import JvmHeaps, run_as
 from agent.launcher.account import Account, look_up
 from penstock.model import ContainerSpec, Executor, Limits
+from penstock.model.resource_vector import ResourceVector
 
 MIB = 1 << 20
 ZGC = "-XX:MaxHeapSize=1073741824 -XX:+UseZGC -XX:ZUncommitDelay=5"
@@ -229,7 +230,7 @@ class _Node:
 
     def __init__(self, record: ContainerRecord, *planned: int) -> None:
         self.containers = type("Containers", (), {"live": {record.container: record}})
-        plan = Plan(3.0, 0.0, tuple((1.0, 0.0, 0.0, float(mebibytes * MIB)) for mebibytes in planned))
+        plan = Plan(3.0, 0.0, tuple(ResourceVector(1.0, memory_bytes=float(mebibytes * MIB)) for mebibytes in planned))
         plans = {record.container: plan} if planned else {}
         self.elasticity = type("Elasticity", (), {"plans": staticmethod(lambda now: plans)})
 

@@ -7,12 +7,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from agent.core.amounts import NOTHING, Amounts
 from agent.core.commitments import Steps, steps, total
 from agent.core.plans import Plan
+from penstock.model.resource_vector import NOTHING, ResourceVector
 
 
-def cores(*values: float) -> tuple[Amounts, ...]:
+def cores(*values: float) -> tuple[ResourceVector, ...]:
     return tuple((value, 0.0, 0.0, 100 * value) for value in values)
 
 

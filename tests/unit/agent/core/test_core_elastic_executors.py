@@ -10,7 +10,6 @@ import pytest
 
 from agent.core import events as e
 from agent.core import instructions as i
-from agent.core.amounts import NOTHING
 from agent.core.confinement import Confinement
 from agent.core.memory_levels import with_margin
 from agent.core.plans import Course
@@ -18,6 +17,7 @@ from agent.core.rank_weights import unpromised_weight
 from agent.core.records import ContainerRecord
 from agent.core.snapshot import ContainerUse
 from penstock.model import Executor, KindAmounts, Limits, Profile, Sizing
+from penstock.model.resource_vector import NOTHING
 from penstock.wire import agent_methods as m
 from penstock.wire.agent_api import Resize
 from penstock.wire.errors import RpcError

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from agent.core.amounts import NOTHING, Amounts
 from agent.core.plans import (
     Course,
     Plan,
@@ -17,13 +16,14 @@ from agent.core.plans import (
     timeless,
 )
 from penstock.model import Profile
+from penstock.model.resource_vector import NOTHING, ResourceVector
 
 #: Stages of two, one and two slots.
 PROFILE = Profile(slot_s=3.0, cpu_cores=(1.0, 2.0, 3.0, 4.0, 5.0), stages=(2, 3, 5))
 
 
-def cores(*amounts: float) -> tuple[Amounts, ...]:
-    return tuple((amount, 0.0, 0.0, 0.0) for amount in amounts)
+def cores(*amounts: float) -> tuple[ResourceVector, ...]:
+    return tuple(map(ResourceVector, amounts))
 
 
 def of(plan: Plan) -> list[float]:
@@ -44,26 +44,26 @@ def test_steps_are_where_something_changes() -> None:
 
 def test_plans_of_others_are_not_free() -> None:
     others = [Plan(3.0, 0.0, cores(6, 2)), Plan(2.0, 1.0, cores(1, 4))]
-    room = Room((8.0, math.inf, 0.0, 0.0), [plan.held() for plan in others])
+    room = Room(ResourceVector(8.0, math.inf, 0.0, 0.0), [plan.held() for plan in others])
     assert room.free(0.0, 0.9)[:2] == (1.0, math.inf)
     assert room.free(0.0, 2.0)[0] == 0.0  # 6 and 4: at some time within
     assert room.free(3.0, 9.0)[0] == 2.0
     wanted = Plan(3.0, 0.0, cores(5, 5, 5))
     assert of(room.allows(wanted)) == [0.0, 2.0, 2.0]
-    assert Room((100.0, 0.0, 0.0, 0.0), room.others).allows(wanted) is wanted
+    assert Room(ResourceVector(100.0, 0.0, 0.0, 0.0), room.others).allows(wanted) is wanted
 
 
-def test_resources_that_others_release_within_a_slot_are_free_within_it() -> None:
-    room = Room((8.0, 0.0, 0.0, 0.0), [Plan(3.0, 1.0, cores(2, 6)).held()])
+def test_what_others_hold_from_the_end_of_a_slot_on_is_there_within_it() -> None:
+    room = Room(ResourceVector(8.0, 0.0, 0.0, 0.0), [Plan(3.0, 1.0, cores(2, 6)).held()])
     wanted = Plan(3.0, 1.0, cores(6, 2))
     assert room.allows(wanted) is wanted
 
 
 def test_extra_is_for_a_time_and_not_behind_the_end() -> None:
     plan = Plan(3.0, 2.0, (*cores(1, 1, 1), NOTHING))
-    assert of(plan.with_extra((5.0, 0.0, 0.0, 0.0), 3.0)) == [6, 6, 1, 0]
-    assert of(plan.with_extra((5.0, 0.0, 0.0, 0.0), 4.0)) == [6, 6, 1, 0]
-    assert of(plan.with_extra((5.0, 0.0, 0.0, 0.0), 60.0)) == [6, 6, 6, 0]
+    assert of(plan.with_extra(ResourceVector(5.0), 3.0)) == [6, 6, 1, 0]
+    assert of(plan.with_extra(ResourceVector(5.0), 4.0)) == [6, 6, 1, 0]
+    assert of(plan.with_extra(ResourceVector(5.0), 60.0)) == [6, 6, 6, 0]
 
 
 # ---------------------------------------------------------------- stages
@@ -84,8 +84,8 @@ def test_a_plan_is_made_anew_at_the_end_of_the_stage_and_then_with_every_slot() 
     assert extend_at_s(PROFILE, Course().next_stage(1, 7.0), 7.0) == 10.0
 
 
-def test_an_observed_hold_lasts_until_the_stage_ends_and_the_scale_for_the_rest() -> None:
-    seen = Course(scale=(2.0, 1.0, 1.0, 1.0), held=(7.0, 0.0, 0.0, 0.0), observed=True)
+def test_what_is_held_since_it_was_seen_holds_until_the_stage_ends_and_the_scale_for_the_rest() -> None:
+    seen = Course(scale=ResourceVector(2.0, 1.0, 1.0, 1.0), held=ResourceVector(7.0, 0.0, 0.0, 0.0), observed=True)
     assert of(ahead(PROFILE, seen, 7.0)) == [7, 6, 8, 10, 0]
     assert of(ahead(PROFILE, seen.next_stage(1, 7.0), 7.0)) == [6, 8, 10, 0]
 

@@ -23,6 +23,7 @@ from agent.core.reprovisioning import (
 from agent.core.snapshot import ContainerUse
 from bench.reprovisioning import Host, Stage, longer, profile_of, takes_s, wider
 from penstock.model import Profile
+from penstock.model.resource_vector import ResourceVector
 
 PROFILE = Profile(slot_s=3.0, cpu_cores=(2.0, 4.0, 1.0), memory_bytes=(100,), stages=(2, 3))
 STAGES = [Stage(60, 2.0), Stage(18, 1.0), Stage(90, 3.0), Stage(10.5, 0.5), Stage(60, 2.0), Stage(24, 1.0)]
@@ -51,7 +52,7 @@ def test_the_resource_that_it_used_up_bounds_it() -> None:
 
 def observe(*samples: float, at: float = 101.0, lacks: tuple[int, ...] = (), **more: float) -> Observation:
     """Let it be lent 6 cores and so have 8, of which it uses so many, second by second; ``more`` is used, too."""
-    seen = Observation("c", 100.0, 103.0, (6.0, 0.0, 0.0, 0.0), (8.0, 0.0, 0.0, 100.0), lacks=lacks)
+    seen = Observation("c", 100.0, 103.0, ResourceVector(6.0), ResourceVector(8.0, memory_bytes=100.0), lacks=lacks)
     for number, cores in enumerate(samples):
         seen.sampled(ContainerUse(cpu_cores=cores, memory_bytes=50, **more), at + number, 1.0)
     return seen
@@ -91,7 +92,7 @@ def test_the_present_stage_holds_the_observed_use_and_the_rest_is_scaled() -> No
 def hindered(*samples: tuple[float, float], had: float = 2.0) -> Hindrance:
     seen = Hindrance(3.0)
     for cores, waited in samples:
-        seen.sampled(ContainerUse(cpu_cores=cores, cpu_stalled=waited), (had, 0.0, 0.0, 0.0), 1.0)
+        seen.sampled(ContainerUse(cpu_cores=cores, cpu_stalled=waited), ResourceVector(had), 1.0)
     return seen
 
 
@@ -125,7 +126,7 @@ def observed_after_s(plan: float, sample_s: float, late_s: float, seed: int, wai
         due += sample_s
         at = due + rng.random() * late_s
         cores = (used_s(at) - used_s(before)) / (at - before)
-        seen.sampled(ContainerUse(cpu_cores=cores, cpu_stalled=waits * (1 - cores)), (plan, 0, 0, 0), at - before)
+        seen.sampled(ContainerUse(cpu_cores=cores, cpu_stalled=waits * (1 - cores)), ResourceVector(plan), at - before)
         before = at
         if seen.foretells(1.1):
             return at - began
@@ -161,7 +162,7 @@ def test_an_executor_that_wants_no_more_than_it_had_is_not_observed_again_in_thi
 def test_with_almost_no_prediction_the_scale_stays() -> None:
     predicted = Profile(slot_s=3.0, cpu_cores=(2.0, 2.0), disk_bytes_per_s=(1, 20_000_000), stages=(1, 2))
     for lacks in ((), (1,)):
-        seen = Observation("c", 100.0, 103.0, (6.0, 9e6, 0.0, 0.0), (8.0, 9e6, 0.0, 0.0), lacks=lacks)
+        seen = Observation("c", 100.0, 103.0, ResourceVector(6.0, 9e6), ResourceVector(8.0, 9e6), lacks=lacks)
         for number in range(3):
             seen.sampled(ContainerUse(cpu_cores=2.0, disk_bytes_per_s=8e6), 101.0 + number, 1.0)
         course = corrected(predicted, Course(), seen)

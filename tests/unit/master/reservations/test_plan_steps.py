@@ -9,14 +9,15 @@ from hypothesis import strategies as st
 
 from master.reservations.plan import Piece, Plan, Steps
 from master.reservations.rdl import Bundle
+from penstock.model.resource_vector import ResourceVector
 from tests.unit.master.reservations.plan_bed import CORE, rebuilt
 
 _SPANS = st.tuples(st.integers(0, 20), st.one_of(st.none(), st.integers(1, 12)), st.integers(-5, 5), st.integers(-5, 5))
 
 
 @given(st.lists(_SPANS, max_size=12))
-def test_additions_equal_additions_step_by_step(spans: list[tuple[int, int | None, int, int]]) -> None:
-    steps, plain = Steps((10.0, 0.0, 0.0, 3.0)), np.tile([10.0, 0.0, 0.0, 3.0], (40, 1))
+def test_additions_are_what_they_would_be_step_by_step(spans: list[tuple[int, int | None, int, int]]) -> None:
+    steps, plain = Steps(ResourceVector(10.0, 0.0, 0.0, 3.0)), np.tile([10.0, 0.0, 0.0, 3.0], (40, 1))
     for start, length, cores, memory in spans:
         finish = None if length is None else start + length
         steps.add(start, finish, (cores, 0, 0, memory))

@@ -7,7 +7,8 @@ from hypothesis import strategies as st
 
 from master.reservations.rdl import Bundle
 from master.reservations.reservation_manager import Declined, Entry, ManagerSettings, ReservationManager
-from master.reservations.timeline import AMOUNTS, MOST_RUNS, free_runs, stacked
+from master.reservations.timeline import MOST_RUNS, free_runs, stacked
+from penstock.model.resource_vector import RESOURCES
 
 
 def manager(*asked: tuple[str, str, str], step_s: float = 1.0) -> ReservationManager:
@@ -41,7 +42,7 @@ def test_users_are_stacked_over_time() -> None:
 def test_steps_may_be_long() -> None:
     said = stacked(manager(("a", "eve", "window(atom(<2core>,2,2,4,8),0,20)"), step_s=60.0), 961.0, 1100.0)
     assert (said.times, said.until, said.step_s) == ([960.0], 1080.0, 60.0)
-    assert said.promised == {"eve": {name: [4.0 if name == "cpu_cores" else 0.0] for name in AMOUNTS}}
+    assert said.promised == {"eve": {name: [4.0 if name == "cpu_cores" else 0.0] for name in RESOURCES}}
 
 
 def test_no_more_is_shown_than_can_be_looked_at() -> None:
@@ -75,8 +76,8 @@ def test_promises_and_free_parts_are_the_whole(asked: list[tuple[str, int, int, 
         said = stacked(one, float(since), float(since + length), by=by)
         assert said.times[0] == since and said.until == since + length
         for place, moment in enumerate(said.times):
-            total = {name: sum(each[name][place] for each in said.promised.values()) for name in AMOUNTS}
+            total = {name: sum(each[name][place] for each in said.promised.values()) for name in RESOURCES}
             free = free_runs(one, moment)[0]
             assert free.start == moment
-            for name in AMOUNTS:
+            for name in RESOURCES:
                 assert total[name] + getattr(free, name) == said.capacity[name][place]
