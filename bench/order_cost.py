@@ -15,6 +15,7 @@ from master.ordering.gittins import Gittins
 from master.ordering.las_mq import LasMq
 from master.ordering.policy import ClusterView, JobView
 from master.ordering.sizes import JobSizes
+from penstock.model.resource_vector import SlotVector
 
 JOBS, USERS, APPLICATIONS, TIMES = 1_000, 32, 20, 15
 #: Jobs of each kind that have ended.
@@ -51,7 +52,7 @@ def main() -> int:
         user, application, size = known[number % len(known)]
         service = size * draw.random()
         jobs.append(JobView(f"job-{number}", sequence=number, service=service, user=user, application=application))
-    cluster = ClusterView(capacity=(64.0, 16.0, 32.0, float(2**38)), containers=64.0)
+    cluster = ClusterView(capacity=SlotVector(64.0, 16.0, 32.0, 2.0**38), containers=64.0)
     gittins, las_mq = Gittins(sizes), LasMq()
     print(f"{JOBS} jobs of {len(known)} kinds, ms of a processor{'least':>12}{'median':>9}")
     rows = {

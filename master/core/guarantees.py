@@ -10,6 +10,7 @@ from master.core.job import Job
 from master.core.membership import Membership
 from master.core.node import Node
 from master.ordering import Guarantee
+from penstock.model.resource_vector import SlotVector
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +74,7 @@ class Guarantees:
         promised, later = self.plan.promised(at), self.plan.later(at)
         members = {job: one for job, one in members.items() if one in promised or one in later}
         found = {
-            reservation: Guarantee((one.cores, 0.0, 0.0, one.memory_bytes), [0.0] * 4, one.bundles)
+            reservation: Guarantee(SlotVector(one.cores, memory_bytes=one.memory_bytes), [0.0] * 4, one.bundles)
             for reservation in dict.fromkeys(members.values())
             if (one := promised.get(reservation)) is not None
         }
@@ -111,11 +112,11 @@ class Guarantees:
         for task in job.tasks.values():
             held = self._members.held_of(task)
             if held is not None and held.regular:
-                cores[task.node] = cores.get(task.node, 0.0) + held.holds()[0]
+                cores[task.node] = cores.get(task.node, 0.0) + held.holds().cores
         return cores
 
 
-def held_by(nodes: Mapping[str, Node], job: Job, *, opportunistic: bool = False) -> tuple[float, ...]:
+def held_by(nodes: Mapping[str, Node], job: Job, *, opportunistic: bool = False) -> SlotVector:
     """Return the holdings of its placed tasks; for a framework that schedules its own tasks, its slots as cores."""
     total = [0.0, 0.0, 0.0, 0.0]
     for task in job.tasks.values():
@@ -126,4 +127,4 @@ def held_by(nodes: Mapping[str, Node], job: Job, *, opportunistic: bool = False)
                 total[resource] += amount
     if not job.tasks:
         total[0] = float(job.work.slots)
-    return tuple(total)
+    return SlotVector._make(total)

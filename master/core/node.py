@@ -10,7 +10,7 @@ from master.core.job import Key, Task
 from master.opportunistic import SlackLimit
 from penstock.model import Capacity, KindAmounts, Profile, ResourceKind, TaskRequest
 from penstock.model.life_cycle import next_state
-from penstock.model.resource_vector import NOTHING, ResourceVector
+from penstock.model.resource_vector import NOTHING, ResourceVector, SlotVector
 from penstock.wire.cluster_api import Draining, NodeRanks, Remaining
 from penstock.wire.master_api import AnyDecision, Assign, Availability, Load, Register
 
@@ -106,12 +106,12 @@ class Held:
         """Return whether a Load as of decision ``decided`` does not include it, or not as regular yet."""
         return self.assigned_in > decided or (self.promoted_in or 0) > decided
 
-    def holds(self) -> tuple[float, float, float, float]:
-        """Return the cores, disk slots, network slots and bytes of memory that it holds while placed."""
+    def holds(self) -> SlotVector:
+        """Return what it holds while placed."""
         cores = self.cores or float(self.uses_core())
         disk = float(self.usage.disk > 0 or (self.unknown_size and self.kind is ResourceKind.DISK))
         network = float(self.usage.network > 0 or (self.unknown_size and self.kind is ResourceKind.NETWORK))
-        return cores, disk, network, float(self.memory_bytes)
+        return SlotVector(cores, disk, network, float(self.memory_bytes))
 
     def seen_promised(self, decided: int) -> bool:
         """Return whether a Load as of decision ``decided`` counts its memory as promised.

@@ -34,6 +34,7 @@ from master.ordering import (
     ordering_of,
     placed_by_hand,
 )
+from penstock.model.resource_vector import HOLDS_NOTHING, SlotVector
 
 #: The key of an operator's order of all jobs, in place of a user. No user has this name.
 OF_ALL = ""
@@ -41,7 +42,6 @@ OF_ALL = ""
 #: much as the size of a job, so the size of a job of fewer commands is not known by their number.
 _SOME = 4
 #: Holdings are summed up only for orderings that use them.
-_NOTHING = (0.0, 0.0, 0.0, 0.0)
 
 
 class HandOrders:
@@ -170,14 +170,14 @@ class Order:
         views = job_views(
             described, self._members.nodes, self._settings.current, self._history, total, opportunistic=opportunistic
         )
-        return views, ClusterView(self._clock.unix(now), total.capacity, max(1.0, total.capacity[0]))
+        return views, ClusterView(self._clock.unix(now), total.capacity, max(1.0, total.capacity.cores))
 
 
 @dataclass(frozen=True, slots=True)
 class Totals:
-    """Sums over the nodes that take work: cores, disk slots, network slots and bytes of memory; bytes/s per kind."""
+    """Sums over the nodes that take work; ``rates`` are bytes/s per kind."""
 
-    capacity: tuple[float, float, float, float]
+    capacity: SlotVector
     rates: tuple[float, float, float]
 
 
@@ -186,7 +186,7 @@ def totals(table: NodeTable) -> Totals:
     here = table.taking()
     slots, rates = table.slots[here].sum(axis=0).tolist(), table.rates[here].sum(axis=0).tolist()
     memory = float(table.memory_capacity[here].sum())
-    return Totals((slots[0], slots[1], slots[2], memory), (rates[0], rates[1], rates[2]))
+    return Totals(SlotVector._make((*slots, memory)), (rates[0], rates[1], rates[2]))
 
 
 def job_views(
@@ -200,7 +200,7 @@ def job_views(
 ) -> list[JobView]:
     """Return one view per job, with its regular or its ``opportunistic`` holdings, which are accounted separately."""
     rates = [max(rate, 1.0) for rate in total.rates]
-    slots = max(1.0, total.capacity[0])
+    slots = max(1.0, total.capacity.cores)
     jobs = list(jobs)
     ended = [job.work.done for job in jobs]
     begun = service_s = 0.0  # of the jobs that have ended some tasks; those that run are taken to be half done
@@ -224,7 +224,7 @@ def job_views(
                 weight=settings.weights.get(tenant, 1.0),
                 submitted_at=job.submitted_at,
                 sequence=job.sequence,
-                holds=held_by(nodes, job, opportunistic=opportunistic) if by_holdings else _NOTHING,
+                holds=held_by(nodes, job, opportunistic=opportunistic) if by_holdings else HOLDS_NOTHING,
                 containers=containers,
                 service=job.work.service_s,
                 stages=_stages(job),

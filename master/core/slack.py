@@ -70,7 +70,7 @@ class SlackWork:
         if held.command and held.needs_slot and table.idle[table.rows[node.name], COLUMN[held.kind]] < 1:
             return
         amounts = held.holds()
-        if limits is not None and limits.take(self._user_quotas.user_of(held), (amounts[0], amounts[-1])):
+        if limits is not None and limits.take(self._user_quotas.user_of(held), (amounts.cores, amounts.memory_bytes)):
             return
         why = f"ubis: {format_bytes(free)} and {counted(cores, 'core')} of {node.name} are not promised"
         held.promoted_in = self._outbox.propose(node.name, api.Promote(job=held.job, task=held.task, why=why))

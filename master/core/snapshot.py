@@ -17,6 +17,7 @@ from master.opportunistic import Asked, Slack
 from master.placement import AlgorithmOne, Need, PeakPlacement, Peaks, TaskPlacement, Unreserved, Workers
 from master.placement.workers import COLUMN, Floats, Mask
 from penstock.model import KINDS, ResourceKind, TaskRequest
+from penstock.model.resource_vector import SlotVector
 from penstock.model.units import counted, format_bytes
 
 
@@ -138,10 +139,12 @@ class RoundSnapshot:
 def _on_slack(job: str, request: TaskRequest, allowed: Mask | None) -> Asked:
     command, usage, memory = request.command, request.usage, float(request.memory_bytes)
     if command is not None:
-        return Asked(job, request.task, holds(request), (command.cpu_cores, 0.0, 0.0, memory), allowed=allowed)
+        return Asked(
+            job, request.task, holds(request), SlotVector(command.cpu_cores, memory_bytes=memory), allowed=allowed
+        )
     needs = (usage.cpu > 0, usage.disk > 0, usage.network > 0, True)
     slot = ResourceKind.CPU if usage.cpu > 0 else None
-    return Asked(job, request.task, holds(request), (0.0, 0.0, 0.0, memory), needs, slot, allowed)
+    return Asked(job, request.task, holds(request), SlotVector(memory_bytes=memory), needs, slot, allowed)
 
 
 def reserved(node: Node, peaks: Peaks) -> tuple[float, float, float]:
@@ -173,8 +176,8 @@ def base_need(task: Task, *, network: bool) -> Need:
     return task.need
 
 
-def holds(request: TaskRequest) -> tuple[float, float, float, float]:
-    """Return the cores, disk slots, network slots and bytes of memory that a placed task holds.
+def holds(request: TaskRequest) -> SlotVector:
+    """Return what a placed task holds.
 
     A command takes a slot of its kind, whatever work it states (as :meth:`master.core.node.Held.holds` counts it).
     """
@@ -182,7 +185,7 @@ def holds(request: TaskRequest) -> tuple[float, float, float, float]:
     if request.command is not None:
         slots[COLUMN[request.command_kind]] = 1.0
     cores = request.command.cpu_cores if request.command is not None else 0.0
-    return cores or slots[0], slots[1], slots[2], float(request.memory_bytes)
+    return SlotVector(cores or slots[0], slots[1], slots[2], float(request.memory_bytes))
 
 
 @dataclass(eq=False, repr=False)

@@ -21,8 +21,8 @@ from master.core.snapshot import RoundSnapshot, holds
 from master.core.table import NodeTable
 from penstock.model.units import format_bytes
 
-#: Cores, bytes of memory.
-Amounts = tuple[float, float]
+#: Cores, bytes of memory: the resources of which a user's share can be limited.
+QuotaAmounts = tuple[float, float]
 
 _KEYS = ("user_max_cores", "user_max_memory_bytes")
 #: Fractions of cores add up with errors of this size.
@@ -36,7 +36,7 @@ class WaitingTask:
 
     job: Job
     task: Task
-    amounts: Amounts
+    amounts: QuotaAmounts
     nowhere: bool = False
 
 
@@ -60,7 +60,7 @@ class UserQuotas:
         held = ((self.user_of(one), one.holds()) for one in regular)
         return RoundQuotas(most, ((user, (cores, memory)) for user, (cores, _, _, memory) in held))
 
-    def amounts_of(self, job: Job, task: Task) -> Amounts:
+    def amounts_of(self, job: Job, task: Task) -> QuotaAmounts:
         """Return the amounts a placed task will hold; for an executor with a forecast, its largest demand."""
         assert task.request is not None
         if task.elastic:  # an executor gets at most the capacity of the largest eligible node
@@ -93,7 +93,7 @@ class RoundQuotas:
     tasks adopted after a restart of the master. Lowering a limit stops no running task.
     """
 
-    def __init__(self, most: Amounts, held: Iterable[tuple[str, Amounts]]) -> None:
+    def __init__(self, most: QuotaAmounts, held: Iterable[tuple[str, QuotaAmounts]]) -> None:
         """``most``: the limit of each user. ``held``: the user and the amounts of each held task."""
         self._most = most
         self._held: dict[str, list[float]] = {}  # by user, with the tasks offered in this round
@@ -104,14 +104,14 @@ class RoundQuotas:
             if user:
                 self._add(user, amounts)
 
-    def take(self, user: str, amounts: Amounts) -> str:
+    def take(self, user: str, amounts: QuotaAmounts) -> str:
         """Add these amounts to the user's; return why not where they exceed the limit."""
         why = self.why_not(user, amounts)
         if not why:
             self._add(user, amounts)
         return why
 
-    def why_not(self, user: str, amounts: Amounts) -> str:
+    def why_not(self, user: str, amounts: QuotaAmounts) -> str:
         """Return why the user may not hold that much more; empty where allowed."""
         lacking = self._lacking(user, amounts)
         return self._limit_text(user, lacking[0], amounts[lacking[0]]) if lacking else ""
@@ -152,7 +152,7 @@ class RoundQuotas:
                 one.task.in_vain |= tried
         self._offered = []
 
-    def _next(self, user: str, amounts: Amounts) -> str:
+    def _next(self, user: str, amounts: QuotaAmounts) -> str:
         """As :meth:`take`, for the next task in the user's line."""
         wanted = [resource for resource, amount in enumerate(amounts) if amount]
         for resource in wanted:
@@ -163,12 +163,12 @@ class RoundQuotas:
             self._closed |= {(user, resource): why for resource in self._lacking(user, amounts)}
         return why
 
-    def _add(self, user: str, amounts: Amounts) -> None:
+    def _add(self, user: str, amounts: QuotaAmounts) -> None:
         held = self._held.setdefault(user, [0.0, 0.0])
         for resource, amount in enumerate(amounts):
             held[resource] += amount
 
-    def _lacking(self, user: str, amounts: Amounts) -> list[int]:
+    def _lacking(self, user: str, amounts: QuotaAmounts) -> list[int]:
         """Return the resources of which the user may not have that much more."""
         held = self._held.get(user, (0.0, 0.0))
         return [

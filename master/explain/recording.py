@@ -14,7 +14,6 @@ from master.core.job import Job, Task
 from master.core.order import HandOrders, job_views, totals
 from master.core.snapshot import RoundSnapshot, reserved
 from master.ordering import (
-    Amounts,
     ClusterView,
     Guarantee,
     HandOrder,
@@ -31,12 +30,13 @@ from master.placement.workers import COLUMN, Floats
 from penstock.config.settings import SettingsError
 from penstock.model import ResourceKind
 from penstock.model.decode_errors import explained, told
+from penstock.model.resource_vector import SlotVector
 
 FORMAT = 2
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 Amount = Annotated[float, msgspec.Meta(ge=0)]
 Kinds = tuple[Amount, Amount, Amount]
-#: Cores, disk slots, network slots and bytes of memory.
+#: A :class:`SlotVector` in a file, where each amount is checked.
 Holdings = tuple[Amount, Amount, Amount, Amount]
 
 
@@ -144,10 +144,15 @@ class Recording(_Struct, frozen=True, kw_only=True):
         sizes.restore(self.sizes)
         ordering = ordering_of(self.settings.cluster_settings().ordering_settings(), sizes)
         views, orders = self._views(), HandOrders()
-        ranking = ordering.rank(views, ClusterView(self.at, self.capacity, max(1.0, self.capacity[0])))
+        ranking = ordering.rank(
+            views, ClusterView(self.at, SlotVector._make(self.capacity), max(1.0, self.capacity[0]))
+        )
         orders.remember(self.orders)
         members = {job.job: job.reservation for job in self.jobs if job.reservation}
-        promises = {name: Guarantee(one.promised, list(one.holds), one.bundles) for name, one in self.promises.items()}
+        promises = {
+            name: Guarantee(SlotVector._make(one.promised), list(one.holds), one.bundles)
+            for name, one in self.promises.items()
+        }
         return guarantees_first(orders.arrange(ranking, views), members, promises)
 
     def _views(self) -> list[JobView]:
@@ -158,7 +163,7 @@ class Recording(_Struct, frozen=True, kw_only=True):
                 weight=job.weight,
                 submitted_at=job.submitted_at,
                 sequence=sequence,
-                holds=job.holds,
+                holds=SlotVector._make(job.holds),
                 containers=job.containers,
                 service=job.service_container_s,
                 stages=tuple(StageView(s.stage, s.tasks, s.done, s.service_container_s) for s in job.progress),
@@ -223,7 +228,7 @@ def _need(job: str, task: RecordedTask, places: dict[str, int], *, network: bool
     if task.unknown_size is not None:
         slots[COLUMN[task.unknown_size]] = 1.0
     amounts = (cpu, disk, sent if network else 0.0, task.memory_bytes)
-    held = (task.cores or slots[0], slots[1], slots[2], task.memory_bytes)
+    held = SlotVector(task.cores or slots[0], slots[1], slots[2], task.memory_bytes)
     return Need(job, task.task, amounts, task.cores, task.unknown_size, allowed, held)
 
 
@@ -262,15 +267,11 @@ def record(cluster: Cluster, now: float) -> Recording:
         jobs=[_job(picture, job, view, members.get(job.job, "")) for job, view in zip(described, views, strict=True)],
         sizes=cluster.sizes.of((job.user, job.application) for job in described),
         promises={
-            name: RecordedPromise(promised=_holdings(one.promised), holds=_holdings(one.held), bundles=one.bundles)
+            name: RecordedPromise(promised=one.promised, holds=SlotVector._make(one.held), bundles=one.bundles)
             for name, one in promises.items()
         },
         orders=dict(cluster.hand_orders.all()),
     )
-
-
-def _holdings(amounts: Amounts) -> Holdings:
-    return amounts[0], amounts[1], amounts[2], amounts[3]
 
 
 def _job(picture: RoundSnapshot, job: Job, view: JobView, reservation: str) -> RecordedJob:
@@ -284,7 +285,7 @@ def _job(picture: RoundSnapshot, job: Job, view: JobView, reservation: str) -> R
         submitted_at=job.submitted_at,
         admitted=job.admitted,
         reservation=reservation,
-        holds=_holdings(view.holds),
+        holds=view.holds,
         containers=view.containers,
         service_container_s=view.service,
         remaining_s=(view.remaining[0], view.remaining[1], view.remaining[2]),

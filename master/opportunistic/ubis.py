@@ -13,10 +13,9 @@ import numpy as np
 
 from master.placement.workers import COLUMN, COLUMN_NAMES, Floats, Mask
 from penstock.model import ResourceKind
+from penstock.model.resource_vector import SlotVector
 from penstock.model.units import counted, format_bytes
 
-#: Cores, disk slots, network slots, bytes of memory.
-Amounts = tuple[float, float, float, float]
 #: Tolerance for sums of fractions of cores.
 _EPSILON = 1e-9
 
@@ -32,8 +31,8 @@ class Asked:
 
     job: str
     task: str
-    takes: Amounts
-    fits: Amounts
+    takes: SlotVector
+    fits: SlotVector
     needs: tuple[bool, bool, bool, bool] = (True, True, True, True)
     slot: ResourceKind | None = None
     allowed: Mask | None = None
@@ -52,7 +51,7 @@ class Given:
 class Slack:
     """Unused resources of n workers; :meth:`give` consumes them.
 
-    ``left`` (n × 4, as :data:`Amounts`) is T_alloc × capacity − utilization, in which all tasks launched since the last
+    ``left`` (n × 4, as in a SlotVector) is T_alloc × capacity − utilization, in which all tasks launched since the last
     heartbeat count in full ("the scheduler assumes the newly allocated containers will utilize all allocated
     resources"). ``idle`` (n × 3) are free slots. ``queue`` (n) is the number of commands that may still wait on each
     node. ``room`` (n) is the number of tasks each node may still hold on slack after a preemption; None: no node has a

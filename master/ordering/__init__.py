@@ -5,14 +5,13 @@ from master.ordering.choice import NAMES, OrderingSettings, ordering_of
 from master.ordering.guarantees_first import Guarantee, guarantees_first
 from master.ordering.las_mq import Inside
 from master.ordering.multilevel import Multilevel
-from master.ordering.policy import Amounts, ClusterView, JobView, Key, Ordering, Ranking, Reason, StageView
+from master.ordering.policy import ClusterView, JobView, Key, Ordering, Ranking, Reason, StageView
 from master.ordering.sizes import JobSizes, KnownSizes
 from master.ordering.tenants import Tenants, TenantTree
 
 __all__ = [
     "Guarantee",
     "NAMES",
-    "Amounts",
     "ClusterView",
     "HandOrder",
     "Inside",

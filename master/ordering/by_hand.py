@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
-from master.ordering.policy import Amounts, Key, Ranking, Reason
+from master.ordering.policy import Key, Ranking, Reason
+from penstock.model.resource_vector import SlotVector
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class _ByHand:
         """Return the key of the job's place."""
         return self._ranking.key(self._placed[job], score)
 
-    def charge(self, job: str, taken: Amounts) -> bool:
+    def charge(self, job: str, taken: SlotVector) -> bool:
         """Charge the place: a policy that counts holdings allows the same amount to the job that has the place."""
         return self._ranking.charge(self._placed[job], taken)
 

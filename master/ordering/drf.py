@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from master.ordering.policy import Amounts, ClusterView, JobView, Key, Ordered, Ranking, Reason
+from master.ordering.policy import ClusterView, JobView, Key, Ordered, Ranking, Reason
 from master.ordering.shares import Holdings
+from penstock.model.resource_vector import SlotVector
 
 
 class DominantResourceFairness:
@@ -26,7 +27,7 @@ class DominantResourceFairness:
 
 
 class _Dominant(Ordered):
-    def __init__(self, jobs: Sequence[JobView], capacity: Amounts, weights: Mapping[str, float]) -> None:
+    def __init__(self, jobs: Sequence[JobView], capacity: SlotVector, weights: Mapping[str, float]) -> None:
         self._paths = {job.job: (*levels(job.tenant), f"\0{job.job}") for job in jobs}
         of_levels = {level: weights.get(level, 1.0) for path in self._paths.values() for level in path}
         self._holdings = Holdings(capacity, of_levels | {f"\0{job.job}": job.weight for job in jobs})
@@ -42,7 +43,7 @@ class _Dominant(Ordered):
         shares = self._holdings.shares
         return (*(-shares[level] for level in self._paths[job]), -float(self._place[job]), score)
 
-    def charge(self, job: str, taken: Amounts) -> bool:
+    def charge(self, job: str, taken: SlotVector) -> bool:
         """Add to the holdings of the job and its tenants, which also moves other jobs of the same tenants."""
         self._holdings.add(self._paths[job], taken)
         return len(self._paths[job]) > 1

@@ -8,10 +8,11 @@ takes idle resources first.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 
-from master.ordering.policy import Amounts, Key, Ranking, Reason
+from master.ordering.policy import Key, Ranking, Reason
+from penstock.model.resource_vector import SlotVector
 from penstock.model.units import counted
 
 #: Tolerance for sums of fractions of cores.
@@ -22,11 +23,10 @@ _EPSILON = 1e-6
 class Guarantee:
     """A reservation's present promise, and the holdings of its jobs together.
 
-    Amounts are cores, disk slots, network slots and bytes of memory; a promise of 0 means that the resource is
-    unspecified. ``bundles`` is the number of equal parts of the promise.
+    A promise of 0 means that the resource is unspecified. ``bundles`` is the number of equal parts of the promise.
     """
 
-    promised: Amounts
+    promised: SlotVector
     held: list[float]
     bundles: int = 1
 
@@ -40,7 +40,7 @@ class Guarantee:
         missing = ((promised - held) / (promised / self.bundles) for promised, held in self._said())
         return max(0.0, min(missing, default=0.0))
 
-    def take(self, taken: Amounts) -> None:
+    def take(self, taken: Iterable[float]) -> None:
         """Count the amounts held by a task of one of its jobs."""
         for index, amount in enumerate(taken):
             self.held[index] += amount
@@ -71,7 +71,7 @@ class _Promised:
         """Return whether the job lacks promised resources, whether its time has come, then the ordering's key."""
         return (float(self._lacks(job)), float(not self._early(job)), *self._ranking.key(job, score))
 
-    def charge(self, job: str, taken: Amounts) -> bool:
+    def charge(self, job: str, taken: SlotVector) -> bool:
         """Charge the job; for a guaranteed job, the jobs of the same reservation lack less as well."""
         changed = self._ranking.charge(job, taken)
         guarantee = self._guarantees.get(self._members.get(job, ""))

@@ -11,8 +11,9 @@ from collections.abc import Sequence
 from typing import Literal
 
 from master.ordering.multilevel import Multilevel
-from master.ordering.policy import Amounts, ClusterView, JobView, Key, Ordered, Ranking, Reason
+from master.ordering.policy import ClusterView, JobView, Key, Ordered, Ranking, Reason
 from master.ordering.shares import Turns, received_since
+from penstock.model.resource_vector import SlotVector
 from penstock.model.units import counted, format_duration
 
 #: The order within a queue: by arrival in the queue, or by the number of containers needed (§3.3).
@@ -122,7 +123,7 @@ class _Queues(Ordered):
         turn = -float(self._turn[self._queue[job]])
         return (1.0, turn, place, score) if room > 1e-9 else (0.0, -float(self._beyond[job]), turn, place, score)
 
-    def charge(self, job: str, taken: Amounts) -> bool:
+    def charge(self, job: str, taken: SlotVector) -> bool:
         """Count one container."""
         self._beyond[job] += self._room[job] <= 1e-9
         self._room[job] -= 1

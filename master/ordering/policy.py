@@ -7,10 +7,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from penstock.model.resource_vector import HOLDS_NOTHING, SlotVector
+
 #: The larger key goes first.
 Key = tuple[float, ...]
-#: Amounts per resource: cores, disk slots, network slots, bytes of memory (or, where noted, seconds of work per kind).
-Amounts = Sequence[float]
+#: Seconds of work per kind of monotask.
+KindSeconds = Sequence[float]
+_ONE_OF_EACH = SlotVector(1.0, 1.0, 1.0, 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,9 +36,9 @@ class JobView:
     """A job.
 
     ``user`` and ``application`` identify similar earlier jobs. ``tenant`` is a path (``research/eve``),
-    ``submitted_at`` Unix time, ``sequence`` breaks ties. ``holds`` are the amounts its tasks hold now (cores, disk
-    slots, network slots, bytes of memory), ``containers`` their number. ``service`` is the received service in
-    container-seconds (LAS_MQ §3.2). ``remaining`` is R of Ursa §4.2.2 per kind, as seconds of the whole cluster.
+    ``submitted_at`` Unix time, ``sequence`` breaks ties. ``holds`` are the amounts its tasks hold now,
+    ``containers`` their number. ``service`` is the received service in container-seconds (LAS_MQ §3.2). ``remaining``
+    is R of Ursa §4.2.2 per kind, as seconds of the whole cluster.
     ``needs`` is the number of containers of its unfinished tasks, including running ones (LAS_MQ §3.3), ``wants`` the
     part of them in stages that can run now (§3.4); infinite while no tasks have been reported.
     """
@@ -45,11 +48,11 @@ class JobView:
     weight: float = 1.0
     submitted_at: float = 0.0
     sequence: int = 0
-    holds: Amounts = (0.0, 0.0, 0.0, 0.0)
+    holds: SlotVector = HOLDS_NOTHING
     containers: int = 0
     service: float = 0.0
     stages: tuple[StageView, ...] = ()
-    remaining: Amounts = (0.0, 0.0, 0.0)
+    remaining: KindSeconds = (0.0, 0.0, 0.0)
     needs: float = 0.0
     wants: float = 0.0
     user: str = ""
@@ -63,13 +66,12 @@ class JobView:
 
 @dataclass(frozen=True, slots=True)
 class ClusterView:
-    """The cluster: ``now`` is Unix time, ``capacity`` cores, disk slots, network slots and bytes of memory,
-    ``containers`` the number of one-core containers that fit. L of Ursa §4.2.2, the work of all jobs, is the sum of
-    their R.
+    """The cluster: ``now`` is Unix time, ``containers`` the number of one-core containers that fit. L of Ursa §4.2.2,
+    the work of all jobs, is the sum of their R.
     """
 
     now: float = 0.0
-    capacity: Amounts = (1.0, 1.0, 1.0, 1.0)
+    capacity: SlotVector = _ONE_OF_EACH
     containers: float = 1.0
 
 
@@ -100,7 +102,7 @@ class Ranking(Protocol):
         """Return the key of a stage of this job with this score of Algorithm 1; the largest key is placed next."""
         ...
 
-    def charge(self, job: str, taken: Amounts) -> bool:
+    def charge(self, job: str, taken: SlotVector) -> bool:
         """Count a placed task that takes these amounts (cores, disk slots, network slots, bytes of memory).
 
         Return whether keys of other jobs may have changed; the job's own may change in any case.
@@ -147,7 +149,7 @@ class Ordered:
         self._order = order
         self._reason = reason
 
-    def charge(self, job: str, taken: Amounts) -> bool:
+    def charge(self, job: str, taken: SlotVector) -> bool:
         """Return False: holdings do not affect the ranking."""
         return False
 

@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Hashable, Mapping, Sequence
 from typing import Generic, TypeVar
 
-from master.ordering.policy import Amounts, JobView, Key, Ordered, Reason
+from master.ordering.policy import JobView, Key, Ordered, Reason
+from penstock.model.resource_vector import SlotVector
 
 Party = TypeVar("Party", bound=Hashable)
 
@@ -35,7 +36,7 @@ class Shared(Ordered):
         """Return the level, the place in the order, and the score for the stages within a job."""
         return (-self._levels[job], -float(self._place[job]), score)
 
-    def charge(self, job: str, taken: Amounts) -> bool:
+    def charge(self, job: str, taken: SlotVector) -> bool:
         """Count one container."""
         self._levels[job] += self._growth[job]
         self._rooms[job] -= 1
@@ -53,14 +54,14 @@ class Shared(Ordered):
 class Holdings:
     """What tenants (or jobs) hold of a cluster, as the largest fraction of any resource ÷ weight: dominant shares."""
 
-    def __init__(self, capacity: Amounts, weights: Mapping[str, float]) -> None:
+    def __init__(self, capacity: SlotVector, weights: Mapping[str, float]) -> None:
         """``weights`` has all that may hold something."""
         self._capacity = capacity
         self._weights = weights
         self._held: dict[str, list[float]] = {level: [0.0] * len(capacity) for level in weights}
         self.shares = dict.fromkeys(weights, 0.0)
 
-    def add(self, path: Sequence[str], taken: Amounts) -> None:
+    def add(self, path: Sequence[str], taken: SlotVector) -> None:
         """Add amounts that each of a path holds: a tenant, its sub-tenant, and so on."""
         for level in path:
             held = self._held[level]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 
-from master.ordering.policy import Amounts, ClusterView, JobView, Ranking, Reason, scored
+from master.ordering.policy import ClusterView, JobView, KindSeconds, Ranking, Reason, scored
 from penstock.model import KINDS
 from penstock.model.units import format_duration
 
@@ -36,18 +36,18 @@ class SmallestRemainingJobFirst:
         return scored(jobs, added, why, lambda job: _reason(left[job], load, known=job in known), by=scores)
 
 
-def _known(jobs: Sequence[JobView]) -> dict[str, Amounts]:
+def _known(jobs: Sequence[JobView]) -> dict[str, KindSeconds]:
     """Return R of the jobs with announced or remembered work."""
     return {job.job: job.remaining for job in jobs if math.isfinite(job.needs) or any(job.remaining)}
 
 
-def _left(jobs: Sequence[JobView], known: Mapping[str, Amounts]) -> dict[str, Amounts]:
+def _left(jobs: Sequence[JobView], known: Mapping[str, KindSeconds]) -> dict[str, KindSeconds]:
     """Return R of each job; the mean for a job of unknown size."""
     mean = [sum(own[kind] for own in known.values()) / max(1, len(known)) for kind in range(3)]
     return {job.job: known.get(job.job, mean) for job in jobs}
 
 
-def priority_score(remaining: Amounts, load: Amounts) -> float:
+def priority_score(remaining: KindSeconds, load: KindSeconds) -> float:
     """Return the inverse of (2L − R)·R, normalized by L·L: at least 1, larger for a job with less left.
 
     ``remaining`` is R, ``load`` L, both per kind in one unit; here seconds of the whole cluster, so a kind weighs more
@@ -61,7 +61,7 @@ def priority_score(remaining: Amounts, load: Amounts) -> float:
     return _MOST if part <= 0 or part * _MOST <= whole else whole / part
 
 
-def _reason(left: Amounts, load: Amounts, *, known: bool) -> Reason:
+def _reason(left: KindSeconds, load: KindSeconds, *, known: bool) -> Reason:
     if not known:
         return Reason("nothing is known of its work, so that it counts as a mean job")
     parts = [
@@ -74,6 +74,6 @@ def _reason(left: Amounts, load: Amounts, *, known: bool) -> Reason:
     return Reason(f"{said}; the job with the least goes first")
 
 
-def _why(left: Amounts, load: Amounts, score: float) -> str:
+def _why(left: KindSeconds, load: KindSeconds, score: float) -> str:
     said = ", ".join(f"{own:.3g} of {every:.3g}" for own, every in zip(left, load, strict=True))
     return f"srjf: score {score:.4g}, left of the cluster's seconds of cpu, disk, network: {said}"

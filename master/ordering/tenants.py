@@ -14,8 +14,9 @@ from dataclasses import replace
 from itertools import pairwise
 
 from master.ordering.drf import levels
-from master.ordering.policy import Amounts, ClusterView, JobView, Key, Ordering, Ranking, Reason
+from master.ordering.policy import ClusterView, JobView, Key, Ordering, Ranking, Reason
 from master.ordering.shares import Holdings, Turns, received_since
+from penstock.model.resource_vector import SlotVector
 from penstock.model.units import counted, format_duration, ordinal
 
 #: Container-seconds that a tenant may catch up on after wanting less than its share, for a weight of 1.
@@ -167,7 +168,7 @@ class _ByTenant:
         above = (part for level in path for part in (-shares[level], -float(self._turn[level])))
         return (*above, *self._of(job).key(job, score))
 
-    def charge(self, job: str, taken: Amounts) -> bool:
+    def charge(self, job: str, taken: SlotVector) -> bool:
         """Add to the holdings of the job's tenants, which moves their other jobs, too."""
         path = self._tree.paths[self._tenants[job]]
         self._holdings.add(path, taken)

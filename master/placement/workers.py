@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from penstock.model import KINDS, LEAST_PART_CORES, ResourceKind
+from penstock.model.resource_vector import HOLDS_NOTHING, SlotVector
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.intp]
@@ -29,7 +30,7 @@ class Need:
 
     ``amounts``: bytes of work per kind, and bytes of memory. ``cores``: the promised cores that a command wants.
     ``unknown_size``: the kind of a command without an estimate of its work. ``allowed`` (n) restricts the workers.
-    ``holds``: the amounts held while it is placed: cores, disk slots, network slots, bytes of memory.
+    ``holds``: the amounts held while it is placed.
     """
 
     job: str
@@ -38,7 +39,7 @@ class Need:
     cores: float = 0.0
     unknown_size: ResourceKind | None = None
     allowed: Mask | None = None
-    holds: tuple[float, float, float, float] = (0.0, 0.0, 0.0, 0.0)
+    holds: SlotVector = HOLDS_NOTHING
 
     def is_like(self, other: Need) -> bool:
         """Return whether both want the same of every worker."""

@@ -9,8 +9,8 @@ from typing import NamedTuple
 class ResourceVector(NamedTuple):
     """Cores, bytes/s of the disks, bytes/s sent, and bytes of memory (the resources of Elasecutor §III.B).
 
-    Where monotasks are counted instead of rates, the vectors are others: slots (``SlotVector``), and work per kind,
-    which has no memory (:class:`KindAmounts`).
+    Other vectors: :class:`SlotVector` has slots instead of rates, :class:`KindAmounts` has no memory, as that is not a
+    kind of monotask.
     """
 
     cpu_cores: float = 0.0
@@ -35,3 +35,15 @@ class ResourceVector(NamedTuple):
 NOTHING = ResourceVector()
 #: The resources, by their names in profiles and documents.
 RESOURCES = ResourceVector._fields
+
+
+class SlotVector(NamedTuple):
+    """What placed tasks hold, and the capacity for it: cores, slots of the queues, and bytes of memory."""
+
+    cores: float = 0.0
+    disk_slots: float = 0.0
+    network_slots: float = 0.0
+    memory_bytes: float = 0.0
+
+
+HOLDS_NOTHING = SlotVector()

@@ -15,6 +15,7 @@ from master.placement import Need, Stage, Workers, place, place_singly, scoring,
 from master.placement.scoring import STAGE_BONUS, stage_score
 from master.placement.workers import NeedsTable
 from penstock.model import ResourceKind
+from penstock.model.resource_vector import SlotVector
 
 # ---------------------------------------------------------------- dominant resource fairness
 
@@ -22,10 +23,8 @@ demands = st.lists(st.tuples(*[st.integers(1, 20)] * 2), min_size=2, max_size=6)
 
 
 def filled(asks: list[tuple[int, int]], capacity: int) -> list[int]:
-    """Return progressive filling (Ghodsi et al., Algorithm 1): the first user in order gets a task, until one does not
-    fit.
-    """
-    cluster = ClusterView(capacity=(capacity, 0.0, 0.0, capacity), containers=float(capacity))
+    """Progressive filling (Ghodsi et al., Algorithm 1): whoever goes first gets a task, until his does not fit."""
+    cluster = ClusterView(capacity=SlotVector(capacity, 0.0, 0.0, capacity), containers=float(capacity))
     jobs = [JobView(str(index), sequence=index) for index in range(len(asks))]
     ranking = ordering_of(OrderingSettings("drf")).rank(jobs, cluster)
     given_to = [0] * len(asks)
@@ -144,7 +143,7 @@ def a_round(seed: int, ordering: str) -> tuple[Workers, list[Stage], Ranking]:
                     f"{stage}-{index}",
                     tuple(rng.choice([0.0, rng.uniform(1, 40)]) for _ in range(4)),  # type: ignore[arg-type]
                     cores=rng.choice([0.0, 0.0, 1.5]),
-                    holds=(1.0, 0.0, 0.0, rng.uniform(0, 40)),
+                    holds=SlotVector(1.0, memory_bytes=rng.uniform(0, 40)),
                 )
                 for index in range(rng.randint(1, 9))
             ]
@@ -157,7 +156,7 @@ def a_round(seed: int, ordering: str) -> tuple[Workers, list[Stage], Ranking]:
             remaining=(rng.uniform(0, 9), rng.uniform(0, 9), 1.0), stages=(StageView("s", 4, 2, 20.0),),
         )  # fmt: skip
         jobs.append(view)
-    cluster = ClusterView(10.0, (4.0 * count, 2.0 * count, 2.0 * count, 100.0 * count), 4.0 * count)
+    cluster = ClusterView(10.0, SlotVector(4.0 * count, 2.0 * count, 2.0 * count, 100.0 * count), 4.0 * count)
     return workers, stages, ordering_of(OrderingSettings(ordering)).rank(jobs, cluster)
 
 

@@ -17,6 +17,7 @@ from master.core.job import Job
 from master.core.order import Totals, job_views, totals
 from master.core.settings import MasterSettings
 from penstock.model import Capacity, KindAmounts, TaskRequest
+from penstock.model.resource_vector import SlotVector
 from penstock.opgraph.dataflow import DataflowManager, FlowStarted, Made, PlaceTasks
 from penstock.wire import agent_methods as m
 from penstock.wire.agent_api import EndJob, JobRegistered, Place, Progress, RegisterJob, StageProgress, TaskRefs
@@ -134,7 +135,7 @@ class Crowd:
 
     def remaining_s(self) -> dict[str, float]:
         """Return the remaining time of each, in seconds of one core."""
-        total = Totals((10.0, 1.0, 1.0, 1e9), (1.0, 1.0, 1.0))
+        total = Totals(SlotVector(10.0, 1.0, 1.0, 1e9), (1.0, 1.0, 1.0))
         views = job_views(self._jobs.values(), {}, MasterSettings(), History(), total)
         assert all(view.remaining[1:] == (0.0, 0.0) for view in views), "it counts as CPU"
         return {view.job: pytest.approx(10 * view.remaining[0]) for view in views}

@@ -10,6 +10,7 @@ from master.ordering import ClusterView, HandOrder, JobView, Ranking, Reason, or
 from master.ordering.choice import OrderingSettings
 from master.ordering.policy import Strict
 from master.ordering.sizes import JobSizes
+from penstock.model.resource_vector import SlotVector
 
 USERS = {"e1": "eve", "m1": "max", "e2": "eve", "m2": "max", "e3": "eve"}
 POLICY = [*USERS]
@@ -57,24 +58,24 @@ def test_stages_are_placed_in_the_order_of_the_places() -> None:
 
 def test_a_place_of_a_fair_share_is_charged_to_its_holder() -> None:
     views = [JobView(job, user=user, sequence=at, wants=4.0, needs=4.0) for at, (job, user) in enumerate(USERS.items())]
-    cluster = ClusterView(capacity=(4.0, 4.0, 4.0, 4.0), containers=4.0)
+    cluster = ClusterView(capacity=SlotVector(4.0, 4.0, 4.0, 4.0), containers=4.0)
     fair = ordering_of(OrderingSettings(name="fair"), JobSizes()).rank(views, cluster)
     first = fair.order()[-1]
     made = placed_by_hand(fair, USERS, {}, HandOrder("root", (first,)))
     assert made.order()[0] == first
     before = made.key(first, 1.0)
-    made.charge(first, (1.0, 0.0, 0.0, 0.0))
+    made.charge(first, SlotVector(1.0))
     assert made.key(first, 1.0) < before, "it has something now"
 
 
 @pytest.mark.parametrize("policy", ["fair", "las", "las_mq", "drf"])
 def test_the_first_by_hand_is_placed_first_where_a_policy_queues_and_places_in_different_orders(policy: str) -> None:
     views = [
-        JobView("a", user="eve", sequence=0, containers=5, holds=(2.0, 0.0, 0.0, 0.0), service=0.0, wants=9.0),
+        JobView("a", user="eve", sequence=0, containers=5, holds=SlotVector(2.0), service=0.0, wants=9.0),
         JobView("b", user="eve", sequence=1, containers=0, service=9.0, wants=9.0),
-        JobView("c", user="max", sequence=2, containers=1, holds=(1.0, 0.0, 0.0, 0.0), service=1.0, wants=9.0),
+        JobView("c", user="max", sequence=2, containers=1, holds=SlotVector(1.0), service=1.0, wants=9.0),
     ]
-    cluster = ClusterView(capacity=(6.0, 6.0, 6.0, 6.0), containers=6.0)
+    cluster = ClusterView(capacity=SlotVector(6.0, 6.0, 6.0, 6.0), containers=6.0)
     ranking = ordering_of(OrderingSettings(name=policy), JobSizes()).rank(views, cluster)
     for job in "abc":
         made = placed_by_hand(ranking, {view.job: view.user for view in views}, {}, HandOrder("root", (job,)))

@@ -8,6 +8,7 @@ import pytest
 
 from master.ordering import ClusterView, JobSizes, JobView, KnownSizes, OrderingSettings, ordering_of
 from master.ordering.sizes import LEAST, cell_of
+from penstock.model.resource_vector import SlotVector
 
 
 def order(sizes: JobSizes, *jobs: JobView) -> list[str]:
@@ -118,7 +119,8 @@ def test_a_job_of_which_no_run_is_known_is_ordered_by_the_tasks_that_it_has_anno
 
 def test_announced_work_counts_in_container_seconds() -> None:
     ranking = ordering_of(OrderingSettings("gittins"), learnt(("eve", "steady", 30.0), times=20)).rank(
-        [announcing("new", 10.0), job("known", "steady")], ClusterView(capacity=(8.0, 8.0, 8.0, 1.0), containers=8.0)
+        [announcing("new", 10.0), job("known", "steady")],
+        ClusterView(capacity=SlotVector(8.0, 8.0, 8.0, 1.0), containers=8.0),
     )
     assert ranking.order() == ["known", "new"], "10 s of eight cores are 80 container-seconds"
 

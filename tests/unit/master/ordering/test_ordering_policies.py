@@ -21,9 +21,10 @@ from master.ordering import (
 )
 from master.ordering.las_mq import service
 from master.ordering.srjf import priority_score
+from penstock.model.resource_vector import SlotVector
 
-TEN = ClusterView(now=100.0, capacity=(10.0, 10.0, 10.0, 1000.0), containers=10.0)
-ONE = (1.0, 0.0, 0.0, 10.0)
+TEN = ClusterView(now=100.0, capacity=SlotVector(10.0, 10.0, 10.0, 1000.0), containers=10.0)
+ONE = SlotVector(1.0, memory_bytes=10.0)
 
 
 def job(name: str, **values: Any) -> JobView:
@@ -134,11 +135,11 @@ def test_las_serves_the_job_with_the_least_service() -> None:
 
 def test_drf_as_in_its_paper() -> None:
     """9 cores, 18 GB; tasks of A <1 core, 4 GB>, of B <3 cores, 1 GB>: three of A, two of B (Ghodsi et al., Fig. 3)."""
-    cluster = ClusterView(capacity=(9.0, 0.0, 0.0, 18.0), containers=9.0)
+    cluster = ClusterView(capacity=SlotVector(9.0, 0.0, 0.0, 18.0), containers=9.0)
     a, b = job("a"), job("b")
     ranking = rank("drf", a, b, cluster=cluster)
     given = {"a": 0, "b": 0}
-    asks = {"a": (1.0, 0.0, 0.0, 4.0), "b": (3.0, 0.0, 0.0, 1.0)}
+    asks = {"a": SlotVector(1.0, memory_bytes=4.0), "b": SlotVector(3.0, memory_bytes=1.0)}
     for _ in range(5):
         first = max(given, key=lambda name: ranking.key(name, 0.0))
         ranking.charge(first, asks[first])
@@ -242,7 +243,7 @@ def test_inside_a_queue_jobs_are_ordered_by_their_demand_or_by_their_arrival_in_
 
 
 def guarantee(cores: float, bundles: int, held: float = 0.0, memory: float = 0.0) -> Guarantee:
-    return Guarantee((cores, 0.0, 0.0, memory), [held, 0.0, 0.0, 0.0], bundles)
+    return Guarantee(SlotVector(cores, 0.0, 0.0, memory), [held, 0.0, 0.0, 0.0], bundles)
 
 
 def test_promises_come_first() -> None:

@@ -26,8 +26,9 @@ from master.ordering import (
 )
 from master.ordering.gittins import medians_left
 from master.ordering.sizes import CELLS, EDGES
+from penstock.model.resource_vector import SlotVector
 
-TEN = ClusterView(now=100.0, capacity=(10.0, 10.0, 10.0, 1000.0), containers=10.0)
+TEN = ClusterView(now=100.0, capacity=SlotVector(10.0, 10.0, 10.0, 1000.0), containers=10.0)
 
 
 def job(name: str, **values: Any) -> JobView:
@@ -90,7 +91,7 @@ def test_the_reason_by_shares_has_service_and_holdings() -> None:
     assert ranking.reason("b").said == (
         "no job has received less, for its weight of 3; it holds 0 containers and its share is 7.5"
     )
-    drf = rank("drf", job("a", tenant="research/ann", holds=(4.0, 0.0, 0.0, 100.0)))
+    drf = rank("drf", job("a", tenant="research/ann", holds=SlotVector(4.0, 0.0, 0.0, 100.0)))
     assert drf.reason("a").said == (
         "research holds 40 % of the cores, research/ann holds 40 % of the cores, it holds 40 % of the cores, "
         "and the smallest share goes first"
@@ -156,7 +157,7 @@ def test_gittins_reports_where_nothing_is_known_or_no_known_job_was_so_large() -
 
 def test_promises_are_named_before_the_policy_s_reason() -> None:
     jobs = [job("a", service=1.0), job("b", service=2.0), job("c", service=3.0)]
-    guarantee = Guarantee((4.0, 0.0, 0.0, 0.0), [1.0, 0.0, 0.0, 0.0], bundles=4)
+    guarantee = Guarantee(SlotVector(4.0), [1.0, 0.0, 0.0, 0.0], bundles=4)
     ranking = guarantees_first(rank("las", *jobs), {"b": "r-1", "c": "r-2"}, {"r-1": guarantee})
     assert ranking.reason("b").said.startswith("3 of 4 bundles of r-1 are lacking; 2.0 s of service so far")
     assert ranking.reason("c").said.startswith("r-2 is promised nothing now; 3.0 s of service")

@@ -24,9 +24,10 @@ from master.ordering import (
     ordering_of,
     placed_by_hand,
 )
+from penstock.model.resource_vector import SlotVector
 
-TEN = ClusterView(now=100.0, capacity=(10.0, 10.0, 10.0, 1000.0), containers=10.0)
-ONE = (1.0, 0.0, 0.0, 0.0)
+TEN = ClusterView(now=100.0, capacity=SlotVector(10.0, 10.0, 10.0, 1000.0), containers=10.0)
+ONE = SlotVector(1.0)
 INSIDE = [name for name in NAMES if name not in {"drf", "fair"}]
 
 
@@ -99,9 +100,9 @@ def test_jobs_of_a_tenant_with_sub_tenants_are_one_sub_tenant() -> None:
     assert given["own1"] + given["own2"] == given["eve"] == 2 and given["p"] == 4
 
 
-def test_holdings_count_in_every_resource() -> None:
-    memory = job("memory", "ann", holds=(0.0, 0.0, 0.0, 500.0))
-    cores = job("cores", "bob", holds=(4.0, 0.0, 0.0, 0.0))
+def test_what_is_held_counts_whatever_the_resource() -> None:
+    memory = job("memory", "ann", holds=SlotVector(0.0, 0.0, 0.0, 500.0))
+    cores = job("cores", "bob", holds=SlotVector(4.0))
     assert filled(ordering().rank([memory, cores], TEN), memory, cores, count=2) == {"memory": 1, "cores": 1}
 
 
@@ -159,8 +160,10 @@ def test_a_read_only_request_moves_no_turn_and_copies_no_sizes() -> None:
 
 
 def test_guarantees_come_before_shares() -> None:
-    jobs = [job("a", "ann"), job("b", "bob", holds=(5.0, 0.0, 0.0, 0.0))]
-    ranking = guarantees_first(ordering().rank(jobs, TEN), {"b": "r"}, {"r": Guarantee((7.0, 0, 0, 0), [5.0, 0, 0, 0])})
+    jobs = [job("a", "ann"), job("b", "bob", holds=SlotVector(5.0))]
+    ranking = guarantees_first(
+        ordering().rank(jobs, TEN), {"b": "r"}, {"r": Guarantee(SlotVector(7.0), [5.0, 0, 0, 0])}
+    )
     assert filled(ranking, *jobs, count=4) == {"a": 2, "b": 2}
     assert ranking.order()[0] == "a", "now that the promise is held"
 
