@@ -10,7 +10,7 @@ def test_a_job_runs_as_soon_as_something_of_it_was_placed_though_all_slots_are_t
     bed = NodeBed()
     bed.open()
 
-    def said() -> dict[str, str]:
+    def states() -> dict[str, str]:
         return {shown.job: shown.state for shown in status_of(bed.node).jobs}
 
     first = bed.register()
