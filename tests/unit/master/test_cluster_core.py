@@ -152,7 +152,7 @@ def test_ends_are_relayed_to_the_origin() -> None:
     b.ready("a", command("c", nodes=("b",)))
     b.round()
     b.serve(e.Said("b", api.CommandEnded(job="j", task="c", origin="a", ended=EXIT)))
-    assert [(node, d.task, d.node, d.ended) for node, d in b.said(api.TellEnded)] == [("a", "c", "b", EXIT)]
+    assert [(node, d.task, d.node, d.ended) for node, d in b.decisions_of(api.TellEnded)] == [("a", "c", "b", EXIT)]
     assert status_document(b.cluster, b.now).tasks == Tasks(ready=0, placed=0, ended={"exit": 1})
 
 

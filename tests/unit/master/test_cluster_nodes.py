@@ -30,8 +30,8 @@ def test_a_node_that_comes_back_in_time_has_lost_nothing() -> None:
     b.node("b", placed=[placed], load=load(promised_memory_bytes=100 * MB))
     b.heartbeat("a")
     b.round(4.0)
-    assert b.said(api.TellEnded) == []
-    assert b.said(api.Withdraw) == []
+    assert b.decisions_of(api.TellEnded) == []
+    assert b.decisions_of(api.Withdraw) == []
     assert status_document(b.cluster, b.now).nodes["b"].memory_free_bytes == 900 * MB
 
 
@@ -49,7 +49,7 @@ def test_a_lost_node_loses_framework_tasks_and_commands_run_again_three_times() 
         ends = [(d.task, d.ended.by) for _, d in b.decisions_of(api.TellEnded)]
         assert ends == [("t", "lost"), ("c", "lost")][: 1 + (attempt == 2)]
         b.node("b")
-    assert "3 times" in b.said(api.TellEnded)[-1][1].ended.reason
+    assert "3 times" in b.decisions_of(api.TellEnded)[-1][1].ended.reason
     assert status_document(b.cluster, b.now).decisions["placed_again"] == 2
 
 
@@ -72,7 +72,7 @@ def test_a_job_whose_origin_is_lost_is_over() -> None:
     b.round(4.0)
     b.heartbeat("b")
     b.round(2.0)
-    assert [(node, d.task) for node, d in b.said(api.Withdraw)] == [("b", "c")]
+    assert [(node, d.task) for node, d in b.decisions_of(api.Withdraw)] == [("b", "c")]
     assert status_document(b.cluster, b.now).memory.reserved_bytes == 0
 
 
@@ -102,7 +102,7 @@ def test_state_is_rebuilt_from_registrations_in_any_order() -> None:
         }  # fmt: skip
         assert status.nodes["b"].memory_free_bytes == 900 * MB
         assert status.memory == Memory(reservable_bytes=2000 * MB, reserved_bytes=300 * MB)
-        said = {(decision.priority, decision.tenant) for _, decision in b.said(api.SetPriority)}
+        said = {(decision.priority, decision.tenant) for _, decision in b.decisions_of(api.SetPriority)}
         assert said == {(-7.0, "")} and len(b.sent) <= 2, "only that it has no tenant, as it may have had with the last"
         assert [name for name, _ in b.round()] == ["u"]
 

@@ -110,7 +110,7 @@ def test_work_for_this_node_alone_waits_with_a_reason() -> None:
         b.heartbeat("a")
         b.heartbeat("b")
         b.round(1.0)
-    assert b.said(api.TellEnded) == [], "it is not refused: the node comes back"
+    assert b.decisions_of(api.TellEnded) == [], "it is not refused: the node comes back"
     assert status_document(b.cluster, b.now).jobs["j"].waits.endswith("(drained: b)")
     undrain(b, "b")
     assert b.round() == [("t", "b")]
@@ -125,7 +125,7 @@ def test_a_job_that_only_fits_with_the_drained_node_waits_for_it() -> None:
         b.heartbeat("a")
         b.heartbeat("b")
         b.round(1.0)
-    assert b.said(api.TellEnded) == []
+    assert b.decisions_of(api.TellEnded) == []
     assert "penstock undrain" in status_document(b.cluster, b.now).jobs["j"].waits
     undrain(b, "b")
     assert len(b.round()) == 1
@@ -217,7 +217,7 @@ def test_stopped_work_is_done_elsewhere_and_no_loss_is_counted() -> None:
         "its framework hears of it"
     )
     b.serve(e.Said(here, api.CommandEnded(job="j", task="c", origin="a", ended=EXIT)))
-    assert [(d.task, d.ended.by) for _, d in b.said(api.TellEnded)][1:] == [("c", "exit")]
+    assert [(d.task, d.ended.by) for _, d in b.decisions_of(api.TellEnded)][1:] == [("c", "exit")]
     assert status_document(b.cluster, b.now).decisions["stopped_for_drains"] == 6
 
 

@@ -272,4 +272,4 @@ def test_a_promotion_does_not_take_the_room_that_was_made() -> None:
     end(b, *stopped(b), ended=STOPPED)
     b.heartbeat("a")
     assert ("p", "a") in b.round()
-    assert b.said(api.Promote) == []
+    assert b.decisions_of(api.Promote) == []
