@@ -71,7 +71,7 @@ class Executor:
         """Kill every process; the exit returns as ContainerExited."""
         reach(Point.KILL_ASKED)
         if self._tree is not None:
-            self._retries.act("kill", container, self._tree.get(container).kill)
+            self._retries.act("kill", container, partial(self._let_end, container, self._tree.get(container).kill))
         else:
             self._kill_session(container)
         reach(Point.KILL_DONE)
@@ -87,6 +87,7 @@ class Executor:
 
     def warn(self, container: str, signum: int) -> None:
         """Send the notice of a container's end."""
+        self._limit_enforcer.ends(container)
         self.signal(container, signum)
         reach(Point.WARN_DONE)
 
@@ -111,11 +112,17 @@ class Executor:
         self._orphans.discard(ended.container)
         self._retries.forget(ended.container)
         if self._tree is not None:
-            end = self._tree.get(ended.container).end
+            end = partial(self._let_end, ended.container, self._tree.get(ended.container).end)
             self._retries.act("end", ended.container, end, partial(self._tell_end, ended))
         else:
             self._kill_session(ended.container)
             self._tell_end(ended, None)
+
+    def _let_end(self, container: str, kill: Callable[[], T]) -> T:
+        """Kill what is left, and give it the processor to end."""
+        if self._populated(container):
+            self._limit_enforcer.let_end(container)
+        return kill()
 
     def _tell_end(self, ended: Exited, used: Total | None) -> None:
         used = used or Total(ended.cpu_seconds, ended.max_rss_bytes, oom_kills=0)

@@ -44,6 +44,7 @@ class _Confined:
     stuck_at_bytes: int | None = None
     worker: asyncio.Task[None] | None = None
     again: bool = False  # the last change failed: it is tried again
+    ending: bool = False  # its limits do not matter any more
 
 
 class LimitEnforcer:
@@ -106,13 +107,26 @@ class LimitEnforcer:
     def confine(self, container: str, confinement: Confinement) -> None:
         """Apply a confinement; ``on_confined`` is called when it is done, with what could not be enforced."""
         one = self._containers.get(container)
-        if one is None:
-            return  # it has ended
+        if one is None or one.ending:
+            return
         one.wanted = self._with_pids_max(confinement) if self._tree is not None else confinement
         self._set_class()
         if one.worker is None:
             reach(Point.CONFINE_ASKED)
             one.worker = asyncio.get_running_loop().create_task(self._work(container, one))
+
+    def ends(self, container: str) -> None:
+        """Let a container end that has notice of it: with it, all of them are not behind the host's other processes."""
+        one = self._containers.get(container)
+        if one is not None:
+            one.ending = True
+            self._set_class()
+
+    def let_end(self, container: str) -> None:
+        """As :meth:`ends`, before it is killed: nothing else on the host delays it either (:meth:`Cgroup.let_end`)."""
+        self.ends(container)
+        if self._tree is not None:
+            self._tree.get(container).let_end()
 
     def is_opportunistic(self, container: str) -> bool:
         """Return whether the container was opportunistic when last confined."""
@@ -157,7 +171,7 @@ class LimitEnforcer:
         """Undo changes by other programs; return a description of them."""
         repaired = list(self._tree.repair()) if self._tree is not None else []
         for container, one in list(self._containers.items()):
-            if self._tree is None or one.worker is not None:
+            if self._tree is None or one.worker is not None or one.ending:
                 continue
             if one.again:
                 self.confine(container, one.wanted)
@@ -305,8 +319,9 @@ class LimitEnforcer:
             self._tree.protect(protected)
 
     def _set_class(self) -> None:
-        """While all containers are opportunistic, they are together behind the host's other processes."""
-        idle = bool(self._containers) and all(one.wanted.opportunistic for one in self._containers.values())
+        """While all containers are opportunistic and go on, they are together behind the host's other processes."""
+        each = self._containers.values()
+        idle = bool(each) and all(one.wanted.opportunistic and not one.ending for one in each)
         if self._tree is not None and idle != self._idle:
             self._idle = idle
             try:

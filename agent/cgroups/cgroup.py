@@ -130,9 +130,18 @@ class Cgroup:
         except Gone:
             return
 
+    def let_end(self) -> None:
+        """Give its processes all the processor time that they can use.
+
+        A killed process has to run to its end, and its memory is not free before. One of the idle class, or with a
+        small quota, would wait for all others.
+        """
+        for name, value in (("idle", False), ("weight", MOST_WEIGHT), ("max", None)):
+            with contextlib.suppress(OSError):  # vanished, or the kernel lacks it
+                setattr(self._files.cpu, name, value)
+
     def kill(self) -> None:
         """Send SIGKILL to every process in the cgroup, even while they fork. A vanished cgroup is ignored."""
-        self._let_end()
         try:
             self._files.core.kill = True
         except Gone:
@@ -149,16 +158,6 @@ class Cgroup:
         used = self.total()
         self.kill()
         return used
-
-    def _let_end(self) -> None:
-        """Give its processes all the processor time that they can use.
-
-        A killed process has to run to its end, and its memory is not free before. One of the idle class, or with a
-        small quota, would wait for all others.
-        """
-        for name, value in (("idle", False), ("weight", MOST_WEIGHT), ("max", None)):
-            with contextlib.suppress(OSError):  # vanished, or the kernel lacks it
-                setattr(self._files.cpu, name, value)
 
     def _kill_each(self) -> None:
         """Kill without ``cgroup.kill``, before 5.14: frozen processes cannot fork. Includes the cgroups below."""

@@ -44,8 +44,18 @@ class IdleClass:
         Raises:
             OSError: a directory cannot be made regular again.
         """
-        # Regular work that starts must not wait for a directory further up, so these are regular first.
-        return [each.name for each in self._each if (each.make_idle() if idle else each.make_regular())]
+        if idle:
+            return [each.name for each in self._each if each.make_idle()]
+        changed, failed = [], []
+        for each in self._each:
+            try:
+                if each.make_regular():
+                    changed.append(each.name)
+            except OSError as error:  # the others are made regular nevertheless
+                failed.append(error)
+        if failed:
+            raise failed[0]
+        return changed
 
 
 class _Directory:
@@ -60,8 +70,12 @@ class _Directory:
             if self._cpu.idle:
                 return False
             self._filesystem.set_attribute(self._path, WEIGHT_BEFORE, b"%d" % self._cpu.weight)
-            self._cpu.idle = True
         except OSError:
+            return False
+        try:
+            self._cpu.idle = True
+        except OSError:  # a delegated directory whose own files belong to its creator
+            self._filesystem.set_attribute(self._path, WEIGHT_BEFORE, None)
             return False
         return True
 
@@ -70,9 +84,10 @@ class _Directory:
             weight = self._filesystem.attribute(self._path, WEIGHT_BEFORE)
             if weight is None:
                 return False
-            self._cpu.idle = False
-            if int(weight) != _DEFAULT_WEIGHT:
-                self._cpu.weight = int(weight)
+            if self._cpu.idle:  # else somebody has set another weight meanwhile
+                self._cpu.idle = False
+                if int(weight) != _DEFAULT_WEIGHT:
+                    self._cpu.weight = int(weight)
             self._filesystem.set_attribute(self._path, WEIGHT_BEFORE, None)
         except (FileNotFoundError, NotSupported):
             return False

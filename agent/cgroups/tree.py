@@ -57,7 +57,9 @@ class CgroupTree:
         self._cgroups: dict[str, Cgroup] = {}
         #: The environment of the containers.
         self.surroundings = Surroundings({}, self._disks)
-        self._idle_class = IdleClass((*reversed(self._serving_containers()), self._containers), filesystem)
+        # A scope that was delegated to `penstock up` has the daemons in it, too: they must not be idle.
+        above = [] if root.suffix == ".scope" else self._serving_containers()
+        self._idle_class = IdleClass((*reversed(above), self._containers), filesystem)
         self._idle = False
         self._caps: Confinement | None = None
         self._capped: Confinement | None = None  # the part of it that is known to be in force
@@ -280,12 +282,19 @@ class CgroupTree:
         wrote = False
         if low_bytes != before and not lowered:
             wrote = self._protect_above(low_bytes, top_first=True, read=since is None)
-        applied = ConfinementChange(self._together, caps, since, self.surroundings).apply()
+        # Without ``since`` all is compared, and the class is none of the caps.
+        all_of_it = caps if since is not None else replace(caps, opportunistic=self._is_idle())
+        applied = ConfinementChange(self._together, all_of_it, since, self.surroundings).apply()
         if lowered:
             wrote = self._protect_above(low_bytes, top_first=False, read=False)
         if not applied.failed:
             self._capped = caps
         return replace(applied, written=(*applied.written, "memory.low")) if wrote else applied
+
+    def _is_idle(self) -> bool:
+        with contextlib.suppress(OSError):
+            return bool(self._together.cpu.idle)
+        return False
 
     def _protect_above(self, low_bytes: int, *, top_first: bool, read: bool) -> bool:
         """Set memory.low of the directories that serve the containers alone. systemd writes it there only on request;
@@ -302,7 +311,7 @@ class CgroupTree:
     def _serving_containers(self) -> list[Path]:
         """Return the directories above ``containers/`` that serve it alone, from the lowest: a root of our own, else
         the root and the slice above it if they are Penstock's by their name (``penstock-containers.service`` in
-        ``penstock.slice``). A scope that was delegated to `penstock up` has the daemons in it, too.
+        ``penstock.slice``, or the scope of a `penstock up`).
         """
         if self._owns_root:
             return [self.root]

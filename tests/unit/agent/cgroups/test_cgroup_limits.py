@@ -278,11 +278,10 @@ def test_what_the_kernel_answers_is_said_with_the_remedy(make: Make, answer: int
 def test_what_is_killed_gets_the_processor_to_end(fake: FakeCgroups, cgroup: Cgroup) -> None:
     cgroup.confine(Confinement(opportunistic=True, cpu_cores=0.01))
     fake.writes.clear()
-    cgroup.kill()
+    cgroup.let_end()
     directory = str(cgroup.path)
     assert fake.writes == [
-        (f"{directory}/cpu.idle", "0"), (f"{directory}/cpu.weight", "10000"),
-        (f"{directory}/cpu.max", "max 100000"), (f"{directory}/cgroup.kill", "1"),
+        (f"{directory}/cpu.idle", "0"), (f"{directory}/cpu.weight", "10000"), (f"{directory}/cpu.max", "max 100000")
     ]  # fmt: skip
 
 

@@ -144,13 +144,56 @@ def test_the_next_agent_ends_the_idle_class_that_one_left_which_was_killed() -> 
 def test_an_idle_class_that_somebody_ended_is_repaired() -> None:
     fake, tree = in_a_unit()
     tree.prepare()
+    tree.cap(memory_max_bytes=GIB)
     tree.make_idle(True)
+    assert tree.repair() == []
     fake.write(f"{UNIT}/cpu.idle".encode(), "0")  # systemctl set-property … CPUWeight=500
     fake.write(f"{UNIT}/cpu.weight".encode(), "500")
     assert tree.repair() == ["cpu.idle of penstock-containers.service had been changed"]
+    assert tree.repair() == [] and classes(fake) == ["1", "1", "1"]
     tree.make_idle(False)
     assert said(fake, f"{UNIT}/cpu.weight") == "500"
     assert tree.repair() == []
+
+
+def test_a_weight_that_an_operator_sets_meanwhile_stays() -> None:
+    fake, tree = in_a_unit()
+    fake.write(f"{UNIT}/cpu.weight".encode(), "300")
+    tree.prepare()
+    tree.make_idle(True)
+    fake.write(f"{UNIT}/cpu.idle".encode(), "0")
+    fake.write(f"{UNIT}/cpu.weight".encode(), "500")
+    tree.make_idle(False)
+    assert said(fake, f"{UNIT}/cpu.weight") == "500"
+
+
+class RefusingIdle(FakeCgroups):
+    """A delegated root whose own cpu.idle belongs to its creator."""
+
+    def write(self, path: bytes, text: str) -> None:
+        """See FakeCgroups."""
+        if path == f"{ROOT}/cpu.idle".encode():
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES), os.fsdecode(path))
+        super().write(path, text)
+
+
+def test_where_the_root_may_not_be_idle_the_containers_are(make: Make) -> None:
+    fake, tree = make(of=RefusingIdle)
+    tree.make_idle(True)
+    assert [said(fake, f"{each}/cpu.idle") for each in (ROOT, ALL)] == ["0", "1"]
+    tree.make_idle(False)
+    assert [said(fake, f"{each}/cpu.idle") for each in (ROOT, ALL)] == ["0", "0"]
+
+
+def test_the_scope_that_the_daemons_are_in_is_not_idle() -> None:
+    scope = "/fake/penstock-up-17.scope"
+    fake = FakeCgroups("/fake", top=True)
+    fake.write(b"/fake/cgroup.subtree_control", "+cpu +cpuset +io +memory +pids")
+    fake.mkdir(scope.encode())
+    tree = CgroupTree(Path(scope), [], fake, owns_root=False)
+    tree.prepare()
+    tree.make_idle(True)
+    assert [said(fake, f"{each}/cpu.idle") for each in (scope, f"{scope}/containers")] == ["0", "1"]
 
 
 def test_with_a_container_in_it_nothing_is_dismantled(fake: FakeCgroups, tree: CgroupTree) -> None:

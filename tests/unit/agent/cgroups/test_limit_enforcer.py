@@ -99,3 +99,22 @@ async def test_containers_are_behind_the_host_while_all_of_them_are_opportunisti
     await limit_enforcer.settled("a")
     await limit_enforcer.remove("a")
     assert idle() == ["0", "0"]
+
+
+async def test_a_container_that_is_killed_is_behind_nobody_and_no_repair_changes_that(make: Make) -> None:
+    fake, tree = make()
+    limit_enforcer = LimitEnforcer(tree, None, lambda container, why: None)
+    limit_enforcer.cap(memory_bytes=1 << 30, cores=None, pids=None)
+    for container in ("a", "b"):
+        await limit_enforcer.create(container, Confinement(opportunistic=True))
+    limit_enforcer.let_end("a")
+
+    def idle() -> list[str]:
+        return [fake.read(f"/fake/cgroup/{each}/cpu.idle".encode()).strip() for each in ("containers", "containers/a")]
+
+    assert idle() == ["0", "0"]
+    limit_enforcer.confine("a", Confinement(opportunistic=True, cpu_cores=0.5))
+    assert await limit_enforcer.repair() == []
+    assert idle() == ["0", "0"] and fake.read(b"/fake/cgroup/containers/a/cpu.max").startswith("max")
+    await limit_enforcer.remove("a")
+    assert fake.read(b"/fake/cgroup/containers/cpu.idle").strip() == "1"

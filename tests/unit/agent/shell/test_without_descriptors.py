@@ -44,6 +44,9 @@ class Full:
     def get(self, container: str) -> Full:
         return self
 
+    def populated(self) -> bool:
+        return True
+
     def open(self) -> None:
         self.left -= 1
         if self.left >= 0:
