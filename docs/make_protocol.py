@@ -68,6 +68,8 @@ def type_name(kind: Any) -> str:
         return f"{of}{_bounds(meta, 'characters')}"
     if origin in {typing.Union, types.UnionType}:
         return " or ".join(type_name(one) for one in arguments)
+    if origin is tuple and arguments[-1] is not Ellipsis:
+        return f"[{', '.join(map(type_name, arguments))}]"
     if origin in {list, tuple, Sequence}:
         return f"array of {_inside(arguments[0])}"
     if origin is typing.Literal:

@@ -90,8 +90,8 @@ class NodeStatus(Said, frozen=True, kw_only=True):
 
 
 class JobStatus(Said, frozen=True, kw_only=True):
-    """A job (docs/jobs.md). ``waits``: the reason why it is not admitted. ``rank`` is its place in the order of the
-    jobs (1 is the first; 0: not ranked yet), ``reason`` the reason for it; ``queue``, ``expected_left_s`` and
+    """A job (docs/jobs.md). ``waits``: why it is not admitted, or its tasks wait. ``rank`` is its place in the order of
+    the jobs (1 is the first; 0: not ranked yet), ``reason`` the reason for it; ``queue``, ``expected_left_s`` and
     ``known_jobs`` are null where the policy has no such number. ``priority`` is that in the agents' queues, ``slots``
     are those held now on all nodes. ``stages``: the number of ready tasks by stage; ``progress``: its framework's
     report on its stages.
@@ -191,7 +191,7 @@ class StageExplained(Said, frozen=True, kw_only=True):
 class Explanation(Said, frozen=True, kw_only=True):
     """The ``place`` of a job ``of`` so many in the order, after (the nearest ten of) the jobs ``before_it``; ``why`` is
     the rule with its numbers. ``room_containers``: how many more ``containers`` it may have (null: any number).
-    ``waits``: the reason why it is not admitted.
+    ``waits``: why it is not admitted, or why its tasks wait.
 
     ``sentence`` describes the job's place and the reason in words; ``reason`` is the policy's part of it. ``queue``,
     ``expected_left_s`` and ``known_jobs`` are null where the policy has no such number. ``ranks`` are those of its

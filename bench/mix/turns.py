@@ -70,7 +70,7 @@ def ready(way: str, up: node.Node) -> Iterator[Start]:
         order = master_settings(way).get("ordering", _DEFAULT_ORDER)
         ask = [through_penstock.COMMAND, "config", "set", "--daemon", "master", f"ordering={order}"]
         subprocess.run(ask, env=os.environ | {"PENSTOCK_SOCKET": str(up.socket)}, stdout=subprocess.DEVNULL, check=True)
-        yield through_penstock.submit(up.socket, {}, clairvoyant=way == CLAIRVOYANT)
+        yield through_penstock.submit(up.socket, {}, clairvoyant=way.startswith(CLAIRVOYANT))
 
 
 def mean_and_error(values: Sequence[float]) -> tuple[float, float]:

@@ -86,7 +86,8 @@ class ExecutorRound:
         for worker in looked_at:
             nodes[worker].executors_due = False
         if not known or not looked_at:
-            none = dict.fromkeys((job.job for job, _, _ in known), "no node is connected") if not nodes else self._lacks
+            why = "no node is connected" if not nodes else "room is kept for a reservation" if due else ""
+            none = dict.fromkeys((job.job for job, _, _ in known), why) if why else self._lacks
             self._record_waits(none | not_offered)
             if limits is not None:
                 limits.settle(tried=False)

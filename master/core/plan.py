@@ -48,7 +48,7 @@ class PlanFollower:
         limits are skipped: they would not be placed in that room.
         """
         at = self._clock.unix(now)
-        self.kept = set()
+        kept, self.kept = self.kept, set()
         members, promised = self._guarantees.of(at)
         jobs = self._members.jobs
         # reservations with ready tasks
@@ -75,7 +75,8 @@ class PlanFollower:
             if fewest is not None:
                 self._stop(fewest, chosen, f"{members[task.job]} is promised its place")
                 fewest.keep_for(self._takes(task))
-                if not task.elastic:
+                # Not where the task waits for something else, such as a disk: it may wait long.
+                if not task.elastic and (chosen or fewest.leaving or fewest.node.name in kept):
                     self.kept.add(fewest.node.name)
 
     def _give_slots(self, nodes: list[_Node], protected: dict[str, str], promised: dict[str, Guarantee]) -> None:
@@ -156,6 +157,7 @@ class _Node:
         self._protected = protected
         staying = [held for held in node.held.values() if not held.leaving]
         leaving = [held for held in node.held.values() if held.regular and held.leaving]
+        self.leaving = bool(leaving)
         #: Newest first.
         self._others = [
             held for held in reversed(staying) if held.regular and held.command and held.job not in protected

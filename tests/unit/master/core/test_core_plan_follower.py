@@ -8,7 +8,7 @@ import pytest
 
 from master.core import events as e
 from master.core.guarantees import Promised
-from penstock.model import Ended, EndedBy
+from penstock.model import Ended, EndedBy, KindAmounts, TaskRequest
 from penstock.wire import master_api as api
 from tests.unit.master.cluster_bed import EXIT, MB, Bed, bed, command, task
 from tests.unit.master.core.executor_bed import ExecutorBed, executor, profile
@@ -256,6 +256,17 @@ def test_an_executor_does_not_take_the_room_that_was_made() -> None:
     b.beats("a")
     assert b.round() == [("p0", "a"), ("p1", "a")]
     assert len(stopped(b)) == 2, "nothing is in the way again"
+
+
+def test_where_no_room_was_made_none_is_kept() -> None:
+    b = ExecutorBed("a", ordering="fifo", forecasts={"u/app": profile((2, 100))})
+    b.cluster.guarantees.plan = Plan(2.0)
+    b.job("a", "prod", reservation="r")
+    b.beats("a", idle=(4, 0, 2), pending=KindAmounts(disk=1e15))
+    b.ready("a", TaskRequest(task="p", usage=KindAmounts(disk=40 * MB), memory_bytes=0), job="prod")
+    assert b.round() == [], "the disks are busy for long"
+    b.executors(executor("e", cores=2.0))
+    assert b.round() == [("e", "a")]
 
 
 def test_a_promotion_does_not_take_the_room_that_was_made() -> None:
