@@ -7,6 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
+from penstock.documents import Resource
 from penstock.web.history import History
 
 
@@ -16,7 +17,7 @@ def test_it_never_grows_beyond_its_rows_and_new_rows_are_sent_once(steps: list[t
     for wait, used in steps:
         at += wait
         before = history.latest
-        history.note({"cpu": {"promised": None, "used": used, "slack": 8.0 - used}}, at)
+        history.note({"cpu": Resource(unit="cores", capacity=8.0, promised=None, used=used, slack=8.0 - used)}, at)
         fresh = history.since(told)["at"]
         assert list(fresh) == ([history.latest] if history.latest != before else [])
         kept += fresh
