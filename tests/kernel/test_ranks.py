@@ -278,6 +278,12 @@ def test_the_idle_manager_of_a_detached_job_takes_nothing_from_its_tenant(
         command = f"exec {sys.executable} {directory}/spin.py"
         job_file.write_text(f"name = 'spin'\n[[task]]\nname = 't'\ncommand = '{command}'\n")
         job = host.penstock("submit", "--detach", str(job_file)).stdout.strip()
+
+        @ends.callback
+        def end() -> None:  # the node's end would leave its containers running
+            host.penstock("cancel", job)
+            until(lambda: all(each["ended"] for each in host.status()["containers"]))
+
         until(lambda: len(of_job(host, job)) == 1)
         spins = ContainerSpec(argv=tuple(python(SPIN)))
         of_user = ends.enter_context(agent_of("tester", host)).launch(spins).id
