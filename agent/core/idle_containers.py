@@ -32,6 +32,11 @@ class IdleContainers:
         """Compare the containers of each job. Nothing changes in a job with one container, or that used nothing."""
         samples: dict[str, int] = {}
         for containers in jobs:
+            if len(containers) == 1:
+                name = containers[0].container
+                if name in self._samples:
+                    samples[name] = self._samples[name]
+                continue
             used_s = {
                 record.container: use.cpu_seconds - self._used_s.get(record.container, 0.0)
                 for record in containers
@@ -40,7 +45,7 @@ class IdleContainers:
             busiest_s, most_asked = max(used_s.values(), default=0.0), max(map(_asked, containers))
             for record in containers:
                 name, before = record.container, self._samples.get(record.container, 0)
-                if len(containers) > 1 and busiest_s > 0.0 and name in used_s:
+                if busiest_s > 0.0 and name in used_s:
                     idle = used_s[name] < busiest_s * _OF_BUSIEST * _asked(record) / most_asked
                     before = before + 1 if idle else 0
                 samples[name] = before

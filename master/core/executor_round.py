@@ -82,7 +82,7 @@ class ExecutorRound:
         if everywhere:
             self._looked_at = now
         due = [worker for worker, node in enumerate(nodes) if everywhere or node.executors_due]
-        looked_at = [worker for worker in due if nodes[worker].name not in kept]
+        looked_at = [worker for worker in due if nodes[worker].name not in kept] if kept else due
         for worker in looked_at:
             nodes[worker].executors_due = False
         if not known or not looked_at:
