@@ -68,11 +68,13 @@ def choices(read_as: Any, where: str = "") -> list[str]:
     kind: inspect.Type = inspect.type_info(read_as)
     for step in re.findall(r"[A-Za-z_][A-Za-z_0-9]*|\[[^\]]*\]", where):
         kind = _into(kind, step)
-    for each in _alternatives(kind):
+    alternatives = _alternatives(kind)
+    flags = ["true", "false"] if any(isinstance(each, inspect.BoolType) for each in alternatives) else []
+    for each in alternatives:
         if isinstance(each, inspect.EnumType):
-            return [str(member.value) for member in each.cls]
+            return flags + [str(member.value) for member in each.cls]
         if isinstance(each, inspect.LiteralType):
-            return [str(value) for value in each.values]
+            return flags + [str(value) for value in each.values]
     return []
 
 

@@ -118,6 +118,10 @@ def test_one_line(fails: Fails, argv: list[str], line: str) -> None:
         ('name = "j"\n[[task]]\ncommand = "x"', "task 1: the key 'name' is missing"),
         ('name = "j"\n[[task]]\nname = 7\ncommand = "x"', "task 1: name: text expected, and a whole number found"),
         ('name = "j"\n' + GOOD + 'kind = "gpu"', "task 'a': kind: 'gpu' is unknown; one of cpu, disk, network"),
+        (
+            'name = "j"\n' + GOOD + 'opportunistic = "often"',
+            "task 'a': opportunistic: 'often' is unknown; one of true, false, only",
+        ),
         ('name = "j"\n' + GOOD + "after = [1]", "task 'a': after[0]: text expected, and a whole number found"),
         ('name = "j"\n' + GOOD + 'memory = "much"', "task 'a': memory: 'much' is not a quantity"),
         ('name = "j"\n' + GOOD + 'input_bytes = "1Q"', "task 'a': input_bytes: '1Q': unknown unit 'Q'"),
