@@ -17,8 +17,6 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
-import ansible_mitogen
-
 from tests.vm.host import say
 from tests.vm.image import ROOT
 from tests.vm.user_mode import Network, UserModeMachine
@@ -31,12 +29,9 @@ PENSTOCK = "/opt/penstock/venv/bin/penstock"
 _PLAY_TIMEOUT_S = 2400
 #: Beside other tests a machine stalls for longer than Ansible's 10 s.
 _CONNECT_TIMEOUT_S = "120"
-#: Ansible's environment for tasks that share a process on each host.
-_PERSISTENT = {
-    "ANSIBLE_STRATEGY": "mitogen_linear",
-    "ANSIBLE_STRATEGY_PLUGINS": str(Path(ansible_mitogen.__file__).parent / "plugins/strategy"),
-}
 _HERE = Path(__file__).parent
+#: Ansible's environment for tasks that share a process on each host (mitogen).
+_PERSISTENT = {"ANSIBLE_STRATEGY": "patient_linear", "ANSIBLE_STRATEGY_PLUGINS": str(_HERE / "strategy")}
 _SURVEY = _HERE / "survey.py"
 
 
