@@ -13,6 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import psutil
+
 from demo.plain import PlainProcess
 from demo.plan import ASKED, USERS, Asked, Plan
 from demo.records import BESIDE, JobResult, JobSpec
@@ -67,6 +69,8 @@ class Run:
     ended: float
     jobs: list[JobRun]
     archive: Archive | None = None
+    #: CPU time of the archive and the table while the jobs ran.
+    beside_cpu_s: float = 0.0
     preemptions: list[dict[str, Any]] = field(default_factory=list)
     samples: list[dict[str, Any]] = field(default_factory=list)
 
@@ -89,6 +93,8 @@ class Runner:
         self._all_ready = asyncio.Barrier(len(ASKED))
         self._turns = {user: asyncio.Lock() for user in USERS}
         self._table_wanted = asyncio.Event()
+        self._beside: list[Container] = []  # archive and table
+        self._beside_before_s = 0.0
         self._samples: list[dict[str, Any]] = []
 
     async def run(self) -> Run:
@@ -117,6 +123,8 @@ class Runner:
                     await _preempted(archive)
             if archive is not None:
                 run.archive = Archive(tallied(self._tally), self._plan.archive_bytes, await archive.wait())
+                ended = [await tenant.wait() for tenant in self._beside]
+                run.beside_cpu_s = sum(each.cpu_seconds for each in ended) - self._beside_before_s
         finally:
             sampling.cancel()
         status = await self._agent.status()
@@ -141,7 +149,8 @@ class Runner:
         plain = self._executor == "plain"
         async with self._launched(container, plain=plain) as (launched, begin, output):
             await output.readline()  # it is ready, or over
-            await self._all_ready.wait()
+            if not await self._all_ready.wait():
+                self._beside_before_s = _cpu_s(self._beside)
             began = time.monotonic()
             # On a static split the jobs of a user run one after the other in the user's share.
             async with self._turns[asked.operation] if self._executor == "static" else contextlib.nullcontext():
@@ -198,6 +207,7 @@ class Runner:
         )
         launched, _, output = await tenants.enter_async_context(self._launched(spec))
         assert isinstance(launched, Container)
+        self._beside.append(launched)
         await output.readline()
         return launched
 
@@ -246,6 +256,16 @@ class Runner:
             status = await self._agent.status()
             self._samples.append({"at": time.monotonic(), **trimmed(status)})
             await asyncio.sleep(SAMPLE_S)
+
+
+def _cpu_s(tenants: list[Container]) -> float:
+    """Return the CPU time so far of tenants, which are one process each."""
+    used_s = 0.0
+    for tenant in tenants:
+        with contextlib.suppress(psutil.NoSuchProcess):
+            times = psutil.Process(tenant.pid).cpu_times()
+            used_s += times.user + times.system
+    return used_s
 
 
 async def _preempted(archive: Container) -> None:
