@@ -16,9 +16,10 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from statistics import fmean, stdev
+from typing import NamedTuple
 
 from bench.mix import guest, host, through_penstock
 from bench.mix.__main__ import PROCESSORS, add_host, in_machine
@@ -86,25 +87,43 @@ async def _ended_a_piece(archive: Path) -> None:
         await asyncio.sleep(_POLL_S)
 
 
-def pairs(plan: Plan, start: Start, directory: Path, count: int, inputs: Path = INPUT) -> Iterator[tuple[float, float]]:
-    """Yield the mean times of a job without and beside the archive; each pair begins with the other one."""
+class Pair(NamedTuple):
+    """The mean time of a job without and beside the archive, and the CPU time of Penstock's daemons in each round."""
+
+    alone_s: float
+    beside_s: float
+    daemons_alone_s: float = 0.0
+    daemons_beside_s: float = 0.0
+
+
+def pairs(
+    plan: Plan, start: Start, directory: Path, count: int, inputs: Path = INPUT, daemons_s: Callable[[], float] = float
+) -> Iterator[Pair]:
+    """Yield pairs of rounds without and beside the archive; each pair begins with the other one.
+
+    ``daemons_s`` returns the CPU time of the daemons so far.
+    """
     for number in range(count):
-        took_s = {}
+        took_s, spent_s = {}, {}
         for beside in (False, True) if number % 2 else (True, False):
             own = directory / f"{number}-{beside}"
             own.mkdir(parents=True)
+            before_s = daemons_s()
             took_s[beside] = asyncio.run(mean_s(plan, start, own, beside=beside, inputs=inputs))
-        yield took_s[False], took_s[True]
+            spent_s[beside] = daemons_s() - before_s
+        yield Pair(took_s[False], took_s[True], spent_s[False], spent_s[True])
 
 
-def told(way: str, busy: str, took_s: Sequence[tuple[float, float]]) -> str:
+def told(way: str, busy: str, made: Sequence[Pair]) -> str:
     """Return the line for one way: both means, and the mean delay with its standard error."""
-    delays = [100 * (beside / alone - 1) for alone, beside in took_s]
+    delays = [100 * (pair.beside_s / pair.alone_s - 1) for pair in made]
     error = stdev(delays) / len(delays) ** 0.5
-    alone_s, beside_s = (fmean(each) for each in zip(*took_s, strict=True))
+    alone_s, beside_s, daemons_alone_s, daemons_beside_s = (fmean(each) for each in zip(*made, strict=True))
     cores = f"{busy:<3} of the cores busy"
     times = f"mean job {alone_s:.3f} s, beside the archive {beside_s:.3f} s"
-    return f"{way:<9} {cores}: {times}, delay {fmean(delays):+.2f} % ± {error:.2f} ({len(delays)} pairs)"
+    daemons = f"; daemons {daemons_alone_s:.3f} s of CPU a round, beside it {daemons_beside_s:.3f} s"
+    delay = f"delay {fmean(delays):+.2f} % ± {error:.2f} ({len(delays)} pairs)"
+    return f"{way:<9} {cores}: {times}, {delay}{daemons if daemons_alone_s else ''}"
 
 
 def _measure_here(place: Place, count: int) -> None:
@@ -113,13 +132,14 @@ def _measure_here(place: Place, count: int) -> None:
         through = through_penstock.submit(up.socket, {}, clairvoyant=False)
         starts: dict[str, Start] = {"plain": plain, "penstock": through, _APART: apart}
         for busy, ways in _WAYS.items():
-            took_s: dict[str, list[tuple[float, float]]] = {way: [] for way in ways}
+            made: dict[str, list[Pair]] = {way: [] for way in ways}
             for turn in range(count // 2):  # ways by turns, so that a faster host is not one way's
                 for way in ways:
                     directory = work / f"{way}-{busy}-{turn}"
-                    took_s[way] += pairs(plan_of(busy), starts[way], directory, 2, place.inputs)
+                    daemons_s = (lambda: sum(up.cpu_seconds().values())) if way == "penstock" else float
+                    made[way] += pairs(plan_of(busy), starts[way], directory, 2, place.inputs, daemons_s)
             for way in ways:
-                print(told(way, busy, took_s[way]), flush=True)
+                print(told(way, busy, made[way]), flush=True)
 
 
 def main(arguments: Sequence[str]) -> int:

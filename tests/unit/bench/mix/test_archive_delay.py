@@ -32,11 +32,13 @@ def test_each_pair_has_a_round_beside_the_archive_which_has_ended_a_piece(plan: 
         saw.append("beside" if (directory.parent / str(plan.archive.number) / "0.xz").exists() else "alone")
         return ["sh", "-c", "echo done > result"]
 
-    made = list(archive_delay.pairs(plan, start, tmp_path, 2))
+    spent_s = iter(range(0, 80, 10))
+    made = list(archive_delay.pairs(plan, start, tmp_path, 2, daemons_s=lambda: float(next(spent_s))))
     rounds = [saw[at : at + len(plan.jobs)] for at in range(0, len(saw), len(plan.jobs))]
     assert rounds == [[way] * len(plan.jobs) for way in ("beside", "alone", "alone", "beside")]
     assert len(made) == 2
     assert all(time_s > 0 for pair in made for time_s in pair)
+    assert [(pair.daemons_alone_s, pair.daemons_beside_s) for pair in made] == [(10.0, 10.0)] * 2
 
 
 def test_a_job_that_failed_ends_the_measurement(plan: Plan, tmp_path: Path) -> None:
@@ -50,9 +52,12 @@ def _all_but_queries(job: Job) -> list[str]:
 
 
 def test_the_delay_is_printed_with_its_standard_error() -> None:
-    line = archive_delay.told("plain", "one", [(2.0, 2.1), (2.0, 2.3)])
+    line = archive_delay.told("plain", "one", [archive_delay.Pair(2.0, 2.1), archive_delay.Pair(2.0, 2.3)])
     assert line == (
         "plain     one of the cores busy: mean job 2.000 s, beside the archive 2.200 s, delay +10.00 % ± 5.00 (2 pairs)"
+    )
+    assert archive_delay.told("penstock", "one", [archive_delay.Pair(2.0, 2.1, 0.1, 0.2)] * 2).endswith(
+        "; daemons 0.100 s of CPU a round, beside it 0.200 s"
     )
 
 
