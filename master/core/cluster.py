@@ -150,7 +150,7 @@ class Cluster:
                 self._rounds.run(now)
         self.unlearnt.overdue(now)
         if now >= self.dues.order_due:
-            self._priorities.spread(self.order.rank(now), now)
+            self._priorities.spread(self.order.rank_for_agents(now), now)
         if self.dues.room_changed:
             self.admission.look(now)
         return self.outbox.hand_over(self._stored.take_changes())

@@ -6,9 +6,11 @@ An ordering sees frozen views of the jobs and of the cluster, which are made onc
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Protocol
 
 from master.changes import Changes
 from master.core.dues import Clock
@@ -97,6 +99,43 @@ class Place:
 NOWHERE = Place(0, 0, Reason(""))
 
 
+class Placing(Protocol):
+    """The part of a :class:`~master.ordering.Ranking` that the agents and readers are told."""
+
+    def order(self) -> list[str]:
+        """Return all jobs, first to last."""
+        ...
+
+    def why(self, job: str) -> str:
+        """Return the rule and the numbers behind the job's place."""
+        ...
+
+    def reason(self, job: str) -> Reason:
+        """Return the reason for the job's place, for people."""
+        ...
+
+
+class _Alone:
+    """The ranking of at most one job, which needs no numbers; they are computed when they are asked for."""
+
+    def __init__(self, jobs: list[Job], rank: Callable[[list[Job]], Ranking]) -> None:
+        self._jobs = jobs
+        self._rank = rank
+
+    def order(self) -> list[str]:
+        return [job.job for job in self._jobs]
+
+    def why(self, job: str) -> str:
+        return self._ranking.why(job)
+
+    def reason(self, job: str) -> Reason:
+        return self._ranking.reason(job)
+
+    @cached_property
+    def _ranking(self) -> Ranking:
+        return self._rank(self._jobs)
+
+
 @dataclass(eq=False, repr=False)
 class Order:
     """Ranks the jobs, for regular and for opportunistic work. A changed ordering starts without its earlier state."""
@@ -109,7 +148,7 @@ class Order:
     _hand_orders: HandOrders
     _guarantees: Guarantees
     _clock: Clock
-    _latest: Ranking | None = field(init=False, default=None)  # of :meth:`rank`
+    _latest: Placing | None = field(init=False, default=None)  # of :meth:`rank` or :meth:`rank_for_agents`
     _ranks: dict[str, int] | None = field(init=False, default=None)  # in that ranking; computed on demand
 
     def __post_init__(self) -> None:
@@ -130,17 +169,32 @@ class Order:
 
         Orders by hand are applied within the configured order.
         """
-        self._latest, self._ranks = self._ranked(self.ordering, now), None
+        ranking = self._ranked(self.ordering, now, self._described())
+        self._latest, self._ranks = ranking, None
+        return ranking
+
+    def rank_for_agents(self, now: float) -> Placing:
+        """Rank the jobs as :meth:`rank` does. An only job is the first whatever its numbers, so these are computed
+        only for a reader, unless they affect later rankings.
+        """
+        jobs = self._described()
+        if len(jobs) > 1 or self.ordering.remembers:
+            return self.rank(now)
+        self._latest, self._ranks = _Alone(jobs, lambda jobs: self._ranked(self.ordering, self._clock.now, jobs)), None
         return self._latest
 
     def look(self, now: float) -> Ranking:
         """Rank the jobs as :meth:`rank` does, for a reader: no decision and no :meth:`place_of` is affected."""
         if not self.ordering.remembers:
-            return self._ranked(self.ordering, now)
-        return self._ranked(deepcopy(self.ordering, {id(self._sizes): self._sizes}), now)  # the sizes are only read
+            return self._ranked(self.ordering, now, self._described())
+        ordering = deepcopy(self.ordering, {id(self._sizes): self._sizes})  # the sizes are only read
+        return self._ranked(ordering, now, self._described())
 
-    def _ranked(self, ordering: Ordering, now: float) -> Ranking:
-        views, cluster = self._views(now)
+    def _described(self) -> list[Job]:
+        return [job for job in self._members.jobs.values() if job.described]
+
+    def _ranked(self, ordering: Ordering, now: float, jobs: list[Job]) -> Ranking:
+        views, cluster = self._views(now, jobs)
         ranking = self._hand_orders.arrange(ordering.rank(views, cluster), views)
         return guarantees_first(ranking, *self._guarantees.of(cluster.now))
 
@@ -161,14 +215,15 @@ class Order:
 
     def rank_opportunistic(self, now: float) -> Ranking:
         """Rank the jobs for opportunistic work, by the share of it that each job has."""
-        views, cluster = self._views(now, opportunistic=True)
+        views, cluster = self._views(now, self._described(), opportunistic=True)
         return self._hand_orders.arrange(self._slack_ordering.rank(views, cluster), views)
 
-    def _views(self, now: float, *, opportunistic: bool = False) -> tuple[list[JobView], ClusterView]:
+    def _views(
+        self, now: float, jobs: list[Job], *, opportunistic: bool = False
+    ) -> tuple[list[JobView], ClusterView]:  # fmt: skip
         total = totals(self._table)
-        described = [job for job in self._members.jobs.values() if job.described]
         views = job_views(
-            described, self._members.nodes, self._settings.current, self._history, total, opportunistic=opportunistic
+            jobs, self._members.nodes, self._settings.current, self._history, total, opportunistic=opportunistic
         )
         return views, ClusterView(self._clock.unix(now), total.capacity, max(1.0, total.capacity.cores))
 

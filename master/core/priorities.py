@@ -18,9 +18,10 @@ from master.core.guarantees import Guarantees
 from master.core.job import NO_TENANT, Job
 from master.core.membership import Membership
 from master.core.node import Node
+from master.core.order import Placing
 from master.core.outbox import Outbox
 from master.core.settings import CurrentSettings
-from master.ordering import Ranking, TenantTree
+from master.ordering import TenantTree
 from penstock.wire import master_api as api
 
 #: Numbers closer than this leave no room in between: then all jobs get new ones.
@@ -40,7 +41,7 @@ class Priorities:
     _guarantees: Guarantees
     _clock: Clock
 
-    def spread(self, ranking: Ranking, now: float) -> None:
+    def spread(self, ranking: Placing, now: float) -> None:
         """Tell the agents that serve a job its priority, its tenant and its promised cores, where one has changed.
 
         The order is computed with the heartbeats that tell of service, at most every half of one's interval, and, at
@@ -51,6 +52,8 @@ class Priorities:
         """
         self._dues.ordered(now)
         order = [job for name in ranking.order() if (job := self._members.jobs[name]).hosts]
+        if not order:
+            return
         fixed = _fixed(
             order, now - self._settings.current.heartbeat_s, now - _YOUNG * self._settings.current.heartbeat_s
         )
@@ -94,7 +97,7 @@ class Priorities:
             tenant = settings.tenant_of(job.user)
             job.belongs_to((tenant, weights[tenant]))
 
-    def _tell(self, job: Job, ranking: Ranking, reserved_cores: Callable[[str, str], float | None]) -> None:
+    def _tell(self, job: Job, ranking: Placing, reserved_cores: Callable[[str, str], float | None]) -> None:
         job.hosts_to_tell = False
         for node, told in [*job.hosts.items()]:
             cores = reserved_cores(job.job, node)

@@ -56,8 +56,9 @@ class Rounds:
         ranking = self._order.rank(now) if self._order_matters() else None
         if ranking is not None:
             self._admission.admit(ranking.order(), now)
-        hopeful = self._waiting.possible(self._members.with_ready_tasks())
-        looks_ahead = self._ahead.due(now)
+        waiting = self._members.with_ready_tasks()
+        hopeful = self._waiting.possible(waiting) if waiting else set()
+        looks_ahead = bool(waiting) and self._ahead.due(now)
         if ranking is None and (hopeful or looks_ahead):
             ranking = self._order.rank(now)
         self._admission.refuse_unfit(now)

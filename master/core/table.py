@@ -203,15 +203,15 @@ class NodeTable:
 
     def here(self) -> Rows:
         """Return the rows of the connected nodes, in the order in which they were added."""
-        return np.flatnonzero(self.connected[: len(self.nodes)])
+        return self.connected[: len(self.nodes)].nonzero()[0]
 
     def taking(self) -> Rows:
         """Return the rows of the nodes that take work: connected, and not drained."""
-        return np.flatnonzero(self.takes_work[: len(self.nodes)])
+        return self.takes_work[: len(self.nodes)].nonzero()[0]
 
     def silent(self, now: float, for_s: float) -> list[Node]:
         """Return the nodes that have been away or silent for longer than ``for_s``."""
-        return [self.nodes[row] for row in np.flatnonzero(now - self.heard[: len(self.nodes)] > for_s)]
+        return [self.nodes[row] for row in (now - self.heard[: len(self.nodes)] > for_s).nonzero()[0]]
 
     def could_hold(self, memory_bytes: float, cores: float, *, opportunistic: Opportunistic) -> bool:
         """Return whether any known node could hold a task when empty."""
