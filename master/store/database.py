@@ -57,6 +57,11 @@ class Database:
         """Return the URL for display, without the password."""
         return sa.engine.make_url(self.url).render_as_string(hide_password=True)
 
+    @property
+    def dialect(self) -> sa.Dialect:
+        """Return the database's dialect of SQL."""
+        return self._engine.dialect
+
     @contextmanager
     def transaction(self) -> Iterator[sa.Connection]:
         """Run a transaction: all changes within are made, or none.

@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 import msgspec
 import sqlalchemy as sa
 import structlog
+from sqlalchemy.sql.compiler import SQLCompiler
 
 from master.core.drains import DrainSaid
 from master.core.events import Remembered
@@ -49,6 +50,12 @@ class RememberedStore:
 
     def __init__(self, database: Database) -> None:
         self._database = database
+        self._drains = _Replacement(_DRAINS.c.node, "said", database.dialect)
+        self._jobs = _Replacement(_JOBS.c.job, "past", database.dialect)
+        self._sizes = _Replacement(_SIZES.c.kind, "known", database.dialect)
+        self._orders = _Replacement(_ORDERS.c.whose, "said", database.dialect)
+        self._needed = _Replacement(_NEEDED.c.name, "needed", database.dialect)
+        self._lengths = _Replacement(_LENGTHS.c.tasks, "known", database.dialect)
 
     def keep(self, changed: Keep) -> None:
         """Store the changes in one transaction; None: delete the entry.
@@ -57,12 +64,12 @@ class RememberedStore:
         """
         lengths = {} if changed.lengths is None else {_ALL_TASKS: changed.lengths}
         with self._database.transaction() as connection:
-            _replace(connection, _DRAINS.c.node, "said", changed.drains)
-            _replace(connection, _JOBS.c.job, "past", changed.jobs)
-            _replace(connection, _SIZES.c.kind, "known", _by_text(changed.sizes))
-            _replace(connection, _ORDERS.c.whose, "said", changed.orders)
-            _replace(connection, _NEEDED.c.name, "needed", _by_text(changed.needed))
-            _replace(connection, _LENGTHS.c.tasks, "known", lengths)
+            self._drains.run(connection, changed.drains)
+            self._jobs.run(connection, changed.jobs)
+            self._sizes.run(connection, _by_text(changed.sizes))
+            self._orders.run(connection, changed.orders)
+            self._needed.run(connection, _by_text(changed.needed))
+            self._lengths.run(connection, lengths)
 
     def all(self) -> Remembered:
         """Return the stored state; jobs in the order of their ends. Entries that cannot be read, because another
@@ -108,10 +115,30 @@ def _read(
     return found
 
 
-def _replace(connection: sa.Connection, key: sa.Column[Any], value: str, changed: Mapping[str, object | None]) -> None:
-    if not changed:
+class _Replacement:
+    """Replaces values of a table by their keys.
+
+    Its two statements are compiled once: to prepare one anew takes SQLAlchemy longer than the database to execute it.
+    """
+
+    def __init__(self, key: sa.Column[Any], value: str, dialect: sa.Dialect) -> None:
+        named: sa.BindParameter[str] = sa.bindparam("named")
+        said: sa.BindParameter[bytes] = sa.bindparam("said")
+        self._delete = sa.delete(key.table).where(key == named).compile(dialect=dialect)
+        self._insert = sa.insert(key.table).values({key.name: named, value: said}).inline().compile(dialect=dialect)
+
+    def run(self, connection: sa.Connection, changed: Mapping[str, object | None]) -> None:
+        """Store the values in their order; None: delete the entry."""
+        rows = [(name, msgspec.json.encode(one)) for name, one in changed.items() if one is not None]
+        _execute(connection, self._delete, [{"named": name} for name in changed])
+        _execute(connection, self._insert, [{"named": name, "said": one} for name, one in rows])
+
+
+def _execute(connection: sa.Connection, compiled: SQLCompiler, rows: list[dict[str, object]]) -> None:
+    if not rows:
         return
-    connection.execute(sa.delete(key.table).where(key == sa.bindparam("gone")), [{"gone": name} for name in changed])
-    rows = [{key.name: name, value: msgspec.json.encode(one)} for name, one in changed.items() if one is not None]
-    if rows:
-        connection.execute(sa.insert(key.table), rows)
+    names = compiled.positiontup
+    if names is None:  # the driver takes parameters by their names
+        connection.exec_driver_sql(compiled.string, rows)
+    else:
+        connection.exec_driver_sql(compiled.string, [tuple(row[name] for name in names) for row in rows])

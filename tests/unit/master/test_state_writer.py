@@ -6,6 +6,7 @@ import asyncio
 import errno
 import os
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -61,6 +62,22 @@ async def test_the_next_master_knows_which_jobs_are_first_by_hand(tmp_path: Path
     again = StateWriter(str(tmp_path / "master.db"))
     assert (await again.start()).orders == {"u": HandOrder("u", ("j-2", "j-1"))}
     await again.close()
+
+
+@pytest.mark.parametrize("paramstyle", ["qmark", "named"])  # as of drivers that take parameters by position, by name
+def test_a_write_prepares_no_statement_anew(
+    paramstyle: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:  # fmt: skip
+    monkeypatch.setattr(sa, "create_engine", partial(sa.create_engine, paramstyle=paramstyle))
+    database = Database(str(tmp_path / "master.db"))
+    store = RememberedStore(database)
+    prepared: list[object] = []
+    sa.event.listen(database._engine, "before_execute", lambda *statement: prepared.append(statement))
+    store.keep(Keep({"a": ROOT}, {"j": past("j"), "k": past("k")}))
+    store.keep(Keep({"a": None}, {"k": None, "j": past("j", "root")}))
+    assert not prepared
+    assert (store.all().drains, store.all().jobs) == ({}, [past("j", "root")])
+    store.close()
 
 
 async def test_the_next_master_knows_how_long_tasks_and_jobs_take(tmp_path: Path) -> None:
