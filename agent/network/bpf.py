@@ -38,6 +38,9 @@ _MOST_PROGRAMS = 64  # BPF_CGROUP_MAX_PROGS
 _INFO_BYTES = 80  # struct bpf_prog_info, up to its name
 _ATTR_BYTES = 128  # the kernel requires zeros in fields that it does not know
 
+#: Programs of the slots up to this one stay loaded: two descriptors each.
+_KEPT_SLOTS = 32
+
 _libc = ctypes.CDLL(None, use_errno=True)
 _libc.syscall.restype = ctypes.c_long
 
@@ -83,7 +86,42 @@ def loaded(direction: Direction, table: int, slot: int) -> Iterator[int]:
         os.close(program)
 
 
-def attach(cgroup: Path, table: int, slot: int) -> dict[Direction, int]:
+class SlotPrograms:
+    """The programs that use one table. Those of the lowest slots stay loaded: short containers follow each other in
+    these, and the kernel verifies and compiles a program each time that it is loaded.
+    """
+
+    def __init__(self, table: int) -> None:
+        """``table`` is a descriptor of the map."""
+        self._table = table
+        self._kept: dict[tuple[Direction, int], tuple[int, int]] = {}
+
+    @contextlib.contextmanager
+    def of(self, direction: Direction, slot: int) -> Iterator[tuple[int, int]]:
+        """Yield the descriptor and the id of a slot's program; it stays loaded while it is referenced.
+
+        Raises:
+            OSError: as for :func:`loaded`.
+        """
+        kept = self._kept.get((direction, slot))
+        if kept is not None:
+            yield kept
+            return
+        with loaded(direction, self._table, slot) as program:
+            (program_id,) = struct.unpack_from("=I", _info(program), 4)
+            if slot <= _KEPT_SLOTS:
+                with contextlib.suppress(OSError):  # no descriptor is free: it is loaded again next time
+                    self._kept[direction, slot] = os.dup(program), program_id
+            yield program, program_id
+
+    def close(self) -> None:
+        """Close the kept descriptors; attached programs stay."""
+        for program, _ in self._kept.values():
+            os.close(program)
+        self._kept.clear()
+
+
+def attach(cgroup: Path, programs: SlotPrograms, slot: int) -> dict[Direction, int]:
     """Attach this slot's programs to the cgroup, in place of any others of ours; return their ids. Idempotent.
 
     They act on sockets already open, too. Attach at the container only, never at cgroups below: the parent's program
@@ -96,13 +134,12 @@ def attach(cgroup: Path, table: int, slot: int) -> dict[Direction, int]:
     ids: dict[Direction, int] = {}
     with _opened(cgroup) as directory:
         for direction in Direction:
-            with loaded(direction, table, slot) as program, _ours(directory, direction) as former:
+            with programs.of(direction, slot) as (program, ids[direction]), _ours(directory, direction) as former:
                 flags = _ALLOW_MULTI | (_REPLACE if former else 0)
                 replaced = former[0] if former else 0
                 _bpf(_PROG_ATTACH, struct.pack("=IIIII", directory, program, direction, flags, replaced))
                 for surplus in former[1:]:
                     _bpf(_PROG_DETACH, struct.pack("=III", directory, surplus, direction))
-                (ids[direction],) = struct.unpack_from("=I", _info(program), 4)
     return ids
 
 

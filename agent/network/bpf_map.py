@@ -40,7 +40,7 @@ class Counters:
 
 
 class BpfMap:
-    """The agent's table; ``descriptor`` is the map's.
+    """The agent's table; ``descriptor`` is the map's, ``programs`` are those that use it.
 
     Raises:
         OSError: EPERM without CAP_BPF (or CAP_SYS_ADMIN), EINVAL before Linux 5.5.
@@ -54,9 +54,11 @@ class BpfMap:
             os.close(self.descriptor)
             raise
         self._words = memoryview(self._memory).cast("Q")
+        self.programs = bpf.SlotPrograms(self.descriptor)
 
     def close(self) -> None:
         """Close the table; attached programs keep it alive."""
+        self.programs.close()
         self._words.release()
         self._memory.close()
         os.close(self.descriptor)

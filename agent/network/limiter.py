@@ -254,7 +254,7 @@ class NetworkLimiter:
         if container.programs and not again:
             return None
         try:
-            container.programs = bpf.attach(container.cgroup, table.descriptor, slot)
+            container.programs = bpf.attach(container.cgroup, table.programs, slot)
         except OSError as error:
             return _why_not_marked(container.cgroup, error)
         return None

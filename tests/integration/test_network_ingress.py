@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from agent.network import NetworkLimiter, Shape
+from agent.network import NetworkLimiter, Shape, bpf
 from tests.network_bed import TIMEOUT_S, UDP_PAYLOAD_BYTES, Bed, beds
 
 MBIT = 125_000  # bytes per second
@@ -126,3 +126,19 @@ def test_a_slot_that_is_given_to_another_container_counts_from_zero(bed: Bed, li
     limiter.attach(1, bed.cgroup("b"), Shape()).result()
 
     assert limiter.counters().result()[1].sent_bytes == 0
+
+
+@pytest.mark.parametrize(("slot", "the_same"), [(1, True), (500, False)])
+def test_the_next_container_of_a_low_slot_gets_the_programs_that_are_loaded(
+    bed: Bed, limiter: NetworkLimiter, slot: int, the_same: bool
+) -> None:
+    ids = []
+    for cgroup in (bed.cgroup("first"), bed.cgroup("second")):
+        assert limiter.attach(slot, cgroup, limit(MBIT)).result() == {}
+        assert limiter.counters().result()[slot].received_bytes == 0
+        ids.append(bpf.attached(cgroup))
+        bed.receive(cgroup).wire_bytes_per_s(MBIT // 5)
+        assert limiter.counters().result()[slot].received_bytes > 0
+        limiter.detach(slot, cgroup).result()
+        assert bed.programs(cgroup) == 0
+    assert (ids[0] == ids[1]) is the_same
