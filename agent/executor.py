@@ -23,7 +23,7 @@ from agent.fault_injection import Point, reach
 from agent.launcher import Exited, Launcher, LauncherGone, LaunchFailed, Start
 from agent.launcher.oom import set_oom_score_adj
 from agent.limit_enforcer import LimitEnforcer
-from agent.nice import carry_out, renice_tree
+from agent.nice import NiceValues, renice_tree
 from agent.removals import Removals
 from agent.stdio import Stdio
 from penstock.model import ContainerSpec
@@ -64,6 +64,7 @@ class Executor:
         self._tasks: set[asyncio.Task[None]] = set()
         self.removals = Removals(tree, limit_enforcer)
         self._retries = CgroupRetries()
+        self._nice = NiceValues()
 
     # ------------------------------------------------------------ instructions
 
@@ -104,13 +105,14 @@ class Executor:
         if self._weighs():
             return
         told = partial(log.debug, "a job's rank has no effect", container=rank.container)
-        self._retries.act("rank", rank.container, partial(carry_out, rank), lambda why: why and told(why=why))
+        self._retries.act("rank", rank.container, partial(self._nice.give, rank), lambda why: why and told(why=why))
 
     def exited(self, ended: Exited) -> None:
         """Handle the exit of a container's first process: kill the rest."""
         reach(Point.EXIT_SEEN)
         self._orphans.discard(ended.container)
         self._retries.forget(ended.container)
+        self._nice.forget(ended.container)
         if self._tree is not None:
             end = partial(self._let_end, ended.container, self._tree.get(ended.container).end)
             self._retries.act("end", ended.container, end, partial(self._tell_end, ended))
@@ -235,6 +237,7 @@ class Executor:
                 self._not_started(container, error)
                 return
         reach(Point.START_LAUNCHED)
+        self._nice.started(container, pid)
         self.on_event(e.ContainerStarted(container, pid, not_enforced, time.time()))
         reach(Point.START_TOLD)
 

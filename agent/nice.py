@@ -5,6 +5,7 @@ Opportunistic work has the policy SCHED_IDLE there, below all nice values (sched
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Collection, Iterable
 from pathlib import Path
@@ -27,6 +28,36 @@ def carry_out(rank: Renice) -> str:
     policy = os.SCHED_IDLE if rank.opportunistic else os.SCHED_OTHER
     why = _give(rank, policy)
     return _give(rank, policy) or why  # again, for a process just started with the former policy
+
+
+class NiceValues:
+    """The containers whose processes have the nice value 0 that they were started with.
+
+    To set a value, all processes of the host are looked at.
+    """
+
+    def __init__(self) -> None:
+        self._unchanged: set[str] = set()
+
+    def started(self, container: str, pid: int) -> None:
+        """Note a new container: its processes inherit the launcher's nice value, and their session's is 0."""
+        nice = 0  # a container whose first process has ended already is being killed
+        with contextlib.suppress(ProcessLookupError):
+            nice = os.getpriority(os.PRIO_PROCESS, pid)
+        if nice == 0:
+            self._unchanged.add(container)
+
+    def forget(self, container: str) -> None:
+        """Drop a container that has ended."""
+        self._unchanged.discard(container)
+
+    def give(self, rank: Renice) -> str:
+        """Carry out Renice, unless it changes nothing; return as :func:`renice`."""
+        if rank.container in self._unchanged:
+            if rank.nice == 0 and rank.opportunistic is None:
+                return ""
+            self._unchanged.discard(rank.container)
+        return carry_out(rank)
 
 
 def _give(rank: Renice, policy: int | None) -> str:

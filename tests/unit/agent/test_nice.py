@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from agent import nice as nice_module
 from agent.core.instructions import Renice
-from agent.nice import carry_out, renice, renice_tree, tree
+from agent.nice import NiceValues, carry_out, renice, renice_tree, tree
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="only root lowers nice values")
 OWN = os.getpriority(os.PRIO_PROCESS, 0)
@@ -109,3 +110,28 @@ def test_opportunistic_work_is_idle_until_it_is_promoted(family: tuple[int, int]
         assert carry_out(Renice("c", family[0], 3, adopted, opportunistic=opportunistic)) == ""
         assert {os.sched_getscheduler(thread) for thread in threads} == {policy}
         assert nice_of(*family) == [3] * 4
+
+
+def test_the_processes_of_the_host_are_looked_at_only_for_another_nice_value(
+    family: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Most containers are alone, and go first: they keep the nice value that they were started with."""
+    looks: list[None] = []
+    found = nice_module._sessions
+    monkeypatch.setattr(nice_module, "_sessions", lambda: looks.append(None) or found())
+    os.setpriority(os.PRIO_PROCESS, family[0], 0)
+    values, renices = NiceValues(), [Renice("c", family[0], nice) for nice in (0, 0, 7, 0)]
+    values.started("c", family[0])
+    counts = []
+    for rank in renices:
+        assert values.give(rank) == ""
+        counts.append(len(looks))
+    assert counts == [0, 0, 1, 2]
+    assert nice_of(*family) == [0] * 4
+    assert values.give(Renice("of an earlier agent", family[0], 0)) == ""
+    assert len(looks) == 3
+    over = subprocess.Popen(["true"])
+    over.wait()
+    values.started("a short one", over.pid)
+    assert values.give(Renice("a short one", over.pid, 0)) == ""
+    assert len(looks) == 3
