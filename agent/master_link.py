@@ -38,6 +38,8 @@ T = TypeVar("T")
 _METHODS: dict[type[Params], str] = {method.params: method.name for method in api.REQUESTS.values()}
 #: Messages that no registration repeats.
 _KEPT = (api.CommandEnded, api.JobEnded, api.TasksDone, api.TasksCancelled)
+#: Decisions that leave the node's load as it is.
+_TELL_ONLY = (api.AdmitJob, api.SetPriority, api.TellEnded, api.TellPlaced, api.TellStuck, api.TellWaiting)
 #: An end is reported at once, but together with others within this time (docs/architecture.md, time scales).
 COALESCE_S = 0.05
 #: A heartbeat is sent without a sample when none has come for this part of ``heartbeat_s`` beyond it.
@@ -277,7 +279,8 @@ class MasterLink:
                 self._kept.append(params)
             return
         self._send(peer, params)
-        self.send_soon()
+        if isinstance(params, _KEPT):
+            self.send_soon()
 
     async def ask(self, method: str, params: Params, result: type[T]) -> T:
         """Send a request, and wait for the answer.
@@ -303,7 +306,8 @@ class MasterLink:
             raise unknown_method(method, {api.DECIDE.name: api.DECIDE})
         decide = read_params(params, api.DECIDE.params)
         reply = self._shell.dispatch(e.Decided(decide.number, decide.decisions, time.time()))
-        self.send_soon()
+        if not all(isinstance(decision, _TELL_ONLY) for decision in decide.decisions):
+            self.send_soon()
         return reply
 
     def notification(self, peer: RpcPeer, method: str, params: list[Any]) -> None:

@@ -148,6 +148,30 @@ async def test_a_sample_is_sent_at_once_and_no_other_before_the_interval_is_near
         assert master.heard[0].count("heartbeat") == before + 1
 
 
+async def test_only_what_changes_the_load_brings_the_next_heartbeat_forward(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A short command has two such messages among seven, and the master looks for work at each heartbeat."""
+    deciding = SimpleNamespace(node=Node(SETTINGS), link=None, dispatch=lambda event: api.Decided())
+    asked = TaskRequest(task="t", usage=KindAmounts(cpu=1.0))
+    decided: list[api.AnyDecision] = [
+        api.SetPriority(job="j", priority=1.0), api.AdmitJob(job="j"),
+        api.Assign(job="j", stage="s", user="u", origin="n", request=asked, priority=0.0, opportunistic=False),
+        api.TellPlaced(job="j", task="t", node="n"), api.TellEnded(job="j", task="t", node="n", ended=END.ended),
+    ]  # fmt: skip
+    sent: list[str] = []
+    forward: list[str] = []
+    async with linked(tmp_path, [], "heartbeat", of=cast("Shell", deciding)) as (master, link):
+        monkeypatch.setattr(link, "send_soon", lambda: forward.append(sent[-1]))
+        for number, decision in enumerate(decided, 1):
+            sent.append(type(decision).__name__)
+            await master.peers[0].start_request("decide", api.Decide(number=number, decisions=[decision]))
+        for told in (api.ReadyTasks(job="j", stage="s", tasks=[asked]), api.Progress(job="j", stages=[]), END):
+            sent.append(type(told).__name__)
+            link.tell(told)
+    assert forward == ["Assign", "CommandEnded"]
+
+
 async def test_an_end_is_not_lost_with_a_connection_that_breaks_before_the_registration() -> None:
     answered: list[object] = []
     link = MasterLink(shell(answered), UnixEndpoint(Path("/nowhere")))
