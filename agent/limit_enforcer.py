@@ -205,7 +205,7 @@ class LimitEnforcer:
 
     async def counters(self) -> dict[str, Counters]:
         """Return container → network traffic; empty if it is not counted."""
-        if self._network is None:
+        if self._network is None or not (self._containers or self._network.draining):
             return {}
         by_slot = await asyncio.wrap_future(self._network.counters())
         return {c: by_slot[one.slot] for c, one in self._containers.items() if one.slot in by_slot}

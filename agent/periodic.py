@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import shutil
 import time
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -20,7 +21,7 @@ from agent.output import forget_outputs, trim_output
 from agent.shell import Shell
 from penstock.trouble import Troubles
 
-#: The outputs of containers that did not run, and files without a container, are checked once in so many samples.
+#: The outputs of containers that did not run, and files without a container, are looked for once in so many samples.
 _ROUND = 16
 
 
@@ -86,7 +87,9 @@ class Periodic:
                 if trim_output(self._outputs / container / stream, max_bytes):
                     self._shell.note("output trimmed", container=container, stream=stream)
         known = containers.live.keys() | containers.ended.by_id.keys()
-        if not known >= self._had_outputs or self._samples % _ROUND == 0:
+        for gone in self._had_outputs - known:
+            shutil.rmtree(self._outputs / gone, ignore_errors=True)
+        if self._samples % _ROUND == 0:
             forget_outputs(self._outputs, known)
         self._had_outputs = known
 

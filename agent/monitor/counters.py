@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 _READ_BYTES = 64 * 1024
+#: A list that goes on fills its page up to the line that does not fit (fs/seq_file.c), so a shorter read is the end.
+_END_BYTES = 2048
 #: The first line of ``stat``: eleven numbers of at most 20 digits.
 _STAT_BYTES = 256
 #: Of a line of ``diskstats``, whatever the size of the disk's own sectors.
@@ -53,8 +55,8 @@ class HostCounters:
 
     def memory_bytes(self) -> tuple[int, int]:
         """Return the host's memory, and how much of it can be had without swapping."""
-        fields = dict(line.split(b":", 1) for line in _all_of(self._memory).splitlines())
-        total, available = (int(fields.get(name, b"0").split()[0]) * 1024 for name in (b"MemTotal", b"MemAvailable"))
+        text = _all_of(self._memory)
+        total, available = (_kib(text, name) * 1024 for name in (b"MemTotal:", b"MemAvailable:"))
         return total, min(total, available)
 
     def disks(self, names: Collection[str]) -> dict[str, DiskCounters]:
@@ -78,6 +80,12 @@ class HostCounters:
         return found
 
 
+def _kib(text: bytes, name: bytes) -> int:
+    """Return one of the fifty fields of ``meminfo``; 0: this kernel lacks it."""
+    number, *_ = text.partition(name)[2].split(None, 1) or (b"0",)
+    return int(number)
+
+
 def _open(path: Path) -> int | None:
     """Open a file; None where the kernel does not have it, which then counts nothing."""
     try:
@@ -91,4 +99,6 @@ def _all_of(descriptor: int | None) -> bytes:
     data = b""
     while descriptor is not None and (part := os.pread(descriptor, _READ_BYTES, len(data))):
         data += part
+        if len(part) < _END_BYTES:
+            break
     return data

@@ -70,15 +70,19 @@ class Sampler:
         self, tree: CgroupTree, containers: Collection[str], traffic: Mapping[str, Counters]
     ) -> dict[str, ContainerUse]:
         self._ticks += 1
-        before = tree.summed_use()
+        if not containers:
+            self._before, self._sum = {}, None
+            self._quiet.clear()
+            return {}
         due = {name for number, name in enumerate(containers) if (number + self._ticks) % _ROUND == 0}
         left_out = {name for name in containers if name not in due and self._is_quiet(name, traffic)}
+        before = tree.summed_use() if left_out else None
         fresh: dict[str, _Read] = {}
         for name in containers:
             if name not in left_out:
                 self._read_one(tree, name, traffic, fresh)
         after = tree.summed_use()
-        if left_out and self._more_was_used(fresh, before, after):
+        if before is not None and self._more_was_used(fresh, before, after):
             for name in left_out:
                 self._read_one(tree, name, traffic, fresh)
         self._sum = after

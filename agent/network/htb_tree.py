@@ -71,6 +71,11 @@ class HtbTree:
                 self._draining.discard(minor)
                 self._htb.delete_class(self.link.index, minor)
 
+    @property
+    def draining(self) -> bool:
+        """Whether a class waits for its last packets."""
+        return bool(self._draining)
+
     def sweep(self) -> None:
         """Remove the draining classes that are empty."""
         if not self._draining:

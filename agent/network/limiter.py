@@ -133,6 +133,11 @@ class NetworkLimiter:
         for tree in self._trees:
             tree.settle(slot, None)
 
+    @property
+    def draining(self) -> bool:
+        """Whether classes wait for their last packets; :meth:`counters` removes them then."""
+        return any(tree.draining for tree in self._trees)
+
     @_in_worker
     def counters(self) -> dict[int, Counters]:
         """Return slot → traffic counted since it was attached, by this agent or an earlier one."""

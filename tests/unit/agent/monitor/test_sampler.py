@@ -30,6 +30,7 @@ class FakeTree:
         self.samples = {name: CgroupSample(memory_working_set_bytes=1000) for name in NAMES}
         self.gone = SummedUse(0.0, 0, 0)
         self.read: list[str] = []
+        self.sums = 0  # how often the use of all together was read
         self._name = ""
 
     def get(self, name: str) -> FakeTree:
@@ -46,6 +47,7 @@ class FakeTree:
         return None if found is None else found.cpu_usage_s
 
     def summed_use(self) -> SummedUse:
+        self.sums += 1
         there = self.samples.values()
         return SummedUse(
             self.gone.cpu_s + sum(each.cpu_usage_s for each in there),
@@ -98,6 +100,20 @@ def test_of_containers_that_use_nothing_a_part_is_read_and_each_in_its_turn(bed:
     assert sorted(name for read, _ in rounds for name in read) == sorted(NAMES)
     assert all(set(uses) == set(NAMES) for _, uses in rounds)
     assert all(use.memory_bytes == 1000 and use.cpu_cores == 0 for _, uses in rounds for use in uses.values())
+
+
+def test_all_together_are_read_only_to_leave_out_some_of_them(bed: Bed) -> None:
+    sums = []
+    for _ in range(4):
+        before = bed.tree.sums
+        bed.tick()
+        sums.append(bed.tree.sums - before)
+    assert sums == [1, 1, 2, 2], "two ticks find who is quiet"
+    for name in NAMES:
+        bed.tree.remove(name)
+    before = bed.tree.sums
+    assert bed.tick() == ([], {})
+    assert bed.tree.sums == before
 
 
 @pytest.mark.parametrize("used", [{"cpu_s": 0.5}, {"disk_bytes": 4096}])
