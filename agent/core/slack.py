@@ -15,7 +15,7 @@ from agent.core.settings import NodeSettings
 from agent.core.tasks import HeldTasks
 from agent.queues import MonotaskQueues
 from penstock.documents import Resource, Resources, Unit
-from penstock.model import KindAmounts, ResourceKind
+from penstock.model import KINDS, KindAmounts, ResourceKind
 
 
 class Slack:
@@ -70,8 +70,11 @@ class Slack:
 
     def of_frameworks(self) -> KindAmounts:
         """Return the slots per kind that frameworks hold. Commands' use is measured, so their slots do not count."""
-        commands = Counter(record.kind for record in self._containers.live.values())
-        return KindAmounts(*(float(each.running - commands[each.kind]) for each in self._queues.resources()))
+        running = {each.kind: float(each.running) for each in self._queues.resources()}
+        for record in self._containers.live.values():
+            if record.kind is not None:
+                running[record.kind] -= 1
+        return KindAmounts(*running.values())
 
     def in_use(self, ledger: Ledger) -> KindAmounts:
         """Return the cores in use, and the fractions of the disks and of the link, from 0 to above 1.
@@ -81,13 +84,13 @@ class Slack:
         """
         frameworks, capacity, snapshot = self.of_frameworks(), self._settings.capacity, self._resources.snapshot
         host = snapshot.host if snapshot is not None else None
-        busy = {ResourceKind.DISK: host and host.disk_busy, ResourceKind.NETWORK: host and host.network_busy}
-        unseen = self._unseen()
-        shares = [
-            max(busy[kind] or 0.0, frameworks.of(kind) / capacity.slots(kind)) + unseen[kind] / capacity.slots(kind)
-            for kind in busy
-        ]
-        return KindAmounts(max(ledger.used_cores + unseen[ResourceKind.CPU], frameworks.cpu), *shares)
+        disk_busy, network_busy = (host.disk_busy, host.network_busy) if host is not None else (None, None)
+        cpu, disk, network = self._unseen().values()
+        return KindAmounts(
+            max(ledger.used_cores + cpu, frameworks.cpu),
+            max(disk_busy or 0.0, frameworks.disk / capacity.disk_slots) + disk / capacity.disk_slots,
+            max(network_busy or 0.0, frameworks.network / capacity.network_slots) + network / capacity.network_slots,
+        )
 
     def by_resource(self, ledger: Ledger) -> Resources:
         """Return the amounts of each resource for the status."""
@@ -104,16 +107,15 @@ class Slack:
         slack = max(0.0, self.t_alloc * capacity - used)
         return Resource(unit=unit, capacity=capacity, promised=promised, used=used, slack=slack)
 
-    def _unseen(self) -> Counter[ResourceKind]:
+    def _unseen(self) -> dict[ResourceKind, int]:
         """Count the placed commands started since the last sample, by kind; the ledger counts those with cores."""
         seen = self._resources.snapshot.containers if self._resources.snapshot is not None else {}
-        return Counter(
-            held.request.command_kind
-            for held in self._held
-            if held.container
-            and held.container not in seen
-            and not (held.request.command_kind is ResourceKind.CPU and held.cores)
-        )
+        unseen = dict.fromkeys(KINDS, 0)
+        for held in self._held:
+            kind = held.request.command_kind
+            if held.container and held.container not in seen and not (kind is ResourceKind.CPU and held.cores):
+                unseen[kind] += 1
+        return unseen
 
     # ------------------------------------------------------------ commands that wait for slack
 
