@@ -21,6 +21,7 @@ from master.core.guarantees import Guarantees
 from master.core.instructions import Hangup, Instruction
 from master.core.job import Job, Key
 from master.core.job_lifecycle import JobLifecycle
+from master.core.kept_room import KeptRoom
 from master.core.listing import Listing
 from master.core.membership import Membership
 from master.core.node import Node
@@ -98,12 +99,13 @@ class Cluster:
         waiting = WaitingStages(shared, table, snapshots)
         ahead = Ahead(self.clock, dues, table, members, snapshots, waiting, tasks)
         regular = RegularWork(self.drains, members, snapshots, waiting, quotas, tasks, ahead)
-        plan = PlanFollower(self.clock, members, outbox, self.guarantees, executors, quotas, tasks)
+        kept = KeptRoom(table, members)
+        plan = PlanFollower(self.clock, members, outbox, self.guarantees, executors, quotas, tasks, kept)
         slack = SlackWork(dues, self.drains, table, members, outbox, self.order, snapshots, quotas, tasks)
-        placing = ExecutorRound(shared, self.drains, members, outbox, snapshots, executors, quotas, tasks)
+        placing = ExecutorRound(shared, self.drains, members, outbox, snapshots, executors, quotas, tasks, kept)
         return Rounds(
             shared, dues, table, members, outbox, self.order, executors, quotas, self.admission, waiting, ahead,
-            regular, plan, slack, placing,
+            regular, plan, kept, slack, placing,
         )  # fmt: skip
 
     def _routes(self) -> dict[type[Any], Callable[[Node, Any, float], None]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -15,6 +15,7 @@ from master.core.executors import Executors
 from master.core.forecasts import key_of
 from master.core.free_capacity import Demand, FreeCapacity, Grid, capacities, free_capacity, within
 from master.core.job import Job, Key, Task
+from master.core.kept_room import KeptRoom, Room
 from master.core.membership import Membership
 from master.core.node import Node
 from master.core.outbox import Outbox
@@ -59,13 +60,14 @@ class ExecutorRound:
     _executors: Executors
     _user_quotas: UserQuotas
     _tasks: TaskLifecycle
+    _kept: KeptRoom
     _looked_at: float = field(init=False, default=-math.inf)  # when all nodes were examined, monotonic
     # job → resources that all nodes lacked for its executors at that time
     _lacks: dict[str, str] = field(init=False, default_factory=dict)
 
-    def place(self, ranking: Ranking, now: float, limits: RoundQuotas | None, kept: Collection[str]) -> None:
-        """Place executors with a forecast on the nodes that have reported since they were last examined, but for those
-        ``kept`` for promised tasks.
+    def place(self, ranking: Ranking, now: float, limits: RoundQuotas | None) -> None:
+        """Place executors with a forecast on the nodes that have reported since they were last examined: first those
+        that room is kept for, then others in the rest.
 
         All nodes are examined when a new executor waits, and once per heartbeat time, because availability also changes
         with time.
@@ -81,13 +83,11 @@ class ExecutorRound:
         self._executors.news = False
         if everywhere:
             self._looked_at = now
-        due = [worker for worker, node in enumerate(nodes) if everywhere or node.executors_due]
-        looked_at = [worker for worker in due if nodes[worker].name not in kept] if kept else due
+        looked_at = [worker for worker, node in enumerate(nodes) if everywhere or node.executors_due]
         for worker in looked_at:
             nodes[worker].executors_due = False
         if not known or not looked_at:
-            why = "no node is connected" if not nodes else "room is kept for a reservation" if due else ""
-            none = dict.fromkeys((job.job for job, _, _ in known), why) if why else self._lacks
+            none = self._lacks if nodes else dict.fromkeys((job.job for job, _, _ in known), "no node is connected")
             self._record_waits(none | not_offered)
             if limits is not None:
                 limits.settle(tried=False)
@@ -98,6 +98,10 @@ class ExecutorRound:
         )
         placing = _ExecutorPlacement(self._executors, self._tasks, self._outbox, grid, waiting, now)
         room = free_capacity(grid, nodes, looked_at, placing.wanted, now)
+        if self._kept.promised:
+            placing.in_their_room(room, self._kept.promised)
+            self._kept.settle()
+            room.keep()
         left = placing.on(room)
         if limits is not None:
             limits.settle(tried=everywhere)
@@ -192,6 +196,15 @@ class _ExecutorPlacement:
     def wanted(self) -> Mask:
         """Return which resources any executor wants (resources)."""
         return np.asarray(self._demands.peaks[: len(self._demands)].any(axis=0))
+
+    def in_their_room(self, room: FreeCapacity, kept: Mapping[Key, Room]) -> None:
+        """Place executors where the room that is kept for them is free."""
+        for machine, node in enumerate(room.nodes):
+            here = [key for key, each in kept.items() if each.node == node.name and key in self._waiting]
+            worker = int(room.workers[machine])
+            may = [key for key in here if (mask := self._waiting[key].allowed) is None or mask[worker]]
+            if may:
+                self._heartbeat(room, machine, may)
 
     def on(self, room: FreeCapacity) -> list[_WaitingExecutor]:
         """Place executors in the free capacity; return those not placed."""

@@ -99,6 +99,12 @@ class FreeCapacity:
     nodes: list[Node]
     workers: Ints
 
+    def keep(self) -> None:
+        """Take the room that is kept for waiting tasks out of what is free."""
+        for machine, node in enumerate(self.nodes):
+            if node.kept_tasks:
+                self.machines.keep(machine, np.array([node.kept_cores, 0.0, 0.0, float(node.kept_memory_bytes)]))
+
     def lacks(self, one: Demand, allowed: Mask | None) -> str:
         """Describe how many nodes lack which resources for an executor."""
         wanted = one.over(self.grid)

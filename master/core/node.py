@@ -227,6 +227,9 @@ class Node:
     executors_due: bool = False  # it has reported since it was last examined for executors
     draining: Draining | None = None  # set: no work is placed there
     draining_in: int = 0  # the request of its present connection that announced the drain
+    kept_cores: float = 0.0  # free, and kept for tasks that wait (master/core/kept_room.py)
+    kept_memory_bytes: int = 0
+    kept_tasks: int = 0  # that it is kept for
     slack_limit: SlackLimit | None = None  # since opportunistic work was preempted there
     own: list[Remaining] | None = None  # while draining: other work there, once reported
 

@@ -1,19 +1,20 @@
 """The plan follower (Rayon §5.2): room for promised tasks.
 
 Unpromised work is stopped only where a promised task has no other room: then as few commands as possible, newest
-first, are stopped and wait for a place again. The room is kept for the promised tasks until they are placed. A
-framework's own tasks cannot be stopped from here: their slots go to promised jobs as they become free.
+first, are stopped and wait for a place again. The room is kept for the promised tasks, which are placed there once it
+is free. A framework's own tasks cannot be stopped from here: their slots go to promised jobs as they become free.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 
 from master.core.dues import Clock
 from master.core.executors import Executors
 from master.core.guarantees import Guarantees
-from master.core.job import Task
+from master.core.job import Key, Task
+from master.core.kept_room import EPSILON, KeptRoom, Room
 from master.core.membership import Membership
 from master.core.node import Held, Node
 from master.core.outbox import Outbox
@@ -25,8 +26,6 @@ from penstock.model import KINDS, ResourceKind
 
 #: Promised tasks for which room is made in one round; the next round continues.
 _AT_ONCE = 200
-#: Fractions of cores add up with errors of this size.
-EPSILON = 1e-6
 
 
 @dataclass(eq=False, repr=False)
@@ -40,44 +39,68 @@ class PlanFollower:
     _executors: Executors
     _user_quotas: UserQuotas
     _tasks: TaskLifecycle
-    #: The nodes where the last round kept room for promised tasks: neither promotions nor executors may take it.
-    kept: set[str] = field(init=False, default_factory=set)
+    _kept: KeptRoom
+
+    def fill(self, limits: RoundQuotas | None) -> None:
+        """Place promised tasks where the room that was made for them is free; executors follow by their profiles."""
+        for key in self._kept.promised:
+            task = self._members.task(key)
+            job = self._members.jobs.get(key[0])
+            if job is None or task is None or task.node or task.elastic or not job.admitted:
+                continue
+            node = self._kept.free_for(task)
+            if node is None or (limits is not None and limits.take(job.user, self._user_quotas.amounts_of(job, task))):
+                continue
+            self._tasks.assign(job, task, node, f"room was made for it: {job.reservation} is promised its place")
+        self._kept.settle()
 
     def make_room(self, now: float, limits: RoundQuotas | None) -> None:
         """After placement, stop other work that blocks promised tasks without a place or slot. Tasks of users at their
         limits are skipped: they would not be placed in that room.
         """
         at = self._clock.unix(now)
-        kept, self.kept = self.kept, set()
+        rooms: dict[Key, Room] = {}
         members, promised = self._guarantees.of(at)
         jobs = self._members.jobs
         # reservations with ready tasks
         waiting = {members[job] for job in members if jobs[job].admitted and jobs[job].ready_count}
         self._guarantees.plan.saw(at, {one for one in waiting if one in promised and promised[one].lacking})
         if not promised:
+            self._kept.keep_promised(rooms)
             return
         protected = {job: members[job] for job in members if members[job] in promised}
         held = {task.node for job in protected for task in self._members.jobs[job].tasks.values() if task.node}
         looked_at = {name: _Node(node, protected) for name, node in self._members.nodes.items() if name in held}
         self._give_slots(list(looked_at.values()), protected, promised)
         for task in list(self._lacking_tasks(members, promised, limits)):
-            fewest: _Node | None = None
-            chosen: list[Held] = []
-            for node in self._members.nodes.values():  # examine all nodes where a promised task lacks a place
-                if not node.takes_work:
-                    continue
-                if node.name not in looked_at:
-                    looked_at[node.name] = _Node(node, protected)
-                one = looked_at[node.name]
-                victims = one.in_the_way_of(task, self._takes(task))
-                if victims is not None and (fewest is None or len(victims) < len(chosen)):
-                    fewest, chosen = one, victims
+            key, takes = (task.job, task.name), self._takes(task)
+            before = self._kept.promised.get(key)
+            fewest, chosen = self._fewest(task, takes, looked_at, protected)
             if fewest is not None:
                 self._stop(fewest, chosen, f"{members[task.job]} is promised its place")
-                fewest.keep_for(self._takes(task))
+                fewest.keep_for(takes)
                 # Not where the task waits for something else, such as a disk: it may wait long.
-                if not task.elastic and (chosen or fewest.leaving or fewest.node.name in kept):
-                    self.kept.add(fewest.node.name)
+                name = fewest.node.name
+                if chosen or fewest.leaving or (before is not None and before.node == name):
+                    rooms[key] = Room(name, takes.cores, takes.memory_bytes)
+        self._kept.keep_promised(rooms)
+
+    def _fewest(
+        self, task: Task, takes: _Takes, looked_at: dict[str, _Node], protected: Mapping[str, str]
+    ) -> tuple[_Node | None, list[Held]]:
+        """Return the node where the fewest commands are in a task's way, and these; None: the task fits nowhere."""
+        fewest: _Node | None = None
+        chosen: list[Held] = []
+        for node in self._members.nodes.values():  # examine all nodes where a promised task lacks a place
+            if not node.takes_work:
+                continue
+            if node.name not in looked_at:
+                looked_at[node.name] = _Node(node, protected)
+            one = looked_at[node.name]
+            victims = one.in_the_way_of(task, takes)
+            if victims is not None and (fewest is None or len(victims) < len(chosen)):
+                fewest, chosen = one, victims
+        return fewest, chosen
 
     def _give_slots(self, nodes: list[_Node], protected: dict[str, str], promised: dict[str, Guarantee]) -> None:
         """Give slots of other jobs to commands that wait for one on their nodes, up to their reservation's promise."""

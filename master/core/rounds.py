@@ -14,6 +14,7 @@ from master.core.ahead import Ahead
 from master.core.dues import Dues
 from master.core.executor_round import ExecutorRound
 from master.core.executors import Executors
+from master.core.kept_room import KeptRoom
 from master.core.membership import Membership
 from master.core.order import Order
 from master.core.outbox import Outbox
@@ -43,6 +44,7 @@ class Rounds:
     _ahead: Ahead
     _regular: RegularWork
     _plan_follower: PlanFollower
+    _kept: KeptRoom
     _slack: SlackWork
     _executor_round: ExecutorRound
 
@@ -53,6 +55,9 @@ class Rounds:
             return
         self._table.follow_lengths()
         self._table.settle()
+        limits = self._user_quotas.in_round()
+        if self._kept.promised:
+            self._plan_follower.fill(limits)
         ranking = self._order.rank(now) if self._order_matters() else None
         if ranking is not None:
             self._admission.admit(ranking.order(), now)
@@ -63,15 +68,14 @@ class Rounds:
             ranking = self._order.rank(now)
         self._admission.refuse_unfit(now)
         self._dues.changed = False
-        limits = self._user_quotas.in_round()
         if self._settings.current.promotion and self._dues.promotable:
-            self._slack.promote(limits, self._plan_follower.kept)
+            self._slack.promote(limits)
         if not self._members.ready_tasks:
             self._plan_follower.make_room(now, limits)
             return
         self._outbox.counts["rounds"] += 1
         if ranking is not None and self._executors.waiting:
-            self._executor_round.place(ranking, now, limits, self._plan_follower.kept)
+            self._executor_round.place(ranking, now, limits)
         placed = self._regular.place(hopeful, ranking, limits, looks_ahead=looks_ahead)
         self._plan_follower.make_room(now, limits)
         self._slack.place(now)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Collection
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,16 +40,14 @@ class SlackWork:
     _user_quotas: UserQuotas
     _tasks: TaskLifecycle
 
-    def promote(self, limits: RoundQuotas | None, kept: Collection[str]) -> None:
-        """Promote opportunistic tasks on their nodes, oldest first (UBIS §IV.D), within their users' limits; not on the
-        nodes ``kept`` for promised tasks.
-        """
+    def promote(self, limits: RoundQuotas | None) -> None:
+        """Promote opportunistic tasks on their nodes, oldest first (UBIS §IV.D), within their users' limits."""
         table = self._table
         table.settle()
         some = [table.nodes[row] for row in np.flatnonzero(table.opportunistic[: len(table.nodes)])]
         self._dues.promotable = bool(some)
         for node in some:
-            for held in node.held.values() if node.takes_work and node.name not in kept else ():
+            for held in node.held.values() if node.takes_work else ():
                 if self._may_be_promoted(node, held):
                     self._promote(node, held, limits)
 
@@ -63,12 +60,14 @@ class SlackWork:
 
     def _promote(self, node: Node, held: Held, limits: RoundQuotas | None) -> None:
         """Promote a task where its memory, its cores and the slot that a command ran without can be promised."""
-        free, cores = node.memory_free_bytes(), node.cores_free()
+        free, cores = node.memory_free_bytes() - node.kept_memory_bytes, node.cores_free() - node.kept_cores
         if held.memory_bytes > free or held.cores > cores + 1e-9:
             return
         table = self._table
-        if held.command and held.needs_slot and table.idle[table.rows[node.name], COLUMN[held.kind]] < 1:
-            return
+        if held.command and held.needs_slot:
+            idle = table.idle[table.rows[node.name], COLUMN[held.kind]]
+            if idle < 1 or node.kept_tasks:  # the idle slot may be one of those kept
+                return
         amounts = held.holds()
         if limits is not None and limits.take(self._user_quotas.user_of(held), (amounts.cores, amounts.memory_bytes)):
             return

@@ -178,10 +178,12 @@ class NodeTable:
         self.idle[row] = [free - spoken for free, spoken in zip(numbers[6:9], stock.spoken, strict=True)]
         self.idle[row, 0] -= stock.coming_cores
         self.memory_capacity[row] = memory
-        self.memory_free[row] = memory - node.external_memory_bytes - stock.memory_bytes
+        self.memory_free[row] = memory - node.external_memory_bytes - stock.memory_bytes - node.kept_memory_bytes
         self.reservable[row] = max(0.0, memory - node.external_memory_bytes)
         self.cores[row] = capacity.cores
-        self.cores_free[row] = capacity.cores - max(load.promised_cores + stock.coming_cores, stock.cores)
+        self.cores_free[row] = (
+            capacity.cores - node.kept_cores - max(load.promised_cores + stock.coming_cores, stock.cores)
+        )
         self.t_alloc[row] = node.t_alloc
         disks, links = slots[1], slots[2]
         whole = (capacity.cores, disks, links, memory)

@@ -187,6 +187,12 @@ class Machines:
         self._changed(machine)
         self._first_end[machine] = min(self._first_end[machine], demand.shape[1])
 
+    def keep(self, machine: int, amounts: Floats) -> None:
+        """Take these amounts (resources) out of what is available, at all times."""
+        available = self.available(machine)
+        np.maximum(available - amounts[:, None], 0.0, out=available)
+        self._changed(machine)
+
     def _changed(self, machine: int) -> None:
         self.changes += 1
         self._changed_in[machine] = self.changes

@@ -1,0 +1,98 @@
+"""Room that is made for promised tasks is kept until they are placed there, although it becomes free bit by bit."""
+
+from __future__ import annotations
+
+import pytest
+
+from master.core import events as e
+from penstock.wire import master_api as api
+from tests.unit.master.cluster_bed import Bed, command
+from tests.unit.master.core.executor_bed import ExecutorBed, executor, profile
+from tests.unit.master.core.test_core_plan_follower import STOPPED, Plan, end, stopped
+
+
+def full_node(plan: Plan, **forecasts: float) -> ExecutorBed:
+    """A node with four commands of a core each, and a job with a reservation; ``forecasts`` are cores for 100 MiB."""
+    b = ExecutorBed("a", ordering="fifo", forecasts={f"u/{app}": profile((c, 100)) for app, c in forecasts.items()})
+    b.cluster.guarantees.plan = plan
+    b.ready("a", *[command(f"b{i}", cores=1.0) for i in range(4)])
+    b.round()
+    b.job("a", "prod", at=2.0, reservation="r")
+    return b
+
+
+def ends(b: Bed, *tasks: str, job: str = "j") -> None:
+    end(b, *tasks, job=job, ended=STOPPED)
+    b.heartbeat("a")
+
+
+def test_parts_of_the_room_for_a_command_are_not_taken_by_stopped_commands_that_wait_again() -> None:
+    b = full_node(Plan(4.0))
+    b.ready("a", command("p", cores=4.0), job="prod")
+    b.round()
+    assert stopped(b) == ["b3", "b2", "b1", "b0"]
+    for name in ("b3", "b2", "b1"):
+        ends(b, name)
+        assert b.round() == []
+    ends(b, "b0")
+    assert b.round() == [("p", "a")]
+    assert len(stopped(b)) == 4, "each once"
+
+
+def test_parts_of_the_room_for_an_executor_are_not_taken_by_commands() -> None:
+    b = full_node(Plan(3.0), app=3)
+    b.ready("a", executor("e"), job="prod")
+    b.round()
+    assert stopped(b) == ["b3", "b2", "b1"]
+    ends(b, "b3", "b2")
+    assert b.round() == []
+    ends(b, "b1")
+    assert b.round() == [("e", "a")]
+    assert len(stopped(b)) == 3
+
+
+def test_parts_of_the_room_for_an_executor_are_not_taken_by_promotions() -> None:
+    b = full_node(Plan(3.0), app=3)
+    b.heartbeat("a", promised_cores=4.0, used_cores=1.0)
+    b.ready("a", command("o", cores=1.0), opportunistic=True)
+    assert b.round() == [("o", "a")]
+    b.ready("a", executor("e"), job="prod")
+    b.round()
+    assert stopped(b) == ["b3", "b2", "b1"]
+    ends(b, "b3")
+    b.round()
+    assert b.decisions_of(api.Promote) == []
+    ends(b, "b2", "b1")
+    b.heartbeat("a")
+    assert ("e", "a") in b.round()
+
+
+def test_executors_of_the_same_reservation_do_not_wait_for_its_other_tasks() -> None:
+    b = full_node(Plan(4.0), app=1)
+    b.ready("a", command("p", cores=3.0), executor("e"), job="prod")
+    b.round()
+    assert stopped(b) == ["b3", "b2", "b1", "b0"]
+    ends(b, "b3")
+    assert b.round() == [("e", "a")], "the command has to wait for two more"
+    ends(b, "b2", "b1", "b0")
+    assert b.round() == [("p", "a")]
+
+
+@pytest.mark.parametrize(("cores", "fits"), [(1, True), (2, False)])
+def test_executors_of_others_get_the_rest_of_the_node(cores: float, fits: bool) -> None:
+    b = full_node(Plan(3.0), app=cores)
+    b.ready("a", command("p", cores=3.0), job="prod")
+    b.round()
+    assert stopped(b) == ["b3", "b2", "b1"]
+    ends(b, "b0", "b3")
+    b.executors(executor("x"))
+    assert (("x", "a") in b.round()) is fits, "one core is left beside the three of which two are yet to become free"
+
+
+def test_no_room_is_kept_for_a_task_that_is_cancelled() -> None:
+    b = full_node(Plan(4.0))
+    b.ready("a", command("p", cores=4.0), job="prod")
+    b.round()
+    b.serve(e.Said("a", api.TasksCancelled(job="prod", tasks=["p"])))
+    ends(b, "b3", "b2", "b1", "b0")
+    assert len(b.round()) == 4
