@@ -20,11 +20,12 @@ _NONE = (0.0, 0, 0)
 
 @dataclass(frozen=True, slots=True)
 class Room:
-    """Room on a node."""
+    """Room on a node. ``reports`` is the node's heartbeat count when something was last about to leave for it."""
 
     node: str
     cores: float
     memory_bytes: int
+    reports: int = 0
 
 
 @dataclass(eq=False, repr=False)

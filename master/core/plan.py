@@ -75,6 +75,10 @@ class PlanFollower:
         for task in list(self._lacking_tasks(members, promised, limits)):
             key, takes = (task.job, task.name), self._takes(task)
             before = self._kept.promised.get(key)
+            if before is not None and (found := self._not_ready_yet(before, looked_at, protected)) is not None:
+                found.keep_for(takes)
+                rooms[key] = replace(before, reports=found.node.heartbeats) if found.leaving else before
+                continue
             fewest, chosen = self._fewest(task, takes, looked_at, protected)
             if fewest is not None:
                 self._stop(fewest, chosen, f"{members[task.job]} is promised its place")
@@ -82,8 +86,18 @@ class PlanFollower:
                 # Not where the task waits for something else, such as a disk: it may wait long.
                 name = fewest.node.name
                 if chosen or fewest.leaving or (before is not None and before.node == name):
-                    rooms[key] = Room(name, takes.cores, takes.memory_bytes)
+                    rooms[key] = Room(name, takes.cores, takes.memory_bytes, fewest.node.heartbeats)
         self._kept.keep_promised(rooms)
+
+    def _not_ready_yet(self, room: Room, looked_at: dict[str, _Node], protected: Mapping[str, str]) -> _Node | None:
+        """Return the node of a room while something leaves there, or until the node has reported since: its last report
+        counts the cores of what has left, for which other work would be stopped in vain.
+        """
+        node = self._members.nodes.get(room.node)
+        if node is None or not node.takes_work:
+            return None
+        one = looked_at.setdefault(node.name, _Node(node, protected))
+        return one if one.leaving or node.heartbeats == room.reports else None
 
     def _fewest(
         self, task: Task, takes: _Takes, looked_at: dict[str, _Node], protected: Mapping[str, str]

@@ -8,7 +8,7 @@ from master.core import events as e
 from penstock.wire import master_api as api
 from tests.unit.master.cluster_bed import Bed, command
 from tests.unit.master.core.executor_bed import ExecutorBed, executor, profile
-from tests.unit.master.core.test_core_plan_follower import STOPPED, Plan, end, stopped
+from tests.unit.master.core.test_core_plan_follower import STOPPED, Plan, end, stopped, two_jobs
 
 
 def full_node(plan: Plan, **forecasts: float) -> ExecutorBed:
@@ -87,6 +87,20 @@ def test_executors_of_others_get_the_rest_of_the_node(cores: float, fits: bool) 
     ends(b, "b0", "b3")
     b.executors(executor("x"))
     assert (("x", "a") in b.round()) is fits, "one core is left beside the three of which two are yet to become free"
+
+
+def test_nothing_more_is_stopped_before_a_node_has_reported_what_it_promises_now() -> None:
+    b = two_jobs(Plan(2.0))
+    b.ready("a", *[command(f"b{i}", cores=1.0) for i in range(4)], job="best")
+    b.round()
+    b.heartbeat("a", promised_cores=4.0)
+    b.ready("a", command("p", cores=2.0), job="prod")
+    b.round()
+    end(b, "b3", "b2", ended=STOPPED)
+    assert b.round() == [], "by its last report the node promises all its cores"
+    assert stopped(b) == ["b3", "b2"]
+    b.heartbeat("a", promised_cores=2.0)
+    assert b.round() == [("p", "a")]
 
 
 def test_no_room_is_kept_for_a_task_that_is_cancelled() -> None:
