@@ -31,6 +31,11 @@ from master.placement.workers import Mask
 from penstock.model import Profile
 from penstock.model.units import counted
 
+#: Room is kept for an executor that has waited this long: it does not wait for ever behind tasks that take the cores
+#: of a node one by one. As long as an agent's ``job_wait_max_s``.
+_WAIT_MAX_S = 30.0
+#: Most executors for which a node is searched in a round.
+_SEARCHED = 8
 #: A waiting executor and its forecast.
 _Known = tuple[Job, Task, e.Forecasted]
 
@@ -64,6 +69,7 @@ class ExecutorRound:
     _looked_at: float = field(init=False, default=-math.inf)  # when all nodes were examined, monotonic
     # job → resources that all nodes lacked for its executors at that time
     _lacks: dict[str, str] = field(init=False, default_factory=dict)
+    _since: dict[Key, float] = field(init=False, default_factory=dict)  # since when executors wait, monotonic
 
     def place(self, ranking: Ranking, now: float, limits: RoundQuotas | None) -> None:
         """Place executors with a forecast on the nodes that have reported since they were last examined: first those
@@ -98,8 +104,8 @@ class ExecutorRound:
         )
         placing = _ExecutorPlacement(self._executors, self._tasks, self._outbox, grid, waiting, now)
         room = free_capacity(grid, nodes, looked_at, placing.wanted, now)
-        if self._kept.promised:
-            placing.in_their_room(room, self._kept.promised)
+        if self._kept.rooms:
+            placing.in_their_room(room, self._kept.rooms)
             self._kept.settle()
             room.keep()
         left = placing.on(room)
@@ -109,6 +115,24 @@ class ExecutorRound:
             first = {one.job.job: one for one in reversed(left)}
             self._lacks = {job: room.lacks(one.demand, one.allowed) for job, one in first.items()}
             self._record_waits(self._lacks | not_offered)
+            self._keep_for_late(left, room, now)
+
+    def _keep_for_late(self, left: list[_WaitingExecutor], room: FreeCapacity, now: float) -> None:
+        """Keep room for the executor that has waited the longest, if that is too long: for one at a time, so that few
+        cores idle, on the node that lacks the least of it.
+        """
+        waiting = {(one.task.job, one.task.name): one for one in left}
+        self._since = {key: self._since.get(key, now) for key in waiting}
+        late = [key for key in waiting if now - self._since[key] >= _WAIT_MAX_S and key not in self._kept.promised]
+        found: dict[Key, Room] = {}
+        for key in sorted(late, key=self._since.__getitem__)[:_SEARCHED]:
+            one = waiting[key]
+            may = zip(room.nodes, room.workers.tolist(), strict=True)
+            nodes = [node for node, worker in may if one.allowed is None or one.allowed[worker]]
+            if (nearest := self._kept.nearest(nodes, *one.demand.largest)) is not None:
+                found[key] = nearest
+                break
+        self._kept.keep_late(found)
 
     def say_what_waits(self) -> None:
         """Set the jobs' reasons for waiting executors, after regular placement, which covers other tasks."""

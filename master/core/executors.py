@@ -91,9 +91,7 @@ class Executors:
         """Return the most cores and bytes of memory that an executor with a forecast will hold."""
         forecast = self.forecasts.of(key_of(job, task))
         assert forecast is not None
-        wanted = Demand.of(job, task, forecast.profile)
-        cores, _, _, memory = wanted.outside_profile
-        return max(forecast.profile.cpu_cores, default=cores), max(forecast.profile.memory_bytes, default=int(memory))
+        return Demand.of(job, task, forecast.profile).largest
 
     # ---------------------------------------------------------------- measured use
 

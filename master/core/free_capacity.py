@@ -55,6 +55,12 @@ class Demand:
         outside = (0.0 if getattr(profile, name) else amount for name, amount in zip(RESOURCES, promise, strict=True))
         return cls(profile, ResourceVector._make(outside))
 
+    @property
+    def largest(self) -> tuple[float, int]:
+        """Return the most cores and bytes of memory at any time."""
+        cores, _, _, memory = self.outside_profile
+        return max(self.profile.cpu_cores, default=cores), max(self.profile.memory_bytes, default=int(memory))
+
     def over(self, grid: Grid) -> Floats:
         """Return resources × slots, from the executor's start on."""
         wanted: Floats = demand(self.profile, grid.slot_s, grid.slots) + np.array(self.outside_profile)[:, None]

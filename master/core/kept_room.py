@@ -5,7 +5,8 @@ Nothing else that is promised its resources may take this room. Opportunistic wo
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from master.core.job import Key, Task
@@ -34,7 +35,9 @@ class KeptRoom:
 
     _table: NodeTable
     _members: Membership
+    rooms: Mapping[Key, Room] = field(init=False, default_factory=dict)  # all
     promised: Mapping[Key, Room] = field(init=False, default_factory=dict)  # for tasks that a reservation promises it
+    _late: Mapping[Key, Room] = field(init=False, default_factory=dict)  # for an executor that has waited long
     _sums: dict[str, tuple[float, int, int]] = field(init=False, default_factory=dict)  # by node, with the tasks
 
     def keep_promised(self, rooms: Mapping[Key, Room]) -> None:
@@ -43,13 +46,44 @@ class KeptRoom:
             self.promised = rooms
             self.settle()
 
+    def keep_late(self, rooms: Mapping[Key, Room]) -> None:
+        """Keep these rooms for executors that have waited long, and no others; none beside those of promised tasks."""
+        if rooms or self._late:
+            self._late = rooms
+            self.settle()
+
+    def nearest(self, nodes: Iterable[Node], cores: float, memory_bytes: int) -> Room | None:
+        """Return the room on the node that lacks the least of these amounts, as a part of its capacity.
+
+        Only nodes count that lack some, and have them once the master's tasks there have ended.
+        """
+        nearest, least = None, math.inf
+        taken = {room.node for room in self.promised.values()}
+        for node in nodes:
+            more = cores - node.cores_free(), float(memory_bytes - node.memory_free_bytes())
+            held = [each for each in node.held.values() if each.regular]
+            ending = sum(each.cores for each in held), sum(each.memory_bytes for each in held)
+            lacks = max(more[0] / (node.capacity.cores or 1.0), more[1] / (node.capacity.memory_bytes or 1))
+            if node.name in taken or not EPSILON < lacks < least:
+                continue
+            if more[0] <= ending[0] + EPSILON and more[1] <= ending[1]:
+                nearest, least = Room(node.name, cores, memory_bytes), lacks
+        return nearest
+
     def settle(self) -> None:
         """Keep no room for tasks that no longer wait. The others' rooms count on their nodes, as far as what leaves
         there does not make them.
         """
         nodes, sums = self._members.nodes, dict[str, tuple[float, int, int]]()
         self.promised = {key: room for key, room in self.promised.items() if self._waits(key) and room.node in nodes}
-        for room in self.promised.values():
+        taken = {room.node for room in self.promised.values()}
+        self._late = {
+            key: room
+            for key, room in self._late.items()
+            if self._waits(key) and room.node in nodes.keys() - taken and key not in self.promised
+        }
+        self.rooms = {**self.promised, **self._late}
+        for room in self.rooms.values():
             cores, memory_bytes, tasks = sums.get(room.node, _NONE)
             sums[room.node] = cores + room.cores, memory_bytes + room.memory_bytes, tasks + 1
         for name in {**self._sums, **sums}:

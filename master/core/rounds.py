@@ -56,7 +56,7 @@ class Rounds:
         self._table.follow_lengths()
         self._table.settle()
         limits = self._user_quotas.in_round()
-        if self._kept.promised:
+        if self._kept.rooms:
             self._plan_follower.fill(limits)
         ranking = self._order.rank(now) if self._order_matters() else None
         if ranking is not None:

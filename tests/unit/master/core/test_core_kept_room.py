@@ -10,6 +10,8 @@ from tests.unit.master.cluster_bed import Bed, command
 from tests.unit.master.core.executor_bed import ExecutorBed, executor, profile
 from tests.unit.master.core.test_core_plan_follower import STOPPED, Plan, end, stopped, two_jobs
 
+APP = "u/app"
+
 
 def full_node(plan: Plan, **forecasts: float) -> ExecutorBed:
     """A node with four commands of a core each, and a job with a reservation; ``forecasts`` are cores for 100 MiB."""
@@ -110,3 +112,67 @@ def test_no_room_is_kept_for_a_task_that_is_cancelled() -> None:
     b.serve(e.Said("a", api.TasksCancelled(job="prod", tasks=["p"])))
     ends(b, "b3", "b2", "b1", "b0")
     assert len(b.round()) == 4
+
+
+def turnover(b: ExecutorBed, seconds: float, *, on: str = "a") -> list[tuple[str, str]]:
+    """A command ends each second on a node where more of them wait; return what was placed meanwhile."""
+    placed = []
+    for _ in range(round(seconds)):
+        mine = [held.task for held in b.cluster.nodes[on].held.values() if held.task.startswith("b")]
+        end(b, *mine[:1], job="j")
+        b.heartbeat(on)
+        placed += b.round(1.0)
+    return placed
+
+
+def test_an_executor_of_several_cores_does_not_wait_for_ever_behind_commands_of_one() -> None:
+    b = ExecutorBed("a", ordering="fifo", forecasts={APP: profile((4, 100))})
+    b.ready("a", *[command(f"b{i:03}", cores=1.0) for i in range(100)])
+    b.round()
+    b.job("a", "late", at=2.0)
+    b.ready("a", executor("e", cores=4.0), job="late")
+    placed = turnover(b, 25)
+    assert len(placed) == 25 and ("e", "a") not in placed, "it has not waited long"
+    placed = turnover(b, 12)
+    assert ("e", "a") in placed
+    assert len(placed) >= 1 + 5, "cores idle only while the last four commands end"
+
+
+def test_an_executor_does_not_wait_for_ever_behind_promotions() -> None:
+    b = ExecutorBed("a", ordering="fifo", forecasts={APP: profile((4, 100))})
+    b.ready("a", *[command(f"b{i}", cores=1.0) for i in range(4)])
+    b.round()
+    b.heartbeat("a", promised_cores=4.0, used_cores=0.0)
+    b.ready("a", *[command(f"bo{i:02}", cores=1.0) for i in range(60)], opportunistic=True)
+    b.round()
+    b.job("a", "late", at=2.0)
+    b.ready("a", executor("e", cores=4.0), job="late")
+    placed = turnover(b, 50)
+    assert b.decisions_of(api.Promote)
+    assert ("e", "a") in placed
+
+
+def test_room_is_kept_where_the_least_is_lacking_and_never_for_what_is_no_job_of_the_master() -> None:
+    b = ExecutorBed("a", "b", ordering="fifo", forecasts={APP: profile((4, 100))})
+    b.heartbeat("b", promised_cores=2.0)
+    b.ready("a", *[command(f"b{i:03}", cores=1.0) for i in range(100)])
+    b.round()
+    b.job("a", "late", at=2.0)
+    b.ready("a", executor("e", cores=4.0), job="late")
+    for _ in range(40):
+        b.heartbeat("b", promised_cores=4.0)
+        turnover(b, 1)
+    assert b.cluster.nodes["a"].held.keys() >= {("late", "e")}
+    assert b.cluster.nodes["b"].kept_tasks == 0
+
+
+def test_no_room_is_kept_for_an_executor_that_waits_for_something_else() -> None:
+    b = ExecutorBed("a", forecasts={APP: profile((1, 100), (4, 100))})
+    b.beats("a", [(4, 900), (2, 900)])
+    b.executors(executor("e"))
+    for _ in range(40):
+        b.beats("a", [(4, 900), (2, 900)])
+        assert b.round(1.0) == []
+    assert b.cluster.nodes["a"].kept_tasks == 0
+    b.ready("a", command("b", cores=4.0))
+    assert b.round() == [("b", "a")]
