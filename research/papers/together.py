@@ -42,7 +42,7 @@ _UBIS_THRESHOLDS = {
 _MONOTASKS: dict[str, dict[str, Any]] = {
     _LAS_MQ: {"policy.ordering": "las_mq"},
     _SRJF: {"policy.ordering": "srjf"},
-    _INSTALLED: {"policy.ordering": "gittins"},
+    _INSTALLED: {"policy.ordering": "gittins", "agent.ranked": True},
     "Ursa (EJF)": {"policy.ordering": "ejf"},
     _URSA_SRJF: {"policy.ordering": "srjf"},
     "LAS_MQ": _YARN | {"policy.ordering": "las_mq"},
@@ -50,7 +50,7 @@ _MONOTASKS: dict[str, dict[str, Any]] = {
 _COMMANDS: dict[str, dict[str, Any]] = {
     _LAS_MQ: {"policy.ordering": "las_mq"},
     _SRJF: {"policy.ordering": "srjf"},
-    _INSTALLED: {"policy.ordering": "gittins"},
+    _INSTALLED: {"policy.ordering": "gittins", "agent.ranked": True},
     _KNOWN: {"policy.ordering": "srjf", "known_lengths": True},
     "Ursa (EJF)": {"policy.ordering": "ejf"} | _NO_SLACK,
     _URSA_SRJF: {"policy.ordering": "srjf"} | _NO_SLACK,

@@ -327,7 +327,7 @@ class Spec(Table, frozen=True, kw_only=True):
             cluster.progress_s,
             self.measure.timeline_s,
             cluster.fifo_queues,
-            _settings("agent", self.agent, NodeSettings, fixed),
+            _settings("agent", {"ranked": True} | self.agent, NodeSettings, fixed),
         )
 
 

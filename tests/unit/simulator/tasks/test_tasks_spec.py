@@ -134,6 +134,11 @@ def test_settings_of_the_agents_reach_them() -> None:
     assert around.agent.preemption.after == 3, "keys that are not set stay"
 
 
+def test_the_kernel_knows_the_order_of_jobs_as_installed_unless_a_scenario_says_otherwise() -> None:
+    assert scenario().surroundings().agent.ranked
+    assert not scenario(agent={"ranked": False}).surroundings().agent.ranked
+
+
 def test_the_same_seed_gives_the_same_report() -> None:
     stages = [WORK | {"tasks": 6, "spread": 0.5}, WORK | {"tasks": 2}]
     spec = scenario(jobs=[job(*stages, count=3, every_s=0.5)])
