@@ -13,9 +13,10 @@ from dask.typing import Key
 from distributed.core import Status
 from distributed.threadpoolexecutor import ThreadPoolExecutor
 
+from penstock.client.gate import Slot
 from penstock.engines.dask import hooks
 from penstock.engines.dask.estimate import ReadEstimates
-from penstock.engines.dask.pool import EXECUTING, DaskMonotask, GatedThreadPoolExecutor, GateLike, SlotLike, refused
+from penstock.engines.dask.pool import EXECUTING, DaskMonotask, GatedThreadPoolExecutor, GateLike, refused
 from penstock.engines.dask.settings import Settings
 from penstock.engines.dask.shards import ShardReads
 from penstock.engines.dask.spill import Evictor
@@ -193,7 +194,7 @@ class GatedWorker:
         return self._during(self._slot(kind, input_bytes, stage))
 
     @asynccontextmanager
-    async def _during(self, asked: Awaitable[SlotLike | None]) -> AsyncIterator[None]:
+    async def _during(self, asked: Awaitable[Slot | None]) -> AsyncIterator[None]:
         """Wait for the slot that is asked for, and hold it during the body."""
         self._busy.enter()
         slot, failed = None, True
@@ -206,7 +207,7 @@ class GatedWorker:
                 slot.release(failed=failed)
             self._busy.leave()
 
-    async def _slot_to_spill(self, input_bytes: int) -> SlotLike | None:
+    async def _slot_to_spill(self, input_bytes: int) -> Slot | None:
         """Wait for the disk, for a bounded time, as spilling frees memory."""
         patience_s = self._settings.spill_patience_s
         try:
@@ -216,7 +217,7 @@ class GatedWorker:
             _LOG.info("spilling without a grant: the disk was busy for %g s", patience_s)
             return None
 
-    async def _withdrawable(self, one: DaskMonotask, kind: ResourceKind) -> SlotLike | None:
+    async def _withdrawable(self, one: DaskMonotask, kind: ResourceKind) -> Slot | None:
         waiting = asyncio.ensure_future(self._slot(kind, one.input_bytes, one.stage))
         one.withdraw = waiting.cancel
         try:
@@ -226,7 +227,7 @@ class GatedWorker:
                 slot.cancel()  # granted at the moment when the worker closes
             raise
 
-    async def _slot(self, kind: ResourceKind, input_bytes: int, stage: str) -> SlotLike | None:
+    async def _slot(self, kind: ResourceKind, input_bytes: int, stage: str) -> Slot | None:
         try:
             return await self._gate.acquire_async(kind, input_bytes, stage=stage)
         except (RpcError, RuntimeError) as error:

@@ -20,6 +20,7 @@ from typing import Any, Protocol, TypeVar
 from distributed.threadpoolexecutor import ThreadPoolExecutor
 
 from penstock.client.errors import JobCancelled
+from penstock.client.gate import Slot
 from penstock.engines.dask.estimate import thread_read_bytes
 from penstock.engines.dask.work_count import WorkCount
 from penstock.model.resources import ResourceKind
@@ -53,23 +54,14 @@ class DaskMonotask:
 EXECUTING: ContextVar[DaskMonotask | None] = ContextVar("penstock_executing", default=None)
 
 
-class SlotLike(Protocol):
-    """See :class:`penstock.client.gate.Slot`."""
-
-    error: Exception | None
-
-    def release(self, *, failed: bool = False) -> None: ...
-    def cancel(self) -> None: ...
-
-
 class GateLike(Protocol):
     """The methods of :class:`penstock.client.gate.Gate` that the pool and the worker use."""
 
-    async def acquire_async(self, kind: ResourceKind | str, input_bytes: int, *, stage: str = "") -> SlotLike: ...
-    def acquire(self, kind: ResourceKind | str, input_bytes: int, *, stage: str = "") -> SlotLike: ...
+    async def acquire_async(self, kind: ResourceKind | str, input_bytes: int, *, stage: str = "") -> Slot: ...
+    def acquire(self, kind: ResourceKind | str, input_bytes: int, *, stage: str = "") -> Slot: ...
     def submit(
-        self, kind: ResourceKind | str, input_bytes: int, granted: Callable[[Any], object], *, stage: str = ""
-    ) -> SlotLike: ...
+        self, kind: ResourceKind | str, input_bytes: int, granted: Callable[[Slot], object], *, stage: str = ""
+    ) -> Slot: ...
 
 
 def refused(error: Exception) -> None:
@@ -100,7 +92,7 @@ class Turn(Future[Any]):
         self.seceded = False
         self._pool = pool
         self._call: Callable[[], Any] | None = call
-        self._slot: SlotLike | None = None
+        self._slot: Slot | None = None
         self._granted = False
         self._noticed = False
         self._lock = threading.Lock()
@@ -118,7 +110,7 @@ class Turn(Future[Any]):
         if self.cancelled():
             self.cancel_slot()
 
-    def granted(self, slot: SlotLike) -> None:
+    def granted(self, slot: Slot) -> None:
         """Called by the gate: the slot is granted or refused."""
         with self._lock:
             self._slot, self._granted = slot, True

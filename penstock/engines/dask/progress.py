@@ -12,7 +12,7 @@ import contextlib
 import logging
 import math
 from collections.abc import Iterable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -22,7 +22,8 @@ from penstock.wire.agent_api import StageProgress
 
 if TYPE_CHECKING:
     from distributed.scheduler import Scheduler, TaskGroup
-    from distributed.worker import Worker
+
+    from penstock.engines.dask.jobs import ClusterGate
 
 _LOG = logging.getLogger(__name__)
 #: The name of the scheduler's RPC handler.
@@ -87,19 +88,10 @@ def answer_at(scheduler: Scheduler) -> None:
     scheduler.set_metadata(keys=list(_ANSWERS), value=True)
 
 
-class ProgressConnection(Protocol):
-    """The connection to the agent: :class:`penstock.engines.dask.jobs.ClusterGate`."""
-
-    speaks: bool
-    workers: list[Worker]
-
-    def progress(self, stages: list[StageProgress]) -> object: ...
-
-
 class Reporter:
     """Asks the scheduler and reports to the agent while its process is the job's reporter."""
 
-    def __init__(self, gate: ProgressConnection) -> None:
+    def __init__(self, gate: ClusterGate) -> None:
         """Start reporting; call it in the workers' event loop."""
         self._gate = gate
         self._loop = asyncio.get_running_loop()

@@ -13,7 +13,8 @@ import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from penstock.engines.dask.pool import GateLike, SlotLike, refused
+from penstock.client.gate import Slot
+from penstock.engines.dask.pool import GateLike, refused
 from penstock.model.resources import ResourceKind
 from penstock.wire.errors import RpcError
 
@@ -37,7 +38,7 @@ class ShardReads:
             if slot is not None:
                 slot.release()
 
-    def _wait(self, input_bytes: int) -> SlotLike | None:
+    def _wait(self, input_bytes: int) -> Slot | None:
         granted = threading.Event()
         try:
             slot = self._gate.submit(ResourceKind.DISK, input_bytes, lambda _: granted.set(), stage="p2p-read")
