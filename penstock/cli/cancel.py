@@ -14,7 +14,7 @@ from penstock.cli.session import asked, print_json
 from penstock.wire.errors import ErrorCode, RpcError
 
 if TYPE_CHECKING:
-    from penstock.client.requests import Requests
+    from penstock.client.blocking_requests import BlockingRequests
 
 #: The longest wait for stopped work (seconds); work that ignores its termination is killed long before.
 _PATIENCE_S = 60.0
@@ -36,7 +36,9 @@ def main(argv: list[str]) -> int:
     return status
 
 
-async def _cancel(agent: Requests, jobs: Sequence[str], *, wait: bool) -> tuple[dict[str, dict[str, str]], Status]:
+async def _cancel(
+    agent: BlockingRequests, jobs: Sequence[str], *, wait: bool
+) -> tuple[dict[str, dict[str, str]], Status]:
     """Return the result for each job, and the exit status."""
     results: dict[str, dict[str, str]] = {}
     waited: list[str] = []

@@ -16,7 +16,7 @@ from penstock.cli.session import asked, print_json
 from penstock.wire.errors import ErrorCode, RpcError
 
 if TYPE_CHECKING:
-    from penstock.client.requests import Requests
+    from penstock.client.blocking_requests import BlockingRequests
     from penstock.wire.cluster_api import Drains, NodeDrain, Remaining
 
 _LOOK_S = 0.25
@@ -55,7 +55,7 @@ def main(argv: list[str]) -> int:
     return Status.DONE
 
 
-async def _drain(options: argparse.Namespace, agent: Requests) -> Drains:
+async def _drain(options: argparse.Namespace, agent: BlockingRequests) -> Drains:
     found = await agent.nodes.drain(options.nodes, stop=options.stop and options.no_wait)
     if options.no_wait:
         return found
@@ -66,7 +66,7 @@ async def _drain(options: argparse.Namespace, agent: Requests) -> Drains:
     return found
 
 
-async def _wait(agent: Requests, names: list[str], for_s: float, *, stop: bool) -> Drains:
+async def _wait(agent: BlockingRequests, names: list[str], for_s: float, *, stop: bool) -> Drains:
     """Wait until all nodes are drained, or for ``for_s`` seconds, also while the master is away."""
     until = time.monotonic() + for_s
     while True:

@@ -14,7 +14,7 @@ from penstock.cli.session import asked, print_json
 from penstock.wire.errors import ErrorCode, RpcError
 
 if TYPE_CHECKING:
-    from penstock.client.requests import Requests
+    from penstock.client.blocking_requests import BlockingRequests
     from penstock.wire.jobs_api import Jobs, JobsOrdered, JobView
 
 #: The first and longest pause between two queries while waiting for jobs (seconds).
@@ -96,7 +96,7 @@ def _show_named(found: Sequence[JobView]) -> None:
 
 
 async def _look(
-    agent: Requests, jobs: Sequence[str], say: Callable[[str], object] = _SAY, patience_s: float = 0.0
+    agent: BlockingRequests, jobs: Sequence[str], say: Callable[[str], object] = _SAY, patience_s: float = 0.0
 ) -> tuple[list[JobView], Status]:
     found = await _find(agent, jobs, time.monotonic() + patience_s)
     status = Status.DONE
@@ -110,7 +110,7 @@ async def _look(
 
 
 async def ended(
-    agent: Requests, jobs: Sequence[str], timeout_s: float | None, say: Callable[[str], object] = _SAY
+    agent: BlockingRequests, jobs: Sequence[str], timeout_s: float | None, say: Callable[[str], object] = _SAY
 ) -> tuple[list[JobView], Status]:
     """Wait until jobs have ended and all their tasks have stopped; return them and the worst status. ``say`` gets a
     line about each job that is not waited for to its end."""
@@ -133,7 +133,7 @@ async def ended(
     return list(latest.values()), status or (Status.FAILED if failed else Status.DONE)
 
 
-async def _update(agent: Requests, latest: dict[str, JobView], left: Sequence[str]) -> list[str]:
+async def _update(agent: BlockingRequests, latest: dict[str, JobView], left: Sequence[str]) -> list[str]:
     """Update the remaining jobs; return those that stay unknown for a while."""
     patience = time.monotonic() + _PATIENCE_S
     while True:
@@ -144,7 +144,7 @@ async def _update(agent: Requests, latest: dict[str, JobView], left: Sequence[st
         await agent.pause(_AGAIN_S)
 
 
-async def _find(agent: Requests, jobs: Sequence[str], patience: float) -> Jobs:
+async def _find(agent: BlockingRequests, jobs: Sequence[str], patience: float) -> Jobs:
     """Find jobs; until ``patience`` (monotonic), retry while the master is away, as it is for an agent that starts."""
     while True:
         try:

@@ -154,10 +154,6 @@ class AgentClient(Requests):
             await self._link.ask(m.ATTACH, api.Attach(container=container, own=False))
             return self._containers.setdefault(container, Container(self._link, container, own=False))
 
-    async def pause(self, pause_s: float) -> None:
-        """Let so many seconds pass."""
-        await asyncio.sleep(pause_s)
-
     def descriptor(self) -> int | None:
         """Return the connection's descriptor while it is open."""
         peer = self._link.peer()

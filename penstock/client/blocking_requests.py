@@ -37,7 +37,7 @@ class BlockingRequests(Requests):
             raise AgentUnavailable(lost) from None
 
     async def pause(self, pause_s: float) -> None:
-        """See :meth:`Requests.pause`."""
+        """Let so many seconds pass, between one look and the next."""
         time.sleep(pause_s)  # noqa: ASYNC251 - there is no event loop
 
 

@@ -137,10 +137,6 @@ class Requests:
         #: The cluster's nodes, including drained ones.
         self.nodes = Nodes(asks)
 
-    async def pause(self, pause_s: float) -> None:
-        """Let so many seconds pass, between one look and the next."""
-        raise NotImplementedError
-
     async def status(self) -> dict[str, Any]:
         """Return the agent's status document (docs/protocol.md lists its keys)."""
         return (await self._asks.ask(m.STATUS, agent_api.Nothing())).status

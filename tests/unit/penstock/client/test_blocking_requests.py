@@ -38,7 +38,6 @@ def ask_in_a_loop(agent: AgentThread, work: Callable[[Requests], Coroutine[Any, 
 def test_requests_follow_each_other_in_one_connection(agent: AgentThread, ask: Ask) -> None:
     async def two(requests: Requests) -> list[dict[str, Any]]:
         first = await requests.status()
-        await requests.pause(0)
         return [first, await requests.status()]
 
     assert [found["node"] for found in ask(agent, two)] == ["fake", "fake"]
