@@ -88,7 +88,6 @@ class Argument:
     flags: tuple[str, ...]
     value: str
     help: str
-    repeatable: bool
     required: bool
 
 
@@ -126,7 +125,6 @@ def _argument(parser: argparse.ArgumentParser, action: argparse.Action) -> Argum
         flags=tuple(action.option_strings),
         value=_value(action),
         help=" ".join(((action.help or "") % shown).split()),
-        repeatable=isinstance(action.default, list) or "repeatable" in (action.help or ""),
         required=action.required if action.option_strings else action.nargs not in {"*", "?", argparse.REMAINDER},
     )
 
