@@ -27,7 +27,7 @@ class BlockingRequests(Requests):
 
     async def ask(self, method: Method[P, R], params: P) -> R:
         """See :class:`penstock.client.requests.Asks`, like the next method."""
-        return self._session.ask(method, params)
+        return self._session.call(method, lambda: params)
 
     async def ask_once(self, method: Method[P, R], params: P, lost: str) -> R:
         """Raise AgentUnavailable, with the message ``lost``, if the connection was lost during this call."""

@@ -102,10 +102,6 @@ class Session:
             except ConnectionResetError:
                 self._mend()
 
-    def ask(self, method: Method[P, R], params: P) -> R:
-        """Call with the same parameters for each attempt; see :meth:`call`."""
-        return self.call(method, lambda: params)
-
     def call_once(
         self, method: Method[P, R], params: Callable[[], P], patience_s: Callable[[], float | None] = lambda: None
     ) -> R:

@@ -38,7 +38,9 @@ class Signals:
         self._wake, self._wakes = socket.socketpair()
         for sock in (self._wake, self._wakes):
             sock.setblocking(False)
-        self._catch()
+        for number in self._numbers:
+            self._before[number] = signal.signal(number, self._on_signal)
+        self._woken_before = signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -48,11 +50,6 @@ class Signals:
             signal.set_wakeup_fd(self._woken_before)
         self._wake.close()
         self._wakes.close()
-
-    def _catch(self) -> None:
-        for number in self._numbers:
-            self._before[number] = signal.signal(number, self._on_signal)
-        self._woken_before = signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when a signal has arrived."""

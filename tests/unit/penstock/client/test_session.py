@@ -51,7 +51,7 @@ def test_an_agent_that_comes_back_is_asked_again_once_its_owner_has_joined(agent
         agent.stop()
         starting = threading.Timer(0.1, agent.start)
         starting.start()
-        assert session.ask(m.STATUS, Nothing()).status["node"] == "fake"
+        assert session.call(m.STATUS, Nothing).status["node"] == "fake"
         starting.join(60)
     assert owner.told == [False, "relink", True]
 
