@@ -48,6 +48,9 @@ _ID_BYTES = {0xCC: 2, 0xCD: 3, 0xCE: 5}
 #: Arrays, maps, strings and binaries with a four-byte length.
 _WIDE = (b"\xdd", b"\xdf", b"\xdb", b"\xc6")
 
+_EXPECTED = "[0, id, method, [params]], [1, id, error, result] or [2, method, [params]]"
+_NO_MESSAGE = ErrorBody(ErrorCode.BAD_REQUEST, f"not a MessagePack-RPC message; expected {_EXPECTED}", "frame")
+
 T = TypeVar("T")
 
 
@@ -166,7 +169,7 @@ class RpcConnection:
             self._frame_start = after
             frame = b"".join(self._pieces) if len(self._pieces) > 1 else self._pieces[0]
             self._pieces.clear()
-            yield self._message(frame) or _malformed(_request_id(frame))
+            yield self._message(frame) or Malformed(_request_id(frame), _NO_MESSAGE)
         if begin < len(data):
             self._pieces.append(data[begin:])
             if self._too_large():
@@ -274,12 +277,6 @@ def _error(error: msgspec.Raw) -> ErrorBody | None:
         with contextlib.suppress(*_INVALID):
             text = str(msgspec.msgpack.decode(error))
     return ErrorBody(ErrorCode.INTERNAL, text)
-
-
-def _malformed(reply_to: int | None) -> Malformed:
-    expected = "[0, id, method, [params]], [1, id, error, result] or [2, method, [params]]"
-    error = ErrorBody(ErrorCode.BAD_REQUEST, f"not a MessagePack-RPC message; expected {expected}", "frame")
-    return Malformed(reply_to, error)
 
 
 def to_wire(value: object) -> Any:
