@@ -100,7 +100,9 @@ class Site:
         app.on_shutdown.append(self._hang_up)
         shown = openapi.Access(access is not None and access.exposed, frozenset({OPEN}))
         app.add_routes([*self.operations(shown), pages.STATIC])
-        runner = web.AppRunner(app, access_log=None, logger=_logger())
+        logger = logging.Logger("penstock.http", logging.WARNING)  # noqa: LOG001 - kept out of the global registry
+        logger.addHandler(_Words())
+        runner = web.AppRunner(app, access_log=None, logger=logger)
         await runner.setup()
         self._runner = runner
         self._live.start()
@@ -176,9 +178,3 @@ class _Words(logging.Handler):
             log.info("not HTTP", what=record.getMessage(), why=" ".join(error.message.split())[:200])
         else:
             log.error("http", what=record.getMessage(), exc_info=error)
-
-
-def _logger() -> logging.Logger:
-    logger = logging.Logger("penstock.http", logging.WARNING)  # noqa: LOG001 - kept out of the global registry
-    logger.addHandler(_Words())
-    return logger
