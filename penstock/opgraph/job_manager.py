@@ -177,7 +177,10 @@ class JobManager:
             return []
         self.ends[task] = ended
         if ended.ok:
-            return [self._settle(task, TaskState.DONE, ended.reason), *self._ask(self._freed_by(task))]
+            for dependent in self.graph.dependents[task]:
+                self._missing[dependent] -= 1
+            freed = [name for name in self.graph.dependents[task] if not self._missing[name]]
+            return [self._settle(task, TaskState.DONE, ended.reason), *self._ask(freed)]
         state = TaskState.CANCELLED if self._stopping and ended.by is EndedBy.CANCELLED else TaskState.FAILED
         out: list[Instruction] = [self._settle(task, state, ended.reason)]
         if self._fail_fast:
@@ -191,12 +194,6 @@ class JobManager:
         out = self._skip((name for name, state in self.states.items() if state is TaskState.WAITING), reason)
         asked = tuple(name for name, state in self.states.items() if not state.over)
         return [*out, CancelTasks(asked)] if asked else out
-
-    def _freed_by(self, task: str) -> list[str]:
-        """Return the tasks for which this task was the last to wait for."""
-        for dependent in self.graph.dependents[task]:
-            self._missing[dependent] -= 1
-        return [name for name in self.graph.dependents[task] if not self._missing[name]]
 
     def _ask(self, ready: Iterable[str]) -> list[Instruction]:
         """Request places for ready tasks, grouped by stage in the order of the graph."""
