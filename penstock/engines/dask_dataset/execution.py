@@ -16,8 +16,9 @@ import os
 import queue
 import uuid
 from collections import deque
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, overload
 
@@ -292,7 +293,7 @@ class _Run:
             futures |= dict(zip(names, picked, strict=True))
         self._running[asked.monotask] = _Running(len(futures), futures)
         for each in futures.values():
-            each.add_done_callback(self._done(asked.monotask))
+            each.add_done_callback(partial(self._done, asked.monotask))
 
     def _argument(self, one: OpaqueValue | Key | list[OpaqueValue | Key]) -> Any:
         if isinstance(one, OpaqueValue):
@@ -307,9 +308,9 @@ class _Run:
         """Handle a placement, in the placement's thread."""
         self._happened.put(FlowTaskPlaced(task, node))
 
-    def _done(self, monotask: int) -> Callable[[Future[Any]], None]:
-        """Return the callback of a monotask's futures, for a thread of the client."""
-        return lambda future: self._happened.put((monotask, future))
+    def _done(self, monotask: int, future: Future[Any]) -> None:
+        """Handle one of a monotask's finished futures, in a thread of the client."""
+        self._happened.put((monotask, future))
 
     def _wait(self) -> None:
         """Wait for events and report them to the manager. Raises: as :meth:`MasterPlacement.check`."""
@@ -320,7 +321,8 @@ class _Run:
         try:
             news.append(self._happened.get(timeout=_LOOK_S))
         except queue.Empty:
-            self._look_for_workers()
+            if self._workers.used and (gone := self._workers.used - set(self._client.nthreads())):
+                raise WorkerGoneError(f"the worker {min(gone)}, chosen by the master, left the cluster") from None
         while not self._happened.empty():
             news.append(self._happened.get())
         events: list[FlowEvent] = []
@@ -390,7 +392,3 @@ class _Run:
         for address, node in self._client.run(node_here, where).items():
             nodes.setdefault(node, []).append(address)
         return nodes
-
-    def _look_for_workers(self) -> None:
-        if self._workers.used and (gone := self._workers.used - set(self._client.nthreads())):
-            raise WorkerGoneError(f"the worker {min(gone)}, chosen by the master, left the cluster")
