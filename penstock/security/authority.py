@@ -269,12 +269,15 @@ class Authority:
         key = ec.generate_private_key(ec.SECP256R1())
         short = [x509.NameAttribute(NameOID.COMMON_NAME, names[0])] if len(names[0]) <= _MOST_COMMON_NAME else []
         uses = [ExtendedKeyUsageOID.SERVER_AUTH] + ([] if master else [ExtendedKeyUsageOID.CLIENT_AUTH])
+        alternatives: list[x509.GeneralName] = [
+            x509.DNSName(one) if (address := _address(one)) is None else x509.IPAddress(address) for one in names
+        ]
         made = (
             _builder(x509.Name(short), authority.subject, key, now, until)
             .add_extension(x509.BasicConstraints(ca=False, path_length=None), critical=True)
             .add_extension(_usage(signs_certificates=False), critical=True)
             .add_extension(x509.ExtendedKeyUsage(uses), critical=False)
-            .add_extension(x509.SubjectAlternativeName([_general(one) for one in names]), critical=not short)
+            .add_extension(x509.SubjectAlternativeName(alternatives), critical=not short)
             .add_extension(x509.SubjectKeyIdentifier.from_public_key(key.public_key()), critical=False)
             .add_extension(x509.AuthorityKeyIdentifier.from_issuer_public_key(signing.public_key()), critical=False)
             .sign(signing, hashes.SHA256())
@@ -310,11 +313,6 @@ def _address(text: str) -> ipaddress.IPv4Address | ipaddress.IPv6Address | None:
         return ipaddress.ip_address(text) if _ADDRESS.match(text) else None
     except ValueError:
         return None
-
-
-def _general(name: str) -> x509.GeneralName:
-    address = _address(name)
-    return x509.IPAddress(address) if address is not None else x509.DNSName(name)
 
 
 def _after(now: dt.datetime, days: int) -> dt.datetime:
