@@ -23,8 +23,8 @@ from penstock.security import tls
 from penstock.security.authority import Authority
 from penstock.security.tls import TlsFiles
 from penstock.transport import RpcPeer, connect_tcp
-from penstock.wire import RpcConnection
 from penstock.wire import master_api as api
+from penstock.wire.connection import RpcConnection
 from penstock.wire.errors import ErrorCode, RpcError
 from tests.integration.conftest import Daemon, Recorder, until
 from tests.security_bed import DAY, NOW, authority, carried, files, settings

@@ -12,10 +12,9 @@ import pytest
 
 from penstock.transport import RpcPeer
 from penstock.transport.shared_peer import SharedPeer, UserBudget
-from penstock.wire import RpcConnection
 from penstock.wire.agent_api import Hello
 from penstock.wire.agent_methods import REQUESTS, TYPED
-from penstock.wire.connection import MAX_FRAME_BYTES, read_params
+from penstock.wire.connection import MAX_FRAME_BYTES, RpcConnection, read_params
 from tests.unit.penstock.transport.loops import on_both_loops
 
 LIMIT_S = 60

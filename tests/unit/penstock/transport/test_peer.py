@@ -11,9 +11,9 @@ import msgpack
 import pytest
 
 from penstock.transport import RpcPeer
-from penstock.wire import ErrorCode, RpcError
 from penstock.wire.agent_api import Done, JobAdmitted, JobRegistered
 from penstock.wire.connection import RpcConnection, read_params
+from penstock.wire.errors import ErrorCode, RpcError
 
 
 class Side:

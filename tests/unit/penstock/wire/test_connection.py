@@ -9,11 +9,11 @@ import msgpack
 import msgspec
 import pytest
 
-from penstock.wire import Closed, ErrorCode, Notification, Response, RpcConnection, RpcError
 from penstock.wire.agent_api import Hello, SignalContainer, Submit
 from penstock.wire.agent_methods import TYPED
-from penstock.wire.connection import MAX_FRAME_BYTES, Malformed, read_params
-from penstock.wire.errors import ErrorBody, bad_request, refused, unavailable
+from penstock.wire.connection import MAX_FRAME_BYTES, Closed, Malformed, RpcConnection, read_params
+from penstock.wire.errors import ErrorBody, ErrorCode, RpcError, bad_request, refused, unavailable
+from penstock.wire.rpc import Notification, Response
 
 
 def raw(value: object) -> msgspec.Raw:

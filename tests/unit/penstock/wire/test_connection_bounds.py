@@ -6,10 +6,10 @@ import msgpack
 import msgspec
 import pytest
 
-from penstock.wire import Closed, Notification, Request, RpcConnection
 from penstock.wire.agent_api import Hello, Submit
 from penstock.wire.agent_methods import TYPED
-from penstock.wire.connection import MAX_FRAME_BYTES, Malformed, read_params
+from penstock.wire.connection import MAX_FRAME_BYTES, Closed, Malformed, RpcConnection, read_params
+from penstock.wire.rpc import Notification, Request
 
 LIMIT = 200
 SOUND: bytes = msgpack.packb([2, "y", []])

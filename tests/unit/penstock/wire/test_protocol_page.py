@@ -17,10 +17,11 @@ import pytest
 from docs import make_protocol
 from penstock.model.container import Ended, EndedBy
 from penstock.model.work import Name
-from penstock.wire import Notification, Request, Response, RpcConnection, agent_methods, master_api, relayed_methods
+from penstock.wire import agent_methods, master_api, relayed_methods
 from penstock.wire.agent_methods import NOTIFICATIONS, REGISTER_JOB
-from penstock.wire.connection import read, read_params
+from penstock.wire.connection import RpcConnection, read, read_params
 from penstock.wire.errors import RpcError
+from penstock.wire.rpc import Notification, Request, Response
 from tests.fakes.agent import FakeAgent
 
 REQUESTS = {**agent_methods.REQUESTS, **relayed_methods.REQUESTS}

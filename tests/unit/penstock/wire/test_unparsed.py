@@ -12,21 +12,13 @@ import pytest
 from penstock.model import KindAmounts, ResourceKind
 from penstock.model.container import MOST_AT_ONCE, ContainerSpec
 from penstock.model.work import MonotaskSpec, TaskRequest
-from penstock.wire import (
-    Notification,
-    Request,
-    Response,
-    RpcConnection,
-    RpcError,
-    agent_methods,
-    master_api,
-    relayed_methods,
-)
+from penstock.wire import agent_methods, master_api, relayed_methods
 from penstock.wire.agent_api import Hello, Place, Rejected, Submit
 from penstock.wire.agent_methods import TYPED
-from penstock.wire.connection import LINK_FRAME_BYTES, MAX_FRAME_BYTES, read, read_params
-from penstock.wire.errors import bad_request
+from penstock.wire.connection import LINK_FRAME_BYTES, MAX_FRAME_BYTES, RpcConnection, read, read_params
+from penstock.wire.errors import RpcError, bad_request
 from penstock.wire.rejections import rejection_of_raw
+from penstock.wire.rpc import Notification, Request, Response
 
 MIB = 1024 * 1024
 REQUESTS = {**agent_methods.REQUESTS, **relayed_methods.REQUESTS}
