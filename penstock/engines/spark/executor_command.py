@@ -60,26 +60,20 @@ def read(argv: tuple[str, ...]) -> ExecutorCommand:
     at = argv.index(BACKEND)
     options, arguments = argv[:at], argv[at + 1 :]
     named = dict(zip(arguments[::2], arguments[1::2], strict=False))
+    sizes = [option.removeprefix("-Xmx") for option in options if option.startswith("-Xmx")]
+    if not sizes:
+        raise NoExecutor("no -Xmx in the executor's command line")
     try:
-        cores = int(named["--cores"])
         return ExecutorCommand(
+            cores=int(named["--cores"]),
             options=options,
             arguments=arguments,
             application_id=named["--app-id"],
             executor_id=named["--executor-id"],
-            cores=cores,
-            heap_bytes=_heap_bytes(options),
+            heap_bytes=parse_bytes(sizes[-1]),  # the last one counts, as in the JVM
             driver_url=named.get("--driver-url", ""),
         )
     except KeyError as missing:
         raise NoExecutor(f"no {missing.args[0]} in the executor's command line") from None
     except ValueError as error:
         raise NoExecutor(str(error)) from None
-
-
-def _heap_bytes(options: tuple[str, ...]) -> int:
-    """Return the heap's size: the last -Xmx counts, as in the JVM."""
-    sizes = [option.removeprefix("-Xmx") for option in options if option.startswith("-Xmx")]
-    if not sizes:
-        raise KeyError("-Xmx")
-    return parse_bytes(sizes[-1])
