@@ -7,7 +7,6 @@ import logging
 import pickle
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING, Any
 
@@ -34,43 +33,35 @@ NAME = "penstock"
 _Key = tuple[int, str, str]
 
 
-@dataclass
-class _Shared:
-    """A gate of this process and its reporter; a process may have several workers (``processes=False``)."""
-
-    gate: ClusterGate
-    reporter: Reporter
-
-
 class _Gates:
-    """The gates of this process: one for each event loop, socket and job name."""
+    """The gates of this process: one for each event loop, socket and job name. It may have several workers."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._shared: dict[_Key, _Shared] = {}
+        self._reporters: dict[_Key, Reporter] = {}
 
     async def enter(self, worker: Worker, settings: Settings) -> tuple[_Key, ClusterGate]:
         """Add a worker to its gate, until :meth:`leave` with the returned key."""
         key = id(asyncio.get_running_loop()), settings.socket, settings.job or worker.scheduler.address
         with self._lock:
-            if (shared := self._shared.get(key)) is not None:
+            if (shared := self._reporters.get(key)) is not None:
                 shared.gate.workers.append(worker)
                 return key, shared.gate
             gate = ClusterGate(worker, settings)
-            self._shared[key] = _Shared(gate, Reporter(gate))
+            self._reporters[key] = Reporter(gate)
         await gate.start()
         return key, gate
 
     def leave(self, key: _Key, worker: Worker) -> threading.Thread | None:
         """Remove a worker, from any thread. Return the thread that closes the gate, if it was the last worker."""
         with self._lock:
-            shared = self._shared[key]
-            if shared.gate.leave(worker):
+            reporter = self._reporters[key]
+            if reporter.gate.leave(worker):
                 return None
-            del self._shared[key]
-        shared.reporter.stop()
+            del self._reporters[key]
+        reporter.stop()
         # The caller may be the gate's own thread, which must not close the gate itself.
-        closing = threading.Thread(target=shared.gate.close, name="penstock-close", daemon=True)
+        closing = threading.Thread(target=reporter.gate.close, name="penstock-close", daemon=True)
         closing.start()
         return closing
 

@@ -93,7 +93,7 @@ class Reporter:
 
     def __init__(self, gate: ClusterGate) -> None:
         """Start reporting; call it in the workers' event loop."""
-        self._gate = gate
+        self.gate = gate
         self._loop = asyncio.get_running_loop()
         self._task = self._loop.create_task(self._report(), name="penstock-progress")
 
@@ -106,11 +106,11 @@ class Reporter:
         before: list[StageProgress] = []
         told_at, troubled = -math.inf, False
         while True:
-            if self._gate.speaks:
+            if self.gate.speaks:
                 try:
                     said = await self._ask()
                     if said != before or self._loop.time() - told_at > AGAIN_S:
-                        self._gate.progress(said)
+                        self.gate.progress(said)
                         before, told_at = said, self._loop.time()
                     troubled = False
                 except Exception as error:  # noqa: BLE001 - the outermost frame of a task: work and reports must go on
@@ -122,7 +122,7 @@ class Reporter:
             await asyncio.sleep(EVERY_S)
 
     async def _ask(self) -> list[StageProgress]:
-        scheduler = self._gate.workers[0].scheduler
+        scheduler = self.gate.workers[0].scheduler
         if await scheduler.get_metadata(keys=list(_ANSWERS), default=False):
             return msgspec.convert(await getattr(scheduler, CALL)(), list[StageProgress])
         return by_prefix(await scheduler.get_task_prefix_states())
