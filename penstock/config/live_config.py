@@ -119,12 +119,13 @@ class LiveConfig(Generic[T]):
         self.loaded = Loaded(fresh, {**before.origins, **by})
         log.info("configuration set", by=who, changed={key: _change(key, before.table, fresh) for key in taken})
         self.apply(fresh)
+        stronger = {key: origin.where for key, origin in self._found.origins.items() if origin.source in _STRONGER}
         return [
             ChangedKey(
                 key=key,
                 was=written(key, getattr(before.table, key)),
                 now=written(key, value),
-                stronger=self._stronger(key),
+                stronger=stronger.get(key, ""),
             )
             for key, value in taken.items()
         ]
@@ -143,10 +144,6 @@ class LiveConfig(Generic[T]):
 
     def _differs(self, table: T) -> list[str]:
         return [key for key in table.__struct_fields__ if getattr(table, key) != getattr(self.current, key)]
-
-    def _stronger(self, key: str) -> str:
-        origin = self._found.origins.get(key)
-        return origin.where if origin is not None and origin.source in _STRONGER else ""
 
     def _hung_up(self) -> None:
         if self._had_terminal and not _has_terminal():
