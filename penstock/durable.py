@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
+import stat
 from pathlib import Path
 
 
-def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:
+def replace_file(path: Path, data: bytes, mode: int = 0o600, *, like: os.stat_result | None = None) -> None:
     """Write all bytes to a new temporary file beside ``path``, which has its mode from the start, and rename it.
 
-    Nothing is synced: a crash of the host may undo it, or leave an empty file.
+    With ``like``, it gets the owner and the mode of that file, and is synced. Otherwise nothing is: a crash of the host
+    may undo it, or leave an empty file.
 
     Raises:
         OSError: with ``path`` as its file name; the content before is still there, and no temporary file is left.
@@ -21,6 +23,11 @@ def replace_file(path: Path, data: bytes, mode: int = 0o600) -> None:
         descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, mode)
         with os.fdopen(descriptor, "wb") as file:
             file.write(data)
+            if like is not None:
+                os.fchown(descriptor, like.st_uid, like.st_gid)
+                os.fchmod(descriptor, stat.S_IMODE(like.st_mode))
+                file.flush()
+                os.fsync(descriptor)
         fresh.replace(path)
     except OSError as error:
         with contextlib.suppress(OSError):  # a directory of that name, or a file system that is read-only by now

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import shutil
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -14,6 +12,7 @@ import tomlkit.exceptions
 import tomlkit.items
 
 from penstock.config.settings import scalar
+from penstock.durable import replace_file
 from penstock.model.decode_errors import told_toml
 
 
@@ -28,20 +27,10 @@ def write(file: Path, values: Mapping[str, str]) -> None:
         NotWritten: the file is no TOML, or we cannot write it.
     """
     file = file.resolve()  # write a link's target, do not replace the link
-    fresh = file.with_name(f".{file.name}.new")
     try:
         before = file.read_text(encoding="utf-8")
         text = changed(before, {key: scalar(value) for key, value in values.items()})
-        fresh.unlink(missing_ok=True)
-        descriptor = os.open(fresh, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
-        with os.fdopen(descriptor, "w", encoding="utf-8") as written:
-            written.write(text)
-            status = file.stat()
-            os.fchown(written.fileno(), status.st_uid, status.st_gid)
-            shutil.copymode(file, fresh)
-            written.flush()
-            os.fsync(written.fileno())
-        fresh.replace(file)
+        replace_file(file, text.encode(), like=file.stat())
     except OSError as error:
         raise NotWritten(f"{file}: {error.strerror}") from None
     except tomllib.TOMLDecodeError as error:
