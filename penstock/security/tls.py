@@ -85,17 +85,14 @@ class Contexts:
             return str(error)
 
     def _made(self) -> ssl.SSLContext:
-        trusted = self._read_trust()
+        files = [file for file in (self.files.tls_ca, self.files.tls_crl) if file is not None]
+        try:
+            trusted = [file.read_bytes() for file in files]
+        except OSError:  # being replaced at this moment; the next read will differ
+            trusted = []
         context = self._make(self.files)
         self._judges[context] = trusted
         return context
-
-    def _read_trust(self) -> list[bytes]:
-        files = [file for file in (self.files.tls_ca, self.files.tls_crl) if file is not None]
-        try:
-            return [file.read_bytes() for file in files]
-        except OSError:  # being replaced at this moment; the next read will differ
-            return []
 
     def _look(self) -> list[tuple[int, int, int]]:
         stamps = []
