@@ -264,8 +264,13 @@ class Agent:
             signal.raise_signal(signal.SIGTERM)
 
     def _open_journal(self, config: AgentConfig) -> Journal:
-        journal = Journal(config.state() / "journal")
-        journal.start()
+        directory = config.state() / "journal"
+        try:
+            journal = Journal(directory)
+            journal.start()
+        except OSError as error:
+            why = error.strerror or error
+            raise StartError(f"state_dir: no journal in {directory}: {why}; make room there, or set another") from error
         self._closers.append(journal.close)
         return journal
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import os
 from pathlib import Path
@@ -15,7 +16,7 @@ def claim(path: Path, taken: str) -> int:
     """Take the lock of a file, which is made if it is missing, and return the descriptor that holds it.
 
     ``taken`` is the error's text when another process holds the lock: it names the remedy. The holder's process id
-    follows it.
+    follows it, unless the disk was full when the holder took the lock.
 
     Raises:
         AlreadyOwnedError: another process holds the lock.
@@ -24,8 +25,6 @@ def claim(path: Path, taken: str) -> int:
     descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
     try:
         fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     except BlockingIOError:
         holder = os.pread(descriptor, 20, 0).decode("ascii", "replace").strip()
         os.close(descriptor)
@@ -33,4 +32,7 @@ def claim(path: Path, taken: str) -> int:
     except OSError:
         os.close(descriptor)
         raise
+    with contextlib.suppress(OSError):  # a full disk: the lock is held nevertheless
+        os.ftruncate(descriptor, 0)
+        os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
     return descriptor

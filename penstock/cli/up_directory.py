@@ -9,6 +9,7 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+from penstock.cli.errors import CommandError
 from penstock.locking import claim
 
 _PREFIX = "penstock-up-"
@@ -21,11 +22,18 @@ def own_directory() -> Iterator[Path]:
     """Make a private directory for temporary files, and remove it in the end, as well as those of killed processes.
 
     It has its name only once it is locked, so that no other process takes it for one that is not used any more.
+
+    Raises:
+        CommandError: it cannot be made.
     """
-    parent = Path(tempfile.gettempdir())
-    _remove_abandoned(parent)
-    made = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=parent))
-    lock = claim(made / _LOCK, "")
+    try:
+        parent = Path(tempfile.gettempdir())
+        _remove_abandoned(parent)
+        made = Path(tempfile.mkdtemp(prefix=f".{_PREFIX}", dir=parent))
+        lock = claim(made / _LOCK, "")
+    except OSError as error:
+        why = error.strerror or error
+        raise CommandError(f"no temporary directory can be made: {why}; make room there, or set TMPDIR") from error
     directory = made.rename(parent / made.name.removeprefix("."))
     try:
         yield directory

@@ -9,14 +9,19 @@ import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 from structlog.testing import capture_logs
 
+from agent.config import AgentConfig
 from agent.core import events as e
 from agent.core import instructions as i
 from agent.core.records import ContainerRecord, ContainerState, HeldTask, JobRecord
+from agent.daemon import Agent
 from agent.journal import Journal
+from penstock.daemon import StartError
 from penstock.durable import replace_file
 from penstock.model import ContainerSpec, EndedBy, KindAmounts, TaskRequest
 from penstock.wire import agent_methods as m
@@ -167,3 +172,9 @@ async def test_an_end_is_not_acknowledged_before_it_is_on_the_disk(bed: Bed) -> 
     assert bed.executor.removed == [container]
     (record,) = bed.on_disk()
     assert record.ended is not None and record.ended.exit_status == 3
+
+
+def test_an_agent_that_cannot_begin_its_journal_names_the_key(tmp_path: Path) -> None:
+    unstarted = cast(Any, SimpleNamespace())
+    with full(0), pytest.raises(StartError, match=f"state_dir: no journal in {tmp_path}/journal: "):
+        Agent._open_journal(unstarted, AgentConfig(state_dir=str(tmp_path)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import subprocess
 import sys
@@ -9,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from penstock.cli.errors import CommandError
 from penstock.cli.up_directory import own_directory
 
 KILLED = """
@@ -51,3 +53,12 @@ def test_one_that_is_used_or_may_be_is_not_removed(temporary: Path, monkeypatch:
             assert of_another_user.exists()
     with own_directory():
         assert not of_another_user.exists() and of_older_version.exists()
+
+
+def test_a_full_disk_gets_one_line(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object, **__: object) -> str:
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    monkeypatch.setattr("tempfile.mkdtemp", full)
+    with pytest.raises(CommandError, match="No space left on device; make room there, or set TMPDIR"), own_directory():
+        pass
