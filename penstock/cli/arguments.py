@@ -47,7 +47,8 @@ class Parser(argparse.ArgumentParser):
             known = [text for action in self._actions for text in action.option_strings]
             hint = did_you_mean(option, known, f"see `{self.prog} --help`")
             raise usage_error(f"unknown argument {option!r}; {hint}")
-        raise usage_error(message.removeprefix("argument "))
+        about, has_value, value = message.removeprefix("argument ").partition(": ignored explicit argument ")
+        raise usage_error(f"{about}: takes no value; leave {value} out" if has_value else about)
 
 
 def _reads(parse: Callable[[str], T]) -> Callable[[str], T]:

@@ -51,6 +51,10 @@ def test_a_file_that_cannot_be_written_is_reported_before_anything_begins(
         (["resize", "c-1", "--cpu", "inf"], "penstock resize: --cpu: 'inf' is more than 65536 cores"),
         (["run", "--cpu"], "penstock run: --cpu: expected one argument"),
         (
+            ["run", "--opportunistic=always", "--", "true"],
+            "penstock run: --opportunistic: takes no value; leave 'always' out",
+        ),
+        (
             ["run", "--memory", "1", "--", "true"],
             "penstock run: --memory: '1' is too little to run with; ask for at least 1 MiB",
         ),
