@@ -84,8 +84,9 @@ def ready(name: str, *tasks: str, **more: Any) -> api.ReadyTasks:
 @pytest.fixture
 async def master(tmp_path: Path) -> AsyncIterator[Master]:
     config = MasterConfig(
-        listen=f"{tmp_path}/master.sock", http="127.0.0.1:0", interval_s=0.01, ept_s=0.02, gather_s=0.0
-    )
+        listen=f"{tmp_path}/master.sock", http="127.0.0.1:0", store=f"{tmp_path}/master.db", interval_s=0.01,
+        ept_s=0.02, gather_s=0.0,
+    )  # fmt: skip
     running = Master(config)
     await running.start()
     yield running
@@ -311,7 +312,7 @@ async def test_a_socket_that_is_taken_is_one_clear_line(tmp_path: Path) -> None:
     with socket.socket(socket.AF_UNIX) as taken:
         taken.bind(address)
         taken.listen()
-        running = Master(MasterConfig(listen=address, http="127.0.0.1:0"))
+        running = Master(MasterConfig(listen=address, http="127.0.0.1:0", store=":memory:"))
         with pytest.raises(StartError, match=f"^listen: cannot listen on {address}: "):
             await running.start()
         await running.close()

@@ -113,10 +113,13 @@ async def test_a_node_cannot_speak_for_another_one_s_jobs(connect_as: Callable[.
     assert list(master.service.cluster.jobs) == ["alpha-1"]
 
 
-async def test_without_certificates_there_is_no_port(tmp_path: Path) -> None:
+async def test_without_certificates_there_is_no_port() -> None:
     for config, line in (
-        (MasterConfig(http="127.0.0.1:0"), "^tls_ca: empty, and `listen` is a TCP port"),
-        (MasterConfig(tls_ca="/none", tls_certificate="/none", tls_key="/none"), "^tls_certificate: /none: No such"),
+        (MasterConfig(http="127.0.0.1:0", store=":memory:"), "^tls_ca: empty, and `listen` is a TCP port"),
+        (
+            MasterConfig(store=":memory:", tls_ca="/none", tls_certificate="/none", tls_key="/none"),
+            "^tls_certificate: /none: No such",
+        ),
     ):
         refused = Master(config)
         with pytest.raises(StartError, match=line):
