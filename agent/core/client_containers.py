@@ -59,7 +59,7 @@ class ClientContainers:
         record = self._admit(event.session, msgspec.structs.replace(event.spec, detach=True), now)
         record.adopt(event.pid)
         if event.own:
-            self._members.sessions[event.session].container = record.container
+            self._members.sessions[event.session].run_in(record.container)
         adopt = AdoptProcess(record.container, record.user, record.spec, event.pid, event.tree, record.rank_weight)
         return [Reply(record.container), *self._containers.add(record, adopt)]
 
@@ -85,7 +85,7 @@ class ClientContainers:
         if record.user != session.user:
             raise refused(f"process {pid} is in container {record.container!r} of {record.user}", field="pid")
         if own:
-            session.container = record.container
+            session.run_in(record.container)
         reply = Reply(Launched(container=record.container, pid=pid, not_enforced=record.not_enforced))
         return [reply, *(self._ranks.rank(now) if own and session.jobs else ())]
 
@@ -98,14 +98,14 @@ class ClientContainers:
         session = self._members.sessions[opened]
         quotas.check_container(session, self.settings.quotas, self._containers.live.values(), spec)
         floors.check(limits_too_small(spec.limits), "container.limits.")
-        ledger, t_alloc = self._resources.ledger(now), self._slack.t_alloc
+        ledger = self._resources.ledger(now)
         if spec.opportunistic:
-            why = ledger.refuse_opportunistic(spec.cpu_cores, spec.memory_bytes, t_alloc)
+            why = ledger.refuse_opportunistic(spec.cpu_cores, spec.memory_bytes, self._slack.t_alloc)
         else:
             why = ledger.refuse_regular(spec.cpu_cores, spec.memory_bytes)
             why = why or ledger.refuse_network(spec.network_bytes_per_s, self.settings.link_bytes_per_s)
         if why:
-            raise _refusal(spec, why, ledger, t_alloc)
+            raise _refusal(spec, why, ledger, self._slack.t_alloc)
         record = ContainerRecord(
             container=f"c-{next(self._ids)}",
             user=session.user,
@@ -114,8 +114,7 @@ class ClientContainers:
             limits=spec.limits,
         )
         self._ranks.begin(record)
-        session.attached.add(record.container)
-        session.launched.add(record.container)
+        session.launch(record.container)
         return record
 
     # ------------------------------------------------------------ known containers
@@ -127,13 +126,13 @@ class ClientContainers:
         session = self._members.sessions[event.session]
         container = event.params.container
         record = self._containers.accessible(container, session)
-        session.attached.add(container)
+        session.attach(container)
         if record.ended is not None:
             over = ContainerEnded(container=container, ended=record.ended)
             return [Reply(Done()), Notify(event.session, over)]
         others = self._members.sessions.values()
         if event.params.own and not record.task and not any(container in other.launched for other in others):
-            session.launched.add(container)
+            session.launch(container)
         return [Reply(Done())]
 
     def kill(self, event: e.Asked[ContainerRef], now: float) -> list[Instruction]:

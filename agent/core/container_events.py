@@ -125,13 +125,8 @@ class ContainerEvents:
         self._attained.container_gone(record.job)
         over = ContainerEnded(container=container, ended=ended)
         for session in self._members.sessions.values():
-            if container in session.attached:
-                session.attached.discard(container)
-                session.launched.discard(container)
+            if session.container_ended(container):
                 instructions.append(Notify(session.session, over))
-            if session.container == container:
-                session.container = ""
-            session.lent.pop(container, None)
         instructions += self._slot_grants.command_ended(record, ended, now)
         instructions += self._lifecycle.forget_guest(record.job, now)
         return instructions + (self._ranks.rank(now) if moves_up else [])

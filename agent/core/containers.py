@@ -21,7 +21,8 @@ from agent.core.instructions import (
     WatchMemory,
     WatchOrphan,
 )
-from agent.core.records import ContainerRecord, ContainerState, Session
+from agent.core.records import ContainerRecord, ContainerState
+from agent.core.session import Session
 from penstock.model import Ended, EndedBy, ResourceKind
 from penstock.model.life_cycle import next_state
 from penstock.model.units import format_bytes

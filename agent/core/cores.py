@@ -16,7 +16,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from agent.core import events as e
-from agent.core.records import ContainerRecord, ContainerState, Session
+from agent.core.records import ContainerRecord, ContainerState
+from agent.core.session import Session
 from agent.core.snapshot import ContainerUse, Snapshot
 from agent.queues import MonotaskQueues
 from agent.queues.withheld import asks_cpu

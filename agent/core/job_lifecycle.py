@@ -16,7 +16,8 @@ from agent.core.instructions import Instruction, Record, Reply, TellMaster
 from agent.core.lent_containers import LentContainers
 from agent.core.membership import Membership
 from agent.core.ranks import Ranks
-from agent.core.records import HeldTask, Job, JobRecord, Session
+from agent.core.records import HeldTask, Job, JobRecord
+from agent.core.session import Session
 from agent.core.slot_grants import SlotGrants
 from agent.queues import MonotaskQueues
 from penstock.model import Ended, EndedBy
@@ -127,7 +128,7 @@ class JobLifecycle:
         self._members.job_of(event.session, job)
         if merged_into == job:
             raise bad_request("a job cannot be merged into itself", field="merged_into")
-        self._members.sessions[event.session].left[job] = merged_into
+        self._members.sessions[event.session].leave(job, merged_into)
         return [Reply(Done())]
 
     def closed(self, session: Session, now: float) -> list[Instruction]:
@@ -137,7 +138,7 @@ class JobLifecycle:
         for job in [self._members.jobs[name] for name in sorted(session.jobs) if name in self._members.jobs]:
             job.leave(session.session)
             if not job.sessions:
-                merged_into = session.left.get(job.record.job)
+                merged_into = session.left(job.record.job)
                 why = session.disconnected if merged_into is None else ""
                 instructions += self._abandoned(job, now, why, merged_into)
         return instructions

@@ -16,13 +16,14 @@ from agent.core.containers import ROOM, Containers
 from agent.core.instructions import AdoptProcess, GiveBack, Instruction, Record, Reply
 from agent.core.membership import Membership
 from agent.core.ranks import Ranks
-from agent.core.records import ContainerRecord, ContainerState, Session
+from agent.core.records import ContainerRecord, ContainerState
+from agent.core.session import Session
 from penstock.model import Ended, EndedBy
 
 
 @dataclass(eq=False, slots=True)
 class LentContainers:
-    """The containers of lent processes. Which connection lent one for which job is in ``Session.lent``."""
+    """The containers of lent processes. A connection's :class:`~agent.core.session.Session` has those it has lent."""
 
     _members: Membership
     _containers: Containers
@@ -46,7 +47,7 @@ class LentContainers:
         """
         if not record.borrowed:
             return []
-        self._members.sessions[event.session].lent[record.container] = event.job
+        self._members.sessions[event.session].lend(record.container, event.job)
         if record.job in self._members.jobs:
             return []
         record.lend(event.job)
@@ -55,12 +56,11 @@ class LentContainers:
     def lend(self, event: e.LendRequested, record: ContainerRecord) -> list[Instruction]:
         """Take in a process and its descendants for a job, in the container of an admitted record."""
         session = self._members.sessions[event.session]
-        session.attached.discard(record.container)  # only its parent sees how it exits
-        session.launched.discard(record.container)
-        session.lent[record.container] = event.job
+        session.detach(record.container)  # only its parent sees how it exits
+        session.lend(record.container, event.job)
         record.adopt(event.pid, event.nice)
         if event.own:
-            session.container = record.container
+            session.run_in(record.container)
         return [Reply(record.container), *self._take_in(record, event.job)]
 
     # ------------------------------------------------------------ giving back
@@ -119,7 +119,7 @@ class LentContainers:
         )
         anew.adopt(record.adopts, record.nice_before)
         for session, job in wanted.items():
-            self._members.sessions[session].lent[anew.container] = job
+            self._members.sessions[session].lend(anew.container, job)
         return self._take_in(anew, next(iter(wanted.values())))
 
     def _take_in(self, record: ContainerRecord, job: str) -> list[Instruction]:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from agent.core.records import Job, JobRecord, Session
+from agent.core.records import Job, JobRecord
+from agent.core.session import Session
 from penstock.wire.errors import bad_request, refused
 
 

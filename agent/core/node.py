@@ -21,9 +21,10 @@ from agent.core.master_decisions import MasterDecisions
 from agent.core.node_state import NodeState
 from agent.core.placed_work import PlacedWork
 from agent.core.preemption_actions import PreemptionActions
-from agent.core.records import JobRecord, Session, job_state
+from agent.core.records import JobRecord, job_state
 from agent.core.recovery import Recovery
 from agent.core.reporting import Reports
+from agent.core.session import Session
 from agent.core.settings import NodeSettings
 from agent.core.slot_grants import SlotGrants
 from agent.queues import MonotaskQueues

@@ -12,8 +12,9 @@ from agent.core.ledger import Ledger
 from agent.core.membership import Membership
 from agent.core.node_resources import NodeResources
 from agent.core.ranks import Ranks
-from agent.core.records import Job, Session
+from agent.core.records import Job
 from agent.core.reporting import RankReport
+from agent.core.session import Session
 from agent.core.settings import NodeSettings
 from agent.core.slack import Slack
 from agent.core.tasks import HeldTasks

@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from agent.core.ledger import CORES_EPSILON
-from agent.core.records import ContainerRecord, Job, Session
+from agent.core.records import ContainerRecord, Job
+from agent.core.session import Session
 from agent.core.settings import UserQuotas
 from agent.queues import MonotaskQueues
 from penstock.model import ContainerSpec, Limits

@@ -238,30 +238,6 @@ def command_record(held: HeldTask, slot: ResourceKind | None) -> ContainerRecord
     )
 
 
-@dataclass(slots=True)
-class Session:
-    """A connection, and the jobs and containers that depend on it."""
-
-    session: int
-    user: str
-    uid: int
-    client: str
-    operator: bool = False
-    container: str = ""  # the container that the client runs in
-    jobs: set[str] = field(default_factory=set)
-    attached: set[str] = field(default_factory=set)
-    launched: set[str] = field(default_factory=set)
-    #: Jobs that the connection leaves in order when it closes → the job that continues the work, or "".
-    left: dict[str, str] = field(default_factory=dict)
-    #: Containers of processes that the connection has lent, or found lent already → the job it lent them for.
-    lent: dict[str, str] = field(default_factory=dict)
-
-    @property
-    def disconnected(self) -> str:
-        """The reason for ending its jobs and containers."""
-        return f"its client {self.client or 'without a name'} disconnected"
-
-
 class TaskEnd(msgspec.Struct, kw_only=True):
     """How a task of this origin ended, journaled for a framework that was away when the master reported it."""
 

@@ -124,7 +124,7 @@ def test_only_a_job_of_the_connection_can_be_left_and_not_for_itself(bed: NodeBe
     for session, job, merged_into in ((OTHER, name, ""), (OWNER, "n-9", ""), (OWNER, name, name)):
         with pytest.raises(RpcError):
             bed.handle(e.Asked(m.LEAVE_JOB, session, LeaveJob(job=job, merged_into=merged_into)))
-    assert not bed.node.sessions[OWNER].left
+    assert bed.node.sessions[OWNER].left(name) is None
 
 
 def test_a_job_goes_on_when_its_agent_stops(bed: NodeBed) -> None:
