@@ -8,14 +8,11 @@ is late (§III.C). All other containers follow the clock.
 from __future__ import annotations
 
 import math
-from bisect import bisect_right
 from collections.abc import Iterator
-
-import msgspec
 
 from agent.core.containers import ROOM
 from agent.core.instructions import Explain, Instruction, Record
-from agent.core.memory_levels import levels, raised_bytes, tiers
+from agent.core.memory_levels import levels
 from agent.core.plans import Plan, Room, ahead
 from agent.core.profile_follower import EPSILON_S, ProfileFollower, begin, limits_by_the_clock, limits_of, promise_of
 from agent.core.records import ContainerRecord
@@ -60,17 +57,13 @@ class Elasticity:
     def lateness(self, container: str) -> tuple[float, bool]:
         """Return stage time ÷ prediction (0 unless above 1), and whether the executor is stuck (§III.D)."""
         one = self._following.get(container)
-        return (0.0, False) if one is None else (one.behind, one.stuck)
+        return (0.0, False) if one is None else one.lateness
 
     def due(self, now: float) -> float | None:
         """Return the time of the next change: a slot, an overdue stage, or the end of an observation."""
         times: list[float] = []
         for one in self._following.values():
-            times += one.change_times[bisect_right(one.change_times, now + EPSILON_S) :][:1]
-            times.append(max(one.extend_at, now))
-            overdue_at = one.overdue_at(self.settings.reprovision_rho)
-            if overdue_at > now + EPSILON_S:  # after that, every sample tries again
-                times.append(overdue_at)
+            times += one.changes_at(self.settings.reprovision_rho, now)
         if (seen := self._observation) is not None:
             times.append(seen.until if now < seen.until - EPSILON_S else max(now, seen.until + seen.period_s))
         return min((at for at in times if at < math.inf), default=None)
@@ -101,9 +94,7 @@ class Elasticity:
                 instructions.append(self._correct(one, seen))
             elif seen is not None:  # the observation may have been of the next stage
                 self._observation = None
-            one.record.go_on(one.course.next_stage(stage, now - one.started))
-            one.extend_at, one.behind, one.stuck = now, 0.0, False
-            one.hindrance = Hindrance(self.settings.executor_slot_s)
+            one.next_stage(stage, now)
             self.version += 1
             instructions.append(Record(ROOM, one.record.container, one.record))
         return instructions
@@ -122,21 +113,17 @@ class Elasticity:
             use = snapshot.containers.get(one.record.container)
             if use is None:
                 continue
-            one.raised_bytes = raised_bytes(use, one.record.limits.memory_high_bytes, one.raised_bytes)
+            one.raise_memory(use)
             seen = self._observed(one.record.container)
             if seen is not None:
                 seen.sampled(use, snapshot.at, snapshot.interval_s)
             else:
                 one.sampled(use, snapshot.at, snapshot.interval_s)
         instructions = self.changes(promised, snapshot, now)
-        for one in executors:
-            behind = lateness(one.profile, one.course, now - one.started)
-            one.behind = behind if behind > 1 else 0.0
-            one.stuck = False
-        overdue = [one for one in executors if one.behind >= self.settings.reprovision_rho]
+        overdue = [one for one in executors if one.measure_lateness(now) >= self.settings.reprovision_rho]
         left = self._left(promised, now) if overdue else NOTHING
         for one in overdue:
-            one.stuck = self._is_stuck(one, snapshot.containers.get(one.record.container), left, now)
+            one.stick(stuck=self._is_stuck(one, snapshot.containers.get(one.record.container), left, now))
         return instructions
 
     def changes(self, promised: ResourceVector, snapshot: Snapshot | None, now: float) -> list[Instruction]:
@@ -147,7 +134,7 @@ class Elasticity:
         """
         if not self._following:
             return []
-        late = [one for one in self._executors() if now >= one.extend_at - EPSILON_S]
+        late = [one for one in self._executors() if one.must_renew(now)]
         for one, plan in [(one, self._wanted(one, now)) for one in late]:
             one.follow(plan, now)  # each plan takes the others' demand into account
         for one in late:
@@ -203,10 +190,9 @@ class Elasticity:
             return []
         record, course = one.record, one.course
         self._observation = seen = Observation(record.container, now, now + period_s, extra, lacks=lacks)
-        record.go_on(msgspec.structs.replace(course, observed=not lacks))
-        one.hindrance = Hindrance(period_s)
+        one.observed(late=not lacks)
         self._replan(promised, one, now)
-        seen.had = one.plan.amounts[0]
+        seen.had = one.present(now)
         facts: dict[str, object] = {
             "container": record.container,
             "job": record.job,
@@ -269,10 +255,7 @@ class Elasticity:
             return {}
         capacity_bytes = float(self.settings.capacity.memory_bytes)
         whole_bytes = self._whole(promised).memory_bytes
-        wants = [
-            tiers(seen.get(one.record.container), one.holds(now).memory_bytes, one.raised_bytes, capacity_bytes)
-            for one in limited
-        ]
+        wants = [one.memory_tiers(seen.get(one.record.container), capacity_bytes, now) for one in limited]
         given = levels(whole_bytes, wants)
         return {
             one.record.container: level

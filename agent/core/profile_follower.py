@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import math
+from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from msgspec import structs
+
 from agent.core.confinement import Promise
+from agent.core.memory_levels import raised_bytes, tiers
 from agent.core.plans import Course, Held, Plan, ahead, demand, extend_at_s, predicted_s, unnamed
 from agent.core.records import ContainerRecord
-from agent.core.reprovisioning import Hindrance, overdue_s
+from agent.core.reprovisioning import Hindrance, lateness, overdue_s
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import ContainerUse
 from penstock.model import Limits, Profile, Sizing
@@ -36,10 +40,10 @@ EPSILON_S = 1e-6
 
 @dataclass(slots=True, kw_only=True)
 class ProfileFollower:
-    """``plan`` was made at ``made_at``; the limits may change at each of ``change_times``.
+    """``_plan`` was made at ``made_at``; the limits may change at each of ``_change_times``.
 
-    Times are on the clock of ``now``. An executor's plan must be renewed at ``extend_at``. ``raised_bytes`` is the
-    memory that it needs beyond its plan. ``behind`` and ``stuck`` are those of the last sample.
+    Times are on the clock of ``now``. An executor's plan must be renewed at ``_extend_at``. ``_raised_bytes`` is the
+    memory that it needs beyond its plan. ``_behind`` and ``_stuck`` are those of the last sample.
     """
 
     record: ContainerRecord
@@ -47,15 +51,19 @@ class ProfileFollower:
     started: float
     lead_s: float
     lag_s: float
-    hindrance: Hindrance
-    plan: Plan = field(init=False)
-    rows: Held = field(init=False)
+    period_s: float  # of monitoring
     made_at: float = field(init=False)
-    extend_at: float = math.inf
-    change_times: list[float] = field(default_factory=list)
-    raised_bytes: float = 0.0
-    behind: float = 0.0
-    stuck: bool = False
+    _hindrance: Hindrance = field(init=False)
+    _plan: Plan = field(init=False)
+    _rows: Held = field(init=False)
+    _extend_at: float = field(init=False, default=math.inf)
+    _change_times: list[float] = field(init=False, default_factory=list)
+    _raised_bytes: float = field(init=False, default=0.0)
+    _behind: float = field(init=False, default=0.0)
+    _stuck: bool = field(init=False, default=False)
+
+    def __post_init__(self) -> None:
+        self._hindrance = Hindrance(self.period_s)
 
     @property
     def executor(self) -> bool:
@@ -72,6 +80,16 @@ class ProfileFollower:
         """The executor's progress on its profile."""
         return self.record.course or Course()
 
+    @property
+    def hindrance(self) -> Hindrance:
+        """What has held it back since its stage began, or since it was last observed."""
+        return self._hindrance
+
+    @property
+    def lateness(self) -> tuple[float, bool]:
+        """Its stage's time ÷ the predicted time (0 unless above 1), and whether it is stuck, at the last sample."""
+        return self._behind, self._stuck
+
     def named(self, amounts: Iterable[float]) -> ResourceVector:
         """Return the amounts with 0 for the resources that the profile does not name."""
         each = zip(RESOURCES, amounts, strict=True)
@@ -85,33 +103,57 @@ class ProfileFollower:
 
     def follow(self, plan: Plan, now: float) -> None:
         """Replace the plan from now on."""
-        self.plan, self.rows, self.made_at = plan, plan.held(), now
+        self._plan, self._rows, self.made_at = plan, plan.held(), now
         steps = [now + after_s for after_s in plan.steps_s()]
-        self.change_times = sorted([at - self.lead_s for at in steps] + [at + self.lag_s for at in steps])
+        self._change_times = sorted([at - self.lead_s for at in steps] + [at + self.lag_s for at in steps])
         if self.executor:
             again_s = extend_at_s(self.profile, self.course, now - self.started)
-            self.extend_at = math.inf if again_s is None else self.started + again_s
+            self._extend_at = math.inf if again_s is None else self.started + again_s
+
+    def must_renew(self, now: float) -> bool:
+        """Return whether the plan must be renewed now."""
+        return now >= self._extend_at - EPSILON_S
+
+    def changes_at(self, rho: float, now: float) -> list[float]:
+        """Return times of later changes: the next one of the limits, of the plan, and of an overdue stage."""
+        overdue_at = self.overdue_at(rho)
+        return [
+            *self._change_times[bisect_right(self._change_times, now + EPSILON_S) :][:1],
+            max(self._extend_at, now),
+            *([overdue_at] if overdue_at > now + EPSILON_S else []),  # after that, every sample tries again
+        ]
+
+    def next_stage(self, stage: int, now: float) -> None:
+        """Begin the stage after ``stage`` ended ones: its plan must be renewed, and it is not late."""
+        self.record.go_on(self.course.next_stage(stage, now - self.started))
+        self._extend_at, self._behind, self._stuck = now, 0.0, False
+        self._hindrance = Hindrance(self.period_s)
+
+    def observed(self, *, late: bool) -> None:
+        """Record that an observation has begun, of a ``late`` executor or an earlier one."""
+        self.record.go_on(structs.replace(self.course, observed=late))
+        self._hindrance = Hindrance(self.period_s)
 
     def holds(self, now: float) -> ResourceVector:
         """Return the amounts to hold now: early for a rise, late for a fall."""
         after_s = now - self.made_at
-        return self.plan.highest(after_s - self.lag_s, after_s + self.lead_s)
+        return self._plan.highest(after_s - self.lag_s, after_s + self.lead_s)
 
     def present(self, now: float) -> ResourceVector:
         """Return the plan's amounts in the present slot."""
-        return self.plan.amounts[self.plan.slot(now - self.made_at)]
+        return self._plan.amounts[self._plan.slot(now - self.made_at)]
 
     def planned(self, now: float) -> Plan:
         """Return the plan from now on; the desired plan if it must be renewed."""
-        if now < self.extend_at - EPSILON_S:
-            return self.plan.advanced(now - self.made_at)
+        if not self.must_renew(now):
+            return self._plan.advanced(now - self.made_at)
         return ahead(self.profile, self.course, now - self.started)
 
     def held(self, now: float) -> Held:
         """Return the present plan as an array."""
-        plan, passed_s = self.plan, now - self.made_at
+        plan, passed_s = self._plan, now - self.made_at
         slot = plan.slot(passed_s)
-        return Held(plan.slot_s, max(0.0, plan.elapsed_s + passed_s - slot * plan.slot_s), self.rows.rows[slot:])
+        return Held(plan.slot_s, max(0.0, plan.elapsed_s + passed_s - slot * plan.slot_s), self._rows.rows[slot:])
 
     def overdue_at(self, rho: float) -> float:
         """Return when its stage is to be corrected; infinity if it has been."""
@@ -128,8 +170,26 @@ class ProfileFollower:
         seen_s = min(interval_s, after_s)
         if seen_s < interval_s / 2:  # most of the sample is from the previous plan
             return
-        had = self.plan.highest(after_s - interval_s - self.lag_s, after_s + self.lead_s)
-        self.hindrance.sampled(use, self._of_plan(had), seen_s)
+        had = self._plan.highest(after_s - interval_s - self.lag_s, after_s + self.lead_s)
+        self._hindrance.sampled(use, self._of_plan(had), seen_s)
+
+    def raise_memory(self, use: ContainerUse) -> None:
+        """Note how much memory it needs beyond its plan, if its level stalls it."""
+        self._raised_bytes = raised_bytes(use, self.record.limits.memory_high_bytes, self._raised_bytes)
+
+    def memory_tiers(self, use: ContainerUse | None, capacity_bytes: float, now: float) -> list[float]:
+        """Return its demands of memory, as :func:`agent.core.memory_levels.tiers` does."""
+        return tiers(use, self.holds(now).memory_bytes, self._raised_bytes, capacity_bytes)
+
+    def measure_lateness(self, now: float) -> float:
+        """Compare its stage's time with the predicted time; return the ratio, 0 unless above 1."""
+        behind = lateness(self.profile, self.course, now - self.started)
+        self._behind, self._stuck = behind if behind > 1 else 0.0, False
+        return self._behind
+
+    def stick(self, *, stuck: bool) -> None:
+        """Record whether it is late on a node with nothing left to give (§III.D)."""
+        self._stuck = stuck
 
     def foretold(self, rho: float, now: float) -> bool:
         """Return whether the executor will be late at this pace, unless an observation showed that it needs no more.
@@ -143,7 +203,7 @@ class ProfileFollower:
         length_s = predicted_s(self.profile, course.stage) if self.executor and not self.shared else None
         if length_s is None or course.observed or course.sated or now >= self.started + course.since_s + length_s:
             return False
-        return self.hindrance.foretells(rho)
+        return self._hindrance.foretells(rho)
 
     def _of_plan(self, had: ResourceVector) -> ResourceVector:
         """Return the plan's amounts where below the user's own limits: elsewhere a better plan cannot help."""
@@ -168,7 +228,7 @@ def begin(record: ContainerRecord, started: float, settings: NodeSettings) -> Pr
         started=started,
         lead_s=min(settings.elastic_lead_s, most_s),
         lag_s=min(settings.elastic_lag_s, most_s),
-        hindrance=Hindrance(settings.executor_slot_s),
+        period_s=settings.executor_slot_s,
     )
     if one.executor:
         one.follow(ahead(profile, one.course, one.course.since_s), started + one.course.since_s)
