@@ -1,8 +1,9 @@
-"""The life cycles of jobs, and of tasks on their origin and on their node: which event leads from which state to which.
+"""The life cycles of jobs, of tasks on their origin and on their node, and of executors: which event leads from which
+state to which.
 
-The records in :mod:`agent.core.records` change their state only through
-:func:`~penstock.model.life_cycle.next_state`. Messages are checked before, so an event that has no row in its table is
-an error of the agent itself. Containers have theirs in :mod:`agent.core.containers`, monotasks in
+The records in :mod:`agent.core.records`, and the :class:`~agent.core.plans.Course` of an executor, change their state
+only through :func:`~penstock.model.life_cycle.next_state`. Messages are checked before, so an event that has no row in
+its table is an error of the agent itself. Containers have theirs in :mod:`agent.core.containers`, monotasks in
 :mod:`agent.queues.monotask`.
 """
 
@@ -54,4 +55,20 @@ HELD: Mapping[tuple[HeldState, HeldEvent], HeldState] = {
     ("waiting", "ended"): "ended",
     ("started", "ended"): "ended",
     ("ended", "ended"): "ended",  # the next agent tells the master again
+}
+
+ExecutorState = Literal["on plan", "sated", "observed"]
+ExecutorEvent = Literal["wants no more", "overdue", "corrected", "stage ended"]
+#: An executor in a stage of its profile (Elasecutor §III.C). While it is on plan, it may be observed before it is late:
+#: it is corrected then, or wants no more than it has. Once its stage is overdue it is observed and corrected, once in
+#: each stage. Its container and its task have their own life cycles.
+EXECUTOR: Mapping[tuple[ExecutorState, ExecutorEvent], ExecutorState] = {
+    ("on plan", "wants no more"): "sated",
+    ("on plan", "overdue"): "observed",
+    ("sated", "overdue"): "observed",
+    ("on plan", "corrected"): "on plan",
+    ("observed", "corrected"): "observed",
+    ("on plan", "stage ended"): "on plan",
+    ("sated", "stage ended"): "on plan",
+    ("observed", "stage ended"): "on plan",
 }

@@ -13,7 +13,9 @@ import msgspec
 import numpy as np
 import numpy.typing as npt
 
+from agent.core import life_cycles
 from penstock.model import Profile
+from penstock.model.life_cycle import next_state
 from penstock.model.resource_vector import NOTHING, RESOURCES, ResourceVector
 
 Floats = npt.NDArray[np.float64]
@@ -126,10 +128,9 @@ class Course(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     ``before`` is the number of its job's stages that had ended when it started, ``stage`` the number that ended since,
     and ``since_s`` the start of the present stage. ``scale`` multiplies the rest of the profile; ``held`` replaces the
-    demand of the present stage after an observation (§III.C); ``observed``: there was one, or it is under way.
-    ``least`` is a lower bound on the present stage's demand, from an observation before the stage was late; ``sated``:
-    that observation showed that the executor needs no more than it had. ``count`` is the total number of its
-    reprovisionings.
+    demand of the present stage after an observation (§III.C). ``least`` is a lower bound on the present stage's demand,
+    from an observation before the stage was late. ``count`` is the total number of its reprovisionings. ``state``
+    changes by :meth:`after`.
     """
 
     before: int = 0
@@ -137,14 +138,18 @@ class Course(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     since_s: float = 0.0
     scale: ResourceVector = _UNSCALED
     held: ResourceVector | None = None
-    observed: bool = False
     least: ResourceVector = NOTHING
-    sated: bool = False
     count: int = 0
+    state: life_cycles.ExecutorState = "on plan"
 
     def next_stage(self, stage: int, now_s: float) -> Course:
         """Return the progress after ``stage`` stages have ended."""
-        return Course(before=self.before, stage=stage, since_s=now_s, scale=self.scale, count=self.count)
+        state = next_state(life_cycles.EXECUTOR, self.state, "stage ended")
+        return Course(before=self.before, stage=stage, since_s=now_s, scale=self.scale, count=self.count, state=state)
+
+    def after(self, event: life_cycles.ExecutorEvent, **found: object) -> Course:
+        """Return the progress after an event in the present stage, with what was ``found``. Raises: TransitionError."""
+        return msgspec.structs.replace(self, state=next_state(life_cycles.EXECUTOR, self.state, event), **found)
 
 
 def demand(profile: Profile, slot: int) -> ResourceVector:

@@ -7,8 +7,6 @@ from bisect import bisect_right
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from msgspec import structs
-
 from agent.core.confinement import Promise
 from agent.core.memory_levels import raised_bytes, tiers
 from agent.core.plans import Course, Held, Plan, ahead, demand, extend_at_s, predicted_s, unnamed
@@ -130,8 +128,9 @@ class ProfileFollower:
         self._hindrance = Hindrance(self.period_s)
 
     def observed(self, *, late: bool) -> None:
-        """Record that an observation has begun, of a ``late`` executor or an earlier one."""
-        self.record.go_on(structs.replace(self.course, observed=late))
+        """Record that an observation has begun, of an executor that is ``late`` or may be."""
+        if late:
+            self.record.go_on(self.course.after("overdue"))
         self._hindrance = Hindrance(self.period_s)
 
     def holds(self, now: float) -> ResourceVector:
@@ -201,7 +200,7 @@ class ProfileFollower:
         """
         course = self.course
         length_s = predicted_s(self.profile, course.stage) if self.executor and not self.shared else None
-        if length_s is None or course.observed or course.sated or now >= self.started + course.since_s + length_s:
+        if length_s is None or course.state != "on plan" or now >= self.started + course.since_s + length_s:
             return False
         return self._hindrance.foretells(rho)
 

@@ -10,8 +10,6 @@ from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-import msgspec
-
 from agent.core.plans import Course, highest_soon, last_of_stage, predicted, predicted_s
 from agent.core.profiling import used_of
 from agent.core.snapshot import ContainerUse
@@ -44,7 +42,7 @@ def lateness(profile: Profile, course: Course, elapsed_s: float) -> float:
 def overdue_s(profile: Profile, course: Course, rho: float) -> float | None:
     """Return when the present stage is overdue (ρ × its time), in seconds after the start; None: never, or observed."""
     length_s = predicted_s(profile, course.stage)
-    return None if length_s is None or course.observed else course.since_s + rho * length_s
+    return None if length_s is None or course.state == "observed" else course.since_s + rho * length_s
 
 
 def rescaled(
@@ -209,7 +207,7 @@ def corrected(profile: Profile, course: Course, observed: Observation) -> Course
     held = ResourceVector._make(use if want > 0 else 0.0 for use, want in zip(used, wanted, strict=True))
     if observed.bounded:
         held = ResourceVector.highest([held, last_of_stage(profile, course)])
-    return msgspec.structs.replace(course, scale=scale, held=held, least=NOTHING, observed=True, count=course.count + 1)
+    return course.after("corrected", scale=scale, held=held, least=NOTHING, count=course.count + 1)
 
 
 def _corrected_early(profile: Profile, course: Course, observed: Observation) -> Course:
@@ -222,12 +220,12 @@ def _corrected_early(profile: Profile, course: Course, observed: Observation) ->
     """
     used, had = observed.used, observed.had
     if all(used[index] * BOUNDED <= had[index] - observed.extra[index] for index in observed.lacks):
-        return msgspec.structs.replace(course, sated=True)
+        return course.after("wants no more")
     highest = highest_soon(profile, course.stage)
     scale = rescaled(course.scale, used, _worth(highest), bounded=True)
     seen = ResourceVector._make(use if want > 0 else 0.0 for use, want in zip(used, highest, strict=True))
     least = ResourceVector.highest([course.least, seen])
-    return msgspec.structs.replace(course, scale=scale, least=least, count=course.count + 1)
+    return course.after("corrected", scale=scale, least=least, count=course.count + 1)
 
 
 def _worth(predicted: ResourceVector) -> ResourceVector:

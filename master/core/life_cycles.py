@@ -2,7 +2,7 @@
 
 The records in :mod:`master.core.node` and :mod:`master.core.job` change their state only through
 :func:`~penstock.model.life_cycle.next_state`. Agents' messages are checked before, so an event that has no row in its
-table is an error of the master itself.
+table is an error of the master itself. An executor is a task with copies; the agent has the states of its stages.
 """
 
 from __future__ import annotations

@@ -9,6 +9,7 @@ import pytest
 
 from agent.core import events as e
 from agent.core import life_cycles
+from agent.core.plans import Course
 from agent.core.records import TaskHere
 from penstock.model import Ended, EndedBy, KindAmounts, TaskRequest
 from penstock.model.life_cycle import TransitionError
@@ -52,6 +53,17 @@ def test_a_task_ends_once_at_its_origin() -> None:
     with pytest.raises(TransitionError):
         task.place("n3")
     assert task.ended is not None and task.ended.by is EndedBy.EXIT and task.node == "n1"
+
+
+def test_an_executor_is_observed_late_once_in_each_stage() -> None:
+    late = Course().after("wants no more").after("overdue").after("corrected")
+    assert late.state == "observed" and late.next_stage(1, 9.0).state == "on plan"
+    for event in ("overdue", "wants no more"):
+        with pytest.raises(TransitionError, match=f"'{event}' cannot follow the state 'observed'"):
+            late.after(event)
+    with pytest.raises(TransitionError):
+        Course(state="sated").after("corrected")
+    assert {"on plan", *life_cycles.EXECUTOR.values()} == set(get_args(life_cycles.ExecutorState))
 
 
 def test_a_command_that_has_a_container_gets_no_other() -> None:

@@ -85,7 +85,7 @@ def test_a_plan_is_made_anew_at_the_end_of_the_stage_and_then_with_every_slot() 
 
 
 def test_what_is_held_since_it_was_seen_holds_until_the_stage_ends_and_the_scale_for_the_rest() -> None:
-    seen = Course(scale=ResourceVector(2.0, 1.0, 1.0, 1.0), held=ResourceVector(7.0, 0.0, 0.0, 0.0), observed=True)
+    seen = Course(scale=ResourceVector(2.0, 1.0, 1.0, 1.0), held=ResourceVector(7.0, 0.0, 0.0, 0.0), state="observed")
     assert of(ahead(PROFILE, seen, 7.0)) == [7, 6, 8, 10, 0]
     assert of(ahead(PROFILE, seen.next_stage(1, 7.0), 7.0)) == [6, 8, 10, 0]
 

@@ -37,7 +37,7 @@ def test_an_executor_that_was_held_back_is_only_scaled_up() -> None:
 def test_a_stage_is_overdue_after_rho_times_its_time_once() -> None:
     assert overdue_s(PROFILE, Course(), 1.1) == pytest.approx(6.6)
     assert overdue_s(PROFILE, Course().next_stage(1, 10.0), 1.1) == pytest.approx(13.3)
-    assert overdue_s(PROFILE, Course(observed=True), 1.1) is None
+    assert overdue_s(PROFILE, Course(state="observed"), 1.1) is None
     assert overdue_s(PROFILE, Course().next_stage(2, 10.0), 1.1) is None
     assert lateness(PROFILE, Course(), 12.0) == 2.0
     assert lateness(PROFILE, Course().next_stage(2, 10.0), 50.0) == 0.0
@@ -65,7 +65,7 @@ def test_the_highest_of_the_samples_within_the_period_counts() -> None:
 
 
 def test_an_executor_that_is_late_because_others_have_the_processors_is_not_scaled_down() -> None:
-    course = Course(observed=True)
+    course = Course(state="observed")
     for seen in (observe(1.0, 1.0, 1.0, cpu_stalled=0.8), observe(1.0, 1.0, 1.0, memory_stalled=0.3)):
         assert corrected(PROFILE, course, seen).scale == (1.0, 1.0, 1.0, 1.0)
     assert corrected(PROFILE, course, observe(1.0, 1.0, 1.0)).scale[0] < 1.0
@@ -76,15 +76,15 @@ def test_it_ends_when_it_was_seen_and_in_any_case_after_twice_its_time() -> None
     assert observe(1.0, 1.0).over(103.0)
     assert not observe(1.0).over(103.0)
     assert observe(1.0).over(106.0)
-    assert corrected(PROFILE, Course(observed=True), observe(1.0)) == Course(observed=True)
+    assert corrected(PROFILE, Course(state="observed"), observe(1.0)) == Course(state="observed")
 
 
 def test_the_present_stage_holds_the_observed_use_and_the_rest_is_scaled() -> None:
-    course = corrected(PROFILE, Course(observed=True), observe(6.0, 6.0, 6.0))
+    course = corrected(PROFILE, Course(state="observed"), observe(6.0, 6.0, 6.0))
     assert course.held == (6.0, 0.0, 0.0, 50.0)
     assert course.scale == (2.0, 1.0, 1.0, 0.5)  # 6 of a stage's mean of 3 cores
     assert course.count == 1
-    bounded = corrected(PROFILE, Course(observed=True), observe(8.0, 8.0, 8.0))
+    bounded = corrected(PROFILE, Course(state="observed"), observe(8.0, 8.0, 8.0))
     assert bounded.held == (8.0, 0.0, 0.0, 100.0)
     assert bounded.scale == (8 / 3, 1.0, 1.0, 1.0)
 
@@ -150,12 +150,12 @@ def test_before_it_is_late_only_use_above_the_maximum_of_a_stage_scales_the_rest
     assert (more.scale, more.least, more.count) == ((2.0, 1.0, 1.0, 1.0), (8.0, 0.0, 0.0, 50.0), 1)
     earlier = foreseen(3.5, 3.5, 3.5)  # in its first slot it does the work predicted for the second
     assert (earlier.scale, earlier.least) == ((1.0, 1.0, 1.0, 1.0), (3.5, 0.0, 0.0, 50.0))
-    assert not more.observed, "at rho times its time it is observed as any other"
+    assert more.state == "on plan", "at rho times its time it is observed as any other"
     assert more.next_stage(1, 9.0) == Course(stage=1, since_s=9.0, scale=(2.0, 1.0, 1.0, 1.0), count=1)
 
 
 def test_an_executor_that_wants_no_more_than_it_had_is_not_observed_again_in_this_stage() -> None:
-    assert foreseen(2.0, 2.1, 2.0) == Course(sated=True)
+    assert foreseen(2.0, 2.1, 2.0) == Course(state="sated")
     assert foreseen(2.0) == Course(), "its use was not measured"
 
 
