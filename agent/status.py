@@ -49,7 +49,7 @@ def status_document(
     journal_writes: int = 0,
     degraded: Sequence[Degraded] = (),
 ) -> Status:
-    """Return the document of ``GET /status``."""
+    """Return the document of ``GET /status``. It sums up every owner, so it takes the node."""
     now, ledger, snapshot = time.monotonic(), node.ledger(), node.resources.snapshot
     uses = snapshot.containers if snapshot is not None else {}
     capacity, actions = node.settings.capacity, node.preemption

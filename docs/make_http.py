@@ -27,6 +27,7 @@ DOCUMENTS: dict[str, dict[str, type[msgspec.Struct]]] = {
         "status": of_agent.Status, "profiles": of_master.ProfileEntry, "profile": of_master.ApplicationProfile,
     },
     "master-status.md": {"status": of_master.Status, "explanation": of_master.Explanation},
+    "jobs.md": {"explained": of_master.JobExplained, "explained-ended": of_master.EndedJobExplained},
 }  # fmt: skip
 PAGES = ("http.md", *DOCUMENTS)
 
@@ -34,7 +35,7 @@ PAGES = ("http.md", *DOCUMENTS)
 def _served(nothing: Any = None) -> tuple[list[Operation], list[Operation]]:
     """The operations of the agent and of the master, whose parts are not needed to describe them."""
     more = [*Profiles(nothing).routes(), *ReservationSite(nothing, nothing).routes()]
-    master = site_of_master(nothing, nothing, CollectorRegistry(), more)
+    master = site_of_master(nothing, nothing, nothing, nothing, CollectorRegistry(), more)
     return site_of_agent(nothing, nothing).operations(Access()), master.operations(Access())
 
 
@@ -62,7 +63,9 @@ def operations() -> Iterator[str]:
 
 
 def document(top: type[msgspec.Struct], page: str, page_of: dict[type, str]) -> Iterator[str]:
-    """A document and the types it is made of, except those of ``page_of`` (type → page), which learns of them."""
+    """A document and the types it is made of, except those of ``page_of`` (type → page), which learns of them; of a
+    document that extends one of these, the keys that it adds.
+    """
     parts: dict[type, None] = {top: None}
     for field in msgspec.structs.fields(top):
         collect(field.type, parts)
@@ -72,7 +75,10 @@ def document(top: type[msgspec.Struct], page: str, page_of: dict[type, str]) -> 
         yield from ([] if part is top else ["", f"### {part.__name__}"])
         yield from ("", prose(part))
         if issubclass(part, msgspec.Struct):
-            rows = [f"| `{one.encode_name}` | {type_name(one.type)} |" for one in msgspec.structs.fields(part)]
+            bases = part.__bases__ if part is top else ()
+            inherited = {key for base in bases if base in page_of for key in base.__struct_fields__}
+            own = [one for one in msgspec.structs.fields(part) if one.name not in inherited]
+            rows = [f"| `{one.encode_name}` | {type_name(one.type)} |" for one in own]
             yield from ("", "| key | type |", "|---|---|", *rows)
         else:
             yield from ("", make_protocol.values(part))

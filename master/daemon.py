@@ -19,6 +19,8 @@ from prometheus_client import CollectorRegistry
 from master.config import MasterConfig
 from master.core import Cluster
 from master.core import events as e
+from master.core.resource_totals import resources
+from master.explain.recording import record
 from master.forecaster import Forecaster
 from master.http import status_site
 from master.http_documents import Status
@@ -108,7 +110,11 @@ class Master:
             self.service.on_behalf,
         )
         pages = [*Profiles(self.forecaster).routes(), *reservations.routes()]
-        self.site = status_site(self.status, self.service.cluster, registry, pages)
+        cluster = self.service.cluster
+        self.site = status_site(
+            self.status, lambda: resources(cluster.nodes.values()), self.service.explainer,
+            lambda: record(cluster, time.monotonic()), registry, pages,
+        )  # fmt: skip
 
     async def start(self) -> None:
         """Open both ports, and restore reservations and stored state.

@@ -13,14 +13,13 @@ from msgspec import structs
 from prometheus_client import CollectorRegistry
 
 from master import http_documents as documents
-from master.core import Cluster
-from master.core.resource_totals import resources
-from master.explain import why
-from master.explain.recording import Recording, record
+from master.explain.recording import Recording
+from master.explain.why import JobExplainer, UnknownJobError
 from master.http_documents import Status
 from master.metrics import MasterCollector
 from master.overview import MOST_JOBS, MOST_NODES, waiting_first
 from penstock import openapi
+from penstock.documents import Resources
 from penstock.openapi import Operation, Refused
 from penstock.web.live import Live
 from penstock.web.site import Site
@@ -29,39 +28,46 @@ _ABOUT = "What the master knows of the cluster, and why it decides as it does. R
 
 
 def status_site(
-    status: Callable[[], Status], cluster: Cluster, registry: CollectorRegistry, more: Sequence[Operation]
+    status: Callable[[], Status],
+    totals: Callable[[], Resources],
+    explainer: JobExplainer,
+    recording: Callable[[], Recording],
+    registry: CollectorRegistry,
+    more: Sequence[Operation],
 ) -> Site:
     """Return the site of the master's status and the explanations of its decisions.
 
-    ``more``: operations of other parts.
+    ``totals``: the sums of the nodes' resources; ``more``: operations of other parts.
     """
     registry.register(MasterCollector(status))
     return Site(
         title="Penstock master",
         about=_ABOUT,
         page="cluster.html",
-        live=Live(lambda: shown(status()), lambda: resources(cluster.nodes.values())),
+        live=Live(lambda: shown(status()), totals),
         registry=registry,
         prefix="penstock_master",
-        operations=[*_operations(status, cluster), *more],
+        operations=[*_operations(status, explainer, recording), *more],
     )
 
 
-def _operations(status: Callable[[], Status], cluster: Cluster) -> list[Operation]:
+def _operations(
+    status: Callable[[], Status], explainer: JobExplainer, recording: Callable[[], Recording]
+) -> list[Operation]:
     async def get_status(request: web.Request) -> web.Response:
         return openapi.json(status())
 
     async def get_explanation(request: web.Request, query: documents.ExplainQuery) -> web.Response:
         try:
-            return openapi.json(why.document(cluster, query.job, time.monotonic()))
-        except why.UnknownJobError as error:
+            return openapi.json(explainer.document(query.job, time.monotonic()))
+        except UnknownJobError as error:
             raise Refused(404, str(error), "job") from None
 
     async def get_snapshot(request: web.Request) -> web.Response:
-        recording = record(cluster, time.monotonic())
-        if not recording.nodes:
+        recorded = recording()
+        if not recorded.nodes:
             raise Refused(503, "no node is connected: there is nothing that a round would see")
-        return openapi.json(recording)
+        return openapi.json(recorded)
 
     return [
         Operation(

@@ -17,7 +17,7 @@ from penstock.model import Capacity, ResourceKind
 from penstock.model.job_state import JobStanding
 from penstock.model.work import FullStageProgress
 from penstock.wire.cluster_api import Draining
-from penstock.wire.jobs_api import NodeRank
+from penstock.wire.jobs_api import JobView, NodeRank
 from penstock.wire.master_api import Load
 from penstock.wire.reservation_api import FreeRun, Label, Rdl, Reserved
 
@@ -220,6 +220,42 @@ class Explanation(Said, frozen=True, kw_only=True):
     waits: str
     nodes: int
     stages: list[StageExplained]
+
+
+# ---------------------------------------------------------------- the answer of explain_job
+
+
+class TaskPlaced(Said, frozen=True, kw_only=True):
+    """A task that was placed on ``node``. ``why``: the rule and its numbers, empty if it was placed before a restart of
+    the master. ``losses``: how often it was lost with a node; ``refused_by``: nodes.
+    """
+
+    task: str
+    stage: str
+    node: str
+    opportunistic: bool
+    why: str
+    losses: int
+    refused_by: list[str]
+
+
+class JobExplained(Explanation, frozen=True, kw_only=True):
+    """The explanation for the owner of a job. ``placed`` has the number of its tasks on each node, ``last_placed`` the
+    latest hundred of them. ``cancelled_by``: the canceller, until the job's host has confirmed the cancellation.
+    """
+
+    cancelled_by: str
+    placed: dict[str, int]
+    last_placed: list[TaskPlaced]
+    ended: None = None
+
+
+class EndedJobExplained(Said, frozen=True, kw_only=True):
+    """The explanation of a job that is over has only these keys. ``ended`` is as in ``penstock jobs JOB --json``."""
+
+    job: str
+    name: str
+    ended: JobView
 
 
 # ---------------------------------------------------------------- GET /reservations, /plan

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
-from master.core import Cluster
+from msgspec import structs
+
 from master.core.events import CancelAsked, OrderAsked
 from master.core.listing import Listing
-from master.explain import why
+from master.core.node import Node
+from master.explain.why import JobExplainer
 from penstock.wire import jobs_api as api
 from penstock.wire.agent_api import Result
 from penstock.wire.errors import bad_request, refused
@@ -16,7 +18,12 @@ from penstock.wire.reservation_api import OnBehalf
 
 
 def answer(
-    cluster: Cluster, dispatch: Callable[[CancelAsked | OrderAsked], object], asked: OnBehalf, now: float
+    listing: Listing,
+    explainer: JobExplainer,
+    nodes: Mapping[str, Node],
+    dispatch: Callable[[CancelAsked | OrderAsked], object],
+    asked: OnBehalf,
+    now: float,
 ) -> Result:
     """Answer a request. ``dispatch`` carries an event out; ``now`` is monotonic time.
 
@@ -25,19 +32,19 @@ def answer(
     """
     match OF_JOBS.read(asked):
         case api.ListJobs() as wanted:
-            return _list(cluster.listing, wanted, asked)
+            return _list(listing, wanted, asked)
         case api.CancelJob(job):
-            found = _own(cluster.listing, job, asked)
+            found = _own(listing, job, asked)
             if found.ended_at is not None:
                 raise refused(f"job {job!r} has ended: {found.outcome}", field="job")
             dispatch(CancelAsked(job, asked.user))
-            origin = cluster.nodes.get(found.origin)
+            origin = nodes.get(found.origin)
             return api.Cancellation(job=job, away="" if origin is not None and origin.connected else found.origin)
         case api.OrderJobs(wanted_jobs):
-            return _order(cluster.listing, dispatch, tuple(dict.fromkeys(wanted_jobs)), asked)
+            return _order(listing, dispatch, tuple(dict.fromkeys(wanted_jobs)), asked)
         case api.ExplainJob(job):
-            _own(cluster.listing, job, asked)
-            return api.Explained(explained=why.with_placements(cluster, job, now))
+            _own(listing, job, asked)
+            return api.Explained(explained=structs.asdict(explainer.for_owner(job, now)))
     raise AssertionError(asked.call)
 
 

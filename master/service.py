@@ -15,6 +15,7 @@ from master.connection import AgentConnection, Relayed
 from master.core import Cluster
 from master.core import events as e
 from master.core.instructions import EndHeard, Explain, Hangup, Instruction, Keep, Predict, SendDecisions, StoreRun
+from master.explain.why import JobExplainer
 from master.forecaster import Forecaster
 from master.overview import Overview
 from master.state_writer import StateWriter
@@ -57,6 +58,7 @@ class MasterService:
 
     def __init__(self, cluster: Cluster, registry: CollectorRegistry) -> None:
         self.cluster = cluster
+        self.explainer = JobExplainer.of(cluster)
         self._connections: set[AgentConnection] = set()
         self._by_node: dict[str, AgentConnection] = {}
         self._taken_names: set[tuple[str, str]] = set()  # (node, host) of logged refusals
@@ -103,7 +105,9 @@ class MasterService:
 
     async def of_jobs(self, asked: OnBehalf) -> Result:
         """Answer a call about jobs, also in order. An order by hand is stored before it is confirmed."""
-        said = jobs.answer(self.cluster, self.dispatch, asked, time.monotonic())
+        said = jobs.answer(
+            self.cluster.listing, self.explainer, self.cluster.nodes, self.dispatch, asked, time.monotonic()
+        )
         if isinstance(said, JobsOrdered):
             await self.state_writer.written()
         return said

@@ -32,7 +32,7 @@ def status_document(
     reservations: Mapping[Literal["accepted", "rejected", "missed"], int] = {},
     models: Mapping[str, str] = {},
 ) -> Status:
-    """Return the document of ``GET /status``."""
+    """Return the document of ``GET /status``. It sums up every owner, so it takes the cluster."""
     ready = cluster.members.ready_tasks
     return Status(
         version=__version__,

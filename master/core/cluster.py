@@ -56,7 +56,7 @@ class Cluster:
 
     def __init__(self, settings: MasterSettings, draw: Callable[[], float] = lambda: 0.0) -> None:
         """``draw`` returns random numbers in [0, 1) for policies that need them."""
-        self._settings = shared = CurrentSettings(settings)
+        self.current_settings = shared = CurrentSettings(settings)
         self.clock = clock = Clock()
         self.dues = dues = Dues(shared)
         self._stored = stored = StoredState()
@@ -94,7 +94,7 @@ class Cluster:
 
     def _steps(self) -> Rounds:
         """Return the rounds, with the owner of each step."""
-        shared, dues, table, members, outbox = self._settings, self.dues, self.table, self.members, self.outbox
+        shared, dues, table, members, outbox = self.current_settings, self.dues, self.table, self.members, self.outbox
         snapshots, executors, quotas, tasks = self.snapshots, self.executors, self.user_quotas, self._tasks
         waiting = WaitingStages(shared, table, snapshots)
         ahead = Ahead(self.clock, dues, table, members, snapshots, waiting, tasks)
@@ -160,7 +160,7 @@ class Cluster:
     @property
     def settings(self) -> MasterSettings:
         """Return the settings in force."""
-        return self._settings.current
+        return self.current_settings.current
 
     @property
     def wants_round(self) -> bool:
@@ -296,7 +296,7 @@ class Cluster:
     def _reconfigure(self, settings: MasterSettings) -> None:
         """Apply new settings. Placed tasks stay where they are. A changed ordering starts without its earlier state."""
         before = self.settings
-        self._settings.current = after = before.changed(settings)
+        self.current_settings.current = after = before.changed(settings)
         self.table.reconfigured()
         self.dues.place_and_admit()
         self.dues.order_due = -math.inf

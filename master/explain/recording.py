@@ -233,7 +233,10 @@ def _need(job: str, task: RecordedTask, places: dict[str, int], *, network: bool
 
 
 def record(cluster: Cluster, now: float) -> Recording:
-    """Record the state that a round would see at ``now`` (monotonic time)."""
+    """Record the state that a round would see at ``now`` (monotonic time).
+
+    A round reads all owners but those of slack and executors, so this takes the cluster.
+    """
     picture = cluster.snapshots.take()
     table = cluster.table
     total, peaks = totals(table), cluster.settings.peaks()

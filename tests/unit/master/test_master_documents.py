@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from master.core import events as e
-from master.explain import why
+from master.explain.why import JobExplainer
 from master.status import status_document
 from penstock.model.work import StageProgress
 from penstock.wire import master_api as api
@@ -70,5 +70,5 @@ def test_the_keys_of_the_status_stay() -> None:
 
 def test_the_keys_of_an_explanation_stay() -> None:
     b = busy()
-    said = keys_of(why.document(b.cluster, "second", b.now), "stages[].lacks", "stages[].slack_lacks")
+    said = keys_of(JobExplainer.of(b.cluster).document("second", b.now), "stages[].lacks", "stages[].slack_lacks")
     assert said.split() == EXPLANATION.split()

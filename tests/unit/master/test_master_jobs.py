@@ -4,18 +4,23 @@ there is none.
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeVar
 
+import msgspec
 import pytest
 
 from master import jobs
 from master.core import events as e
+from master.explain.why import JobExplainer
+from master.http_documents import EndedJobExplained, JobExplained
 from penstock.wire import jobs_api as api
 from penstock.wire import master_api
 from penstock.wire.agent_api import Result
 from penstock.wire.errors import ErrorCode, RpcError
 from penstock.wire.reservation_api import OnBehalf
 from tests.unit.master.cluster_bed import EXIT, Bed, bed, command
+
+T = TypeVar("T")
 
 
 @pytest.fixture
@@ -37,7 +42,8 @@ def jobs_event(job: str) -> Any:
 
 def ask(made: Bed, call: str, user: str = "eve", operator: bool = False, **params: Any) -> Result:
     asked = OnBehalf(user=user, operator=operator, call=call, params=params)
-    return jobs.answer(made.cluster, made.serve, asked, made.now)
+    cluster = made.cluster
+    return jobs.answer(cluster.listing, JobExplainer.of(cluster), cluster.nodes, made.serve, asked, made.now)
 
 
 def listed(answer: Result) -> list[str]:
@@ -118,25 +124,26 @@ def test_a_host_that_is_away_is_named(made: Bed) -> None:
     assert ask(made, "cancel_job", job="e1") == api.Cancellation(job="e1", away="a")
 
 
-def explained(made: Bed, job: str, user: str = "eve") -> dict[str, Any]:
+def explained(made: Bed, job: str, of: type[T], user: str = "eve") -> T:
+    """Return the explanation as its document, which has every key and no other."""
     answer = ask(made, "explain_job", user, job=job)
     assert isinstance(answer, api.Explained)
-    return answer.explained
+    return msgspec.convert(msgspec.to_builtins(answer.explained), of)
 
 
 def test_where_its_tasks_were_placed_and_by_which_numbers(made: Bed) -> None:
-    said = explained(made, "e1")
-    assert (said["placed"], said["ended"], said["cancelled_by"]) == ({"a": 1}, None, "")
-    [task] = said["last_placed"]
-    assert (task["task"], task["stage"], task["node"], task["opportunistic"]) == ("t", "s", "a", False)
-    assert task["why"].startswith("ursa: F = ")
-    waiting = explained(made, "m1", "max")
-    assert waiting["placed"] == {}
-    assert waiting["stages"][0].waits.startswith("task t: ")
+    said = explained(made, "e1", JobExplained)
+    assert (said.placed, said.ended, said.cancelled_by) == ({"a": 1}, None, "")
+    [task] = said.last_placed
+    assert (task.task, task.stage, task.node, task.opportunistic) == ("t", "s", "a", False)
+    assert task.why.startswith("ursa: F = ")
+    waiting = explained(made, "m1", JobExplained, "max")
+    assert waiting.placed == {}
+    assert waiting.stages[0].waits.startswith("task t: ")
 
 
 def test_of_one_that_is_over_how_it_ended(made: Bed) -> None:
     made.serve(e.Said("a", master_api.CommandEnded(job="e1", task="t", origin="a", ended=EXIT)))
     made.serve(jobs_event("e1"))
-    said = explained(made, "e1")
-    assert (said["name"], said["ended"]["outcome"], said["ended"]["tasks_done"]) == ("e1", "succeeded", 1)
+    said = explained(made, "e1", EndedJobExplained)
+    assert (said.name, said.ended.outcome, said.ended.tasks_done) == ("e1", "succeeded", 1)

@@ -6,7 +6,7 @@ import msgspec
 import pytest
 
 from master.core import events as e
-from master.explain import why
+from master.explain.why import JobExplainer
 from master.ordering import NAMES
 from master.status import status_document
 from penstock.wire import master_api as api
@@ -35,7 +35,7 @@ def serve(b: Bed, **service_s: float) -> None:
 def test_the_list_and_the_status_agree_with_the_explanation(ordering: str) -> None:
     b = two_jobs(ordering)
     for job in ("one", "two"):
-        said = why.document(b.cluster, job, b.now)
+        said = JobExplainer.of(b.cluster).document(job, b.now)
         one, row = b.listed(job), status_document(b.cluster, b.now).jobs[job]
         assert (one.rank, one.of, one.reason) == (said.place, said.of, said.reason)
         assert (row.rank, row.reason, row.queue) == (one.rank, one.reason, one.queue)
@@ -69,7 +69,7 @@ def test_to_look_changes_nothing(ordering: str) -> None:
         for _ in range(looks):
             b.cluster.listing.listed(ListJobs(), None)
             status_document(b.cluster, b.now)
-            why.document(b.cluster, "one", b.now)
+            JobExplainer.of(b.cluster).document("one", b.now)
         assert [(one.rank, one.reason) for one in listed] == [
             (one.rank, one.reason) for one in map(b.listed, ("one", "two"))
         ]
@@ -104,7 +104,7 @@ def test_nodes_reports_of_ranks_are_shown_with_the_job() -> None:
     assert (on_a.node, on_a.rank, on_a.of, on_a.weight, on_a.before) == ("a", 3, 3, 1, ["two", "c-1-1"])
     assert on_a.service_container_s == 5.0
     assert [(each.node, each.rank) for each in b.listed("two").ranks] == [("a", 1), ("b", 1)]
-    said = why.document(b.cluster, "one", b.now)
+    said = JobExplainer.of(b.cluster).document("one", b.now)
     assert said.sentence.endswith(
         "; before it two (two); on a it is third of 3 after two (two) and container c-1-1 of no job."
     )
@@ -134,5 +134,5 @@ def test_names_of_other_users_jobs_are_not_shown() -> None:
     b.job("a", "bobs", at=0.5, user="bob", name="secret")
     b.ready("a", command("t"), job="bobs")
     b.round()
-    said = why.document(b.cluster, "one", b.now).sentence
+    said = JobExplainer.of(b.cluster).document("one", b.now).sentence
     assert "bobs" in said and "secret" not in said

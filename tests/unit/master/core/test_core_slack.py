@@ -7,8 +7,8 @@ from typing import Any
 import pytest
 
 from master.core import events as e
-from master.explain import why
 from master.explain.recording import record
+from master.explain.why import JobExplainer
 from master.status import status_document
 from penstock.model import ContainerSpec, Ended, EndedBy, KindAmounts, ResourceKind, TaskRequest
 from penstock.wire import master_api as api
@@ -58,11 +58,11 @@ def test_a_job_on_slack_alone_waits_for_slack_and_not_for_its_admission() -> Non
     b = bed("a")
     b.job("a", memory=2000 * MB)
     b.round()
-    assert why.document(b.cluster, "j", b.now).waits.startswith("it wants 1.86 GiB reserved")
+    assert JobExplainer.of(b.cluster).document("j", b.now).waits.startswith("it wants 1.86 GiB reserved")
     allow(b, command("c", 300), command("d", 950), opportunistic="only")
     b.round()
     lacking = "1 task of stage s waits for slack: of 1 node 1 lacks memory"
-    for said in (status_document(b.cluster, b.now).jobs["j"], why.document(b.cluster, "j", b.now)):
+    for said in (status_document(b.cluster, b.now).jobs["j"], JobExplainer.of(b.cluster).document("j", b.now)):
         assert said.waits == lacking
     b.cluster.admission.look(b.now)  # what comes between two rounds does not hide the reason
     assert b.cluster.jobs["j"].waits == lacking
@@ -81,9 +81,9 @@ def test_a_job_on_slack_alone_that_waits_for_the_processor_has_that_reason(memor
     allow(b, command("c", 300, cores=1.0), opportunistic="only")
     b.round()
     lacking = "1 task of stage s waits for slack: of 1 node 1 lacks cpu"
-    for said in (status_document(b.cluster, b.now).jobs["j"], why.document(b.cluster, "j", b.now)):
+    for said in (status_document(b.cluster, b.now).jobs["j"], JobExplainer.of(b.cluster).document("j", b.now)):
         assert said.waits == lacking
-    (stage,) = why.document(b.cluster, "j", b.now).stages
+    (stage,) = JobExplainer.of(b.cluster).document("j", b.now).stages
     assert stage.slack_lacks == {"cpu": 1}, "and no memory"
     b.cluster.admission.look(b.now)  # what comes between two rounds does not hide the reason
     assert b.cluster.jobs["j"].waits == lacking
@@ -214,7 +214,7 @@ def test_work_that_may_run_on_slack_is_explained_as_regular_work_too() -> None:
     allow(b, command("c", 300))
     b.round()
     assert status_document(b.cluster, b.now).jobs["j"].waits.endswith("of 1 node 1 lacks memory")
-    (stage,) = why.document(b.cluster, "j", b.now).stages
+    (stage,) = JobExplainer.of(b.cluster).document("j", b.now).stages
     assert (stage.opportunistic, stage.lacks, stage.slack_lacks) == (True, {"memory": 1}, {"memory": 1})
     (job,) = record(b.cluster, b.now).jobs
     assert [one.task for one in job.stages["s"]] == ["c"]

@@ -8,7 +8,7 @@ import pytest
 
 from master.core import MasterSettings
 from master.core import events as e
-from master.explain.why import document
+from master.explain.why import JobExplainer
 from penstock.wire import master_api as api
 from penstock.wire.cluster_api import NodeRanks
 from penstock.wire.master_api import JobUse
@@ -126,7 +126,7 @@ def test_the_reason_is_given() -> None:
     b.round()
     ranks = NodeRanks(jobs=[("s0", 88), ("long", 88), ("s1", 5)], of=3, tenants=["research", "bob", "research"])
     b.heartbeat("a", ranks=ranks)
-    said = document(b.cluster, "s1", b.now)
+    said = JobExplainer.of(b.cluster).document("s1", b.now)
     assert "second of research's 3 jobs: " in said.sentence and "research's share is 50 %" in said.sentence
     assert "on a it is" not in said.sentence, "the first of another tenant is not before it"
     (rank,) = said.ranks

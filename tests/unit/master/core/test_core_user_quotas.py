@@ -11,7 +11,7 @@ from master.core import events as e
 from master.core.job import Task
 from master.core.node import Held
 from master.core.snapshot import holds
-from master.explain.why import document
+from master.explain.why import JobExplainer
 from penstock.model import Capacity, ContainerSpec, KindAmounts, ResourceKind, TaskRequest
 from penstock.wire import master_api as api
 from tests.unit.master.cluster_bed import EXIT, MB, Bed, bed, command, job_state, load, placed_task, task
@@ -48,7 +48,8 @@ def test_no_user_holds_more_cores_than_the_limit_and_others_do() -> None:
     assert [name for name, _ in made.round()] == ["e0", "e1", "e2", "b0", "b1"]
     assert waits(made, "eve") == "2 tasks wait: user eve holds 3 of 3 cores (user_max_cores)"
     assert waits(made, "bob") == ""
-    assert document(made.cluster, "eve", made.now).stages[0].waits.endswith("holds 3 of 3 cores (user_max_cores)")
+    (stage,) = JobExplainer.of(made.cluster).document("eve", made.now).stages
+    assert stage.waits.endswith("holds 3 of 3 cores (user_max_cores)")
     ends(made, "e1", "eve")
     assert [name for name, _ in made.round()] == ["e3"]
 

@@ -12,9 +12,10 @@ import pytest
 from bench.scheduling_round import Size, cluster
 from master.core import events as e
 from master.core.instructions import SendDecisions
-from master.explain import command, why
+from master.explain import command
 from master.explain.recording import Recording, SnapshotError, read, record
 from master.explain.replay import explained, text
+from master.explain.why import JobExplainer, UnknownJobError
 from master.ordering import NAMES
 from penstock.model import Capacity
 from penstock.wire import master_api as api
@@ -163,7 +164,7 @@ def test_the_explanation_of_a_waiting_job_has_its_place_and_the_resources_that_i
     b.ready("a", *[task(f"t{i}", 700) for i in range(4)], job="first")
     b.ready("a", task("u", 700), job="second")
     assert len(b.round()) == 2
-    said = why.document(b.cluster, "second", b.now)
+    said = JobExplainer.of(b.cluster).document("second", b.now)
     assert (said.place, said.of, said.before_it) == (2, 2, ["first"])
     assert said.why.startswith("fifo: 2 of 2")
     assert msgspec.to_builtins(said.stages) == [
@@ -179,8 +180,8 @@ def test_the_explanation_names_a_wait_for_admission_and_unknown_jobs() -> None:
     b = bed("a")
     b.job("a", "first", 900 * MB, at=1.0)
     b.job("a", "second", 900 * MB, at=2.0)
-    said = why.document(b.cluster, "second", b.now)
+    said = JobExplainer.of(b.cluster).document("second", b.now)
     assert not said.admitted
     assert "it wants 858 MiB reserved" in said.waits
-    with pytest.raises(why.UnknownJobError, match="no job 'third'; known jobs: first, second"):
-        why.document(b.cluster, "third", b.now)
+    with pytest.raises(UnknownJobError, match="no job 'third'; known jobs: first, second"):
+        JobExplainer.of(b.cluster).document("third", b.now)

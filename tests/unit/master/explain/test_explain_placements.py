@@ -5,9 +5,9 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from master.explain import why
 from master.explain.recording import read, record
 from master.explain.replay import explained, text
+from master.explain.why import JobExplainer
 from penstock.model import KindAmounts, TaskRequest
 from tests.unit.master.cluster_bed import MB, bed, task
 
@@ -34,7 +34,7 @@ def test_a_recorded_round_decides_as_the_live_one(placement: str) -> None:
     assert live
     assert all(decision["why"].startswith(f"{placement}: ") for decision in said["decisions"])
     assert "Left of stage s of j" in text(said)
-    assert why.document(b.cluster, "j", b.now).placement == said["placement"] == placement
+    assert JobExplainer.of(b.cluster).document("j", b.now).placement == said["placement"] == placement
 
 
 def test_a_task_keeps_its_peaks_until_it_ends_and_only_tetris_minds_the_network() -> None:
@@ -55,6 +55,6 @@ def test_the_explanation_of_a_waiting_job_has_the_reserved_resources() -> None:
     b.job("a")
     b.ready("a", *[reading(f"t{n}") for n in range(2)])
     assert len(b.round()) == 1
-    document = why.document(b.cluster, "j", b.now)
+    document = JobExplainer.of(b.cluster).document("j", b.now)
     assert document.stages[0].lacks == {"unreserved network bandwidth": 1}
     assert "of 1 node 1 lacks unreserved network bandwidth" in document.waits
