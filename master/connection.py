@@ -41,13 +41,13 @@ class ConnectionOwner(Protocol):
         """
         ...
 
-    def said_by(self, connection: AgentConnection, event: e.Said | e.Answered) -> None:
+    def received(self, connection: AgentConnection, event: e.Said | e.Answered) -> None:
         """Handle a message or an answer of a registered node.
 
         Raises: RpcError: the message is invalid.
         """
 
-    async def end_heard(self, said: api.CommandEnded) -> None:
+    async def end_acknowledged(self, said: api.CommandEnded) -> None:
         """Wait until the origin has confirmed a command's end."""
 
     def joined(self, job: str) -> api.JobJoined:
@@ -114,14 +114,14 @@ class AgentConnection:
                 return
             reason = str(error)  # the agent did not understand the request, so it carried out nothing
             refused_all = [api.Refusal(index=i, reason=reason) for i in range(len(sent.decisions))]
-            self._owner.said_by(self, e.Answered(self.node, sent.number, refused_all))
+            self._owner.received(self, e.Answered(self.node, sent.number, refused_all))
             return
         try:
             decided = read(said, api.Decided)
         except RpcError as error:  # it may have been carried out: `register` reports the true state
             self.hang_up(f"{self.node} answered a decision with what is no answer: {error}")
             return
-        self._owner.said_by(self, e.Answered(self.node, sent.number, decided.refused))
+        self._owner.received(self, e.Answered(self.node, sent.number, decided.refused))
 
     # ------------------------------------------------------------ Handler
 
@@ -175,14 +175,14 @@ class AgentConnection:
 
     async def _heed(self, message: e.Message) -> Done | api.JobJoined:
         """Handle a message; a coroutine, so that messages are handled in order (see :meth:`notification`)."""
-        self._owner.said_by(self, e.Said(self.node, message))
+        self._owner.received(self, e.Said(self.node, message))
         if isinstance(message, api.CommandEnded):
-            await self._owner.end_heard(message)
+            await self._owner.end_acknowledged(message)
         return self._owner.joined(message.job) if isinstance(message, api.JoinJob) else Done()
 
     def _notified(self, method: str, message: e.Message) -> None:
         try:
-            self._owner.said_by(self, e.Said(self.node, message))
+            self._owner.received(self, e.Said(self.node, message))
         except RpcError as error:
             if self._peer is not None:
                 self._peer.notify(error.body.METHOD, error.body)

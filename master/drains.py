@@ -28,9 +28,9 @@ def answer(drain: Drain, asked: OnBehalf, say: Callable[[e.Event], object], at: 
         )
     match params:
         case api.DrainNodes(stop=stop):
-            say(e.DrainAsked(nodes, asked.user, at, stop))
+            say(e.DrainRequested(nodes, asked.user, at, stop))
         case api.UndrainNodes():
-            say(e.UndrainAsked(nodes, asked.user))
+            say(e.UndrainRequested(nodes, asked.user))
     told = [drain.told(node) for node in drain.known(nodes)]
     if not asked.operator:
         told = [structs.replace(node, remaining=[], jobs=[]) for node in told]

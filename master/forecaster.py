@@ -33,14 +33,14 @@ _MOST_APPLICATIONS = 256
 
 class Forecaster:
     """Answers ``Predict`` and ``StoreRun``; calls ``tell`` in the loop with the events ``Forecasted`` and
-    ``Learnt``.
+    ``ForecastsOutdated``.
     """
 
     def __init__(
         self,
         database: str,
         settings: ForecastSettings,
-        tell: Callable[[e.Forecasted | e.Learnt], None],
+        tell: Callable[[e.Forecasted | e.ForecastsOutdated], None],
         train: Train = in_a_process,
     ) -> None:
         self._url = database
@@ -121,7 +121,7 @@ class Forecaster:
         try:
             store = self._store()
             store.add(stored.application, stored.usage, ended_at=ended_at, slot_s=stored.slot_s, name=stored.run)
-            self._say(e.Learnt(stored.application))
+            self._say(e.ForecastsOutdated(stored.application))
             self._learn(stored.application, store)
         except StoreError as error:
             self._complain(error)
@@ -193,7 +193,7 @@ class Forecaster:
             self._complain_of_models(predictor.unavailable)
             self._application(application).learnt_from(history, predictor)
             # In the thread of answers: a forecast that was made before must not arrive after it.
-            self._answers.submit(self._say, e.Learnt(application))
+            self._answers.submit(self._say, e.ForecastsOutdated(application))
 
     def _complain_of_models(self, unavailable: dict[str, str]) -> None:
         """Log each model that training lacks, once."""
@@ -202,6 +202,6 @@ class Forecaster:
                 log.warning("forecasts are made without a model", model=name, reason=why)
         self._unavailable = dict(unavailable)
 
-    def _say(self, event: e.Forecasted | e.Learnt) -> None:
+    def _say(self, event: e.Forecasted | e.ForecastsOutdated) -> None:
         if not self._stopping.is_set():
             self._loop.call_soon_threadsafe(self._tell, event)

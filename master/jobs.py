@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 
 from msgspec import structs
 
-from master.core.events import CancelAsked, OrderAsked
+from master.core.events import CancelRequested, OrderRequested
 from master.core.listing import Listing
 from master.core.node import Node
 from master.explain.why import JobExplainer
@@ -21,7 +21,7 @@ def answer(
     listing: Listing,
     explainer: JobExplainer,
     nodes: Mapping[str, Node],
-    dispatch: Callable[[CancelAsked | OrderAsked], object],
+    dispatch: Callable[[CancelRequested | OrderRequested], object],
     asked: OnBehalf,
     now: float,
 ) -> Result:
@@ -37,7 +37,7 @@ def answer(
             found = _own(listing, job, asked)
             if found.ended_at is not None:
                 raise refused(f"job {job!r} has ended: {found.outcome}", field="job")
-            dispatch(CancelAsked(job, asked.user))
+            dispatch(CancelRequested(job, asked.user))
             origin = nodes.get(found.origin)
             return api.Cancellation(job=job, away="" if origin is not None and origin.connected else found.origin)
         case api.OrderJobs(wanted_jobs):
@@ -49,13 +49,13 @@ def answer(
 
 
 def _order(
-    listing: Listing, dispatch: Callable[[OrderAsked], object], jobs: tuple[str, ...], asked: OnBehalf
+    listing: Listing, dispatch: Callable[[OrderRequested], object], jobs: tuple[str, ...], asked: OnBehalf
 ) -> api.JobsOrdered:
     """Order all of the jobs, or raise an error and order none."""
     for job in jobs:
         if (found := _own(listing, job, asked)).ended_at is not None:
             raise refused(f"job {job!r} has ended: {found.outcome}", field="job")
-    dispatch(OrderAsked(jobs, asked.user, asked.operator))
+    dispatch(OrderRequested(jobs, asked.user, asked.operator))
     return api.JobsOrdered(jobs=list(jobs), of_all=asked.operator)
 
 

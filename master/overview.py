@@ -40,7 +40,7 @@ class Overview:
         self._made_at = -math.inf
         self._preempted: deque[dict[str, Any]] = deque(maxlen=MOST_PREEMPTIONS)
 
-    def heard(self, event: e.Said | e.Answered, at: float) -> None:
+    def received(self, event: e.Said | e.Answered, at: float) -> None:
         """Note a node's message before it is handled; ``at`` is Unix time."""
         if not isinstance(event, e.Said) or not isinstance(said := event.message, CommandEnded):
             return

@@ -14,7 +14,16 @@ from master import drains, jobs
 from master.connection import AgentConnection, Relayed
 from master.core import Cluster
 from master.core import events as e
-from master.core.instructions import EndHeard, Explain, Hangup, Instruction, Keep, Predict, SendDecisions, StoreRun
+from master.core.instructions import (
+    AcknowledgeEnd,
+    Explain,
+    Hangup,
+    Instruction,
+    Keep,
+    Predict,
+    SendDecisions,
+    StoreRun,
+)
 from master.explain.why import JobExplainer
 from master.forecaster import Forecaster
 from master.overview import Overview
@@ -63,7 +72,7 @@ class MasterService:
         self._by_node: dict[str, AgentConnection] = {}
         self._taken_names: set[tuple[str, str]] = set()  # (node, host) of logged refusals
         # ends of commands that origins have not confirmed
-        self._unheard: dict[tuple[str, str], asyncio.Future[None]] = {}
+        self._unacknowledged: dict[tuple[str, str], asyncio.Future[None]] = {}
         self._loop = asyncio.get_running_loop()
         self._round: asyncio.TimerHandle | None = None
         self._watch: asyncio.TimerHandle | None = None
@@ -207,13 +216,13 @@ class MasterService:
             remedy="give every host its own `node` name",
         )
 
-    def said_by(self, connection: AgentConnection, event: e.Said | e.Answered) -> None:
+    def received(self, connection: AgentConnection, event: e.Said | e.Answered) -> None:
         """Handle an event of the node's present connection; ignore those of former connections.
 
         Raises: RpcError: the message is invalid.
         """
         if self._by_node.get(connection.node) is connection:
-            self.overview.heard(event, time.time())
+            self.overview.received(event, time.time())
             self.dispatch(event)
 
     def gone(self, connection: AgentConnection) -> None:
@@ -223,11 +232,11 @@ class MasterService:
             del self._by_node[connection.node]
             self.dispatch(e.NodeAway(connection.node))
 
-    async def end_heard(self, said: api.CommandEnded) -> None:
+    async def end_acknowledged(self, said: api.CommandEnded) -> None:
         """Wait until the origin has confirmed a command's end; otherwise the node repeats it to the next master."""
         key = (said.job, said.task)
         if self.cluster.untold(key):
-            await asyncio.shield(self._unheard.setdefault(key, self._loop.create_future()))
+            await asyncio.shield(self._unacknowledged.setdefault(key, self._loop.create_future()))
 
     def joined(self, job: str) -> api.JobJoined:
         """Return the answer to an accepted request to join a job."""
@@ -257,8 +266,8 @@ class MasterService:
                     self.forecaster.ask(instruction)
                 case Keep():
                     self.state_writer.keep(instruction)
-                case EndHeard(job, task):
-                    waiting = self._unheard.pop((job, task), None)
+                case AcknowledgeEnd(job, task):
+                    waiting = self._unacknowledged.pop((job, task), None)
                     if waiting is not None:
                         waiting.set_result(None)
                 case Explain(what, facts):

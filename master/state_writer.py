@@ -11,7 +11,7 @@ from dataclasses import replace
 
 import structlog
 
-from master.core.events import Remembered
+from master.core.events import StateRestored
 from master.core.finished_jobs import MOST
 from master.core.instructions import Keep
 from master.store.database import Database, StoreError
@@ -41,7 +41,7 @@ class StateWriter:
         self._attempt: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._task: asyncio.Task[None] | None = None
 
-    async def start(self) -> Remembered:
+    async def start(self) -> StateRestored:
         """Return the state stored by the previous master; empty where the store is unavailable."""
         try:
             database = await asyncio.to_thread(Database, self._url)
@@ -53,7 +53,7 @@ class StateWriter:
                 raise
         except StoreError as error:
             log.error("drains and ended jobs are forgotten when the master is restarted", why=str(error))
-            return Remembered({}, [])
+            return StateRestored({}, [])
         self._store = store
         self._task = asyncio.create_task(self._run())
         if known.drains or known.jobs:

@@ -135,13 +135,13 @@ class Cluster:
                 self._reports.answered(name, number, refusals)
             case e.NodeAway(name):
                 self._node_away(name, now)
-            case e.Forecasted() | e.Learnt():
-                self.executors.heard(event)
-            case e.DrainAsked() | e.UndrainAsked() | e.CancelAsked() | e.OrderAsked():
+            case e.Forecasted() | e.ForecastsOutdated():
+                self.executors.forecasts_changed(event)
+            case e.DrainRequested() | e.UndrainRequested() | e.CancelRequested() | e.OrderRequested():
                 self._asked(event)
             case e.Reconfigured(settings):
                 self._reconfigure(settings)
-            case e.Remembered():
+            case e.StateRestored():
                 self._stored.restore(event)
                 self.table.follow_lengths()
             case e.RoundDue(at, stalled_s):
@@ -179,11 +179,11 @@ class Cluster:
 
     # ------------------------------------------------------------ requests of people
 
-    def _asked(self, event: e.Asked) -> None:
+    def _asked(self, event: e.Requested) -> None:
         match event:
-            case e.CancelAsked():
+            case e.CancelRequested():
                 self._lifecycle.cancel_asked(event)
-            case e.OrderAsked():
+            case e.OrderRequested():
                 self.hand_orders.asked(event)
                 self.dues.order_anew()
                 self.dues.place_and_admit()
@@ -202,8 +202,8 @@ class Cluster:
         node = self.nodes.get(name)
         if node is None or not node.connected:
             raise refused(f"node {name!r} is not registered", remedy="register again")
-        node.last_heard = now
-        self.table.heard[self.table.rows[name]] = now
+        node.last_message_at = now
+        self.table.last_message_at[self.table.rows[name]] = now
         self._handlers[type(message)](node, message, now)
 
     def _heartbeat(self, node: Node, message: api.Heartbeat, now: float) -> None:
@@ -255,7 +255,7 @@ class Cluster:
         if stalled_s > self.settings.heartbeat_s:
             self.outbox.explain("master stalled", stalled_s=round(stalled_s, 3))
         for node in self.nodes.values():
-            node.not_heard(stalled_s, now)
+            node.excuse_silence(stalled_s, now)
             self.table.refresh(node)
 
     def _expire(self, now: float) -> None:

@@ -41,13 +41,13 @@ class Drain:
     _executors: Executors
     _tasks: TaskLifecycle
 
-    def asked(self, event: e.DrainAsked | e.UndrainAsked) -> None:
+    def asked(self, event: e.DrainRequested | e.UndrainRequested) -> None:
         """Handle an operator's request.
 
         Raises: RpcError: ``bad_request`` for ``nodes``: a node is unknown; nothing has changed.
         """
         for node in self.known(event.nodes):
-            if isinstance(event, e.UndrainAsked):
+            if isinstance(event, e.UndrainRequested):
                 self._set_drain(node, None, event.by)
                 continue
             if node.draining is None:
@@ -80,7 +80,7 @@ class Drain:
         known = self._drains.get(node.name)
         node.draining = said if known is None else known.draining
         if node.draining is not None:
-            self._drains.say(node.name, node.draining)
+            self._drains.set(node.name, node.draining)
         if node.draining != said:
             self._propose(node)
         elif said is None:
@@ -110,7 +110,7 @@ class Drain:
         """Set or clear a node's drain; the node is told at once, or when it is back."""
         if node.draining == draining:
             return
-        self._drains.say(node.name, draining)
+        self._drains.set(node.name, draining)
         node.draining, node.own = draining, None
         if node.name in self._members.nodes:
             self._propose(node)

@@ -10,7 +10,7 @@ from penstock.wire.cluster_api import Draining
 
 
 @dataclass(frozen=True, slots=True)
-class DrainSaid:
+class DrainRequest:
     """The request for one node: its drain, or None where it takes work again."""
 
     draining: Draining | None
@@ -20,38 +20,38 @@ class Drains:
     """Node → latest request, for connected and absent nodes. A confirmed end of a drain is removed."""
 
     def __init__(self) -> None:
-        self._said: dict[str, DrainSaid] = {}
-        self.unstored = Changes[str, DrainSaid]()
+        self._requests: dict[str, DrainRequest] = {}
+        self.unstored = Changes[str, DrainRequest]()
 
-    def get(self, node: str) -> DrainSaid | None:
+    def get(self, node: str) -> DrainRequest | None:
         """Return the request for a node; None where there is none."""
-        return self._said.get(node)
+        return self._requests.get(node)
 
     def draining(self, node: str) -> Draining | None:
         """Return the node's drain; None where it is not drained."""
-        said = self._said.get(node)
-        return said.draining if said is not None else None
+        request = self._requests.get(node)
+        return request.draining if request is not None else None
 
     def __iter__(self) -> Iterator[str]:
         """Iterate over the drained nodes, in the order of the requests."""
-        return (node for node, said in self._said.items() if said.draining is not None)
+        return (node for node, request in self._requests.items() if request.draining is not None)
 
-    def say(self, node: str, draining: Draining | None) -> None:
+    def set(self, node: str, draining: Draining | None) -> None:
         """Set the request for a node."""
-        said = DrainSaid(draining)
-        if self._said.get(node) != said:
-            self._said[node] = self.unstored[node] = said
+        request = DrainRequest(draining)
+        if self._requests.get(node) != request:
+            self._requests[node] = self.unstored[node] = request
 
     def confirmed(self, node: str) -> None:
         """The node has stored that it takes work."""
-        said = self._said.get(node)
-        if said is not None and said.draining is None:
-            del self._said[node]
+        request = self._requests.get(node)
+        if request is not None and request.draining is None:
+            del self._requests[node]
             self.unstored[node] = None
 
-    def remember(self, said: Mapping[str, DrainSaid]) -> None:
+    def restore(self, requests: Mapping[str, DrainRequest]) -> None:
         """Restore the requests stored by the previous master."""
-        self._said.update(said)
+        self._requests.update(requests)
 
     def note(self, nodes: Container[str]) -> str:
         """Return a note on the drained ones of these nodes for the reason why something waits; empty without any."""

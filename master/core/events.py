@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from master.core.drains import DrainSaid
+from master.core.drains import DrainRequest
 from master.core.finished_jobs import FinishedJob
 from master.core.history import Name, Needed
 from master.core.settings import MasterSettings
@@ -75,14 +75,14 @@ class Forecasted:
 
 
 @dataclass(frozen=True, slots=True)
-class Learnt:
+class ForecastsOutdated:
     """The depository has another run of an application, or its models have been trained: forecasts are stale."""
 
     application: str
 
 
 @dataclass(frozen=True, slots=True)
-class DrainAsked:
+class DrainRequested:
     """An operator (``by``) drains these nodes at Unix time ``at``; ``stop`` also stops the tasks that the master placed
     there.
     """
@@ -94,7 +94,7 @@ class DrainAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class UndrainAsked:
+class UndrainRequested:
     """An operator (``by``) lets these nodes take work again."""
 
     nodes: tuple[str, ...]
@@ -102,7 +102,7 @@ class UndrainAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class CancelAsked:
+class CancelRequested:
     """A job is to be stopped with all its tasks; ``by`` is the authorized requester."""
 
     job: str
@@ -110,7 +110,7 @@ class CancelAsked:
 
 
 @dataclass(frozen=True, slots=True)
-class OrderAsked:
+class OrderRequested:
     """``by`` orders these jobs first: its own jobs or, for an operator, ``of_all``. No jobs: the order by hand is
     removed.
     """
@@ -128,13 +128,13 @@ class Reconfigured:
 
 
 @dataclass(frozen=True, slots=True)
-class Remembered:
+class StateRestored:
     """The state stored by the previous master (``Keep``), handled before any other event. ``jobs``: finished jobs in
     the order of their ends; ``sizes``: learnt sizes of jobs; ``orders``: orders by hand; ``needed``: needs of recurring
     jobs; ``lengths``: lengths of the latest tasks.
     """
 
-    drains: Mapping[str, DrainSaid]
+    drains: Mapping[str, DrainRequest]
     jobs: Sequence[FinishedJob]
     sizes: Sequence[KnownSizes] = ()
     orders: Mapping[str, HandOrder] = field(default_factory=dict)
@@ -142,5 +142,7 @@ class Remembered:
     lengths: KnownLengths | None = None
 
 
-Asked = DrainAsked | UndrainAsked | CancelAsked | OrderAsked
-Event = Said | Answered | NodeAway | RoundDue | Forecasted | Learnt | Asked | Reconfigured | Remembered
+Requested = DrainRequested | UndrainRequested | CancelRequested | OrderRequested
+Event = (
+    Said | Answered | NodeAway | RoundDue | Forecasted | ForecastsOutdated | Requested | Reconfigured | StateRestored
+)

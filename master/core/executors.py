@@ -71,7 +71,7 @@ class Executors:
         if asked is not None:
             self._outbox.instruct(asked)
 
-    def heard(self, event: e.Forecasted | e.Learnt) -> None:
+    def forecasts_changed(self, event: e.Forecasted | e.ForecastsOutdated) -> None:
         """Store a forecast, or drop the stale forecasts of an application; waiting executors then request new ones."""
         forecasts = self.forecasts
         if isinstance(event, e.Forecasted):

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TypeVar
 
-from master.core.drains import DrainSaid
+from master.core.drains import DrainRequest
 from master.core.finished_jobs import FinishedJob
 from master.core.history import Name, Needed
 from master.ordering.by_hand import HandOrder
@@ -57,7 +57,7 @@ class Predict:
 @dataclass(frozen=True, slots=True)
 class StoreRun:
     """Store the use of an executor, in slots of ``slot_s``; ``run`` names the run of the application that the executor
-    belonged to. The answer is the event ``Learnt``.
+    belonged to. The answer is the event ``ForecastsOutdated``.
     """
 
     application: str
@@ -69,13 +69,13 @@ class StoreRun:
 @dataclass(frozen=True, slots=True)
 class Keep:
     """Store state for the next master, by name; None: remove the entry. ``drains``: operators' drain requests; a node
-    that takes work again but has not confirmed it is ``drains[node] = DrainSaid(None)``. ``jobs``: how jobs ended.
+    that takes work again but has not confirmed it is ``drains[node] = DrainRequest(None)``. ``jobs``: how jobs ended.
     ``sizes``: learnt sizes of jobs, by kind. ``orders``: orders by hand (:class:`~master.core.order.HandOrders`).
     ``needed``: needs of recurring jobs. ``lengths``: lengths of the latest tasks, None where unchanged. The next master
-    receives all this as the event ``Remembered``.
+    receives all this as the event ``StateRestored``.
     """
 
-    drains: Mapping[str, DrainSaid | None] = field(default_factory=dict)
+    drains: Mapping[str, DrainRequest | None] = field(default_factory=dict)
     jobs: Mapping[str, FinishedJob | None] = field(default_factory=dict)
     sizes: Mapping[Kind, KnownSizes | None] = field(default_factory=dict)
     orders: Mapping[str, HandOrder | None] = field(default_factory=dict)
@@ -102,11 +102,11 @@ def _then(before: Mapping[K, V], later: Mapping[K, V]) -> dict[K, V]:
 
 
 @dataclass(frozen=True, slots=True)
-class EndHeard:
+class AcknowledgeEnd:
     """A job's origin has confirmed how one of its tasks ended, or no longer needs to be told."""
 
     job: str
     task: str
 
 
-Instruction = SendDecisions | Hangup | Explain | Predict | StoreRun | Keep | EndHeard
+Instruction = SendDecisions | Hangup | Explain | Predict | StoreRun | Keep | AcknowledgeEnd

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from master.core import message_checks
 from master.core.dues import Clock, Dues
-from master.core.events import CancelAsked
+from master.core.events import CancelRequested
 from master.core.executors import Executors
 from master.core.finished_jobs import FinishedJobs
 from master.core.job import Job
@@ -99,7 +99,7 @@ class JobLifecycle:
         if not lost:
             self._hand_orders.over(job.job, job.user)
         for name in list(job.untold):
-            self._tasks.heard(job, name)
+            self._tasks.end_acknowledged(job, name)
         job.end()
         del self._members.jobs[job.job]
         self._dues.order_anew()
@@ -107,7 +107,7 @@ class JobLifecycle:
 
     # ------------------------------------------------------------ cancellations
 
-    def cancel_asked(self, event: CancelAsked) -> None:
+    def cancel_asked(self, event: CancelRequested) -> None:
         """Cancel a current job, for its user or an operator; ignore a request for a finished or unknown one."""
         job = self._members.jobs.get(event.job)
         if job is not None and job.described:

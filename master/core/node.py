@@ -212,7 +212,7 @@ class Node:
     version: str = ""
     t_alloc: float = 0.0
     load: Load = field(default_factory=lambda: Load(rates=KindAmounts(), pending=KindAmounts(), idle=KindAmounts()))
-    last_heard: float = 0.0
+    last_message_at: float = 0.0
     heartbeats: int = 0
     decided: int = 0  # of the latest request included in `load`
     requests: Requests = field(default_factory=Requests)  # of the present connection
@@ -253,7 +253,7 @@ class Node:
         """Begin a new connection, and store the reported holdings; return the holdings known before."""
         self.state = next_state(life_cycles.NODE, self.state, "registers")
         self.away_since = None
-        self.last_heard = now
+        self.last_message_at = now
         self.heartbeats += 1
         self.capacity, self.version, self.t_alloc = message.capacity, message.version, message.t_alloc
         self.requests = Requests()
@@ -282,9 +282,9 @@ class Node:
         self.state = next_state(life_cycles.NODE, self.state, "connection lost")
         self.away_since = now
 
-    def not_heard(self, stalled_s: float, now: float) -> None:
+    def excuse_silence(self, stalled_s: float, now: float) -> None:
         """Take a time in which the master received nothing out of the node's silence or absence."""
-        self.last_heard = min(now, self.last_heard + stalled_s)
+        self.last_message_at = min(now, self.last_message_at + stalled_s)
         if self.away_since is not None:
             self.away_since = min(now, self.away_since + stalled_s)
 
@@ -299,7 +299,7 @@ class Node:
         if load.t_alloc is not None and math.isfinite(load.t_alloc) and load.t_alloc >= 0:
             self.t_alloc = load.t_alloc
         if load.availability is not None:
-            self.availability, self.availability_at = load.availability, self.last_heard
+            self.availability, self.availability_at = load.availability, self.last_message_at
         if load.ranks is not None:
             self.ranks = load.ranks
         self.executors_due = True

@@ -14,7 +14,7 @@ from typing import Protocol
 
 from master.changes import Changes
 from master.core.dues import Clock
-from master.core.events import OrderAsked
+from master.core.events import OrderRequested
 from master.core.guarantees import Guarantees, held_by
 from master.core.history import History
 from master.core.job import Job
@@ -50,39 +50,39 @@ class HandOrders:
     """User → the order of that user's jobs; and the latest operator's order of all jobs."""
 
     def __init__(self) -> None:
-        self._said: dict[str, HandOrder] = {}
+        self._orders: dict[str, HandOrder] = {}
         self.unstored = Changes[str, HandOrder]()
 
-    def asked(self, event: OrderAsked) -> None:
+    def asked(self, event: OrderRequested) -> None:
         """Replace the order by a new one; an order without jobs removes it."""
         self._store(OF_ALL if event.of_all else event.by, HandOrder(event.by, event.jobs))
 
     def over(self, job: str, user: str) -> None:
         """Remove a finished job of this user from the orders."""
         for owner in (user, OF_ALL):
-            said = self._said.get(owner)
+            said = self._orders.get(owner)
             if said is not None and job in said.jobs:
                 self._store(owner, replace(said, jobs=tuple(each for each in said.jobs if each != job)))
 
     def arrange(self, ranking: Ranking, jobs: list[JobView]) -> Ranking:
         """Return the ranking of these jobs with the orders by hand applied."""
-        if not self._said:
+        if not self._orders:
             return ranking
-        own = {user: order for user, order in self._said.items() if user != OF_ALL}
-        return placed_by_hand(ranking, {job.job: job.user for job in jobs}, own, self._said.get(OF_ALL))
+        own = {user: order for user, order in self._orders.items() if user != OF_ALL}
+        return placed_by_hand(ranking, {job.job: job.user for job in jobs}, own, self._orders.get(OF_ALL))
 
     def all(self) -> Mapping[str, HandOrder]:
         """Return the orders: user → order, and :data:`OF_ALL` → an operator's."""
-        return dict(self._said)
+        return dict(self._orders)
 
-    def remember(self, said: Mapping[str, HandOrder]) -> None:
+    def restore(self, orders: Mapping[str, HandOrder]) -> None:
         """Add recorded orders, such as those stored by the previous master."""
-        self._said.update(said)
+        self._orders.update(orders)
 
     def _store(self, owner: str, order: HandOrder) -> None:
         if order.jobs:
-            self._said[owner] = self.unstored[owner] = order
-        elif self._said.pop(owner, None) is not None:
+            self._orders[owner] = self.unstored[owner] = order
+        elif self._orders.pop(owner, None) is not None:
             self.unstored[owner] = None
 
 

@@ -4,7 +4,16 @@ from __future__ import annotations
 
 from collections import Counter
 
-from master.core.instructions import EndHeard, Explain, Hangup, Instruction, Keep, Predict, SendDecisions, StoreRun
+from master.core.instructions import (
+    AcknowledgeEnd,
+    Explain,
+    Hangup,
+    Instruction,
+    Keep,
+    Predict,
+    SendDecisions,
+    StoreRun,
+)
 from master.core.membership import Membership
 from penstock.wire.master_api import AnyDecision
 
@@ -26,7 +35,7 @@ class Outbox:
         self._spoken_to[node] = None
         return known.requests.add(decision)
 
-    def instruct(self, instruction: Predict | StoreRun | EndHeard | Hangup) -> None:
+    def instruct(self, instruction: Predict | StoreRun | AcknowledgeEnd | Hangup) -> None:
         """Emit an instruction that belongs to no node's next request."""
         self._out.append(instruction)
 

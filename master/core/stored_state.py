@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from master.core.drains import Drains
-from master.core.events import Remembered
+from master.core.events import StateRestored
 from master.core.finished_jobs import FinishedJobs
 from master.core.history import History
 from master.core.instructions import Keep
@@ -23,10 +23,10 @@ class StoredState:
         self.history = History()
         self.task_lengths = TaskLengths()
 
-    def restore(self, event: Remembered) -> None:
+    def restore(self, event: StateRestored) -> None:
         """Restore the state stored by the previous master."""
-        self.drains.remember(event.drains)
-        self.hand_orders.remember(event.orders)
+        self.drains.restore(event.drains)
+        self.hand_orders.restore(event.orders)
         self.past.restore(event.jobs)
         self.sizes.restore(event.sizes)
         for view in [past.view for past in event.jobs] if not event.sizes else ():  # stored by a master without sizes

@@ -43,14 +43,14 @@ class NodeTable:
     """Arrays over n rows; ``connected`` is false for absent nodes, ``takes_work`` also for drained ones.
 
     ``rates``, ``pending``, ``slots`` and ``idle`` are n × 3 (cpu, disk, network), ``slack`` is n × 4 (cores, disk
-    slots, network slots, bytes), all others n. ``heard`` is the time of the node's last message, or of its loss of
-    connection (monotonic). Units as in :class:`master.placement.workers.Workers`.
+    slots, network slots, bytes), all others n. ``last_message_at`` is the time of the node's last message, or of its
+    loss of connection (monotonic). Units as in :class:`master.placement.workers.Workers`.
     """
 
     _WIDE = ("rates", "pending", "slots", "idle")
     _PLAIN = (
         "memory_free", "memory_capacity", "cores_free", "cores", "t_alloc", "reservable", "opportunistic", "queue",
-        "most_commands", "heard",
+        "most_commands", "last_message_at",
     )  # fmt: skip
     _MASKS = ("connected", "takes_work")
 
@@ -68,7 +68,7 @@ class NodeTable:
     opportunistic: Floats
     queue: Floats
     most_commands: Floats
-    heard: Floats
+    last_message_at: Floats
     connected: Mask
     takes_work: Mask
 
@@ -119,7 +119,7 @@ class NodeTable:
         self.rows[node.name] = len(self.nodes)
         self.nodes.append(node)
         self.commands.append({})
-        self.refresh(node)  # at once: `heard` decides when an absent node is lost
+        self.refresh(node)  # at once: `last_message_at` decides when an absent node is lost
         self.shape += 1
 
     def remove(self, node: Node) -> None:
@@ -199,7 +199,7 @@ class NodeTable:
         self.commands[row] = stock.commands
         self.connected[row] = node.away_since is None
         self.takes_work[row] = node.takes_work
-        self.heard[row] = node.last_heard if node.away_since is None else node.away_since
+        self.last_message_at[row] = node.last_message_at if node.away_since is None else node.away_since
 
     # ------------------------------------------------------------ queries
 
@@ -213,7 +213,7 @@ class NodeTable:
 
     def silent(self, now: float, for_s: float) -> list[Node]:
         """Return the nodes that have been away or silent for longer than ``for_s``."""
-        return [self.nodes[row] for row in (now - self.heard[: len(self.nodes)] > for_s).nonzero()[0]]
+        return [self.nodes[row] for row in (now - self.last_message_at[: len(self.nodes)] > for_s).nonzero()[0]]
 
     def could_hold(self, memory_bytes: float, cores: float, *, opportunistic: Opportunistic) -> bool:
         """Return whether any known node could hold a task when empty."""

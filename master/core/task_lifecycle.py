@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from master.core.dues import Dues
 from master.core.executors import Executors
 from master.core.finished_jobs import note_end
-from master.core.instructions import EndHeard
+from master.core.instructions import AcknowledgeEnd
 from master.core.job import Job, Task
 from master.core.membership import Membership
 from master.core.memory import MemoryEstimates
@@ -161,10 +161,10 @@ class TaskLifecycle:
         self._outbox.counts[f"ended_{ended.by}"] += 1
         self._dues.place_anew()
 
-    def heard(self, job: Job, task: str) -> None:
+    def end_acknowledged(self, job: Job, task: str) -> None:
         """Drop a task's end after its origin confirmed it; its node may then drop it as well."""
         if job.untold.pop(task, None) is not None:
-            self._outbox.instruct(EndHeard(job.job, task))
+            self._outbox.instruct(AcknowledgeEnd(job.job, task))
 
     def forget(self, job: Job, task: Task) -> None:
         """Remove a task from its job; its work counts as done."""

@@ -66,7 +66,7 @@ class TaskReports:
                 case api.TellEnded():
                     job = self._members.jobs.get(decision.job)
                     if job is not None:
-                        self._tasks.heard(job, decision.task)
+                        self._tasks.end_acknowledged(job, decision.task)
 
     def _assigned(self, node: Node, number: int, decision: api.Assign, reason: str | None) -> None:
         key = (decision.job, decision.request.task)

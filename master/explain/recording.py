@@ -147,7 +147,7 @@ class Recording(_Struct, frozen=True, kw_only=True):
         ranking = ordering.rank(
             views, ClusterView(self.at, SlotVector._make(self.capacity), max(1.0, self.capacity[0]))
         )
-        orders.remember(self.orders)
+        orders.restore(self.orders)
         members = {job.job: job.reservation for job in self.jobs if job.reservation}
         promises = {
             name: Guarantee(SlotVector._make(one.promised), list(one.holds), one.bundles)

@@ -12,8 +12,8 @@ import sqlalchemy as sa
 import structlog
 from sqlalchemy.sql.compiler import SQLCompiler
 
-from master.core.drains import DrainSaid
-from master.core.events import Remembered
+from master.core.drains import DrainRequest
+from master.core.events import StateRestored
 from master.core.finished_jobs import FinishedJob
 from master.core.history import Name, Needed
 from master.core.instructions import Keep
@@ -71,21 +71,23 @@ class RememberedStore:
             self._needed.run(connection, _by_text(changed.needed))
             self._lengths.run(connection, lengths)
 
-    def all(self) -> Remembered:
+    def all(self) -> StateRestored:
         """Return the stored state; jobs in the order of their ends. Entries that cannot be read, because another
         version wrote them, are left out.
 
         Raises: StoreError: the database failed.
         """
         with self._database.transaction() as connection:
-            drains = _read(connection, _DRAINS.c.node, _DRAINS.c.said, DrainSaid)
+            drains = _read(connection, _DRAINS.c.node, _DRAINS.c.said, DrainRequest)
             jobs = _read(connection, _JOBS.c.sequence, _JOBS.c.past, FinishedJob)
             sizes = _read(connection, _SIZES.c.kind, _SIZES.c.known, KnownSizes)
             orders = _read(connection, _ORDERS.c.whose, _ORDERS.c.said, HandOrder)
             needed = _read(connection, _NEEDED.c.sequence, _NEEDED.c.needed, Needed, _NEEDED.c.name)
             lengths = _read(connection, _LENGTHS.c.tasks, _LENGTHS.c.known, KnownLengths)
         by_name = [(_name(text), each) for text, each in needed.items()]
-        return Remembered(drains, list(jobs.values()), list(sizes.values()), orders, by_name, lengths.get(_ALL_TASKS))
+        return StateRestored(
+            drains, list(jobs.values()), list(sizes.values()), orders, by_name, lengths.get(_ALL_TASKS)
+        )
 
     def close(self) -> None:
         """Close the connections."""

@@ -144,7 +144,7 @@ class _Command:
             self._session.wait(None)
         return self._ended[self._container]
 
-    def heard(self, method: str, params: Any) -> None:
+    def notified(self, method: str, params: Any) -> None:
         """Called by the session: handle a notification."""
         if method == ContainerEnded.METHOD:
             said = read_params(params, ContainerEnded)

@@ -32,7 +32,7 @@ _READ_BYTES = 65536
 class Owner(Protocol):
     """The user of a session. It is called from within :meth:`Session.call` and :meth:`Session.wait`."""
 
-    def heard(self, method: str, params: Any) -> None:
+    def notified(self, method: str, params: Any) -> None:
         """Handle a notification; ``params`` is for ``wire.read_params``. Must not call the agent."""
 
     def relink(self) -> None:
@@ -224,7 +224,7 @@ class Session:
                 if message.method == ErrorBody.METHOD:
                     self._greeting.refused(message.params)
                 elif self.owner is not None:
-                    self.owner.heard(message.method, message.params)
+                    self.owner.notified(message.method, message.params)
             elif isinstance(message, Closed | Malformed):  # agents do not send these
                 self._lose()
 

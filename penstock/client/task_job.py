@@ -109,7 +109,7 @@ class TaskJob(JobSession):
 
     # ------------------------------------------------------------ Owner of the session
 
-    def heard(self, method: str, params: Any) -> None:
+    def notified(self, method: str, params: Any) -> None:
         """Called by the session: handle a notification."""
         if (kind := _NOTIFICATIONS.get(method)) is not None:
             params = read_params(params, kind)

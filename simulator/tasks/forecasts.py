@@ -25,12 +25,12 @@ class Forecasts:
     def _depository(self) -> Depository:
         return Depository(Database("sqlite://"))
 
-    def answer(self, asked: Predict | StoreRun, now_s: float) -> e.Forecasted | e.Learnt:
+    def answer(self, asked: Predict | StoreRun, now_s: float) -> e.Forecasted | e.ForecastsOutdated:
         """Carry out an instruction of the master's core; return its answer."""
         match asked:
             case StoreRun(application, run, slot_s, usage):
                 self._depository.add(application, usage, ended_at=now_s, slot_s=slot_s, name=run)
-                return e.Learnt(application)
+                return e.ForecastsOutdated(application)
             case Predict(application, settings, sizing):
                 recorded = self._depository.runs(application)
                 history = History.of([(each.slot_s, each.run) for each in recorded], self._settings)

@@ -13,7 +13,7 @@ from hypothesis.stateful import RuleBasedStateMachine
 
 from master.core import Cluster, MasterSettings
 from master.core import events as e
-from master.core.drains import DrainSaid
+from master.core.drains import DrainRequest
 from master.core.finished_jobs import FinishedJob
 from master.core.instructions import Hangup, Instruction, Keep, SendDecisions
 from master.ordering import HandOrder
@@ -49,7 +49,7 @@ class CheckedMaster(RuleBasedStateMachine):
         #: Nodes that an operator has drained; every master remembers them.
         self.drained: set[str] = set()
         #: Records that are written for the next master.
-        self.kept_drains: dict[str, DrainSaid] = {}
+        self.kept_drains: dict[str, DrainRequest] = {}
         self.kept_jobs: dict[str, FinishedJob] = {}
         self.kept_orders: dict[str, HandOrder] = {}
         #: Job → its user.
@@ -61,7 +61,7 @@ class CheckedMaster(RuleBasedStateMachine):
         self.log: list[tuple[e.Event, float]] = []
         self.said: list[list[Instruction]] = []
         self.ends: dict[tuple[str, str], Ended] = {}
-        self.serve(e.Remembered(dict(self.kept_drains), list(self.kept_jobs.values()), (), dict(self.kept_orders)))
+        self.serve(e.StateRestored(dict(self.kept_drains), list(self.kept_jobs.values()), (), dict(self.kept_orders)))
 
     def serve(self, event: e.Event) -> None:
         admitted = {job.job for job in self.cluster.jobs.values() if job.admitted}

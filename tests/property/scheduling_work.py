@@ -126,7 +126,7 @@ class Work(CheckedMaster):
         described = [job for job in self.cluster.jobs.values() if job.described]
         by = described[at % len(described)].user if described else "u"
         wanted = [job.job for job in described if of_all or job.user == by][:many]
-        self.serve(e.OrderAsked(tuple(wanted), "root" if of_all else by, of_all))
+        self.serve(e.OrderRequested(tuple(wanted), "root" if of_all else by, of_all))
         order = self.cluster.order.rank(self.now).order()
         assert sorted(order) == sorted(job.job for job in described)
         assert order[: len(wanted)] == wanted or not of_all, "the jobs that an operator names come first"
@@ -136,10 +136,10 @@ class Work(CheckedMaster):
         """Let an operator drain a known node; it may be away, and gets the message later."""
         if node in self.drained or (node in self.cluster.nodes and self.cluster.nodes[node].version):
             self.drained.add(node)
-            self.serve(e.DrainAsked((node,), "root", 1000.0 + self.now, stop))
+            self.serve(e.DrainRequested((node,), "root", 1000.0 + self.now, stop))
 
     @rule(node=nodes)
     def undrain(self, node: str) -> None:
         if node in self.drained or (node in self.cluster.nodes and self.cluster.nodes[node].version):
             self.drained.discard(node)
-            self.serve(e.UndrainAsked((node,), "root"))
+            self.serve(e.UndrainRequested((node,), "root"))

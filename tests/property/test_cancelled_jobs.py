@@ -45,7 +45,7 @@ class Cancellations(World):
         job = known[at % len(known)]
         self.cancelled.add(job)
         self.ever_cancelled.add(job)
-        self.serve(e.CancelAsked(job, "ann"))
+        self.serve(e.CancelRequested(job, "ann"))
         view = self.cluster.listing.find(job)
         assert view is not None
         assert (view.state, view.why, view.tasks_ready) == ("cancelling", "cancelled by ann", 0)
@@ -56,7 +56,7 @@ class Cancellations(World):
         """Cancel the job again from another user, whatever its state."""
         job = sorted(self.cancelled)[at % len(self.cancelled)]
         before = self.cluster.listing.find(job)
-        self.serve(e.CancelAsked(job, "bob"))
+        self.serve(e.CancelRequested(job, "bob"))
         after = self.cluster.listing.find(job)
         assert (before is None) == (after is None)
         assert after is None or after.why == "cancelled by ann"

@@ -249,7 +249,7 @@ class ExecutorWorld(World):
 
     @rule(application=st.sampled_from(list(PROFILES)))
     def learn(self, application: str) -> None:
-        self.serve(e.Learnt(f"u/{application}"))
+        self.serve(e.ForecastsOutdated(f"u/{application}"))
 
     @rule(node=st.sampled_from(NODES))
     def heartbeat(self, node: str) -> None:

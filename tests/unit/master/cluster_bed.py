@@ -79,7 +79,7 @@ class Bed:
         made.cluster = Cluster(self.cluster.settings)
         made.now = self.now
         needed = [(name, needed) for name, needed in kept.needed.items() if needed is not None]
-        made.serve(e.Remembered({}, [], needed=needed, lengths=kept.lengths))
+        made.serve(e.StateRestored({}, [], needed=needed, lengths=kept.lengths))
         return made
 
     def kept(self) -> Keep:

@@ -50,7 +50,7 @@ def test_work_there_is_named_to_operators_only() -> None:
     b.job("a")
     b.ready("a", task("t"))
     b.round()
-    b.serve(e.DrainAsked(("a",), "root", 0.0))
+    b.serve(e.DrainRequested(("a",), "root", 0.0))
     asked = {"call": "drains", "params": {"nodes": ["a"]}}
     [to_operator] = drains.answer(b.cluster.drain, OnBehalf(user="root", operator=True, **asked), b.serve, 0.0).nodes
     [to_others] = drains.answer(b.cluster.drain, OnBehalf(user="eve", operator=False, **asked), b.serve, 0.0).nodes
@@ -81,4 +81,4 @@ def test_a_node_that_only_others_have_spoken_of_is_none() -> None:
     b = bed("a")
     b.cluster.members.expect("ghost", 0.0)
     with pytest.raises(RpcError, match="no node 'ghost'"):
-        b.serve(e.DrainAsked(("ghost",), "root", 0.0))
+        b.serve(e.DrainRequested(("ghost",), "root", 0.0))

@@ -7,7 +7,7 @@ from __future__ import annotations
 import pytest
 
 from master.core import events as e
-from master.core.instructions import EndHeard
+from master.core.instructions import AcknowledgeEnd
 from penstock.model import Ended, EndedBy
 from penstock.wire import master_api as api
 from tests.unit.master.cluster_bed import EXIT, Bed, bed, command, job_state, placed_task
@@ -93,20 +93,20 @@ def test_the_report_of_a_command_s_end_is_answered_when_its_origin_has_it() -> N
     number = b.numbers["a"]
     assert b.cluster.untold(("j", "t")) and acknowledged_ends(b) == []
     b.serve(e.Answered("a", number, []))
-    assert not b.cluster.untold(("j", "t")) and acknowledged_ends(b) == [EndHeard("j", "t")]
+    assert not b.cluster.untold(("j", "t")) and acknowledged_ends(b) == [AcknowledgeEnd("j", "t")]
     b.serve(e.Answered("a", number, []))
-    assert acknowledged_ends(b) == [EndHeard("j", "t")], "once"
+    assert acknowledged_ends(b) == [AcknowledgeEnd("j", "t")], "once"
 
 
 def test_an_origin_whose_job_is_over_is_not_waited_for() -> None:
     b = origin_that_has_not_heard()
     b.serve(e.Said("a", api.JobEnded(job="j")))
-    assert acknowledged_ends(b) == [EndHeard("j", "t")] and not b.cluster.untold(("j", "t"))
+    assert acknowledged_ends(b) == [AcknowledgeEnd("j", "t")] and not b.cluster.untold(("j", "t"))
 
 
 def acknowledged_ends(b: Bed) -> list[object]:
     """Return the ends that were reported as known to their origin."""
-    return [said for said in b.other if isinstance(said, EndHeard)]
+    return [said for said in b.other if isinstance(said, AcknowledgeEnd)]
 
 
 @pytest.mark.parametrize("returns", [True, False])

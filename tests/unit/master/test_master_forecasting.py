@@ -45,16 +45,16 @@ class ForecasterBed:
     """A forecaster and its reports."""
 
     def __init__(self, url: str, train: Train) -> None:
-        self.events: asyncio.Queue[e.Forecasted | e.Learnt] = asyncio.Queue()
+        self.events: asyncio.Queue[e.Forecasted | e.ForecastsOutdated] = asyncio.Queue()
         self.forecaster = Forecaster(url, ForecastSettings(), self.events.put_nowait, train)
 
-    async def next(self) -> e.Forecasted | e.Learnt:
+    async def next(self) -> e.Forecasted | e.ForecastsOutdated:
         return await asyncio.wait_for(self.events.get(), 60)
 
     async def forecast(self, settings: Settings, application: str = "u/app") -> e.Forecasted:
         self.forecaster.ask(Predict(application, settings))
         answer = await self.next()
-        while isinstance(answer, e.Learnt):
+        while isinstance(answer, e.ForecastsOutdated):
             answer = await self.next()
         return answer
 
@@ -83,7 +83,7 @@ async def test_three_runs_that_are_kept_are_the_forecast_of_the_fourth(make: Mak
     assert not answer.profile.disk_bytes_per_s
     for number in range(3):
         heard.forecaster.ask(StoreRun("u/app", f"r{number}", 3.0, run))
-        assert await heard.next() == e.Learnt("u/app")
+        assert await heard.next() == e.ForecastsOutdated("u/app")
     answer = await heard.forecast(run.settings)
     assert answer.by == "mean of 3 runs, disk of the last"
     assert answer.profile.slots == run.mean.shape[1]
@@ -111,7 +111,7 @@ async def test_new_settings_are_forecast_by_a_model_that_is_learnt_beside(make: 
     heard = make(str(path))
     asked = made(12, 2).settings
     assert (await heard.forecast(asked)).by.startswith("peak reservation")  # at once; that it learns is not waited for
-    assert await heard.next() == e.Learnt("u/app")
+    assert await heard.next() == e.ForecastsOutdated("u/app")
     answer = await heard.forecast(asked)
     assert answer.by == "neighbours"
     assert answer.profile.slots == pytest.approx(made(12, 2).mean.shape[1], rel=0.2)
@@ -132,10 +132,10 @@ async def test_the_end_of_an_executor_reads_no_former_runs_until_models_are_trai
     for number, size in enumerate((4, 4, 8, 16)):
         assert read == []
         heard.forecaster.ask(StoreRun("u/app", f"r{number}", 3.0, made(size, 2)))
-        assert await heard.next() == e.Learnt("u/app")
+        assert await heard.next() == e.ForecastsOutdated("u/app")
     for number, size in enumerate((32, 64)):
         heard.forecaster.ask(StoreRun("u/app", f"s{number}", 3.0, made(size, 2)))
-    assert [await heard.next() for _ in range(3)] == [e.Learnt("u/app")] * 3  # the third by training
+    assert [await heard.next() for _ in range(3)] == [e.ForecastsOutdated("u/app")] * 3  # the third by training
     assert set(read) == {"u/app"}
 
 
@@ -162,9 +162,11 @@ async def test_a_model_without_its_library_is_logged_once_and_the_others_forecas
     heard = make(str(path), train)
     with capture_logs() as logged:
         await heard.forecast(made(12, 2).settings)
-        assert await heard.next() == e.Learnt("u/app")  # by training
+        assert await heard.next() == e.ForecastsOutdated("u/app")  # by training
         heard.forecaster.ask(StoreRun("u/app", "another", 3.0, grid()[0]))
-        assert [await heard.next(), await heard.next()] == [e.Learnt("u/app")] * 2  # it is kept; training, again
+        assert [await heard.next(), await heard.next()] == [
+            e.ForecastsOutdated("u/app")
+        ] * 2  # it is kept; training, again
     assert (await heard.forecast(made(12, 2).settings)).by == "neighbours"
     assert [line for line in logged if line["log_level"] == "warning"] == [
         {
@@ -336,13 +338,13 @@ async def test_a_forecast_made_before_the_training_arrives_before_it(
     heard = make(str(tmp_path / "kept.db"), train)
     for number, size in enumerate((4, 8, 16, 32)):
         heard.forecaster.ask(StoreRun("u/app", str(number), 3.0, made(size, 2)))
-        assert await heard.next() == e.Learnt("u/app")
+        assert await heard.next() == e.ForecastsOutdated("u/app")
     await asyncio.wait_for(trains.wait(), 60)
     monkeypatch.setattr(Application, "forecast", slow)
     heard.forecaster.ask(Predict("u/app", made(12, 2).settings))
     said = await heard.next()
     assert isinstance(said, e.Forecasted) and said.by.startswith("peak reservation")
-    assert await heard.next() == e.Learnt("u/app")
+    assert await heard.next() == e.ForecastsOutdated("u/app")
 
 
 async def test_reading_profiles_keeps_the_trained_models(make: Make, tmp_path: Path) -> None:

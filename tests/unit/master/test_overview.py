@@ -71,11 +71,11 @@ def test_frequent_requests_cost_no_more() -> None:
 def test_the_latest_preemptions_are_remembered_and_nothing_else() -> None:
     jobs = {"j-1": job("eve"), "j-2": job("bob")}
     overview = Overview(lambda: master_status(jobs=jobs))
-    overview.heard(ended(0, EndedBy.EXIT), 1.0)
-    overview.heard(e.Answered("beta", 1, []), 2.0)
+    overview.received(ended(0, EndedBy.EXIT), 1.0)
+    overview.received(e.Answered("beta", 1, []), 2.0)
     for number in range(MOST_PREEMPTIONS + 5):
-        overview.heard(ended(number), 10.0 + number)
-    overview.heard(ended(99, of="j-2"), 50.0)
+        overview.received(ended(number), 10.0 + number)
+    overview.received(ended(99, of="j-2"), 50.0)
     rows = shown(overview, "root", operator=True)["preemptions"]
     assert len(rows) == MOST_PREEMPTIONS
     assert rows[-1] == {"at": 50.0, "node": "beta", "job": "j-2", "task": "t-99", "reason": "memory wanted"}

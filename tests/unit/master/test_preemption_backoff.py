@@ -108,7 +108,7 @@ def test_a_task_that_never_ran_has_no_back_off_and_zero_turns_it_off(ended: Ende
 def test_a_drained_node_is_not_held_against_the_task() -> None:
     b = bed("a")
     b.round()
-    b.serve(e.DrainAsked(("a",), by="root", at=0.0, stop=True))
+    b.serve(e.DrainRequested(("a",), by="root", at=0.0, stop=True))
     end(b, "t0")
-    b.serve(e.UndrainAsked(("a",), by="root"))
+    b.serve(e.UndrainRequested(("a",), by="root"))
     assert placed(b) == ["t0"]

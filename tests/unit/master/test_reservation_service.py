@@ -119,7 +119,7 @@ async def test_a_drained_node_takes_reservations_that_no_longer_fit_soon_and_lea
         soon = await ask(one, "reserve", rdl="window(atom(<1core>,6,6,20s,120),+0s,+20s)")
         later = await ask(one, "reserve", rdl="window(atom(<1core>,6,6,20s,120),+24h,+25h)")
         gathered(one)
-        b.serve(e.DrainAsked(("b",), "root", 0.0))
+        b.serve(e.DrainRequested(("b",), "root", 0.0))
         await one._look()
         found = {each.reservation: each.dropped for each in (await ask(one, "reservations")).reservations}
         assert "less than was promised" in found[soon.reservation]
@@ -239,7 +239,7 @@ async def test_disk_and_network_that_agents_report_can_be_promised(tmp_path: Pat
             assert no.value.code is ErrorCode.REFUSED
             assert "not known" not in str(no.value)
         one._gathered_at = 0.0
-        b.serve(e.DrainAsked(("b",), "root", 0.0))
+        b.serve(e.DrainRequested(("b",), "root", 0.0))
         with pytest.raises(RpcError, match="drained"):
             await ask(one, "reserve", rdl="window(atom(<100MiB/s disk>,2,2,20s,40),+24h,+25h)")
 

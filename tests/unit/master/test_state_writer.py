@@ -17,7 +17,7 @@ from structlog.testing import capture_logs
 from master import state_writer
 from master.config import MasterConfig
 from master.core import events as e
-from master.core.drains import DrainSaid
+from master.core.drains import DrainRequest
 from master.core.finished_jobs import FinishedJob
 from master.core.history import Needed
 from master.core.instructions import Keep
@@ -35,7 +35,7 @@ from penstock.wire.jobs_api import JobView, StageView, TaskFailure
 from penstock.wire.reservation_api import OnBehalf
 from tests.unit.master.cluster_bed import Bed, job_state, load, task
 
-ROOT = DrainSaid(Draining("root", 1000.0))
+ROOT = DrainRequest(Draining("root", 1000.0))
 
 
 def past(job: str, by: str = "") -> FinishedJob:
@@ -47,7 +47,7 @@ def past(job: str, by: str = "") -> FinishedJob:
     return FinishedJob(view, by)
 
 
-async def started(path: Path) -> tuple[StateWriter, dict[str, DrainSaid], list[FinishedJob]]:
+async def started(path: Path) -> tuple[StateWriter, dict[str, DrainRequest], list[FinishedJob]]:
     one = StateWriter(str(path / "master.db"))
     known = await one.start()
     return one, dict(known.drains), list(known.jobs)
@@ -98,11 +98,11 @@ async def test_the_next_master_knows_how_long_tasks_and_jobs_take(tmp_path: Path
 async def test_the_next_master_knows_it_in_the_same_order(tmp_path: Path) -> None:
     one, drains, jobs = await started(tmp_path)
     assert (drains, jobs) == ({}, [])
-    one.keep(Keep({"a": ROOT, "b": DrainSaid(None)}, {"j-2": past("j-2"), "j-1": past("j-1", "root")}))
+    one.keep(Keep({"a": ROOT, "b": DrainRequest(None)}, {"j-2": past("j-2"), "j-1": past("j-1", "root")}))
     one.keep(Keep({"c": ROOT}, {}))
     await one.close()
     one, drains, jobs = await started(tmp_path)
-    assert drains == {"a": ROOT, "b": DrainSaid(None), "c": ROOT}
+    assert drains == {"a": ROOT, "b": DrainRequest(None), "c": ROOT}
     assert jobs == [past("j-2"), past("j-1", "root")]
     one.keep(Keep({"a": None}, {"j-2": None, "j-3": past("j-3")}))
     one.keep(Keep({}, {"j-2": past("j-2", "eve")}))
@@ -209,7 +209,7 @@ def test_a_record_that_cannot_be_read_is_left_out_and_reported_in_a_line(tmp_pat
     with capture_logs() as logged:
         known = store.all()
     assert (known.drains, known.jobs) == ({"b": ROOT}, [past("j-2")])
-    assert [each["what"] for each in logged] == ["DrainSaid", "FinishedJob"]
+    assert [each["what"] for each in logged] == ["DrainRequest", "FinishedJob"]
     store.close()
 
 

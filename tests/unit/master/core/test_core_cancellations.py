@@ -34,7 +34,7 @@ def ended(made: Bed, node: str, name: str, how: Ended) -> None:
 
 def test_its_nodes_get_the_message_first_and_everything_of_it_is_withdrawn() -> None:
     made = running()
-    said = made.serve(e.CancelAsked("j", "ann"))
+    said = made.serve(e.CancelRequested("j", "ann"))
     cancels = [(node, d.by) for node, d in said if isinstance(d, api.CancelJob)]
     assert cancels == [("a", "ann"), ("b", "ann")]
     of_a = [type(decision) for node, decision in said if node == "a"]
@@ -59,7 +59,7 @@ def test_its_nodes_get_the_message_first_and_everything_of_it_is_withdrawn() -> 
 
 def test_messages_of_its_origin_meanwhile_start_nothing() -> None:
     made = running()
-    made.serve(e.CancelAsked("j", "ann"))
+    made.serve(e.CancelRequested("j", "ann"))
     made.ready("a", command("late"))
     assert made.round() == []
     told = {d.task: d.ended for node, d in made.decisions_of(api.TellEnded)}
@@ -79,7 +79,7 @@ def test_an_origin_that_was_away_gets_it_when_it_is_back_also_if_it_was_lost() -
     for rounds in (1, 5):
         made = running()
         made.serve(e.NodeAway("a"))
-        made.serve(e.CancelAsked("j", "ann"))
+        made.serve(e.CancelRequested("j", "ann"))
         for _ in range(rounds):
             made.round(4.0)
             made.heartbeat("b")
@@ -94,7 +94,7 @@ def test_an_origin_that_was_away_gets_it_when_it_is_back_also_if_it_was_lost() -
 def test_a_host_that_only_serves_the_job_gets_it_when_it_is_back() -> None:
     made = running()
     made.serve(e.NodeAway("b"))
-    made.serve(e.CancelAsked("j", "ann"))
+    made.serve(e.CancelRequested("j", "ann"))
     made.serve(e.Said("a", api.JobEnded(job="j")))
     made.node("b", load=load(jobs=[api.JobUse(job="j", service_s=1.0, running=1)]))
     assert [node for node, _ in made.decisions_of(api.CancelJob)] == ["a", "b"]
@@ -102,10 +102,10 @@ def test_a_host_that_only_serves_the_job_gets_it_when_it_is_back() -> None:
 
 def test_the_first_user_who_cancels_is_named_and_an_unknown_job_belongs_to_none() -> None:
     made = running()
-    made.serve(e.CancelAsked("j", "ann"))
-    made.serve(e.CancelAsked("j", "bob"))
+    made.serve(e.CancelRequested("j", "ann"))
+    made.serve(e.CancelRequested("j", "bob"))
     assert made.cluster.jobs["j"].cancelled_by == "ann"
-    assert made.serve(e.CancelAsked("nobody-1", "ann")) == []
+    assert made.serve(e.CancelRequested("nobody-1", "ann")) == []
 
 
 def test_a_job_that_was_left_in_order_succeeded_despite_its_last_progress() -> None:
@@ -224,7 +224,7 @@ def test_how_jobs_ended_is_written_down_and_known_to_the_next_master(monkeypatch
     assert list(written) == ["one", "two", "three"]
     monkeypatch.setattr(stored_state, "FinishedJobs", lambda: FinishedJobs(most=2))
     fresh = Bed()
-    fresh.serve(e.Remembered({}, [past for past in written.values() if past is not None]))
+    fresh.serve(e.StateRestored({}, [past for past in written.values() if past is not None]))
     assert [past.view.job for past in fresh.cluster.past] == ["two", "three"]
     assert fresh.other == [Keep({}, {"one": None})], "records without room are dropped there, too"
     assert fresh.listed("three") == b.listed("three")
@@ -235,6 +235,6 @@ def test_a_job_that_is_there_after_all_is_no_longer_written_down_as_ended() -> N
     b.job("a")
     b.serve(e.Said("a", api.JobEnded(job="j")))
     fresh = Bed()
-    fresh.serve(e.Remembered({}, list(b.cluster.past)))
+    fresh.serve(e.StateRestored({}, list(b.cluster.past)))
     fresh.node("a", jobs=[job_state("j")])
     assert [each.jobs for each in fresh.other if isinstance(each, Keep)] == [{"j": None}]

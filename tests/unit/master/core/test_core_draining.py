@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from master.core import events as e
-from master.core.drains import DrainSaid
+from master.core.drains import DrainRequest
 from master.status import status_document
 from penstock.model import Ended, EndedBy
 from penstock.wire import master_api as api
@@ -21,12 +21,12 @@ CANCELLED = Ended(by=EndedBy.CANCELLED)
 
 
 def drain(b: Bed, *nodes: str, stop: bool = False) -> None:
-    b.serve(e.DrainAsked(nodes, "root", 1000.0, stop))
+    b.serve(e.DrainRequested(nodes, "root", 1000.0, stop))
     assert broken(b.cluster) == []
 
 
 def undrain(b: Bed, *nodes: str) -> None:
-    b.serve(e.UndrainAsked(nodes, "root"))
+    b.serve(e.UndrainRequested(nodes, "root"))
     assert broken(b.cluster) == []
 
 
@@ -308,7 +308,7 @@ def restarted(b: Bed) -> Bed:
     """Return a new master that has the stored records of this one."""
     fresh = Bed(node_timeout_s=5.0)
     drains = {node: said for node, said in b.kept().drains.items() if said is not None}
-    fresh.serve(e.Remembered(drains, []))
+    fresh.serve(e.StateRestored(drains, []))
     return fresh
 
 
@@ -319,7 +319,7 @@ def test_a_node_that_was_away_gets_it_from_the_next_master() -> None:
         b.serve(e.NodeAway(node))
     drain(b, "b")
     undrain(b, "c")
-    assert b.kept().drains == {"b": DrainSaid(ROOT), "c": DrainSaid(None)}
+    assert b.kept().drains == {"b": DrainRequest(ROOT), "c": DrainRequest(None)}
     fresh = restarted(b)
     fresh.node("b")
     fresh.node("c", draining=ROOT)
@@ -334,10 +334,10 @@ def test_a_node_that_takes_work_is_recorded_nowhere() -> None:
     drain(b, "a")
     b.answering = False
     undrain(b, "a")
-    assert b.kept().drains == {"a": DrainSaid(None)}
+    assert b.kept().drains == {"a": DrainRequest(None)}
     drain(b, "a")
     b.serve(e.Answered("a", b.numbers["a"] - 1, []))
-    assert b.kept().drains == {"a": DrainSaid(ROOT)}, "the later request counts"
+    assert b.kept().drains == {"a": DrainRequest(ROOT)}, "the later request counts"
     b.answering = True
     undrain(b, "a")
     assert b.kept().drains == {"a": None}

@@ -204,8 +204,8 @@ def test_a_new_run_makes_the_forecast_of_waiting_executors_stale() -> None:
     bed.executors(executor("e0", cores=4), executor("e1", cores=4))
     bed.round()
     assert len(bed.predicted) == 1
-    bed.serve(e.Learnt(APP))
-    bed.serve(e.Learnt("v/app"))
+    bed.serve(e.ForecastsOutdated(APP))
+    bed.serve(e.ForecastsOutdated("v/app"))
     bed.round()
     assert len(bed.predicted) == 2
 

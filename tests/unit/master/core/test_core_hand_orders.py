@@ -23,7 +23,7 @@ def order(made: Bed) -> list[str]:
 
 def test_agents_learn_it_at_the_next_round_with_the_user_s_name() -> None:
     made = three_jobs()
-    made.serve(e.OrderAsked(("three",), "u", of_all=False))
+    made.serve(e.OrderRequested(("three",), "u", of_all=False))
     assert made.cluster.wants_round
     made.now += made.cluster.settings.interval_s
     made.round()
@@ -35,8 +35,8 @@ def test_agents_learn_it_at_the_next_round_with_the_user_s_name() -> None:
 
 def test_it_is_over_with_the_job_and_written_down_until_then() -> None:
     made = three_jobs()
-    made.serve(e.OrderAsked(("three", "two"), "u", of_all=False))
-    made.serve(e.OrderAsked(("two",), "root", of_all=True))
+    made.serve(e.OrderRequested(("three", "two"), "u", of_all=False))
+    made.serve(e.OrderRequested(("two",), "root", of_all=True))
     assert made.kept().orders == {"u": HandOrder("u", ("three", "two")), OF_ALL: HandOrder("root", ("two",))}
     assert order(made) == ["two", "three", "one"]
     made.serve(e.Said("a", api.JobEnded(job="two")))
@@ -46,14 +46,14 @@ def test_it_is_over_with_the_job_and_written_down_until_then() -> None:
 
 def test_the_next_master_knows_it_before_the_jobs_are_back() -> None:
     made = Bed()
-    made.serve(e.Remembered({}, [], (), {"u": HandOrder("u", ("two",))}))
+    made.serve(e.StateRestored({}, [], (), {"u": HandOrder("u", ("two",))}))
     made.node("a", jobs=[job_state("one"), job_state("two")])
     assert order(made)[0] == "two"
 
 
 def test_a_job_whose_host_was_lost_keeps_its_place_for_its_return() -> None:
     made = three_jobs()
-    made.serve(e.OrderAsked(("two",), "u", of_all=False))
+    made.serve(e.OrderRequested(("two",), "u", of_all=False))
     made.serve(e.NodeAway("a"))
     made.now += made.cluster.settings.node_timeout_s + 1
     made.round()

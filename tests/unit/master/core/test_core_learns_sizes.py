@@ -106,7 +106,7 @@ def test_a_recorded_round_has_the_knowledge_of_the_order() -> None:
     assert "1 job of small" in said["order"][0]["why"]
 
 
-async def known_after(path: Path, *changes: Keep) -> e.Remembered:
+async def known_after(path: Path, *changes: Keep) -> e.StateRestored:
     """Return the knowledge of a master after one that kept these."""
     one = StateWriter(str(path))
     await one.start()
@@ -119,7 +119,7 @@ async def known_after(path: Path, *changes: Keep) -> e.Remembered:
     return found
 
 
-def next_one(found: e.Remembered) -> Bed:
+def next_one(found: e.StateRestored) -> Bed:
     made = Bed(ordering="gittins")
     made.cluster = Cluster(MasterSettings(ordering="gittins", gather_s=0.0))
     made.serve(found)

@@ -65,7 +65,7 @@ def test_promises_and_orders_by_hand_are_replayed() -> None:
     for number, (job, reservation) in enumerate({"first": "", "hand": "", "prod": "r"}.items()):
         b.job("a", job, at=float(number), reservation=reservation)
         b.ready("a", *[run(f"{job}{i}", 150, cores=1.0) for i in range(3)], job=job)
-    b.serve(e.OrderAsked(("hand",), "root", of_all=True))
+    b.serve(e.OrderRequested(("hand",), "root", of_all=True))
     of_replay, live = replayed(b)
     assert of_replay == live == [(task, "a") for task in ("prod0", "prod1", "hand0", "hand1")]
 

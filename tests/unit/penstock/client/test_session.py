@@ -22,7 +22,7 @@ class Owner:
     def __init__(self) -> None:
         self.told: list[object] = []
 
-    def heard(self, method: str, params: Any) -> None:
+    def notified(self, method: str, params: Any) -> None:
         self.told.append(method)
 
     def relink(self) -> None:
