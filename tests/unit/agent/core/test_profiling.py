@@ -18,6 +18,10 @@ def use(cores: float, memory_bytes: int = MB) -> ContainerUse:
     )
 
 
+def means(recording: Recording) -> list[float | None]:
+    return [slot.mean[0] if slot is not None else None for slot in recording.slots]
+
+
 def test_a_slot_has_the_mean_and_the_peak_of_its_samples() -> None:
     recording = Recording(began=10.0, slot_s=3.0, most_slots=100)
     for at, cores in ((11.0, 1.0), (12.0, 4.0), (13.0, 1.0), (14.0, 8.0)):
@@ -36,47 +40,32 @@ def test_a_sample_over_a_boundary_counts_in_both_for_its_part() -> None:
     assert [slot.peak[0] for slot in recording.slots] == [4.0, 4.0]
 
 
-def test_use_before_the_beginning_does_not_count() -> None:
-    recording = Recording(began=0.5, slot_s=1.0, most_slots=100)
-    recording.sampled(use(2.0), 1.0, 1.0)
-    recording.sampled(use(4.0), 1.0, 2.0)
-    assert [slot.mean[0] for slot in recording.slots] == pytest.approx([3.0])
-
-
-def test_the_last_slot_is_as_long_as_it_was() -> None:
-    recording = Recording(began=0.0, slot_s=3.0, most_slots=100)
-    recording.sampled(use(2.0), 4.0, 4.0)
+@pytest.mark.parametrize(
+    ("began", "slot_s", "samples", "cores", "last_part"),
+    [
+        (0.5, 1.0, [(2.0, 1.0, 1.0), (4.0, 1.0, 2.0)], [3.0, 4.0], 0.5),
+        (0.0, 3.0, [(2.0, 4.0, 4.0)], [2.0, 2.0], 1 / 3),
+        (0.0, 3.0, [(2.0, 3.05, 3.05)], [2.0], 1.0),
+        (0.0, 3.0, [(2.0, 1.0, 1.5)], [2.0], 0.5),
+        (0.0, 3.0, [(2.0, 1.0, 0.1)], [2.0], 0.1 / 3),
+        (0.0, 1.0, [(1.0, 1.0, 1.0), (2.0, 1.0, 2.0), (3.0, 1.0, 3.0), (8.0, 0.25, 3.25)], [1.0, 2.0, 3.0, 8.0], 0.25),
+    ],
+    ids=[
+        "use before the beginning does not count", "the last slot is as long as it was", "a moment more is no slot",
+        "a moment before the first sample counts as time", "a run that ended at once has a slot",
+        "a part at the limit of slots is not put together with the slot before",
+    ],
+)  # fmt: skip
+def test_the_slots_of_a_run_that_has_ended(
+    began: float, slot_s: float, samples: list[tuple[float, float, float]], cores: list[float], last_part: float
+) -> None:
+    """A sample is (cores, its length, its time)."""
+    recording = Recording(began=began, slot_s=slot_s, most_slots=4)
+    for used, interval_s, at in samples:
+        recording.sampled(use(used), interval_s, at)
     recording.ended()
-    assert [slot.mean[0] for slot in recording.slots] == pytest.approx([2.0, 2.0])
-    assert recording.last_part == pytest.approx(1 / 3)
-    recording = Recording(began=0.0, slot_s=3.0, most_slots=100)
-    recording.sampled(use(2.0), 3.05, 3.05)
-    recording.ended()
-    assert (len(recording.slots), recording.last_part) == (1, 1.0)
-
-
-def test_a_moment_before_the_first_sample_counts_as_time() -> None:
-    recording = Recording(began=0.0, slot_s=3.0, most_slots=100)
-    recording.sampled(use(2.0), 1.0, 1.5)
-    recording.ended()
-    assert recording.last_part == pytest.approx(0.5)
-
-
-def test_a_last_slot_that_is_a_part_is_not_put_together_with_the_one_before() -> None:
-    recording = Recording(began=0.0, slot_s=1.0, most_slots=4)
-    for at, cores in ((1.0, 1.0), (2.0, 2.0), (3.0, 3.0), (3.25, 8.0)):
-        recording.sampled(use(cores), at - int(at) or 1.0, at)
-    recording.ended()
-    assert [slot.mean[0] for slot in recording.slots if slot] == [1.0, 2.0, 3.0, 8.0]
-    assert (recording.slot_s, recording.last_part) == (1.0, 0.25)
-
-
-def test_one_that_ended_at_once_has_a_slot_all_the_same() -> None:
-    recording = Recording(began=0.0, slot_s=3.0, most_slots=100)
-    recording.sampled(use(2.0), 1.0, 0.1)
-    recording.ended()
-    assert [slot.mean[0] for slot in recording.slots] == pytest.approx([2.0])
-    assert recording.last_part == pytest.approx(0.1 / 3)
+    assert means(recording) == pytest.approx(cores)
+    assert (recording.slot_s, recording.last_part) == (slot_s, pytest.approx(last_part))
 
 
 def test_stages_end_at_the_nearest_boundary_and_rise() -> None:
@@ -99,10 +88,6 @@ def test_a_stage_that_ends_with_the_run_is_the_last() -> None:
     recording.stage_ended()
     recording.ended()
     assert recording.stages == [2, 3]
-
-
-def means(recording: Recording) -> list[float | None]:
-    return [slot.mean[0] if slot is not None else None for slot in recording.slots]
 
 
 def test_a_slot_without_a_sample_is_a_gap_and_not_the_slot_before() -> None:
