@@ -10,11 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from penstock.cli import adopt, arguments
-from penstock.cli.executors import add_options, of_executors
-from penstock.cli.limits import add_strict
+from penstock.cli import adopt
 from penstock.cli.main import main
-from penstock.cli.work import Work
 from tests.fakes.agent_thread import AgentThread
 from tests.unit.penstock.cli.conftest import Fails
 
@@ -71,15 +68,6 @@ def test_a_job_files_directory_is_named_with_file_and_task(directory: Path, fail
     Path("job.toml").write_text('name = "j"\n[[task]]\nname = "a"\ncommand = "true"\n')
     line = fails(2, "submit", "job.toml")
     assert line.startswith("penstock submit: job.toml: task 'a': cwd: ") and r"/caf\xe9' is not UTF-8" in line
-
-
-def executors(*argv: str) -> Work:
-    parser = arguments.Parser("submit", "")
-    parser.add_argument("job", nargs="?")
-    parser.add_argument("--opportunistic", default=None)
-    add_options(parser)
-    add_strict(parser)
-    return of_executors(parser.parse_args(["--executors", "2", "--application", "a", "--memory", "1G", *argv]), ("x",))
 
 
 @pytest.mark.parametrize("text", [f"LEGACY={CAFE}", f"{CAFE}=x"])
