@@ -27,20 +27,44 @@ def learnt(*ended: tuple[str, str, float], times: int = 1) -> JobSizes:
     return sizes
 
 
-def test_recurring_work_is_ordered_by_its_earlier_sizes() -> None:
-    sizes = learnt(("eve", "long", 1000.0), ("eve", "short", 10.0), times=10)
-    assert order(sizes, job("a", "long"), job("b", "short")) == ["b", "a"]
-    assert order(sizes, job("a", "long", 950.0), job("b", "short")) == ["b", "a"], "as exactly as the cells are"
+def announcing(name: str, cpu_s: float, service: float = 0.0, tasks: int = 4, application: str = "") -> JobView:
+    return JobView(name, user="eve", application=application, service=service, needs=tasks, remaining=(cpu_s, 0.0, 0.0))
 
 
-def test_of_jobs_that_are_alike_the_one_that_has_begun_is_ended_first() -> None:
-    sizes = learnt(("eve", "long", 1000.0), times=10)
-    assert order(sizes, job("b", "long"), job("a", "long", 500.0)) == ["a", "b"]
+NOTHING = JobSizes()
+ONCE = learnt(("eve", "long", 1000.0), ("eve", "short", 10.0))
+TWO = learnt(("eve", "long", 1000.0), ("eve", "short", 10.0), times=10)
+THREE = learnt(("eve", "short", 10.0), ("eve", "middle", 100.0), ("eve", "long", 1000.0), times=20)
 
 
-def test_one_run_is_worth_something_already() -> None:
-    sizes = learnt(("eve", "long", 1000.0), ("eve", "short", 10.0))
-    assert order(sizes, job("a", "long"), job("b", "short")) == ["b", "a"]
+@pytest.mark.parametrize(
+    ("sizes", "jobs", "expected"),
+    [
+        # Recurring work is ordered by its earlier sizes, as exactly as the cells are; one run is worth something.
+        (TWO, [job("a", "long"), job("b", "short")], "b a"),
+        (TWO, [job("a", "long", 950.0), job("b", "short")], "b a"),
+        (ONCE, [job("a", "long"), job("b", "short")], "b a"),
+        # Of jobs that are alike the one that has begun is ended first, and else the one that came first.
+        (learnt(("eve", "long", 1000.0), times=10), [job("b", "long"), job("a", "long", 500.0)], "a b"),
+        (learnt(("eve", "a", 10.0), times=20), [job("second", "a", at=2.0), job("first", "a", at=1.0)], "first second"),
+        # A job that took longer than its like goes behind those that have not, unless its announced tasks need less.
+        (THREE, [job("late", "short", 15.0), job("m", "middle")], "m late"),
+        (THREE, [announcing("l", 1.0, 15.0, application="short"), announcing("m", 100.0, application="middle")], "l m"),
+        # Earlier runs weigh more than announcements, which count where no run is known.
+        (TWO, [announcing("a", 1.0, application="long"), announcing("b", 100.0, application="short")], "b a"),
+        (NOTHING, [announcing("large", 30.0), announcing("small", 3.0)], "small large"),
+        (NOTHING, [announcing("old", 30.0), announcing("nearly-done", 2.0, 28.0)], "nearly-done old"),
+        # A job that announces little and takes much goes behind, as one does that announces only its next stage.
+        (NOTHING, [announcing("liar", 0.1, 100.0), announcing("honest", 20.0)], "honest liar"),
+        # A job that announces nothing is expected to need as much again; tasks of unknown length are no announcement.
+        (NOTHING, [announcing("announced", 5.0), job("new")], "new announced"),
+        (NOTHING, [announcing("announced", 5.0), job("begun", service=6.0)], "announced begun"),
+        (NOTHING, [job("second", at=1.0), announcing("first", 0.0)], "first second"),
+        (NOTHING, [], ""),
+    ],
+)
+def test_the_order(sizes: JobSizes, jobs: list[JobView], expected: str) -> None:
+    assert order(sizes, *jobs) == expected.split()
 
 
 def test_an_unknown_application_is_like_others_of_its_user_and_an_unknown_user_like_all() -> None:
@@ -57,11 +81,6 @@ def test_an_application_new_to_its_user_is_as_it_is_for_the_others() -> None:
     assert order(sizes, job("s", "sort", user="zoe"), job("g", "grep", user="zoe")) == ["g", "s"]
     own = learnt(("eve", "sort", 1000.0), ("bob", "grep", 100.0), ("zoe", "sort", 10.0), times=5)
     assert order(own, job("g", "grep", user="zoe"), job("s", "sort", user="zoe")) == ["s", "g"], "hers tell more"
-
-
-def test_a_job_that_took_longer_than_its_like_goes_behind_those_that_have_not() -> None:
-    sizes = learnt(("eve", "short", 10.0), ("eve", "middle", 100.0), ("eve", "long", 1000.0), times=20)
-    assert order(sizes, job("late", "short", 15.0), job("m", "middle")) == ["m", "late"]
 
 
 def test_a_job_that_outlasted_its_like_is_not_expected_to_end_where_jobs_of_other_applications_do() -> None:
@@ -89,11 +108,6 @@ def test_many_jobs_that_are_alike_are_known_as_exactly_as_the_cells_are() -> Non
     assert ends.sum() > 0.99, "and no part of them is lost"
 
 
-def test_equal_jobs_are_served_in_the_order_in_which_they_came() -> None:
-    sizes = learnt(("eve", "a", 10.0), times=20)
-    assert order(sizes, job("second", "a", at=2.0), job("first", "a", at=1.0)) == ["first", "second"]
-
-
 def test_a_kind_that_predicts_better_than_all_jobs_is_believed_and_one_that_does_not_is_not() -> None:
     random = Random(1)
     sizes = JobSizes()
@@ -106,51 +120,12 @@ def test_a_kind_that_predicts_better_than_all_jobs_is_believed_and_one_that_does
     assert by_kind["bob", "x"] < 0.5 < by_kind[()]
 
 
-def announcing(name: str, cpu_s: float, service: float = 0.0, tasks: int = 4, application: str = "") -> JobView:
-    return JobView(name, user="eve", application=application, service=service, needs=tasks, remaining=(cpu_s, 0.0, 0.0))
-
-
-def test_a_job_of_which_no_run_is_known_is_ordered_by_the_tasks_that_it_has_announced() -> None:
-    assert order(JobSizes(), announcing("large", 30.0), announcing("small", 3.0)) == ["small", "large"]
-    assert order(JobSizes(), announcing("old", 30.0), announcing("nearly done", 2.0, service=28.0)) == [
-        "nearly done", "old",
-    ]  # fmt: skip
-
-
 def test_announced_work_counts_in_container_seconds() -> None:
     ranking = ordering_of(OrderingSettings("gittins"), learnt(("eve", "steady", 30.0), times=20)).rank(
         [announcing("new", 10.0), job("known", "steady")],
         ClusterView(capacity=SlotVector(8.0, 8.0, 8.0, 1.0), containers=8.0),
     )
     assert ranking.order() == ["known", "new"], "10 s of eight cores are 80 container-seconds"
-
-
-def test_earlier_runs_weigh_more_than_announcements() -> None:
-    sizes = learnt(("eve", "long", 1000.0), ("eve", "short", 10.0), times=10)
-    jobs = announcing("a", 1.0, application="long"), announcing("b", 100.0, application="short")
-    assert order(sizes, *jobs) == ["b", "a"]
-
-
-def test_a_job_that_has_outlasted_its_like_is_ordered_by_its_tasks_again() -> None:
-    sizes = learnt(("eve", "short", 10.0), ("eve", "middle", 100.0), ("eve", "long", 1000.0), times=20)
-    late = announcing("late", 1.0, service=15.0, application="short")
-    assert order(sizes, late, announcing("m", 100.0, application="middle")) == ["late", "m"]
-    assert order(sizes, job("late", "short", 15.0), job("m", "middle")) == ["m", "late"], "without its tasks"
-
-
-def test_a_job_that_announces_little_and_takes_much_goes_behind() -> None:
-    """As one does that announces only its next stage."""
-    assert order(JobSizes(), announcing("liar", 0.1, service=100.0), announcing("honest", 20.0)) == ["honest", "liar"]
-
-
-def test_a_job_that_announces_nothing_is_expected_to_need_as_much_again() -> None:
-    assert order(JobSizes(), announcing("announced", 5.0), job("new")) == ["new", "announced"]
-    assert order(JobSizes(), announcing("announced", 5.0), job("begun", service=6.0)) == ["announced", "begun"]
-
-
-def test_tasks_of_unknown_length_are_no_announcement() -> None:
-    first, second = announcing("b", 0.0), job("a", at=1.0)
-    assert order(JobSizes(), second, first) == ["b", "a"], "they are equal, and it came first"
 
 
 def test_the_reason_has_the_demand_of_its_announced_tasks() -> None:
@@ -215,7 +190,3 @@ def test_the_reason_has_the_numbers() -> None:
     why = ordering_of(OrderingSettings("gittins"), sizes).rank([job("j", "a", 2.0)], ClusterView()).why("j")
     assert why.startswith("gittins: index 0.1")
     assert why.endswith("after 2 container-seconds; known are 3 jobs of a, 3 of eve, 3 of all")
-
-
-def test_no_jobs_are_no_order() -> None:
-    assert order(JobSizes()) == []

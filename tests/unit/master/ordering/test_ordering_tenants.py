@@ -10,14 +10,12 @@ import pytest
 
 from master.ordering import (
     NAMES,
-    ClusterView,
     Guarantee,
     HandOrder,
     JobSizes,
     JobView,
     Ordering,
     OrderingSettings,
-    Ranking,
     Tenants,
     TenantTree,
     guarantees_first,
@@ -25,9 +23,8 @@ from master.ordering import (
     placed_by_hand,
 )
 from penstock.model.resource_vector import SlotVector
+from tests.unit.master.ordering.test_ordering_policies import TEN, filled
 
-TEN = ClusterView(now=100.0, capacity=SlotVector(10.0, 10.0, 10.0, 1000.0), containers=10.0)
-ONE = SlotVector(1.0)
 INSIDE = [name for name in NAMES if name not in {"drf", "fair"}]
 
 
@@ -38,16 +35,6 @@ def job(name: str, tenant: str = "", **values: Any) -> JobView:
 
 def ordering(name: str = "gittins", sizes: JobSizes | None = None, **settings: Any) -> Ordering:
     return ordering_of(OrderingSettings(name, by_tenant=True, **settings), sizes)
-
-
-def filled(ranking: Ranking, *jobs: JobView, count: int) -> dict[str, int]:
-    """Return how many containers of ``count`` each job gets, one after the other for the first in order."""
-    given = {each.job: 0 for each in jobs}
-    for _ in range(count):
-        first = max(given, key=lambda name: ranking.key(name, 0.0))
-        ranking.charge(first, ONE)
-        given[first] += 1
-    return given
 
 
 def of_tenant(given: dict[str, int], *jobs: JobView) -> dict[str, int]:

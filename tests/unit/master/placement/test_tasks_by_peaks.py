@@ -50,19 +50,19 @@ def test_tetris_takes_the_best_aligned_worker() -> None:
     assert went(placement("tetris", (4, 4, 9, 100), (1, 1, 10, 20)), need("t", 5, 0, 0, 10)) == [("t", 0)]
 
 
-def test_the_network_bars_tetris_and_not_the_others() -> None:
-    """Each task reads 5 bytes a second at its peak, so two fill the link; there are cores for four."""
-    needs = [need(f"t{n}", 10, 0, 100, 1) for n in range(4)]
-    assert len(went(placement("tetris", (4, 4, 10, 100)), *needs)) == 2
-    assert len(went(placement("tetris2", (4, 4, 10, 100)), *needs)) == 4
-    assert len(went(placement("capacity", (4, 4, 10, 100)), *needs)) == 4
-
-
-def test_the_disk_bars_both_tetrises_and_yarn_does_not_know_of_it() -> None:
-    """Each task reads 2 of 4 bytes a second."""
-    needs = [need(f"t{n}", 10, 40, 0, 1) for n in range(4)]
-    assert len(went(placement("tetris2", (4, 4, 10, 100)), *needs)) == 2
-    assert len(went(placement("capacity", (4, 4, 10, 100)), *needs)) == 4
+@pytest.mark.parametrize(
+    ("name", "disk", "network", "placed"),
+    [
+        ("tetris", 0, 100, 2), ("tetris2", 0, 100, 4), ("capacity", 0, 100, 4),
+        ("tetris2", 40, 0, 2), ("capacity", 40, 0, 4),
+    ],
+)  # fmt: skip
+def test_tetris_knows_of_the_network_both_tetrises_of_the_disk_and_yarn_of_neither(
+    name: str, disk: float, network: float, placed: int
+) -> None:
+    """Two tasks at their peaks fill the link, 5 bytes a second each, or the disk, 2 each; there are cores for four."""
+    needs = [need(f"t{n}", 10, disk, network, 1) for n in range(4)]
+    assert len(went(placement(name, (4, 4, 10, 100)), *needs)) == placed
 
 
 def test_capacity_goes_where_most_is_available() -> None:

@@ -47,38 +47,51 @@ def cluster(cores: float, *taken: tuple[int, int, int]) -> Plan:
     return plan
 
 
-def test_the_papers_own_example() -> None:
-    assert place(cluster(100), FIG_9) == [(320, 560, 10), (560, 680, 20), (680, 800, 15)]
-    assert place(cluster(100), FIG_9, early=True) == [(0, 240, 10), (240, 360, 20), (360, 480, 15)]
+LATE, EARLY = False, True
 
 
-def test_as_tall_and_as_late_as_there_is_room() -> None:
-    assert place(cluster(10, (10, 20, 7)), "window(atom(b,1,10,1,60),0,20)") == [(7, 10, 10), (10, 20, 3)]
-    assert place(cluster(10, (10, 20, 7)), "window(atom(b,1,10,1,60),8,30)", early=True) == [
-        (8, 10, 10),
-        (10, 20, 3),
-        (20, 21, 10),
-    ]
-
-
-def test_no_more_than_the_work_is_given() -> None:
-    assert place(cluster(100), "window(atom(b,1,100,1,101),0,10)") == [(8, 9, 1), (9, 10, 100)]
-    assert place(cluster(100), "window(atom(b,1,100,1,101),0,10)", early=True) == [(0, 1, 100), (1, 2, 1)]
-    assert place(cluster(100), "window(atom(b,1,100,10,101),0,11)") == [(0, 1, 1), (1, 11, 10)]
-    assert place(cluster(100, (3, 5, 98)), "window(atom(b,1,100,1,260),0,10)") == [(7, 8, 60), (8, 10, 100)]
-
-
-def test_the_need_of_a_lease_or_a_gang_is_more_than_the_work() -> None:
-    assert place(cluster(100), "window(atom(b,1,100,10,101),0,10)") == [(0, 10, 11)], "a lease is all the time there is"
-    assert place(cluster(100), "window(atom(b,3,4,1,5),0,10)") == [(8, 10, 3)]
-    assert place(cluster(100), "window(atom(b,3,4,1,7),0,10)") == [(8, 9, 3), (9, 10, 4)]
-    assert place(cluster(100), "window(atom(b,5,5,4,1),0,10)") == [(6, 10, 5)]
-
-
-def test_an_atom_that_gives_more_than_it_must_is_placed_lower_or_off_the_edge() -> None:
-    assert place(cluster(4, (1, 2, 2), (3, 4, 2), (4, 6, 4)), "window(atom(b,2,4,2,6),0,6)") == [(1, 4, 2)]
-    assert place(cluster(4, (1, 2, 2), (3, 4, 2), (4, 6, 4)), "window(atom(b,2,4,2,6),0,6)", early=True) == [(0, 3, 2)]
-    assert place(cluster(4, (1, 2, 4), (2, 3, 1)), "window(atom(b,2,4,1,5),0,3)") == [(0, 1, 2), (2, 3, 3)]
+@pytest.mark.parametrize(
+    ("cores", "taken", "text", "early", "expected"),
+    [
+        # The paper's own example.
+        (100, [], FIG_9, LATE, [(320, 560, 10), (560, 680, 20), (680, 800, 15)]),
+        (100, [], FIG_9, EARLY, [(0, 240, 10), (240, 360, 20), (360, 480, 15)]),
+        # As tall and as late as there is room.
+        (10, [(10, 20, 7)], "window(atom(b,1,10,1,60),0,20)", LATE, [(7, 10, 10), (10, 20, 3)]),
+        (10, [(10, 20, 7)], "window(atom(b,1,10,1,60),8,30)", EARLY, [(8, 10, 10), (10, 20, 3), (20, 21, 10)]),
+        # No more than the work is given.
+        (100, [], "window(atom(b,1,100,1,101),0,10)", LATE, [(8, 9, 1), (9, 10, 100)]),
+        (100, [], "window(atom(b,1,100,1,101),0,10)", EARLY, [(0, 1, 100), (1, 2, 1)]),
+        (100, [], "window(atom(b,1,100,10,101),0,11)", LATE, [(0, 1, 1), (1, 11, 10)]),
+        (100, [(3, 5, 98)], "window(atom(b,1,100,1,260),0,10)", LATE, [(7, 8, 60), (8, 10, 100)]),
+        # The need of a lease or a gang is more than the work; here a lease is all the time there is.
+        (100, [], "window(atom(b,1,100,10,101),0,10)", LATE, [(0, 10, 11)]),
+        (100, [], "window(atom(b,3,4,1,5),0,10)", LATE, [(8, 10, 3)]),
+        (100, [], "window(atom(b,3,4,1,7),0,10)", LATE, [(8, 9, 3), (9, 10, 4)]),
+        (100, [], "window(atom(b,5,5,4,1),0,10)", LATE, [(6, 10, 5)]),
+        # An atom that gives more than it must is placed lower or off the edge.
+        (4, [(1, 2, 2), (3, 4, 2), (4, 6, 4)], "window(atom(b,2,4,2,6),0,6)", LATE, [(1, 4, 2)]),
+        (4, [(1, 2, 2), (3, 4, 2), (4, 6, 4)], "window(atom(b,2,4,2,6),0,6)", EARLY, [(0, 3, 2)]),
+        (4, [(1, 2, 4), (2, 3, 1)], "window(atom(b,2,4,1,5),0,3)", LATE, [(0, 1, 2), (2, 3, 3)]),
+        # A lease is as high as its lowest point. Then the search goes on to the left, also upon placed atoms.
+        (10, [(14, 16, 6)], "window(atom(b,1,10,8,80),0,20)", LATE, [(6, 14, 6), (12, 20, 4)]),
+        # A gang that does not fit goes further left.
+        (10, [(12, 18, 6)], "window(atom(b,5,10,4,20),0,20)", LATE, [(8, 12, 5)]),
+        (10, [(4, 18, 6)], "window(atom(b,5,10,5,20),0,20)", LATE, None),
+        # Order leaves gaps where it must and none where it may not.
+        (10, [(14, 18, 10)], "window(order(atom(b,1,5,2,10),atom(b,1,5,2,10)),0,20)", LATE, [(12, 14, 5), (18, 20, 5)]),
+        (10, [(14, 18, 10)], "window(order(atom(b,1,5,2,10),atom(b,1,5,2,10),no_gap),0,20)", LATE,
+         [(10, 12, 5), (12, 14, 5)]),
+        # The first alternative that fits is taken.
+        (10, [], "window(any(atom(b,9,9,2,18), atom(b,3,3,6,18)),0,20)", LATE, [(18, 20, 9)]),
+        (8, [], "window(any(atom(b,9,9,2,18), atom(b,3,3,6,18)),0,20)", LATE, [(14, 20, 3)]),
+        (2, [], "window(any(atom(b,9,9,2,18), atom(b,3,3,6,18)),0,20)", LATE, None),
+    ],
+)  # fmt: skip
+def test_where_an_atom_is_placed(
+    cores: float, taken: list[tuple[int, int, int]], text: str, early: bool, expected: list[tuple[int, int, int]] | None
+) -> None:
+    assert place(cluster(cores, *taken), text, early=early) == expected
 
 
 @pytest.mark.parametrize("early", [False, True])
@@ -86,30 +99,6 @@ def test_an_order_takes_more_than_its_work_where_that_saves_the_time_it_needs(ea
     text = "window(order(atom(b,1,100,10,101),atom(b,1,100,10,101)),0,{})"
     assert place(cluster(100), text.format(20), early=early) == [(0, 10, 11), (10, 20, 11)]
     assert sum((b - a) * n for a, b, n in place(cluster(100), text.format(22), early=early) or []) == 202
-
-
-def test_a_lease_is_as_high_as_its_lowest_point() -> None:
-    """Then the search goes on to the left of that point, also upon placed atoms."""
-    assert place(cluster(10, (14, 16, 6)), "window(atom(b,1,10,8,80),0,20)") == [(6, 14, 6), (12, 20, 4)]
-
-
-def test_a_gang_that_does_not_fit_goes_further_left() -> None:
-    assert place(cluster(10, (12, 18, 6)), "window(atom(b,5,10,4,20),0,20)") == [(8, 12, 5)]
-    assert place(cluster(10, (4, 18, 6)), "window(atom(b,5,10,5,20),0,20)") is None
-
-
-def test_order_leaves_gaps_where_it_must_and_none_where_it_may_not() -> None:
-    text = "window(order(atom(b,1,5,2,10), atom(b,1,5,2,10){}),0,20)"
-    busy = cluster(10, (14, 18, 10))
-    assert place(busy, text.format("")) == [(12, 14, 5), (18, 20, 5)]
-    assert place(busy, text.format(",no_gap")) == [(10, 12, 5), (12, 14, 5)]
-
-
-def test_the_first_alternative_that_fits_is_taken() -> None:
-    text = "window(any(atom(b,9,9,2,18), atom(b,3,3,6,18)),0,20)"
-    assert place(cluster(10), text) == [(18, 20, 9)]
-    assert place(cluster(8), text) == [(14, 20, 3)]
-    assert place(cluster(2), text) is None
 
 
 def test_every_dimension_binds() -> None:

@@ -13,34 +13,37 @@ from master.reservations.gree_l import GreeL
 from master.reservations.plan import Piece, Plan
 from master.reservations.rdl import Bundle, Window, normalized, parse
 from tests.unit.master.reservations.plan_bed import CORE, flat, wrong
-from tests.unit.master.reservations.test_gree import _ASKED, _CAPACITY, FIG_9, cluster, placed_by
+from tests.unit.master.reservations.test_gree import _ASKED, _CAPACITY, EARLY, FIG_9, LATE, cluster, placed_by
 
 
 def place(plan: Plan, text: str, *, early: bool = False, fallback: bool = True) -> list[tuple[int, int, int]] | None:
     return placed_by(GreeL(plan, early=early, fallback=fallback), text)
 
 
-def test_one_height_from_the_beginning_to_the_end() -> None:
-    assert place(cluster(100), "window(atom(b,1,10,1,60),0,20)") == [(0, 20, 3)]
-    assert place(cluster(100), "window(atom(b,1,10,5,61),0,20)") == [(4, 5, 1), (5, 20, 4)]
-    assert place(cluster(100), "window(atom(b,6,10,5,60),0,20)", early=True) == [(0, 10, 6)]
-
-
-def test_no_higher_than_it_must_be_where_there_is_less_room() -> None:
-    assert place(cluster(10, (10, 20, 8)), "window(atom(b,1,10,1,60),0,20)") == [(0, 10, 4), (10, 20, 2)]
-    assert place(cluster(10, (10, 20, 8)), "window(atom(b,1,10,1,65),0,20)") == [(0, 5, 4), (5, 10, 5), (10, 20, 2)]
-
-
-def test_no_more_than_the_work_where_not_even_the_lowest_height_needs_all_steps() -> None:
-    assert place(cluster(1, (99, 100, 1)), "window(atom(b,1,1,1,10),0,100)") == [(89, 99, 1)]
-    assert place(cluster(1, (0, 1, 1)), "window(atom(b,1,1,1,10),0,100)", early=True) == [(1, 11, 1)]
-    assert place(cluster(9, (9, 10, 7)), "window(atom(b,3,4,1,7),0,10)") == [(7, 8, 3), (8, 9, 4)]
-    assert place(cluster(3, (9, 10, 3)), "window(atom(b,3,4,1,7),0,10)") == [(6, 9, 3)]
-
-
-def test_parts_of_an_order_share_the_time_by_their_needs() -> None:
-    """240, 120 and 120 steps at least, of 800: an interval of 200, then the rest in the same proportion."""
-    assert place(cluster(100), FIG_9) == [(0, 400, 6), (400, 600, 12), (600, 800, 9)]
+@pytest.mark.parametrize(
+    ("cores", "taken", "text", "early", "expected"),
+    [
+        # One height from the beginning to the end.
+        (100, [], "window(atom(b,1,10,1,60),0,20)", LATE, [(0, 20, 3)]),
+        (100, [], "window(atom(b,1,10,5,61),0,20)", LATE, [(4, 5, 1), (5, 20, 4)]),
+        (100, [], "window(atom(b,6,10,5,60),0,20)", EARLY, [(0, 10, 6)]),
+        # No higher than it must be where there is less room.
+        (10, [(10, 20, 8)], "window(atom(b,1,10,1,60),0,20)", LATE, [(0, 10, 4), (10, 20, 2)]),
+        (10, [(10, 20, 8)], "window(atom(b,1,10,1,65),0,20)", LATE, [(0, 5, 4), (5, 10, 5), (10, 20, 2)]),
+        # No more than the work where not even the lowest height needs all steps.
+        (1, [(99, 100, 1)], "window(atom(b,1,1,1,10),0,100)", LATE, [(89, 99, 1)]),
+        (1, [(0, 1, 1)], "window(atom(b,1,1,1,10),0,100)", EARLY, [(1, 11, 1)]),
+        (9, [(9, 10, 7)], "window(atom(b,3,4,1,7),0,10)", LATE, [(7, 8, 3), (8, 9, 4)]),
+        (3, [(9, 10, 3)], "window(atom(b,3,4,1,7),0,10)", LATE, [(6, 9, 3)]),
+        # Parts of an order share the time by their needs: 240, 120 and 120 steps at least, of 800: an interval of 200,
+        # then the rest in the same proportion.
+        (100, [], FIG_9, LATE, [(0, 400, 6), (400, 600, 12), (600, 800, 9)]),
+    ],
+)
+def test_where_an_atom_is_placed(
+    cores: float, taken: list[tuple[int, int, int]], text: str, early: bool, expected: list[tuple[int, int, int]]
+) -> None:
+    assert place(cluster(cores, *taken), text, early=early) == expected
 
 
 def test_a_part_that_does_not_fit_into_its_interval_is_placed_as_by_gree_or_rejected() -> None:
