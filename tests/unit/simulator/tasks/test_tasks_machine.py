@@ -109,10 +109,7 @@ def test_disk_monotasks_beyond_the_slots_share_the_disks() -> None:
     assert disk.utilization_efficiency == pytest.approx(1.0)
 
 
-@given(
-    st.floats(0, 100),
-    st.lists(st.tuples(st.floats(0, 50), st.floats(0.01, 10)), min_size=1, max_size=12),
-)
+@given(st.floats(0, 100), st.lists(st.tuples(st.floats(0, 50), st.floats(0.01, 10)), min_size=1, max_size=12))
 def test_sharing_gives_everything_out_and_no_more_than_wanted(
     capacity: float, wants: list[tuple[float, float]]
 ) -> None:

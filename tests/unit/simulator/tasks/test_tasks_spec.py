@@ -102,18 +102,12 @@ def test_the_seed_draws_the_sizes() -> None:
         ({"jobs": [job(WORK | {"after": ["x"]})]}, "stage 's0' waits for 'x', which is not before it"),
         ({"jobs": [job(WORK | {"name": "s"}, WORK | {"name": "s"})]}, "stage 's' is named twice"),
         ({"jobs": [job({})]}, "either monotasks or a command"),
-        (
-            {"jobs": [job(WORK)], "policy": {"orderign": "ejf"}},
-            r"policy\.orderign; did you mean 'ordering'",
-        ),
+        ({"jobs": [job(WORK)], "policy": {"orderign": "ejf"}}, r"policy\.orderign; did you mean 'ordering'"),
         ({"jobs": [job(WORK)], "policy": {"ept_s": "long"}}, r"\[policy\]: ept_s: a number expected"),
         ({"jobs": [job(WORK)], "policy": {"ept_s": -3}}, r"\[policy\]: ept_s: a number of at least 0 expected"),
         ({"jobs": [job(WORK)], "policy": {"ordering": "srfj"}}, r"\[policy\]: ordering: "),
         ({"jobs": [job(WORK)], "agent": {"node": "x"}}, "unknown key agent.node"),
-        (
-            {"jobs": [job(WORK)], "agent": {"preemption": {"afer": 1}}},
-            r"preemption\.afer; .*'after'",
-        ),
+        ({"jobs": [job(WORK)], "agent": {"preemption": {"afer": 1}}}, r"preemption\.afer; .*'after'"),
     ],
 )
 def test_a_senseless_scenario_gets_one_line(tables: dict[str, Any], said: str) -> None:
