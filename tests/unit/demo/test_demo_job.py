@@ -96,10 +96,7 @@ async def test_the_reduce_stage_waits_for_every_map() -> None:
 async def test_the_monotasks_of_a_task_run_in_order_with_their_sizes() -> None:
     _, job = await execute([FakeExecutor()])
     done = {task: [(w.kind, w.input_bytes) for w in job.works if w.task == task] for task in ("map-2", "reduce-1")}
-    assert done == {
-        "map-2": [("disk", 102), ("cpu", 102)],
-        "reduce-1": [("network", 120), ("cpu", 120), ("disk", 5)],
-    }
+    assert done == {"map-2": [("disk", 102), ("cpu", 102)], "reduce-1": [("network", 120), ("cpu", 120), ("disk", 5)]}
 
 
 async def test_it_reports_the_remainder_of_both_stages() -> None:
