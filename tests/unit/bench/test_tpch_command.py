@@ -74,26 +74,8 @@ def test_each_way_is_a_row_with_the_orders_that_there_were(
         return Run(way, 2, 2, jobs, 0.5, 2.0, orders)
 
     monkeypatch.setattr(command, "run", run)
-    ways = ["--ways", "static-workers,penstock:srjf", "--json", str(tmp_path / "runs.json")]
-    assert (
-        command.main(
-            [
-                "compare",
-                *_SMALL,
-                "--jobs",
-                "2",
-                "--rounds",
-                "2",
-                "--unequal",
-                "--every",
-                "5",
-                "--queries",
-                "6,14",
-                *ways,
-            ]
-        )
-        == 0
-    )
+    options = "--jobs 2 --rounds 2 --unequal --every 5 --queries 6,14 --ways static-workers,penstock:srjf"
+    assert command.main(["compare", *_SMALL, *options.split(), "--json", str(tmp_path / "runs.json")]) == 0
     said = capsys.readouterr().out
     assert said.startswith("2 jobs of 2/1 queries at scale 0.01 on ") and ", one every 5 s\n" in said
     assert [line.split()[1] for line in said.splitlines() if line[:1].isdigit()][1:] == [
@@ -126,17 +108,9 @@ def test_meaningless_options_are_refused(arguments: list[str], capsys: pytest.Ca
 
 def test_gated_jobs_get_everything_from_their_environment(tmp_path: Path) -> None:
     plan = Plan(
-        data=tmp_path,
-        directory=tmp_path,
-        scale=1.0,
-        jobs=4,
-        cores=2,
-        queries=(1,),
-        memory_bytes=2**30,
-        ordering="",
-        timeout_s=60.0,
-        settings=("network=False",),
-    )
+        data=tmp_path, directory=tmp_path, scale=1.0, jobs=4, cores=2, queries=(1,), memory_bytes=2**30, ordering="",
+        timeout_s=60.0, settings=("network=False",),
+    )  # fmt: skip
     made = plan.environment("/run/penstock/agent.sock")
     assert made["PENSTOCK_SOCKET"] == "/run/penstock/agent.sock"
     assert made["DASK_DISTRIBUTED__WORKER__PRELOAD"] == '["penstock.engines.dask.preload"]'

@@ -9,17 +9,7 @@ import pytest
 
 from bench.enforcement.command import PAGE, PARTS, main, markers, write
 from bench.enforcement.falling import FAST, SLOW, figure
-from bench.enforcement.figures import (
-    Accuracy,
-    Cost,
-    Figure,
-    Isolation,
-    Reaction,
-    Report,
-    measure,
-    percentile,
-    tables,
-)
+from bench.enforcement.figures import Accuracy, Cost, Figure, Isolation, Reaction, Report, measure, percentile, tables
 from bench.enforcement.files import Operation, timed
 
 

@@ -14,11 +14,7 @@ from bench.mix.plan import LARGEST, LEAST_LOAD, MOST_LOAD, Plan, draw_plan, firs
 from bench.mix.singles import ARCHIVE, HOG, NIGHTLY
 
 KINDS = (Kind("sort", 2.0), Kind("compress", 1.0), Kind("query", 3.0, sized=False))
-COSTS = {
-    "sort": Cost(0.1, 0.4, 0.2, 0.5),
-    "compress": Cost(0.05, 0.6, 0.1, 0.7),
-    "query": Cost(0.8, 0.0, 0.9, 0.0),
-}
+COSTS = {"sort": Cost(0.1, 0.4, 0.2, 0.5), "compress": Cost(0.05, 0.6, 0.1, 0.7), "query": Cost(0.8, 0.0, 0.9, 0.0)}
 seeds = st.integers(min_value=0, max_value=2**32)
 
 
