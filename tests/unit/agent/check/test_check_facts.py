@@ -271,10 +271,7 @@ DISK_FACT = {"disk": Fact(True, "io.max on vda")}
             Fact(True, "vfat on vda1; io.max on vda; not charged to a cgroup", "use ext4"),
         ),
         (Placement((), "tmpfs", Reason("memory, no disk")), Fact(False, "memory, no disk")),
-        (
-            Placement((Disk("loop3", 7, 3),), "ext4 on loop3"),
-            Fact(False, "ext4 on loop3; no limit is put on loop3"),
-        ),
+        (Placement((Disk("loop3", 7, 3),), "ext4 on loop3"), Fact(False, "ext4 on loop3; no limit is put on loop3")),
     ],
 )
 def test_where_a_path_lies(proc: Path, placement: Placement, expected: Fact) -> None:

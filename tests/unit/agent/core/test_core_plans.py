@@ -4,17 +4,7 @@ from __future__ import annotations
 
 import math
 
-from agent.core.plans import (
-    Course,
-    Plan,
-    Room,
-    ahead,
-    ends_of,
-    extend_at_s,
-    predicted,
-    predicted_s,
-    timeless,
-)
+from agent.core.plans import Course, Plan, Room, ahead, ends_of, extend_at_s, predicted, predicted_s, timeless
 from penstock.model import Profile
 from penstock.model.resource_vector import NOTHING, ResourceVector
 

@@ -198,8 +198,7 @@ def test_no_grace_is_longer_than_the_node_allows() -> None:
 
 
 @pytest.mark.parametrize(
-    ("order", "first"),
-    [(VictimOrder.NEWEST, "c"), (VictimOrder.LEAST_PROGRESS, "b"), (VictimOrder.LARGEST, "a")],
+    ("order", "first"), [(VictimOrder.NEWEST, "c"), (VictimOrder.LEAST_PROGRESS, "b"), (VictimOrder.LARGEST, "a")]
 )
 def test_the_order_is_the_operators_choice(order: VictimOrder, first: str) -> None:
     three = [opportunistic(name, number) for number, name in enumerate("abc", start=2)]

@@ -171,11 +171,7 @@ async def test_the_kernel_names_the_connecting_user(connect: Connect, tmp_path: 
 
 #: More than the kernel accepts as a name, and more than four times as long where it is quoted; and more than fits into
 #: a message.
-_ENDLESS = {
-    "a program": ("\x01" * 1_100_000,),
-    "a directory": ("true",),
-    "arguments": ("true", *["a" * 100_000] * 33),
-}
+_ENDLESS = {"a program": ("\x01" * 1_100_000,), "a directory": ("true",), "arguments": ("true", *["a" * 100_000] * 33)}
 
 
 @pytest.mark.parametrize("what", _ENDLESS)
