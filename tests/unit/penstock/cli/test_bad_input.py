@@ -14,10 +14,7 @@ from tests.unit.penstock.cli.conftest import Fails
 GOOD = '[[task]]\nname = "a"\ncommand = "true"\n'
 
 
-@pytest.mark.parametrize(
-    ("command", "option"),
-    [("up", "--port-file"), ("agent", "--port-file")],
-)
+@pytest.mark.parametrize(("command", "option"), [("up", "--port-file"), ("agent", "--port-file")])
 @pytest.mark.parametrize(
     ("path", "why"),
     [("absent/file", "absent: no such directory; make it, or name"), ("", " is a directory; name a file")],
@@ -62,10 +59,7 @@ def test_a_file_that_cannot_be_written_is_reported_before_anything_begins(
         (["adopt", "1", "--memory", "1kB"], "penstock adopt: --memory: '1kB' is too little to run with"),
         (["run", "--cpu", "1e-9", "x"], "penstock run: --cpu: '1e-9' is too little to run with; ask for at least 0.01"),
         (["resize", "c-1", "--net", "8bit/s"], "penstock resize: --net: '8bit/s' is too little to run with"),
-        (
-            ["run", "--net-in", "1B/s", "x"],
-            "penstock run: --net-in: '1B/s' is too little to run with",
-        ),
+        (["run", "--net-in", "1B/s", "x"], "penstock run: --net-in: '1B/s' is too little to run with"),
         (["run", "--disk", "1B/s", "x"], "penstock run: --disk: '1B/s' is too little to run with"),
         (["run", "--net", "1Gbps", "--", "true"], "penstock run: --net: '1Gbps': bits or bytes?"),
         (["run", "--env", "A", "--", "true"], "penstock run: --env: 'A' is not KEY=VALUE"),
@@ -138,10 +132,7 @@ def test_one_line(fails: Fails, argv: list[str], line: str) -> None:
             'name = "j"\n' + GOOD + "memory = 1",
             "task 'a': memory: 1 B is too little to run with; ask for at least 1 MiB",
         ),
-        (
-            'name = "j"\n' + GOOD + "cpu = 1e-9",
-            "task 'a': cpu: 1e-09 cores is too little to run with",
-        ),
+        ('name = "j"\n' + GOOD + "cpu = 1e-9", "task 'a': cpu: 1e-09 cores is too little to run with"),
         ('name = "j"\n' + GOOD + "cpu = 0", "task 'a': cpu: a number of more than 0 expected"),
         ('name = "j"\npriority = inf\n' + GOOD, "priority: a number of at most 1e+18 expected"),
         ('name = "j"\n' + GOOD + "cpu = inf", "task 'a': cpu: a number of at most 65536 expected"),

@@ -132,16 +132,8 @@ def test_bad_input_is_one_line(directory: Path, tmp_path: Path, capsys: pytest.C
         (["renew", "--directory", str(directory), "beta"], 4, "beta: was not issued here; `penstock ca issue beta`"),
         (["issue", "--directory", str(tmp_path / "none"), "x"], 1, "there is no authority; `penstock ca init`"),
         (["issue", "--directory", str(directory), "x", "--days", "0"], 2, "'0' is not a number from 1 on"),
-        (
-            ["init", "--directory", str(tmp_path / "new"), "--days", "9999999"],
-            1,
-            "--days: 9999999 would",
-        ),
-        (
-            ["issue", "--directory", str(directory), "x", "--days", "9999999"],
-            1,
-            "--days: 9999999 would",
-        ),
+        (["init", "--directory", str(tmp_path / "new"), "--days", "9999999"], 1, "--days: 9999999 would"),
+        (["issue", "--directory", str(directory), "x", "--days", "9999999"], 1, "--days: 9999999 would"),
         (["renew", "--directory", str(directory), "alpha", "--days", "2147483647"], 1, "--days: 2147483647 would"),
         (["sign", "x"], 2, "unknown command 'sign'; one of init, issue, renew, revoke, show"),
     ):

@@ -48,13 +48,8 @@ def test_limits(argv: list[str], limits: dict[str, Any]) -> None:
 def test_class() -> None:
     argv = ["--opportunistic", "--preempt", "prefer", "--notice", "USR1:10s", "--oom-group", "--promise-net", "8Mbit"]
     spec = specification(parse(*argv, "--name", "n"), ("a", "b"), detach=True)
-    assert (spec.argv, spec.name, spec.detach, spec.opportunistic, spec.oom_group) == (
-        ("a", "b"),
-        "n",
-        True,
-        True,
-        True,
-    )
+    assert (spec.argv, spec.name) == (("a", "b"), "n")
+    assert spec.detach and spec.opportunistic and spec.oom_group
     assert spec.preempt is Choice.PREFER
     assert spec.notice == Notice(signal=signal.SIGUSR1, grace_s=10)
     assert spec.network_bytes_per_s == 10**6

@@ -63,9 +63,7 @@ def test_a_run_that_ended_within_a_slot_is_compared_by_its_true_end() -> None:
 
 
 @pytest.mark.parametrize(
-    "mean",
-    [[[1.0]], [[1.0], [1.0, 2.0]], [[], []]],
-    ids=["a resource is missing", "of different length", "no slots"],
+    "mean", [[[1.0]], [[1.0], [1.0, 2.0]], [[], []]], ids=["a resource is missing", "of different length", "no slots"]
 )
 def test_series_that_do_not_fit_are_refused(mean: Series) -> None:
     with pytest.raises(ValueError, match="series"):

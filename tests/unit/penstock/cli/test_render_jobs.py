@@ -47,21 +47,7 @@ def shown(*parts: RenderableType, width: int = 160) -> list[str]:
 def test_running_jobs_come_first_then_ended_ones_the_latest_first() -> None:
     earlier = msgspec.structs.replace(OVER, job="a-9", ended_at=1010.0, outcome="succeeded", why="")
     head, *rows = shown(table([earlier, OVER, GOING], 1090.0, users=True))
-    assert head.split() == [
-        "job",
-        "name",
-        "user",
-        "state",
-        "rank",
-        "service",
-        "stages",
-        "ready",
-        "running",
-        "done",
-        "left",
-        "since",
-        "why",
-    ]
+    assert " ".join(head.split()) == "job name user state rank service stages ready running done left since why"
     assert [row.split()[0] for row in rows] == ["a-1", "a-0", "a-9"]
     cells = "a-1 words�[2J eve running 2/3 7.2s 1/2 3 2 8 3 MiB cpu 1m30s"
     assert rows[0].split() == cells.split()

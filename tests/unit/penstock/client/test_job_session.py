@@ -62,10 +62,7 @@ def test_outstanding_tasks_are_requested_once_when_a_restarted_agent_has_admitte
     repeated = job.requests_to_repeat()
     assert [
         (asked.job, asked.stage, asked.opportunistic, [each.task for each in asked.tasks]) for asked in repeated
-    ] == [
-        ("j-2", "s", False, ["waits", "runs"]),
-        ("j-2", "s", True, ["waits-too"]),
-    ]
+    ] == [("j-2", "s", False, ["waits", "runs"]), ("j-2", "s", True, ["waits-too"])]
     assert job.requests_to_repeat() == []
     assert not job._record(JobAdmitted(job="j-2")), "it is known"
 

@@ -85,10 +85,7 @@ def test_files_are_read_by_disk_monotasks_and_decoded_by_cpu_ones(tmp_path: Path
     path.write_text("one\ntwo\nthree\n")
     read = Dataset.read_text(str(path), partition_bytes=8)
     planned = read.plan()
-    assert [(op.kind, op.name) for op in planned.ops] == [
-        (ResourceKind.DISK, "read_text"),
-        (ResourceKind.CPU, "lines"),
-    ]
+    assert [(op.kind, op.name) for op in planned.ops] == [(ResourceKind.DISK, "read_text"), (ResourceKind.CPU, "lines")]
     assert planned.versions[0].data.sizes_bytes == (8, 6)
     assert len(planned.tasks) == 2
     assert Dataset.read_text([path, path]).partitions == 2

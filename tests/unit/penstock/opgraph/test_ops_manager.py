@@ -61,11 +61,11 @@ def test_the_flow_of_a_word_count() -> None:
     assert start(manager)[0].name == "0 send/0"
     # Placed: of the task's two monotasks only the reading has its input, and it runs on the task's node.
     assert manager.handle(FlowTaskPlaced(0, "n0")) == [
-        RunMonotask(0, ResourceKind.DISK, 100, "n0", "0 send", "0 send/0"),
+        RunMonotask(0, ResourceKind.DISK, 100, "n0", "0 send", "0 send/0")
     ]
     # The read data turns out as 450 bytes; its source is the job's input and not ours to drop.
     assert manager.handle(MonotaskCompleted(0, (Made(450),))) == [
-        RunMonotask(2, ResourceKind.CPU, 450, "n0", "0 send", "0 send/0"),
+        RunMonotask(2, ResourceKind.CPU, 450, "n0", "0 send", "0 send/0")
     ]
     assert manager.handle(MonotaskCompleted(2, (Made(30, (10, 20)),))) == [Drop(1, 0), TaskComplete(0)]
     manager.handle(FlowTaskPlaced(1, "n1"))

@@ -21,10 +21,7 @@ THREE = {"tls_ca": "ca.pem", "tls_certificate": "own.pem", "tls_key": "own.key"}
     [
         (MasterConfig(), 'tls_ca: empty, and `listen` is a TCP port; .*`penstock ca` makes them.*, or listen = "/run/'),
         (MasterConfig(listen="0.0.0.0:7420"), r"tls_ca: empty, and `listen` is a TCP port; .*makes them\)$"),
-        (
-            MasterConfig(listen="/run/" + "x" * 103),
-            "^listen: '/run/x*' is longer than 107 bytes; choose",
-        ),
+        (MasterConfig(listen="/run/" + "x" * 103), "^listen: '/run/x*' is longer than 107 bytes; choose"),
         (MasterConfig(listen="master.sock"), "^listen: 'master.sock' is neither ADDRESS:PORT nor the path of a Unix"),
         (MasterConfig(**THREE | {"tls_key": ""}), "^tls_key: empty"),
         (AgentConfig(master="head:7420"), "^tls_ca: empty, and `master` is a TCP port"),

@@ -75,9 +75,7 @@ def test_no_more_calls_at_once_than_slots(make_pool: Callable[..., Any]) -> None
     assert pool.gate.most["cpu"] == 2
 
 
-def test_an_unreferenced_result_does_not_wait_for_the_garbage_collector(
-    make_pool: Callable[..., Any],
-) -> None:
+def test_an_unreferenced_result_does_not_wait_for_the_garbage_collector(make_pool: Callable[..., Any]) -> None:
     class Large:
         pass
 
