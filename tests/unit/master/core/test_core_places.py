@@ -49,10 +49,7 @@ def test_ranks_follow_the_service() -> None:
     b = two_jobs()
     assert [
         (each.job, each.rank, each.service_container_s) for each in b.cluster.listing.listed(ListJobs(), "ann")
-    ] == [
-        ("one", 2, 5.0),
-        ("two", 1, 2.0),
-    ]
+    ] == [("one", 2, 5.0), ("two", 1, 2.0)]
     serve(b, two=9.0)
     b.round(after_s=2.0)
     assert (b.listed("one").rank, b.listed("two").rank) == (1, 2)

@@ -164,11 +164,7 @@ def test_promises_are_named_before_the_policy_s_reason() -> None:
     assert ranking.reason("a").said.startswith("1.0 s of service")
 
 
-@given(
-    st.lists(st.integers(0, CELLS - 1), min_size=1, max_size=6),
-    st.floats(0.0, 0.99),
-    st.floats(0.0, 1e4),
-)
+@given(st.lists(st.integers(0, CELLS - 1), min_size=1, max_size=6), st.floats(0.0, 0.99), st.floats(0.0, 1e4))
 def test_a_median_divides_the_jobs_that_are_not_over(cells: list[int], never: float, attained: float) -> None:
     """As many end before it as after it; infinite where most of those outlast all that is known."""
     probabilities = np.zeros((1, CELLS))

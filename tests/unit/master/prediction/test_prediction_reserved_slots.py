@@ -72,11 +72,7 @@ def test_the_errors_of_each_resource_come_from_the_runs_that_were_held_back() ->
 
 @pytest.mark.parametrize(
     ("settings", "cores", "memory"),
-    [
-        (Settings(0, 2.0, GB), (2.0,), (GB,)),
-        (Settings(0, 0.0, 0), (1.0,), ()),
-        (Settings(0, 0.0, GB), (1.0,), (GB,)),
-    ],
+    [(Settings(0, 2.0, GB), (2.0,), (GB,)), (Settings(0, 0.0, 0), (1.0,), ()), (Settings(0, 0.0, GB), (1.0,), (GB,))],
 )
 def test_where_nothing_is_known_bounds_are_reserved_in_one_slot(
     settings: Settings, cores: tuple[float, ...], memory: tuple[int, ...]

@@ -109,15 +109,6 @@ def test_a_turn_that_finds_no_room_is_reported_and_the_others_stay() -> None:
     assert set(promised(one)) == {"all", "daily+3"}
 
 
-def test_ended_reservations_are_dropped() -> None:
-    one = agenda()
-    one.create("a", "eve", asked("window(atom(b,5,5,2,10),0,4)"), 0)
-    assert one.advance(3) == []
-    assert set(promised(one)) == {"a"}
-    assert one.advance(4) == []
-    assert one.reservations() == []
-
-
 def test_lost_capacity_drops_the_newest_and_moves_all_that_can_be_moved() -> None:
     one = agenda()
     one.create("old", "eve", asked("window(atom(b,5,5,5,25),0,10)"), 0)

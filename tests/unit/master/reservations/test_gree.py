@@ -9,18 +9,7 @@ from hypothesis import strategies as st
 from master.reservations.gree import Gree
 from master.reservations.gree_l import GreeL
 from master.reservations.plan import Piece, Plan
-from master.reservations.rdl import (
-    All,
-    Any,
-    Atom,
-    Bundle,
-    Expression,
-    Order,
-    Window,
-    infeasible,
-    normalized,
-    parse,
-)
+from master.reservations.rdl import All, Any, Atom, Bundle, Expression, Order, Window, infeasible, normalized, parse
 from tests.unit.master.reservations.plan_bed import CORE, flat, rebuilt, wrong
 from tests.unit.master.reservations.rdl_strategies import _nested
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from master.reservations.gree import Gree
 from master.reservations.gree_l import GreeL
-from master.reservations.plan import Piece, Plan
+from master.reservations.plan import Plan
 from master.reservations.rdl import Bundle, Window, normalized, parse
 from tests.unit.master.reservations.plan_bed import CORE, flat, wrong
 from tests.unit.master.reservations.test_gree import _ASKED, _CAPACITY, EARLY, FIG_9, LATE, cluster, placed_by
@@ -87,12 +87,3 @@ def test_flatter_than_gree() -> None:
         heights = [100 - plan.free.at(step)[0] for step in range(600)]
         ups[planner] = sum(abs(b - a) for a, b in pairwise(heights))
     assert ups[GreeL] < 0.7 * ups[Gree]
-
-
-def test_pieces_are_the_plan_s() -> None:
-    plan = cluster(10)
-    placed = GreeL(plan).place(
-        normalized(parse("window(atom(b,1,10,1,60),0,20)", bundles={"b": CORE}).expression), 0, 99
-    )
-    assert placed == [[Piece(0, 20, 3, CORE)]]
-    assert plan.free.rows == [[10.0, 0, 0, 0]]

@@ -9,18 +9,7 @@ from itertools import pairwise
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from master.reservations.rdl import (
-    All,
-    Any,
-    Atom,
-    Bundle,
-    Expression,
-    Order,
-    Window,
-    atoms_of,
-    infeasible,
-    normalized,
-)
+from master.reservations.rdl import All, Any, Atom, Bundle, Expression, Order, Window, atoms_of, infeasible, normalized
 from tests.unit.master.reservations.rdl_strategies import STEPS, B, expressions, given_in_all, intervals
 from tests.unit.master.reservations.satisfied import unsatisfied
 

@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 from master.reservations.follower import Follower
 from master.reservations.rdl import Bundle, RdlError
 from master.reservations.reservation_manager import (
-    PLANNERS,
     Declined,
     Entry,
     ManagerSettings,
@@ -284,13 +283,6 @@ def test_ended_reservations_are_dropped() -> None:
     assert [each.id for each in one.owned("eve")] == ["r-1"]
     one.advance(NOW + 20)
     assert one.owned() == []
-
-
-@pytest.mark.parametrize("planner", sorted(PLANNERS))
-def test_every_planner_serves(planner: str) -> None:
-    one = manager(planner=planner)
-    one.create(entry("r-1", "window(order(atom(b,1,4,5s,20),atom(b,2,2,5s,10)),+0s,+60s)"), NOW)
-    assert sum(number * (end - begin) for begin, end, number in pieces(one, "r-1")) == 30
 
 
 def test_a_bundle_of_the_configuration_is_named_where_it_is_wrong() -> None:
