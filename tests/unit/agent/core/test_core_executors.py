@@ -104,15 +104,6 @@ def test_others_are_admitted_beside_the_highest_sum_that_is_still_to_come(bed: B
     assert bed.node.load(bed.now).promised_cores == 4.0
 
 
-def test_nothing_is_held_for_one_that_ended(bed: Bed) -> None:
-    bed.assign("a", cores(4, 4))
-    bed.started("a")
-    bed.exit(bed.container("a"))
-    ledger = bed.node.ledger()
-    assert (ledger.promised_cores, ledger.promised_memory_bytes) == (0.0, 0)
-    assert bed.assign("b", cores(4, 4)) == []
-
-
 # ---------------------------------------------------------------- starting
 
 

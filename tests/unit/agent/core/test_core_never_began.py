@@ -70,12 +70,6 @@ def test_a_task_that_may_have_begun_is_not_reported_so(bed: Bed) -> None:
     assert [ended.by for ended in fresh.told] == [EndedBy.LOST]
 
 
-def test_running_work_goes_on(bed: Bed) -> None:
-    container = bed.assign()
-    fresh = bed.restarted(running=(container,))
-    assert not fresh.started and not fresh.removed and not fresh.told
-
-
 def test_a_task_that_was_being_stopped_ends_as_stopped(bed: Bed) -> None:
     container = bed.assign()
     bed.decide(api.Withdraw(job=Bed.JOB, task="t", why="test"))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from agent.core.instructions import Instruction, StartContainer
 from agent.queues.resource import MOST_AHEAD
 from penstock.model import MOST_BEYOND, Capacity, KindAmounts, ResourceKind
@@ -83,13 +85,6 @@ def test_a_command_does_not_wait_for_a_disk_that_a_job_behind_holds(bed: Bed) ->
     assert bed.started[4:] == ["long1"]
 
 
-def test_a_disk_has_no_more_than_its_slots_where_the_kernel_cannot_get_the_order() -> None:
-    bed = Bed(ranked=False)
-    bed.place("long", 1, 1.0, ResourceKind.DISK)
-    bed.place("short", 1, 2.0, ResourceKind.DISK)
-    assert bed.started == ["long0"]
-
-
 def test_however_many_jobs_come_there_is_a_bound(bed: Bed) -> None:
     for number in range(20):
         bed.place(f"j{number}-", 2, float(number))
@@ -106,9 +101,10 @@ def test_a_job_that_has_waited_too_long_is_the_first_for_one_command(bed: Bed) -
     assert bed.started[MOST_BEYOND * CORES :] == ["last0"]
 
 
-def test_where_the_kernel_cannot_get_the_order_commands_keep_to_the_slots() -> None:
+@pytest.mark.parametrize(("kind", "slots"), [(ResourceKind.CPU, CORES), (ResourceKind.DISK, 1)])
+def test_where_the_kernel_cannot_get_the_order_commands_keep_to_the_slots(kind: ResourceKind, slots: int) -> None:
     bed = Bed(ranked=False)
-    bed.place("long", 2, 1.0)
-    bed.place("short", 1, 2.0)
-    assert bed.started == ["long0", "long1"]
+    bed.place("long", slots, 1.0, kind)
+    bed.place("short", 1, 2.0, kind)
+    assert bed.started == [f"long{number}" for number in range(slots)]
     assert bed.node.load(bed.now).most_commands == 0 < Bed().node.load(bed.now).most_commands

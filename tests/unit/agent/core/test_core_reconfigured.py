@@ -59,6 +59,25 @@ def contended(bed: Bed) -> tuple[str, str]:
     return bed.run(opportunistic=False), slack
 
 
+def paused(**settings: Any) -> tuple[Bed, str, str]:
+    """The same, and the one on slack is paused for the CPU at the first sample."""
+    bed = Bed(preemption=PreemptionSettings(FREEZES, after=1, cooldown_s=0.0), **settings)
+    regular, slack = contended(bed)
+    bed.sample({regular: 1.5, slack: 0.5})
+    assert bed.state(slack) is ContainerState.PAUSED
+    return bed, regular, slack
+
+
+def warned() -> tuple[Bed, str]:
+    """A container on slack that was given notice."""
+    bed = Bed()
+    slack = bed.run(notice=Notice(signal=15, grace_s=2.0))
+    bed.run(opportunistic=False)
+    bed.sample({slack: 0.1}, memory=950)
+    assert bed.state(slack) is ContainerState.WARNED
+    return bed, slack
+
+
 def test_t_alloc_holds_for_the_next_and_the_master_gets_it() -> None:
     bed = Bed()
     running = bed.run()
@@ -115,20 +134,14 @@ def test_a_lower_t_preempt_holds_with_the_next_sample() -> None:
 
 
 def test_preemptions_of_before_do_not_lower_t_alloc_when_it_begins_to_be_tuned() -> None:
-    bed = Bed(t_alloc=0.9, preemption=PreemptionSettings(FREEZES, after=1, cooldown_s=0.0))
-    regular, slack = contended(bed)
-    bed.sample({regular: 1.5, slack: 0.5})
-    assert bed.state(slack) is ContainerState.PAUSED
+    bed, regular, slack = paused(t_alloc=0.9)
     bed.change(t_alloc_tuning=TuningSettings(least=0.4, most=0.9, step=0.05, back_off=0.8, calm_s=10.0, margin=0.05))
     bed.sample({regular: 1.5, slack: 0.0})
     assert bed.node.load(bed.now).t_alloc == 0.9
 
 
 def test_a_paused_container_goes_on_when_a_dry_run_begins() -> None:
-    bed = Bed(preemption=PreemptionSettings(FREEZES, after=1, cooldown_s=0.0))
-    regular, slack = contended(bed)
-    bed.sample({regular: 1.5, slack: 0.5})
-    assert bed.state(slack) is ContainerState.PAUSED
+    bed, regular, slack = paused()
     bed.done.clear()
     bed.preempt(dry_run=True)
     assert bed.state(slack) is ContainerState.RUNNING and i.Freeze(slack, frozen=False) in bed.done
@@ -137,10 +150,7 @@ def test_a_paused_container_goes_on_when_a_dry_run_begins() -> None:
 
 
 def test_a_container_paused_for_the_cpu_goes_on_when_the_cpu_is_no_longer_watched() -> None:
-    bed = Bed(preemption=PreemptionSettings(FREEZES, after=1, cooldown_s=0.0))
-    regular, slack = contended(bed)
-    bed.sample({regular: 1.5, slack: 0.5})
-    assert bed.state(slack) is ContainerState.PAUSED
+    bed, _, slack = paused()
     bed.preempt(thresholds=Thresholds(cpu=0.99))
     assert bed.state(slack) is ContainerState.PAUSED
     bed.preempt(thresholds=Thresholds(cpu=1.0))
@@ -148,11 +158,7 @@ def test_a_container_paused_for_the_cpu_goes_on_when_the_cpu_is_no_longer_watche
 
 
 def test_a_container_that_got_its_notice_is_ended_though_a_dry_run_has_begun() -> None:
-    bed = Bed()
-    slack = bed.run(notice=Notice(signal=15, grace_s=2.0))
-    bed.run(opportunistic=False)
-    bed.sample({slack: 0.1}, memory=950)
-    assert bed.state(slack) is ContainerState.WARNED
+    bed, slack = warned()
     bed.preempt(dry_run=True)
     bed.now += 2
     bed.send(e.Woken(bed.now))
@@ -160,11 +166,7 @@ def test_a_container_that_got_its_notice_is_ended_though_a_dry_run_has_begun() -
 
 
 def test_a_container_cancelled_in_its_grace_period_was_not_preempted() -> None:
-    bed = Bed()
-    slack = bed.run(notice=Notice(signal=15, grace_s=2.0))
-    bed.run(opportunistic=False)
-    bed.sample({slack: 0.1}, memory=950)
-    assert bed.state(slack) is ContainerState.WARNED
+    bed, slack = warned()
     bed.send(e.Asked(m.KILL, 1, ContainerRef(container=slack)))
     bed.now += 2
     bed.send(e.Woken(bed.now))
@@ -184,10 +186,8 @@ def test_leases_have_their_present_length() -> None:
 
 
 def test_preemptions_are_remembered_up_to_the_number_of_none() -> None:
-    bed = Bed(keep_ended=0, preemption=PreemptionSettings(FREEZES, after=1, cooldown_s=0.0))
-    regular, slack = contended(bed)
-    bed.sample({regular: 1.5, slack: 0.5})
-    assert bed.state(slack) is ContainerState.PAUSED and bed.node.preemption.preempted == []
+    bed, *_ = paused(keep_ended=0)
+    assert bed.node.preemption.preempted == []
 
 
 def test_properties_of_a_node_do_not_change() -> None:
