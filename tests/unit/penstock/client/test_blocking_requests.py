@@ -13,8 +13,7 @@ from typing import Any
 import pytest
 
 from penstock.client import AgentClient
-from penstock.client.blocking_requests import BlockingRequests, asked
-from penstock.client.errors import AgentUnavailable
+from penstock.client.blocking_requests import asked
 from penstock.client.requests import Requests
 from penstock.wire.errors import RpcError
 from tests.fakes.agent_thread import AgentThread
@@ -60,11 +59,6 @@ def test_an_agent_that_is_restarted_between_two_requests_is_waited_for(agent: Ag
         return node
 
     assert asked(agent.socket, "test", over_a_restart) == "fake"
-
-
-def test_where_no_agent_is_the_remedy_is_named(agent: AgentThread) -> None:
-    with pytest.raises(AgentUnavailable, match="penstock up"):
-        asked(agent.directory / "nothing.sock", "test", BlockingRequests.status)
 
 
 def test_a_method_that_needs_an_event_loop_is_a_mistake_in_the_program(agent: AgentThread) -> None:

@@ -80,11 +80,6 @@ def test_an_agent_that_does_not_come_back_is_given_up(agent: AgentThread) -> Non
             session.wait(None)
 
 
-def test_without_an_agent(tmp_path: Path) -> None:
-    with pytest.raises(AgentUnavailable, match="start one with `penstock up`"):
-        Session.connect(tmp_path / "none", "test")
-
-
 def test_an_agent_that_refuses(agent: AgentThread) -> None:
     agent.agent.refuse["hello"] = refused("not you")
     with pytest.raises(AgentUnavailable, match="refuses this client: not you"):

@@ -157,27 +157,26 @@ async def test_a_cancelled_call_leaves_the_connection_well(pair: Pair) -> None:
     assert await pair.to_right.request("later", None, Done) == Done()
 
 
-async def test_garbage_is_answered_and_ends_this_connection_only(pair: Pair) -> None:
+async def answers(data: bytes) -> list[Any]:
+    """Return the answers to bytes that end their connection."""
     one, other = socket.socketpair()
     with one:
         side, _ = await end_of(other)
         one.setblocking(False)
-        one.sendall(msgpack.packb([0, 1, "x"]) + b"\xc1")
+        one.sendall(data)
         await asyncio.wait_for(side.gone.wait(), 10)
-        answers = msgpack.Unpacker()
-        answers.feed(one.recv(100_000))
-        malformed, error = answers
+        unpacker = msgpack.Unpacker()
+        unpacker.feed(one.recv(100_000))
+        return list(unpacker)
+
+
+async def test_garbage_is_answered_and_ends_this_connection_only(pair: Pair) -> None:
+    malformed, error = await answers(msgpack.packb([0, 1, "x"]) + b"\xc1")
     assert malformed[:2] == [1, 1]
     assert error[:2] == [2, "error"]
     assert await pair.to_right.request("later", None, Done) == Done()
 
 
-async def test_a_frame_beyond_the_limit_is_answered_with_the_limit(pair: Pair) -> None:
-    one, other = socket.socketpair()
-    with one:
-        side, _ = await end_of(other)
-        one.setblocking(False)
-        one.sendall(msgpack.packb([2, "x", [b"y" * 150_000]]))
-        await asyncio.wait_for(side.gone.wait(), 10)
-        [kind, method, [error]] = msgpack.unpackb(one.recv(100_000))
+async def test_a_frame_beyond_the_limit_is_answered_with_the_limit() -> None:
+    [[kind, method, [error]]] = await answers(msgpack.packb([2, "x", [b"y" * 150_000]]))
     assert (kind, method, error["field"]) == (2, "error", "frame")
