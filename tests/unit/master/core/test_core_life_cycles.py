@@ -38,25 +38,14 @@ def test_an_event_without_a_row_is_named_with_the_state() -> None:
         next_state(life_cycles.TASK, "ready", "requeued")
 
 
-def test_a_task_ends_once() -> None:
-    task = Task("j", "t", "s", False, None)
+def test_a_step_without_a_row_changes_nothing() -> None:
+    task, job, node = Task("j", "t", "s", False, None), Job("j", "n1", 1), Node("n1", away_since=0.0)
     task.place("n1", "there is room", on_slack=False)
     task.end()
-    with pytest.raises(TransitionError):
-        task.end()
-
-
-def test_a_job_without_a_description_is_not_admitted() -> None:
-    job = Job("j", "n1", 1)
-    with pytest.raises(TransitionError):
-        job.admit(1.0)
-    assert not job.admitted
-    assert job.admitted_at is None
-
-
-def test_a_node_loses_a_connection_that_it_has() -> None:
-    with pytest.raises(TransitionError):
-        Node("n1", away_since=0.0).connection_lost(1.0)
+    for again in (task.end, lambda: job.admit(1.0), lambda: node.connection_lost(1.0)):
+        with pytest.raises(TransitionError):
+            again()
+    assert (job.admitted, job.admitted_at) == (False, None), "it has no description yet"
 
 
 def test_a_copy_withdrawn_before_the_answer_to_its_proposal_is_leaving_after_it() -> None:
