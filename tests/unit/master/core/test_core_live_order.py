@@ -16,10 +16,6 @@ from tests.unit.master.cluster_bed import Bed, bed, job_state, task
 # ---------------------------------------------------------------- numbers
 
 
-def test_jobs_in_order_are_left_alone() -> None:
-    assert renumbered(["a", "b", "c"], {"a": 3.0, "b": 2.0, "c": 1.0}) == {}
-
-
 def test_one_that_moves_is_one_message() -> None:
     told = {"a": 4.0, "b": 3.0, "c": 2.0, "d": 1.0}
     assert renumbered(["d", "a", "b", "c"], told) == {"d": 5.0}
