@@ -37,16 +37,28 @@ _SETTINGS = {
 Cluster = Callable[..., Any]
 
 
-def clusters(make_gate: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch) -> Cluster:
-    """``async with cluster(slots, workers=…) as (client, gate, workers)``; a worker has two threads.
+@asynccontextmanager
+async def started(workers: int, gated: bool = True, cpu: bool = True, **keywords: Any) -> AsyncIterator[Any]:
+    """Yield a client and the workers, of two threads each; ``cpu``: tasks are CPU monotasks, not the default."""
+    with dask.config.set({**_SETTINGS, "penstock.cpu": cpu}):
+        async with Scheduler(host="127.0.0.1", port=0, dashboard=False, dashboard_address="127.0.0.1:0") as scheduler:
+            made = []
+            for _ in range(workers):
+                plugins = [PenstockWorkerPlugin()] if gated else []
+                made.append(Worker(scheduler.address, host="127.0.0.1", nthreads=2, plugins=plugins, **keywords))
+            try:
+                await asyncio.gather(*made)
+                async with Client(scheduler.address, asynchronous=True) as client:
+                    yield client, made
+            finally:
+                await asyncio.gather(*(one.close() for one in made))
 
-    ``cpu``: tasks are CPU monotasks, which is not the default.
-    """
+
+def clusters(make_gate: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch) -> Cluster:
+    """``async with cluster(slots, workers=…) as (client, gate, workers)``; the keywords are those of ``started``."""
 
     @asynccontextmanager
-    async def start(
-        slots: int, workers: int = 1, gated: bool = True, cpu: bool = True, **keywords: Any
-    ) -> AsyncIterator[Any]:
+    async def start(slots: int, workers: int = 1, **keywords: Any) -> AsyncIterator[Any]:
         gate = make_gate(slots)
 
         def cluster_gate(worker: Any, _: Any) -> Any:
@@ -54,21 +66,11 @@ def clusters(make_gate: Callable[[int], Any], monkeypatch: pytest.MonkeyPatch) -
             return gate
 
         monkeypatch.setattr(plugin_module, "ClusterGate", cluster_gate)
-        with dask.config.set({**_SETTINGS, "penstock.cpu": cpu}):
-            async with Scheduler(
-                host="127.0.0.1", port=0, dashboard=False, dashboard_address="127.0.0.1:0"
-            ) as scheduler:
-                made = []
-                for _ in range(workers):
-                    plugins = [PenstockWorkerPlugin()] if gated else []
-                    made.append(Worker(scheduler.address, host="127.0.0.1", nthreads=2, plugins=plugins, **keywords))
-                try:
-                    await asyncio.gather(*made)
-                    async with Client(scheduler.address, asynchronous=True) as client:
-                        yield client, gate, made
-                finally:
-                    gate.grant(1000)
-                    await asyncio.gather(*(one.close() for one in made))
+        async with started(workers, **keywords) as (client, made):
+            try:
+                yield client, gate, made
+            finally:
+                gate.grant(1000)
 
     return start
 

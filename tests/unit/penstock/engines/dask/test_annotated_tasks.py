@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -12,13 +10,10 @@ import pytest
 dask = pytest.importorskip("dask")
 pytest.importorskip("distributed")
 
-from distributed import Client, Scheduler, Worker  # noqa: E402
-
 from penstock.engines.dask import annotated_tasks, jobs  # noqa: E402
 from penstock.engines.dask import plugin as plugin_module  # noqa: E402
 from penstock.engines.dask.annotated_tasks import annotated_job  # noqa: E402
-from penstock.engines.dask.plugin import PenstockWorkerPlugin  # noqa: E402
-from tests.unit.penstock.engines.dask.dask_bed import DASK_WARNS, until  # noqa: E402
+from tests.unit.penstock.engines.dask.dask_bed import DASK_WARNS, started, until  # noqa: E402
 
 pytestmark = DASK_WARNS
 
@@ -48,34 +43,13 @@ def gates(make_gate: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Gat
     return made
 
 
-@asynccontextmanager
-async def cluster(workers: int = 1) -> AsyncIterator[Any]:
-    settings = {
-        "distributed.scheduler.work-stealing": False,
-        "distributed.admin.tick.limit": "1h",
-        "penstock.cpu": True,
-    }
-    with dask.config.set(settings):
-        async with Scheduler(host="127.0.0.1", port=0, dashboard=False, dashboard_address="127.0.0.1:0") as scheduler:
-            made = [
-                Worker(scheduler.address, host="127.0.0.1", nthreads=2, plugins=[PenstockWorkerPlugin()])
-                for _ in range(workers)
-            ]
-            await asyncio.gather(*made)
-            try:
-                async with Client(scheduler.address, asynchronous=True) as client:
-                    yield client, made
-            finally:
-                await asyncio.gather(*(one.close() for one in made))
-
-
 def submit(client: Any, job: str, *arguments: Any, task: str = "s/0", **keywords: Any) -> Any:
     with dask.annotate(penstock={"job": job, "task": task, "stage": "s"}):
         return client.submit(*arguments, **keywords)
 
 
 async def test_a_task_of_another_job_is_asked_for_in_its_name(gates: Gates) -> None:
-    async with cluster() as (client, _):
+    async with started(1) as (client, _):
         assert await submit(client, "job-7", pow, 2, 5) == 32
         assert await client.submit(pow, 2, 6) == 64
         [joined], [ours] = gates.made["job-7"], gates.made[""]
@@ -89,13 +63,13 @@ async def test_coroutine_tasks_too(gates: Gates) -> None:
     async def coroutine() -> int:
         return 7
 
-    async with cluster() as (client, _):
+    async with started(1) as (client, _):
         assert await submit(client, "job-7", coroutine) == 7
         assert [slot.task for slot in gates.made["job-7"][0].asked] == ["s/0"]
 
 
 async def test_a_fetch_for_a_task_is_requested_in_its_name(gates: Gates) -> None:
-    async with cluster(workers=2) as (client, workers):
+    async with started(2) as (client, workers):
         data = client.submit(bytes, 300_000, workers=[workers[0].address])
         counted = submit(client, "job-7", len, data, task="s/4", workers=[workers[1].address])
         assert await counted == 300_000
@@ -104,7 +78,7 @@ async def test_a_fetch_for_a_task_is_requested_in_its_name(gates: Gates) -> None
 
 
 async def test_a_job_that_the_agent_does_not_know_is_not_waited_for_again(gates: Gates) -> None:
-    async with cluster() as (client, _):
+    async with started(1) as (client, _):
         assert await submit(client, "job-8", pow, 2, 5) == 32
         assert await submit(client, "job-8", pow, 2, 6) == 64
         [refused], [ours] = gates.made["job-8"], gates.made[""]
@@ -115,7 +89,7 @@ async def test_a_job_that_the_agent_does_not_know_is_not_waited_for_again(gates:
 
 async def test_a_job_without_tasks_is_left_and_joined_again(gates: Gates, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(annotated_tasks, "LINGER_S", 0.0)
-    async with cluster() as (client, _):
+    async with started(1) as (client, _):
         assert await submit(client, "job-7", pow, 2, 5) == 32
         await until(lambda: gates.made["job-7"][0].closed)
         assert await submit(client, "job-7", pow, 2, 6) == 64
@@ -123,7 +97,7 @@ async def test_a_job_without_tasks_is_left_and_joined_again(gates: Gates, monkey
 
 
 async def test_after_the_plugin_was_removed_there_are_no_requests(gates: Gates) -> None:
-    async with cluster() as (client, (worker,)):
+    async with started(1) as (client, (worker,)):
         assert await submit(client, "job-7", pow, 2, 5) == 32
         await worker.plugin_remove("penstock")
         assert not {"execute", "gather_dep"} & set(vars(worker))
