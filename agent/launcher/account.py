@@ -5,15 +5,14 @@ from __future__ import annotations
 import os
 import pwd
 import time
-from dataclasses import dataclass
+from typing import NamedTuple
 
 #: The maximum age of a directory service's answer. Changes to the local files are noticed at once.
 _KEPT_S = 60.0
 _FILES = ("/etc/passwd", "/etc/group", "/etc/nsswitch.conf")
 
 
-@dataclass(frozen=True, slots=True)
-class Account:
+class Account(NamedTuple):
     """The account data that a session needs."""
 
     name: str

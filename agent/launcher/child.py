@@ -16,7 +16,6 @@ import ctypes
 import os
 import resource
 import signal
-from dataclasses import astuple
 from typing import NamedTuple, NoReturn
 
 import msgpack
@@ -207,7 +206,7 @@ def _look_up(user: str, report: int) -> Account:
         account = look_up(user)
     except KeyError:
         raise NotStartable(f"user {_shown(user)} is not known on this host") from None
-    _report(report, "account", *astuple(account))
+    _report(report, "account", *account)
     return account
 
 

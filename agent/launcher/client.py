@@ -12,7 +12,6 @@ import socket
 import subprocess
 import sys
 from collections.abc import Callable
-from dataclasses import astuple
 from pathlib import Path
 from typing import Any
 
@@ -114,7 +113,7 @@ class Launcher:
             LaunchFailed: a step failed; the message names it. LauncherGone: it is unknown whether the command started.
         """
         descriptors = [*stdio, *([procs_fd] if procs_fd is not None else [])]
-        answer = await self._ask({"do": "start", "start": astuple(start)}, descriptors)
+        answer = await self._ask({"do": "start", "start": start}, descriptors)
         if "error" in answer:
             raise LaunchFailed(answer["error"], answer.get("status"))
         return int(answer["pid"])
@@ -139,7 +138,7 @@ class Launcher:
         except KeyError:
             raise LaunchFailed(f"user {user!r} is not known on this host") from None
         asked = Adopt(container=container, pid=pid, user=user, uid=uid, tree=tree)
-        request = {"do": "borrow" if borrow else "adopt", "adopt": astuple(asked)}
+        request = {"do": "borrow" if borrow else "adopt", "adopt": asked}
         answer = await self._ask(request, [procs_fd] if procs_fd is not None else [])
         if "error" in answer:
             raise LaunchFailed(answer["error"])

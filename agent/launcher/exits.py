@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Iterator
-from dataclasses import astuple
 from pathlib import Path
 
 import msgpack
@@ -31,7 +30,7 @@ class Exits:
         """Keep an exit. No fsync: a crash of the host ends the containers, too."""
         self._ended[exited.container] = exited
         try:
-            replace_file(self._path(exited.container), msgpack.packb(astuple(exited)))
+            replace_file(self._path(exited.container), msgpack.packb(exited))
         except OSError as error:
             say(f"the end of {exited.container} is kept in memory only: {error.filename}: {error.strerror}")
 

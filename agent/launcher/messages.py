@@ -2,7 +2,7 @@
 
 Requests carry ``id`` and are answered by a message with the same id; ``exited`` is sent unasked, again on each new
 connection, until it is acknowledged. Plain data and few imports: the launcher must stay small, because every start
-forks it.
+forks it. Named tuples are packed as they are, without a copy of an environment's hundreds of strings.
 """
 
 from __future__ import annotations
@@ -10,14 +10,13 @@ from __future__ import annotations
 import mmap
 import socket
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 #: A start with a large environment must fit (the kernel's limit for argv and environment is 2 MiB on most hosts).
 MAX_MESSAGE_BYTES = 3 * 1024 * 1024
 
 
-@dataclass(frozen=True, slots=True)
-class Start:
+class Start(NamedTuple):
     """A command to start; ``user`` is a user name of the host.
 
     ``oom_score_adj`` (0 to 1000) makes the kernel's OOM killer prefer it; it is never less than the launcher's own,
@@ -32,8 +31,7 @@ class Start:
     oom_score_adj: int = 0
 
 
-@dataclass(frozen=True, slots=True)
-class Adopt:
+class Adopt(NamedTuple):
     """A process to take over; it must belong to ``uid`` alone. Root may name any process.
 
     With ``tree``, its descendants are included if they belong to the same user and are in no container yet.
@@ -46,8 +44,7 @@ class Adopt:
     tree: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Running:
+class Running(NamedTuple):
     """A container whose first process runs. ``started_at`` is Unix time, for an adopted one of its adoption."""
 
     container: str
@@ -56,8 +53,7 @@ class Running:
     started_at: float
 
 
-@dataclass(frozen=True, slots=True)
-class Exited:
+class Exited(NamedTuple):
     """A container whose first process ended. ``exit_status`` is 128 + n for signal n; ``ended_at`` is Unix time.
 
     CPU time and memory are those of the process and the children that it waited for (wait4); the cgroup's counters are

@@ -17,7 +17,7 @@ import socket
 import struct
 import time
 from collections import deque
-from dataclasses import astuple, dataclass, field
+from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -148,7 +148,7 @@ class Server:
         self._selector.watch(connection, lambda events: self._serve(agent, events))
         self._send(agent, {"hello": str(self._cgroup_root or ""), "instance": self._instance})
         for exited in self._exits:
-            self._send(agent, {"exited": astuple(exited)})
+            self._send(agent, {"exited": exited})
 
     def _serve(self, agent: _Agent, events: int) -> None:
         if events & selectors.EVENT_WRITE:
@@ -239,7 +239,7 @@ class Server:
                 return self._give_back(request["container"])
             case "running":
                 self._serve_others_first(agent)
-                return {"running": [astuple(child.running) for child in (self._children | self._starting).values()]}
+                return {"running": [child.running for child in (self._children | self._starting).values()]}
             case "signal":
                 self._signal(request["container"], int(request["signal"]))
             case "kill_session":
@@ -373,7 +373,7 @@ class Server:
         )
         self._exits.add(exited)  # first, because an agent may acknowledge it at once
         for agent in list(self._agents):
-            self._send(agent, {"exited": astuple(exited)})
+            self._send(agent, {"exited": exited})
 
     def _signal(self, container: str, signum: int) -> None:
         child = self._children.get(container)

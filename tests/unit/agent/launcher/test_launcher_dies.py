@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Callable, Iterator
-from dataclasses import astuple
 
 import msgpack
 import pytest
@@ -52,7 +51,7 @@ async def _dies_with_a_request_unread(ours: socket.socket, its: socket.socket) -
     launcher = Launcher(ours, told.events.append, told.on_lost)
     asking = asyncio.ensure_future(launcher.running())
     await asyncio.sleep(0)
-    its.send(msgpack.packb({"exited": astuple(EXITED)}))
+    its.send(msgpack.packb({"exited": EXITED}))
     its.close()
     with pytest.raises(LauncherGone) as gone:
         await asyncio.wait_for(asking, TIMEOUT_S)
@@ -65,7 +64,7 @@ async def test_a_request_that_cannot_be_sent_was_not_made(sockets: tuple[socket.
     ours, its = sockets
     told = Notifications()
     launcher = Launcher(ours, told.events.append, told.on_lost)
-    its.send(msgpack.packb({"exited": astuple(EXITED)}))
+    its.send(msgpack.packb({"exited": EXITED}))
     its.close()
     for _ in range(2):
         with pytest.raises(LauncherGone) as gone:

@@ -14,10 +14,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import msgpack
 import pytest
 
 from agent import process
-from agent.launcher import LaunchFailed
+from agent.launcher import LaunchFailed, Start
 from tests.unit.agent.launcher.launcher_bed import ME, TIMEOUT_S, Client, Connect, Pipe, launcher_pid, opened, start
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can become another user")
@@ -230,3 +231,8 @@ async def test_containers_have_the_descriptors_that_the_agent_was_started_with(
     await client.start("a", "sh", "-c", "ulimit -Sn", stdout=pipe.writing)
     await client.exited()
     assert os.read(pipe.reading, 100) == b"777\n"
+
+
+def test_a_request_is_packed_without_a_copy_of_its_environment() -> None:
+    wanted = Start("c-1", ME, ["true"], {"NAME": "value"}, "/")
+    assert Start(*msgpack.unpackb(msgpack.packb(wanted))) == wanted
