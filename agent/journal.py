@@ -225,7 +225,8 @@ class Journal:
             self._begin_anew()
         self._log.append(_framed(_Entry(room, key, data)))
         self._keep(room, key, data)
-        self._appended.set()
+        if not self._appended.is_set():  # the thread clears it before it syncs
+            self._appended.set()
         if self._log.size_bytes > max(_LEAST_BYTES, _TIMES_RECORDS * self._records_bytes):
             with contextlib.suppress(OSError):  # no room for another log: this one is complete
                 self._begin_anew()
