@@ -64,8 +64,9 @@ class MasterLink:
         self._registering: RpcPeer | None = None
         self._heartbeat_s = 1.0
         self._reads_failed = False  # the master reads `failed` of `job_ended`
-        self._sent_at = self._sampled_at = 0.0  # when a heartbeat was sent, and one with a new sample (loop time)
+        self._sampled_at = 0.0  # when a heartbeat with a new sample was sent (loop time)
         self._soon: asyncio.TimerHandle | None = None
+        self._late: asyncio.TimerHandle | None = None  # when no sample has come for long
         shell.link = self
 
     @property
@@ -225,19 +226,9 @@ class MasterLink:
             self._shell.dispatch(EndAcknowledged(params.job, params.task))
 
     async def _beat(self) -> None:
-        """Send a heartbeat at once, and whenever :meth:`sampled` has sent none for long."""
-        loop = asyncio.get_running_loop()
+        """Send heartbeats until the connection is lost."""
         self._send_heartbeat()
-        while self._peer is not None and not self._lost.is_set():
-            due = self._sent_at + (1.0 + _LATE) * self._heartbeat_s
-            if due <= loop.time():
-                self._send_heartbeat()
-                continue
-            try:
-                async with asyncio.timeout_at(due):
-                    await self._lost.wait()
-            except TimeoutError:
-                continue
+        await self._lost.wait()
         raise ConnectionResetError("the master closed the connection")
 
     def sampled(self) -> None:
@@ -253,10 +244,14 @@ class MasterLink:
             self._soon = asyncio.get_running_loop().call_later(COALESCE_S, self._send_heartbeat)
 
     def _send_heartbeat(self) -> None:
-        self._soon = None
-        self._sent_at = asyncio.get_running_loop().time()
+        for timer in (self._soon, self._late):
+            if timer is not None:
+                timer.cancel()
+        self._soon = self._late = None
         if self._peer is not None:
             self._peer.notify(api.HEARTBEAT.name, self._shell.node.heartbeat(time.monotonic()))
+            due_s = (1.0 + _LATE) * self._heartbeat_s
+            self._late = asyncio.get_running_loop().call_later(due_s, self._send_heartbeat)
 
     def judge_anew(self) -> None:
         """Reconnect if the CA or its list has changed, so that both sides show their certificates again."""

@@ -148,6 +148,21 @@ async def test_a_sample_is_sent_at_once_and_no_other_before_the_interval_is_near
         assert master.heard[0].count("heartbeat") == before + 1
 
 
+async def test_a_heartbeat_replaces_those_that_are_due(tmp_path: Path) -> None:
+    """While samples come, no timer wakes the agent only to find that there is nothing to send."""
+    async with linked(tmp_path, [], "heartbeat") as (_, link):
+        link.send_soon()
+        soon, late = link._soon, link._late
+        assert soon is not None
+        assert late is not None
+        link._sampled_at -= link._heartbeat_s
+        link.sampled()
+        assert soon.cancelled()
+        assert late.cancelled()
+        assert link._soon is None
+        assert link._late is not None
+
+
 async def test_only_what_changes_the_load_brings_the_next_heartbeat_forward(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -155,8 +155,6 @@ class WalkedAgent(Agent):
     async def report(self) -> None:
         """Send a heartbeat, as the agent does every second, instead of one that is due soon."""
         assert self._link is not None
-        if self._link._soon is not None:
-            self._link._soon.cancel()
         self._link._send_heartbeat()
 
     async def settle(self) -> None:
