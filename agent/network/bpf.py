@@ -134,7 +134,10 @@ def attach(cgroup: Path, programs: SlotPrograms, slot: int) -> dict[Direction, i
     ids: dict[Direction, int] = {}
     with _opened(cgroup) as directory:
         for direction in Direction:
-            with programs.of(direction, slot) as (program, ids[direction]), _ours(directory, direction) as former:
+            there = _query(directory, direction)
+            with programs.of(direction, slot) as (program, ids[direction]), _ours(there) as former:
+                if ids[direction] in there:  # the kernel takes no program twice
+                    continue
                 flags = _ALLOW_MULTI | (_REPLACE if former else 0)
                 replaced = former[0] if former else 0
                 _bpf(_PROG_ATTACH, struct.pack("=IIIII", directory, program, direction, flags, replaced))
@@ -152,7 +155,7 @@ def detach(cgroup: Path) -> int:
     count = 0
     with _opened(cgroup) as directory:
         for direction in Direction:
-            with _ours(directory, direction) as former:
+            with _ours(_query(directory, direction)) as former:
                 for program in former:
                     _bpf(_PROG_DETACH, struct.pack("=III", directory, program, direction))
                     count += 1
@@ -175,7 +178,7 @@ def former_slot(cgroup: Path) -> bytes | None:
     Raises:
         OSError: ENOENT when the cgroup is gone, EPERM without CAP_NET_ADMIN.
     """
-    with _opened(cgroup) as directory, _ours(directory, Direction.EGRESS) as former:
+    with _opened(cgroup) as directory, _ours(_query(directory, Direction.EGRESS)) as former:
         for program in reversed(former):
             found = _slot_of(program)
             if found is not None:
@@ -216,15 +219,15 @@ def _query(directory: int, direction: Direction) -> list[int]:
 
 
 @contextlib.contextmanager
-def _ours(directory: int, direction: Direction) -> Iterator[list[int]]:
-    """Yield the descriptors of our programs on the cgroup.
+def _ours(ids: list[int]) -> Iterator[list[int]]:
+    """Yield the descriptors of our programs among these.
 
     Opening a program by its id takes CAP_SYS_ADMIN. Without it, none of ours is found: then a second program is
     attached, which runs after the first and so takes precedence.
     """
     with contextlib.ExitStack() as opened:
         found: list[int] = []
-        for program_id in _query(directory, direction):
+        for program_id in ids:
             try:
                 program = _bpf(_PROG_GET_FD_BY_ID, struct.pack("=I", program_id))[0]
             except OSError as error:

@@ -38,9 +38,7 @@ class Signals:
         self._wake, self._wakes = socket.socketpair()
         for sock in (self._wake, self._wakes):
             sock.setblocking(False)
-        for number in self._numbers:
-            self._before[number] = signal.signal(number, self._on_signal)
-        self._woken_before = signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
+        self._catch()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -50,6 +48,11 @@ class Signals:
             signal.set_wakeup_fd(self._woken_before)
         self._wake.close()
         self._wakes.close()
+
+    def _catch(self) -> None:
+        for number in self._numbers:
+            self._before[number] = signal.signal(number, self._on_signal)
+        self._woken_before = signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when a signal has arrived."""

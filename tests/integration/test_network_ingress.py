@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import socket
+import struct
 import time
 from collections.abc import Iterator
 
@@ -142,3 +144,20 @@ def test_the_next_container_of_a_low_slot_gets_the_programs_that_are_loaded(
         limiter.detach(slot, cgroup).result()
         assert bed.programs(cgroup) == 0
     assert (ids[0] == ids[1]) is the_same
+
+
+@pytest.mark.parametrize("found", [True, False], ids=["with", "without CAP_SYS_ADMIN"])
+def test_a_program_that_another_program_has_detached_is_attached_beside_the_other(
+    bed: Bed, limiter: NetworkLimiter, found: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without CAP_SYS_ADMIN ours are not told from others', and the kernel attaches none twice."""
+    cgroup = bed.cgroup("c")
+    assert limiter.attach(1, cgroup, limit(MBIT)).result() == {}
+    both = bpf.attached(cgroup)
+    with bpf._opened(cgroup) as directory, bpf._ours(both[bpf.Direction.EGRESS]) as (program,):
+        bpf._bpf(bpf._PROG_DETACH, struct.pack("=III", directory, program, bpf.Direction.EGRESS))
+    if not found:
+        monkeypatch.setattr(bpf, "_ours", lambda ids: contextlib.nullcontext([]))
+    repaired = limiter.reconcile({1: (cgroup, limit(MBIT))}).result()
+    assert repaired == [f"the egress program of {cgroup} was missing"]
+    assert bpf.attached(cgroup) == both
