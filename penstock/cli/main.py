@@ -9,7 +9,6 @@ import os
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from types import ModuleType
 from typing import NoReturn
 
 from penstock import __version__
@@ -65,6 +64,9 @@ GROUPS = {
 _MOVED = {"paper": "the papers' claims are tried by `python -m research`, in a checkout of Penstock's repository"}
 _EXTRAS = {"check": "agent", "agent": "agent", "master": "master", "uninstall": "agent", "dask-worker": "dask"}
 _EXTRAS |= {"ca": "ca", "place": "master", "plan": "master", "simulate": "simulate"}
+#: The libraries of every command of the light client, and those of single ones.
+_LIBRARIES = ("msgspec", "argparse", "pathlib", "socket")
+_LIBRARIES_OF = {"submit": ("tomllib",)}
 #: New objects between two collections of garbage, while a command of the light client imports what it needs: none of
 #: that is garbage. With Python's 700 collections are 4 % of the instructions of `penstock submit`.
 _OBJECTS_BEFORE_COLLECTION = 20_000
@@ -157,7 +159,9 @@ def find(name: str) -> Callable[[list[str]], int]:
         CommandError: the command is not installed or does not exist.
     """
     if name in OWN:
-        _import_msgspec()
+        from penstock.cli import lean_imports  # not for --help and --version
+
+        lean_imports.load(*_LIBRARIES, *_LIBRARIES_OF.get(name, ()))
         found: Callable[[list[str]], int] = import_module(f"penstock.cli.{name}").main
         return found
     from importlib.metadata import entry_points
@@ -171,28 +175,6 @@ def find(name: str) -> Callable[[list[str]], int]:
     if name in _EXTRAS:
         raise CommandError(_not_installed(name, "not installed"))
     raise CommandError(_unknown(name), status=Status.USAGE, of_command=False)
-
-
-def _import_msgspec() -> None:
-    """Import msgspec without two modules that take long and that it does not need.
-
-    It prefers typing_extensions to typing if it is installed. From Python 3.11 on, typing has everything that msgspec
-    needs, and importing typing_extensions takes 2.5 times as long as starting an empty interpreter. A module that is
-    None in ``sys.modules`` counts as not installed. It also imports uuid, which asks platform for the system's name
-    and for nothing else (Lib/uuid.py, Python 3.11 to 3.13); platform compiles nine regular expressions (3 % of the
-    instructions of `penstock submit`). Whoever imports platform later gets the real one.
-    """
-    if sys.modules.keys() & {"msgspec", "typing_extensions", "platform", "uuid"}:
-        import_module("msgspec")
-        return
-    platform = ModuleType("platform")
-    platform.system = lambda: os.uname().sysname  # type: ignore[attr-defined]
-    sys.modules["platform"] = platform
-    sys.modules["typing_extensions"] = None  # type: ignore[assignment] # documented under "The import system"
-    try:
-        import_module("msgspec")
-    finally:
-        del sys.modules["typing_extensions"], sys.modules["platform"]
 
 
 def _not_installed(name: str, why: str) -> str:

@@ -1,0 +1,55 @@
+"""What commands leave out of their imports, and that it is there when it is used."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+#: Runs in a fresh interpreter, after the libraries have been imported as for `penstock submit`.
+_BEGIN = """
+import sys
+from penstock.cli.main import find
+find("submit")
+"""
+
+
+def _printed(code: str) -> str:
+    done = subprocess.run([sys.executable, "-I", "-c", _BEGIN + code], check=True, capture_output=True, text=True)
+    return done.stdout.strip()
+
+
+def test_a_command_imports_no_module_that_only_unused_parts_of_libraries_need() -> None:
+    unwanted = {"typing_extensions", "uuid", "platform", "decimal", "numbers", "msgspec.inspect", "msgspec.toml"}
+    unwanted |= {"msgspec._json_schema", "textwrap", "gettext", "locale", "urllib", "urllib.parse", "ipaddress"}
+    unwanted |= {"selectors", "array", "string", "fnmatch", "ntpath"}
+    assert not unwanted & set(_printed("print(*sys.modules)").split())
+
+
+@pytest.mark.parametrize(
+    ("code", "printed"),
+    [
+        ("import msgspec; print(msgspec.json.schema(int))", "{'type': 'integer'}"),
+        ("import msgspec; print(msgspec.inspect.type_info(int).ge)", "None"),
+        ("from msgspec import inspect; print(isinstance(inspect.type_info(int), inspect.IntType))", "True"),
+        ("import pathlib; print(pathlib.Path('/a b').as_uri())", "file:///a%20b"),
+        ("import urllib.parse; print(urllib.parse.quote('a b'))", "a%20b"),
+        ("import argparse, textwrap, gettext; print(gettext.gettext('a'))", "a"),
+        ("import decimal, uuid; print(decimal.Decimal(1), uuid.UUID(int=0).int)", "1 0"),
+        ("import socket; print(socket.selectors.SelectSelector.__name__)", "SelectSelector"),
+        ("import pathlib; print(pathlib.PureWindowsPath('a/b').drive, pathlib.PurePath('a.py').match('*.py'))", "True"),
+        ("import socket; a, b = socket.socketpair(); print(socket.send_fds(a, [b'x'], [0]))", "1"),
+        ("import msgspec; print(msgspec.toml.decode('a = 1'))", "{'a': 1}"),
+        ("import string; print(string.Template('$a').substitute(a=1))", "1"),
+        ("import datetime; print(datetime.datetime.strptime('2026', '%Y').replace(tzinfo=datetime.UTC))",
+         "2026-01-01 00:00:00+00:00"),
+        ("import tomllib; print(tomllib.loads('a = 1_0\\nb = 0x1F\\nc = 07:32:00\\nd = 1979-05-27'))",
+         "{'a': 10, 'b': 31, 'c': datetime.time(7, 32), 'd': datetime.date(1979, 5, 27)}"),
+        ("import typing; print(typing.get_type_hints(type('A', (), {'__annotations__': {'a': 'int'}})))",
+         "{'a': <class 'int'>}"),
+        ("import re; print(re.compile('a').__class__.__name__)", "Pattern"),
+    ],
+)  # fmt: skip
+def test_what_was_left_out_is_there_when_it_is_used(code: str, printed: str) -> None:
+    assert _printed(code) == printed
