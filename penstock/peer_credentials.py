@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import pwd
 import socket
-import struct
+import sys
 from pathlib import Path
 
-_CREDENTIALS = struct.Struct("iII")  # struct ucred: pid, uid, gid
+#: struct ucred: pid, uid, gid (four bytes each)
+_CREDENTIALS_BYTES, _UID = 12, slice(4, 8)
 
 
 class UntrustedServerError(PermissionError):
@@ -17,8 +17,8 @@ class UntrustedServerError(PermissionError):
 
 def peer_uid(connection: socket.socket) -> int:
     """Return the user id of the process that connected, or that called listen()."""
-    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS.size)
-    return int(_CREDENTIALS.unpack(credentials)[1])
+    credentials = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, _CREDENTIALS_BYTES)
+    return int.from_bytes(credentials[_UID], sys.byteorder)
 
 
 def is_trusted(uid: int) -> bool:
@@ -52,6 +52,8 @@ def is_private(directory: Path) -> bool:
 
 
 def _name(uid: int) -> str:
+    import pwd
+
     try:
         return pwd.getpwuid(uid).pw_name
     except KeyError:

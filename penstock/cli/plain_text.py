@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Sequence
 
 _GAP = "  "
@@ -18,7 +17,7 @@ def printable(value: object) -> str:
 
 def duration(seconds: float) -> str:
     """Format ``93.4`` as ``1m33s``."""
-    if not math.isfinite(seconds):
+    if not abs(seconds) < float("inf"):  # also if it is no number
         return "?"
     if seconds < 60:
         return f"{seconds:.1f}s" if seconds < 10 else f"{seconds:.0f}s"

@@ -7,9 +7,10 @@ whole life, and it has no queue (Ursa §4.2.1).
 from __future__ import annotations
 
 import enum
-import math
 
 import msgspec
+
+_INFINITE = float("inf")
 
 
 class ResourceKind(enum.StrEnum):
@@ -33,7 +34,7 @@ class KindAmounts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
 
     def is_valid(self) -> bool:
         """Return whether all amounts are finite and not negative."""
-        return all(0 <= amount < math.inf for amount in (self.cpu, self.disk, self.network))
+        return all(0 <= amount < _INFINITE for amount in (self.cpu, self.disk, self.network))
 
     def of(self, kind: ResourceKind) -> float:
         """Return the amount of one kind."""

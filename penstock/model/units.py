@@ -11,7 +11,7 @@ import re
 
 #: Quantities are below this: messages carry integers of 64 bits.
 LIMIT = 2**63
-_NUMBER = re.compile(r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([A-Za-zµ/]*)\s*\Z")
+_NUMBER = r"\s*([0-9]+(?:\.[0-9]*)?|\.[0-9]+)\s*([A-Za-zµ/]*)\s*\Z"
 _BINARY = {"k": 1024, "m": 1024**2, "g": 1024**3, "t": 1024**4}
 _DECIMAL = {"k": 1000, "m": 1000**2, "g": 1000**3, "t": 1000**4}
 _DURATIONS = {
@@ -61,7 +61,7 @@ def ordinal(rank: int) -> str:
 
 
 def _split(text: str, example: str) -> tuple[float, str]:
-    match = _NUMBER.match(text)
+    match = re.match(_NUMBER, text)  # compiled once, on first use: most commands read no quantity
     if match is None:
         raise QuantityError(f"{text!r} is not a quantity; write for example {example}")
     value = float(match[1])

@@ -12,15 +12,17 @@ import contextlib
 import functools
 from collections.abc import Hashable, Iterator, Mapping
 from types import MappingProxyType
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
-import msgpack
 import msgspec
 
 from penstock.model.decode_errors import explained
 from penstock.wire.errors import ErrorBody, ErrorCode, RpcError, bad_request
 from penstock.wire.rpc import NOTIFICATION, REQUEST, RESPONSE, Id, Message, Notification, Request, Response
 from penstock.wire.utf8 import shown
+
+if TYPE_CHECKING:  # imported for the first read that is not one frame: commands seldom have one
+    import msgpack
 
 #: Larger frames are refused; a batch of 10,000 monotasks is about 1 MB.
 MAX_FRAME_BYTES = 8 * 1024 * 1024
@@ -143,6 +145,8 @@ class RpcConnection:
         return _untyped(frame)
 
     def _fed(self, data: bytes) -> Iterator[Message | Malformed | Closed]:
+        import msgpack
+
         splitter = self._splitter
         if splitter is None:
             most = self._max_frame_bytes + _READ_SLACK_BYTES
@@ -258,6 +262,8 @@ def _untyped(frame: bytes) -> Message | None:
 
 def _request_id(frame: bytes) -> int | None:
     """Return the id of a request that is no valid one."""
+    import msgpack
+
     head = msgpack.Unpacker()
     head.feed(frame[:16])
     try:
