@@ -31,8 +31,6 @@ under which it is learnt), ``input_bytes`` (of the whole run), ``run`` (jobs wit
 ``cpu`` and ``memory`` are its reservation.
 """
 
-from __future__ import annotations
-
 from pathlib import Path
 from typing import Annotated, Any
 

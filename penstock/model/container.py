@@ -1,7 +1,5 @@
 """A command in a cgroup of its own: its specification and its end."""
 
-from __future__ import annotations
-
 import enum
 from collections.abc import Mapping
 from typing import Annotated
@@ -44,7 +42,7 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, forb
     network_ingress_bytes_per_s: Positive | None = None
     pids_max: Positive | None = None
 
-    def changed(self, change: LimitsChange) -> Limits:
+    def changed(self, change: LimitsChange) -> "Limits":
         """Return these limits with some changed; limits that are not named stay.
 
         Raises:

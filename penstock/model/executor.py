@@ -1,7 +1,5 @@
 """An executor: a long-lived container of an application, whose demand varies and is predicted (Elasecutor §III)."""
 
-from __future__ import annotations
-
 import enum
 from typing import Annotated
 

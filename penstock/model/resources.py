@@ -4,8 +4,6 @@ A *monotask* uses exactly one of the three kinds below (Ursa §4.1.3). Memory is
 whole life, and it has no queue (Ursa §4.2.1).
 """
 
-from __future__ import annotations
-
 import enum
 
 import msgspec
@@ -40,10 +38,10 @@ class KindAmounts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
         """Return the amount of one kind."""
         return float(getattr(self, kind.value))
 
-    def __add__(self, other: KindAmounts) -> KindAmounts:
+    def __add__(self, other: "KindAmounts") -> "KindAmounts":
         return KindAmounts(self.cpu + other.cpu, self.disk + other.disk, self.network + other.network)
 
-    def minus(self, other: KindAmounts) -> KindAmounts:
+    def minus(self, other: "KindAmounts") -> "KindAmounts":
         """Subtract, but not below zero: an estimate that was too small must not become negative work."""
         return KindAmounts(
             max(0.0, self.cpu - other.cpu),
@@ -52,7 +50,7 @@ class KindAmounts(msgspec.Struct, frozen=True, omit_defaults=True, forbid_unknow
         )
 
     @classmethod
-    def single(cls, kind: ResourceKind, amount: float) -> KindAmounts:
+    def single(cls, kind: ResourceKind, amount: float) -> "KindAmounts":
         """Return ``amount`` of one kind, and 0 of the others."""
         return cls(**{kind.value: amount})
 

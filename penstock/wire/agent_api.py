@@ -3,8 +3,6 @@
 :mod:`penstock.wire.agent_methods` declares the methods whose parameters and results these are.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, ClassVar
 
 import msgspec

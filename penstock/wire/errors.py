@@ -1,7 +1,5 @@
 """Errors on the wire. Their code states which side is at fault (docs/architecture.md, rule 5)."""
 
-from __future__ import annotations
-
 import enum
 from typing import ClassVar
 
@@ -42,7 +40,7 @@ class RpcError(Exception):
         self.body = ErrorBody(code, message, field, remedy, exit_status)
 
     @classmethod
-    def of(cls, body: ErrorBody) -> RpcError:
+    def of(cls, body: ErrorBody) -> "RpcError":
         """Return the exception for a received error."""
         error = cls(body.code, body.message)
         error.body = body

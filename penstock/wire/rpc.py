@@ -4,8 +4,6 @@
 can name the invalid one, while any MessagePack-RPC library works as a client: ``client.call("submit", {...})``.
 """
 
-from __future__ import annotations
-
 from typing import Annotated, Any, Generic, TypeVar
 
 import msgspec

@@ -217,3 +217,25 @@ def test_submit_needs_no_event_loop(agent: AgentThread, tmp_path: Path) -> None:
     assert status == "0"
     unwanted = {"asyncio", "logging", "ssl", "rich", "dataclasses", "typing_extensions", "penstock.client.agent"}
     assert not unwanted & set(modules)
+
+
+def test_submit_compiles_no_annotations(agent: AgentThread, tmp_path: Path) -> None:
+    job_file(tmp_path)
+    code = """
+import builtins, sys
+compile = builtins.compile
+def told(source, name, *given, **named):
+    if name == "<string>":  # of a module without byte code, it is the file
+        print(source)
+    return compile(source, name, *given, **named)
+builtins.compile = told
+from penstock.cli.main import main
+main(sys.argv[1:])
+"""
+    command = [sys.executable, "-I", "-c", code, "submit", "--quiet", "--json", str(tmp_path / "job.toml")]
+    environment = {**os.environ, "PENSTOCK_SOCKET": str(agent.socket)}
+    with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as running:
+        job = job_of(agent)
+        agent.do(lambda fake: fake.end_task(job, "a", OK))
+        printed, _ = running.communicate(timeout=60)
+    assert printed.startswith("{")
