@@ -7,13 +7,16 @@ import errno
 import gc
 import os
 import sys
-from collections.abc import Callable
 from importlib import import_module
-from typing import NoReturn
 
 from penstock import __version__
 from penstock.cli.errors import CommandError
 from penstock.cli.exit_statuses import Status, output_lost
+
+TYPE_CHECKING = False  # as typing's, which is imported after command() has put off the collections of garbage
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import NoReturn
 
 #: The commands of the light client: name → summary. Each is a module of this package with main(argv) -> int.
 OWN = {
