@@ -21,9 +21,9 @@ from agent.core.session import Session
 from agent.core.slot_grants import SlotGrants
 from agent.queues import MonotaskQueues
 from penstock.model import Ended, EndedBy
-from penstock.wire.agent_api import Done
+from penstock.wire.agent_api import CancelledBy, Done
 from penstock.wire.errors import bad_request
-from penstock.wire.jobs_api import CancelledBy, LeaveJob
+from penstock.wire.jobs_api import LeaveJob
 from penstock.wire.master_api import CancelJob, JobEnded
 
 ROOM = "jobs"  # the journal's room

@@ -21,7 +21,7 @@ from penstock.transport.peer import RpcPeer
 from penstock.wire import agent_api as api
 from penstock.wire import agent_methods as m
 from penstock.wire.errors import RpcError
-from penstock.wire.jobs_api import CancelledBy, LeaveJob, SlotTakenBack
+from penstock.wire.jobs_api import LeaveJob, SlotTakenBack
 from penstock.wire.method import Method, P
 
 _LOG = logging.getLogger("penstock.client")
@@ -288,7 +288,7 @@ class Job(JobSession):
                 self._record(params)
                 self._admitted.set()
                 self._repeat_requests(peer)
-            case CancelledBy(by=by):
+            case api.CancelledBy(by=by):
                 self.close(JobCancelled(self.name, by))
 
     # ------------------------------------------------------------ inside

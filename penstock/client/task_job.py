@@ -17,15 +17,14 @@ from penstock.model.container import Ended, EndedBy
 from penstock.model.work import Opportunistic, TaskRequest
 from penstock.opgraph import Event, Started, TaskEnded, TaskPlaced
 from penstock.wire import agent_api as api
-from penstock.wire import agent_methods as m
+from penstock.wire import job_methods as m
 from penstock.wire.connection import read_params
 from penstock.wire.errors import RpcError
-from penstock.wire.jobs_api import CancelledBy
 from penstock.wire.method import Method, P
 
 _NOTIFICATIONS: dict[str, type[api.Notice]] = {
     each.METHOD: each
-    for each in (api.JobWaiting, api.JobAdmitted, CancelledBy, api.TaskPlaced, api.TaskEnded, api.TaskStuck)
+    for each in (api.JobWaiting, api.JobAdmitted, api.CancelledBy, api.TaskPlaced, api.TaskEnded, api.TaskStuck)
 }
 
 #: :meth:`Session.call` or :meth:`Session.call_once`.
@@ -154,7 +153,7 @@ class TaskJob(JobSession):
         match params:
             case api.JobWaiting() | api.TaskStuck():
                 self._news.append(params)
-            case CancelledBy(by=by):
+            case api.CancelledBy(by=by):
                 self._finish(JobCancelled(self.name, by))
             case api.TaskPlaced(task=task, node=node) if self._record(params):
                 self._news.append(TaskPlaced(task, node))

@@ -110,6 +110,14 @@ class JobAdmitted(Notice, frozen=True):
     job: str
 
 
+class CancelledBy(Notice, frozen=True):
+    """Agent → framework: a user cancelled the job (``by``). It is over; the agent accepts no more calls about it."""
+
+    METHOD = "job_cancelled"
+    job: str
+    by: str
+
+
 class EndJob(Params, frozen=True):
     """A job that its framework ends. ``failed``: why it did not succeed, if its framework gives it up or tasks were
     refused, which the master never sees; "": its tasks say how the job ended."""

@@ -2,19 +2,20 @@
 
 This is their only declaration: the server (:mod:`agent.frameworks`), docs/protocol.md and the tests of access follow
 from it. A notification is declared by its type (:class:`~penstock.wire.agent_api.Notice`). The methods of containers
-are declared in :mod:`penstock.wire.container_methods`, those that the agent relays to the master in
-:mod:`penstock.wire.relayed_methods`.
+are declared in :mod:`penstock.wire.container_methods`, those of jobs of commands in :mod:`penstock.wire.job_methods`,
+those that the agent relays to the master in :mod:`penstock.wire.relayed_methods`.
 """
 
 from __future__ import annotations
 
 from typing import Any
 
-from penstock.model.container import ContainerSpec, Ended, EndedBy
-from penstock.model.resources import KindAmounts, ResourceKind
-from penstock.model.work import MonotaskSpec, TaskRequest
+from penstock.model.container import Ended, EndedBy
+from penstock.model.resources import ResourceKind
+from penstock.model.work import MonotaskSpec
 from penstock.wire import agent_api as api
 from penstock.wire import container_methods as containers
+from penstock.wire import job_methods as jobs
 from penstock.wire import jobs_api
 from penstock.wire.errors import ErrorBody, ErrorCode
 from penstock.wire.method import USERS, Caller, declare, methods_of
@@ -24,10 +25,6 @@ _MONOTASKS = [
     MonotaskSpec(id=1, kind=ResourceKind.DISK, input_bytes=1 << 20, stage="read"),
     MonotaskSpec(id=2, kind=ResourceKind.CPU, input_bytes=1 << 20, stage="map", task="m-1"),
 ]
-_TASK = TaskRequest(
-    task="m-1", usage=KindAmounts(cpu=1048576.0), memory_bytes=64 << 20,
-    command=ContainerSpec(argv=("wc", "-w", "in.txt"), cwd="/srv/data"),
-)
 
 # ---------------------------------------------------------------- connection
 HELLO = containers.HELLO
@@ -36,14 +33,8 @@ STATUS = declare(
 )
 
 # ---------------------------------------------------------------- jobs
-REGISTER_JOB = declare(
-    "register_job", api.RegisterJob(name="wordcount", memory_bytes=256 << 20),
-    api.JobRegistered(job="j-1", admitted=True), Caller.OWNER,
-)
-END_JOB = declare(
-    "end_job", api.EndJob(job="j-1"), api.Done(), Caller.OWNER,
-    "The job is over: its queued monotasks are gone, its slots are free, its placed tasks are withdrawn.",
-)
+REGISTER_JOB = jobs.REGISTER_JOB
+END_JOB = jobs.END_JOB
 LEAVE_JOB = declare("leave_job", jobs_api.LeaveJob(job="j-1"), api.Done(), Caller.OWNER)
 LEND = declare(
     "lend", jobs_api.Lend(job="j-1"), api.Launched(container="c-3", pid=4712, not_enforced={}), Caller.PROCESS_OWNER
@@ -55,26 +46,13 @@ COMPLETE = declare("complete", api.Complete(job="j-1", monotasks=[api.Completion
 CANCEL = declare("cancel", api.Cancel(job="j-1", ids=[2]), api.Done(), Caller.OWNER)
 
 # ---------------------------------------------------------------- placement
-PLACE = declare("place", api.Place(job="j-1", stage="map", tasks=[_TASK]), api.Done(), Caller.OWNER)
+PLACE = jobs.PLACE
 TASKS_DONE = declare(
     "tasks_done", api.TaskRefs(job="j-1", tasks=["m-1"]), api.Done(), Caller.OWNER,
     "Placed tasks that the framework executed itself are done: what their nodes held for them is free.",
 )
-CANCEL_TASKS = declare(
-    "cancel_tasks", api.TaskRefs(job="j-1", tasks=["m-1"]), api.Done(), Caller.OWNER,
-    "Tasks that are no longer wanted, placed or not. Each is then answered by `task_ended`.",
-)
-PROGRESS = declare(
-    "progress",
-    api.Progress(
-        job="j-1",
-        stages=[
-            api.StageProgress(stage="map", tasks=8, done=6, usage=KindAmounts(cpu=2e6, disk=1e6)),
-            api.StageProgress(stage="reduce", tasks=2, after=["map"]),
-        ],
-    ),
-    api.Done(), Caller.OWNER,
-)
+CANCEL_TASKS = jobs.CANCEL_TASKS
+PROGRESS = jobs.PROGRESS
 
 # ---------------------------------------------------------------- containers
 LAUNCH = containers.LAUNCH
@@ -92,7 +70,7 @@ _ENDED = Ended(by=EndedBy.EXIT, exit_status=0, cpu_seconds=0.5, memory_peak_byte
 NOTICES: tuple[api.Notice, ...] = (
     api.JobWaiting(job="j-1", why="it wants 2 GiB reserved, 1 GiB of 4 GiB is not reserved"),
     api.JobAdmitted(job="j-1"),
-    jobs_api.CancelledBy(job="j-1", by="eve"),
+    api.CancelledBy(job="j-1", by="eve"),
     api.Grants(job="j-1", ids=[1]),
     api.Recall(job="j-1", kind=ResourceKind.CPU),
     api.Rejected(

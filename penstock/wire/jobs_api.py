@@ -177,14 +177,6 @@ class Lend(Params, frozen=True):
     pid: Annotated[int, msgspec.Meta(ge=0, le=2**22)] = 0
 
 
-class CancelledBy(Notice, frozen=True):
-    """Agent → framework: a user cancelled the job (``by``). It is over; the agent accepts no more calls about it."""
-
-    METHOD = "job_cancelled"
-    job: str
-    by: str
-
-
 class SlotTakenBack(Notice, frozen=True):
     """Agent → framework: a monotask's slot went to a job of another user that had waited too long for its turn.
 

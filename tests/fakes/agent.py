@@ -23,6 +23,7 @@ from penstock.model.work import MonotaskSpec
 from penstock.transport.peer import RpcPeer, unknown_method
 from penstock.wire.agent_api import (
     PROTOCOL,
+    CancelledBy,
     ContainerEnded,
     Done,
     Grants,
@@ -41,7 +42,6 @@ from penstock.wire.agent_api import (
 from penstock.wire.agent_methods import REQUESTS
 from penstock.wire.connection import read_params
 from penstock.wire.errors import RpcError, bad_request, refused
-from penstock.wire.jobs_api import CancelledBy
 from penstock.wire.rejections import rejection_of_raw
 from penstock.wire.relayed_methods import CLUSTER_STATUS
 

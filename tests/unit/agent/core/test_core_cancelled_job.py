@@ -9,9 +9,9 @@ from agent.core.instructions import Grant, Instruction, Notify, Reply, TellMaste
 from penstock.model import Capacity, EndedBy, ResourceKind
 from penstock.wire import agent_methods as m
 from penstock.wire import master_api as api
-from penstock.wire.agent_api import RegisterJob
+from penstock.wire.agent_api import CancelledBy, RegisterJob
 from penstock.wire.errors import RpcError
-from penstock.wire.jobs_api import CancelledBy, LeaveJob
+from penstock.wire.jobs_api import LeaveJob
 from tests.fakes.node_bed import NodeBed
 
 OWNER, OTHER = 1, 2
