@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import _socket as socket  # socket itself makes enumerations of all constants: a tenth of `penstock submit`
 import os
-import socket
 import sys
 from pathlib import Path
 

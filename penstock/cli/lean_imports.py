@@ -93,8 +93,6 @@ def _stand_ins(library: str) -> dict[str, ModuleType | None]:
         case "pathlib":
             urls = _later("urllib.parse", "quote_from_bytes")
             return {"urllib.parse": urls, **_names_only("fnmatch", "ntpath")}
-        case "socket":
-            return dict(_names_only("array", "selectors"))
         case "tomllib":  # the patterns are those of numbers and dates
             hexadecimal = f"{_DIGITS}abcdefABCDEF"
             letters = _LETTERS + _LETTERS.upper()

@@ -68,7 +68,7 @@ _MOVED = {"paper": "the papers' claims are tried by `python -m research`, in a c
 _EXTRAS = {"check": "agent", "agent": "agent", "master": "master", "uninstall": "agent", "dask-worker": "dask"}
 _EXTRAS |= {"ca": "ca", "place": "master", "plan": "master", "simulate": "simulate"}
 #: The libraries of every command of the light client, and those of single ones.
-_LIBRARIES = ("msgspec", "argparse", "pathlib", "socket")
+_LIBRARIES = ("msgspec", "argparse", "pathlib")
 _LIBRARIES_OF = {"submit": ("tomllib",)}
 #: New objects between two collections of garbage, while a command of the light client imports what it needs: none of
 #: that is garbage. With Python's 700 collections are 4 % of the instructions of `penstock submit`.

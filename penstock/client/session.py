@@ -6,8 +6,8 @@ and the signals. Frameworks use :class:`penstock.client.AgentClient`.
 
 from __future__ import annotations
 
+import _socket as socket  # as in penstock.peer_credentials
 import select
-import socket
 import time
 from collections.abc import Callable
 from pathlib import Path

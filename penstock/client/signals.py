@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
-import socket
 from collections.abc import Callable, Iterable
 from types import FrameType
 from typing import Any, Self
@@ -29,15 +29,12 @@ class Signals:
         self._numbers = tuple(numbers)
         self._act = act
         self._interrupts = interrupts
-        self._wake: socket.socket
-        self._wakes: socket.socket
+        self._wake = self._wakes = -1  # a pipe: its end to read from, and the other one
         self._before: dict[int, Any] = {}
         self._woken_before: int | None = None
 
     def __enter__(self) -> Self:
-        self._wake, self._wakes = socket.socketpair()
-        for sock in (self._wake, self._wakes):
-            sock.setblocking(False)
+        self._wake, self._wakes = os.pipe2(os.O_NONBLOCK | os.O_CLOEXEC)
         self._catch()
         return self
 
@@ -46,22 +43,22 @@ class Signals:
             signal.signal(number, before or signal.SIG_DFL)
         if self._woken_before is not None:
             signal.set_wakeup_fd(self._woken_before)
-        self._wake.close()
-        self._wakes.close()
+        os.close(self._wake)
+        os.close(self._wakes)
 
     def _catch(self) -> None:
         for number in self._numbers:
             self._before[number] = signal.signal(number, self._on_signal)
-        self._woken_before = signal.set_wakeup_fd(self._wakes.fileno(), warn_on_full_buffer=False)
+        self._woken_before = signal.set_wakeup_fd(self._wakes, warn_on_full_buffer=False)
 
     def fileno(self) -> int:
         """Return a descriptor that is readable when a signal has arrived."""
-        return self._wake.fileno()
+        return self._wake
 
     def noticed(self) -> None:
         """Empty the descriptor and call ``act``."""
         with contextlib.suppress(BlockingIOError):
-            self._wake.recv(_READ_BYTES)
+            os.read(self._wake, _READ_BYTES)
         self._act()
 
     def _on_signal(self, number: int, frame: FrameType | None) -> None:

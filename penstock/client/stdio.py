@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import _socket as socket  # as in penstock.peer_credentials
 import os
-import socket
+import sys
 import time
+from contextlib import closing
 from pathlib import Path
 
 from penstock.client.errors import AgentUnavailable
@@ -14,6 +16,7 @@ from penstock.peer_credentials import check_server
 #: Longest waits for the agent's reply, and for room in its queue of connections (seconds).
 _REPLY_S, _QUEUE_S = 10.0, 10.0
 _QUEUE_PAUSE_S = 0.01
+_INT_BYTES = 4  # of a descriptor in a message (cmsg(3), SCM_RIGHTS)
 
 
 def pass_stdio(agent_socket: Path, stdio: tuple[int, int, int]) -> str:
@@ -25,9 +28,10 @@ def pass_stdio(agent_socket: Path, stdio: tuple[int, int, int]) -> str:
     token = os.urandom(16).hex()
     path = agent_socket.with_name("stdio.sock")
     try:
-        with connected(path, socket.SOCK_SEQPACKET) as sock:
+        with closing(connected(path, socket.SOCK_SEQPACKET)) as sock:
             sock.settimeout(_REPLY_S)
-            socket.send_fds(sock, [token.encode()], stdio)
+            descriptors = b"".join(number.to_bytes(_INT_BYTES, sys.byteorder) for number in stdio)
+            sock.sendmsg([token.encode()], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, descriptors)])
             reply = sock.recv(1)
     except OSError as error:
         raise unavailable(str(path), error) from None

@@ -12,6 +12,7 @@ _BEGIN = """
 import sys
 from penstock.cli.main import find
 find("submit")
+import penstock.cli.run, penstock.cli.session, penstock.cli.submission
 """
 
 
@@ -20,10 +21,11 @@ def _printed(code: str) -> str:
     return done.stdout.strip()
 
 
-def test_a_command_imports_no_module_that_only_unused_parts_of_libraries_need() -> None:
+def test_a_command_imports_none_of_the_modules_that_it_does_not_need() -> None:
     unwanted = {"typing_extensions", "uuid", "platform", "decimal", "numbers", "msgspec.inspect", "msgspec.toml"}
     unwanted |= {"msgspec._json_schema", "textwrap", "gettext", "locale", "urllib", "urllib.parse", "ipaddress"}
-    unwanted |= {"selectors", "array", "string", "fnmatch", "ntpath"}
+    unwanted |= {"string", "fnmatch", "ntpath"}
+    unwanted |= {"msgpack", "socket", "selectors", "struct", "penstock.wire.agent_methods", "penstock.wire.jobs_api"}
     assert not unwanted & set(_printed("print(*sys.modules)").split())
 
 
@@ -37,9 +39,7 @@ def test_a_command_imports_no_module_that_only_unused_parts_of_libraries_need() 
         ("import urllib.parse; print(urllib.parse.quote('a b'))", "a%20b"),
         ("import argparse, textwrap, gettext; print(gettext.gettext('a'))", "a"),
         ("import decimal, uuid; print(decimal.Decimal(1), uuid.UUID(int=0).int)", "1 0"),
-        ("import socket; print(socket.selectors.SelectSelector.__name__)", "SelectSelector"),
         ("import pathlib; print(pathlib.PureWindowsPath('a/b').drive, pathlib.PurePath('a.py').match('*.py'))", "True"),
-        ("import socket; a, b = socket.socketpair(); print(socket.send_fds(a, [b'x'], [0]))", "1"),
         ("import msgspec; print(msgspec.toml.decode('a = 1'))", "{'a': 1}"),
         ("import string; print(string.Template('$a').substitute(a=1))", "1"),
         ("import datetime; print(datetime.datetime.strptime('2026', '%Y').replace(tzinfo=datetime.UTC))",
