@@ -21,7 +21,7 @@ from demo import node
 
 ROUNDS = 40
 #: As a multiple of the median of an empty Python.
-BARS = {"run": 7.0, "submit": 8.0}
+BARS = {"run": 5.0, "submit": 5.5}
 EMPTY = "empty Python"
 _JOB = 'name = "one"\n[[task]]\nname = "a"\ncommand = ["true"]\n'
 
