@@ -11,7 +11,7 @@ sizes beyond the known ones had a Pareto distribution of exponent 1: the sizes o
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from functools import cached_property
 
@@ -106,6 +106,10 @@ class Gittins:
         self._sizes = sizes
 
     def rank(self, jobs: Sequence[JobView], cluster: ClusterView) -> Ranking:
+        """Rank by index; the index of an only job is computed for readers."""
+        return _Only(jobs[0], lambda: self._rank(jobs, cluster)) if len(jobs) == 1 else self._rank(jobs, cluster)
+
+    def _rank(self, jobs: Sequence[JobView], cluster: ClusterView) -> _ByIndex:
         """Rank by index; equal indices, such as of jobs without known sizes, by queues of LAS_MQ, then by submission.
 
         Ordered by service alone, equal jobs would alternate until they all end late, as under plain Linux.
@@ -144,6 +148,18 @@ class Gittins:
         ]
         left = announced([job for job, _ in some], [queue for _, queue in some], cluster).tolist() if some else ()
         return {job.job: own for (job, _), own in zip(some, left, strict=True) if own}
+
+
+class _Only(Strict):
+    """The ranking of one job, which is the first with any index."""
+
+    def __init__(self, job: JobView, ranked: Callable[[], _ByIndex]) -> None:
+        super().__init__([job.job], {}, lambda job: ranked().reason(job))
+        self._service = job.service
+
+    def why(self, job: str) -> str:
+        """Return that the job is alone, and its service."""
+        return f"gittins: the only job, after {counted(self._service, 'container-second', digits=4)}"
 
 
 class _ByIndex(Strict):

@@ -14,6 +14,8 @@ from master.placement.workers import Floats, Ints, Need, NeedsTable, State, Work
 STAGE_BONUS = 1e9
 #: Number of values of F computed together: they fit into a processor's caches.
 _TOGETHER = 1 << 19
+#: Up to this many values of F are computed one by one.
+_FEW = 16
 #: After this many outdated best workers for a task, F is recomputed on all outdated workers.
 _MISSES = 6
 
@@ -57,7 +59,10 @@ class Alike:
     ``table`` has a row for each group, ``counts`` are the groups' sizes; group g ends before the need ``ends[g]``.
     """
 
-    __slots__ = ("counts", "ends", "table")
+    __slots__ = ("_firsts", "_table", "ends")
+
+    _firsts: list[Need]
+    _table: NeedsTable | None
 
     def __init__(self, needs: list[Need]) -> None:
         firsts: list[Need] = []
@@ -70,8 +75,19 @@ class Alike:
                 last = need
         del self.ends[:1]
         self.ends.append(len(needs))
-        self.counts = np.diff(self.ends, prepend=0)
-        self.table = NeedsTable(firsts)
+        self._firsts, self._table = firsts, None
+
+    @property
+    def counts(self) -> Ints:
+        """Return the groups' sizes."""
+        return np.diff(self.ends, prepend=0)
+
+    @property
+    def table(self) -> NeedsTable:
+        """Return the table, which few tasks on few workers do not need."""
+        if self._table is None:
+            self._table = NeedsTable(self._firsts)
+        return self._table
 
 
 def stage_score(
@@ -88,6 +104,10 @@ def stage_score(
     With a ``limit`` the plan ends after that many tasks. At most ``room`` values of F are kept for the next scoring.
     """
     alike = alike or Alike(stage.needs)
+    if are_few(stage.needs, workers):
+        filling, group = _Fill(stage, workers, alike, start, limit), bisect_right(alike.ends, start)
+        filling.fill(_Glance(len(alike.ends) - group, workers), group)
+        return filling.plan(bonus, np.inf, None)
     table = alike.table
     together = max(4, _TOGETHER // max(1, len(workers)))
     at_once = min(together, limit) if limit else together
@@ -118,6 +138,29 @@ def score_among(stage: Stage, workers: Workers, alike: Alike, bonus: float, amon
         return filling.plan(bonus, most, among)
     workers.swap(filling.taken)
     return None
+
+
+def are_few(needs: list[Need], workers: Workers) -> bool:
+    """Return whether to compute F one by one: arrays cost more than so few values."""
+    return len(needs) * len(workers) <= _FEW
+
+
+class _Glance:
+    """As :class:`_Sight`, for few tasks on few workers."""
+
+    def __init__(self, rows: int, workers: Workers) -> None:
+        self.rows = rows
+        self._workers = workers
+
+    def best(self, row: int, need: Need) -> tuple[int, int, float]:
+        """Return the index of the best worker for a task twice, and F."""
+        fits = [self._workers.fit_on(worker, need) for worker in range(len(self._workers))]
+        fit = max(fits)
+        worker = fits.index(fit)
+        return worker, worker, fit
+
+    def take(self, column: int) -> None:
+        """Do nothing: F is always computed anew."""
 
 
 class _Sight:
@@ -178,7 +221,7 @@ class _Fill:
         """Return whether the plan needs more tasks."""
         return len(self._chosen) < self._wanted
 
-    def fill(self, sight: _Sight, first: int, least: list[float] | None = None) -> bool:
+    def fill(self, sight: _Sight | _Glance, first: int, least: list[float] | None = None) -> bool:
         """Place the tasks of ``sight``, whose first group is ``first``. Return False as soon as a worker outside
         ``sight`` may be better: F on those is at most ``least`` of the row.
         """

@@ -10,7 +10,7 @@ import numpy as np
 
 from master.ordering import Key, Ranking
 from master.placement.candidates import Candidates
-from master.placement.scoring import STAGE_BONUS, Alike, Plan, Stage, score_among, stage_score
+from master.placement.scoring import STAGE_BONUS, Alike, Plan, Stage, are_few, score_among, stage_score
 from master.placement.workers import COLUMN_NAMES, Floats, Need, NeedsTable, Workers
 from penstock.model.units import counted
 
@@ -64,7 +64,8 @@ def place(
     whole = ranking.whole_stages
     bonus = STAGE_BONUS if whole else 0.0
     limit, room = 0 if whole else chunk, _KEPT // len(stages) if len(stages) > 1 else 0
-    left = {i: _Open(stage, workers, bonus, limit, room) for i, stage in enumerate(stages) if stage.needs}
+    alone = len(stages) == 1
+    left = {i: _Open(stage, workers, bonus, limit, room, alone=alone) for i, stage in enumerate(stages) if stage.needs}
     line = _Line()
     for index, each in left.items():
         line.enter(index, each, ranking)
@@ -126,7 +127,8 @@ class _Open:
         "_among", "_bonus", "_limit", "_room", "alike", "behind", "key", "most", "plan", "stage", "start", "workers",
     )  # fmt: skip
 
-    def __init__(self, stage: Stage, workers: Workers, bonus: float, limit: int, room: int) -> None:
+    def __init__(self, stage: Stage, workers: Workers, bonus: float, limit: int, room: int, *, alone: bool) -> None:
+        """``alone``: it is the only stage, the next one with any bound on its score."""
         self.stage = stage
         self.alike = Alike(stage.needs)
         self.start = 0
@@ -134,14 +136,16 @@ class _Open:
         self.workers: set[int] = set()
         self.key: Key = ()
         self.behind: Key = ()
-        most = np.repeat(workers.most(self.alike.table), self.alike.counts)
         self._bonus, self._limit, self._room = bonus, limit, room
         self._among: Candidates | None = None
-        self.most = float(most.max() if limit else max(most.mean() + bonus, most.max()))
+        self.most = np.inf
+        if not alone:
+            most = np.repeat(workers.most(self.alike.table), self.alike.counts)
+            self.most = float(most.max() if limit else max(most.mean() + bonus, most.max()))
 
     def score(self, workers: Workers) -> bool:
         """Make the plan; return False if no task finds a worker."""
-        if workers.none_for(self.alike.table):
+        if not are_few(self.stage.needs, workers) and workers.none_for(self.alike.table):
             return False
         plan = score_among(self.stage, workers, self.alike, self._bonus, self._among) if self._among else None
         if plan is None:

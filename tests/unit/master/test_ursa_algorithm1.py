@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from master.ordering import ClusterView, JobView, OrderingSettings, Ranking, ordering_of
-from master.placement import AlgorithmOne, Need, Stage, Workers, candidates, place, ursa, why_not
+from master.placement import AlgorithmOne, Need, Stage, Workers, candidates, place, scoring, ursa, why_not
 from master.placement.scoring import STAGE_BONUS, stage_score
 from master.placement.workers import Floats, NeedsTable
 from penstock.model import ResourceKind
@@ -254,6 +254,37 @@ def test_agrees_with_a_plain_reading_of_the_paper(seed: int) -> None:
     ranking = ejf(0.3, **{str(s): elapsed for s, (elapsed, _) in enumerate(stages)})
     placed = [(int(p.need.job), int(p.need.task), p.worker) for p in place(w, given, ranking)]
     assert placed == plain_placement(stages, plain, 0.3)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_few_values_of_f_give_the_same_plan_one_by_one_as_in_arrays(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    rng = random.Random(seed)
+    rows = [
+        (
+            tuple(rng.choice([10.0, rng.uniform(5, 15)]) for _ in range(3)),
+            tuple(rng.uniform(0, 2) for _ in range(3)),
+            float(rng.randint(0, 2)),
+            rng.choice([50.0, 100.0]),
+            100.0,
+        )
+        for _ in range(rng.randint(1, 4))
+    ]
+    needs = [
+        Need(
+            "j", str(t), (*(rng.choice([0.0, rng.uniform(0, 2)]) for _ in range(3)), rng.choice([0.0, 9.0, 30.0])),
+            cores=rng.choice([0.0, 0.0, 1.5]), unknown_size=rng.choice([None, ResourceKind.CPU, ResourceKind.DISK]),
+            allowed=rng.choice([None, np.array([rng.random() < 0.5 for _ in rows])]),
+        )
+        for t in range(rng.randint(1, 8))
+        for _ in range(rng.choice([1, 3]))  # tasks that are the same, in a row
+    ]  # fmt: skip
+    start, limit, seen = rng.randrange(len(needs)), rng.choice([0, 0, 2]), []
+    for few in (0, 10**6):
+        monkeypatch.setattr(scoring, "_FEW", few)
+        plan = stage_score(stage(*needs), cluster(*rows), start=start, limit=limit)
+        placed = [(p.need.task, p.worker, p.why) for p in place(cluster(*rows), [stage(*needs)], ejf())]
+        seen.append((plan.score, plan.whole, plan.chosen, plan.after, placed))
+    assert seen[0] == seen[1]
 
 
 @pytest.mark.parametrize("seed", range(40))

@@ -10,6 +10,7 @@ import pytest
 
 from master.core import MasterSettings
 from master.core import events as e
+from master.placement.workers import NeedsTable
 from penstock.wire import master_api as api
 from tests.unit.master.cluster_bed import EXIT, Bed, command
 
@@ -75,6 +76,19 @@ def test_the_place_of_a_job_alone_is_explained_when_asked(monkeypatch: pytest.Mo
     b.job("a", "k")
     b.round(2.0)
     assert {b.cluster.order.place_of(job).rank for job in "jk"} == {1, 2}
+
+
+def test_a_command_alone_is_placed_without_arrays_of_demands_and_without_an_index(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    b, counts = bed(), Counter[str]()
+    counted(monkeypatch, counts, NeedsTable, "__init__")
+    counted(monkeypatch, counts, b.cluster.sizes, "probabilities")
+    lone_job(b)
+    assert not counts
+    assert b.decisions_of(api.Assign)[0][1].why.endswith(
+        "gittins: the only job, after 0 container-seconds, 1 of 1 task"
+    )
 
 
 def test_an_ordering_that_remembers_ranks_a_job_alone_too(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from random import Random
 
 import pytest
 
 from master.ordering import ClusterView, JobSizes, JobView, KnownSizes, OrderingSettings, ordering_of
-from master.ordering.sizes import LEAST, cell_of
+from master.ordering.sizes import LEAST, Floats, cell_of
 from penstock.model.resource_vector import SlotVector
 
 
@@ -129,7 +131,8 @@ def test_announced_work_counts_in_container_seconds() -> None:
 
 
 def test_the_reason_has_the_demand_of_its_announced_tasks() -> None:
-    ranking = ordering_of(OrderingSettings("gittins"), JobSizes()).rank([announcing("j", 12.0, 3.0)], ClusterView())
+    jobs = [announcing("j", 12.0, 3.0), job("other")]
+    ranking = ordering_of(OrderingSettings("gittins"), JobSizes()).rank(jobs, ClusterView())
     reason = ranking.reason("j")
     assert reason.said == "3.0 s of service so far; the tasks that it has announced need about 12 s more"
     assert (reason.left_s, reason.known_jobs) == (12.0, 0)
@@ -187,6 +190,29 @@ def test_impossible_sizes_are_not_taken_over() -> None:
 
 def test_the_reason_has_the_numbers() -> None:
     sizes = learnt(("eve", "a", 10.0), times=3)
-    why = ordering_of(OrderingSettings("gittins"), sizes).rank([job("j", "a", 2.0)], ClusterView()).why("j")
+    ordering, view = ordering_of(OrderingSettings("gittins"), sizes), job("j", "a", 2.0)
+    why = ordering.rank([view, job("k", "a")], ClusterView()).why("j")
     assert why.startswith("gittins: index 0.1")
     assert why.endswith("after 2 container-seconds; known are 3 jobs of a, 3 of eve, 3 of all")
+
+
+def test_an_only_job_has_no_index_but_the_same_reason(monkeypatch: pytest.MonkeyPatch) -> None:
+    sizes, asked = learnt(("eve", "a", 10.0), times=3), list[object]()
+    probabilities = sizes.probabilities
+
+    def asking(jobs: Sequence[tuple[str, str]]) -> Floats:
+        asked.append(jobs)
+        return probabilities(jobs)
+
+    monkeypatch.setattr(sizes, "probabilities", asking)
+    ordering, view = ordering_of(OrderingSettings("gittins"), sizes), job("j", "a", 2.0)
+    alone = ordering.rank([view], ClusterView())
+    assert (alone.order(), alone.room("j"), alone.whole_stages) == (["j"], math.inf, True)
+    assert alone.key("j", 2.0) > alone.key("j", 1.0)
+    assert alone.why("j") == "gittins: the only job, after 2 container-seconds"
+    assert not asked
+    assert alone.reason("j") == ordering.rank([view, job("k", "a")], ClusterView()).reason("j")
+
+
+def test_no_jobs_are_no_order() -> None:
+    assert order(JobSizes()) == []
