@@ -42,9 +42,8 @@ class KeptRoom:
 
     def keep_promised(self, rooms: Mapping[Key, Room]) -> None:
         """Keep these rooms for promised tasks from now on, and no others."""
-        if rooms or self.promised:
-            self.promised = rooms
-            self.settle()
+        self.promised = rooms
+        self.settle()
 
     def keep_late(self, rooms: Mapping[Key, Room]) -> None:
         """Keep these rooms for executors that have waited long, and no others; none beside those of promised tasks."""

@@ -66,7 +66,8 @@ class PlanFollower:
         waiting = {members[job] for job in members if jobs[job].admitted and jobs[job].ready_count}
         self._guarantees.plan.saw(at, {one for one in waiting if one in promised and promised[one].lacking})
         if not promised:
-            self._kept.keep_promised(rooms)
+            if self._kept.promised:
+                self._kept.keep_promised({})
             return
         protected = {job: members[job] for job in members if members[job] in promised}
         held = {task.node for job in protected for task in self._members.jobs[job].tasks.values() if task.node}
@@ -87,7 +88,8 @@ class PlanFollower:
                 name = fewest.node.name
                 if chosen or fewest.leaving or (before is not None and before.node == name):
                     rooms[key] = Room(name, takes.cores, takes.memory_bytes, fewest.node.heartbeats)
-        self._kept.keep_promised(rooms)
+        if rooms or self._kept.promised:
+            self._kept.keep_promised(rooms)
 
     def _not_ready_yet(self, room: Room, looked_at: dict[str, _Node], protected: Mapping[str, str]) -> _Node | None:
         """Return the node of a room while something leaves there, or until the node has reported since: its last report
