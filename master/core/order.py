@@ -163,6 +163,10 @@ class Order:
         self._chosen = self._settings.current.ordering_settings()
         self.ordering = ordering_of(self._chosen, self._sizes)
         self._slack_ordering = ordering_of(self._chosen, self._sizes)
+        own = self.ordering
+        # Whether each round ranks the jobs, as it would change later decisions if some did not. The turns of tenants
+        # count service, and the order for the agents is ranked twice a heartbeat where jobs have received some.
+        self.ranks_each_round = own.inside_remembers if isinstance(own, Tenants) else own.remembers
 
     def rank(self, now: float) -> Ranking:
         """Rank the jobs: guaranteed jobs first, then described jobs in the configured order, then early jobs.

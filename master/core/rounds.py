@@ -86,11 +86,11 @@ class Rounds:
     def _order_matters(self) -> bool:
         """Return whether to rank the jobs even if no node has room for waiting work.
 
-        An ordering with memory is asked in every round, because skipping it would change its later decisions.
+        :class:`Order` tells which orderings need that for their memory.
         """
         settings = self._settings.current
         return (
-            self._order.ordering.remembers
+            self._order.ranks_each_round
             or bool(self._executors.waiting)
             or bool(settings.user_max_cores or settings.user_max_memory_bytes)
             or any(job.described and not job.admitted for job in self._members.jobs.values())

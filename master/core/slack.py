@@ -88,7 +88,7 @@ class SlackWork:
         for job in jobs:
             if some := self._hopeful(job, snapshot, slack):
                 waiting[job.job] = deque(some)
-        if waiting or self._order.ordering.remembers:  # as in :class:`master.core.rounds.Rounds`
+        if waiting or self._order.ranks_each_round:  # as in :class:`master.core.rounds.Rounds`
             self._by_turns(waiting, snapshot, slack, self._order.rank_opportunistic(now))
         self._record_waits(snapshot, slack, jobs)
 

@@ -77,6 +77,7 @@ class Tenants:
         self._make = make
         self._weights = dict(weights)
         self._common = make()
+        self.inside_remembers = self._common.remembers
         self._own: dict[str, Ordering] = {}  # by tenant; used if the ordering inside keeps state
         self._turns: dict[str, Turns[str]] = {}  # of the sub-tenants of each tenant
         self._seen: dict[str, float] = {}  # job → its service
@@ -108,7 +109,7 @@ class Tenants:
 
     def _inside(self, jobs: Sequence[JobView], cluster: ClusterView, tree: TenantTree) -> dict[str, Ranking]:
         """Return the ranking of each tenant's jobs: an ordering with state, such as of shares, has one for each."""
-        if not self._common.remembers:
+        if not self.inside_remembers:
             return dict.fromkeys(tree.paths, self._common.rank(jobs, cluster))
         self._own = {tenant: self._own.get(tenant) or self._make() for tenant in tree.paths}
         of: dict[str, list[JobView]] = {tenant: [] for tenant in tree.paths}

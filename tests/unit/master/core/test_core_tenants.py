@@ -174,3 +174,25 @@ def test_an_origin_that_was_away_while_tenants_lost_their_shares_gets_that() -> 
     b.now += 1.0
     b.round()
     assert tenants_sent(b, "j")["a"] == ("", 1.0)
+
+
+@pytest.mark.parametrize(("ordering", "each_round"), [("gittins", False), ("fifo", False), ("las_mq", True)])
+def test_a_round_without_room_does_not_rank_the_jobs_for_the_turns_of_tenants(
+    ordering: str, each_round: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    b = bed("a", ordering=ordering, weights={"eve": 1.0})
+    b.job("a", "of-eve", at=1.0, user="eve")
+    b.job("a", "of-bob", at=2.0, user="bob")
+    for job in ("of-eve", "of-bob"):
+        b.ready("a", *[command(f"{job}-{at}", 600) for at in range(3)], job=job)
+    b.round()
+    b.heartbeat("a")
+    asked: list[float] = []
+    rank = b.cluster.order.rank
+    monkeypatch.setattr(b.cluster.order, "rank", lambda now: (asked.append(now), rank(now))[1])
+    b.cluster.want_round()
+    assert b.round(0.01) == []
+    assert bool(asked) is each_round
+    beat(b, **{"of-eve": 9.0})
+    assert asked, "service has been received: the agents get a new order"
+    assert b.cluster.order.rank(b.now).order() == ["of-bob", "of-eve"]
