@@ -223,12 +223,16 @@ class _ExecutorPlacement:
 
     def in_their_room(self, room: FreeCapacity, kept: Mapping[Key, Room]) -> None:
         """Place executors where the room that is kept for them is free."""
-        for machine, node in enumerate(room.nodes):
-            here = [key for key, each in kept.items() if each.node == node.name and key in self._waiting]
-            worker = int(room.workers[machine])
-            may = [key for key in here if (mask := self._waiting[key].allowed) is None or mask[worker]]
-            if may:
-                self._heartbeat(room, machine, may)
+        machines = {node.name: machine for machine, node in enumerate(room.nodes)}
+        here: dict[int, list[Key]] = {}
+        for key, one in kept.items():
+            machine = machines.get(one.node)
+            if key in self._waiting and machine is not None:
+                mask = self._waiting[key].allowed
+                if mask is None or mask[room.workers[machine]]:
+                    here.setdefault(machine, []).append(key)
+        for machine, keys in here.items():
+            self._heartbeat(room, machine, keys)
 
     def on(self, room: FreeCapacity) -> list[_WaitingExecutor]:
         """Place executors in the free capacity; return those not placed."""

@@ -98,7 +98,7 @@ class PlanFollower:
         node = self._members.nodes.get(room.node)
         if node is None or not node.takes_work:
             return None
-        one = looked_at.setdefault(node.name, _Node(node, protected))
+        one = _look(node, looked_at, protected)
         return one if one.leaving or node.heartbeats == room.reports else None
 
     def _fewest(
@@ -110,9 +110,7 @@ class PlanFollower:
         for node in self._members.nodes.values():  # examine all nodes where a promised task lacks a place
             if not node.takes_work:
                 continue
-            if node.name not in looked_at:
-                looked_at[node.name] = _Node(node, protected)
-            one = looked_at[node.name]
+            one = _look(node, looked_at, protected)
             victims = one.in_the_way_of(task, takes)
             if victims is not None and (fewest is None or len(victims) < len(chosen)):
                 fewest, chosen = one, victims
@@ -256,3 +254,10 @@ class _Node:
     def with_slots(self, kind: ResourceKind) -> list[Held]:
         """Return other jobs' commands that have a slot, newest first."""
         return [held for held in reversed(self._in_line[kind][: self._slots[kind]]) if held.job not in self._protected]
+
+
+def _look(node: Node, looked_at: dict[str, _Node], protected: Mapping[str, str]) -> _Node:
+    """Return what would be free on a node; it is summed up once in a round."""
+    if node.name not in looked_at:
+        looked_at[node.name] = _Node(node, protected)
+    return looked_at[node.name]
