@@ -16,9 +16,8 @@ import os
 import queue
 import uuid
 from collections import deque
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
 from pathlib import Path
 from typing import Any, TypeAlias, TypeVar, overload
 
@@ -293,7 +292,7 @@ class _Run:
             futures |= dict(zip(names, picked, strict=True))
         self._running[asked.monotask] = _Running(len(futures), futures)
         for each in futures.values():
-            each.add_done_callback(partial(self._done, asked.monotask))
+            each.add_done_callback(self._done(asked.monotask))
 
     def _argument(self, one: OpaqueValue | Key | list[OpaqueValue | Key]) -> Any:
         if isinstance(one, OpaqueValue):
@@ -308,9 +307,9 @@ class _Run:
         """Handle a placement, in the placement's thread."""
         self._happened.put(FlowTaskPlaced(task, node))
 
-    def _done(self, monotask: int, future: Future[Any]) -> None:
-        """Handle one of a monotask's finished futures, in a thread of the client."""
-        self._happened.put((monotask, future))
+    def _done(self, monotask: int) -> Callable[[Future[Any]], None]:
+        """Return the callback of a monotask's futures, for a thread of the client."""
+        return lambda future: self._happened.put((monotask, future))
 
     def _wait(self) -> None:
         """Wait for events and report them to the manager. Raises: as :meth:`MasterPlacement.check`."""

@@ -57,16 +57,16 @@ def test_the_arguments_of_a_parser() -> None:
     group = parser.add_argument_group("limits", "'none' removes one")
     group.add_argument("--cpu", metavar="CORES", action="append", default=[], help="100 %% of one, or more")
     assert catalogue.arguments(parser) == [
-        ("", [Argument((), "FILE", "what to read", False, True), Argument((), "[MORE…]", "", False, False)]),
+        ("", [Argument((), "FILE", "what to read", True), Argument((), "[MORE…]", "", False)]),
         (
             "",
             [
-                Argument(("-f", "--follow"), "", "go on", False, False),
-                Argument(("--kind",), "a|b", "", False, False),
-                Argument(("--days",), "DAYS", "how long; 7", False, True),
+                Argument(("-f", "--follow"), "", "go on", False),
+                Argument(("--kind",), "a|b", "", False),
+                Argument(("--days",), "DAYS", "how long; 7", True),
             ],
         ),
-        ("limits ('none' removes one)", [Argument(("--cpu",), "CORES", "100 % of one, or more", True, False)]),
+        ("limits ('none' removes one)", [Argument(("--cpu",), "CORES", "100 % of one, or more", False)]),
     ]
     assert catalogue.synopsis("x", parser) == "penstock x --days DAYS [OPTION…] FILE [MORE…]"
 
