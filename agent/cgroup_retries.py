@@ -44,7 +44,7 @@ class CgroupRetries:
             return
         then(done)
 
-    def forget(self, container: str) -> None:
+    def drop(self, container: str) -> None:
         """Drop the actions that wait: the container has ended."""
         for key in [key for key in self._waiting if key[1] == container]:
             self._waiting.pop(key).cancel()

@@ -37,7 +37,7 @@ from agent.master_link import MasterLink
 from agent.monitor import HostMonitor, MemoryWatch, Sampler
 from agent.network import NetworkLimiter, links_out
 from agent.nice import can_rank
-from agent.output import forget_outputs
+from agent.output import remove_outputs
 from agent.periodic import Periodic
 from agent.shell import Shell
 from agent.status import status_document
@@ -295,7 +295,7 @@ class Agent:
             self._executor.kill(stray)
             self._executor.remove(stray)
         kept = self._shell.node.containers
-        forget_outputs(self._outputs, kept.live.keys() | kept.ended.by_id.keys())
+        remove_outputs(self._outputs, kept.live.keys() | kept.ended.by_id.keys())
 
     # ------------------------------------------------------------ serve
 

@@ -111,7 +111,7 @@ class Executor:
         """Handle the exit of a container's first process: kill the rest."""
         reach(Point.EXIT_SEEN)
         self._orphans.discard(ended.container)
-        self._retries.forget(ended.container)
+        self._retries.drop(ended.container)
         self._nice.forget(ended.container)
         if self._tree is not None:
             end = partial(self._let_end, ended.container, self._tree.get(ended.container).end)
@@ -394,7 +394,7 @@ class Executor:
     async def _remove(self, container: str) -> None:
         reach(Point.REMOVE_ASKED)
         await self.removals.remove(container)
-        self._retries.forget(container)  # not before: a stray's kill may wait, and its processes live on without it
+        self._retries.drop(container)  # not before: a stray's kill may wait, and its processes live on without it
         with contextlib.suppress(LauncherGone):  # the next launcher reads the exit from its file, and reports it again
             await self._ask(lambda launcher: launcher.acknowledge(container))
         reach(Point.REMOVE_ACKNOWLEDGED)

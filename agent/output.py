@@ -60,7 +60,7 @@ def trim_output(path: Path, max_bytes: int) -> bool:
         os.close(descriptor)
 
 
-def forget_outputs(outputs: Path, known: Container[str]) -> None:
+def remove_outputs(outputs: Path, known: Container[str]) -> None:
     """Remove the outputs of containers that are no longer kept; other directories stay."""
     with os.scandir(outputs) as directories:
         for directory in directories:

@@ -17,7 +17,7 @@ from agent.executor import Executor
 from agent.jvm import JvmHeaps
 from agent.limit_enforcer import LimitEnforcer
 from agent.monitor import MemoryWatch, Sampler
-from agent.output import forget_outputs, trim_output
+from agent.output import remove_outputs, trim_output
 from agent.shell import Shell
 from penstock.trouble import Troubles
 
@@ -90,7 +90,7 @@ class Periodic:
         for gone in self._had_outputs - known:
             shutil.rmtree(self._outputs / gone, ignore_errors=True)
         if self._samples % _ROUND == 0:
-            forget_outputs(self._outputs, known)
+            remove_outputs(self._outputs, known)
         self._had_outputs = known
 
     def _may_have_written(self, containers: Iterable[str]) -> list[str]:

@@ -31,7 +31,7 @@ def answer(drain: Drain, asked: OnBehalf, say: Callable[[e.Event], object], at: 
             say(e.DrainRequested(nodes, asked.user, at, stop))
         case api.UndrainNodes():
             say(e.UndrainRequested(nodes, asked.user))
-    told = [drain.told(node) for node in drain.known(nodes)]
+    told = [drain.status(node) for node in drain.known(nodes)]
     if not asked.operator:
         told = [structs.replace(node, remaining=[], jobs=[]) for node in told]
     return api.Drains(nodes=told)

@@ -82,12 +82,12 @@ class AttainedService:
         self._before.pop(job, None)
         use = self._use(job, slots, last=not self._runs(job))
         if use.last:
-            self._forget(job)
+            self._drop(job)
         else:
             self._before[job] = slots
         return use
 
-    def tell(self, use: JobUse) -> None:
+    def add_last(self, use: JobUse) -> None:
         """Add a job's final service to the next report. The master expects no report after it, so it covers all times
         that the job was here since the previous report.
         """
@@ -99,8 +99,8 @@ class AttainedService:
     def container_gone(self, job: str) -> None:
         """Report the final service of a job that is over if its last container here has ended or changed jobs."""
         if job in self._before and job not in self._members.jobs and not self._runs(job):
-            self.tell(self._use(job, self._before.pop(job), last=True))
-            self._forget(job)
+            self.add_last(self._use(job, self._before.pop(job), last=True))
+            self._drop(job)
 
     def tell_all(self) -> None:
         """Make the next report contain every job. Final reports wait until the master is known to read them."""
@@ -120,7 +120,7 @@ class AttainedService:
         service_s = max(self._received_s(job, slots), self._reported_s.get(job, 0.0))
         return JobUse(job=job, service_s=service_s, running=running, last=last)
 
-    def _forget(self, job: str) -> None:
+    def _drop(self, job: str) -> None:
         """Drop the job's counts: if it comes again, it is counted from 0."""
         self._reported_s.pop(job, None)
         self._ranks.forget(job)

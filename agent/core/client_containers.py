@@ -174,7 +174,7 @@ class ClientContainers:
             floors.check(profile_too_small(event.profile), "profile.")
         record.follow(event.profile, event.at)
         if event.profile is None:
-            self._elasticity.forget(record.container)
+            self._elasticity.unfollow(record.container)
             return [Reply(Done()), Record(ROOM, record.container, record)]
         self._elasticity.follow(record, now - event.since_s)
         instructions = record.resize(self._elasticity.limits(record, now))

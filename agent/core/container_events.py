@@ -113,8 +113,8 @@ class ContainerEvents:
     def _end(self, record: ContainerRecord, ended: Ended, now: float) -> list[Instruction]:
         """End a container: notify those waiting, free its resources, start the next in order."""
         container = record.container
-        self._preemption.policy.forget(container)
-        self._elasticity.forget(container)
+        self._preemption.policy.drop(container)
+        self._elasticity.unfollow(container)
         self._executors.ended(container, ended.cpu_seconds, now)
         moves_up = self._ranks.ended(record, ended.cpu_seconds, now)
         held = self._held.by_key.get((record.job, record.task)) if record.task else None
@@ -128,5 +128,5 @@ class ContainerEvents:
             if session.container_ended(container):
                 instructions.append(Notify(session.session, over))
         instructions += self._slot_grants.command_ended(record, ended, now)
-        instructions += self._lifecycle.forget_guest(record.job, now)
+        instructions += self._lifecycle.drop_guest(record.job, now)
         return instructions + (self._ranks.rank(now) if moves_up else [])

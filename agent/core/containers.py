@@ -235,7 +235,7 @@ class Containers:
         record.ended = ended
         record.spec = msgspec.structs.replace(record.spec, env={})
         kept = Record(ROOM, container, record)
-        dropped = _forget(self.ended.add(record))
+        dropped = _unrecord(self.ended.add(record))
         return [kept, RemoveContainer(container), *dropped, *self.watch()]
 
     def take_back_ended(self, records: list[ContainerRecord]) -> list[Instruction]:
@@ -244,11 +244,11 @@ class Containers:
         for record in sorted(records, key=lambda record: record.order):
             self._order = max(self._order, record.order)
             dropped += self.ended.add(record)
-        return _forget(dropped)
+        return _unrecord(dropped)
 
     def keep(self, keep_ended: int) -> list[Instruction]:
         """Keep the latest ``keep_ended`` containers of each user."""
-        return _forget(self.ended.keep(keep_ended))
+        return _unrecord(self.ended.keep(keep_ended))
 
 
 def _step(record: ContainerRecord, step: str) -> ContainerState:
@@ -257,7 +257,7 @@ def _step(record: ContainerRecord, step: str) -> ContainerState:
     return record.state
 
 
-def _forget(containers: list[str]) -> list[Instruction]:
+def _unrecord(containers: list[str]) -> list[Instruction]:
     return [Record(ROOM, container, None) for container in containers]
 
 

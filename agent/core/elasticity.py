@@ -42,7 +42,7 @@ class Elasticity:
         self._following[record.container] = begin(record, started, self.settings)
         self.version += record.executor is not None
 
-    def forget(self, container: str) -> None:
+    def unfollow(self, container: str) -> None:
         """Stop following: the container ended, or follows no profile any more."""
         one = self._following.pop(container, None)
         if one is not None and one.executor:

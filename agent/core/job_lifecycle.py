@@ -65,7 +65,7 @@ class JobLifecycle:
         if held.request.command is None:
             self._held.release(held.job, held.task)
             gone = Record(tasks.ROOM, tasks.journal_key(held.job, held.task), None)
-            return [gone, *self.forget_guest(held.job, now)]
+            return [gone, *self.drop_guest(held.job, now)]
         by = EndedBy.PREEMPTED if again else EndedBy.CANCELLED
         if held.container:
             return self._containers.stop(held.container, by, reason)
@@ -78,17 +78,17 @@ class JobLifecycle:
     def _not_started(self, held: HeldTask, ended: Ended, now: float) -> list[Instruction]:
         instructions = self._held.command_ended(held, ended)
         instructions += self._slot_grants.cancel(held, now)  # without effect on opportunistic ones: they are not queued
-        return instructions + self.forget_guest(held.job, now)
+        return instructions + self.drop_guest(held.job, now)
 
     # ------------------------------------------------------------ ends
 
-    def forget_guest(self, job: str, now: float) -> list[Instruction]:
+    def drop_guest(self, job: str, now: float) -> list[Instruction]:
         """Drop a job of another origin that has nothing left on this node."""
         known = self._members.jobs.get(job)
         if known is None or known.record.here or known.sessions or self._held.of_job(job):
             return []
         self._members.remove(known)
-        self._attained.tell(self._attained.over(job, now))
+        self._attained.add_last(self._attained.over(job, now))
         self._queues.remove_job(job, now)  # it holds nothing, so nothing is freed
         instructions = [Record(ROOM, job, None), *self._lent.job_over(job)]
         self._attained.container_gone(job)
@@ -107,7 +107,7 @@ class JobLifecycle:
             ended = JobEnded(job=name, why=why, done=done, failed=failed, merged_into=merged_into, use=use)
             instructions.append(TellMaster(ended))
         else:
-            self._attained.tell(use)
+            self._attained.add_last(use)
         instructions += self._slot_grants.granted(self._queues.remove_job(name, now), now)
         for held in self._held.of_job(name):
             instructions += self.withdraw(held, why or "its job ended", now)
@@ -153,5 +153,5 @@ class JobLifecycle:
     def _abandoned(self, job: Job, now: float, why: str, merged_into: str | None = None) -> list[Instruction]:
         """End a job without connections. Without ``why``, its last connection left it in order: the job is done."""
         if not job.record.here:
-            return self.forget_guest(job.record.job, now)
+            return self.drop_guest(job.record.job, now)
         return self.end(job, now, why, done=not why, merged_into=merged_into or "")

@@ -83,12 +83,12 @@ class MasterDecisions:
                 job.wait(decision.why, never=decision.never)
                 out += job.notify(job.waiting())
             case SetPriority() if job is not None:
-                if job.record.told(decision):  # the next agent has it, too, while the master is away
+                if job.record.set_priority(decision):  # the next agent has it, too, while the master is away
                     out.append(Record(ROOM, decision.job, job.record))
                 self._queues.set_priority(decision.job, decision.priority, now)
                 out += self._slot_grants.recalls()
             case TellPlaced() | TellEnded() | TellStuck() if job is not None:
-                out += tasks.tell(job, decision)
+                out += tasks.apply(job, decision)
             case CancelJob() if job is not None:
                 out += self._lifecycle.cancelled(job, decision, now)
             case TellStages():  # the job may have no other record here yet

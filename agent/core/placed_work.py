@@ -134,7 +134,7 @@ class PlacedWork:
             return []
         if held.slot is not None:
             self._slot_grants.give_slot(held, now)
-        self._preemption.policy.forget(container)
+        self._preemption.policy.drop(container)
         return [
             *self._containers.promote(record, held.slot),
             self._ranks.reclassed(record),

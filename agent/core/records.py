@@ -47,7 +47,7 @@ class JobRecord(msgspec.Struct, kw_only=True):
     tenant_weight: float = 1.0
     place: int = 0  # arrival number among the jobs of this node
 
-    def told(self, by: SetPriority) -> bool:
+    def set_priority(self, by: SetPriority) -> bool:
         """Record its place in the order; return whether something changed that the next agent is to know."""
         before = self.reserved_cores, self.tenant, self.tenant_weight
         self.priority, self.reserved_cores = by.priority, by.reserved_cores

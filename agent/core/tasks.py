@@ -219,7 +219,7 @@ def awaited(job: Job) -> list[AwaitedTask]:
     ]
 
 
-def tell(job: Job, decision: TellPlaced | TellEnded | TellStuck) -> list[Instruction]:
+def apply(job: Job, decision: TellPlaced | TellEnded | TellStuck) -> list[Instruction]:
     """Pass on the master's message about a task of this origin: where it was placed, that it is stuck, how it ended.
 
     A task ends once. After its end is answered no other process keeps it. While the framework is away or does not read,

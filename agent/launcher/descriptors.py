@@ -71,7 +71,7 @@ class Selector:
         if key.events != events:
             self._selector.modify(what, events, key.data)
 
-    def forget(self, what: Watched) -> None:
+    def unregister(self, what: Watched) -> None:
         """Call the handler no more."""
         if self._later.pop(what, None) is None:
             self._selector.unregister(what)

@@ -202,7 +202,7 @@ class Server:
     def _drop(self, agent: _Agent) -> None:
         if agent in self._agents:
             self._agents.discard(agent)
-            self._selector.forget(agent.connection)
+            self._selector.unregister(agent.connection)
             agent.connection.close()
 
     def _send(self, agent: _Agent, message: dict[str, Any]) -> None:
@@ -272,7 +272,7 @@ class Server:
         if data:
             child.report += data
             return
-        self._selector.forget(report)
+        self._selector.unregister(report)
         os.close(report)
         unpacker = msgpack.Unpacker()
         unpacker.feed(child.report)
@@ -326,7 +326,7 @@ class Server:
         if not self._put_back(child):
             return {"error": f"some processes of {container!r} could not be moved back"}
         del self._children[container]
-        self._selector.forget(child.pidfd)
+        self._selector.unregister(child.pidfd)
         os.close(child.pidfd)
         return {}
 
@@ -353,7 +353,7 @@ class Server:
         elif not child.confined:
             # Only here can its children be ended: until the leader is reaped, its session number is not reused.
             self._kill_session(child)
-        self._selector.forget(child.pidfd)
+        self._selector.unregister(child.pidfd)
         os.close(child.pidfd)
         if child.adopted:
             return code, None

@@ -97,7 +97,7 @@ class MemoryWatch:
         """Watch the pressure of exactly these containers."""
         wanted = set(containers) if self.available else set()
         for container in self._triggers.keys() - wanted:
-            self._forget(container)
+            self._stop_watching(container)
         for container in wanted - self._triggers.keys():
             self._watch(container, self._tree.get(container).path)
 
@@ -120,11 +120,11 @@ class MemoryWatch:
     def _pressed(self, container: str) -> None:
         fired = self._triggers[container].fired()
         if fired is None:
-            self._forget(container)
+            self._stop_watching(container)
         elif fired and self._on.is_set():
             self._look((container,))
 
-    def _forget(self, container: str) -> None:
+    def _stop_watching(self, container: str) -> None:
         trigger = self._triggers.pop(container)
         asyncio.get_running_loop().remove_reader(trigger.fileno())
         trigger.close()

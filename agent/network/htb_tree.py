@@ -64,7 +64,7 @@ class HtbTree:
             if minor in self._own and not (wanted and minor == kept):
                 self._release(minor, shape)
 
-    def forget(self, slot: int) -> None:
+    def drop_packets(self, slot: int) -> None:
         """Drop packets of the slot's former container."""
         for minor in htb_parameters.own_minors(slot):
             if minor in self._draining:

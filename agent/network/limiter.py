@@ -215,7 +215,7 @@ class NetworkLimiter:
             former = None
         if former is None:
             for tree in self._trees:
-                tree.forget(slot)
+                tree.drop_packets(slot)
             with contextlib.suppress(OSError):  # marking reports it
                 self._open_table().fill(slot, _carried(cgroup))
         self._containers[slot] = _Container(cgroup, shape, {})

@@ -237,7 +237,7 @@ class Cluster:
 
     def _progress(self, node: Node, message: Progress, now: float) -> None:
         job = message_checks.job_of_origin(self.jobs, node, message.job)
-        job.work.tell(message.stages)
+        job.work.report(message.stages)
         if job.some_executors:
             self.executors.stages(job, message.stages)
 

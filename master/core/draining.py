@@ -91,7 +91,7 @@ class Drain:
         if decision.draining is None and number >= node.draining_in:
             self._drains.confirmed(node.name)
 
-    def told(self, node: Node) -> NodeDrain:
+    def status(self, node: Node) -> NodeDrain:
         """Return a node's drain: its state, and the work that still runs there."""
         own = node.own or []
         left = [*self._held(node), *own[: max(0, MOST_NAMED - len(node.held))]]

@@ -56,7 +56,7 @@ class Executors:
     def over(self, job: str) -> None:
         """Remove the state of a job that is over."""
         self.waits.pop(job, None)
-        self.usage.forget_unfinished(job)
+        self.usage.drop_unfinished(job)
 
     def foreseen(self, job: Job, task: Task) -> bool:
         """Return whether a task is an executor with a forecast, or one to come, and so does not reserve its bounds."""
@@ -78,7 +78,7 @@ class Executors:
             forecasts.take(event)
             self.news = True
         else:
-            forecasts.forget(event.application)
+            forecasts.drop(event.application)
         if self.waiting:
             self._dues.changed = True
 

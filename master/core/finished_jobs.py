@@ -46,20 +46,20 @@ class FinishedJobs:
         """Return a job by its id; None where it is not stored."""
         return self._jobs.get(job)
 
-    def remember(self, past: FinishedJob) -> None:
+    def add(self, past: FinishedJob) -> None:
         """Store a finished job."""
         job, user = past.view.job, past.view.user
-        self.forget(job)
+        self.drop(job)
         self.unstored.pop(job, None)
         self._jobs[job] = self.unstored[job] = past
         own = self._of_user.setdefault(user, {})
         own[job] = None
         if len(own) > self._most_of_a_user:
-            self.forget(next(iter(own)))
+            self.drop(next(iter(own)))
         elif len(self._jobs) > self._most:
-            self.forget(next(iter(self._jobs)))
+            self.drop(next(iter(self._jobs)))
 
-    def forget(self, job: str) -> None:
+    def drop(self, job: str) -> None:
         """Remove a job: it was the oldest, or its origin reports that it still exists."""
         past = self._jobs.pop(job, None)
         if past is not None:
@@ -72,7 +72,7 @@ class FinishedJobs:
     def restore(self, jobs: Iterable[FinishedJob]) -> None:
         """Restore the jobs stored by the previous master; report removals of those that exceed the bounds here."""
         for past in jobs:
-            self.remember(past)
+            self.add(past)
         self.unstored.update({job: None for job, past in self.unstored.take().items() if past is None})
 
 

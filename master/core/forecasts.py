@@ -55,7 +55,7 @@ class Forecasts:
         while len(self._known) > _MOST:
             del self._known[next(iter(self._known))]
 
-    def forget(self, application: str) -> None:
+    def drop(self, application: str) -> None:
         """Drop an application's forecasts, because more is known about it now."""
         for key in [key for key in self._known if key[0] == application]:
             del self._known[key]

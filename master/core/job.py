@@ -179,7 +179,7 @@ class Job:
             # first ordered by submission, which is final under `ejf` and `fifo`.
             self.priority = message.priority if message.admitted else -message.submitted_at
             self.came_at, self.described = now, True
-        self.work.tell(message.stages)
+        self.work.report(message.stages)
         self._step("described as admitted" if message.admitted else "described")
 
     def admit(self, now: float) -> None:
@@ -303,7 +303,7 @@ class Job:
         if tenant != self.tenant:
             self.tenant, self.hosts, self.hosts_to_tell = tenant, dict.fromkeys(self.hosts), True
 
-    def told(self, node: str, number: int, reserved_cores: float | None = None) -> None:
+    def priority_sent(self, node: str, number: int, reserved_cores: float | None = None) -> None:
         """Record that a node was sent the priority and the reserved cores in this request (None: it has no
         reservation); 0: it is away and is told later.
         """

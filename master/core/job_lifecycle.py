@@ -57,7 +57,7 @@ class JobLifecycle:
             why = (
                 f"{self._settings.current.ordering}: submitted at {job.submitted_at:.3f}, until the order is looked at"
             )
-            job.told(job.origin, self._outbox.propose(job.origin, priority_of(job, why)))
+            job.priority_sent(job.origin, self._outbox.propose(job.origin, priority_of(job, why)))
         self._dues.order_anew()
         if job.admitted and not state.admitted:
             self._outbox.propose(job.origin, api.AdmitJob(job=job.job, why="admitted before the connection was lost"))
@@ -79,7 +79,7 @@ class JobLifecycle:
         stored with the finished jobs. ``more_to_tell``: nodes may yet report more of its service.
         """
         if job.described and listed:
-            self._past.remember(past_of(job, why, self._clock.unix(self._clock.now), lost=lost))
+            self._past.add(past_of(job, why, self._clock.unix(self._clock.now), lost=lost))
         for task in list(job.tasks.values()):
             self._tasks.unready(job, task)
             node, held = self._members.nodes.get(task.node), self._members.held_of(task)
@@ -142,7 +142,7 @@ class JobLifecycle:
         for job in jobs:
             past = self._past.get(job.job)
             by = job.cancelled_by or (past.cancelled_by if past is not None else "")
-            self._past.forget(job.job)
+            self._past.drop(job.job)
             if by:
                 self._cancel(job, by)
         for use in message.load.jobs:

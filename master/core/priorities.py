@@ -103,7 +103,7 @@ class Priorities:
             cores = reserved_cores(job.job, node)
             if told != job.priority or job.reserved_told.get(node) != cores:
                 told_in = self._outbox.propose(node, priority_of(job, ranking.why(job.job), cores))
-                job.told(node, told_in, cores)
+                job.priority_sent(node, told_in, cores)
 
 
 def _fixed(order: Sequence[Job], moved_after: float, came_after: float) -> set[str]:

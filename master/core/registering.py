@@ -181,7 +181,7 @@ class Registration:
         for task in list(job.tasks.values()):
             if job.complete and (job.job, task.name) not in wanted and not task.unwanted:
                 self._tasks.recall(task, "its origin no longer waits for it")
-                self._tasks.forget(job, task)
+                self._tasks.remove(job, task)
                 self._outbox.counts["ended_cancelled"] += 1
             else:
                 self._tasks.tell_if_placed(job, task)

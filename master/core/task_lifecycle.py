@@ -154,7 +154,7 @@ class TaskLifecycle:
         if task.elastic:
             self._executors.ended(job, task, ended)
         note_end(job, task, ended)
-        self.forget(job, task)
+        self.remove(job, task)
         if task.node:
             self.tell_placed(job, task)
         self._outbox.propose(job.origin, keep_end(job, task.name, task.node or task.was_on, ended))
@@ -166,7 +166,7 @@ class TaskLifecycle:
         if job.untold.pop(task, None) is not None:
             self._outbox.instruct(AcknowledgeEnd(job.job, task))
 
-    def forget(self, job: Job, task: Task) -> None:
+    def remove(self, job: Job, task: Task) -> None:
         """Remove a task from its job; its work counts as done."""
         self.unready(job, task)
         task.end()
@@ -176,7 +176,7 @@ class TaskLifecycle:
 
     def requeue(self, job: Job, task: Task) -> None:
         """Make a task wait for a node again: it is not on its node, and did not end there."""
-        self._executors.usage.forget((job.job, task.name))  # an executor did not end there
+        self._executors.usage.drop((job.job, task.name))  # an executor did not end there
         task.requeue()
         if task.unwanted:
             self.end(job, task, Ended(by=EndedBy.CANCELLED, reason="cancelled before it ran"))

@@ -124,7 +124,7 @@ class TaskReports:
             else:
                 self._tasks.recall(task, "its framework says that it is done")
             if node.name == job.origin:
-                self._tasks.forget(job, task)
+                self._tasks.remove(job, task)
                 self._outbox.counts["ended_exit"] += 1
                 self._dues.changed = True
             else:
@@ -181,7 +181,7 @@ class TaskReports:
                     _back_off(self._settings.current, node, task, message.ended, now)
                     self._tasks.requeue(job, task)
                 else:  # only its origin knows the task, and reports it at registration
-                    self._tasks.forget(job, task)
+                    self._tasks.remove(job, task)
             return
         was_here = task is not None and (task.node or task.was_on) == node.name
         if job is not None and task is not None and was_here and not stopped:

@@ -112,4 +112,4 @@ class UnlearntJobs:
         past = self._past.get(job.job)
         if past is not None and past.view.service_container_s != service_s:
             view = msgspec.structs.replace(past.view, service_container_s=service_s)
-            self._past.remember(replace(past, view=view))
+            self._past.add(replace(past, view=view))

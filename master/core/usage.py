@@ -110,7 +110,7 @@ class UsageReports:
         key = (task.job, task.name)
         stopped = ended.by in (EndedBy.EXIT, EndedBy.SIGNAL) and ended.exit_status == _TERMINATED  # outside Penstock
         if not (ended.ok or stopped) or task.request is None or task.request.executor is None:
-            self.forget(key)
+            self.drop(key)
             return None, ""
         application, settings, _ = key_of(job, task)
         report = self._reports.setdefault(key, _Report(task.node))
@@ -118,15 +118,15 @@ class UsageReports:
         self._waiting[key] = None
         stored, why = self._finish(key, report)
         if len(self._waiting) > _MOST_WAITING:
-            self.forget(next(iter(self._waiting)))
+            self.drop(next(iter(self._waiting)))
         return stored, why
 
-    def forget(self, key: Key) -> None:
+    def drop(self, key: Key) -> None:
         """Drop a report: the executor is to run again, or did not end well, so its use is not representative."""
         self._reports.pop(key, None)
         self._waiting.pop(key, None)
 
-    def forget_unfinished(self, job: str) -> None:
+    def drop_unfinished(self, job: str) -> None:
         """Drop the reports of a finished job, except of executors that ended well, whose last part may still come."""
         for key in [key for key, report in self._reports.items() if key[0] == job and report.identity is None]:
             del self._reports[key]
@@ -134,13 +134,13 @@ class UsageReports:
     def gone(self, node: str) -> None:
         """Drop the reports of a lost node."""
         for key in [key for key, report in self._reports.items() if report.node == node]:
-            self.forget(key)
+            self.drop(key)
 
     def _finish(self, key: Key, report: _Report) -> tuple[StoreRun | None, str]:
         if report.identity is None or not report.complete:
             return None, ""
         application, run, settings = report.identity
-        self.forget(key)
+        self.drop(key)
         if report.missing or not report.slots:
             return None, report.missing or "it ended before its first slot did"
         if not any(report.mean):

@@ -124,7 +124,7 @@ class Work:
         here = {stage: tally.done for stage, tally in self.tallies.items()}
         return sum(max(told.get(stage, 0), here.get(stage, 0)) for stage in told.keys() | here.keys())
 
-    def tell(self, stages: list[StageProgress]) -> None:
+    def report(self, stages: list[StageProgress]) -> None:
         """Store a framework's progress; stages no longer named are over."""
         self.told, self._under_way = stages, None
         named = {stage.stage for stage in stages}

@@ -127,11 +127,11 @@ class JobSizes:
                 general = _mix(counts, own, weight, general)
             known = self._known.pop(kind, None) or KnownSizes(kind)
             self._known[kind] = self.unstored[kind] = known.with_one(cell, evidence)
-            self._forget(kind)
+            self._drop(kind)
         while len(self._known) > self._most:
             gone = next(iter(self._known))
             del self._known[gone]
-            self._forget(gone)
+            self._drop(gone)
             self.unstored[gone] = None
 
     def probabilities(self, jobs: Sequence[tuple[str, str]]) -> Floats:
@@ -179,7 +179,7 @@ class JobSizes:
         self._counts.clear()
         self._blurred_counts.clear()
 
-    def _forget(self, kind: Kind) -> None:
+    def _drop(self, kind: Kind) -> None:
         """Drop what follows from the kind's known sizes."""
         self._counts.pop(kind, None)
         self._blurred_counts.pop(kind, None)

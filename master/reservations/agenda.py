@@ -102,7 +102,7 @@ class Agenda:
         """``before``: the amounts of the reservation that this one replaces."""
         why = self._plan_turns(one, now, before)
         if why:
-            self._forget(one, now)
+            self._release(one, now)
         else:
             one.step("promised")
             self._known[one.id] = one
@@ -114,7 +114,7 @@ class Agenda:
         Raises: KeyError: there is none.
         """
         old = self._kept(id)
-        self._forget(old, now)
+        self._release(old, now)
         before = Steps.sum_of(clipped(old.pieces, now))
         why = self._create(Reservation(id, old.owner, request, old.sequence), now, before)
         if why:
@@ -131,7 +131,7 @@ class Agenda:
         Raises: KeyError: there is none.
         """
         one = self._kept(id)
-        self._forget(one, now)
+        self._release(one, now)
         self._end(one)
 
     def give_up(self, id: str) -> None:  # noqa: A002 - the field's name
@@ -300,7 +300,7 @@ class Agenda:
                     self.plan.remove(key)
         return None, why
 
-    def _forget(self, one: Reservation, now: int) -> None:
+    def _release(self, one: Reservation, now: int) -> None:
         for each in one.turns.values():
             self.plan.remove(each.key)
             self.quotas.release(one.owner, each.pieces, now)

@@ -118,7 +118,7 @@ class Steps:
             end = self.starts[index + 1] if index + 1 < b else finish
             yield max(start, self.starts[index]), end, [column[index] for column in self.columns]
 
-    def forget(self, before: int) -> None:
+    def clear_before(self, before: int) -> None:
         """Set all amounts before a step to 0."""
         index = self._cut(before)
         del self.starts[1:index]

@@ -81,9 +81,9 @@ class Quotas:
         self._known_since = max(self._known_since, now - self._window)
         for name, one in list(self._owners.items()):
             if _over(one.used, self._known_since):
-                one.used.forget(self._known_since)
+                one.used.clear_before(self._known_since)
             if _over(one.past, self._known_since):
-                one.past.forget(self._known_since)
+                one.past.clear_before(self._known_since)
                 self._changed.add(name)
             if one.room is not None:
                 one.room.drop_past(self._known_since)

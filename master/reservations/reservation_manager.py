@@ -236,7 +236,7 @@ class ReservationManager:
         """
         step, span = self.step(at), self.supply.kept_steps
         first = self.supply.whole == Bundle()
-        changed = self.supply.tell(capacity, drained or Bundle(), step)
+        changed = self.supply.update(capacity, drained or Bundle(), step)
         if not changed and step < self._repaired_until - span // 2:
             return []
         self._repaired_until = step + span

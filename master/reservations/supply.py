@@ -31,7 +31,7 @@ class Supply:
         """Return whether any capacity is absent."""
         return self.whole != self.present
 
-    def tell(self, connected: Bundle, drained: Bundle, step: int) -> bool:
+    def update(self, connected: Bundle, drained: Bundle, step: int) -> bool:
         """Set the capacity of connected nodes, and of the drained ones among them. Return whether that changed
         anything.
         """

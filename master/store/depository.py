@@ -110,7 +110,7 @@ class Depository:
         }
         with self._database.transaction() as connection:
             connection.execute(sa.insert(_RUNS).values(values))
-            self._forget(connection, application)
+            self._delete_oldest(connection, application)
 
     def runs(self, application: str, *, settings: Settings | None = None) -> list[Recorded]:
         """Return the stored runs of an application in the order of their ends, or those with some settings.
@@ -159,7 +159,7 @@ class Depository:
         with self._database.transaction() as connection:
             return {name: int(count) for name, count in connection.execute(query.order_by(_RUNS.c.application))}
 
-    def _forget(self, connection: sa.Connection, application: str) -> None:
+    def _delete_oldest(self, connection: sa.Connection, application: str) -> None:
         """Delete the oldest rows that exceed the bounds."""
         bounds = self._bounds
         newest_first = (_RUNS.c.ended_at.desc(), _RUNS.c.id.desc())

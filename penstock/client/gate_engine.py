@@ -213,7 +213,7 @@ class Engine:
         """Called by the link: the agent no longer has any state of this job."""
         self.unlinked(reason)
         self._job = None
-        self._session.forget()
+        self._session.job_over()
 
     def cancelled(self, error: Exception) -> None:
         """Called by the link: the job was cancelled; pending and later requests fail with ``error``."""

@@ -227,7 +227,7 @@ class MonotaskSession(Generic[T]):
         for order in self._order.values():
             order.clear()
 
-    def forget(self) -> None:
+    def job_over(self) -> None:
         """The job is over at the agent: waiting monotasks wait for another job, granted ones run on unrecorded."""
         self.unlink()
         for one in [one for one in self._live.values() if one.state in _GRANTED]:

@@ -115,7 +115,7 @@ class GateMachine(RuleBasedStateMachine):
 
     @rule()
     def forgotten(self) -> None:
-        self.session.forget()
+        self.session.job_over()
         self.gated.clear()
         self.disconnected()
 

@@ -85,7 +85,7 @@ class World(Connections, Work):
             self.calm_down()
         for name in sorted(self.drained):
             node = self.cluster.nodes[name]
-            assert draining.state(node) == "drained", self.cluster.drain.told(node)
+            assert draining.state(node) == "drained", self.cluster.drain.status(node)
             self.undrain(name)
         for _ in range(200):
             if self.settled():

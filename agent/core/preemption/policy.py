@@ -110,7 +110,7 @@ class Preemption:
         self._warned = {container: warned for container, warned in self._warned.items() if container not in over}
         return [Action(Act.END, container, resource, reason) for container, (_, resource, reason) in over.items()]
 
-    def forget(self, container: str) -> None:
+    def drop(self, container: str) -> None:
         """Drop a container that ended or is no longer opportunistic."""
         for kept in (self._paused, self._warned, self._starving, self._reclaiming):
             kept.pop(container, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from agent.output import CHUNK_BYTES, forget_outputs, read_output, trim_output
+from agent.output import CHUNK_BYTES, read_output, remove_outputs, trim_output
 
 BLOCK = 4096
 
@@ -58,7 +58,7 @@ def test_outputs_of_dropped_containers_go(tmp_path: Path) -> None:
     for name in ("c-1", "c-2", "backup"):
         (tmp_path / name).mkdir()
         (tmp_path / name / "stdout").write_text("x")
-    forget_outputs(tmp_path, {"c-2"})
+    remove_outputs(tmp_path, {"c-2"})
     assert {p.name for p in tmp_path.iterdir()} == {"c-2", "backup"}
 
 

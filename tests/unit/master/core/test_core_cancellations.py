@@ -202,14 +202,14 @@ def past(job: str, user: str) -> FinishedJob:
 def test_the_latest_of_each_user_are_remembered_and_not_too_many_in_all() -> None:
     jobs = FinishedJobs(most_of_a_user=2, most=5)
     for number in range(4):
-        jobs.remember(past(f"e{number}", "eve"))
+        jobs.add(past(f"e{number}", "eve"))
     assert [each.view.job for each in jobs] == ["e2", "e3"]
     for number in range(4):
-        jobs.remember(past(f"m{number}", f"user{number}"))
+        jobs.add(past(f"m{number}", f"user{number}"))
     assert [each.view.job for each in jobs] == ["e3", "m0", "m1", "m2", "m3"], "the oldest of all went"
-    jobs.remember(past("m0", "user0"))
-    jobs.forget("m1")
-    jobs.forget("never-there")
+    jobs.add(past("m0", "user0"))
+    jobs.drop("m1")
+    jobs.drop("never-there")
     assert [each.view.job for each in jobs] == ["e3", "m2", "m3", "m0"]
     assert jobs.get("m1") is None
 

@@ -32,7 +32,7 @@ def undrain(b: Bed, *nodes: str) -> None:
 
 def state(b: Bed, node: str) -> str:
     said = status_document(b.cluster, b.now).nodes[node].state
-    assert said == b.cluster.drain.told(b.cluster.nodes[node]).state
+    assert said == b.cluster.drain.status(b.cluster.nodes[node]).state
     return str(said)
 
 
@@ -178,7 +178,7 @@ def test_it_is_drained_when_nothing_is_left_of_the_cluster_s_or_of_its_own() -> 
     assert state(b, "b") == "connected"
     drain(b, "b")
     assert b.decisions_of(api.Drain) == [("b", api.Drain(draining=ROOT, why="root drains it"))]
-    told = b.cluster.drain.told(b.cluster.nodes["b"])
+    told = b.cluster.drain.status(b.cluster.nodes["b"])
     assert (told.state, told.count) == ("draining", 1)
     assert told.remaining == [Remaining("command", "j/c", "j", "u")]
     b.serve(e.Said("b", api.CommandEnded(job="j", task="c", origin="a", ended=EXIT)))
@@ -188,11 +188,11 @@ def test_it_is_drained_when_nothing_is_left_of_the_cluster_s_or_of_its_own() -> 
     b.serve(e.Said("b", api.Heartbeat(load=load(), decided=known - 1)))
     assert state(b, "b") == "draining", "it did not know then that it is drained"
     b.serve(e.Said("b", api.Heartbeat(load=load(), decided=known, own=[own])))
-    assert b.cluster.drain.told(b.cluster.nodes["b"]).remaining == [own]
+    assert b.cluster.drain.status(b.cluster.nodes["b"]).remaining == [own]
     assert state(b, "b") == "draining"
     b.heartbeat("b")
     assert state(b, "b") == "drained"
-    assert b.cluster.drain.told(b.cluster.nodes["a"]).jobs == ["j"]
+    assert b.cluster.drain.status(b.cluster.nodes["a"]).jobs == ["j"]
 
 
 # ---------------------------------------------------------------- stopping
@@ -348,7 +348,7 @@ def test_a_node_that_never_comes_back_can_be_undrained() -> None:
     drain(b, "b")
     fresh = restarted(b)
     assert list(fresh.cluster.nodes) == []
-    assert fresh.cluster.drain.told(*fresh.cluster.drain.known(("b",))).state == "away"
+    assert fresh.cluster.drain.status(*fresh.cluster.drain.known(("b",))).state == "away"
     undrain(fresh, "b")
     with pytest.raises(RpcError, match="no node 'b' in this cluster"):
         undrain(fresh, "b")

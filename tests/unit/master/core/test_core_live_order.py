@@ -312,7 +312,7 @@ def test_a_returning_node_learns_of_moves_meanwhile() -> None:
     b.job("b", "short", at=2.0)
     b.serve(e.NodeAway("a"))
     b.serve(api_said("b", "short", [StageProgress(stage="s", tasks=1, input_bytes=1)]))
-    b.cluster.jobs["long"].work.tell([StageProgress(stage="s", tasks=9, input_bytes=10**9)])
+    b.cluster.jobs["long"].work.report([StageProgress(stage="s", tasks=9, input_bytes=10**9)])
     b.now = 3.0
     b.heartbeat("b")
     jobs = b.cluster.jobs

@@ -131,7 +131,7 @@ class Crowd:
         self._jobs[name].work.attained("a", JobUse(job=name, service_s=service_s))
 
     def tell(self, name: str, stage: StageProgress) -> None:
-        self._jobs[name].work.tell([stage])
+        self._jobs[name].work.report([stage])
 
     def remaining_s(self) -> dict[str, float]:
         """Return the remaining time of each, in seconds of one core."""

@@ -68,7 +68,7 @@ def test_a_task_that_has_to_leave_counts_until_it_has_left_even_when_its_job_is_
     made.ready("a", *[command(f"e{i}", 1, 1.0) for i in range(2)], job="eve")
     made.round()
     made.serve(e.Said("a", api.JobEnded(job="eve")))
-    made.cluster.past.forget("eve")
+    made.cluster.past.drop("eve")
     made.job("a", "next", at=5.0, user="eve")
     made.ready("a", command("n", 1, 1.0), job="next")
     assert made.round() == []

@@ -21,10 +21,10 @@ def stage_progress(name: str, tasks: int, done: int, *after: str) -> StageProgre
 
 def test_service_counts_for_the_stages_that_are_under_way() -> None:
     work = Work()
-    work.tell([stage_progress("map", 4, 1), stage_progress("other", 2, 0), stage_progress("reduce", 2, 0, "map")])
+    work.report([stage_progress("map", 4, 1), stage_progress("other", 2, 0), stage_progress("reduce", 2, 0, "map")])
     work.attained("a", JobUse(job="j", service_s=6.0, running=2))
     assert work.service == {"map": 3.0, "other": 3.0}
-    work.tell([stage_progress("map", 4, 4), stage_progress("reduce", 2, 0, "map")])
+    work.report([stage_progress("map", 4, 4), stage_progress("reduce", 2, 0, "map")])
     work.attained("a", JobUse(job="j", service_s=10.0, running=1))
     work.attained("b", JobUse(job="j", service_s=1.0, running=3))
     assert work.service == {"map": 3.0, "reduce": 5.0}
@@ -35,7 +35,7 @@ def test_service_counts_for_the_stages_that_are_under_way() -> None:
 
 def test_service_counts_for_a_stage_from_its_first_task_until_its_last_has_ended() -> None:
     work = Work()
-    work.tell([stage_progress("map", 4, 1)])
+    work.report([stage_progress("map", 4, 1)])
     work.attained("a", JobUse(job="j", service_s=2.0, running=1))
     work.task_announced("placed", KindAmounts(cpu=5.0))
     work.attained("a", JobUse(job="j", service_s=6.0, running=1))
@@ -61,10 +61,10 @@ def test_a_stage_that_is_reported_and_placed_counts_once() -> None:
     work = Work()
     for _ in range(2):
         work.task_announced("map", KindAmounts(cpu=5.0))
-    work.tell([stage_progress("map", 6, 0), stage_progress("reduce", 3, 0, "map")])
+    work.report([stage_progress("map", 6, 0), stage_progress("reduce", 3, 0, "map")])
     assert work.tasks_left == 9
     assert [stage.stage for stage in work.own] == ["reduce"]
-    work.tell([stage_progress("map", 1, 0), stage_progress("reduce", 3, 0, "map")])
+    work.report([stage_progress("map", 1, 0), stage_progress("reduce", 3, 0, "map")])
     assert work.tasks_left == 2 + 3, "of the sent tasks at least that is left"
     work.task_ended("map", KindAmounts(cpu=5.0))
     assert work.left() == [5.0, 0.0, 0.0]
@@ -77,12 +77,12 @@ def test_future_work_is_the_reported_less_the_announced() -> None:
         work.task_announced("map", KindAmounts(cpu=5.0, disk=1.0))
     some = StageProgress(stage="map", tasks=4, usage=KindAmounts(cpu=20.0, disk=4.0))
     later = StageProgress(stage="reduce", tasks=3, after=["map"], usage=KindAmounts(cpu=6.0, network=6.0))
-    work.tell([some, later, StageProgress(stage="end", tasks=1, after=["reduce"], input_bytes=7)])
+    work.report([some, later, StageProgress(stage="end", tasks=1, after=["reduce"], input_bytes=7)])
     assert work.to_come() == ([10.0 + 6.0 + 7.0, 2.0, 6.0], 2 + 3 + 1)
     work.task_ended("map", KindAmounts(cpu=5.0, disk=1.0))
     assert work.to_come() == ([10.0 + 6.0 + 7.0, 2.0, 6.0], 2 + 3 + 1), "it ended after that was told"
     less = StageProgress(stage="map", tasks=4, done=1, usage=KindAmounts(cpu=15.0, disk=3.0))
-    work.tell([less, later])
+    work.report([less, later])
     assert work.to_come() == ([16.0, 2.0, 6.0], 5)
     assert (work.done, work.left()) == (1, [5.0, 1.0, 0.0])
 
@@ -96,7 +96,7 @@ def test_a_job_with_ever_new_stages_does_not_grow(monkeypatch: pytest.MonkeyPatc
         work.task_ended(f"s{index}", KindAmounts())
     assert len(work.tallies) == 256
     assert list(work.service) == [f"s{index}" for index in range(256, 3 * 256)], "the oldest ones are forgotten"
-    work.tell([stage_progress("s0", 1, 0)])
+    work.report([stage_progress("s0", 1, 0)])
     assert len(work.service) == 256, "a stage that is neither reported nor counted is over"
 
 
