@@ -55,7 +55,7 @@ class Master:
         capacity = Capacity(cores=16, memory_bytes=64 * GIB)
         for name in (f"n{number}" for number in range(nodes)):
             self.serve(
-                e.Said(
+                e.Received(
                     name,
                     master_api.Register(
                         protocol=1, node=name, version="0", capacity=capacity, load=self._load(), complete=True
@@ -68,10 +68,10 @@ class Master:
             state = master_api.JobState(
                 job=job, name=job, user="u", memory_bytes=0, priority=0.0, submitted_at=float(number)
             )
-            self.serve(e.Said(origin, state))
+            self.serve(e.Received(origin, state))
             tasks = [request(f"e{each}") for each in range(executors)]
             if tasks:
-                self.serve(e.Said(origin, master_api.ReadyTasks(job=job, stage="s", tasks=tasks)))
+                self.serve(e.Received(origin, master_api.ReadyTasks(job=job, stage="s", tasks=tasks)))
         self.round_s = self._timed_round()
 
     def _timed_round(self) -> float:
@@ -126,7 +126,7 @@ class Master:
     def _timed(self, node: str, said: bytes, kind: type[Any]) -> float:
         self.now += 1.0 / self.nodes
         start = time.thread_time()
-        instructions = self.cluster.handle(e.Said(node, msgspec.msgpack.decode(said, type=kind)), self.now)
+        instructions = self.cluster.handle(e.Received(node, msgspec.msgpack.decode(said, type=kind)), self.now)
         took_s = time.thread_time() - start
         for instruction in instructions:
             if isinstance(instruction, SendDecisions):

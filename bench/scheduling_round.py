@@ -51,11 +51,11 @@ def cluster(size: Size, rng: Random, ordering: str = "ejf") -> Cluster:
         message = api.Register(
             protocol=1, node=f"n{index}", version="0", capacity=capacity, load=load(rng), complete=True
         )
-        made.handle(e.Said(message.node, message), 0.0)
+        made.handle(e.Received(message.node, message), 0.0)
     for job in range(size.jobs):
         name = f"j{job}"
         state = api.JobState(job=name, name=name, user="u", memory_bytes=0, priority=0.0, submitted_at=float(job))
-        made.handle(e.Said("n0", state), 0.0)
+        made.handle(e.Received("n0", state), 0.0)
         for stage in range(size.stages):
             requests = [
                 TaskRequest(
@@ -65,7 +65,7 @@ def cluster(size: Size, rng: Random, ordering: str = "ejf") -> Cluster:
                 )
                 for task in range(size.tasks)
             ]
-            made.handle(e.Said("n0", api.ReadyTasks(job=name, stage=f"s{stage}", tasks=requests)), 0.0)
+            made.handle(e.Received("n0", api.ReadyTasks(job=name, stage=f"s{stage}", tasks=requests)), 0.0)
     return made
 
 
@@ -99,11 +99,11 @@ def full(nodes: int, jobs: int, stages: int, tasks: int, ordering: str) -> Clust
             protocol=1, node=f"n{index}", version="0", capacity=Capacity(cores=32.0, memory_bytes=128 * GIB),
             load=load(rng, promised_memory_bytes=127 * GIB), complete=True,
         )  # fmt: skip
-        made.handle(e.Said(message.node, message), 0.0)
+        made.handle(e.Received(message.node, message), 0.0)
     for job in range(jobs):
         name = f"j{job}"
         state = api.JobState(job=name, name=name, user="u", memory_bytes=0, priority=0.0, submitted_at=float(job))
-        made.handle(e.Said("n0", state), 0.0)
+        made.handle(e.Received("n0", state), 0.0)
         for stage in range(stages):
             requests = [
                 TaskRequest(
@@ -113,7 +113,7 @@ def full(nodes: int, jobs: int, stages: int, tasks: int, ordering: str) -> Clust
                 )
                 for task in range(tasks)
             ]
-            made.handle(e.Said("n0", api.ReadyTasks(job=name, stage=f"s{stage}", tasks=requests)), 0.0)
+            made.handle(e.Received("n0", api.ReadyTasks(job=name, stage=f"s{stage}", tasks=requests)), 0.0)
     return made
 
 
@@ -122,7 +122,7 @@ def measure_waiting(
 ) -> None:
     """Print the time of a round that places nothing, after a heartbeat that changes nothing."""
     made = full(nodes, jobs, stages, tasks, ordering)
-    beat = e.Said("n1", api.Heartbeat(load=made.nodes["n1"].load))
+    beat = e.Received("n1", api.Heartbeat(load=made.nodes["n1"].load))
     took_ms: list[float] = []
     for turn in range(repeat + 1):
         now = 0.1 * (turn + 1)
@@ -156,9 +156,9 @@ def measure_heartbeats(nodes: int, held: int, count: int = 2000) -> None:
             ],
         )  # fmt: skip
         made.handle(e.NodeAway(name), 0.0)
-        made.handle(e.Said(name, said), 0.0)
+        made.handle(e.Received(name, said), 0.0)
     use = api.JobUse(job="j0", service_s=1.0, running=1)
-    beats = [e.Said(f"n{rng.randrange(nodes)}", api.Heartbeat(load=load(rng, jobs=[use]))) for _ in range(count)]
+    beats = [e.Received(f"n{rng.randrange(nodes)}", api.Heartbeat(load=load(rng, jobs=[use]))) for _ in range(count)]
     took_s: list[float] = []
     for index, beat in enumerate(beats):
         now = 1.0 + index / max(nodes, count)

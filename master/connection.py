@@ -41,7 +41,7 @@ class ConnectionOwner(Protocol):
         """
         ...
 
-    def received(self, connection: AgentConnection, event: e.Said | e.Answered) -> None:
+    def received(self, connection: AgentConnection, event: e.Received | e.Answered) -> None:
         """Handle a message or an answer of a registered node.
 
         Raises: RpcError: the message is invalid.
@@ -175,14 +175,14 @@ class AgentConnection:
 
     async def _heed(self, message: e.Message) -> Done | api.JobJoined:
         """Handle a message; a coroutine, so that messages are handled in order (see :meth:`notification`)."""
-        self._owner.received(self, e.Said(self.node, message))
+        self._owner.received(self, e.Received(self.node, message))
         if isinstance(message, api.CommandEnded):
             await self._owner.end_acknowledged(message)
         return self._owner.joined(message.job) if isinstance(message, api.JoinJob) else Done()
 
     def _notified(self, method: str, message: e.Message) -> None:
         try:
-            self._owner.received(self, e.Said(self.node, message))
+            self._owner.received(self, e.Received(self.node, message))
         except RpcError as error:
             if self._peer is not None:
                 self._peer.notify(error.body.METHOD, error.body)

@@ -40,9 +40,9 @@ class Overview:
         self._made_at = -math.inf
         self._preempted: deque[dict[str, Any]] = deque(maxlen=MOST_PREEMPTIONS)
 
-    def received(self, event: e.Said | e.Answered, at: float) -> None:
+    def received(self, event: e.Received | e.Answered, at: float) -> None:
         """Note a node's message before it is handled; ``at`` is Unix time."""
-        if not isinstance(event, e.Said) or not isinstance(said := event.message, CommandEnded):
+        if not isinstance(event, e.Received) or not isinstance(said := event.message, CommandEnded):
             return
         if said.ended.by is EndedBy.PREEMPTED:
             one = {"at": at, "node": event.node, "job": said.job, "task": said.task, "reason": said.ended.reason}

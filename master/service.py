@@ -194,7 +194,7 @@ class MasterService:
                 remedy="give every host its own `node` name",
             )
         self._taken_names.discard((message.node, connection.host))
-        instructions = self.cluster.handle(e.Said(message.node, message), now)
+        instructions = self.cluster.handle(e.Received(message.node, message), now)
         connection.node, connection.heard_at = message.node, now
         self._by_node[message.node] = connection
         if other is not None:
@@ -216,7 +216,7 @@ class MasterService:
             remedy="give every host its own `node` name",
         )
 
-    def received(self, connection: AgentConnection, event: e.Said | e.Answered) -> None:
+    def received(self, connection: AgentConnection, event: e.Received | e.Answered) -> None:
         """Handle an event of the node's present connection; ignore those of former connections.
 
         Raises: RpcError: the message is invalid.

@@ -129,8 +129,8 @@ class Cluster:
         """
         self.clock.now = now
         match event:
-            case e.Said(name, message):
-                self._said(name, message, now)
+            case e.Received(name, message):
+                self._received(name, message, now)
             case e.Answered(name, number, refusals):
                 self._reports.answered(name, number, refusals)
             case e.NodeAway(name):
@@ -193,7 +193,7 @@ class Cluster:
 
     # ------------------------------------------------------------ messages
 
-    def _said(self, name: str, message: e.Message, now: float) -> None:
+    def _received(self, name: str, message: e.Message, now: float) -> None:
         if isinstance(message, api.Register):
             if message.node != name:
                 raise bad_request(f"this connection is {name!r}", field="node")

@@ -24,7 +24,7 @@ Message = (
 
 
 @dataclass(frozen=True, slots=True)
-class Said:
+class Received:
     """A message of a node's agent. ``Register`` opens its connection; every other message needs one."""
 
     node: str
@@ -144,5 +144,6 @@ class StateRestored:
 
 Requested = DrainRequested | UndrainRequested | CancelRequested | OrderRequested
 Event = (
-    Said | Answered | NodeAway | RoundDue | Forecasted | ForecastsOutdated | Requested | Reconfigured | StateRestored
-)
+    Received | Answered | NodeAway | RoundDue | Forecasted | ForecastsOutdated | Requested | Reconfigured
+    | StateRestored
+)  # fmt: skip

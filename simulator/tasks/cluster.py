@@ -195,7 +195,7 @@ class SimulatedCluster:
         node.executors.surrogate.gaps_read = node.executors.surrogate.last_parts_read = True  # as this master does
         here = [job for job in node.jobs.values() if job.record.here]
         self._to_master(
-            m.Said(
+            m.Received(
                 name,
                 api.Register(
                     protocol=api.PROTOCOL,
@@ -213,7 +213,7 @@ class SimulatedCluster:
 
     def _tell_master(self, name: str, params: Params) -> None:
         assert isinstance(params, m.Message)
-        self.clock.after(self.surroundings.latency_s, self._to_master, m.Said(name, params))
+        self.clock.after(self.surroundings.latency_s, self._to_master, m.Received(name, params))
         self._heartbeat_soon(name)
 
     def _heartbeat_soon(self, name: str) -> None:
@@ -225,7 +225,7 @@ class SimulatedCluster:
         self._heartbeat_due.discard(name)
         node = self.nodes[name]
         beat = node.heartbeat(self.clock.now_s)
-        self.clock.after(self.surroundings.latency_s, self._to_master, m.Said(name, beat))
+        self.clock.after(self.surroundings.latency_s, self._to_master, m.Received(name, beat))
 
     def _beat(self, name: str) -> None:
         self._heartbeat(name)

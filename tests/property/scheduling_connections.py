@@ -21,7 +21,7 @@ class Connections(CheckedMaster):
             return
         agent.linked = True
         self.known_version[node], agent.reported = agent.external_version, agent.external
-        self.serve(e.Said(node, agent.register()))
+        self.serve(e.Received(node, agent.register()))
         self.books_agree(agent)
         kept, agent.kept = agent.kept, []
         for message in kept:
@@ -46,7 +46,7 @@ class Connections(CheckedMaster):
                 continue
             if isinstance(what, api.Heartbeat):
                 self.known_version[node], agent.reported = version, external
-            self.serve(e.Said(node, what))
+            self.serve(e.Received(node, what))
             self.books_agree(agent)
 
     def books_agree(self, agent: Agent) -> None:

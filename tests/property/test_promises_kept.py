@@ -53,7 +53,7 @@ class Hosts(Bed):
         self.stopped += [(decision.job, decision.task) for _, decision in told]
         for node, decision in told:
             ended = api.CommandEnded(job=decision.job, task=decision.task, origin="n0", ended=STOPPED)
-            self.serve(e.Said(node, ended))
+            self.serve(e.Received(node, ended))
         for name in self.names:
             held = list(self.cluster.nodes[name].held.values())
             self.heartbeat(

@@ -62,7 +62,7 @@ class Pair:
             said = api.Register(
                 protocol=1, node=name, version="0", capacity=capacity, load=self.load(name), complete=True
             )
-            self.serve(e.Said(name, said))
+            self.serve(e.Received(name, said))
 
     def load(self, name: str) -> api.Load:
         """Of a node that now and then has a little of something to spare."""
@@ -107,7 +107,7 @@ class Pair:
         match rng.choice(["heartbeat", "heartbeat", "heartbeat", "nothing", "room", "job", "tasks", "tasks", "end"]):
             case "heartbeat":
                 number = self.quick.nodes[name].requests.number
-                self.serve(e.Said(name, api.Heartbeat(load=self.load(name), decided=number)))
+                self.serve(e.Received(name, api.Heartbeat(load=self.load(name), decided=number)))
             case "room":
                 self.promised[name] = rng.choice([4096, 4000, 3900, 3000])
             case "job":
@@ -116,13 +116,13 @@ class Pair:
                     job=f"j{self.serial}", name="job", user=rng.choice("uv"), memory_bytes=0, priority=0.0,
                     submitted_at=1000.0 + self.now,
                 )  # fmt: skip
-                self.serve(e.Said(name, state))
+                self.serve(e.Received(name, state))
             case "tasks" if self.quick.jobs:
                 self.tasks(rng.choice(list(self.quick.jobs.values())))
             case "end" if held := list(self.quick.nodes[name].held.values()):
                 one = rng.choice(held)
                 ended = Ended(by=rng.choice([EndedBy.EXIT, EndedBy.PREEMPTED]))
-                self.serve(e.Said(name, api.CommandEnded(job=one.job, task=one.task, origin=name, ended=ended)))
+                self.serve(e.Received(name, api.CommandEnded(job=one.job, task=one.task, origin=name, ended=ended)))
         self.serve(e.RoundDue(1000.0 + self.now))
 
     def tasks(self, job: Job) -> None:
@@ -140,7 +140,9 @@ class Pair:
             )  # fmt: skip
         stage, opportunistic = f"s{rng.randint(0, 2)}", rng.choice([False, False, False, False, True])
         self.serve(
-            e.Said(job.origin, api.ReadyTasks(job=job.job, stage=stage, tasks=requests, opportunistic=opportunistic))
+            e.Received(
+                job.origin, api.ReadyTasks(job=job.job, stage=stage, tasks=requests, opportunistic=opportunistic)
+            )
         )
 
 

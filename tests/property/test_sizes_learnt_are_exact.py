@@ -64,7 +64,7 @@ class Measured(RuleBasedStateMachine):
                 protocol=1, node=name, version="0", capacity=agent.settings.capacity, load=agent.load(self.now),
                 complete=True,
             )  # fmt: skip
-            self.master(m.Said(name, registration))
+            self.master(m.Received(name, registration))
             agent.handle(e.SessionOpened(1, "u", 1000, "c"), self.now)
         self.begin()
 
@@ -91,7 +91,7 @@ class Measured(RuleBasedStateMachine):
         for each in instructions:
             match each:
                 case i.TellMaster(params):
-                    self.say(name, m.Said(name, params))  # type: ignore[arg-type]
+                    self.say(name, m.Received(name, params))  # type: ignore[arg-type]
                 case i.StartContainer(container) | i.AdoptProcess(container):
                     self.used[name][container] = 0.0
                     self.ids += 1
@@ -126,7 +126,7 @@ class Measured(RuleBasedStateMachine):
 
     @rule(name=nodes)
     def heartbeat(self, name: str) -> None:
-        self.say(name, m.Said(name, self.agents[name].heartbeat(self.now)))
+        self.say(name, m.Received(name, self.agents[name].heartbeat(self.now)))
 
     @rule(name=nodes)
     def sample(self, name: str) -> None:
@@ -153,7 +153,7 @@ class Measured(RuleBasedStateMachine):
         agent = self.agents[name]
         if self.job not in agent.sessions[1].jobs:
             self.deliver()
-            self.master(m.Said(name, api.JoinJob(job=self.job, user="u")))
+            self.master(m.Received(name, api.JoinJob(job=self.job, user="u")))
             self.agent(name, e.JobIntroduced(self.job, "j", "u", 0.0))
             self.agent(name, e.JobRegistered(1, RegisterJob(name="j", job=self.job), self.now))
         self.ids += 1

@@ -54,17 +54,19 @@ class Bed:
             "load": load(),
             "complete": True,
         }
-        return self.serve(e.Said(name, api.Register(protocol=1, node=name, version="0", **{**values, **more})))
+        return self.serve(e.Received(name, api.Register(protocol=1, node=name, version="0", **{**values, **more})))
 
     def heartbeat(self, name: str, decided: int | None = None, **more: Any) -> None:
         known = self.numbers.get(name, 0) if decided is None else decided
-        self.serve(e.Said(name, api.Heartbeat(load=load(**more), decided=known)))
+        self.serve(e.Received(name, api.Heartbeat(load=load(**more), decided=known)))
 
     def job(self, origin: str, job: str = "j", memory: int = 0, at: float = 0.0, **more: Any) -> list[Any]:
-        return self.serve(e.Said(origin, job_state(job, memory, at, **more)))
+        return self.serve(e.Received(origin, job_state(job, memory, at, **more)))
 
     def ready(self, origin: str, *tasks: TaskRequest, job: str = "j", opportunistic: Opportunistic = False) -> None:
-        self.serve(e.Said(origin, api.ReadyTasks(job=job, stage="s", tasks=list(tasks), opportunistic=opportunistic)))
+        self.serve(
+            e.Received(origin, api.ReadyTasks(job=job, stage="s", tasks=list(tasks), opportunistic=opportunistic))
+        )
 
     def round(self, after_s: float = 0.1) -> list[tuple[str, str]]:
         """Run a round; return (task, node) of the tasks assigned in it."""

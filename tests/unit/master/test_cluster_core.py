@@ -74,7 +74,7 @@ def test_memory_is_held_until_the_task_is_done_and_others_promises_count() -> No
     assert b.round() == [("t1", "a")]
     b.heartbeat("a", promised_memory_bytes=800 * MB)
     assert b.round() == []
-    b.serve(e.Said("a", api.TasksDone(job="j", tasks=["t1"])))
+    b.serve(e.Received("a", api.TasksDone(job="j", tasks=["t1"])))
     assert b.round() == [("t2", "a")]
 
 
@@ -95,7 +95,7 @@ def test_others_memory_is_distinguished_from_ours_at_any_time() -> None:
     b.serve(e.Answered("a", b.numbers["a"], []))
     b.heartbeat("a", promised_memory_bytes=500 * MB)
     assert free() == 500
-    b.serve(e.Said("b", api.TasksDone(job="j", tasks=["t"])))
+    b.serve(e.Received("b", api.TasksDone(job="j", tasks=["t"])))
     b.heartbeat("a", decided=1, promised_memory_bytes=500 * MB)  # crossed the withdrawal
     assert free() == 500, "it is held until the node is known to be rid of it"
     b.serve(e.Answered("a", b.numbers["a"], []))
@@ -111,9 +111,9 @@ def test_a_node_that_reports_a_withdrawn_task_as_done_holds_it_no_longer() -> No
     b.ready("b", task("t", 200, nodes=("a",)))
     assert b.round() == [("t", "a")]
     b.serve(e.Answered("a", b.numbers["a"], []))
-    b.serve(e.Said("b", api.TasksDone(job="j", tasks=["t"])))  # the origin is first, and node a has to let go
+    b.serve(e.Received("b", api.TasksDone(job="j", tasks=["t"])))  # the origin is first, and node a has to let go
     assert b.cluster.nodes["a"].held
-    b.serve(e.Said("a", api.TasksDone(job="j", tasks=["t"])))
+    b.serve(e.Received("a", api.TasksDone(job="j", tasks=["t"])))
     assert not b.cluster.nodes["a"].held
     b.heartbeat("a", decided=1, promised_memory_bytes=200 * MB)  # a container of another owner has come meanwhile
     b.serve(e.Answered("a", b.numbers["a"], []))
@@ -151,7 +151,7 @@ def test_ends_are_relayed_to_the_origin() -> None:
     b.job("a")
     b.ready("a", command("c", nodes=("b",)))
     b.round()
-    b.serve(e.Said("b", api.CommandEnded(job="j", task="c", origin="a", ended=EXIT)))
+    b.serve(e.Received("b", api.CommandEnded(job="j", task="c", origin="a", ended=EXIT)))
     assert [(node, d.task, d.node, d.ended) for node, d in b.decisions_of(api.TellEnded)] == [("a", "c", "b", EXIT)]
     assert status_document(b.cluster, b.now).tasks == Tasks(ready=0, placed=0, ended={"exit": 1})
 
@@ -161,7 +161,7 @@ def test_done_at_the_origin_frees_the_node_that_held_it() -> None:
     b.job("a")
     b.ready("a", task("t", 900, nodes=("b",)), task("u", 900, nodes=("b",)))
     assert b.round() == [("t", "b")]
-    b.serve(e.Said("a", api.TasksDone(job="j", tasks=["t"])))
+    b.serve(e.Received("a", api.TasksDone(job="j", tasks=["t"])))
     assert [(node, d.task) for node, d in b.decisions_of(api.Withdraw)] == [("b", "t")]
     assert b.round() == [("u", "b")]
 
@@ -171,10 +171,10 @@ def test_a_cancelled_command_ends_as_its_node_reports() -> None:
     b.job("a")
     b.ready("a", command("c", nodes=("b",)), task("t", 2000))
     b.round()
-    b.serve(e.Said("a", api.TasksCancelled(job="j", tasks=["c", "t"])))
+    b.serve(e.Received("a", api.TasksCancelled(job="j", tasks=["c", "t"])))
     assert [d.task for _, d in b.decisions_of(api.TellEnded)] == ["t"]
     how = Ended(by=EndedBy.CANCELLED, cpu_seconds=1.5)
-    b.serve(e.Said("b", api.CommandEnded(job="j", task="c", origin="a", ended=how)))
+    b.serve(e.Received("b", api.CommandEnded(job="j", task="c", origin="a", ended=how)))
     assert b.decisions_of(api.TellEnded)[-1][1].ended == how
 
 
@@ -194,8 +194,8 @@ def test_jobs_wait_for_memory_in_order_and_small_ones_do_not_overtake() -> None:
     waits = "job large (large) is ahead of it and also waits"
     assert told["small"] == f"{waits}; there is room for it, but that one might start later"
     assert told["as large"] == waits
-    b.serve(e.Said("a", api.JobEnded(job="as large")))
-    b.serve(e.Said("a", api.JobEnded(job="first")))
+    b.serve(e.Received("a", api.JobEnded(job="as large")))
+    b.serve(e.Received("a", api.JobEnded(job="first")))
     assert [d.job for _, d in b.decisions_of(api.AdmitJob)] == ["first", "nothing", "large"]
 
 

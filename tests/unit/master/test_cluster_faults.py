@@ -31,7 +31,7 @@ def test_a_message_at_fault_names_the_field_and_changes_nothing(message: e.Messa
     b.job("a")
     before = status_document(b.cluster, 0.0)
     with pytest.raises(RpcError) as caught:
-        b.serve(e.Said("a", message))
+        b.serve(e.Received("a", message))
     assert caught.value.body.field == field
     assert status_document(b.cluster, 0.0) == before
 
@@ -52,14 +52,14 @@ def test_a_registration_at_fault_names_the_field(more: dict[str, Any], field: st
         "protocol": 1, "node": "a", "version": "0", "capacity": Capacity(cores=1, memory_bytes=1), "load": load(),
     }  # fmt: skip
     with pytest.raises(RpcError) as caught:
-        cluster.handle(e.Said("a", api.Register(**{**values, **more})), 0.0)
+        cluster.handle(e.Received("a", api.Register(**{**values, **more})), 0.0)
     assert caught.value.body.field == field
     assert cluster.nodes == {}
 
 
 def test_an_unregistered_node_s_messages_are_refused() -> None:
     with pytest.raises(RpcError):
-        bed("a").serve(e.Said("stranger", api.Heartbeat(load=load())))
+        bed("a").serve(e.Received("stranger", api.Heartbeat(load=load())))
 
 
 def test_numbers_that_are_none_do_not_reach_the_arithmetic() -> None:
@@ -75,5 +75,5 @@ def test_progress_replaces_the_former_report() -> None:
     b = bed("a")
     b.job("a")
     for done in (1, 2):
-        b.serve(e.Said("a", Progress(job="j", stages=[StageProgress(stage="s", tasks=3, done=done)])))
+        b.serve(e.Received("a", Progress(job="j", stages=[StageProgress(stage="s", tasks=3, done=done)])))
     assert b.cluster.jobs["j"].work.told == [StageProgress(stage="s", tasks=3, done=2)]

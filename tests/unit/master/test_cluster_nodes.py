@@ -125,7 +125,7 @@ def test_large_environments_are_sent_in_several_requests() -> None:
 def test_a_node_that_joins_a_job_gets_its_place() -> None:
     b = bed("a", "b")
     b.job("a", at=100.0)
-    assert b.serve(e.Said("b", api.JoinJob(job="j", user="u"))) == []
+    assert b.serve(e.Received("b", api.JoinJob(job="j", user="u"))) == []
     assert b.cluster.joined("j") == api.JobJoined(name="j", user="u", priority=-100.0)
     assert set(b.cluster.jobs["j"].hosts) == {"a", "b"}
 
@@ -135,8 +135,8 @@ def test_an_unknown_job_or_that_of_another_user_is_not_joined() -> None:
     b.job("a")
     for job, user, says in (("k", "u", "unknown job 'k'"), ("j", "other", "belongs to u")):
         with pytest.raises(RpcError, match=says):
-            b.serve(e.Said("b", api.JoinJob(job=job, user=user)))
-    b.serve(e.Said("b", api.JoinJob(job="j", user="")))  # an operator
+            b.serve(e.Received("b", api.JoinJob(job=job, user=user)))
+    b.serve(e.Received("b", api.JoinJob(job="j", user="")))  # an operator
     with pytest.raises(RpcError, match="unknown job"):
-        b.serve(e.Said("a", api.JoinJob(job="j", user="u")))  # its origin, which must have dropped it
+        b.serve(e.Received("a", api.JoinJob(job="j", user="u")))  # its origin, which must have dropped it
     assert "b" in b.cluster.jobs["j"].hosts

@@ -47,7 +47,7 @@ def test_opportunistic_work_is_promoted_where_it_is_before_regular_work_is_place
     b.heartbeat("a", promised_memory_bytes=400 * MB)
     assert b.round() == [], "600 MB are free, of which promotion takes 300 first"
     assert [(node, d.task) for node, d in b.decisions_of(api.Promote)] == [("a", "o")]
-    b.serve(e.Said("a", api.CommandEnded(job="j", task="o", origin="a", ended=EXIT)))
+    b.serve(e.Received("a", api.CommandEnded(job="j", task="o", origin="a", ended=EXIT)))
     b.heartbeat("a", promised_memory_bytes=400 * MB)
     assert b.round() == [("t", "a")]
 
@@ -90,7 +90,7 @@ def test_preempted_work_that_was_cancelled_meanwhile_ends() -> None:
     b.job("a")
     b.ready("a", command("t"), opportunistic=True)
     assert b.round() == [("t", "a")]
-    b.serve(e.Said("a", api.TasksCancelled(job="j", tasks=["t"])))
-    b.serve(e.Said("a", api.CommandEnded(job="j", task="t", origin="a", ended=PREEMPTED)))
+    b.serve(e.Received("a", api.TasksCancelled(job="j", tasks=["t"])))
+    b.serve(e.Received("a", api.CommandEnded(job="j", task="t", origin="a", ended=PREEMPTED)))
     assert [(told.task, told.ended.by) for _, told in b.decisions_of(api.TellEnded)] == [("t", EndedBy.CANCELLED)]
     assert b.round() == []

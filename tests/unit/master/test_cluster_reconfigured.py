@@ -29,7 +29,7 @@ def test_the_next_round_follows_the_new_order() -> None:
     assert [name for name, _ in made.round()] == ["l0", "l1"]
     change(made, ordering="fair")
     for name in ("l0", "l1"):
-        made.serve(e.Said("n", api.TasksDone(job="large", tasks=[name])))
+        made.serve(e.Received("n", api.TasksDone(job="large", tasks=[name])))
     assert "s0" in [name for name, _ in made.round()]
 
 

@@ -22,7 +22,7 @@ def holding(task: str) -> api.PlacedTask:
 
 def ran_on_b(b: Bed, ended: Ended = EXIT) -> None:
     """Return b's reports behind its registration."""
-    b.serve(e.Said("b", api.CommandEnded(job="j", task="t", origin="a", ended=ended)))
+    b.serve(e.Received("b", api.CommandEnded(job="j", task="t", origin="a", ended=ended)))
 
 
 def origin_registers(b: Bed, *, told: bool = True, **more: object) -> None:
@@ -100,7 +100,7 @@ def test_the_report_of_a_command_s_end_is_answered_when_its_origin_has_it() -> N
 
 def test_an_origin_whose_job_is_over_is_not_waited_for() -> None:
     b = origin_that_has_not_heard()
-    b.serve(e.Said("a", api.JobEnded(job="j")))
+    b.serve(e.Received("a", api.JobEnded(job="j")))
     assert acknowledged_ends(b) == [AcknowledgeEnd("j", "t")] and not b.cluster.untold(("j", "t"))
 
 

@@ -55,7 +55,7 @@ def busy() -> Bed:
     b.cluster.guarantees.plan = Plan(2.0)
     for job in ("first", "second"):
         b.job("a", job, at=1.0, reservation="r" if job == "first" else "")
-        b.serve(e.Said("a", Progress(job=job, stages=[StageProgress(stage="s", tasks=9)])))
+        b.serve(e.Received("a", Progress(job=job, stages=[StageProgress(stage="s", tasks=9)])))
         b.ready("a", *[task(f"{job}{i}", 700) for i in range(3)], job=job, opportunistic=True)
     b.round()
     b.heartbeat("a", used_cores=1.0, jobs=[api.JobUse(job="first", service_s=1.0)])

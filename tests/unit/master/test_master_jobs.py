@@ -37,7 +37,7 @@ def made() -> Bed:
 
 
 def jobs_event(job: str) -> Any:
-    return e.Said("a", master_api.JobEnded(job=job))
+    return e.Received("a", master_api.JobEnded(job=job))
 
 
 def ask(made: Bed, call: str, user: str = "eve", operator: bool = False, **params: Any) -> Result:
@@ -143,7 +143,7 @@ def test_where_its_tasks_were_placed_and_by_which_numbers(made: Bed) -> None:
 
 
 def test_of_one_that_is_over_how_it_ended(made: Bed) -> None:
-    made.serve(e.Said("a", master_api.CommandEnded(job="e1", task="t", origin="a", ended=EXIT)))
+    made.serve(e.Received("a", master_api.CommandEnded(job="e1", task="t", origin="a", ended=EXIT)))
     made.serve(jobs_event("e1"))
     said = explained(made, "e1", EndedJobExplained)
     assert (said.name, said.ended.outcome, said.ended.tasks_done) == ("e1", "succeeded", 1)

@@ -27,7 +27,7 @@ def registered(*nodes: str, now: float = 0.0) -> Cluster:
     for name in nodes:
         capacity = Capacity(cores=4, memory_bytes=1000 * MB)
         message = api.Register(protocol=1, node=name, version="0", capacity=capacity, load=load(), complete=True)
-        cluster.handle(e.Said(name, message), now)
+        cluster.handle(e.Received(name, message), now)
     return cluster
 
 
@@ -44,7 +44,7 @@ def test_a_silent_node_is_lost_by_the_time_that_the_master_listened(gaps: list[f
         assert "beats" in cluster.nodes
         if abs(listened_s - TIMEOUT_S) > 1e-6:
             assert ("silent" in cluster.nodes) == (listened_s < TIMEOUT_S)
-        cluster.handle(e.Said("beats", api.Heartbeat(load=load(), decided=0)), now)
+        cluster.handle(e.Received("beats", api.Heartbeat(load=load(), decided=0)), now)
 
 
 def test_a_late_round_counts_as_a_stall_of_the_master(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,9 +54,9 @@ def test_a_late_round_counts_as_a_stall_of_the_master(monkeypatch: pytest.Monkey
 
     async def rounds(*gaps_s: float) -> Cluster:
         cluster = registered("a", now=clock.now)
-        cluster.handle(e.Said("a", api.Heartbeat(load=load(promised_memory_bytes=800 * MB), decided=0)), clock.now)
-        cluster.handle(e.Said("a", job_state("j")), clock.now)
-        cluster.handle(e.Said("a", api.ReadyTasks(job="j", stage="s", tasks=[task("waits", 300)])), clock.now)
+        cluster.handle(e.Received("a", api.Heartbeat(load=load(promised_memory_bytes=800 * MB), decided=0)), clock.now)
+        cluster.handle(e.Received("a", job_state("j")), clock.now)
+        cluster.handle(e.Received("a", api.ReadyTasks(job="j", stage="s", tasks=[task("waits", 300)])), clock.now)
         service = MasterService(cluster, CollectorRegistry())
         for gap_s in gaps_s:
             clock.now += gap_s

@@ -20,9 +20,9 @@ def shown(overview: Overview, user: str, *, operator: bool = False) -> dict[str,
     return said["status"]
 
 
-def ended(number: int, by: EndedBy = EndedBy.PREEMPTED, of: str = "j-1") -> e.Said:
+def ended(number: int, by: EndedBy = EndedBy.PREEMPTED, of: str = "j-1") -> e.Received:
     said = CommandEnded(job=of, task=f"t-{number}", origin="alpha", ended=Ended(by=by, reason="memory wanted"))
-    return e.Said("beta", said)
+    return e.Received("beta", said)
 
 
 def test_users_see_their_own_jobs_and_operators_all() -> None:

@@ -24,7 +24,7 @@ def bed(*nodes: str, tasks: int = 1, **settings: float) -> Bed:
 
 
 def end(b: Bed, task: str, node: str = "a", ended: Ended = KILLED) -> None:
-    b.serve(e.Said(node, api.CommandEnded(job="j", task=task, origin="a", ended=ended)))
+    b.serve(e.Received(node, api.CommandEnded(job="j", task=task, origin="a", ended=ended)))
     b.heartbeat(node)
 
 

@@ -49,7 +49,7 @@ def test_a_run_of_one_slot_and_a_half_holds_its_memory_for_that_long() -> None:
     bed.executors(executor("e0"))
     bed.round()
     bed.uses("a", *recorded(4.5))
-    bed.serve(e.Said("a", api.CommandEnded(job="j", task="e0", origin="a", ended=EXIT)))
+    bed.serve(e.Received("a", api.CommandEnded(job="j", task="e0", origin="a", ended=EXIT)))
     (stored,) = bed.stored
     memory_byte_s = stored.usage.total[3] * stored.slot_s
     assert memory_byte_s == pytest.approx(100 * MIB * 4.5)  # 600 MiB·s are 33 % too much

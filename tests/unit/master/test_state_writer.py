@@ -222,8 +222,14 @@ async def test_a_master_hands_it_to_the_next_one_with_the_ept_that_it_has_learnt
         complete=True,
     )  # fmt: skip
     ready = api.ReadyTasks(job="j", stage="s", tasks=[task(f"t{index}", cpu=200) for index in range(4)])
-    events = [e.Said("a", register), e.Said("a", job_state("j")), e.Said("a", ready), e.RoundDue(1.0), e.RoundDue(2.0)]
-    for event in [*events, e.Said("a", api.JobEnded(job="j"))]:
+    events = [
+        e.Received("a", register),
+        e.Received("a", job_state("j")),
+        e.Received("a", ready),
+        e.RoundDue(1.0),
+        e.RoundDue(2.0),
+    ]
+    for event in [*events, e.Received("a", api.JobEnded(job="j"))]:
         first.service.dispatch(event)
     asked = OnBehalf(user="root", operator=True, call="drain", params={"nodes": ["a"]})
     await first.service.of_nodes(asked)

@@ -68,5 +68,5 @@ def test_memory_that_others_hold_is_others_though_the_end_of_a_command_has_not_b
         load=bed.node.held.registering(bed.node.load(2.0)), placed=bed.node.held.report(),
     )  # fmt: skip
     for said in (registration, ended, bed.node.heartbeat(2.0)):
-        cluster.handle(m.Said("n", said), 2.0)
+        cluster.handle(m.Received("n", said), 2.0)
         assert cluster.nodes["n"].external_memory_bytes == 3 * MIB

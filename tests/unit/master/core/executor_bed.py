@@ -57,7 +57,7 @@ class ExecutorBed(Bed):
         from tests.unit.master.cluster_bed import load
 
         known = self.numbers.get(name, 0)
-        self.serve(e.Said(name, api.Heartbeat(load=load(), decided=known, executors=list(uses))))
+        self.serve(e.Received(name, api.Heartbeat(load=load(), decided=known, executors=list(uses))))
 
     def waits(self, job: str = "j") -> str:
         return self.cluster.jobs[job].waits

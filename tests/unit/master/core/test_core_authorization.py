@@ -97,10 +97,10 @@ def test_a_node_cannot_speak_for_another_one_s_job(message: e.Message, refused: 
     made.now = 1.0
     if refused:
         with pytest.raises(RpcError, match=refused) as caught:
-            made.serve(e.Said("stranger", message))
+            made.serve(e.Received("stranger", message))
         assert caught.value.code in (ErrorCode.REFUSED, ErrorCode.BAD_REQUEST)
     else:
-        made.serve(e.Said("stranger", message))
+        made.serve(e.Received("stranger", message))
     assert seen(made) == before
     assert {node for node, _ in made.sent[since:]} <= {"stranger"}, "it gets the answer that its task is not wanted"
     assert broken(made.cluster) == []
@@ -110,9 +110,9 @@ def test_a_node_cannot_speak_for_another_one_s_job(message: e.Message, refused: 
 def test_a_participant_in_a_job_reports_that_its_tasks_are_done(who: str) -> None:
     made = working()
     if who == "joined":
-        made.serve(e.Said("stranger", api.JoinJob(job=JOB, user="u")))
+        made.serve(e.Received("stranger", api.JoinJob(job=JOB, user="u")))
     made.serve(
-        e.Said({"origin": "a", "joined": "stranger", "holder": "b"}[who], api.TasksDone(job=JOB, tasks=["held"]))
+        e.Received({"origin": "a", "joined": "stranger", "holder": "b"}[who], api.TasksDone(job=JOB, tasks=["held"]))
     )
     assert set(made.cluster.jobs[JOB].tasks) == {"run", "waits"}
     assert broken(made.cluster) == []
@@ -123,10 +123,10 @@ def test_a_former_participant_takes_part_after_a_restart_of_the_master_in_any_or
     made.node("b", load=load(jobs=[api.JobUse(job=JOB, service_s=1.0)]))
     ready = [api.ReadyTasks(job=JOB, stage="s", tasks=[task("t"), task("u")])]
     made.node("a", jobs=[STATE], ready=ready)
-    made.serve(e.Said("b", api.TasksDone(job=JOB, tasks=["t"])))
+    made.serve(e.Received("b", api.TasksDone(job=JOB, tasks=["t"])))
     assert [(node, d.task, d.ended.by) for node, d in made.decisions_of(api.TellEnded)] == [("a", "t", EXIT.by)]
     made.now = 1.0
-    made.serve(e.Said("b", api.Heartbeat(load=load(jobs=[api.JobUse(job=JOB, service_s=3.0)]))))
+    made.serve(e.Received("b", api.Heartbeat(load=load(jobs=[api.JobUse(job=JOB, service_s=3.0)]))))
     assert made.cluster.jobs[JOB].work.service_s == 3.0
 
 
@@ -136,8 +136,8 @@ def test_a_node_with_assigned_work_takes_part_when_the_job_s_origin_was_lost_and
     assert "a" not in made.cluster.nodes and JOB not in made.cluster.jobs
     made.node("a", jobs=[STATE], ready=[api.ReadyTasks(job=JOB, stage="s", tasks=[task("t")])])
     with pytest.raises(RpcError, match="neither joined it"):
-        made.serve(e.Said("stranger", api.TasksDone(job=JOB, tasks=["t"])))
-    made.serve(e.Said("b", api.TasksDone(job=JOB, tasks=["t"])))
+        made.serve(e.Received("stranger", api.TasksDone(job=JOB, tasks=["t"])))
+    made.serve(e.Received("b", api.TasksDone(job=JOB, tasks=["t"])))
     assert made.cluster.jobs[JOB].tasks == {}
 
 
@@ -145,11 +145,11 @@ def test_a_node_s_reports_before_it_had_to_let_go_count_though_it_has_lost_its_p
     made = working()
     lose(made, "a", "stranger")
     assert "b" not in made.cluster.nodes
-    made.serve(e.Said("a", api.TasksCancelled(job=JOB, tasks=["held"])))
+    made.serve(e.Received("a", api.TasksCancelled(job=JOB, tasks=["held"])))
     made.answering = False  # its withdrawal is on its way
     made.node("b", placed=[claim("held")])
     assert made.cluster.nodes["b"].held[JOB, "held"].leaving
-    made.serve(e.Said("b", api.TasksDone(job=JOB, tasks=["held"])))
+    made.serve(e.Received("b", api.TasksDone(job=JOB, tasks=["held"])))
     assert made.cluster.nodes["b"].held == {}
     assert broken(made.cluster) == []
 
@@ -162,7 +162,7 @@ def test_after_a_restart_of_the_master_the_job_is_its_origin_s_whoever_comes_fir
     made = bed()
     made.node("b", placed=[claim("run")])
     with pytest.raises(RpcError, match="belongs to node 'a'"):
-        made.serve(e.Said("stranger", registration(jobs=[STATE])))
+        made.serve(e.Received("stranger", registration(jobs=[STATE])))
     made.node("a", jobs=[STATE], complete=False)
     assert (made.cluster.jobs[JOB].origin, made.cluster.jobs[JOB].tasks["run"].node) == ("a", "b")
 

@@ -24,8 +24,8 @@ def ran(b: Bed, name: str, *lengths_s: float) -> None:
         b.job("a", job, 1 * MB, at=b.now, name=name)
         b.now += length_s
         done = Progress(job=job, stages=[StageProgress(stage="s", tasks=1, done=1)])
-        b.serve(e.Said("a", done))
-        b.serve(e.Said("a", api.JobEnded(job=job)))
+        b.serve(e.Received("a", done))
+        b.serve(e.Received("a", api.JobEnded(job=job)))
 
 
 def test_memory_that_the_first_does_not_need_when_it_starts_may_be_lent() -> None:
@@ -37,7 +37,7 @@ def test_memory_that_the_first_does_not_need_when_it_starts_may_be_lent() -> Non
     assert b.decisions_of(api.AdmitJob)[-1][1].why.endswith("; job large (large) before it starts no later")
     b.job("a", "more", 1 * MB, at=4)
     assert "more" not in admitted(b)
-    b.serve(e.Said("a", api.JobEnded(job="first")))
+    b.serve(e.Received("a", api.JobEnded(job="first")))
     assert admitted(b) == ["large", "small"]
 
 
@@ -48,7 +48,7 @@ def test_whichever_of_the_running_jobs_ends_first() -> None:
     b.job("a", "waits", 300 * MB, at=2)
     b.job("a", "passes", 50 * MB, at=3)
     assert "passes" not in admitted(b), "little may end first, and gives back just the lacking memory"
-    b.serve(e.Said("a", api.JobEnded(job="little")))
+    b.serve(e.Received("a", api.JobEnded(job="little")))
     assert admitted(b) == ["much", "waits"], "passes no longer has room"
 
 

@@ -29,7 +29,7 @@ def running() -> Bed:
 
 
 def ended(made: Bed, node: str, name: str, how: Ended) -> None:
-    made.serve(e.Said(node, api.CommandEnded(job="j", task=name, origin="a", ended=how)))
+    made.serve(e.Received(node, api.CommandEnded(job="j", task=name, origin="a", ended=how)))
 
 
 def test_its_nodes_get_the_message_first_and_everything_of_it_is_withdrawn() -> None:
@@ -45,7 +45,7 @@ def test_its_nodes_get_the_message_first_and_everything_of_it_is_withdrawn() -> 
     }
     view = made.listed()
     assert (view.state, view.tasks_ready, view.tasks_running) == ("cancelling", 0, 2)
-    made.serve(e.Said("a", api.JobEnded(job="j", why="cancelled by ann")))
+    made.serve(e.Received("a", api.JobEnded(job="j", why="cancelled by ann")))
     view = made.listed()
     assert (view.state, view.outcome, view.nodes) == ("ending", "cancelled", ["a", "b"]), (
         "its commands are being killed"
@@ -68,7 +68,7 @@ def test_messages_of_its_origin_meanwhile_start_nothing() -> None:
     assert [d.job for _, d in made.decisions_of(api.AdmitJob)] == ["j", "other"], "its reserved resources are free"
     with_refusal = api.JoinJob(job="j", user="u")
     try:
-        made.serve(e.Said("b", with_refusal))
+        made.serve(e.Received("b", with_refusal))
     except RpcError as error:
         assert "was cancelled by ann" in str(error)
     else:
@@ -87,7 +87,7 @@ def test_an_origin_that_was_away_gets_it_when_it_is_back_also_if_it_was_lost() -
         made.node("a", jobs=[job_state("j", admitted=True)])
         assert [d.by for node, d in made.decisions_of(api.CancelJob) if node == "a"] == ["ann"]
         assert made.listed().state == "cancelling"
-        made.serve(e.Said("a", api.JobEnded(job="j")))
+        made.serve(e.Received("a", api.JobEnded(job="j")))
         assert "j" not in made.cluster.jobs
 
 
@@ -95,7 +95,7 @@ def test_a_host_that_only_serves_the_job_gets_it_when_it_is_back() -> None:
     made = running()
     made.serve(e.NodeAway("b"))
     made.serve(e.CancelRequested("j", "ann"))
-    made.serve(e.Said("a", api.JobEnded(job="j")))
+    made.serve(e.Received("a", api.JobEnded(job="j")))
     made.node("b", load=load(jobs=[api.JobUse(job="j", service_s=1.0, running=1)]))
     assert [node for node, _ in made.decisions_of(api.CancelJob)] == ["a", "b"]
 
@@ -115,8 +115,8 @@ def test_a_job_that_was_left_in_order_succeeded_despite_its_last_progress() -> N
         ("own", api.JobEnded(job="own", done=True, merged_into="left")),
     ):
         made.job("a", name)
-        made.serve(e.Said("a", Progress(job=name, stages=[StageProgress(stage="map", tasks=9, done=2)])))
-        made.serve(e.Said("a", end))
+        made.serve(e.Received("a", Progress(job=name, stages=[StageProgress(stage="map", tasks=9, done=2)])))
+        made.serve(e.Received("a", end))
     assert made.cluster.past.get("own") is None, "its work went on in another job"
     past = made.cluster.past.get("left")
     assert past is not None
@@ -138,8 +138,8 @@ def test_how_jobs_ended() -> None:
         made.round()
         for each, how in ends.items():
             if how is not None:
-                made.serve(e.Said("a", api.CommandEnded(job=name, task=each, origin="a", ended=how)))
-        made.serve(e.Said("a", api.JobEnded(job=name, why=said)))
+                made.serve(e.Received("a", api.CommandEnded(job=name, task=each, origin="a", ended=how)))
+        made.serve(e.Received("a", api.JobEnded(job=name, why=said)))
         past = made.cluster.past.get(name)
         assert past is not None
         outcomes[name] = (past.view.outcome, past.view.why)
@@ -151,15 +151,15 @@ def test_how_jobs_ended() -> None:
         "stopped": ("cancelled", "its framework ended it before it was done"),
     }
     made.job("a", "began")
-    made.serve(e.Said("a", api.JobEnded(job="began", why="its client x disconnected")))
+    made.serve(e.Received("a", api.JobEnded(job="began", why="its client x disconnected")))
     began = made.listed("began")
     assert (began.outcome, began.why) == ("disconnected", "its client x disconnected")
     made.job("a", "gated")
     made.heartbeat("a", jobs=[api.JobUse(job="gated", service_s=1.0)])
-    made.serve(e.Said("a", api.JobEnded(job="gated", why="its client x disconnected")))
+    made.serve(e.Received("a", api.JobEnded(job="gated", why="its client x disconnected")))
     assert made.listed("gated").outcome == "succeeded", "it has worked, and announced nothing"
     made.job("a", "refused")
-    made.serve(e.Said("a", api.JobEnded(job="refused", failed="2 tasks refused; first t: too large")))
+    made.serve(e.Received("a", api.JobEnded(job="refused", failed="2 tasks refused; first t: too large")))
     refused = made.listed("refused")
     assert (refused.outcome, refused.why) == ("failed", "2 tasks refused; first t: too large")
     made.job("a", "gone")
@@ -179,10 +179,10 @@ def test_stages_are_as_far_as_the_latest_report() -> None:
         StageProgress(stage="later", tasks=2, after=["s"]),
         StageProgress(stage="before", tasks=1, done=1),
     ]
-    made.serve(e.Said("a", api.Progress(job="j", stages=told)))
+    made.serve(e.Received("a", api.Progress(job="j", stages=told)))
     made.ready("a", command("t1"), command("t2"))
     made.round()
-    made.serve(e.Said("a", api.CommandEnded(job="j", task="t1", origin="a", ended=EXIT)))
+    made.serve(e.Received("a", api.CommandEnded(job="j", task="t1", origin="a", ended=EXIT)))
     view = made.listed()
     assert [(stage.stage, stage.tasks, stage.done) for stage in view.progress] == [
         ("s", 4, 1),
@@ -218,7 +218,7 @@ def test_how_jobs_ended_is_written_down_and_known_to_the_next_master(monkeypatch
     b = bed("a")
     for job in ("one", "two", "three"):
         b.job("a", job)
-        b.serve(e.Said("a", api.JobEnded(job=job)))
+        b.serve(e.Received("a", api.JobEnded(job=job)))
     b.job("a", "two")  # it is there after all
     written = b.kept().jobs
     assert list(written) == ["one", "two", "three"]
@@ -233,7 +233,7 @@ def test_how_jobs_ended_is_written_down_and_known_to_the_next_master(monkeypatch
 def test_a_job_that_is_there_after_all_is_no_longer_written_down_as_ended() -> None:
     b = bed("a")
     b.job("a")
-    b.serve(e.Said("a", api.JobEnded(job="j")))
+    b.serve(e.Received("a", api.JobEnded(job="j")))
     fresh = Bed()
     fresh.serve(e.StateRestored({}, list(b.cluster.past)))
     fresh.node("a", jobs=[job_state("j")])

@@ -148,7 +148,7 @@ def test_the_jobs_that_were_submitted_at_a_drained_node_outlive_its_upgrade() ->
     b.ready("b", command("t"))
     assert b.round() == [("t", "a")]
     away(b, "b", 20)
-    b.serve(e.Said("a", api.CommandEnded(job="j", task="t", origin="b", ended=EXIT)))
+    b.serve(e.Received("a", api.CommandEnded(job="j", task="t", origin="b", ended=EXIT)))
     awaited = api.AwaitedTask(job="j", stage="s", request=command("t"), node="a")
     b.node("b", jobs=[job_state("j")], awaited=[awaited], draining=ROOT)
     assert [said.ended for _, said in b.decisions_of(api.TellEnded)] == [EXIT]
@@ -181,13 +181,13 @@ def test_it_is_drained_when_nothing_is_left_of_the_cluster_s_or_of_its_own() -> 
     told = b.cluster.drain.status(b.cluster.nodes["b"])
     assert (told.state, told.count) == ("draining", 1)
     assert told.remaining == [Remaining("command", "j/c", "j", "u")]
-    b.serve(e.Said("b", api.CommandEnded(job="j", task="c", origin="a", ended=EXIT)))
+    b.serve(e.Received("b", api.CommandEnded(job="j", task="c", origin="a", ended=EXIT)))
     assert state(b, "b") == "draining", "it has not reported what else runs there"
     own = Remaining("container", "c-1", "sleep", "eve")
     known = b.numbers["b"]
-    b.serve(e.Said("b", api.Heartbeat(load=load(), decided=known - 1)))
+    b.serve(e.Received("b", api.Heartbeat(load=load(), decided=known - 1)))
     assert state(b, "b") == "draining", "it did not know then that it is drained"
-    b.serve(e.Said("b", api.Heartbeat(load=load(), decided=known, own=[own])))
+    b.serve(e.Received("b", api.Heartbeat(load=load(), decided=known, own=[own])))
     assert b.cluster.drain.status(b.cluster.nodes["b"]).remaining == [own]
     assert state(b, "b") == "draining"
     b.heartbeat("b")
@@ -209,14 +209,14 @@ def test_stopped_work_is_done_elsewhere_and_no_loss_is_counted() -> None:
         undrain(b, there)
         drain(b, here, stop=True)
         assert ("c", there) in b.round(), "it is placed at once, beside the copy that is being killed"
-        b.serve(e.Said(here, api.CommandEnded(job="j", task="c", origin="a", ended=CANCELLED)))
+        b.serve(e.Received(here, api.CommandEnded(job="j", task="c", origin="a", ended=CANCELLED)))
         b.heartbeat(here)
         assert state(b, here) == "drained"
         here, there = there, here
     assert [(d.task, d.ended.by) for _, d in b.decisions_of(api.TellEnded)] == [("t", "lost")], (
         "its framework hears of it"
     )
-    b.serve(e.Said(here, api.CommandEnded(job="j", task="c", origin="a", ended=EXIT)))
+    b.serve(e.Received(here, api.CommandEnded(job="j", task="c", origin="a", ended=EXIT)))
     assert [(d.task, d.ended.by) for _, d in b.decisions_of(api.TellEnded)][1:] == [("c", "exit")]
     assert status_document(b.cluster, b.now).decisions["stopped_for_drains"] == 6
 
@@ -236,7 +236,7 @@ def test_stopped_work_runs_again_even_if_the_link_is_lost_before_its_end_is_repo
     else:
         b.serve(e.NodeAway("b"))
     b.node("b", placed=[placed_task("c")], draining=ROOT)
-    b.serve(e.Said("b", api.CommandEnded(job="j", task="c", origin="a", ended=Ended(by=EndedBy.PREEMPTED))))
+    b.serve(e.Received("b", api.CommandEnded(job="j", task="c", origin="a", ended=Ended(by=EndedBy.PREEMPTED))))
     assert b.decisions_of(api.TellEnded) == []
     undrain(b, "b")
     assert ("c", "b") in b.round()

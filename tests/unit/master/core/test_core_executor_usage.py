@@ -35,7 +35,7 @@ def use(first: int, *cores: int, task: str = "e0", **more: Any) -> api.ExecutorU
 
 
 def ends(bed: ExecutorBed, ended: Ended = EXIT, task: str = "e0", node: str = "a") -> None:
-    bed.serve(e.Said(node, api.CommandEnded(job="j", task=task, origin="a", ended=ended)))
+    bed.serve(e.Received(node, api.CommandEnded(job="j", task=task, origin="a", ended=ended)))
 
 
 def not_kept(bed: ExecutorBed) -> list[object]:
@@ -77,7 +77,7 @@ def test_the_end_may_be_known_before_its_last_part_also_when_its_job_is_over() -
     bed = bed_with("e0")
     bed.uses("a", use(0, 1000))
     ends(bed)
-    bed.serve(e.Said("a", api.JobEnded(job="j")))
+    bed.serve(e.Received("a", api.JobEnded(job="j")))
     assert bed.stored == []
     bed.uses("a", use(1, 2000, ended=True))
     (stored,) = bed.stored
@@ -138,7 +138,7 @@ def test_of_one_that_had_to_begin_again_elsewhere_only_the_second_life_counts() 
     bed = bed_with("e0", nodes=("a", "b"))
     assert [node for node, _ in bed.decisions_of(api.Assign)] == ["a"]
     bed.uses("a", use(0, 1000, 1000))
-    bed.serve(e.Said("a", api.CommandEnded(job="j", task="e0", origin="a", ended=Ended(by=EndedBy.PREEMPTED))))
+    bed.serve(e.Received("a", api.CommandEnded(job="j", task="e0", origin="a", ended=Ended(by=EndedBy.PREEMPTED))))
     bed.beats("a", [(0, 0)])
     assert bed.round() == [("e0", "b")]
     bed.uses("b", use(0, 2000, ended=True))
@@ -165,7 +165,7 @@ def test_after_a_restart_of_the_master_the_agent_reports_all_and_the_run_is_kept
     bed.node("a", capacity=capacity, jobs=[state], placed=[held], awaited=[waits])
     assert bed.cluster.nodes["a"].held["k", "e0"].executor
     bed.uses("a", api.ExecutorUse(job="k", task="e0", slot_s=3.0, mean=[(1, 2, 3, 4)], peak=[(1, 2, 3, 4)], ended=True))
-    bed.serve(e.Said("a", api.CommandEnded(job="k", task="e0", origin="a", ended=EXIT)))
+    bed.serve(e.Received("a", api.CommandEnded(job="k", task="e0", origin="a", ended=EXIT)))
     assert [stored.run for stored in bed.stored] == ["k"]
 
 
@@ -174,7 +174,7 @@ def test_after_a_restart_of_the_master_the_agent_reports_all_and_the_run_is_kept
 
 def progress(bed: ExecutorBed, *stages: tuple[str, int, int]) -> list[tuple[str, int]]:
     told = [StageProgress(stage=name, tasks=tasks, done=done) for name, tasks, done in stages]
-    decided = bed.serve(e.Said("a", Progress(job="j", stages=told)))
+    decided = bed.serve(e.Received("a", Progress(job="j", stages=told)))
     return [(node, decision.ended) for node, decision in decided if isinstance(decision, api.TellStages)]
 
 

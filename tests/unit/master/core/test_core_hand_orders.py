@@ -39,7 +39,7 @@ def test_it_is_over_with_the_job_and_written_down_until_then() -> None:
     made.serve(e.OrderRequested(("two",), "root", of_all=True))
     assert made.kept().orders == {"u": HandOrder("u", ("three", "two")), OF_ALL: HandOrder("root", ("two",))}
     assert order(made) == ["two", "three", "one"]
-    made.serve(e.Said("a", api.JobEnded(job="two")))
+    made.serve(e.Received("a", api.JobEnded(job="two")))
     assert made.kept().orders == {"u": HandOrder("u", ("three",)), OF_ALL: None}
     assert order(made) == ["three", "one"]
 

@@ -29,8 +29,8 @@ def ran(made: Bed, job: str, service_s: float, **more: str) -> None:
     made.round()
     if service_s:
         made.heartbeat("a", jobs=[api.JobUse(job=job, service_s=service_s)])
-    made.serve(e.Said("a", api.TasksDone(job=job, tasks=["t"])))
-    made.serve(e.Said("a", api.JobEnded(job=job)))
+    made.serve(e.Received("a", api.TasksDone(job=job, tasks=["t"])))
+    made.serve(e.Received("a", api.JobEnded(job=job)))
 
 
 def order(made: Bed) -> list[str]:
@@ -92,7 +92,7 @@ def test_a_job_that_was_over_before_a_heartbeat_reported_it_is_of_the_smallest_s
 def test_a_job_of_which_tasks_were_refused_teaches_nothing() -> None:
     made = bed("a", ordering="gittins")
     made.job("a", "j", name="big")
-    made.serve(e.Said("a", api.JobEnded(job="j", failed="1 task refused; first t: too large")))
+    made.serve(e.Received("a", api.JobEnded(job="j", failed="1 task refused; first t: too large")))
     assert len(made.cluster.sizes) == 0
 
 

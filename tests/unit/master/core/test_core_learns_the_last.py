@@ -29,7 +29,7 @@ def ran(*nodes: str, heartbeat_s: float = 1.0) -> Bed:
     for node in nodes:
         made.ready(nodes[0], command(f"t-{node}", nodes=(node,)))
         made.round()
-        made.serve(e.Said(node, api.CommandEnded(job="j", task=f"t-{node}", origin=nodes[0], ended=EXIT)))
+        made.serve(e.Received(node, api.CommandEnded(job="j", task=f"t-{node}", origin=nodes[0], ended=EXIT)))
     return made
 
 
@@ -40,7 +40,7 @@ def use(service_s: float, *, last: bool = True) -> api.JobUse:
 def test_the_end_of_a_job_carries_its_service_at_its_origin() -> None:
     made = ran("a")
     made.heartbeat("a", jobs=[use(0.1, last=False)])
-    made.serve(e.Said("a", api.JobEnded(job="j", use=use(3.5))))
+    made.serve(e.Received("a", api.JobEnded(job="j", use=use(3.5))))
     assert learnt(made) == [cell_of(3.5)], "nothing more is to come: it is learnt at once"
     assert listed_s(made) == 3.5
 
@@ -48,7 +48,7 @@ def test_the_end_of_a_job_carries_its_service_at_its_origin() -> None:
 def test_other_nodes_report_their_last_with_a_heartbeat() -> None:
     made = ran("a", "b", "c")
     made.heartbeat("b", jobs=[use(10.0)])
-    made.serve(e.Said("a", api.JobEnded(job="j", use=use(3.0))))
+    made.serve(e.Received("a", api.JobEnded(job="j", use=use(3.0))))
     assert learnt(made) == []
     assert listed_s(made) == 13.0, "as far as is known"
     made.heartbeat("c", jobs=[use(20.0, last=False)])
@@ -65,7 +65,7 @@ def test_other_nodes_report_their_last_with_a_heartbeat() -> None:
 
 def test_containers_at_the_origin_that_outlive_the_job_are_waited_for() -> None:
     made = ran("a")
-    made.serve(e.Said("a", api.JobEnded(job="j", use=use(3.0, last=False))))
+    made.serve(e.Received("a", api.JobEnded(job="j", use=use(3.0, last=False))))
     assert learnt(made) == []
     made.heartbeat("a", jobs=[use(5.0)])
     assert learnt(made) == [cell_of(5.0)]
@@ -75,7 +75,7 @@ def test_containers_at_the_origin_that_outlive_the_job_are_waited_for() -> None:
 def test_a_node_that_does_not_report_its_last_is_not_waited_for_for_long(how: str) -> None:
     made = ran("a", "b", heartbeat_s=60.0 if how == "lost" else 1.0)
     made.heartbeat("b", jobs=[use(2.0, last=False)])
-    made.serve(e.Said("a", api.JobEnded(job="j", use=use(3.0))))
+    made.serve(e.Received("a", api.JobEnded(job="j", use=use(3.0))))
     if how == "lost":
         made.serve(e.NodeAway("b"))
         made.now += made.cluster.settings.node_timeout_s + 0.1
@@ -93,7 +93,7 @@ def test_a_node_that_does_not_report_its_last_is_not_waited_for_for_long(how: st
 def test_an_older_agent_reports_nothing_more() -> None:
     made = ran("a", "b")
     made.heartbeat("a", jobs=[use(3.0, last=False)])
-    made.serve(e.Said("a", api.JobEnded(job="j")))
+    made.serve(e.Received("a", api.JobEnded(job="j")))
     assert learnt(made) == [cell_of(3.0)]
 
 
@@ -103,8 +103,8 @@ def test_a_job_that_comes_to_a_node_again_is_counted_from_0_there() -> None:
     made.ready("a", command("again", nodes=("b",)))
     made.round()
     made.heartbeat("b", jobs=[use(2.0)])  # sent before the command came there, which is on its way
-    made.serve(e.Said("b", api.CommandEnded(job="j", task="again", origin="a", ended=EXIT)))
-    made.serve(e.Said("a", api.JobEnded(job="j", use=use(0.0))))
+    made.serve(e.Received("b", api.CommandEnded(job="j", task="again", origin="a", ended=EXIT)))
+    made.serve(e.Received("a", api.JobEnded(job="j", use=use(0.0))))
     assert learnt(made) == []
     made.heartbeat("b", jobs=[use(8.0)])
     assert learnt(made) == [cell_of(12.0)]
@@ -116,7 +116,7 @@ def test_an_end_that_the_registration_reports_waits_for_the_last_too() -> None:
     made.serve(e.NodeAway("a"))
     made.node("a")  # the job is no longer there
     assert learnt(made) == []
-    made.serve(e.Said("a", api.JobEnded(job="j", use=use(4.0))))
+    made.serve(e.Received("a", api.JobEnded(job="j", use=use(4.0))))
     assert learnt(made) == [cell_of(4.0)]
     assert listed_s(made) == 4.0
 
@@ -126,11 +126,11 @@ def test_a_job_that_is_stopped_teaches_nothing_but_is_listed_with_all_that_it_re
     made.job("a")
     made.ready("a", command("t"), task("own"))
     made.round()
-    made.serve(e.Said("a", api.JobEnded(job="j", why="its client disconnected", use=use(1.0, last=False))))
+    made.serve(e.Received("a", api.JobEnded(job="j", why="its client disconnected", use=use(1.0, last=False))))
     assert [decision.task for _, decision in made.decisions_of(api.Withdraw)] == ["t"], (
         "of its framework's own a knows itself"
     )
     made.heartbeat("a", jobs=[use(6.0)])
     assert len(made.cluster.sizes) == 0
-    made.serve(e.Said("a", api.CommandEnded(job="j", task="t", origin="a", ended=EXIT)))
+    made.serve(e.Received("a", api.CommandEnded(job="j", task="t", origin="a", ended=EXIT)))
     assert listed_s(made) == 6.0

@@ -79,8 +79,8 @@ def progress(b: Bed, job: str, left: int) -> None:
     b.serve(api_said("a", job, [stage]))
 
 
-def api_said(node: str, job: str, stages: list[StageProgress]) -> e.Said:
-    return e.Said(node, Progress(job=job, stages=stages))
+def api_said(node: str, job: str, stages: list[StageProgress]) -> e.Received:
+    return e.Received(node, Progress(job=job, stages=stages))
 
 
 def use(b: Bed, node: str, **service_s: float) -> None:
@@ -130,8 +130,8 @@ def learnt(b: Bed, name: str, service_s: float) -> None:
     b.job("a", name, name=name)
     b.ready("a", task("t"), job=name)
     b.round()
-    b.serve(e.Said("a", api.TasksDone(job=name, tasks=["t"])))
-    b.serve(e.Said("a", api.JobEnded(job=name, use=api.JobUse(job=name, service_s=service_s, last=True))))
+    b.serve(e.Received("a", api.TasksDone(job=name, tasks=["t"])))
+    b.serve(e.Received("a", api.JobEnded(job=name, use=api.JobUse(job=name, service_s=service_s, last=True))))
 
 
 def in_place(b: Bed) -> list[str]:
@@ -252,7 +252,7 @@ def test_jobs_that_come_and_go_send_no_messages_about_changes_by_service() -> No
         use(b, "a", **service)
         b.job("a", f"z{tenth}", at=2.0)
         b.round(0.1)
-        b.serve(e.Said("a", api.JobEnded(job=f"z{tenth}")))
+        b.serve(e.Received("a", api.JobEnded(job=f"z{tenth}")))
     told = [job for _, job in priorities(b, since)]
     assert max(told.count("x"), told.count("y")) <= 11
 
@@ -261,7 +261,7 @@ def test_service_from_the_nodes_sinks_a_job() -> None:
     b = bed("a", "b", ordering="las_mq", las_mq_first_threshold_container_s=10.0)
     b.job("a", "j", at=1.0)
     b.job("a", "k", at=2.0)
-    b.serve(e.Said("b", api.JoinJob(job="j", user="u")))
+    b.serve(e.Received("b", api.JoinJob(job="j", user="u")))
     progress(b, "j", 5)
     progress(b, "k", 50)
     b.now = 3.0
@@ -298,8 +298,8 @@ def test_a_job_that_recurs_is_known_before_its_first_report() -> None:
         b.job("a", name, at=1.0, name=name)
         b.ready("a", task("t", cpu=size), job=name)
         b.round()
-        b.serve(e.Said("a", api.TasksDone(job=name, tasks=["t"])))
-        b.serve(e.Said("a", api.JobEnded(job=name)))
+        b.serve(e.Received("a", api.TasksDone(job=name, tasks=["t"])))
+        b.serve(e.Received("a", api.JobEnded(job=name)))
     b.job("a", "j1", at=2.0, name="big")
     b.job("a", "j2", at=3.0, name="small")
     assert b.cluster.order.rank(b.now).order() == ["j2", "j1"]

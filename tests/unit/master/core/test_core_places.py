@@ -78,7 +78,7 @@ def test_to_look_changes_nothing(ordering: str) -> None:
 
 def test_one_that_is_over_or_has_just_come_has_no_place() -> None:
     b = two_jobs()
-    b.serve(e.Said("a", api.JobEnded(job="one", done=True)))
+    b.serve(e.Received("a", api.JobEnded(job="one", done=True)))
     assert (b.listed("one").rank, b.listed("one").of, b.listed("one").reason) == (0, 0, "")
     b.job("a", "three", user="ann")
     assert b.listed("three").rank == 0

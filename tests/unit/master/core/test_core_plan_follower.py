@@ -49,7 +49,7 @@ def stopped(b: Bed) -> list[str]:
 def end(b: Bed, *tasks: str, job: str = "best", ended: Ended = EXIT) -> None:
     """Let commands end, as their agent reports."""
     for name in tasks:
-        b.serve(e.Said("a", api.CommandEnded(job=job, task=name, origin="a", ended=ended)))
+        b.serve(e.Received("a", api.CommandEnded(job=job, task=name, origin="a", ended=ended)))
 
 
 STOPPED = Ended(by=EndedBy.CANCELLED)

@@ -40,7 +40,7 @@ class Host:
         answer = None
         for one in self.node.handle(event, self.master.now):
             if isinstance(one, TellMaster):
-                self.master.serve(e.Said("a", one.params))
+                self.master.serve(e.Received("a", one.params))
             elif isinstance(one, Reply):
                 answer = one.result
         return answer

@@ -72,18 +72,18 @@ def test_the_ordering_orders_admission_and_a_job_that_has_waited_too_long_goes_f
     b = bed("a", ordering="srjf", admission_wait_max_s=60.0)
     b.job("a", "holds", 600 * MB, at=1.0)
     b.job("a", "large", 900 * MB, at=2.0)
-    b.serve(e.Said("a", Progress(job="large", stages=[StageProgress(stage="s", tasks=9, input_bytes=10**9)])))
+    b.serve(e.Received("a", Progress(job="large", stages=[StageProgress(stage="s", tasks=9, input_bytes=10**9)])))
     for number in range(3):
         b.now = 25.0 * (number + 1)
         b.job("a", f"small{number}", 300 * MB, at=b.now)
         progress = Progress(job=f"small{number}", stages=[StageProgress(stage="s", tasks=1, input_bytes=1)])
-        b.serve(e.Said("a", progress))
+        b.serve(e.Received("a", progress))
         b.round()
         if number < 2:
             assert b.cluster.jobs[f"small{number}"].admitted, "it has less left"
-            b.serve(e.Said("a", api.JobEnded(job=f"small{number}")))
+            b.serve(e.Received("a", api.JobEnded(job=f"small{number}")))
     assert not b.cluster.jobs["small2"].admitted, "large has waited for a minute, and is waited for"
-    b.serve(e.Said("a", api.JobEnded(job="holds")))
+    b.serve(e.Received("a", api.JobEnded(job="holds")))
     assert b.cluster.jobs["large"].admitted
 
 
@@ -93,7 +93,7 @@ def test_a_limit_on_running_jobs() -> None:
         b.job("a", f"j{number}", at=float(number))
     assert [d.job for _, d in b.decisions_of(api.AdmitJob)] == ["j0", "j1"]
     assert {d.why for _, d in b.decisions_of(api.TellWaiting)} == {"the cluster runs 2 jobs, which is max_running_jobs"}
-    b.serve(e.Said("a", api.JobEnded(job="j0")))
+    b.serve(e.Received("a", api.JobEnded(job="j0")))
     assert [d.job for _, d in b.decisions_of(api.AdmitJob)] == ["j0", "j1", "j2"]
 
 
@@ -123,7 +123,7 @@ def test_rows_follow_their_nodes_when_one_is_lost() -> None:
     b.serve(e.NodeAway("a"))
     b.now = 20.0
     for name in ("b", "c"):
-        b.serve(e.Said(name, api.Heartbeat(load=load(), decided=b.numbers.get(name, 0))))
+        b.serve(e.Received(name, api.Heartbeat(load=load(), decided=b.numbers.get(name, 0))))
     b.round()
     assert [node.name for node in b.cluster.table.nodes] == ["b", "c"]
     b.ready("c", task("t", 500, nodes=("c",)))

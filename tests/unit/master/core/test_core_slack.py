@@ -24,7 +24,7 @@ def placed(b: Bed, since: int = 0) -> dict[str, bool]:
 
 def allow(b: Bed, *tasks: TaskRequest, opportunistic: Any = True, job: str = "j") -> None:
     ready = api.ReadyTasks(job=job, stage="s", tasks=list(tasks), opportunistic=opportunistic)
-    b.serve(e.Said("a", ready))
+    b.serve(e.Received("a", ready))
 
 
 def test_slack_is_for_tasks_without_regular_room() -> None:
@@ -67,7 +67,7 @@ def test_a_job_on_slack_alone_waits_for_slack_and_not_for_its_admission() -> Non
     b.cluster.admission.look(b.now)  # what comes between two rounds does not hide the reason
     assert b.cluster.jobs["j"].waits == lacking
     assert b.cluster.jobs["j"].standing == "running", "one of its tasks runs"
-    b.serve(e.Said("a", api.TasksCancelled(job="j", tasks=["d"])))
+    b.serve(e.Received("a", api.TasksCancelled(job="j", tasks=["d"])))
     b.round()
     assert b.cluster.jobs["j"].waits == "", "all that it has runs"
 
@@ -100,7 +100,7 @@ def test_slack_needs_no_admission_and_regular_room_does() -> None:
     allow(b, command("c", 100), job="second")
     b.round()
     assert placed(b) == {"c": True}
-    b.serve(e.Said("a", api.JobEnded(job="first")))
+    b.serve(e.Received("a", api.JobEnded(job="first")))
     b.heartbeat("a")
     b.round()
     assert [d.task for _, d in b.decisions_of(api.Promote)] == ["c"], "its job is admitted by now"
@@ -112,7 +112,7 @@ def test_a_preempted_task_may_have_either_the_next_time() -> None:
     b.heartbeat("a", promised_memory_bytes=900 * MB)
     allow(b, command("c", 300))
     b.round()
-    b.serve(e.Said("a", api.CommandEnded(job="j", task="c", origin="a", ended=PREEMPTED)))
+    b.serve(e.Received("a", api.CommandEnded(job="j", task="c", origin="a", ended=PREEMPTED)))
     b.heartbeat("a", promised_memory_bytes=0)
     since = len(b.sent)
     b.round()
@@ -129,7 +129,7 @@ def test_a_promoted_task_that_is_lost_still_allows_slack() -> None:
     b.heartbeat("b")
     b.round()
     assert [d.task for _, d in b.decisions_of(api.Promote)] == ["c"]
-    b.serve(e.Said("b", api.CommandEnded(job="j", task="c", origin="a", ended=PREEMPTED)))
+    b.serve(e.Received("b", api.CommandEnded(job="j", task="c", origin="a", ended=PREEMPTED)))
     b.heartbeat("b", promised_memory_bytes=900 * MB)
     since = len(b.sent)
     b.round()

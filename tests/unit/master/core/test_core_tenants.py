@@ -69,7 +69,7 @@ def test_a_freed_slot_goes_to_the_tenant_that_holds_less() -> None:
     b = two_users(ordering="fifo", weights={"eve": 1.0})
     placed = dict(b.round())
     gone = next(task for task in placed if task.startswith("long"))
-    b.serve(e.Said(placed[gone], api.CommandEnded(job="long", task=gone, origin="a", ended=EXIT)))
+    b.serve(e.Received(placed[gone], api.CommandEnded(job="long", task=gone, origin="a", ended=EXIT)))
     assert slots(b.round()) == {"bob": 1}
 
 
@@ -86,7 +86,7 @@ def test_tenants_take_turns_in_the_agents_queues() -> None:
 def test_work_that_ended_between_two_heartbeats_counts_for_its_tenant() -> None:
     b = two_users(ordering="fifo", short=2, weights={"eve": 1.0})
     beat(b)
-    b.serve(e.Said("a", api.JobEnded(job="s0", done=True, use=JobUse(job="s0", service_s=3.0, last=True))))
+    b.serve(e.Received("a", api.JobEnded(job="s0", done=True, use=JobUse(job="s0", service_s=3.0, last=True))))
     assert b.cluster.order.rank(b.now).order() == ["long", "s1"]
 
 
@@ -144,7 +144,7 @@ def test_a_node_that_has_dropped_a_job_gets_its_tenant_again(early: bool) -> Non
     b.now += 1.0
     b.round()
     assert tenants_sent(b, "j")["b"] == ("eve", 2.0)
-    b.serve(e.Said("b", api.CommandEnded(job="j", task="one", origin="a", ended=EXIT)))
+    b.serve(e.Received("b", api.CommandEnded(job="j", task="one", origin="a", ended=EXIT)))
     b.sent.clear()
     last = JobUse(job="j", service_s=1.0, last=True)
     b.ready("a", command("two", cpu=0, nodes=("b",)))

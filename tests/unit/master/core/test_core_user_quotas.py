@@ -30,7 +30,7 @@ def users(*names: str, nodes: tuple[str, ...] = ("a",), cores: int = 8, **settin
 
 
 def ends(made: Bed, name: str, job: str, node: str = "a") -> None:
-    made.serve(e.Said(node, api.CommandEnded(job=job, task=name, origin="a", ended=EXIT)))
+    made.serve(e.Received(node, api.CommandEnded(job=job, task=name, origin="a", ended=EXIT)))
 
 
 def waits(made: Bed, job: str) -> str:
@@ -67,7 +67,7 @@ def test_a_task_that_has_to_leave_counts_until_it_has_left_even_when_its_job_is_
     made = users("eve", user_max_cores=2.0)
     made.ready("a", *[command(f"e{i}", 1, 1.0) for i in range(2)], job="eve")
     made.round()
-    made.serve(e.Said("a", api.JobEnded(job="eve")))
+    made.serve(e.Received("a", api.JobEnded(job="eve")))
     made.cluster.past.drop("eve")
     made.job("a", "next", at=5.0, user="eve")
     made.ready("a", command("n", 1, 1.0), job="next")
@@ -105,7 +105,7 @@ def test_a_task_that_has_no_node_does_not_keep_the_others_waiting(where: str) ->
     assert [name for name, _ in made.round()] == ["e0", "e1"]
     if where == "b":
         ends(made, "e0", "eve")
-        made.serve(e.Said("a", api.TasksDone(job="bob", tasks=["fills"])))
+        made.serve(e.Received("a", api.TasksDone(job="bob", tasks=["fills"])))
         assert [name for name, _ in made.round()] == ["p0"], "it was offered in vain, and is again"
 
 
@@ -185,10 +185,10 @@ def test_of_one_user_so_many_jobs_are_admitted_and_the_next_when_one_ends() -> N
     assert waits(made, "e3") == "eve runs 2 jobs, which is user_max_jobs"
     assert [d.why for _, d in made.decisions_of(api.TellWaiting)] == [waits(made, "e3")]
     made.round(9.0)
-    made.serve(e.Said("a", api.JobEnded(job="eve")))
+    made.serve(e.Received("a", api.JobEnded(job="eve")))
     made.job("a", "late", at=8.0, user="bob", memory=800 * MB)
     assert made.cluster.jobs["late"].admitted is False, "e3, which is before it, may have the memory now"
-    made.serve(e.Said("a", api.JobEnded(job="bob")))
+    made.serve(e.Received("a", api.JobEnded(job="bob")))
     assert made.cluster.jobs["e3"].admitted
 
 
@@ -198,8 +198,8 @@ def test_time_that_a_job_waited_for_others_of_its_user_puts_it_before_no_other()
     made.job("a", "bob", at=1.0, user="bob", memory=200 * MB)
     made.round(9.0)
     made.job("a", "first", at=2.0, user="bob2", memory=900 * MB)
-    made.serve(e.Said("a", api.JobEnded(job="eve")))
-    made.serve(e.Said("a", api.JobEnded(job="bob")))
+    made.serve(e.Received("a", api.JobEnded(job="eve")))
+    made.serve(e.Received("a", api.JobEnded(job="bob")))
     assert made.cluster.jobs["first"].admitted
     assert not made.cluster.jobs["e2"].admitted
 

@@ -20,7 +20,7 @@ def view(b: Bed) -> JobView:
 def test_slots_of_a_framework_that_schedules_its_own_tasks_are_its_holdings() -> None:
     b = bed("a", ordering="drf")
     b.job("a")
-    b.serve(e.Said("a", Progress(job="j", stages=[StageProgress(stage="s", tasks=2)])))
+    b.serve(e.Received("a", Progress(job="j", stages=[StageProgress(stage="s", tasks=2)])))
     b.heartbeat("a", jobs=[JobUse(job="j", service_s=1.0, running=3)])
     seen = view(b)
     assert (seen.containers, seen.holds) == (3, (3.0, 0.0, 0.0, 0.0))
@@ -30,6 +30,6 @@ def test_slots_of_a_framework_that_schedules_its_own_tasks_are_its_holdings() ->
 def test_tasks_of_a_stage_that_is_reported_and_sent_can_run_once() -> None:
     b = bed("a")
     b.job("a")
-    b.serve(e.Said("a", Progress(job="j", stages=[StageProgress(stage="s", tasks=6)])))
+    b.serve(e.Received("a", Progress(job="j", stages=[StageProgress(stage="s", tasks=6)])))
     b.ready("a", task("t0"), task("t1"))
     assert (view(b).needs, view(b).wants) == (6, 2)

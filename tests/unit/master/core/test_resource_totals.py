@@ -23,7 +23,7 @@ def register(cluster: Cluster, name: str, *, t_alloc: float, **load: Any) -> Non
     message = api.Register(
         protocol=1, node=name, version="0", capacity=capacity, load=said, t_alloc=t_alloc, complete=True
     )
-    cluster.handle(e.Said(name, message), 0.0)
+    cluster.handle(e.Received(name, message), 0.0)
 
 
 def test_resources_of_connected_nodes_together() -> None:

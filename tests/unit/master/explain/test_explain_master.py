@@ -29,11 +29,11 @@ def test_a_recorded_round_decides_as_the_live_one(ordering: str) -> None:
     live = cluster(Size(6, jobs=4, stages=2, tasks=5), Random(3), ordering)
     live.handle(e.RoundDue(0.0), 0.0)  # so that something is held already, and time goes on
     state = api.JobState(job="late", name="late", user="eve", memory_bytes=0, priority=0.0, submitted_at=2.5)
-    live.handle(e.Said("n1", state), 0.2)
+    live.handle(e.Received("n1", state), 0.2)
     tasks = [task(f"t{i}", 100, nodes=("n1", "n2")) for i in range(3)]
-    live.handle(e.Said("n1", api.ReadyTasks(job="late", stage="s", tasks=tasks)), 0.3)
+    live.handle(e.Received("n1", api.ReadyTasks(job="late", stage="s", tasks=tasks)), 0.3)
     for index in range(6):
-        live.handle(e.Said(f"n{index}", api.Heartbeat(load=live.nodes[f"n{index}"].load, decided=1)), 0.4)
+        live.handle(e.Received(f"n{index}", api.Heartbeat(load=live.nodes[f"n{index}"].load, decided=1)), 0.4)
     recorded = read(msgspec.json.encode(record(live, 0.5)), "it")
     said = explained(recorded)
     decided = [
