@@ -332,7 +332,7 @@ class RunUsed(Said, frozen=True, kw_only=True):
     peak: MeasuredSeries
 
 
-class ForecastSaid(Said, frozen=True, kw_only=True):
+class ForecastDocument(Said, frozen=True, kw_only=True):
     """The forecast of the next run with these settings, ``by`` a model; ``low`` and ``high`` bound the mean.
 
     ``error``: the model's relative error on runs that were held back (null: there were none); ``errors``: by resource.
@@ -350,13 +350,13 @@ class ForecastSaid(Said, frozen=True, kw_only=True):
     high: Series
 
 
-class ForetoldSaid(Said, frozen=True, kw_only=True):
+class PastForecast(Said, frozen=True, kw_only=True):
     """The forecast of a run by the runs with its settings before it; null: they were too few, so that a model forecast
     the run, or bounds were reserved.
     """
 
     run: str
-    forecast: ForecastSaid | None
+    forecast: ForecastDocument | None
 
 
 class ApplicationProfile(Said, frozen=True, kw_only=True):
@@ -371,5 +371,5 @@ class ApplicationProfile(Said, frozen=True, kw_only=True):
     slot_s: float
     resources: list[str]
     runs: list[RunUsed]
-    forecasts: list[ForecastSaid]
-    history: list[ForetoldSaid]
+    forecasts: list[ForecastDocument]
+    history: list[PastForecast]

@@ -103,7 +103,7 @@ class Profiles:
             ],
             forecasts=[_forecast(one, known.forecast(one, history)) for one in list(latest)[:_SETTINGS]],
             history=[
-                documents.ForetoldSaid(
+                documents.PastForecast(
                     run=names[each], forecast=_from_those_before(history.runs, each, Predictor(settings.rules))
                 )
                 for each in before
@@ -128,7 +128,7 @@ def _overview(store: Depository, known: Known) -> list[documents.ProfileEntry]:
     return found
 
 
-def _from_those_before(runs: list[Run], number: int, predictor: Predictor) -> documents.ForecastSaid | None:
+def _from_those_before(runs: list[Run], number: int, predictor: Predictor) -> documents.ForecastDocument | None:
     """Return the forecast of a run by the runs with its settings before it; None where they were too few.
 
     The models of that time are not kept, and those of now have learnt from the run itself.
@@ -144,8 +144,8 @@ def _settings(settings: Settings) -> documents.RunSettings:
     )
 
 
-def _forecast(settings: Settings, forecast: Forecast) -> documents.ForecastSaid:
-    return documents.ForecastSaid(
+def _forecast(settings: Settings, forecast: Forecast) -> documents.ForecastDocument:
+    return documents.ForecastDocument(
         settings=_settings(settings),
         by=forecast.by,
         error=_number(forecast.error),
