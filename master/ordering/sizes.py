@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import numpy.typing as npt
@@ -16,6 +16,7 @@ import numpy.typing as npt
 from master.changes import Changes
 
 Floats = npt.NDArray[np.float64]
+Number = TypeVar("Number", float, Floats)
 #: ``(user, application)``, ``("", "", application)``, ``(user,)`` or ``()``: the jobs of an application of a user, of
 #: an application of any user, of a user, or all jobs.
 Kind = tuple[str, ...]
@@ -117,14 +118,14 @@ class JobSizes:
         if not 0 < service < math.inf:
             return
         cell = cell_of(service)
-        near = slice(max(0, cell - 1), cell + 2)
-        general = _NOTHING_KNOWN
+        near = range(max(0, cell - 1), min(CELLS, cell + 2))
+        general = [0.0] * len(near)
         for kind in _kinds(user, application):
-            counts, own, weight = self._of(kind)
-            predicted = (counts[near].sum() + PRIOR * general[near].sum()) * own
-            evidence = math.log((predicted + 1e-9) / (general[near].sum() + 1e-9))
-            if len(kind) != 3 or 1.0 / own > 1.0 / self._of((user, application))[1] + OTHERS:
-                general = _mix(counts, own, weight, general)
+            counts, own, weight = self._near(kind, near)
+            predicted = (sum(counts) + PRIOR * sum(general)) * own
+            evidence = math.log((predicted + 1e-9) / (sum(general) + 1e-9))
+            if len(kind) != 3 or 1.0 / own > 1.0 / self._near((user, application), range(0))[1] + OTHERS:
+                general = [_mix(count, own, weight, other) for count, other in zip(counts, general, strict=True)]
             known = self._known.pop(kind, None) or KnownSizes(kind)
             self._known[kind] = self.unstored[kind] = known.with_one(cell, evidence)
             self._drop(kind)
@@ -195,6 +196,18 @@ class JobSizes:
             self._counts[kind] = found
         return found
 
+    def _near(self, kind: Kind, cells: range) -> tuple[list[float], float, float]:
+        """Return what :meth:`_of` does, for a few cells, without arrays: each ended job changes all its kinds."""
+        known = self._known.get(kind)
+        if known is None:
+            return [0.0] * len(cells), *_NO_JOBS[1:]
+        jobs = known.cells.get
+        counts = [
+            jobs(cell, 0.0) + SPREAD * (jobs(cell - 1, 0.0) - 2 * jobs(cell, 0.0) + jobs(cell + 1, 0.0))
+            for cell in cells
+        ]
+        return counts, 1.0 / (sum(known.cells.values()) + PRIOR), known.weight
+
     def _blurred(self, kind: Kind) -> tuple[Floats, float, float]:
         """Return what :meth:`_of` does, with the jobs by cell blurred."""
         found = self._blurred_counts.get(kind)
@@ -212,9 +225,9 @@ def _kinds(user: str, application: str) -> tuple[Kind, Kind, Kind, Kind]:
     return (), (user,), ("", "", application), (user, application)
 
 
-def _mix(counts: Floats, own: Any, weight: Any, general: Floats) -> Floats:
+def _mix(counts: Number, own: Any, weight: Any, general: Number) -> Number:
     """Return a kind's probabilities, from its own jobs and the prior, mixed by weight with the general kind's."""
-    return np.asarray((weight * own) * counts + (weight * own * PRIOR + 1.0 - weight) * general)
+    return cast(Number, (weight * own) * counts + (weight * own * PRIOR + 1.0 - weight) * general)
 
 
 def _sound(known: KnownSizes) -> bool:
