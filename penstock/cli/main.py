@@ -162,9 +162,10 @@ def find(name: str) -> Callable[[list[str]], int]:
         CommandError: the command is not installed or does not exist.
     """
     if name in OWN:
-        from penstock.cli import lean_imports  # not for --help and --version
+        if "msgspec" not in sys.modules:  # else this process has imported for others, too
+            from penstock.cli import lean_imports
 
-        lean_imports.load(*_LIBRARIES, *_LIBRARIES_OF.get(name, ()))
+            lean_imports.load(*_LIBRARIES, *_LIBRARIES_OF.get(name, ()))
         found: Callable[[list[str]], int] = import_module(f"penstock.cli.{name}").main
         return found
     from importlib.metadata import entry_points

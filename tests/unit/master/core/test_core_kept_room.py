@@ -109,7 +109,7 @@ def test_no_room_is_kept_for_a_task_that_is_cancelled() -> None:
     b = full_node(Plan(4.0))
     b.ready("a", command("p", cores=4.0), job="prod")
     b.round()
-    b.serve(e.Said("a", api.TasksCancelled(job="prod", tasks=["p"])))
+    b.serve(e.Received("a", api.TasksCancelled(job="prod", tasks=["p"])))
     ends(b, "b3", "b2", "b1", "b0")
     assert len(b.round()) == 4
 

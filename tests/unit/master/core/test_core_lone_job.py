@@ -31,9 +31,9 @@ def lone_job(b: Bed) -> None:
     b.job("a", "j", at=b.now)
     b.ready("a", command("t"))
     settle(b)
-    b.serve(e.Said("a", api.CommandEnded(job="j", task="t", origin="a", ended=EXIT)))
+    b.serve(e.Received("a", api.CommandEnded(job="j", task="t", origin="a", ended=EXIT)))
     b.heartbeat("a")
-    b.serve(e.Said("a", api.JobEnded(job="j", done=True, use=api.JobUse(job="j", service_s=0.01, last=True))))
+    b.serve(e.Received("a", api.JobEnded(job="j", done=True, use=api.JobUse(job="j", service_s=0.01, last=True))))
     b.heartbeat("a")
     settle(b)
 
