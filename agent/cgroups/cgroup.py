@@ -39,8 +39,12 @@ class Cgroup:
         self._filesystem = filesystem
         self._files = Files(os.fsencode(path), filesystem)  # keeps no descriptor open, so threads may use it
         self._fd_cache = FdCache(filesystem, COUNTERS, fd_budget or FdBudget(0))
-        self._counters = Counters(Files(os.fsencode(path), filesystem, self._fd_cache.read), controllers)
         self._on_removed = on_removed
+
+    @functools.cached_property
+    def _counters(self) -> Counters:
+        files = Files(os.fsencode(self.path), self._filesystem, self._fd_cache.read)
+        return Counters(files, self._controllers)
 
     def confine(self, confinement: Confinement, since: Confinement | None = None) -> Applied:
         """Enforce a confinement, writing only the files that differ; ``network_…`` fields are not a cgroup's concern.
