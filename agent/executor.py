@@ -8,6 +8,7 @@ import os
 import signal
 import time
 from collections.abc import Awaitable, Callable, Coroutine
+from dataclasses import replace
 from functools import partial, wraps
 from pathlib import Path
 from typing import Concatenate, ParamSpec, TypeVar
@@ -26,7 +27,6 @@ from agent.limit_enforcer import LimitEnforcer
 from agent.nice import NiceValues, renice_tree
 from agent.removals import Removals
 from agent.stdio import Stdio
-from penstock.model import ContainerSpec
 
 log = structlog.get_logger()
 P = ParamSpec("P")
@@ -220,7 +220,7 @@ class Executor:
         with contextlib.ExitStack() as opened:
             try:
                 stdio = self._open_stdio(instruction, opened)
-                not_enforced, procs = await self._create(container, spec, instruction.rank_weight, opened)
+                not_enforced, procs = await self._create(instruction, opened)
                 start = Start(
                     container=container, user=instruction.user, argv=spec.argv, env=spec.env, cwd=spec.cwd,
                     oom_score_adj=_FIRST_TO_GO if spec.opportunistic else 0,
@@ -246,13 +246,13 @@ class Executor:
         """Carry out AdoptProcess."""
         container = instruction.container
         reach(Point.START_ASKED)
+        if instruction.groups and self._launcher is not None and not self._launcher.finds_groups:
+            instruction = replace(instruction, groups=())  # an older launcher could not give its processes back
         with contextlib.ExitStack() as opened:
             try:
-                not_enforced, procs = await self._create(
-                    container, instruction.spec, instruction.rank_weight, opened, borrowed=instruction.borrow
-                )
                 pid, user, tree = instruction.pid, instruction.user, instruction.tree
                 borrow = instruction.borrow
+                not_enforced, procs = await self._create(instruction, opened, borrowed=borrow)
                 await self._ask(
                     lambda launcher: launcher.adopt(container, pid, user, procs_fd=procs, tree=tree, borrow=borrow)
                 )
@@ -334,19 +334,14 @@ class Executor:
                 await self._launcher.kill_session(container)
 
     async def _create(
-        self,
-        container: str,
-        spec: ContainerSpec,
-        rank_weight: int,
-        opened: contextlib.ExitStack,
-        *,
-        borrowed: bool = False,
+        self, new: i.StartContainer | i.AdoptProcess, opened: contextlib.ExitStack, *, borrowed: bool = False
     ) -> tuple[dict[str, str], int | None]:
         """Create the cgroup with its limits; return what could not be enforced, and an open ``cgroup.procs``."""
+        spec = new.spec
         confinement = confine(
-            spec, spec.limits, opportunistic=spec.opportunistic, rank_weight=rank_weight, borrowed=borrowed
+            spec, spec.limits, opportunistic=spec.opportunistic, rank_weight=new.rank_weight, borrowed=borrowed
         )
-        not_enforced, cgroup = await self._limit_enforcer.create(container, confinement)
+        not_enforced, cgroup = await self._limit_enforcer.create(new.container, confinement, new.groups)
         unmet = worth_saying(not_enforced, spec, spec.limits, opportunistic=spec.opportunistic) if spec.strict else {}
         for name, why in unmet.items():
             raise LaunchFailed(f"not started, as limits are strict: {name} is not enforced: {why}")

@@ -7,14 +7,14 @@ A container has one change at a time; if several wait, only the last one counts.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
 import structlog
 
 from agent.cgroups import Cgroup, CgroupTree, blk_throttle_workaround
-from agent.core.confinement import Confinement, differing
+from agent.core.confinement import MOST_WEIGHT, Confinement, differing
 from agent.core.snapshot import Snapshot
 from agent.fault_injection import Point, reach
 from agent.network import MAX_SLOT, Counters, NetworkLimiter, Shape
@@ -82,8 +82,11 @@ class LimitEnforcer:
 
     # ------------------------------------------------------------ one container
 
-    async def create(self, container: str, confinement: Confinement) -> tuple[dict[str, str], Cgroup | None]:
-        """Create a container's cgroup and set everything before a process enters; return what could not be enforced.
+    async def create(
+        self, container: str, confinement: Confinement, groups: Sequence[str] = ()
+    ) -> tuple[dict[str, str], Cgroup | None]:
+        """Create a container's cgroup, in these groups (:meth:`CgroupTree.create`), and set everything before a process
+        enters; return what could not be enforced.
 
         Raises:
             OSError: the cgroup cannot be created.
@@ -94,7 +97,9 @@ class LimitEnforcer:
         self._set_class()
         if self._tree is None:
             return dict.fromkeys(differing(_PLAIN, confinement), _NO_CGROUPS), None
-        cgroup = self._tree.create(container)
+        cgroup = self._tree.create(container, groups)
+        if groups:
+            self._regroup(container, confinement)
         reach(Point.START_CGROUP_MADE)
         one.not_enforced = cgroup.confine(confinement, _PLAIN).failed
         reach(Point.START_CGROUP_CONFINED)
@@ -110,6 +115,8 @@ class LimitEnforcer:
         if one is None or one.ending:
             return
         one.wanted = self._with_pids_max(confinement) if self._tree is not None else confinement
+        if self._tree is not None:
+            self._tree.groups.put(container, one.wanted)
         self._set_class()
         if one.worker is None:
             reach(Point.CONFINE_ASKED)
@@ -126,6 +133,8 @@ class LimitEnforcer:
         """As :meth:`ends`, before it is killed: nothing else on the host delays it either (:meth:`Cgroup.let_end`)."""
         self.ends(container)
         if self._tree is not None:
+            if (one := self._containers.get(container)) is not None:
+                self._regroup(container, replace(one.wanted, cpu_weight=MOST_WEIGHT))
             self._tree.get(container).let_end()
 
     def is_opportunistic(self, container: str) -> bool:
@@ -164,6 +173,8 @@ class LimitEnforcer:
         """Register the running containers of an earlier agent. :meth:`confine` then sets their limits again."""
         for slot, (container, confinement) in enumerate(sorted(confinements.items()), start=1):
             self._containers[container] = _Confined(confinement, slot=slot if slot <= MAX_SLOT else None)
+            if self._tree is not None:
+                self._tree.groups.put(container, confinement)
         self._set_class()
         await self._reconcile_network()
 
@@ -192,8 +203,9 @@ class LimitEnforcer:
     def retry(self, snapshot: Snapshot) -> None:
         """Continue shrinking where memory could not be reclaimed before and the container uses less now.
 
-        Lower the memory.low that protects all containers to the sum of their promises.
+        Lower the settings of groups, and the memory.low that protects all containers, to the sums of what is left.
         """
+        self._settle_groups()
         self._protect(less=True)
         for container, one in self._containers.items():
             if one.stuck_at_bytes is None or one.worker is not None:
@@ -216,6 +228,7 @@ class LimitEnforcer:
         changed: frozenset[str] = frozenset()
         one.again = False
         try:
+            self._settle_groups()
             while one.applied != one.wanted:
                 wanted, changed = one.wanted, differing(one.applied, one.wanted)
                 failed = await self._apply(container, one, wanted)
@@ -317,6 +330,17 @@ class LimitEnforcer:
         if self._tree is not None and (missing > 0 or (less and missing)):
             self._protected_bytes = protected
             self._tree.protect(protected)
+
+    def _regroup(self, container: str, confinement: Confinement) -> None:
+        if self._tree is not None:
+            self._tree.groups.put(container, confinement)
+            self._settle_groups()
+
+    def _settle_groups(self) -> None:
+        """Apply the changed settings of groups. What fails is tried again by :meth:`repair`."""
+        if self._tree is not None and self._tree.groups.due:
+            for what, why in self._tree.groups.settle().items():
+                log.error("a job's cgroup could not be changed", what=what, why=why)
 
     def _set_class(self) -> None:
         """While all containers are opportunistic and go on, they are together behind the host's other processes."""

@@ -5,6 +5,8 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
+from agent.cgroup_root import GROUP_SUFFIX
+
 
 def container_cgroup(mount: Path, container: str) -> Path | None:
     """Return the directory of a container below a mount of cgroup2; None where there is none.
@@ -12,6 +14,11 @@ def container_cgroup(mount: Path, container: str) -> Path | None:
     ``Path.glob`` raises an error where a directory goes while it is looked into; ``os.walk`` passes over it.
     """
     for directory, children, _ in os.walk(mount):
-        if Path(directory).name == "containers" and container in children:
+        if container in children and _holds_containers(Path(directory)):
             return Path(directory) / container
     return None
+
+
+def _holds_containers(directory: Path) -> bool:
+    """Whether it is ``containers/``, or a group of containers in it."""
+    return directory.name == "containers" or (directory.suffix == GROUP_SUFFIX and _holds_containers(directory.parent))

@@ -1,7 +1,8 @@
-"""The containers' tree: the agent's root directory, ``containers/`` in it, and one leaf per container.
+"""The containers' tree: the agent's root directory, ``containers/`` in it, and one leaf per container, which may be in
+a group of containers (:mod:`agent.cgroups.groups`).
 
-No process is ever in the root or in ``containers/`` (a cgroup with controllers for its children may hold none), and a
-container never moves: its class is a setting, not a place in the tree.
+No process is ever in the root, in ``containers/`` or in a group (a cgroup with controllers for its children may hold
+none), and a container never moves: its class is a setting, not a place in the tree.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from agent.cgroups.core import CoreFiles
 from agent.cgroups.devices import Disk
 from agent.cgroups.files import set_and_check
 from agent.cgroups.filesystem import KERNEL, FdBudget, FdCache, Filesystem, Gone
+from agent.cgroups.groups import Groups
 from agent.cgroups.idle import IdleClass
 from agent.cgroups.limits import Applied, ConfinementChange, Surroundings
 from agent.cgroups.memory import PAGE_BYTES, MemoryFiles
@@ -50,6 +52,7 @@ class CgroupTree:
         self._filesystem = filesystem
         self._owns_root = owns_root
         self._containers = root / "containers"
+        self.groups = Groups(self._containers, filesystem)
         self._enabled: list[tuple[Path, str]] = []  # by the agent, in this order
         self._fd_budget = FdBudget()
         self._fd_cache = FdCache(filesystem, COUNTERS, self._fd_budget)
@@ -80,6 +83,7 @@ class CgroupTree:
         self.make_idle(False)  # an earlier agent may have left it
         self.controllers = frozenset(CONTROLLERS) - self.missing.keys()
         self.surroundings = Surroundings(self.missing, self._disks, self._no_disk_weight())
+        self.groups.prepare(sorted(self.controllers), self.surroundings)
         return {controller: str(reason) for controller, reason in self.missing.items()}
 
     def close(self) -> None:
@@ -151,9 +155,11 @@ class CgroupTree:
         self.close()
         with contextlib.suppress(OSError):
             self.make_idle(False)
+        with contextlib.suppress(FileNotFoundError):  # :meth:`prepare` failed before it
+            self.groups.remove_empty()
         ours = (self._containers, self.root) if self._owns_root else (self._containers,)
         for directory in ours:
-            with contextlib.suppress(FileNotFoundError):  # :meth:`prepare` failed before it
+            with contextlib.suppress(FileNotFoundError):  # likewise
                 self._filesystem.rmdir(os.fsencode(directory))
         while self._enabled:
             directory, controller = self._enabled.pop()
@@ -162,14 +168,22 @@ class CgroupTree:
                     CoreFiles(directory, self._filesystem).subtree_control = [f"-{controller}"]
         self._caps = self._capped = None
 
-    def create(self, container: str) -> Cgroup:
-        """Create a container's leaf.
+    def create(self, container: str, groups: Sequence[str] = ()) -> Cgroup:
+        """Create a container's leaf, in the innermost of these groups.
 
         Raises:
             OSError: the kernel refuses (it exists already, too many cgroups, no permission).
         """
+        enters = bool(groups) and container not in self._cgroups
+        if enters:
+            self.groups.enter(container, groups)
         cgroup = self.get(container)
-        self._filesystem.mkdir(os.fsencode(cgroup.path))
+        try:
+            self._filesystem.mkdir(os.fsencode(cgroup.path))
+        except OSError:
+            if enters:
+                self._removed(container)
+            raise
         return cgroup
 
     def get(self, container: str) -> Cgroup:
@@ -181,14 +195,20 @@ class CgroupTree:
         if found is None:
             assert container and _SAFE.issuperset(container), container
             found = self._cgroups[container] = Cgroup(
-                self._containers / container, self.controllers, self.surroundings, self._filesystem, self._fd_budget,
-                on_removed=lambda: self._cgroups.pop(container, None),
+                self.groups.parents.get(container, self._containers) / container,
+                self.controllers, self.surroundings, self._filesystem, self._fd_budget,
+                on_removed=lambda: self._removed(container),
             )  # fmt: skip
         return found
 
+    def _removed(self, container: str) -> None:
+        self._cgroups.pop(container, None)
+        if container in self.groups.parents:
+            self.groups.leave(container)
+
     def existing(self) -> list[str]:
         """Return the containers that have a leaf."""
-        return sorted(self._filesystem.children(os.fsencode(self._containers)))
+        return sorted(self.groups.found())
 
     # ------------------------------------------------------------ all containers together
 
@@ -272,7 +292,7 @@ class CgroupTree:
             drifted += [
                 f"{name} of all containers had been changed" for name in self._put_caps(self._caps, None).written
             ]
-        return drifted
+        return drifted + self.groups.repair(sorted(self.controllers), self.surroundings)
 
     def _put_caps(self, caps: Confinement, since: Confinement | None) -> Applied:
         """Apply the caps: parent before child when they grow, child before parent when they shrink."""

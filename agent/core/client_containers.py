@@ -11,6 +11,7 @@ from agent.core import events as e
 from agent.core import floors, quotas
 from agent.core.containers import ROOM, Containers
 from agent.core.elasticity import Elasticity
+from agent.core.groups import group_of
 from agent.core.instructions import AdoptProcess, Instruction, Notify, Record, Reply
 from agent.core.ledger import Ledger
 from agent.core.lent_containers import LentContainers
@@ -60,7 +61,9 @@ class ClientContainers:
         record.adopt(event.pid)
         if event.own:
             self._members.sessions[event.session].run_in(record.container)
-        adopt = AdoptProcess(record.container, record.user, record.spec, event.pid, event.tree, record.rank_weight)
+        adopt = AdoptProcess(
+            record.container, record.user, record.spec, event.pid, event.tree, record.rank_weight, record.groups
+        )
         return [Reply(record.container), *self._containers.add(record, adopt)]
 
     def lend(self, event: e.LendRequested, now: float) -> list[Instruction]:
@@ -113,6 +116,8 @@ class ClientContainers:
             opportunistic=spec.opportunistic,
             limits=spec.limits,
         )
+        if spec.detach and len(session.jobs) == 1 and not spec.opportunistic:  # most likely the manager of that job
+            record.join(group_of(min(session.jobs)))
         self._ranks.begin(record)
         session.launch(record.container)
         return record

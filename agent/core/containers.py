@@ -134,7 +134,7 @@ class Containers:
         self._order += 1
         record.order = self._order
         self.live[record.container] = record
-        start = adopt or StartContainer(record.container, record.user, record.spec, record.rank_weight)
+        start = adopt or StartContainer(record.container, record.user, record.spec, record.rank_weight, record.groups)
         return [Record(ROOM, record.container, record), start, *(self.watch() if record.opportunistic else ())]
 
     def watch(self) -> list[Instruction]:

@@ -45,12 +45,15 @@ class TellMaster:
 
 @dataclass(frozen=True, slots=True)
 class StartContainer:
-    """Create the cgroup, set its limits, start the command in it; answer ContainerStarted or ContainerNotStarted."""
+    """Create the cgroup, in these ``groups`` (:mod:`agent.core.groups`), the outermost first; set its limits, start the
+    command in it; answer ContainerStarted or ContainerNotStarted.
+    """
 
     container: str
     user: str
     spec: ContainerSpec
     rank_weight: int = 0
+    groups: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +68,7 @@ class AdoptProcess:
     pid: int
     tree: bool
     rank_weight: int = 0
+    groups: tuple[str, ...] = ()
     borrow: bool = False
 
 

@@ -126,8 +126,9 @@ class LentContainers:
         record.lend(job)
         self._ranks.begin(record)
         adopt = AdoptProcess(
-            record.container, record.user, record.spec, record.adopts, True, record.rank_weight, borrow=True
-        )
+            record.container, record.user, record.spec, record.adopts, True, record.rank_weight, record.groups,
+            borrow=True,
+        )  # fmt: skip
         return self._containers.add(record, adopt)
 
     def _give_back(self, record: ContainerRecord) -> list[Instruction]:

@@ -28,6 +28,7 @@ from msgspec import structs
 from agent.core.confinement import LAST_RANK, WEIGHT_PER_CORE, promised_weight, weight_of
 from agent.core.containers import Containers
 from agent.core.cpu_time_reads import CpuReadSchedule
+from agent.core.groups import group_of, has_group
 from agent.core.idle_containers import IdleContainers
 from agent.core.instructions import Instruction, Renice
 from agent.core.membership import Membership
@@ -140,6 +141,8 @@ class Ranks:
 
     def begin(self, record: ContainerRecord) -> None:
         """Give a starting container a part of its job's weight: all until the job is ranked, none if it has no rank."""
+        if record.job and has_group(record, self._members, has_others=record.job in self.standings):
+            record.join(group_of(record.job))
         if not record.ranked:
             return
         standing = self.standings.get(record.job)

@@ -141,6 +141,7 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     executor: Executor | None = None
     course: Course | None = None  # an executor's progress on its profile
     promise: Promise | None = None  # an executor's present protected resources
+    groups: tuple[str, ...] = ()  # that its cgroup was to be in (agent.core.groups)
     rank: int = 0  # of its job (agent.core.ranks); 0: the first, or none
     rank_weight: int = 0  # the ``cpu.weight`` of that rank, beside that of promised cores; 0: none yet
     nice: int = 0  # the nice value of that rank, without a cpu controller
@@ -198,6 +199,10 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     def stand(self, rank: int, weight: int, nice: int) -> None:
         """Record its place in the order of jobs."""
         self.rank, self.rank_weight, self.nice = rank, weight, nice
+
+    def join(self, group: str) -> None:
+        """Record the group in which its cgroup is to be created."""
+        self.groups = (group,)
 
     def go_on(self, course: Course) -> None:
         """Record an executor's progress on its profile."""

@@ -61,6 +61,7 @@ class Launcher:
         self._closed = False
         self.cgroup_root: Path | None = None
         self.instance = ""  # different for each launcher process; "" for older launchers
+        self.finds_groups = False  # it finds containers in groups (agent.core.groups); an older launcher does not
         self._loop.add_reader(connection, self._readable)
 
     @classmethod
@@ -236,6 +237,7 @@ class Launcher:
             self._on_exit(Exited(*message["exited"]))
         elif "hello" in message:
             self.instance = message.get("instance", "")
+            self.finds_groups = message.get("groups", False)
             self._hello.set_result(message["hello"])
         else:
             future = self._waiting.get(message["id"])

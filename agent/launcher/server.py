@@ -24,7 +24,7 @@ from typing import Any
 
 import msgpack
 
-from agent.cgroup_root import cgroup2_mount
+from agent.cgroup_root import cgroup2_mount, container_directory
 from agent.launcher.account import Account
 from agent.launcher.adopt import NotAdoptable, adopt, cgroup_of, exit_code
 from agent.launcher.borrow import former, place_of, put_back
@@ -146,7 +146,7 @@ class Server:
         self._ending = False
         self._patience_s = self._leave_after_s
         self._selector.watch(connection, lambda events: self._serve(agent, events))
-        self._send(agent, {"hello": str(self._cgroup_root or ""), "instance": self._instance})
+        self._send(agent, {"hello": str(self._cgroup_root or ""), "instance": self._instance, "groups": True})
         for exited in self._exits:
             self._send(agent, {"exited": exited})
 
@@ -312,7 +312,7 @@ class Server:
                 pidfd = adopt(asked, procs_fd, ours, tree, together=borrow)
             except NotAdoptable as error:
                 if before is not None and mount is not None and self._cgroup_root is not None:
-                    put_back(self._cgroup_root / "containers" / container, before, mount)
+                    put_back(container_directory(self._cgroup_root, container), before, mount)
                 return {"error": str(error)}
         running = Running(container, asked.pid, asked.user, time.time())
         self._children[container] = _Child(running, pidfd, procs_fd is not None, adopted=True, origin=origin)
@@ -335,7 +335,7 @@ class Server:
             mount = cgroup2_mount()
             if child.origin is None or mount is None or self._cgroup_root is None:
                 return True  # it was only watched
-            return put_back(self._cgroup_root / "containers" / child.running.container, child.origin, mount)
+            return put_back(container_directory(self._cgroup_root, child.running.container), child.origin, mount)
 
     # ------------------------------------------------------------ ends
 

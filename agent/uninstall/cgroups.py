@@ -7,7 +7,7 @@ import select
 import signal
 from pathlib import Path
 
-from agent.cgroup_root import members, wait_until_empty
+from agent.cgroup_root import GROUP_SUFFIX, members, wait_until_empty
 from agent.cgroups import Cgroup
 from agent.cgroups.limits import Surroundings
 
@@ -39,7 +39,14 @@ def below(cgroup: Path) -> list[Path]:
 
 def running(root: Path) -> list[Path]:
     """Return the containers of a tree that have processes."""
-    return [container for container in below(root / "containers") if populated(container)]
+    found, directories = [], [root / "containers"]
+    for directory in directories:
+        for child in below(directory):
+            if child.name.endswith(GROUP_SUFFIX):
+                directories.append(child)
+            elif populated(child):
+                found.append(child)
+    return found
 
 
 def launchers(root: Path) -> list[int]:

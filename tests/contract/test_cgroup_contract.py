@@ -10,16 +10,18 @@ import pytest
 from agent.cgroup_root import cgroup2_mount
 
 pytest.register_assert_rewrite(
-    "tests.contract.cgroup_suite", "tests.contract.cgroup_kernel_suite", "tests.contract.cgroup_limits_suite"
-)
+    "tests.contract.cgroup_suite", "tests.contract.cgroup_kernel_suite", "tests.contract.cgroup_limits_suite",
+    "tests.contract.cgroup_groups_suite",
+)  # fmt: skip
 
 from tests.contract.cgroup_beds import Bed, fake_bed, real_bed  # noqa: E402
+from tests.contract.cgroup_groups_suite import GroupsContract  # noqa: E402
 from tests.contract.cgroup_kernel_suite import KernelContract  # noqa: E402
 from tests.contract.cgroup_limits_suite import ControllersContract  # noqa: E402
 from tests.contract.cgroup_suite import ProcessesContract  # noqa: E402
 
 
-class TestFake(ControllersContract, ProcessesContract):
+class TestFake(ControllersContract, GroupsContract, ProcessesContract):
     """Everything, in memory."""
 
     @pytest.fixture

@@ -133,7 +133,7 @@ def running(state: Path, application: str) -> Iterator[tuple[ContainerRecord, Pa
     for record in journaled(state):
         named = record.executor is not None and record.executor.application == application
         if named and record.profile is not None and record.started_at > 0:
-            yield from ((record, path) for path in CGROUPS.glob(f"**/containers/{record.container}"))
+            yield from ((record, path) for path in CGROUPS.glob(f"**/containers/**/{record.container}"))
 
 
 def remember(

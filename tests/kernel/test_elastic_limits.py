@@ -41,7 +41,7 @@ def host(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Host]:
 
 def cgroup_of(host: Host, name: str) -> tuple[str, Path]:
     container = host.container(name)["container"]
-    (path,) = CGROUPS.glob(f"**/containers/{container}")
+    (path,) = CGROUPS.glob(f"**/containers/**/{container}")
     return container, path
 
 

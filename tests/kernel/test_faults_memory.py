@@ -90,7 +90,7 @@ async def eventually(true: Any) -> None:
 
 
 def file_of(container: str, name: str) -> str:
-    (path,) = CGROUPS.glob(f"**/containers/{container}/{name}")
+    (path,) = CGROUPS.glob(f"**/containers/**/{container}/{name}")
     return path.read_text().strip()
 
 

@@ -175,7 +175,7 @@ def test_a_fork_bomb_is_its_own_users_trouble(shared_host: Host) -> None:
     bomb = host.penstock("run", "--detach", "--", "bash", "-c", ":(){ :|:& };:; exec sleep 1000", user="tester")
     assert bomb.returncode == 0, bomb.stderr
     container = bomb.stdout.strip()
-    (cgroup,) = Path("/sys/fs/cgroup").glob(f"**/containers/{container}")
+    (cgroup,) = Path("/sys/fs/cgroup").glob(f"**/containers/**/{container}")
     assert (cgroup / "pids.max").read_text() == "400\n"
     until(lambda: (cgroup / "pids.events").read_text() != "max 0\n")
 

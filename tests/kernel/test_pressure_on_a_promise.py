@@ -41,7 +41,7 @@ def test_a_promise_that_stalls_is_helped_though_nothing_is_full(host: Host) -> N
                           *python(GROW))  # fmt: skip
     assert promised.stdout is not None and promised.stdout.readline() == "up\n"
     container = host.container("promised")["container"]
-    (path,) = CGROUPS.glob(f"**/containers/{container}")
+    (path,) = CGROUPS.glob(f"**/containers/**/{container}")
     time.sleep(2.5)  # a tick, at which its pressure begins to be watched: no event marks that
     (path / "memory.high").write_text(str(24 << 20))
     _, err = slack.communicate(timeout=TIMEOUT_S)

@@ -155,7 +155,7 @@ def until_ranked(host: Host) -> None:
 
 
 def cpu_stat(container: str) -> Path:
-    (path,) = Path("/sys/fs/cgroup").glob(f"**/containers/{container}/cpu.stat")
+    (path,) = Path("/sys/fs/cgroup").glob(f"**/containers/**/{container}/cpu.stat")
     return path
 
 
@@ -353,14 +353,14 @@ def test_a_process_goes_on_where_it_was_when_its_job_is_over(host: Host, lending
     (ended,) = (each["ended"] for each in host.status()["containers"] if each["container"] == container)
     assert "its processes go on" in ended["reason"]
     assert process.poll() is None
-    until(lambda: not list(Path("/sys/fs/cgroup").glob(f"**/containers/{container}")))
+    until(lambda: not list(Path("/sys/fs/cgroup").glob(f"**/containers/**/{container}")))
 
 
 def test_the_descendants_of_a_lent_process_go_on(host: Host, lending: Any) -> None:
     """A container ends with its first process, and its other processes are killed; not those of a lent process."""
     process, job = lending("rest")
     container = until(lambda: of_job(host, job))[0]["container"]
-    (procs,) = Path("/sys/fs/cgroup").glob(f"**/containers/{container}/cgroup.procs")
+    (procs,) = Path("/sys/fs/cgroup").glob(f"**/containers/**/{container}/cgroup.procs")
     with subprocess.Popen(["sleep", "1000"]) as left:
         procs.write_text(str(left.pid))
         process.kill()

@@ -6,11 +6,16 @@ A container that asks for no ``pids_max`` gets the agent's; nothing is said of i
 from __future__ import annotations
 
 import asyncio
+import errno
+import os
+
+from structlog.testing import capture_logs
 
 from agent.core.confinement import Confinement, worth_saying
 from agent.core.snapshot import Snapshot
 from agent.limit_enforcer import LimitEnforcer
 from penstock.model import ContainerSpec, Limits
+from tests.fakes.fake_cgroups import FakeCgroups
 from tests.unit.agent.cgroups.conftest import Make
 
 
@@ -118,3 +123,91 @@ async def test_a_container_that_is_killed_is_behind_nobody_and_no_repair_changes
     assert idle() == ["0", "0"] and fake.read(b"/fake/cgroup/containers/a/cpu.max").startswith("max")
     await limit_enforcer.remove("a")
     assert fake.read(b"/fake/cgroup/containers/cpu.idle").strip() == "1"
+
+
+# ---------------------------------------------------------------- groups of containers
+
+JOB = "/fake/cgroup/containers/j-1.job"
+
+
+async def test_a_group_follows_its_containers_and_is_written_once_for_all_of_them(make: Make) -> None:
+    fake, tree = make()
+    limit_enforcer = LimitEnforcer(tree, None, lambda container, why: None)
+
+    def written() -> list[str]:
+        return [text for path, text in fake.writes if path == f"{JOB}/cpu.weight"]
+
+    for container in ("a", "b"):
+        await limit_enforcer.create(container, Confinement(cpu_weight=88), ["j-1"])
+    assert written() == ["88", "176"]
+    for container in ("a", "b"):
+        limit_enforcer.confine(container, Confinement(cpu_weight=6))
+    await limit_enforcer.settled("a")
+    await limit_enforcer.settled("b")
+    assert written() == ["88", "176", "12"]
+    assert tree.get("a").remove()
+    await limit_enforcer.remove("a")
+    assert written()[-1] == "12", "until the next sample the rest of the job has it"
+    limit_enforcer.retry(SAMPLE)
+    assert written()[-1] == "6"
+
+
+async def test_a_container_that_is_killed_does_not_wait_for_the_rank_of_its_group(make: Make) -> None:
+    fake, tree = make()
+    limit_enforcer = LimitEnforcer(tree, None, lambda container, why: None)
+    await limit_enforcer.create("a", Confinement(cpu_weight=1), ["j-1"])
+    limit_enforcer.let_end("a")
+    assert [fake.read(f"{each}/cpu.weight".encode()).strip() for each in (JOB, f"{JOB}/a")] == ["10000", "10000"]
+
+
+async def test_the_next_agent_goes_on_with_the_groups_that_it_finds(make: Make) -> None:
+    fake, tree = make()
+    before = LimitEnforcer(tree, None, lambda container, why: None)
+    await before.create("a", Confinement(cpu_weight=88), ["j-1"])
+    assert tree.prepare() == {}
+    limit_enforcer = LimitEnforcer(tree, None, lambda container, why: None)
+    await limit_enforcer.take_back({"a": Confinement(cpu_weight=5)})
+    limit_enforcer.confine("a", Confinement(cpu_weight=5))
+    await limit_enforcer.settled("a")
+    assert [fake.read(f"{each}/cpu.weight".encode()).strip() for each in (JOB, f"{JOB}/a")] == ["5", "5"]
+
+
+class NoGroups(FakeCgroups):
+    """A kernel that refuses one more level."""
+
+    def mkdir(self, path: bytes) -> None:
+        """See FakeCgroups."""
+        if path.endswith(b".job"):
+            raise OSError(errno.EAGAIN, os.strerror(errno.EAGAIN), os.fsdecode(path))
+        super().mkdir(path)
+
+
+async def test_where_no_group_can_be_made_a_container_is_in_none(make: Make) -> None:
+    fake, tree = make(of=NoGroups)
+    limit_enforcer = LimitEnforcer(tree, None, lambda container, why: None)
+    await limit_enforcer.create("a", Confinement(cpu_weight=88), ["j-1"])
+    assert fake.read(b"/fake/cgroup/containers/a/cpu.weight").strip() == "88"
+    assert tree.get("a").remove()
+
+
+async def test_a_group_that_cannot_be_changed_is_reported_and_tried_again(make: Make) -> None:
+    fake, tree = make(of=Stubborn)
+    limit_enforcer = LimitEnforcer(tree, None, lambda container, why: None)
+    with capture_logs() as logs:
+        await limit_enforcer.create("a", Confinement(cpu_weight=88), ["j-1"])
+    assert [each["what"] for each in logs] == ["cpu_weight of j-1.job"] and "Permission denied" in logs[0]["why"]
+    fake.refuses = False
+    assert "cpu.weight of j-1.job" in await limit_enforcer.repair()
+    assert fake.read(f"{JOB}/cpu.weight".encode()).strip() == "88"
+
+
+class Stubborn(FakeCgroups):
+    """Refuses to change a group's weight."""
+
+    refuses = True
+
+    def write(self, path: bytes, text: str) -> None:
+        """See FakeCgroups."""
+        if self.refuses and path.endswith(b".job/cpu.weight"):
+            raise OSError(errno.EACCES, os.strerror(errno.EACCES), os.fsdecode(path))
+        super().write(path, text)

@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from agent.cgroup_root import container_directory
 from agent.launcher import LaunchFailed, rounds
 from agent.launcher import adopt as adopt_module
 from agent.launcher.adopt import NotAdoptable, exit_code
@@ -24,6 +25,26 @@ from tests.unit.agent.launcher.launcher_bed import ME, TIMEOUT_S, Client, Connec
 
 root_only = pytest.mark.skipif(os.geteuid() != 0, reason="only root can start processes of others")
 Sleeper = Callable[..., subprocess.Popen[bytes]]
+
+
+@pytest.mark.parametrize("where", ["c-9", "j-1.job/c-9", "t-1.job/j-1.job/c-9/below"])
+def test_a_process_in_a_container_is_refused_with_the_container_s_id(
+    monkeypatch: pytest.MonkeyPatch, where: str
+) -> None:
+    monkeypatch.setattr(adopt_module, "cgroup_of", lambda pid: f"/penstock/containers/{where}")
+    asked = Adopt("c-1", os.getpid(), ME, os.getuid(), tree=False)
+    with pytest.raises(NotAdoptable, match=rf"process {os.getpid()} is in container 'c-9' already"):
+        adopt_module.adopt(asked, None, (), "/penstock/containers/")
+
+
+def test_a_container_is_found_in_groups_and_beside_them(tmp_path: Path) -> None:
+    there = ["a", "j-1.job/b", "t-1.job/j-2.job/c", "a/below"]
+    for path in there:
+        (tmp_path / "containers" / path).mkdir(parents=True)
+    found = {name: container_directory(tmp_path, name) for name in ("a", "b", "c", "gone", "below")}
+    assert found == {
+        name: tmp_path / "containers" / path for name, path in zip(found, [*there[:3], "gone", "below"], strict=True)
+    }
 
 
 @pytest.fixture

@@ -66,3 +66,10 @@ def test_a_launcher_that_does_not_end(work: subprocess.Popen[bytes], monkeypatch
     with pytest.raises(TimeoutError, match="does not end"):
         cgroups.end(work.pid)
     work.send_signal(signal.SIGCONT)
+
+
+def test_running_containers_are_found_in_groups_and_beside_them(tmp_path: Path) -> None:
+    for name, populated in (("c-1", 1), ("j-1.job", 1), ("j-1.job/c-2", 1), ("j-1.job/c-3", 0), ("t.job/j.job/c-4", 1)):
+        (tmp_path / "containers" / name).mkdir(parents=True)
+        (tmp_path / "containers" / name / "cgroup.events").write_text(f"populated {populated}\nfrozen 0\n")
+    assert [each.name for each in cgroups.running(tmp_path)] == ["c-1", "c-2", "c-4"]

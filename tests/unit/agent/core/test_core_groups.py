@@ -1,0 +1,109 @@
+"""Which containers share a group: those of a job that may have several on this node."""
+
+from __future__ import annotations
+
+import pytest
+
+from agent.core import events as e
+from agent.core.confinement import MOST_WEIGHT, Confinement
+from agent.core.groups import group_of, together
+from agent.core.instructions import AdoptProcess, StartContainer
+from penstock.model import ContainerSpec, Executor, KindAmounts, TaskRequest
+from penstock.wire import agent_methods as m
+from penstock.wire.agent_api import Launch, Place
+from tests.unit.agent.core.ranks_bed import Bed
+
+
+class Grouped(Bed):
+    """A node with a master."""
+
+    def __init__(self) -> None:
+        super().__init__(cores=8, has_master=True)
+
+    def place(self, session: int, job: str, *tasks: str) -> None:
+        """Ask for places, and get them here."""
+        requests = [
+            TaskRequest(task=task, usage=KindAmounts(cpu=1.0), command=ContainerSpec(argv=("x",))) for task in tasks
+        ]
+        self.send(e.Asked(m.PLACE, session, Place(job=job, stage="s", tasks=requests)))
+        for request in requests:
+            assert self.assign_request(request, job=job, origin="n") == []
+
+    def groups(self) -> list[tuple[str, ...]]:
+        """Of all containers, in the order of their starts."""
+        return [one.groups for one in self.done if isinstance(one, StartContainer | AdoptProcess)]
+
+
+@pytest.fixture
+def bed() -> Grouped:
+    return Grouped()
+
+
+def test_the_tasks_of_a_job_share_a_group_and_a_single_one_has_none(bed: Grouped) -> None:
+    alone, several = (bed.register(bed.eve) for _ in range(2))
+    bed.place(bed.eve, alone, "only")
+    bed.place(bed.eve, several, "one", "two")
+    assert bed.groups() == [(), (several,), (several,)]
+
+
+def test_a_later_task_beside_the_first_opens_the_group(bed: Grouped) -> None:
+    job = bed.register(bed.eve)
+    bed.place(bed.eve, job, "one")
+    bed.begin(bed.container("one", job), 70)
+    bed.place(bed.eve, job, "two")
+    assert bed.groups() == [(), (job,)]
+    assert bed.node.containers.live[bed.container("two", job)].groups == (job,), "for the next agent"
+
+
+def test_an_opportunistic_container_and_one_of_no_job_are_in_none(bed: Grouped) -> None:
+    job = bed.register(bed.eve)
+    bed.launch()
+    bed.launch(detach=True, opportunistic=True)
+    bed.command("one", job="other-9", opportunistic=True)
+    assert bed.groups() == [(), (), ()] and job
+
+
+def test_jobs_of_other_nodes_and_executors_may_have_several(bed: Grouped) -> None:
+    bed.command("one", job="other-9")
+    job = bed.register(bed.eve)
+    spec = ContainerSpec(argv=("x",), cpu_cores=0.5, memory_bytes=1 << 20)
+    executor = Executor(application="a", input_bytes=1)
+    request = TaskRequest(task="e", usage=KindAmounts(cpu=1.0), memory_bytes=1 << 20, command=spec, executor=executor)
+    assert bed.assign_request(request, job=job, origin="n") == []
+    assert bed.groups() == [("other-9",), (job,)]
+
+
+def test_a_detached_manager_and_the_only_task_of_its_job_share_one(bed: Grouped) -> None:
+    """The job is registered first, by the command that starts its manager, which joins it."""
+    session = bed.connect()
+    job = bed.register(session)
+    manager = str(bed.send(e.Asked(m.LAUNCH, session, Launch(container=ContainerSpec(argv=("x",), detach=True)))))
+    bed.begin(manager, 70)
+    inside = bed.connect(manager)
+    bed.register(inside, job=job)
+    bed.send(e.SessionClosed(session))
+    bed.place(inside, job, "only")
+    assert bed.groups() == [(job,), (job,)]
+
+
+def test_lent_processes_share_one(bed: Grouped) -> None:
+    job = bed.register(bed.eve)
+    for pid in (500, 600):
+        container = bed.send(e.LendRequested(bed.eve, job, pid, ("python", "x.py"), own=False))
+        bed.begin(container, pid)
+    assert bed.groups() == [(job,), (job,)]
+
+
+def test_the_name_of_a_group_is_a_safe_file_name() -> None:
+    assert group_of("node-1a2b-3") == "node-1a2b-3"
+    odd = ["../../x-1", "Node.example.com-1", "n" * 65, "", "ä-1"]
+    names = {group_of(job) for job in odd}
+    assert len(names) == len(odd)
+    assert all(name.isalnum() and len(name) == 64 for name in names)
+
+
+def test_a_group_weighs_as_much_as_its_containers() -> None:
+    one = Confinement(cpu_weight=150, memory_low_bytes=5, memory_min_bytes=1, disk_weight=62, cpu_cores=0.5)
+    two = Confinement(cpu_weight=12, memory_low_bytes=2, memory_min_bytes=2, disk_weight=10, pids_max=7)
+    assert together([one, two]) == Confinement(cpu_weight=162, memory_low_bytes=7, memory_min_bytes=3, disk_weight=62)
+    assert together([Confinement(cpu_weight=MOST_WEIGHT)] * 2).cpu_weight == MOST_WEIGHT
