@@ -25,11 +25,10 @@ from dataclasses import dataclass, replace
 
 from msgspec import structs
 
-from agent.core.confinement import LAST_RANK, WEIGHT_PER_CORE, promised_weight, weight_of
+from agent.core.confinement import LAST_RANK, UNPROMISED_WEIGHT, WEIGHT_PER_CORE, promised_weight, weight_of
 from agent.core.containers import Containers
 from agent.core.cpu_time_reads import CpuReadSchedule
 from agent.core.groups import group_of, has_group
-from agent.core.idle_containers import IdleContainers
 from agent.core.instructions import Instruction, Renice
 from agent.core.membership import Membership
 from agent.core.node_resources import NodeResources
@@ -97,7 +96,6 @@ class Ranks:
         self._job_of: dict[str, str] = {}  # container → its job
         self._weighted: set[str] = set()  # containers that this agent has set weights of by rank
         self._adopted: dict[str, int] = {}  # container → its first process
-        self._idle = IdleContainers()
         self._starving = StarvingTurns()
         self._turns: dict[str, str] = {}  # tenant → the starving job whose turn it is
         self._ranked_at = -math.inf
@@ -106,18 +104,11 @@ class Ranks:
         self.due = True  # an event has occurred since the last ranking
 
     def sampled(self, snapshot: Snapshot) -> bool:
-        """Note which containers are idle. Return whether a new ranking is required: not if nothing ran and no event
-        occurred, as no order changed then. Ranking takes 15 µs per container.
+        """Return whether a new ranking is required: not if nothing ran and no event occurred, as no order changed then.
+        Ranking takes 15 µs per container.
         """
-        uses, counted_s = snapshot.containers, self._counted_s
-        if not self.due and all(use.cpu_seconds == counted_s.get(name) for name, use in uses.items()):
-            return False
-        jobs: dict[str, list[ContainerRecord]] = {}
-        for record in self._containers.live.values():
-            if record.ranked:
-                jobs.setdefault(self.job_of(record.container), []).append(record)
-        self._idle.sampled(jobs.values(), uses)
-        return True
+        uses, counted_s = snapshot.containers.items(), self._counted_s
+        return self.due or any(use.cpu_seconds != counted_s.get(name) for name, use in uses)
 
     def look(self, now: float, job: str) -> list[Instruction]:
         """Ask for the CPU time of the containers, because a job has come: the last sample may be a second old.
@@ -149,7 +140,7 @@ class Ranks:
         if standing is None:
             record.stand(0, round(WEIGHT_PER_CORE * self.settings.capacity.cores), 0)
         else:
-            part = self._idle.part(record)
+            part = record.limits.cpu_weight or UNPROMISED_WEIGHT
             weight = max(1, standing.shared_weight * part // (standing.parts + part))
             record.stand(min(standing.rank, LAST_RANK), weight, 0)
             self._weighted.add(record.container)
@@ -269,7 +260,8 @@ class Ranks:
             count, why = len(each.containers), self._why(each)
             if tenant.name:
                 why += f", {100 * share:.3g} % of the node for {tenant.name}"
-            own, parts = _promised_weight(each.containers), [self._idle.part(record) for record in each.containers]
+            own = _promised_weight(each.containers)
+            parts = [record.limits.cpu_weight or UNPROMISED_WEIGHT for record in each.containers]
             self.standings[each.job] = Standing(
                 each.job, rank, weight + own, each.cpu_s, each.queue, count, why, of, tenant.name, own, sum(parts)
             )
