@@ -10,9 +10,6 @@ from pathlib import Path
 
 #: The prefix of roots that launchers create; the instance of the agent follows, 8 digits.
 _MADE = "penstock-"
-#: The end of the names of cgroups between ``containers/`` and its containers (agent.core.groups). No container's id has
-#: a dot.
-GROUP_SUFFIX = ".job"
 
 
 def cgroup2_mount(mounts: Path = Path("/proc/self/mounts")) -> Path | None:
@@ -65,13 +62,20 @@ def was_made_by_launcher(root: Path) -> bool:
     return root.parent == cgroup2_mount() and root.name.startswith(_MADE) and len(root.name) == len(_MADE) + 8
 
 
+def is_group(name: str) -> bool:
+    """Return whether a cgroup below ``containers/`` is a group of containers (agent.core.groups): no container's id has
+    a dot.
+    """
+    return "." in name
+
+
 def container_directory(root: Path, container: str) -> Path:
     """Return the directory of a container in a tree: right below ``containers/``, unless it is in groups."""
     directories = [root / "containers"]
     for directory in directories:
         if (directory / container).is_dir():
             return directory / container
-        directories += directory.glob(f"*{GROUP_SUFFIX}")
+        directories += filter(Path.is_dir, directory.glob("*.*"))
     return root / "containers" / container
 
 

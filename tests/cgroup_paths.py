@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from agent.cgroup_root import GROUP_SUFFIX
+from agent.cgroup_root import is_group
 
 
 def container_cgroup(mount: Path, container: str) -> Path | None:
@@ -21,4 +21,4 @@ def container_cgroup(mount: Path, container: str) -> Path | None:
 
 def _holds_containers(directory: Path) -> bool:
     """Whether it is ``containers/``, or a group of containers in it."""
-    return directory.name == "containers" or (directory.suffix == GROUP_SUFFIX and _holds_containers(directory.parent))
+    return directory.name == "containers" or (is_group(directory.name) and _holds_containers(directory.parent))

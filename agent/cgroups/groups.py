@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from agent.cgroup_root import GROUP_SUFFIX
+from agent.cgroup_root import is_group
 from agent.cgroups.core import CoreFiles
 from agent.cgroups.filesystem import Filesystem, Gone
 from agent.cgroups.limits import ConfinementChange, Surroundings
@@ -69,7 +69,7 @@ class Groups:
             name: directory
             for directory in (self._containers, *self._existing())
             for name in self._filesystem.children(os.fsencode(directory))
-            if not name.endswith(GROUP_SUFFIX)
+            if not is_group(name)
         }
 
     def enter(self, container: str, names: Sequence[str]) -> None:
@@ -82,10 +82,10 @@ class Groups:
         parent = self._containers
         for name in names:
             try:
-                self._make(parent / f"{name}{GROUP_SUFFIX}")
+                self._make(parent / name)
             except OSError:
                 break
-            parent /= f"{name}{GROUP_SUFFIX}"
+            parent /= name
         if parent != self._containers:
             self._add(container, parent, applied=_PLAIN)
 
@@ -110,7 +110,7 @@ class Groups:
         pending = [self._containers]
         for parent in pending:
             for name in self._filesystem.children(os.fsencode(parent)):
-                if name.endswith(GROUP_SUFFIX):
+                if is_group(name):
                     pending.append(parent / name)
                     yield parent / name
 

@@ -11,7 +11,6 @@ from agent.core import events as e
 from agent.core import floors, quotas
 from agent.core.containers import ROOM, Containers
 from agent.core.elasticity import Elasticity
-from agent.core.groups import group_of
 from agent.core.instructions import AdoptProcess, Instruction, Notify, Record, Reply
 from agent.core.ledger import Ledger
 from agent.core.lent_containers import LentContainers
@@ -116,9 +115,8 @@ class ClientContainers:
             opportunistic=spec.opportunistic,
             limits=spec.limits,
         )
-        if spec.detach and len(session.jobs) == 1 and not spec.opportunistic:  # most likely the manager of that job
-            record.join(group_of(min(session.jobs)))
-        self._ranks.begin(record)
+        # A detached container of a connection with one job is most likely the manager of that job.
+        self._ranks.begin(record, manages=min(session.jobs) if spec.detach and len(session.jobs) == 1 else "")
         session.launch(record.container)
         return record
 

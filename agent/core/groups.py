@@ -2,18 +2,20 @@
 
 The kernel gives what a container leaves of its weight to its siblings first. So a job's containers are siblings in a
 cgroup of their own, whose weight is the sum of theirs: what one of them leaves, because it waits, goes to the others.
+Where the master serves tenants by shares, the cgroups of a tenant's jobs are siblings in one of the tenant.
 
 A container's place is decided when it is created, and never changes. An opportunistic container is in no group, as
-``cpu.idle`` orders it among its siblings only, and it has to be behind all ranks; nor is a container without a job.
+``cpu.idle`` orders it among its siblings only, and it has to be behind all ranks.
 """
 
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 from itertools import islice
 
 from agent.core.confinement import MOST_WEIGHT, Confinement
+from agent.core.containers import Containers
 from agent.core.membership import Membership
 from agent.core.records import ContainerRecord
 
@@ -24,28 +26,68 @@ _LONGEST = 64
 def group_of(job: str) -> str:
     """Return the name of a job's group: its id, or a hash of it if the name of its node makes it no safe file name."""
     safe = _SAFE.issuperset(job) and 0 < len(job) <= _LONGEST
-    return job if safe else hashlib.sha256(job.encode()).hexdigest()
+    return f"{job if safe else hashlib.sha256(job.encode()).hexdigest()}.job"
 
 
-def has_group(record: ContainerRecord, members: Membership, *, has_others: bool) -> bool:
-    """Return whether a container that starts for a job is in that job's group. ``has_others``: the job has others here.
+def group_of_tenant(tenant: str) -> str:
+    """Return the name of a tenant's group, a hash of the tenant's."""
+    return f"{hashlib.sha256(tenant.encode()).hexdigest()[:32]}.tenant"
 
-    A group is made only for a job that may have several containers here, because making and removing one takes as long
-    as it does for a container. Their number is unknown for lent processes (workers of a framework), for executors, and
-    for jobs of other nodes, as the master names one task at a time: these have a group. A job of this node has one if
-    the last two tasks that it asked for have not ended, or if one of its connections is from a container (its manager,
-    its driver). If more tasks come later, the first container stays outside: the rule for weights (:func:`together`)
-    holds for any mix.
+
+class GroupPlaces:
+    """Decides in which groups a container starts; all of a job that are in its group are in the same place.
+
+    A job's group is made only for one that may have several containers here, because making and removing one takes as
+    long as it does for a container. Their number is unknown for lent processes (workers of a framework), for executors,
+    and for jobs of other nodes, as the master names one task at a time: these have a group. A job of this node has one
+    if it has other containers here, if the last two tasks that it asked for have not ended, or if one of its
+    connections is from a container (its manager, its driver). If more tasks come later, the first container stays
+    outside: the rule for weights (:func:`together`) holds for any mix.
     """
-    job = members.jobs.get(record.job)
-    if record.opportunistic or job is None:
-        return False
-    if has_others or record.borrowed or record.executor is not None or not job.record.here:
-        return True
-    last = [*islice(reversed(job.tasks.values()), 2)]
-    if len(last) > 1 and last[0].ended is None and last[1].ended is None:
-        return True
-    return any(members.sessions[session].container for session in job.sessions)
+
+    def __init__(self, members: Membership, containers: Containers) -> None:
+        self._members = members
+        self._containers = containers
+        self._of_job: dict[str, tuple[str, ...]] = {}  # job → its group's place, with the groups around it
+
+    def of(
+        self, record: ContainerRecord, told: Mapping[str, tuple[str, float]], *, manages: str, has_others: bool
+    ) -> tuple[str, ...]:
+        """Return the groups of a container that starts, its tenant's and its job's, without those that it is not in.
+
+        Args:
+            told: user → its tenant and that one's weight, as far as the master named them; empty: tenants have no
+                shares.
+            manages: the job that the container will manage; "": none.
+            has_others: whether its job has other containers here.
+        """
+        if record.opportunistic:
+            return ()
+        job = self._members.jobs.get(record.job)
+        tenant: tuple[str, ...] = ()
+        if told and (job is None or job.record.reserved_cores != 0):  # one ahead of its reservation's time has none
+            tenant = (group_of_tenant(told.get(record.user, (record.user, 1.0))[0]),)
+        if manages:
+            return self._place(manages, tenant)
+        if job is None:
+            return tenant
+        last = [*islice(reversed(job.tasks.values()), 2)]
+        if (
+            (has_others or record.borrowed or record.executor is not None or not job.record.here)
+            or (len(last) > 1 and last[0].ended is None and last[1].ended is None)
+            or any(self._members.sessions[session].container for session in job.sessions)
+        ):
+            return self._place(record.job, tenant)
+        return tenant
+
+    def _place(self, job: str, tenant: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the place of a job's group, where it is already, else within its tenant's."""
+        if job not in self._of_job:
+            group, live = group_of(job), self._containers.live.values()
+            here = next((record.groups for record in live if group in record.groups), (*tenant, group))
+            self._of_job = {each: place for each, place in self._of_job.items() if each in self._members.jobs}
+            self._of_job[job] = here
+        return self._of_job[job]
 
 
 def together(members: Collection[Confinement]) -> Confinement:

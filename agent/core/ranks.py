@@ -28,7 +28,7 @@ from msgspec import structs
 from agent.core.confinement import LAST_RANK, UNPROMISED_WEIGHT, WEIGHT_PER_CORE, promised_weight, weight_of
 from agent.core.containers import Containers
 from agent.core.cpu_time_reads import CpuReadSchedule
-from agent.core.groups import group_of, has_group
+from agent.core.groups import GroupPlaces
 from agent.core.instructions import Instruction, Renice
 from agent.core.membership import Membership
 from agent.core.node_resources import NodeResources
@@ -96,7 +96,9 @@ class Ranks:
         self._job_of: dict[str, str] = {}  # container → its job
         self._weighted: set[str] = set()  # containers that this agent has set weights of by rank
         self._adopted: dict[str, int] = {}  # container → its first process
+        self._places = GroupPlaces(members, containers)
         self._starving = StarvingTurns()
+        self._told: dict[str, tuple[str, float]] = {}  # user → its tenant and that one's weight, by the master
         self._turns: dict[str, str] = {}  # tenant → the starving job whose turn it is
         self._ranked_at = -math.inf
         self._ranked_beside_cores = 0.0  # the cores that containers were promised then
@@ -130,10 +132,13 @@ class Ranks:
         job = record.job or self.job_of(record.container)
         return job in self.standings and (record.container in self._weighted or not record.ranked)
 
-    def begin(self, record: ContainerRecord) -> None:
-        """Give a starting container a part of its job's weight: all until the job is ranked, none if it has no rank."""
-        if record.job and has_group(record, self._members, has_others=record.job in self.standings):
-            record.join(group_of(record.job))
+    def begin(self, record: ContainerRecord, manages: str = "") -> None:
+        """Give a starting container its groups, and a part of its job's weight: all until the job is ranked, none if it
+        has no rank. ``manages``: the job that it will manage.
+        """
+        if record.job or manages or self._told:
+            others = record.job in self.standings
+            record.join(self._places.of(record, self._told, manages=manages, has_others=others))
         if not record.ranked:
             return
         standing = self.standings.get(record.job)
@@ -306,12 +311,12 @@ class Ranks:
 
     def _by_tenant(self, ranked: list[Ranked]) -> list[TenantHere]:
         """Divide the ranked jobs, in their order, by tenants, and give turns to those that starve."""
-        told = {
+        self._told = {
             job.record.user: (job.record.tenant, job.record.tenant_weight)
             for job in self._members.jobs.values()
             if job.record.tenant
         }
-        tenants = by_tenant(ranked, told)
+        tenants = by_tenant(ranked, self._told)
         for tenant in tenants.values():
             tenant.jobs = merge(tenant.jobs) if self.settings.has_master else tenant.jobs
         self._give_turns(tenants)

@@ -200,9 +200,9 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
         """Record its place in the order of jobs."""
         self.rank, self.rank_weight, self.nice = rank, weight, nice
 
-    def join(self, group: str) -> None:
-        """Record the group in which its cgroup is to be created."""
-        self.groups = (group,)
+    def join(self, groups: tuple[str, ...]) -> None:
+        """Record the groups in which its cgroup is to be created, the outermost first."""
+        self.groups = groups
 
     def go_on(self, course: Course) -> None:
         """Record an executor's progress on its profile."""

@@ -14,7 +14,7 @@ import signal
 import struct
 from collections.abc import Callable, Collection, Iterable
 
-from agent.cgroup_root import GROUP_SUFFIX
+from agent.cgroup_root import is_group
 from agent.launcher.messages import Adopt
 from agent.launcher.rounds import each_once
 
@@ -126,7 +126,7 @@ def _check(pid: int, uid: int, user: str, tree: str | None, only_from: str | Non
     if len(status["NSpid"].split()) != len(_status(os.getpid())["NSpid"].split()):  # Linux 4.1
         raise NotAdoptable(f"process {pid} is in a pid namespace (a container) of its own")
     if tree is not None and (where := cgroup_of(pid)).startswith(tree):
-        inside = next((name for name in where[len(tree) :].split("/") if not name.endswith(GROUP_SUFFIX)), "")
+        inside = next((name for name in where[len(tree) :].split("/") if not is_group(name)), "")
         raise NotAdoptable(f"process {pid} is in container {inside!r} already")
     if only_from is not None and cgroup_of(pid) != only_from:
         raise NotAdoptable(f"process {pid} is in another cgroup")

@@ -7,7 +7,7 @@ import select
 import signal
 from pathlib import Path
 
-from agent.cgroup_root import GROUP_SUFFIX, members, wait_until_empty
+from agent.cgroup_root import is_group, members, wait_until_empty
 from agent.cgroups import Cgroup
 from agent.cgroups.limits import Surroundings
 
@@ -42,7 +42,7 @@ def running(root: Path) -> list[Path]:
     found, directories = [], [root / "containers"]
     for directory in directories:
         for child in below(directory):
-            if child.name.endswith(GROUP_SUFFIX):
+            if is_group(child.name):
                 directories.append(child)
             elif populated(child):
                 found.append(child)

@@ -15,19 +15,19 @@ ONE = Confinement(cpu_weight=30, memory_low_bytes=MIB, disk_weight=62)
 TWO = Confinement(cpu_weight=12, memory_low_bytes=2 * MIB, disk_weight=10)
 
 
-def group(bed: Bed, name: str = "j-1") -> str:
+def group(bed: Bed, name: str = "j-1.job") -> str:
     """Its directory."""
-    return f"{bed.tree.root}/containers/{name}.job"
+    return f"{bed.tree.root}/containers/{name}"
 
 
-def said(bed: Bed, name: str, of: str = "j-1") -> str:
+def said(bed: Bed, name: str, of: str = "j-1.job") -> str:
     """What a file of a group says."""
     return bed.filesystem.read(f"{group(bed, of)}/{name}".encode()).strip()
 
 
 def confined(bed: Bed, container: str, confinement: Confinement) -> Cgroup:
     """A new container in the group, with these settings."""
-    cgroup = bed.tree.create(container, ["j-1"])
+    cgroup = bed.tree.create(container, ["j-1.job"])
     bed.tree.groups.put(container, confinement)
     assert bed.tree.groups.settle() == {}
     cgroup.confine(confinement, Confinement())
@@ -69,7 +69,7 @@ class GroupsContract:
         assert confined(bed, "c", TWO).remove(), "and comes again"
 
     def test_all_limits_hold_in_it(self, bed: Bed) -> None:
-        cgroup = bed.tree.create("a", ["j-1"])
+        cgroup = bed.tree.create("a", ["j-1.job"])
         wanted = Confinement(cpu_cores=0.5, cpus="1", memory_max_bytes=64 * MIB, pids_max=9)
         assert cgroup.confine(wanted).failed == {}
         assert cgroup.confine(Confinement()).failed == {}
@@ -77,12 +77,12 @@ class GroupsContract:
 
     def test_the_next_agent_finds_containers_in_groups_and_beside_them(self, bed: Bed) -> None:
         nested, flat = confined(bed, "a", ONE), bed.tree.create("b")
-        bed.filesystem.mkdir(group(bed, "left").encode())  # by an agent that died at once
+        bed.filesystem.mkdir(group(bed, "left.job").encode())  # by an agent that died at once
         again = CgroupTree(bed.tree.root, bed.disks, bed.filesystem)
         assert again.prepare() == {}
         assert again.existing() == ["a", "b"]
         assert (again.get("a").path, again.get("b").path) == (nested.path, flat.path)
-        assert not bed.filesystem.exists(group(bed, "left").encode())
+        assert not bed.filesystem.exists(group(bed, "left.job").encode())
         bed.filesystem.write(f"{group(bed)}/cpu.weight".encode(), "77")
         again.groups.put("a", ONE)
         assert again.groups.settle() == {}
@@ -91,14 +91,14 @@ class GroupsContract:
         assert not bed.filesystem.exists(group(bed).encode())
 
     def test_a_group_in_a_group_has_the_weight_of_all_below(self, bed: Bed) -> None:
-        for container, groups in (("a", ["t-1", "j-1"]), ("b", ["t-1"])):
+        for container, groups in (("a", ["t-1.tenant", "j-1.job"]), ("b", ["t-1.tenant"])):
             bed.tree.create(container, groups)
             bed.tree.groups.put(container, ONE)
         assert bed.tree.groups.settle() == {}
-        assert (said(bed, "cpu.weight", "t-1"), said(bed, "cpu.weight", "t-1.job/j-1")) == ("60", "30")
+        assert (said(bed, "cpu.weight", "t-1.tenant"), said(bed, "cpu.weight", "t-1.tenant/j-1.job")) == ("60", "30")
         assert CgroupTree(bed.tree.root, bed.disks, bed.filesystem).existing() == ["a", "b"]
         assert all(bed.tree.get(container).remove() for container in ("a", "b"))
-        assert not bed.filesystem.exists(group(bed, "t-1").encode())
+        assert not bed.filesystem.exists(group(bed, "t-1.tenant").encode())
 
     def test_killing_a_group_ends_its_containers_alone(self, bed: Bed) -> None:
         inside, beside = bed.enter(confined(bed, "a", ONE)), bed.enter(bed.tree.create("b"))
@@ -114,5 +114,5 @@ class GroupsContract:
     def test_a_container_is_made_once_in_a_group_too(self, bed: Bed) -> None:
         cgroup = confined(bed, "a", ONE)
         with pytest.raises(FileExistsError):
-            bed.tree.create("a", ["j-1"])
+            bed.tree.create("a", ["j-1.job"])
         assert bed.tree.get("a") is cgroup and said(bed, "cpu.weight") == "30"

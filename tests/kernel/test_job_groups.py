@@ -60,15 +60,15 @@ def assert_shares(stats: dict[str, Path], wanted: dict[str, float]) -> None:
 
 
 def test_a_job_with_an_idle_container_has_as_much_as_one_with_a_single_container(bed: Bed) -> None:
-    container(bed, "idle", 88, ("j-1",))
-    stats = {"job": busy(bed, "works", 88, ("j-1",)), "other": busy(bed, "other", 176)}
+    container(bed, "idle", 88, ("j-1.job",))
+    stats = {"job": busy(bed, "works", 88, ("j-1.job",)), "other": busy(bed, "other", 176)}
     assert_shares(stats, {"job": 0.5, "other": 0.5})
 
 
 def test_containers_of_a_job_that_all_compute_have_their_own_weights(bed: Bed) -> None:
     stats = {
-        "one": busy(bed, "one", 120, ("j-1",)),
-        "two": busy(bed, "two", 40, ("j-1",)),
+        "one": busy(bed, "one", 120, ("j-1.job",)),
+        "two": busy(bed, "two", 40, ("j-1.job",)),
         "flat": busy(bed, "flat", 80),
     }
     assert_shares(stats, {"one": 0.5, "two": 1 / 6, "flat": 1 / 3})
@@ -76,7 +76,7 @@ def test_containers_of_a_job_that_all_compute_have_their_own_weights(bed: Bed) -
 
 def test_a_promise_in_a_group_is_kept_beside_ten_others(bed: Bed) -> None:
     """Half a processor is promised: 50 beside 45 of all others, one of which is in the same group."""
-    stats = {"promised": busy(bed, "promised", 50, ("j-1",)), "ours": busy(bed, "ours", 3, ("j-1",))}
+    stats = {"promised": busy(bed, "promised", 50, ("j-1.job",)), "ours": busy(bed, "ours", 3, ("j-1.job",))}
     stats |= {f"c-{number}": busy(bed, f"c-{number}", 33 if number == 0 else 1) for number in range(10)}
     for _ in range(WINDOWS):
         got = shares(stats)
@@ -96,7 +96,7 @@ def test_a_group_costs_less_than_a_start(bed: Bed) -> None:
     flat_s = (time.process_time() - began) / rounds
     began = time.process_time()
     for _ in range(rounds):
-        container(bed, "nested", 88, ("j-1",))
+        container(bed, "nested", 88, ("j-1.job",))
         assert bed.tree.get("nested").remove()
     group_s = (time.process_time() - began) / rounds - flat_s
     print(f"a container {1e6 * flat_s:.0f} us, a group more {1e6 * group_s:.0f} us")

@@ -267,6 +267,21 @@ def test_tenants_share_a_node_however_many_jobs_each_has(tmp_path_factory: pytes
         share_equally(stats)
 
 
+def test_a_tenant_whose_first_job_waits_keeps_its_share(tmp_path_factory: pytest.TempPathFactory) -> None:
+    with ExitStack() as ends:
+        host = shared_host(tmp_path_factory.mktemp("waiting"), ends)
+        spins, waits = ContainerSpec(argv=tuple(python(SPIN))), ContainerSpec(argv=("sleep", "1000"))
+        agents = {user: ends.enter_context(agent_of(user, host)) for user in ("root", "tester")}
+        agents["root"].register_job("told")  # the master reports tenants with its jobs
+        before = agents["root"].launch(waits)
+        until(lambda: first_of(host) == {"root"})  # a container that starts from now on is in its tenant's cgroup
+        before.kill()
+        agents["root"].launch(waits)
+        stats = {user: cpu_stat(agents[user].launch(spins).id) for user in agents}
+        until(lambda: first_of(host) == {"root", "tester"})
+        share_equally(stats)
+
+
 def test_the_idle_manager_of_a_detached_job_takes_nothing_from_its_tenant(
     tmp_path_factory: pytest.TempPathFactory,
 ) -> None:

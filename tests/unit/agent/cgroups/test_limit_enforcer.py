@@ -138,7 +138,7 @@ async def test_a_group_follows_its_containers_and_is_written_once_for_all_of_the
         return [text for path, text in fake.writes if path == f"{JOB}/cpu.weight"]
 
     for container in ("a", "b"):
-        await limit_enforcer.create(container, Confinement(cpu_weight=88), ["j-1"])
+        await limit_enforcer.create(container, Confinement(cpu_weight=88), ["j-1.job"])
     assert written() == ["88", "176"]
     for container in ("a", "b"):
         limit_enforcer.confine(container, Confinement(cpu_weight=6))
@@ -155,7 +155,7 @@ async def test_a_group_follows_its_containers_and_is_written_once_for_all_of_the
 async def test_a_container_that_is_killed_does_not_wait_for_the_rank_of_its_group(make: Make) -> None:
     fake, tree = make()
     limit_enforcer = LimitEnforcer(tree, None, lambda container, why: None)
-    await limit_enforcer.create("a", Confinement(cpu_weight=1), ["j-1"])
+    await limit_enforcer.create("a", Confinement(cpu_weight=1), ["j-1.job"])
     limit_enforcer.let_end("a")
     assert [fake.read(f"{each}/cpu.weight".encode()).strip() for each in (JOB, f"{JOB}/a")] == ["10000", "10000"]
 
@@ -163,7 +163,7 @@ async def test_a_container_that_is_killed_does_not_wait_for_the_rank_of_its_grou
 async def test_the_next_agent_goes_on_with_the_groups_that_it_finds(make: Make) -> None:
     fake, tree = make()
     before = LimitEnforcer(tree, None, lambda container, why: None)
-    await before.create("a", Confinement(cpu_weight=88), ["j-1"])
+    await before.create("a", Confinement(cpu_weight=88), ["j-1.job"])
     assert tree.prepare() == {}
     limit_enforcer = LimitEnforcer(tree, None, lambda container, why: None)
     await limit_enforcer.take_back({"a": Confinement(cpu_weight=5)})
@@ -185,7 +185,7 @@ class NoGroups(FakeCgroups):
 async def test_where_no_group_can_be_made_a_container_is_in_none(make: Make) -> None:
     fake, tree = make(of=NoGroups)
     limit_enforcer = LimitEnforcer(tree, None, lambda container, why: None)
-    await limit_enforcer.create("a", Confinement(cpu_weight=88), ["j-1"])
+    await limit_enforcer.create("a", Confinement(cpu_weight=88), ["j-1.job"])
     assert fake.read(b"/fake/cgroup/containers/a/cpu.weight").strip() == "88"
     assert tree.get("a").remove()
 
@@ -194,7 +194,7 @@ async def test_a_group_that_cannot_be_changed_is_reported_and_tried_again(make: 
     fake, tree = make(of=Stubborn)
     limit_enforcer = LimitEnforcer(tree, None, lambda container, why: None)
     with capture_logs() as logs:
-        await limit_enforcer.create("a", Confinement(cpu_weight=88), ["j-1"])
+        await limit_enforcer.create("a", Confinement(cpu_weight=88), ["j-1.job"])
     assert [each["what"] for each in logs] == ["cpu_weight of j-1.job"] and "Permission denied" in logs[0]["why"]
     fake.refuses = False
     assert "cpu.weight of j-1.job" in await limit_enforcer.repair()

@@ -6,12 +6,12 @@ import pytest
 
 from agent.core import events as e
 from agent.core.confinement import MOST_WEIGHT, Confinement
-from agent.core.groups import group_of, together
+from agent.core.groups import group_of, group_of_tenant, together
 from agent.core.instructions import AdoptProcess, StartContainer
 from penstock.model import ContainerSpec, Executor, KindAmounts, TaskRequest
 from penstock.wire import agent_methods as m
 from penstock.wire.agent_api import Launch, Place
-from tests.unit.agent.core.ranks_bed import Bed
+from tests.unit.agent.core.ranks_bed import Bed, TenantsBed
 
 
 class Grouped(Bed):
@@ -31,7 +31,12 @@ class Grouped(Bed):
 
     def groups(self) -> list[tuple[str, ...]]:
         """Of all containers, in the order of their starts."""
-        return [one.groups for one in self.done if isinstance(one, StartContainer | AdoptProcess)]
+        return groups_of_starts(self)
+
+
+def groups_of_starts(bed: Bed) -> list[tuple[str, ...]]:
+    """Likewise."""
+    return [one.groups for one in bed.done if isinstance(one, StartContainer | AdoptProcess)]
 
 
 @pytest.fixture
@@ -43,7 +48,7 @@ def test_the_tasks_of_a_job_share_a_group_and_a_single_one_has_none(bed: Grouped
     alone, several = (bed.register(bed.eve) for _ in range(2))
     bed.place(bed.eve, alone, "only")
     bed.place(bed.eve, several, "one", "two")
-    assert bed.groups() == [(), (several,), (several,)]
+    assert bed.groups() == [(), (group_of(several),), (group_of(several),)]
 
 
 def test_a_later_task_beside_the_first_opens_the_group(bed: Grouped) -> None:
@@ -51,8 +56,8 @@ def test_a_later_task_beside_the_first_opens_the_group(bed: Grouped) -> None:
     bed.place(bed.eve, job, "one")
     bed.begin(bed.container("one", job), 70)
     bed.place(bed.eve, job, "two")
-    assert bed.groups() == [(), (job,)]
-    assert bed.node.containers.live[bed.container("two", job)].groups == (job,), "for the next agent"
+    assert bed.groups() == [(), (group_of(job),)]
+    assert bed.node.containers.live[bed.container("two", job)].groups == (group_of(job),), "for the next agent"
 
 
 def test_an_opportunistic_container_and_one_of_no_job_are_in_none(bed: Grouped) -> None:
@@ -70,7 +75,7 @@ def test_jobs_of_other_nodes_and_executors_may_have_several(bed: Grouped) -> Non
     executor = Executor(application="a", input_bytes=1)
     request = TaskRequest(task="e", usage=KindAmounts(cpu=1.0), memory_bytes=1 << 20, command=spec, executor=executor)
     assert bed.assign_request(request, job=job, origin="n") == []
-    assert bed.groups() == [("other-9",), (job,)]
+    assert bed.groups() == [("other-9.job",), (group_of(job),)]
 
 
 def test_a_detached_manager_and_the_only_task_of_its_job_share_one(bed: Grouped) -> None:
@@ -83,7 +88,7 @@ def test_a_detached_manager_and_the_only_task_of_its_job_share_one(bed: Grouped)
     bed.register(inside, job=job)
     bed.send(e.SessionClosed(session))
     bed.place(inside, job, "only")
-    assert bed.groups() == [(job,), (job,)]
+    assert bed.groups() == [(group_of(job),), (group_of(job),)]
 
 
 def test_lent_processes_share_one(bed: Grouped) -> None:
@@ -91,15 +96,59 @@ def test_lent_processes_share_one(bed: Grouped) -> None:
     for pid in (500, 600):
         container = bed.send(e.LendRequested(bed.eve, job, pid, ("python", "x.py"), own=False))
         bed.begin(container, pid)
-    assert bed.groups() == [(job,), (job,)]
+    assert bed.groups() == [(group_of(job),), (group_of(job),)]
+
+
+def test_where_the_master_names_tenants_each_has_a_group_around_those_of_its_jobs() -> None:
+    bed = TenantsBed()
+    before = bed.run("ann")
+    bed.told(before, tenant="research")
+    job = bed.job_of[before]
+    manager = bed.alone("ann")
+    bed.register(bed.session_of("ann", manager), job=job)
+    bed.command("one", job=job, user="ann")
+    bed.alone("bob")
+    bed.alone("bob", opportunistic=True)
+    ann, bob = (group_of_tenant(tenant) for tenant in ("research", "bob"))
+    assert groups_of_starts(bed) == [(), (ann,), (ann, group_of(job)), (bob,), ()]
+
+
+def test_a_job_s_group_stays_where_it_is_when_its_tenant_becomes_known() -> None:
+    """The manager of a detached job starts before the master has told the job's tenant."""
+    bed = TenantsBed()
+    session = bed.session_of("ann")
+    job = bed.register(session)
+    manager = str(bed.send(e.Asked(m.LAUNCH, session, Launch(container=ContainerSpec(argv=("x",), detach=True)))))
+    bed.begin(manager, 70)
+    bed.job_of[manager] = bed.register(bed.session_of("ann", manager), job=job)
+    bed.told(manager, tenant="ann")
+    bed.command("one", job=job, user="ann")
+    bed.restart(manager, bed.container("one", job))
+    bed.told(manager, tenant="ann")
+    bed.command("two", job=job, user="ann")
+    assert groups_of_starts(bed) == [(group_of(job),)]
+    assert {each.groups for each in bed.node.containers.live.values()} == {(group_of(job),)}
+
+
+def test_work_ahead_of_its_reservation_is_of_no_tenant() -> None:
+    bed = TenantsBed()
+    early, due = bed.run("ann"), bed.run("ann")
+    for works, reserved_cores in ((early, 0.0), (due, 1.0)):
+        bed.told(works, tenant="ann", reserved_cores=reserved_cores)
+        bed.command(f"of {works}", job=bed.job_of[works], user="ann")
+    assert groups_of_starts(bed)[2:] == [
+        (group_of(bed.job_of[early]),), (group_of_tenant("ann"), group_of(bed.job_of[due])),
+    ]  # fmt: skip
 
 
 def test_the_name_of_a_group_is_a_safe_file_name() -> None:
-    assert group_of("node-1a2b-3") == "node-1a2b-3"
+    assert group_of("node-1a2b-3") == "node-1a2b-3.job"
     odd = ["../../x-1", "Node.example.com-1", "n" * 65, "", "ä-1"]
     names = {group_of(job) for job in odd}
     assert len(names) == len(odd)
-    assert all(name.isalnum() and len(name) == 64 for name in names)
+    assert all(name.removesuffix(".job").isalnum() and len(name) == 68 for name in names)
+    assert group_of_tenant("../../x") != group_of_tenant("x")
+    assert group_of_tenant("../../x").removesuffix(".tenant").isalnum()
 
 
 def test_a_group_weighs_as_much_as_its_containers() -> None:
