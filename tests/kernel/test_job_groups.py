@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from statistics import median
 
 import pytest
 
@@ -86,18 +87,19 @@ def test_a_promise_in_a_group_is_kept_beside_ten_others(bed: Bed) -> None:
     pytest.fail(str(got))
 
 
-def test_a_group_costs_less_than_a_start(bed: Bed) -> None:
-    """It is made, gets its weight and is removed in less than a process takes to start and end."""
-    rounds = 100
-    began = time.process_time()
-    for _ in range(rounds):
-        container(bed, "flat", 88)
-        assert bed.tree.get("flat").remove()
-    flat_s = (time.process_time() - began) / rounds
-    began = time.process_time()
-    for _ in range(rounds):
-        container(bed, "nested", 88, ("j-1.job",))
-        assert bed.tree.get("nested").remove()
-    group_s = (time.process_time() - began) / rounds - flat_s
-    print(f"a container {1e6 * flat_s:.0f} us, a group more {1e6 * group_s:.0f} us")
+def test_a_group_costs_no_more_than_a_few_cgroups_of_containers(bed: Bed) -> None:
+    """It is made, gets its weight and is removed with its container."""
+
+    def median_s(groups: tuple[str, ...]) -> float:
+        took_s = []
+        for _ in range(200):
+            began = time.perf_counter()
+            container(bed, "a", 88, groups)
+            assert bed.tree.get("a").remove()
+            took_s.append(time.perf_counter() - began)
+        return median(took_s)
+
+    flat_s = median_s(())
+    group_s = median_s(("j-1.job",)) - flat_s
+    print(f"the cgroup of a container {1e6 * flat_s:.0f} us, a group more {1e6 * group_s:.0f} us")
     assert group_s < 3 * flat_s
