@@ -12,7 +12,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 _READ_BYTES = 64 * 1024
-#: A list that goes on fills its page up to the line that does not fit (fs/seq_file.c), so a shorter read is the end.
+#: A list of short lines fills its page up to the line that does not fit (fs/seq_file.c), so a shorter read is the end.
+#: Not so ``diskstats``: the lines of a disk and all its partitions come together.
 _END_BYTES = 2048
 #: The first line of ``stat``: eleven numbers of at most 20 digits.
 _STAT_BYTES = 256
@@ -62,7 +63,7 @@ class HostCounters:
     def disks(self, names: Collection[str]) -> dict[str, DiskCounters]:
         """Return the counters of these disks, as far as they are there."""
         found: dict[str, DiskCounters] = {}
-        for line in _all_of(self._disks).decode().splitlines():
+        for line in _all_of(self._disks, end_bytes=1).decode().splitlines():
             fields = line.split()
             if fields[2] in names:
                 found[fields[2]] = DiskCounters(
@@ -94,11 +95,11 @@ def _open(path: Path) -> int | None:
         return None
 
 
-def _all_of(descriptor: int | None) -> bytes:
-    """Read a file to its end: the kernel gives lists by the page (fs/seq_file.c)."""
+def _all_of(descriptor: int | None, end_bytes: int = _END_BYTES) -> bytes:
+    """Read a file to its end, a read of less than ``end_bytes``: the kernel gives lists by the page (fs/seq_file.c)."""
     data = b""
     while descriptor is not None and (part := os.pread(descriptor, _READ_BYTES, len(data))):
         data += part
-        if len(part) < _END_BYTES:
+        if len(part) < end_bytes:
             break
     return data

@@ -109,6 +109,19 @@ def test_its_files_are_closed_with_it(host: Host) -> None:
     assert len(list(Path("/proc/self/fd").iterdir())) == before
 
 
+def test_a_disk_with_many_partitions_comes_with_the_second_read(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel passes the lines of a disk and its partitions on together, so the first read may be short."""
+    lines = [f"8 {number} {name} 1 2 3 4 5 6 7 8 9 10 11" for number, name in enumerate(["sda", "sdb", "sdb1"])]
+    reads = {0: lines[0], len(lines[0]) + 1: "\n".join(lines[1:])}
+    counters = HostCounters(host.proc)
+
+    def pread(descriptor: int, size_bytes: int, offset_bytes: int) -> bytes:
+        return (reads[offset_bytes] + "\n").encode() if offset_bytes in reads else b""
+
+    monkeypatch.setattr("agent.monitor.counters.os.pread", pread)
+    assert counters.disks(["sda", "sdb"]).keys() == {"sda", "sdb"}
+
+
 def test_this_host_s_figures_are_psutil_s() -> None:
     counters = HostCounters()
     disks = psutil.disk_io_counters(perdisk=True) or {}
