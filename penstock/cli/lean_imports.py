@@ -50,7 +50,7 @@ def _later(module: str, *functions: str) -> _StandIn:
 
 
 def _names_only(*modules: str) -> dict[str, _StandIn]:
-    """Return stand-ins for modules of which a library takes nothing while it is imported."""
+    """Return stand-ins for modules of which a library takes nothing while it is imported, or not in every version."""
     return {module: _StandIn(module) for module in modules}
 
 
