@@ -38,7 +38,8 @@ T = TypeVar("T")
 _METHODS: dict[type[Params], str] = {method.params: method.name for method in api.REQUESTS.values()}
 #: Messages that no registration repeats.
 _KEPT = (api.CommandEnded, api.JobEnded, api.TasksDone, api.TasksCancelled)
-#: Decisions that leave the node's load as it is.
+#: Decisions that give the node no work. A new order of jobs may start commands that wait here, which are not new to the
+#: master: the next sample is early enough to report their start.
 _TELL_ONLY = (api.AdmitJob, api.SetPriority, api.TellEnded, api.TellPlaced, api.TellStuck, api.TellWaiting)
 #: An end is reported at once, but together with others within this time (docs/architecture.md, time scales).
 COALESCE_S = 0.05
