@@ -250,9 +250,10 @@ class MasterLink:
                 timer.cancel()
         self._soon = self._late = None
         if self._peer is not None:
-            self._peer.notify(api.HEARTBEAT.name, self._shell.node.heartbeat(time.monotonic()))
             due_s = (1.0 + _LATE) * self._heartbeat_s
+            # Before it is sent: heartbeats go on after an error.
             self._late = asyncio.get_running_loop().call_later(due_s, self._send_heartbeat)
+            self._peer.notify(api.HEARTBEAT.name, self._shell.node.heartbeat(time.monotonic()))
 
     def judge_anew(self) -> None:
         """Reconnect if the CA or its list has changed, so that both sides show their certificates again."""

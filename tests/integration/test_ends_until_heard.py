@@ -163,6 +163,24 @@ async def test_a_heartbeat_replaces_those_that_are_due(tmp_path: Path) -> None:
         assert link._late is not None
 
 
+async def test_heartbeats_go_on_without_samples_and_after_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(now: float) -> api.Heartbeat:
+        raise RuntimeError("a defect")
+
+    async with linked(tmp_path, [], "heartbeat") as (master, link):
+        link._heartbeat_s = 0.01
+        with monkeypatch.context() as patched, pytest.raises(RuntimeError):
+            patched.setattr(link._shell, "node", SimpleNamespace(heartbeat=fail))
+            link._send_heartbeat()
+        before = master.heard[0].count("heartbeat")
+        async with asyncio.timeout(30):
+            while master.heard[0].count("heartbeat") < before + 2:
+                master.news.clear()
+                await master.news.wait()
+
+
 async def test_only_what_changes_the_load_brings_the_next_heartbeat_forward(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
