@@ -112,7 +112,7 @@ class Executor:
         reach(Point.EXIT_SEEN)
         self._orphans.discard(ended.container)
         self._retries.drop(ended.container)
-        self._nice.forget(ended.container)
+        self._nice.drop(ended.container)
         if self._tree is not None:
             end = partial(self._let_end, ended.container, self._tree.get(ended.container).end)
             self._retries.act("end", ended.container, end, partial(self._tell_end, ended))
@@ -390,6 +390,7 @@ class Executor:
         reach(Point.REMOVE_ASKED)
         await self.removals.remove(container)
         self._retries.drop(container)  # not before: a stray's kill may wait, and its processes live on without it
+        self._nice.drop(container)  # its end may have been found without its launcher
         with contextlib.suppress(LauncherGone):  # the next launcher reads the exit from its file, and reports it again
             await self._ask(lambda launcher: launcher.acknowledge(container))
         reach(Point.REMOVE_ACKNOWLEDGED)

@@ -47,8 +47,8 @@ class NiceValues:
         if nice == 0:
             self._unchanged.add(container)
 
-    def forget(self, container: str) -> None:
-        """Drop a container that has ended."""
+    def drop(self, container: str) -> None:
+        """Drop a container that has ended or is removed."""
         self._unchanged.discard(container)
 
     def give(self, rank: Renice) -> str:

@@ -172,6 +172,14 @@ async def test_an_end_that_the_next_launcher_reports_at_once_is_acknowledged(cgr
     assert launcher.acknowledged == ["c-1"]
 
 
+async def test_the_nice_value_of_one_whose_exit_no_launcher_saw_is_dropped(tmp_path: Path) -> None:
+    one, _ = made(Living(), None, tmp_path)
+    one._nice._unchanged.add("c-1")
+    one.remove("c-1")
+    await asyncio.wait_for(one.settle(), LIMIT_S)
+    assert not one._nice._unchanged
+
+
 async def test_without_cgroups_nothing_of_it_can_be_seen(tmp_path: Path) -> None:
     one, told = made(Living(), None, tmp_path)
     one.launcher_lost()
