@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import gc
 import json
 import os
@@ -270,7 +271,8 @@ class Agent:
             journal.start()
         except OSError as error:
             why = error.strerror or error
-            raise StartError(f"state_dir: no journal in {directory}: {why}; make room there, or set another") from error
+            remedy = "make room there, or set another" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "set another"
+            raise StartError(f"state_dir: no journal in {directory}: {why}; {remedy}") from error
         self._closers.append(journal.close)
         return journal
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import shutil
 import tempfile
@@ -33,7 +34,8 @@ def own_directory() -> Iterator[Path]:
         lock = claim(made / _LOCK, "")
     except OSError as error:
         why = error.strerror or error
-        raise CommandError(f"no temporary directory can be made: {why}; make room there, or set TMPDIR") from error
+        remedy = "make room there, or set TMPDIR" if error.errno in (errno.ENOSPC, errno.EDQUOT) else "set TMPDIR"
+        raise CommandError(f"no temporary directory can be made: {why}; {remedy}") from error
     directory = made.rename(parent / made.name.removeprefix("."))
     try:
         yield directory

@@ -5,6 +5,8 @@ The disk is made full by a limit on the size of files: the kernel writes as much
 
 from __future__ import annotations
 
+import errno
+import os
 import resource
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -174,7 +176,18 @@ async def test_an_end_is_not_acknowledged_before_it_is_on_the_disk(bed: Bed) -> 
     assert record.ended is not None and record.ended.exit_status == 3
 
 
-def test_an_agent_that_cannot_begin_its_journal_names_the_key(tmp_path: Path) -> None:
-    unstarted = cast(Any, SimpleNamespace())
-    with full(0), pytest.raises(StartError, match=f"state_dir: no journal in {tmp_path}/journal: "):
-        Agent._open_journal(unstarted, AgentConfig(state_dir=str(tmp_path)))
+@pytest.mark.parametrize(
+    ("number", "remedy"),
+    [(errno.ENOSPC, "make room there, or set another"), (errno.EDQUOT, "make room there, or set another"),
+     (errno.EACCES, "set another")],
+)  # fmt: skip
+def test_an_agent_that_cannot_begin_its_journal_names_the_key(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: int, remedy: str
+) -> None:
+    def fail(*_: object) -> None:
+        raise OSError(number, os.strerror(number))
+
+    monkeypatch.setattr(Journal, "start", fail)
+    line = f"^state_dir: no journal in {tmp_path}/journal: {os.strerror(number)}; {remedy}$"
+    with pytest.raises(StartError, match=line):
+        Agent._open_journal(cast(Any, SimpleNamespace()), AgentConfig(state_dir=str(tmp_path)))

@@ -55,10 +55,19 @@ def test_one_that_is_used_or_may_be_is_not_removed(temporary: Path, monkeypatch:
         assert not of_another_user.exists() and of_older_version.exists()
 
 
-def test_a_full_disk_gets_one_line(temporary: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def full(*_: object, **__: object) -> str:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+@pytest.mark.parametrize(
+    ("number", "line"),
+    [
+        (errno.ENOSPC, "No space left on device; make room there, or set TMPDIR"),
+        (errno.EACCES, "Permission denied; set TMPDIR"),
+    ],
+)
+def test_a_directory_that_cannot_be_made_gets_one_line(
+    temporary: Path, monkeypatch: pytest.MonkeyPatch, number: int, line: str
+) -> None:
+    def fail(*_: object, **__: object) -> str:
+        raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr("tempfile.mkdtemp", full)
-    with pytest.raises(CommandError, match="No space left on device; make room there, or set TMPDIR"), own_directory():
+    monkeypatch.setattr("tempfile.mkdtemp", fail)
+    with pytest.raises(CommandError, match=f"be made: {line}$"), own_directory():
         pass
