@@ -94,7 +94,7 @@ class Ranks:
         self._used_s: dict[str, float] = {}  # job → CPU seconds of its ended containers
         self._counted_s: dict[str, float] = {}  # container → its part of ``cpu_s``
         self._job_of: dict[str, str] = {}  # container → its job
-        self._weighted: set[str] = set()  # containers that this agent has set weights of by rank
+        self._weighted: set[str] = set()  # containers whose weights this agent has derived from ranks
         self._adopted: dict[str, int] = {}  # container → its first process
         self._places = GroupPlaces(members, containers)
         self._starving = StarvingTurns()
@@ -143,7 +143,7 @@ class Ranks:
             return
         standing = self.standings.get(record.job)
         if standing is None:
-            record.stand(0, round(WEIGHT_PER_CORE * self.settings.capacity.cores), 0)
+            record.stand(0, max(1, unpromised_weight(self.settings.capacity.cores, self._promised_cores())), 0)
         else:
             part = record.limits.cpu_weight or UNPROMISED_WEIGHT
             weight = max(1, standing.shared_weight * part // (standing.parts + part))
@@ -241,23 +241,24 @@ class Ranks:
         promised = self._ranked_beside_cores + sum(each.reserved_cores for each in ranked)
         total = unpromised_weight(self.settings.capacity.cores, promised)
         self.standings = {}
-        changed: list[ContainerRecord] = []
+        instructions = self._renice_promised(live, nice_of(0, max(1, len(ranked))))
+        instructions += [one for record in come for one in self._changed(record)]
         for tenant, part in zip(tenants, apportion(total, [each.weight for each in tenants]), strict=True):
             share = tenant.weight / (sum(each.weight for each in tenants) or 1.0)
-            changed += self._rank_within(tenant, part, share, len(ranked))
-        return self._renice_promised(live, nice_of(0, max(1, len(ranked)))) + [
-            instruction
-            for record in come + changed
-            if record.state is not ContainerState.STOPPING
-            for instruction in (record.confine(), self.renice(record))
-        ]
+            instructions += self._rank_within(tenant, part, share, len(ranked))
+        return instructions
 
-    def _rank_within(self, tenant: TenantHere, total: int, share: float, jobs: int) -> list[ContainerRecord]:
-        """Divide a tenant's weight by rank among its jobs; return the changed containers.
+    def _changed(self, record: ContainerRecord, *, weight: bool = True) -> list[Instruction]:
+        if record.state is ContainerState.STOPPING:
+            return []
+        return [record.confine(), self.renice(record)] if weight else [self.renice(record)]
+
+    def _rank_within(self, tenant: TenantHere, total: int, share: float, jobs: int) -> list[Instruction]:
+        """Divide a tenant's weight by rank among its jobs; return instructions for the changed containers.
 
         ``share`` is its part of the weight, and ``jobs`` the number of ranked jobs, of all tenants.
         """
-        changed: list[ContainerRecord] = []
+        changed: list[Instruction] = []
         of = len(tenant.jobs)
         weights = divide(total, (len(each.containers) for each in tenant.jobs))
         for rank, (each, by_rank) in enumerate(zip(tenant.jobs, weights, strict=True)):
@@ -373,22 +374,25 @@ class Ranks:
 
     def _share(
         self, containers: list[ContainerRecord], parts: list[int], weight: int, nice: int, rank: int
-    ) -> list[ContainerRecord]:
+    ) -> list[Instruction]:
         """Divide a job's weight among its containers, in proportion to ``parts``.
 
-        :meth:`_renice_promised` sets the nice value of those with promised cores.
+        :meth:`_renice_promised` sets the nice value of those with promised cores. A new container always gets one: its
+        processes may have started with another.
         """
-        of, changed = sum(parts), []
+        of, changed = sum(parts), list[Instruction]()
         for record, part in zip(containers, parts, strict=True):
             if not record.pid:
                 continue  # still starting with its initial weight; ranked once it has started
             own = max(1, weight * part // of)
             before, own_nice = record.rank_weight, record.nice if record.promised_cores else nice
-            moved = record.container not in self._weighted or own < before or own > _WORTH_WRITING * before
-            if moved or own_nice != record.nice or rank != record.rank:
+            known = record.container in self._weighted
+            self._weighted.add(record.container)
+            moved = own < before or own > _WORTH_WRITING * before if known else own != before
+            moved = moved or own_nice != record.nice or rank != record.rank
+            if moved or not known:
                 record.stand(rank, own, own_nice)
-                self._weighted.add(record.container)
-                changed.append(record)
+                changed += self._changed(record, weight=moved)
         return changed
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from agent.core import events as e
 from agent.core.confinement import WEIGHT_PER_CORE
-from agent.core.instructions import Renice
+from agent.core.instructions import Confine, Renice
 from agent.core.rank_weights import STEP, divide, nice_of, unpromised_weight
 from penstock.model import Executor, Limits, Profile, Sizing
 from penstock.wire.master_api import SetPriority
@@ -45,6 +45,14 @@ def test_nothing_is_written_while_the_order_is_the_same(bed: Bed) -> None:
     bed.sample(seconds=1.0)
     assert not bed.weights
     assert set(before) == set(containers)
+
+
+def test_a_command_that_is_alone_has_its_weight_from_the_start(bed: Bed) -> None:
+    container = bed.launch()
+    bed.sample()
+    assert not bed.given(Confine)
+    assert bed.nice == {container: 0}
+    assert bed.weights[container] == unpromised_weight(2, 0)
 
 
 def test_the_containers_of_a_job_share_its_weight_by_their_requests(bed: Bed) -> None:
@@ -139,5 +147,5 @@ def test_a_promise_has_the_nice_value_of_the_first(bed: Bed, limits: Limits) -> 
 def test_on_a_host_of_many_cores_no_weight_exceeds_the_kernel_s_maximum() -> None:
     bed = Bed(cores=256)
     container = bed.launch()
-    assert bed.weights[container] == 10_000
+    assert bed.node.containers.live[container].confine().confinement.cpu_weight == 10_000
     assert bed.said(container).weight == 10_000
