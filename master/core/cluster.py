@@ -22,6 +22,7 @@ from master.core.instructions import Hangup, Instruction
 from master.core.job import Job, Key
 from master.core.job_lifecycle import JobLifecycle
 from master.core.kept_room import KeptRoom
+from master.core.late_executors import LateExecutors
 from master.core.listing import Listing
 from master.core.membership import Membership
 from master.core.node import Node
@@ -102,7 +103,10 @@ class Cluster:
         kept = KeptRoom(table, members)
         plan = PlanFollower(self.clock, members, outbox, self.guarantees, executors, quotas, tasks, kept)
         slack = SlackWork(dues, self.drains, table, members, outbox, self.order, snapshots, quotas, tasks)
-        placing = ExecutorRound(shared, self.drains, members, outbox, snapshots, executors, quotas, tasks, kept)
+        placing = ExecutorRound(
+            shared, self.drains, members, outbox, snapshots, executors, quotas, tasks, kept,
+            LateExecutors(members, executors, kept),
+        )  # fmt: skip
         return Rounds(
             shared, dues, table, members, outbox, self.order, executors, quotas, self.admission, waiting, ahead,
             regular, plan, kept, slack, placing,

@@ -16,6 +16,7 @@ from master.core.forecasts import key_of
 from master.core.free_capacity import Demand, FreeCapacity, Grid, capacities, free_capacity, within
 from master.core.job import Job, Key, Task
 from master.core.kept_room import KeptRoom, Room
+from master.core.late_executors import LateExecutors, Tried
 from master.core.membership import Membership
 from master.core.node import Node
 from master.core.outbox import Outbox
@@ -31,11 +32,6 @@ from master.placement.workers import Mask
 from penstock.model import Profile
 from penstock.model.units import counted
 
-#: Room is kept for an executor that has waited this long: it does not wait for ever behind tasks that take the cores
-#: of a node one by one. As long as an agent's ``job_wait_max_s``.
-_WAIT_MAX_S = 30.0
-#: Most executors for which a node is searched in a round.
-_SEARCHED = 8
 #: A waiting executor and its forecast.
 _Known = tuple[Job, Task, e.Forecasted]
 
@@ -66,10 +62,10 @@ class ExecutorRound:
     _user_quotas: UserQuotas
     _tasks: TaskLifecycle
     _kept: KeptRoom
+    _late: LateExecutors
     _looked_at: float = field(init=False, default=-math.inf)  # when all nodes were examined, monotonic
     # job → resources that all nodes lacked for its executors at that time
     _lacks: dict[str, str] = field(init=False, default_factory=dict)
-    _since: dict[Key, float] = field(init=False, default_factory=dict)  # since when executors wait, monotonic
 
     def place(self, ranking: Ranking, now: float, limits: RoundQuotas | None) -> None:
         """Place executors with a forecast on the nodes that have reported since they were last examined: first those
@@ -85,10 +81,7 @@ class ExecutorRound:
             known = [one for one in known if (one[1].job, one[1].name) in offered]
             not_offered |= over
         nodes = [snapshot.node(worker) for worker in range(len(snapshot.rows))]
-        everywhere = self._executors.news or now - self._looked_at >= self._settings.current.heartbeat_s
-        self._executors.news = False
-        if everywhere:
-            self._looked_at = now
+        everywhere = self._looks_everywhere(now)
         looked_at = [worker for worker, node in enumerate(nodes) if everywhere or node.executors_due]
         for worker in looked_at:
             nodes[worker].executors_due = False
@@ -97,6 +90,8 @@ class ExecutorRound:
             self._record_waits(none | not_offered)
             if limits is not None:
                 limits.settle(tried=False)
+            if everywhere:
+                self._late.keep({}, nodes, limits, now)
             return
         waiting = _waiting(snapshot, nodes, known)
         grid = Grid.of(
@@ -109,30 +104,24 @@ class ExecutorRound:
             self._kept.settle()
             room.keep()
         left = placing.on(room)
+        for key in placing.placed:
+            self._late.placed(key)
         if limits is not None:
             limits.settle(tried=everywhere)
         if everywhere:
             first = {one.job.job: one for one in reversed(left)}
             self._lacks = {job: room.lacks(one.demand, one.allowed) for job, one in first.items()}
             self._record_waits(self._lacks | not_offered)
-            self._keep_for_late(left, room, now)
+            tried = {(one.task.job, one.task.name): Tried(one.demand, one.allowed) for one in left}
+            self._late.keep(tried, nodes, limits, now)
 
-    def _keep_for_late(self, left: list[_WaitingExecutor], room: FreeCapacity, now: float) -> None:
-        """Keep room for the executor that has waited the longest, if that is too long: for one at a time, so that few
-        cores idle, on the node that lacks the least of it.
-        """
-        waiting = {(one.task.job, one.task.name): one for one in left}
-        self._since = {key: self._since.get(key, now) for key in waiting}
-        late = [key for key in waiting if now - self._since[key] >= _WAIT_MAX_S and key not in self._kept.promised]
-        found: dict[Key, Room] = {}
-        for key in sorted(late, key=self._since.__getitem__)[:_SEARCHED]:
-            one = waiting[key]
-            may = zip(room.nodes, room.workers.tolist(), strict=True)
-            nodes = [node for node, worker in may if one.allowed is None or one.allowed[worker]]
-            if (nearest := self._kept.nearest(nodes, *one.demand.largest)) is not None:
-                found[key] = nearest
-                break
-        self._kept.keep_late(found)
+    def _looks_everywhere(self, now: float) -> bool:
+        """Return whether this round examines all nodes."""
+        everywhere = self._executors.news or now - self._looked_at >= self._settings.current.heartbeat_s
+        self._executors.news = False
+        if everywhere:
+            self._looked_at = now
+        return everywhere
 
     def say_what_waits(self) -> None:
         """Set the jobs' reasons for waiting executors, after regular placement, which covers other tasks."""
@@ -208,6 +197,7 @@ class _ExecutorPlacement:
         self._policy = executors.policy
         self._demands = Demands(grid.slots)
         self._pending = WaitingExecutors(self._demands)
+        self.placed: list[Key] = []
         self._waiting: dict[Key, _WaitingExecutor] = {(one.task.job, one.task.name): one for one in waiting}
         numbers: dict[object, int] = {}
         for one in waiting:
@@ -266,6 +256,7 @@ class _ExecutorPlacement:
         key = self._pending.take(launch.demand)
         assert key == launch.executor and isinstance(key, tuple)
         one, node = self._waiting.pop(key), room.nodes[launch.machine]
+        self.placed.append(key)
         demand = one.demand if self._policy.elastic else one.demand.at_most(held)
         self._executors.tell_stages(one.job, node.name)
         why = f"{launch.why}; {one.forecast.by}"

@@ -37,7 +37,7 @@ class KeptRoom:
     _members: Membership
     rooms: Mapping[Key, Room] = field(init=False, default_factory=dict)  # all
     promised: Mapping[Key, Room] = field(init=False, default_factory=dict)  # for tasks that a reservation promises it
-    _late: Mapping[Key, Room] = field(init=False, default_factory=dict)  # for an executor that has waited long
+    late: Mapping[Key, Room] = field(init=False, default_factory=dict)  # for an executor that has waited long
     _sums: dict[str, tuple[float, int, int]] = field(init=False, default_factory=dict)  # by node, with the tasks
 
     def keep_promised(self, rooms: Mapping[Key, Room]) -> None:
@@ -47,8 +47,8 @@ class KeptRoom:
 
     def keep_late(self, rooms: Mapping[Key, Room]) -> None:
         """Keep these rooms for executors that have waited long, and no others; none beside those of promised tasks."""
-        if rooms or self._late:
-            self._late = rooms
+        if rooms or self.late:
+            self.late = rooms
             self.settle()
 
     def nearest(self, nodes: Iterable[Node], cores: float, memory_bytes: int) -> Room | None:
@@ -76,12 +76,12 @@ class KeptRoom:
         nodes, sums = self._members.nodes, dict[str, tuple[float, int, int]]()
         self.promised = {key: room for key, room in self.promised.items() if self._waits(key) and room.node in nodes}
         taken = {room.node for room in self.promised.values()}
-        self._late = {
+        self.late = {
             key: room
-            for key, room in self._late.items()
+            for key, room in self.late.items()
             if self._waits(key) and room.node in nodes.keys() - taken and key not in self.promised
         }
-        self.rooms = {**self.promised, **self._late}
+        self.rooms = {**self.promised, **self.late}
         for room in self.rooms.values():
             cores, memory_bytes, tasks = sums.get(room.node, _NONE)
             sums[room.node] = cores + room.cores, memory_bytes + room.memory_bytes, tasks + 1

@@ -176,3 +176,77 @@ def test_no_room_is_kept_for_an_executor_that_waits_for_something_else() -> None
     assert b.cluster.nodes["a"].kept_tasks == 0
     b.ready("a", command("b", cores=4.0))
     assert b.round() == [("b", "a")]
+
+
+def late_on_a_full_node(*nodes: str, **settings: float) -> ExecutorBed:
+    """A node with four commands of a core each, more that wait, and an executor of four cores in a job of user v. A
+    second node is full.
+    """
+    b = ExecutorBed(
+        "a", "c", ordering="fifo", forecasts={f"v/{app}": profile((4, 100)) for app in ("app", "other")}, **settings
+    )
+    b.heartbeat("c", promised_cores=4.0)
+    b.ready("a", *[command(f"b{i:03}", cores=1.0) for i in range(100)])
+    b.round()
+    b.job("a", "late", at=2.0, user="v")
+    b.ready("a", executor("e", cores=4.0, nodes=nodes), job="late")
+    return b
+
+
+def seconds(b: ExecutorBed, number: int) -> list[tuple[str, str]]:
+    """A command ends each second on the first node; the second one stays full."""
+    placed = []
+    for _ in range(number):
+        b.heartbeat("c", promised_cores=4.0)
+        placed += turnover(b, 1)
+    return placed
+
+
+def kept_cores(b: Bed) -> float:
+    return b.cluster.nodes["a"].kept_cores
+
+
+def test_an_executor_waits_on_while_its_forecast_is_fetched_anew() -> None:
+    b = late_on_a_full_node()
+    b.ready("a", executor("x", "other", cores=4.0), job="late")
+    placed: list[tuple[str, str]] = []
+    for _ in range(4):
+        placed += seconds(b, 8)
+        forecasts = b.forecasts
+        b.forecasts = {}
+        b.serve(e.ForecastsOutdated("v/app"))
+        placed += seconds(b, 1)
+        b.forecasts = forecasts
+        asked = b.predicted[-1]
+        b.serve(e.Forecasted(asked.application, asked.settings, profile((4, 100)), "a test", 0.1, asked.sizing))
+    assert ("e", "a") in placed
+
+
+def test_executors_that_their_user_has_in_turn_wait_no_longer_than_one_alone() -> None:
+    b = late_on_a_full_node(user_max_cores=5.0)
+    b.ready("a", executor("f", cores=4.0), job="late")
+    assert {name for name, _ in seconds(b, 40)} & {"e", "f"}
+
+
+def test_no_room_is_kept_for_an_executor_that_its_user_may_not_have() -> None:
+    b = late_on_a_full_node("a", user_max_cores=5.0)
+    seconds(b, 31)
+    assert kept_cores(b) > 0
+    b.heartbeat("c")
+    b.job("a", "more", at=3.0, user="v")
+    b.ready("a", *[command(f"v{i}", cores=1.0, nodes=("c",)) for i in range(4)], job="more")
+    b.round()
+    seconds(b, 2)
+    assert kept_cores(b) == 0
+
+
+def test_an_executor_that_was_placed_waits_anew_when_it_waits_again() -> None:
+    b = late_on_a_full_node()
+    seconds(b, 29)
+    b.heartbeat("c")
+    b.answering = False
+    assert b.round() == [("e", "c")]
+    b.serve(e.Answered("c", b.numbers["c"], [api.Refusal(index=0, reason="full")]))
+    b.answering = True
+    seconds(b, 3)
+    assert kept_cores(b) == 0

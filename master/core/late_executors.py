@@ -1,0 +1,73 @@
+"""The executors that have waited long: room is kept for one of them, as tasks take the cores of a node one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from heapq import nsmallest
+
+from master.core.executors import Executors
+from master.core.free_capacity import Demand
+from master.core.job import Key
+from master.core.kept_room import KeptRoom, Room
+from master.core.membership import Membership
+from master.core.node import Node
+from master.core.user_quotas import RoundQuotas
+from master.placement.workers import Mask
+
+#: Room is kept for an executor that has waited this long. As long as an agent's ``job_wait_max_s``.
+_WAIT_MAX_S = 30.0
+#: Most executors for which a node is searched in a round.
+_SEARCHED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Tried:
+    """An executor that a round could not place. ``allowed`` (nodes) is None where every node is allowed."""
+
+    demand: Demand
+    allowed: Mask | None
+
+
+@dataclass(eq=False, repr=False)
+class LateExecutors:
+    """The waits of the executors, and the room that is kept because of them."""
+
+    _members: Membership
+    _executors: Executors
+    _kept: KeptRoom
+    _since: dict[Key, float] = field(init=False, default_factory=dict)  # since when executors wait, monotonic
+
+    def placed(self, key: Key) -> None:
+        """End the wait of an executor."""
+        self._since.pop(key, None)
+
+    def keep(self, tried: Mapping[Key, Tried], nodes: Sequence[Node], limits: RoundQuotas | None, now: float) -> None:
+        """Keep room for the executor that has waited the longest, if that is too long: for one at a time, so that few
+        cores idle, on the node that lacks the least of it.
+
+        Room stays with an executor that this round did not try: its forecast is on its way, or it is the turn of
+        another one of its user. ``limits`` has the amounts held after this round.
+        """
+        waiting, jobs = self._executors.waiting, self._members.jobs
+        self._since = {key: self._since.get(key, now) for key in waiting if jobs[key[0]].admitted}
+        late = [key for key, since in self._since.items() if now - since >= _WAIT_MAX_S and self._may(key, tried)]
+        found: dict[Key, Room] = {}
+        for key in nsmallest(_SEARCHED, late, key=lambda key: (key not in self._kept.late, self._since[key])):
+            room = self._room(key, tried.get(key), nodes, limits)
+            if room is not None:
+                found[key] = room
+                break
+        self._kept.keep_late(found)
+
+    def _may(self, key: Key, tried: Mapping[Key, Tried]) -> bool:
+        return key not in self._kept.promised and (key in tried or key in self._kept.late)
+
+    def _room(self, key: Key, one: Tried | None, nodes: Sequence[Node], limits: RoundQuotas | None) -> Room | None:
+        """Return the room to keep for a late executor; ``one`` None: this round did not try it."""
+        if one is not None:
+            may = [node for number, node in enumerate(nodes) if one.allowed is None or one.allowed[number]]
+            return self._kept.nearest(may, *one.demand.largest)
+        room, user = self._kept.late[key], self._members.jobs[key[0]].user
+        forbidden = limits is not None and limits.why_not(user, (room.cores, room.memory_bytes))
+        return None if forbidden else room
