@@ -51,6 +51,10 @@ class KeptRoom:
             self.late = rooms
             self.settle()
 
+    def lacking(self, room: Room) -> float:
+        """Return how much a room lacks, as a part of its node's capacity; at most 0 where it is free."""
+        return _lacks(self._members.nodes[room.node], room.cores, room.memory_bytes)
+
     def nearest(self, nodes: Iterable[Node], cores: float, memory_bytes: int) -> Room | None:
         """Return the room on the node that lacks the least of these amounts, as a part of its capacity.
 
@@ -62,7 +66,7 @@ class KeptRoom:
             more = cores - node.cores_free(), float(memory_bytes - node.memory_free_bytes())
             held = [each for each in node.held.values() if each.regular]
             ending = sum(each.cores for each in held), sum(each.memory_bytes for each in held)
-            lacks = max(more[0] / (node.capacity.cores or 1.0), more[1] / (node.capacity.memory_bytes or 1))
+            lacks = _lacks(node, cores, memory_bytes)
             if node.name in taken or not EPSILON < lacks < least:
                 continue
             if more[0] <= ending[0] + EPSILON and more[1] <= ending[1]:
@@ -110,3 +114,9 @@ class KeptRoom:
     def _waits(self, key: Key) -> bool:
         task = self._members.task(key)
         return task is not None and not task.node
+
+
+def _lacks(node: Node, cores: float, memory_bytes: int) -> float:
+    """Return what a node lacks of these amounts, as a part of its capacity."""
+    lacks_cores = (cores - node.cores_free()) / (node.capacity.cores or 1.0)
+    return max(lacks_cores, (memory_bytes - node.memory_free_bytes()) / (node.capacity.memory_bytes or 1))

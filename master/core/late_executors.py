@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from heapq import nsmallest
@@ -9,7 +10,7 @@ from heapq import nsmallest
 from master.core.executors import Executors
 from master.core.free_capacity import Demand
 from master.core.job import Key
-from master.core.kept_room import KeptRoom, Room
+from master.core.kept_room import EPSILON, KeptRoom, Room
 from master.core.membership import Membership
 from master.core.node import Node
 from master.core.user_quotas import RoundQuotas
@@ -17,6 +18,8 @@ from master.placement.workers import Mask
 
 #: Room is kept for an executor that has waited this long. As long as an agent's ``job_wait_max_s``.
 _WAIT_MAX_S = 30.0
+#: Room that has not grown for this long is given up. For as long, none is kept on its node again.
+_GROWS_WITHIN_S = 30.0
 #: Most executors for which a node is searched in a round.
 _SEARCHED = 8
 
@@ -38,6 +41,10 @@ class LateExecutors:
     _kept: KeptRoom
     _since: dict[Key, float] = field(init=False, default_factory=dict)  # since when executors wait, monotonic
 
+    _least_lacking: float = field(init=False, default=math.inf)  # what the room lacked at least, part of its node
+    _grew_at: float = field(init=False, default=0.0)  # when that last decreased, monotonic
+    _rests_until: dict[str, float] = field(init=False, default_factory=dict)  # by node, after room there was given up
+
     def placed(self, key: Key) -> None:
         """End the wait of an executor."""
         self._since.pop(key, None)
@@ -51,14 +58,27 @@ class LateExecutors:
         """
         waiting, jobs = self._executors.waiting, self._members.jobs
         self._since = {key: self._since.get(key, now) for key in waiting if jobs[key[0]].admitted}
+        self._rests_until = {node: until for node, until in self._rests_until.items() if until > now}
         late = [key for key, since in self._since.items() if now - since >= _WAIT_MAX_S and self._may(key, tried)]
         found: dict[Key, Room] = {}
         for key in nsmallest(_SEARCHED, late, key=lambda key: (key not in self._kept.late, self._since[key])):
             room = self._room(key, tried.get(key), nodes, limits)
-            if room is not None:
+            if room is not None and self._grows(key, room, now):
                 found[key] = room
                 break
         self._kept.keep_late(found)
+
+    def _grows(self, key: Key, room: Room, now: float) -> bool:
+        """Return whether to keep the room. It is given up where its node's tasks do not end: cores idle in vain. The
+        executor then waits anew.
+        """
+        lacking = self._kept.lacking(room)
+        if key not in self._kept.late or lacking < self._least_lacking - EPSILON:
+            self._least_lacking, self._grew_at = lacking, now
+        elif now - self._grew_at >= _GROWS_WITHIN_S:
+            self._since[key], self._rests_until[room.node] = now, now + _GROWS_WITHIN_S
+            return False
+        return True
 
     def _may(self, key: Key, tried: Mapping[Key, Tried]) -> bool:
         return key not in self._kept.promised and (key in tried or key in self._kept.late)
@@ -66,8 +86,8 @@ class LateExecutors:
     def _room(self, key: Key, one: Tried | None, nodes: Sequence[Node], limits: RoundQuotas | None) -> Room | None:
         """Return the room to keep for a late executor; ``one`` None: this round did not try it."""
         if one is not None:
-            may = [node for number, node in enumerate(nodes) if one.allowed is None or one.allowed[number]]
-            return self._kept.nearest(may, *one.demand.largest)
+            may = (node for number, node in enumerate(nodes) if one.allowed is None or one.allowed[number])
+            return self._kept.nearest((node for node in may if node.name not in self._rests_until), *one.demand.largest)
         room, user = self._kept.late[key], self._members.jobs[key[0]].user
         forbidden = limits is not None and limits.why_not(user, (room.cores, room.memory_bytes))
         return None if forbidden else room

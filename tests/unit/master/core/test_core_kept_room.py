@@ -250,3 +250,42 @@ def test_an_executor_that_was_placed_waits_anew_when_it_waits_again() -> None:
     b.answering = True
     seconds(b, 3)
     assert kept_cores(b) == 0
+
+
+def test_room_that_does_not_grow_is_given_up_and_its_node_takes_work_for_as_long() -> None:
+    b = ExecutorBed("a", ordering="fifo", forecasts={APP: profile((4, 100))})
+    b.ready("a", command("endless", cores=1.0))
+    b.round()
+    for job in ("late", "later"):  # the second one does not take over the room
+        b.job("a", job, at=2.0)
+        b.ready("a", executor("e", cores=4.0), executor("f", cores=4.0), job=job)
+    kept = []
+    for _ in range(240):
+        b.heartbeat("a")
+        b.round(1.0)
+        kept.append(kept_cores(b) > 0)
+    assert 0 < sum(kept) <= 120, "at most half of the time"
+    assert kept.index(True) + 31 > kept.index(False, kept.index(True))
+    b.job("a", "short", at=3.0)
+    b.ready("a", *[command(f"s{i}", cores=1.0) for i in range(3)], job="short")
+    placed: list[tuple[str, str]] = []
+    for _ in range(35):
+        b.heartbeat("a")
+        placed += b.round(1.0)
+    assert [name for name, _ in placed] == ["s0", "s1", "s2"]
+
+
+def test_room_that_still_grows_is_kept() -> None:
+    b = ExecutorBed("a", ordering="fifo", forecasts={APP: profile((4, 100))})
+    b.ready("a", *[command(f"b{i}", cores=1.0) for i in range(100)])
+    b.round()
+    b.job("a", "late", at=2.0)
+    b.ready("a", executor("e", cores=4.0), job="late")
+    placed = []
+    for second in range(31 + 4 * 20):
+        if second > 31 and second % 20 == 0:
+            mine = [held.task for held in b.cluster.nodes["a"].held.values()]
+            end(b, mine[0], job="j")
+        b.heartbeat("a")
+        placed += b.round(1.0)
+    assert placed == [("e", "a")]
