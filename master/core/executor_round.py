@@ -105,7 +105,7 @@ class ExecutorRound:
             room.keep()
         left = placing.on(room)
         for key in placing.placed:
-            self._late.placed(key)
+            self._late.placed(key, now)
         if limits is not None:
             limits.settle(tried=everywhere)
         if everywhere:

@@ -41,13 +41,18 @@ class LateExecutors:
     _kept: KeptRoom
     _since: dict[Key, float] = field(init=False, default_factory=dict)  # since when executors wait, monotonic
 
+    _latest: Key | None = field(init=False, default=None)  # that room was last kept for
     _least_lacking: float = field(init=False, default=math.inf)  # what the room lacked at least, part of its node
     _grew_at: float = field(init=False, default=0.0)  # when that last decreased, monotonic
     _rests_until: dict[str, float] = field(init=False, default_factory=dict)  # by node, after room there was given up
 
-    def placed(self, key: Key) -> None:
-        """End the wait of an executor."""
+    def placed(self, key: Key, now: float) -> None:
+        """End the wait of an executor. If room was kept for it, its job's other executors wait anew: all of them may
+        have waited since the submission, and other jobs' tasks would find no place until the last one is placed.
+        """
         self._since.pop(key, None)
+        if key == self._latest:
+            self._since.update({other: now for other in self._since if other[0] == key[0]})
 
     def keep(self, tried: Mapping[Key, Tried], nodes: Sequence[Node], limits: RoundQuotas | None, now: float) -> None:
         """Keep room for the executor that has waited the longest, if that is too long: for one at a time, so that few
@@ -64,7 +69,7 @@ class LateExecutors:
         for key in nsmallest(_SEARCHED, late, key=lambda key: (key not in self._kept.late, self._since[key])):
             room = self._room(key, tried.get(key), nodes, limits)
             if room is not None and self._grows(key, room, now):
-                found[key] = room
+                found[key], self._latest = room, key
                 break
         self._kept.keep_late(found)
 

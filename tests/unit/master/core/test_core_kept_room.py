@@ -289,3 +289,15 @@ def test_room_that_still_grows_is_kept() -> None:
         b.heartbeat("a")
         placed += b.round(1.0)
     assert placed == [("e", "a")]
+
+
+def test_an_executor_that_used_room_leaves_the_next_turn_to_other_jobs() -> None:
+    b = ExecutorBed("a", ordering="fifo", forecasts={APP: profile((2, 100))})
+    b.ready("a", *[command(f"b{i:03}", cores=1.0) for i in range(100)])
+    b.round()
+    b.job("a", "late", at=2.0)
+    b.ready("a", executor("e", cores=2.0), executor("f", cores=2.0), job="late")
+    assert len([name for name, _ in turnover(b, 35) if name in {"e", "f"}]) == 1
+    placed = turnover(b, 25)
+    assert len(placed) == 25 and not {"e", "f"} & {name for name, _ in placed}, "the other one waits anew"
+    assert len({"e", "f"} & {name for name, _ in turnover(b, 12)}) == 1
