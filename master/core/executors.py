@@ -85,7 +85,11 @@ class Executors:
     def waiting_of(self, job: Job) -> list[Task]:
         """Return the waiting executors of a job that have a forecast."""
         waiting = [task for task in self.waiting.values() if task.job == job.job] if self.waiting else []
-        return [task for task in waiting if self.forecasts.of(key_of(job, task)) is not None]
+        return [task for task in waiting if self.has_forecast(job, task)]
+
+    def has_forecast(self, job: Job, task: Task) -> bool:
+        """Return whether the forecast of an executor is known."""
+        return self.forecasts.of(key_of(job, task)) is not None
 
     def largest(self, job: Job, task: Task) -> tuple[float, int]:
         """Return the most cores and bytes of memory that an executor with a forecast will hold."""

@@ -59,7 +59,6 @@ class PlanFollower:
         limits are skipped: they would not be placed in that room.
         """
         at = self._clock.unix(now)
-        rooms: dict[Key, Room] = {}
         members, promised = self._guarantees.of(at)
         jobs = self._members.jobs
         # reservations with ready tasks
@@ -73,6 +72,7 @@ class PlanFollower:
         held = {task.node for job in protected for task in self._members.jobs[job].tasks.values() if task.node}
         looked_at = {name: _Node(node, protected) for name, node in self._members.nodes.items() if name in held}
         self._give_slots(list(looked_at.values()), protected, promised)
+        rooms = self._without_forecast(members, promised, looked_at, protected, limits)
         for task in list(self._lacking_tasks(members, promised, limits)):
             key, takes = (task.job, task.name), self._takes(task)
             before = self._kept.promised.get(key)
@@ -100,6 +100,32 @@ class PlanFollower:
             return None
         one = _look(node, looked_at, protected)
         return one if one.leaving or node.heartbeats == room.reports else None
+
+    def _without_forecast(
+        self,
+        members: dict[str, str],
+        promised: dict[str, Guarantee],
+        looked_at: dict[str, _Node],
+        protected: Mapping[str, str],
+        limits: RoundQuotas | None,
+    ) -> dict[Key, Room]:
+        """Return the rooms of promised executors whose forecast is fetched anew. Until it comes, no room can be made
+        for them, and commands would be stopped for them again.
+        """
+        rooms: dict[Key, Room] = {}
+        for key, room in self._kept.promised.items():
+            task, node = self._executors.waiting.get(key), self._members.nodes.get(room.node)
+            if task is None or task.request is None or node is None or not node.takes_work:
+                continue
+            job, guarantee = self._members.jobs[key[0]], promised.get(members.get(key[0], ""))
+            if guarantee is None or not guarantee.lacking or self._executors.has_forecast(job, task):
+                continue
+            if limits is not None and limits.take(job.user, (room.cores, room.memory_bytes)):
+                continue
+            guarantee.take(holds(task.request))
+            _look(node, looked_at, protected).keep_for(_Takes(room.cores, room.memory_bytes, None))
+            rooms[key] = room
+        return rooms
 
     def _fewest(
         self, task: Task, takes: _Takes, looked_at: dict[str, _Node], protected: Mapping[str, str]

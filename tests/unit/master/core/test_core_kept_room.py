@@ -301,3 +301,21 @@ def test_an_executor_that_used_room_leaves_the_next_turn_to_other_jobs() -> None
     placed = turnover(b, 25)
     assert len(placed) == 25 and not {"e", "f"} & {name for name, _ in placed}, "the other one waits anew"
     assert len({"e", "f"} & {name for name, _ in turnover(b, 12)}) == 1
+
+
+def test_nothing_is_stopped_twice_for_a_promised_executor_whose_forecast_is_fetched_anew() -> None:
+    b = full_node(Plan(3.0), app=3)
+    b.ready("a", executor("e"), job="prod")
+    b.round()
+    ends(b, "b3", "b2")
+    b.round()
+    forecasts = b.forecasts
+    b.forecasts = {}
+    b.serve(e.ForecastsOutdated(APP))
+    assert b.round() + b.round() == [], "the room stays kept"
+    b.forecasts = forecasts
+    asked = b.predicted[-1]
+    b.serve(e.Forecasted(asked.application, asked.settings, profile((3, 100)), "a test", 0.1, asked.sizing))
+    ends(b, "b1")
+    assert b.round() == [("e", "a")]
+    assert stopped(b) == ["b3", "b2", "b1"], "each once"
