@@ -84,7 +84,8 @@ class PlanFollower:
             if fewest is not None:
                 self._stop(fewest, chosen, f"{members[task.job]} is promised its place")
                 fewest.keep_for(takes)
-                # Not where the task waits for something else, such as a disk: it may wait long.
+                # No room begins where the task fits now: it waits for something else, such as a disk. Room that was
+                # made stays, because commands would be stopped for it again.
                 name = fewest.node.name
                 if chosen or fewest.leaving or (before is not None and before.node == name):
                     rooms[key] = Room(name, takes.cores, takes.memory_bytes, fewest.node.heartbeats)
