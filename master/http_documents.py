@@ -70,7 +70,9 @@ class AskInstead(Said, frozen=True, kw_only=True):
 
 class NodeStatus(Said, frozen=True, kw_only=True):
     """A node. ``draining`` null: it accepts work. ``away_s``: the time since its connection was lost. ``load`` is its
-    latest report, ``rates`` are its processing rates in bytes/s. ``unanswered``: decisions that it has not answered.
+    latest report, ``rates`` are its processing rates in bytes/s. ``kept_cores`` and ``kept_memory_bytes`` are kept for
+    tasks that wait, whether they are free yet or not: other regular work gets none of them. ``unanswered``: decisions
+    that it has not answered.
     """
 
     state: NodeState
@@ -84,6 +86,8 @@ class NodeStatus(Said, frozen=True, kw_only=True):
     memory_free_bytes: float
     external_memory_bytes: float
     cores_free: float
+    kept_cores: float
+    kept_memory_bytes: int
     tasks: int
     opportunistic_tasks: int
     unanswered: int

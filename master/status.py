@@ -91,6 +91,8 @@ def _node(node: Node, now: float) -> NodeStatus:
         memory_free_bytes=node.memory_free_bytes(),
         external_memory_bytes=node.external_memory_bytes,
         cores_free=node.cores_free(),
+        kept_cores=node.kept_cores,
+        kept_memory_bytes=node.kept_memory_bytes,
         tasks=len(node.held),
         opportunistic_tasks=sum(1 for held in node.held.values() if not held.regular),
         unanswered=len(node.requests.unanswered),

@@ -99,8 +99,8 @@ class Cluster:
         snapshots, executors, quotas, tasks = self.snapshots, self.executors, self.user_quotas, self._tasks
         waiting = WaitingStages(shared, table, snapshots)
         ahead = Ahead(self.clock, dues, table, members, snapshots, waiting, tasks)
-        regular = RegularWork(self.drains, members, snapshots, waiting, quotas, tasks, ahead)
         kept = KeptRoom(table, members)
+        regular = RegularWork(self.drains, members, snapshots, waiting, quotas, tasks, ahead, kept)
         plan = PlanFollower(self.clock, members, outbox, self.guarantees, executors, quotas, tasks, kept)
         slack = SlackWork(dues, self.drains, table, members, outbox, self.order, snapshots, quotas, tasks)
         placing = ExecutorRound(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator, Mapping
+from collections.abc import Container, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from master.changes import Changes
@@ -55,6 +55,10 @@ class Drains:
 
     def note(self, nodes: Container[str]) -> str:
         """Return a note on the drained ones of these nodes for the reason why something waits; empty without any."""
-        names = [name for name in self if name in nodes]
-        more = f" and {len(names) - 3} more" if len(names) > 3 else ""
-        return f" (drained: {', '.join(names[:3])}{more})" if names else ""
+        return node_note("drained", [name for name in self if name in nodes])
+
+
+def node_note(what: str, names: Sequence[str]) -> str:
+    """Return a note on some nodes for the reason why something waits; empty without any."""
+    more = f" and {len(names) - 3} more" if len(names) > 3 else ""
+    return f" ({what}: {', '.join(names[:3])}{more})" if names else ""

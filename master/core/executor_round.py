@@ -128,7 +128,7 @@ class ExecutorRound:
         for name, why in self._executors.waits.items():
             job = self._members.jobs.get(name)
             if job is not None and job.admitted and not job.waits:
-                job.wait(why + self._drains.note(self._members.nodes))
+                job.wait(why + self._drains.note(self._members.nodes) + self._kept.note())
 
     def _forecast(self, ranking: Ranking) -> tuple[list[_Known], dict[str, str]]:
         """Return the waiting executors with a forecast, in the order of their jobs, and request the missing

@@ -9,6 +9,7 @@ import math
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from master.core.drains import node_note
 from master.core.job import Key, Task
 from master.core.membership import Membership
 from master.core.node import Node
@@ -98,6 +99,10 @@ class KeptRoom:
                 node.kept_memory_bytes = max(0, memory_bytes - sum(held.memory_bytes for held in leaving))
                 self._table.touch(node)
         self._sums = sums
+
+    def note(self) -> str:
+        """Return a note on the nodes with kept room for the reason why something waits; empty without any."""
+        return node_note("room kept for a reservation or a late executor", [*self._sums])
 
     def free_for(self, task: Task) -> Node | None:
         """Return the node where a promised task's room is free now, and where it may go; None: it has to wait."""

@@ -8,6 +8,7 @@ from functools import partial
 from master.core.ahead import Ahead
 from master.core.drains import Drains
 from master.core.job import Job, Task
+from master.core.kept_room import KeptRoom
 from master.core.membership import Membership
 from master.core.snapshot import RoundSnapshot, Snapshots
 from master.core.task_lifecycle import TaskLifecycle
@@ -45,6 +46,7 @@ class RegularWork:
     _user_quotas: UserQuotas
     _tasks: TaskLifecycle
     _ahead: Ahead
+    _kept: KeptRoom
 
     def place(
         self,
@@ -130,7 +132,7 @@ class RegularWork:
             job = self._members.jobs[name]
             if count := sum(len(tasks) for tasks in job.ready_for_regular().values()):
                 job.wait(f"{counted(count, 'task', 'wait')}: {why}")
-        note = self._drains.note(self._members.nodes)
+        note = self._drains.note(self._members.nodes) + self._kept.note()
         for job, stage, needs in placed.lines:
             if not isinstance(needs, list):
                 job.wait(partial(_lacking, stage, *needs, placed.placement, note))

@@ -137,7 +137,10 @@ def job_row(user: str, state: str = "admitted", **more: Any) -> JobStatus:
 
 def node_row(**more: Any) -> NodeStatus:
     """A connected node of the status."""
-    numbers = ("t_alloc", "memory_free_bytes", "external_memory_bytes", "cores_free", "tasks", "opportunistic_tasks")
+    numbers = (
+        "t_alloc", "memory_free_bytes", "external_memory_bytes", "cores_free", "kept_cores", "kept_memory_bytes",
+        "tasks", "opportunistic_tasks",
+    )  # fmt: skip
     own = dict.fromkeys((*numbers, "unanswered"), 0) | dict.fromkeys(("draining", "away_s")) | {"load": load()} | more
     capacity = Capacity(cores=4, memory_bytes=1000 * MB)
     return NodeStatus(state="connected", version="0", capacity=capacity, rates={}, **own)

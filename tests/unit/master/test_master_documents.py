@@ -26,8 +26,8 @@ jobs.*.progress[].usage: cpu disk network
 jobs.*.stages: *
 memory: reservable_bytes reserved_bytes
 nodes: *
-nodes.*: away_s capacity cores_free draining external_memory_bytes load memory_free_bytes opportunistic_tasks rates
-  state t_alloc tasks unanswered version
+nodes.*: away_s capacity cores_free draining external_memory_bytes kept_cores kept_memory_bytes load
+  memory_free_bytes opportunistic_tasks rates state t_alloc tasks unanswered version
 nodes.*.capacity: cores disk_slots memory_bytes network_slots
 nodes.*.draining: by since
 nodes.*.load: idle jobs pending rates used_cores

@@ -5,9 +5,10 @@ from __future__ import annotations
 import pytest
 
 from master.core import events as e
+from master.status import status_document
 from penstock.wire import master_api as api
 from tests.unit.master.cluster_bed import Bed, command
-from tests.unit.master.core.executor_bed import ExecutorBed, executor, profile
+from tests.unit.master.core.executor_bed import MIB, ExecutorBed, executor, profile
 from tests.unit.master.core.test_core_plan_follower import STOPPED, Plan, end, stopped, two_jobs
 
 APP = "u/app"
@@ -319,3 +320,18 @@ def test_nothing_is_stopped_twice_for_a_promised_executor_whose_forecast_is_fetc
     ends(b, "b1")
     assert b.round() == [("e", "a")]
     assert stopped(b) == ["b3", "b2", "b1"], "each once"
+
+
+def test_kept_room_is_shown_beside_what_is_free_and_in_the_reasons_of_what_waits() -> None:
+    b = late_on_a_full_node()
+    seconds(b, 33)
+    node = status_document(b.cluster, b.now).nodes["a"]
+    assert (node.kept_cores, node.kept_memory_bytes) == (4.0, 100 * MIB)
+    note = "(room kept for a reservation or a late executor: a)"
+    assert b.waits("j").endswith(f"lack unpromised cores {note}")
+    assert b.waits("late").endswith(note)
+    seconds(b, 3)
+    assert b.cluster.nodes["a"].held.keys() == {("late", "e")}
+    node = status_document(b.cluster, b.now).nodes["a"]
+    assert (node.kept_cores, node.kept_memory_bytes) == (0.0, 0)
+    assert "kept" not in b.waits("j")
