@@ -125,7 +125,8 @@ class TaskLifecycle:
         task.place(node.name, why, on_slack=on_slack)
         held = node.held[job.job, task.name] = Held.of(task, request, job.user)
         held.propose(number, queued=queued)
-        self._table.see_length(node, request.usage)
+        if not on_slack:  # EPT is for regular work
+            self._table.see_length(node, request.usage)
         self._table.touch(node)
         self._members.serve(node, job)
         if job.hosts[node.name] is None:  # the node is yet to be told whose it is

@@ -1,4 +1,4 @@
-"""The expected processing time (EPT, Ursa §4.2.2), derived from the lengths of placed tasks.
+"""The expected processing time (EPT, Ursa §4.2.2), derived from the lengths of tasks with a regular place.
 
 Ursa sets EPT to the scheduling latency: the interval between two rounds, plus the time of reports, decisions and
 frameworks. It should also cover a task's own length, because APT counts all work of a task: with a smaller EPT, CPU
@@ -43,7 +43,7 @@ class TaskLengths:
         self._unwritten = 0
 
     def see(self, length_s: float) -> None:
-        """Count a placed task, by the seconds that its work takes on an otherwise idle node."""
+        """Count a task with a regular place, by the seconds that its work takes on an otherwise idle node."""
         self._lengths_s.append(length_s)
         self._seen = True
         self._unwritten += 1

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from master.ordering import NAMES
@@ -55,6 +55,11 @@ class World(Bed):
 
 
 @given(st.sampled_from(NAMES), sizes, st.lists(st.tuples(sizes, sizes), min_size=1, max_size=4))
+@example(
+    ordering="fifo",  # the lengths of tasks on slack moved EPT
+    early=[(0, 55, False)],
+    steps=[([(memory, work, False) for memory, work in [(0, 1), (0, 1), (0, 1), (0, 2), (2, 1), (2, 1), (52, 1)]], [])],
+)
 @settings(max_examples=40)
 def test_regular_work_is_placed_as_if_it_were_alone(
     ordering: str, early: Sizes, steps: list[tuple[Sizes, Sizes]]
