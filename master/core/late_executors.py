@@ -40,8 +40,7 @@ class LateExecutors:
     _executors: Executors
     _kept: KeptRoom
     _since: dict[Key, float] = field(init=False, default_factory=dict)  # since when executors wait, monotonic
-
-    _latest: Key | None = field(init=False, default=None)  # that room was last kept for
+    _holder: Key | None = field(init=False, default=None)  # the executor that room is kept for
     _least_lacking: float = field(init=False, default=math.inf)  # what the room lacked at least, part of its node
     _grew_at: float = field(init=False, default=0.0)  # when that last decreased, monotonic
     _rests_until: dict[str, float] = field(init=False, default_factory=dict)  # by node, after room there was given up
@@ -51,7 +50,7 @@ class LateExecutors:
         have waited since the submission, and other jobs' tasks would find no place until the last one is placed.
         """
         self._since.pop(key, None)
-        if key == self._latest:
+        if key == self._holder:
             self._since.update({other: now for other in self._since if other[0] == key[0]})
 
     def keep(self, tried: Mapping[Key, Tried], nodes: Sequence[Node], limits: RoundQuotas | None, now: float) -> None:
@@ -69,8 +68,9 @@ class LateExecutors:
         for key in nsmallest(_SEARCHED, late, key=lambda key: (key not in self._kept.late, self._since[key])):
             room = self._room(key, tried.get(key), nodes, limits)
             if room is not None and self._grows(key, room, now):
-                found[key], self._latest = room, key
+                found[key] = room
                 break
+        self._holder = next(iter(found), None)
         self._kept.keep_late(found)
 
     def _grows(self, key: Key, room: Room, now: float) -> bool:

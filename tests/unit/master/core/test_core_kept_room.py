@@ -335,3 +335,23 @@ def test_kept_room_is_shown_beside_what_is_free_and_in_the_reasons_of_what_waits
     node = status_document(b.cluster, b.now).nodes["a"]
     assert (node.kept_cores, node.kept_memory_bytes) == (0.0, 0)
     assert "kept" not in b.waits("j")
+
+
+def test_an_executor_that_found_a_place_elsewhere_leaves_the_others_their_wait() -> None:
+    b = ExecutorBed("a", ordering="fifo", forecasts={APP: profile((4, 100))})
+    b.ready("a", command("endless", cores=1.0))
+    b.round()
+    b.job("a", "late", at=2.0)
+    b.ready("a", executor("e", cores=4.0), executor("f", cores=4.0), job="late")
+    for _ in range(70):
+        b.heartbeat("a")
+        b.round(1.0)
+    assert kept_cores(b) == 0, "it did not grow"
+    b.node("c")
+    placed = []
+    for _ in range(25):
+        b.heartbeat("a")
+        b.heartbeat("c")
+        placed += b.round(1.0)
+    assert placed == [("e", "c")]
+    assert kept_cores(b) > 0
