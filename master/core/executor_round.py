@@ -77,7 +77,8 @@ class ExecutorRound:
         known, not_offered = self._forecast(ranking)
         snapshot = self._snapshots.take()
         if limits is not None:
-            offered, over = limits.offer([self._user_quotas.asking(snapshot, job, task) for job, task, _ in known])
+            asking = [self._user_quotas.asking(snapshot, job, task) for job, task, _ in known]
+            offered, over = limits.offer(self._late.in_line(asking))
             known = [one for one in known if (one[1].job, one[1].name) in offered]
             not_offered |= over
         nodes = [snapshot.node(worker) for worker in range(len(snapshot.rows))]

@@ -13,7 +13,7 @@ from master.core.job import Key
 from master.core.kept_room import EPSILON, KeptRoom, Room
 from master.core.membership import Membership
 from master.core.node import Node
-from master.core.user_quotas import RoundQuotas
+from master.core.user_quotas import RoundQuotas, WaitingTask
 from master.placement.workers import Mask
 
 #: Room is kept for an executor that has waited this long. As long as an agent's ``job_wait_max_s``.
@@ -44,6 +44,18 @@ class LateExecutors:
     _least_lacking: float = field(init=False, default=math.inf)  # what the room lacked at least, part of its node
     _grew_at: float = field(init=False, default=0.0)  # when that last decreased, monotonic
     _rests_until: dict[str, float] = field(init=False, default_factory=dict)  # by node, after room there was given up
+
+    def in_line(self, asking: list[WaitingTask]) -> list[WaitingTask]:
+        """Return executors in the order in which their users' quotas admit them. The one whose room is free is the
+        first, because its room idles until its turn.
+        """
+        holder = self._holder
+        room = self._kept.late.get(holder) if holder is not None else None
+        if room is None or self._kept.lacking(room) > EPSILON:
+            return asking
+        for one in asking:
+            one.task.in_vain &= (one.task.job, one.task.name) != holder
+        return sorted(asking, key=lambda one: (one.task.job, one.task.name) != holder)
 
     def placed(self, key: Key, now: float) -> None:
         """End the wait of an executor. If room was kept for it, its job's other executors wait anew: all of them may
