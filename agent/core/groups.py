@@ -72,10 +72,11 @@ class GroupPlaces:
         if job is None:
             return tenant
         last = [*islice(reversed(job.tasks.values()), 2)]
+        connected = job.sessions & self._members.sessions.keys()  # without one that closes, and leaves its jobs next
         if (
             (has_others or record.borrowed or record.executor is not None or not job.record.here)
             or (len(last) > 1 and last[0].ended is None and last[1].ended is None)
-            or any(self._members.sessions[session].container for session in job.sessions)
+            or any(self._members.sessions[session].container for session in connected)
         ):
             return self._place(record.job, tenant)
         return tenant

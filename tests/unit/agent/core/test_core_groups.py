@@ -17,8 +17,8 @@ from tests.unit.agent.core.ranks_bed import Bed, TenantsBed
 class Grouped(Bed):
     """A node with a master."""
 
-    def __init__(self) -> None:
-        super().__init__(cores=8, has_master=True)
+    def __init__(self, cores: float = 8) -> None:
+        super().__init__(cores=cores, has_master=True)
 
     def place(self, session: int, job: str, *tasks: str) -> None:
         """Ask for places, and get them here."""
@@ -89,6 +89,19 @@ def test_a_detached_manager_and_the_only_task_of_its_job_share_one(bed: Grouped)
     bed.send(e.SessionClosed(session))
     bed.place(inside, job, "only")
     assert bed.groups() == [(group_of(job),), (group_of(job),)]
+
+
+def test_a_command_starts_on_the_slot_of_a_connection_of_its_job_that_closes() -> None:
+    bed = Grouped(cores=1)
+    closes, stays = bed.connect(), bed.connect()
+    job = bed.register(closes)
+    bed.register(stays, job=job)
+    bed.submit(closes, job, 1)
+    bed.place(stays, job, "waits")
+    assert bed.groups() == []
+    bed.send(e.SessionClosed(closes))
+    assert bed.groups() == [()]
+    assert job in bed.node.jobs
 
 
 def test_lent_processes_share_one(bed: Grouped) -> None:
