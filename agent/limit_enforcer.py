@@ -31,6 +31,8 @@ _DISK_RATES = ("disk_read_bytes_per_s", "disk_write_bytes_per_s")
 _MEMORY = ("memory_min_bytes", "memory_low_bytes", "memory_high_bytes", "memory_max_bytes")
 #: Reclaiming is tried again once the container uses this much less than memory.max.
 _WORTH_A_TRY_BYTES = 4 << 20
+#: A killed container gives its groups the most weight for this long at most: a process may hang on a disk.
+_FIRST_S = 10.0
 
 
 @dataclass(slots=True)
@@ -45,6 +47,7 @@ class _Confined:
     worker: asyncio.Task[None] | None = None
     again: bool = False  # the last change failed: it is tried again
     ending: bool = False  # its limits do not matter any more
+    first_s: float = 0.0  # for so long its groups have the most weight, as it was killed
 
 
 class LimitEnforcer:
@@ -134,6 +137,7 @@ class LimitEnforcer:
         self.ends(container)
         if self._tree is not None:
             if (one := self._containers.get(container)) is not None:
+                one.first_s = _FIRST_S
                 self._regroup(container, replace(one.wanted, cpu_weight=MOST_WEIGHT))
             self._tree.get(container).let_end()
 
@@ -154,6 +158,8 @@ class LimitEnforcer:
         if one is None:
             return
         self._set_class()
+        if one.first_s > 0:
+            self._settle_groups()
         # Its worker may still change its class: until `detach` is submitted, after which the limiter's order of calls
         # is enough, no other container may have its slot.
         self._leaving[container] = one
@@ -205,15 +211,19 @@ class LimitEnforcer:
 
         Lower the settings of groups, and the memory.low that protects all containers, to the sums of what is left.
         """
-        self._settle_groups()
-        self._protect(less=True)
         for container, one in self._containers.items():
+            if one.first_s > 0:
+                one.first_s -= snapshot.interval_s
+                if one.first_s <= 0 and self._tree is not None:
+                    self._tree.groups.put(container, replace(one.wanted, cpu_weight=1))
             if one.stuck_at_bytes is None or one.worker is not None:
                 continue
             use = snapshot.containers.get(container)
             if use is not None and use.memory_bytes < one.stuck_at_bytes - _WORTH_A_TRY_BYTES:
                 one.applied = None
                 self.confine(container, one.wanted)
+        self._settle_groups()
+        self._protect(less=True)
 
     async def counters(self) -> dict[str, Counters]:
         """Return container → network traffic; empty if it is not counted."""

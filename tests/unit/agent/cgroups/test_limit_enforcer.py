@@ -160,6 +160,34 @@ async def test_a_container_that_is_killed_does_not_wait_for_the_rank_of_its_grou
     assert [fake.read(f"{each}/cpu.weight".encode()).strip() for each in (JOB, f"{JOB}/a")] == ["10000", "10000"]
 
 
+def weights(fake: FakeCgroups, *paths: str) -> list[str]:
+    return [fake.read(f"{JOB}{each}/cpu.weight".encode()).strip() for each in paths]
+
+
+async def test_a_killed_container_leaves_its_group_with_the_weight_of_the_others_at_once(make: Make) -> None:
+    fake, tree = make()
+    limit_enforcer = LimitEnforcer(tree, None, lambda container, why: None)
+    for container in ("a", "b"):
+        await limit_enforcer.create(container, Confinement(cpu_weight=6), ["j-1.job"])
+    limit_enforcer.let_end("a")
+    assert weights(fake, "") == ["10000"]
+    assert tree.get("a").remove()
+    await limit_enforcer.remove("a")
+    assert weights(fake, "") == ["6"]
+
+
+async def test_a_killed_process_that_hangs_gives_its_group_the_most_weight_for_10_s(make: Make) -> None:
+    fake, tree = make()
+    limit_enforcer = LimitEnforcer(tree, None, lambda container, why: None)
+    for container in ("a", "b"):
+        await limit_enforcer.create(container, Confinement(cpu_weight=6), ["j-1.job"])
+    limit_enforcer.let_end("a")
+    limit_enforcer.retry(Snapshot(at=9.0, interval_s=9.0))
+    assert weights(fake, "", "/a") == ["10000", "10000"]
+    limit_enforcer.retry(Snapshot(at=10.0, interval_s=1.0))
+    assert weights(fake, "", "/a", "/b") == ["7", "10000", "6"], "it still precedes its siblings"
+
+
 async def test_the_next_agent_goes_on_with_the_groups_that_it_finds(make: Make) -> None:
     fake, tree = make()
     before = LimitEnforcer(tree, None, lambda container, why: None)
