@@ -190,7 +190,11 @@ class Groups:
             done = ConfinementChange(group.files, wanted, since, self._surroundings).apply()
         except Gone:
             return (), {}
-        # Each container reports that weights have no effect on a disk.
-        failed = {f"{name} of {path.name}": why for name, why in done.failed.items() if name != "disk_weight"}
+        # Each container reports that a controller is missing, and that weights have no effect on a disk.
+        failed = {
+            f"{name} of {path.name}": why
+            for name, why in done.failed.items()
+            if name != "disk_weight" and name.partition("_")[0] not in self._surroundings.missing
+        }
         group.applied = None if failed else wanted
         return done.written, failed

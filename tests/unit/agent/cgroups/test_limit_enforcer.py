@@ -188,6 +188,18 @@ async def test_a_killed_process_that_hangs_gives_its_group_the_most_weight_for_1
     assert weights(fake, "", "/a", "/b") == ["7", "10000", "6"], "it still precedes its siblings"
 
 
+async def test_a_missing_controller_is_no_failure_of_a_group(make: Make) -> None:
+    fake, tree = make(controllers=("cpu", "cpuset", "io", "pids"))
+    limit_enforcer = LimitEnforcer(tree, None, lambda container, why: None)
+    with capture_logs() as logs:
+        for container in ("a", "b"):
+            await limit_enforcer.create(container, Confinement(cpu_weight=6, memory_low_bytes=MIB), ["j-1.job"])
+            fake.write(f"{JOB}/pids.max".encode(), "7")
+    assert logs == []
+    assert weights(fake, "") == ["12"]
+    assert fake.read(f"{JOB}/pids.max".encode()).strip() == "7", "only what changes is compared"
+
+
 async def test_the_next_agent_goes_on_with_the_groups_that_it_finds(make: Make) -> None:
     fake, tree = make()
     before = LimitEnforcer(tree, None, lambda container, why: None)
