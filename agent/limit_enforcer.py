@@ -238,8 +238,8 @@ class LimitEnforcer:
         changed: frozenset[str] = frozenset()
         one.again = False
         try:
-            self._settle_groups()
             while one.applied != one.wanted:
+                self._settle_groups()
                 wanted, changed = one.wanted, differing(one.applied, one.wanted)
                 failed = await self._apply(container, one, wanted)
                 kept = {name: why for name, why in one.not_enforced.items() if name.split(" ")[0] not in changed}

@@ -200,6 +200,17 @@ async def test_a_missing_controller_is_no_failure_of_a_group(make: Make) -> None
     assert fake.read(f"{JOB}/pids.max".encode()).strip() == "7", "only what changes is compared"
 
 
+async def test_a_weight_that_is_raised_while_the_last_change_goes_on_reaches_the_group_with_it(make: Make) -> None:
+    fake, tree = make()
+    limit_enforcer = LimitEnforcer(tree, None, lambda container, why: None)
+    await limit_enforcer.create("a", Confinement(cpu_weight=6), ["j-1.job"])
+    limit_enforcer.confine("a", Confinement(cpu_weight=6, memory_max_bytes=64 * MIB))
+    await asyncio.sleep(0)  # it is being changed in a thread
+    limit_enforcer.confine("a", Confinement(cpu_weight=60, memory_max_bytes=64 * MIB))
+    await limit_enforcer.settled("a")
+    assert weights(fake, "", "/a") == ["60", "60"]
+
+
 async def test_the_next_agent_goes_on_with_the_groups_that_it_finds(make: Make) -> None:
     fake, tree = make()
     before = LimitEnforcer(tree, None, lambda container, why: None)
