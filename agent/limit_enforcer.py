@@ -42,6 +42,7 @@ class _Confined:
     wanted: Confinement
     applied: Confinement | None = None
     not_enforced: dict[str, str] = field(default_factory=dict)
+    groups_failed: dict[str, str] = field(default_factory=dict)  # likewise, of its groups, as last reported
     slot: int | None = None
     stuck_at_bytes: int | None = None
     worker: asyncio.Task[None] | None = None
@@ -110,7 +111,9 @@ class LimitEnforcer:
         reach(Point.START_NETWORK_CONFINED)
         one.applied = confinement
         self._protect()
-        return one.not_enforced, cgroup
+        if groups:
+            one.groups_failed = self._tree.groups.failed(container)
+        return one.not_enforced | one.groups_failed, cgroup
 
     def confine(self, container: str, confinement: Confinement) -> None:
         """Apply a confinement; ``on_confined`` is called when it is done, with what could not be enforced."""
@@ -190,6 +193,8 @@ class LimitEnforcer:
         for container, one in list(self._containers.items()):
             if self._tree is None or one.worker is not None or one.ending:
                 continue
+            if self._tree.groups.failed(container) != one.groups_failed:
+                self._tell(container, one)
             if one.again:
                 self.confine(container, one.wanted)
             if one.again or one.applied is None or one.stuck_at_bytes is not None:
@@ -244,14 +249,14 @@ class LimitEnforcer:
                 failed = await self._apply(container, one, wanted)
                 kept = {name: why for name, why in one.not_enforced.items() if name.split(" ")[0] not in changed}
                 one.applied, one.not_enforced = wanted, kept | failed
-                self._on_confined(container, one.not_enforced)
+                self._tell(container, one)
         except FileNotFoundError:
             log.debug("confined too late: it has ended", container=container)
         except OSError as error:
             log.error("a container's limits could not be changed", container=container, why=str(error))
             one.again = True
             one.not_enforced |= dict.fromkeys(changed, str(error))
-            self._on_confined(container, one.not_enforced)
+            self._tell(container, one)
         finally:
             one.worker = None
         self._protect()
@@ -328,7 +333,11 @@ class LimitEnforcer:
         others = {name: why for name, why in one.not_enforced.items() if name.split(" ")[0] not in _NETWORK}
         if others | failed != one.not_enforced:
             one.not_enforced = others | failed
-            self._on_confined(container, one.not_enforced)
+            self._tell(container, one)
+
+    def _tell(self, container: str, one: _Confined) -> None:
+        one.groups_failed = {} if self._tree is None else self._tree.groups.failed(container)
+        self._on_confined(container, one.not_enforced | one.groups_failed)
 
     def _protect(self, *, less: bool = False) -> None:
         """Protect the promised memory in the tree above too: memory.low is limited by that of the ancestors.

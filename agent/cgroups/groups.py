@@ -21,11 +21,14 @@ _PLAIN = Confinement()
 
 @dataclass(slots=True)
 class _Group:
-    """``members``: container → its settings, None until they are known. ``applied``: None if it is to be compared."""
+    """``members``: container → its settings, None until they are known. ``applied``: None if it is to be compared.
+    ``failed``: the settings that could not be applied → why.
+    """
 
     files: Files
     applied: Confinement | None
     members: dict[str, Confinement | None] = field(default_factory=dict)
+    failed: dict[str, str] = field(default_factory=dict)
 
 
 class Groups:
@@ -165,8 +168,14 @@ class Groups:
         failed: dict[str, str] = {}
         due, self.due = sorted(self.due), set()
         for path in due:
-            failed |= self._apply(path, self._groups[path].applied)[1]
+            self._apply(path, self._groups[path].applied)
+            failed |= self._groups[path].failed
         return failed
+
+    def failed(self, container: str) -> dict[str, str]:
+        """Return the settings of a container's groups that could not be applied → why."""
+        parents = self._above(self.parents.get(container, self._containers))
+        return {what: why for path in parents for what, why in self._groups[path].failed.items()}
 
     def repair(self, controllers: Sequence[str], surroundings: Surroundings) -> list[str]:
         """Undo changes by other programs, with these controllers; return a description of them."""
@@ -176,25 +185,25 @@ class Groups:
         for path in sorted(self._groups):
             with contextlib.suppress(OSError):  # it vanished, or another program is in it
                 repaired += [f"{controller} was not enabled in {path}" for controller in self._enable(path)]
-            repaired += [f"{name} of {path.name}" for name in self._apply(path, None)[0]]
+            repaired += [f"{name} of {path.name}" for name in self._apply(path, None)]
         return repaired
 
-    def _apply(self, path: Path, since: Confinement | None) -> tuple[tuple[str, ...], dict[str, str]]:
-        """Apply a group's settings; return the files written, and the settings that could not be applied → why."""
+    def _apply(self, path: Path, since: Confinement | None) -> tuple[str, ...]:
+        """Apply a group's settings; return the files written."""
         group = self._groups[path]
         members = [each for each in group.members.values() if each is not None]
         if not members:
-            return (), {}
+            return ()
         wanted = together(members)
         try:
             done = ConfinementChange(group.files, wanted, since, self._surroundings).apply()
         except Gone:
-            return (), {}
+            return ()
         # Each container reports that a controller is missing, and that weights have no effect on a disk.
-        failed = {
+        group.failed = {
             f"{name} of {path.name}": why
             for name, why in done.failed.items()
             if name != "disk_weight" and name.partition("_")[0] not in self._surroundings.missing
         }
-        group.applied = None if failed else wanted
-        return done.written, failed
+        group.applied = None if group.failed else wanted
+        return done.written

@@ -243,13 +243,19 @@ async def test_where_no_group_can_be_made_a_container_is_in_none(make: Make) -> 
 
 async def test_a_group_that_cannot_be_changed_is_reported_and_tried_again(make: Make) -> None:
     fake, tree = make(of=Stubborn)
-    limit_enforcer = LimitEnforcer(tree, None, lambda container, why: None)
+    told: dict[str, dict[str, str]] = {}
+    limit_enforcer = LimitEnforcer(tree, None, told.__setitem__)
     with capture_logs() as logs:
-        await limit_enforcer.create("a", Confinement(cpu_weight=88), ["j-1.job"])
-    assert [each["what"] for each in logs] == ["cpu_weight of j-1.job"] and "Permission denied" in logs[0]["why"]
+        not_enforced, _ = await limit_enforcer.create("a", Confinement(cpu_weight=88), ["j-1.job"])
+    assert [each["what"] for each in logs] == ["cpu_weight of j-1.job"] == [*not_enforced]
+    assert "Permission denied" in not_enforced["cpu_weight of j-1.job"]
+    limit_enforcer.confine("a", Confinement(cpu_weight=88, cpu_cores=0.5))
+    await limit_enforcer.settled("a")
+    assert told == {"a": not_enforced}
     fake.refuses = False
     assert "cpu.weight of j-1.job" in await limit_enforcer.repair()
     assert fake.read(f"{JOB}/cpu.weight".encode()).strip() == "88"
+    assert told == {"a": {}}
 
 
 class Stubborn(FakeCgroups):
