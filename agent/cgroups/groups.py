@@ -59,8 +59,12 @@ class Groups:
         self.due.clear()
         self.remove_empty()
         for container, parent in self.found().items():
-            if parent != self._containers:
-                self._add(container, parent, applied=None)
+            for path in reversed([*self._above(parent)]):  # a controller is enabled from the top down
+                if path not in self._groups:
+                    self._groups[path] = _Group(Files(os.fsencode(path), self._filesystem), applied=None)
+                    with contextlib.suppress(OSError):  # :meth:`repair` tries again
+                        self._enable(path)
+            self._add(container, parent)
 
     def found(self) -> dict[str, Path]:
         """Return each container that has a cgroup → the directory that it is in.
@@ -89,8 +93,7 @@ class Groups:
             except OSError:
                 break
             parent /= name
-        if parent != self._containers:
-            self._add(container, parent, applied=_PLAIN)
+        self._add(container, parent)
 
     def leave(self, container: str) -> None:
         """Take out a container whose cgroup is removed, and remove the groups in which it was the last."""
@@ -120,13 +123,17 @@ class Groups:
     def _make(self, path: Path) -> None:
         if path in self._groups:
             return
-        with contextlib.suppress(FileExistsError):
+        applied: Confinement | None = _PLAIN
+        try:
             self._filesystem.mkdir(os.fsencode(path))
+        except FileExistsError:  # it was not removed, as another program had a cgroup in it
+            applied = None
         try:
             self._enable(path)
         except OSError:
             self._remove(path)
             raise
+        self._groups[path] = _Group(Files(os.fsencode(path), self._filesystem), applied)
 
     def _enable(self, path: Path) -> list[str]:
         """Enable the controllers of ``containers/`` for a group's containers, in one write; return those it lacked."""
@@ -140,11 +147,10 @@ class Groups:
         with contextlib.suppress(OSError):  # it has another program's cgroup, or is gone
             self._filesystem.rmdir(os.fsencode(path))
 
-    def _add(self, container: str, parent: Path, applied: Confinement | None) -> None:
-        self.parents[container] = parent
+    def _add(self, container: str, parent: Path) -> None:
+        if parent != self._containers:
+            self.parents[container] = parent
         for path in self._above(parent):
-            if path not in self._groups:
-                self._groups[path] = _Group(Files(os.fsencode(path), self._filesystem), applied)
             self._groups[path].members[container] = None
 
     def _above(self, parent: Path) -> Iterator[Path]:
@@ -181,7 +187,7 @@ class Groups:
         """Undo changes by other programs, with these controllers; return a description of them."""
         self._controllers, self._surroundings = tuple(controllers), surroundings
         repaired: list[str] = []
-        self.due.clear()
+        self.settle()
         for path in sorted(self._groups):
             with contextlib.suppress(OSError):  # it vanished, or another program is in it
                 repaired += [f"{controller} was not enabled in {path}" for controller in self._enable(path)]

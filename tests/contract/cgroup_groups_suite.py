@@ -55,6 +55,22 @@ class GroupsContract:
         assert bed.tree.repair() == ["cpu.weight of j-1.job"]
         assert said(bed, "cpu.weight") == "30" and bed.tree.repair() == []
 
+    def test_a_change_that_is_due_is_no_repair(self, bed: Bed) -> None:
+        confined(bed, "a", ONE)
+        assert confined(bed, "b", TWO).remove()
+        assert bed.tree.repair() == []
+        assert said(bed, "cpu.weight") == "30"
+
+    def test_one_that_was_left_to_another_program_starts_anew(self, bed: Bed) -> None:
+        cgroup, other = confined(bed, "a", ONE), f"{group(bed)}/other.slice".encode()
+        bed.filesystem.mkdir(other)
+        assert cgroup.remove()
+        assert said(bed, "memory.low") == str(MIB), "it cannot be removed"
+        again = confined(bed, "b", Confinement(cpu_weight=12))
+        assert (said(bed, "cpu.weight"), said(bed, "memory.low")) == ("12", "0")
+        bed.filesystem.rmdir(other)
+        assert again.remove() and not bed.filesystem.exists(group(bed).encode())
+
     def test_it_goes_with_its_last_container(self, bed: Bed) -> None:
         one, two = confined(bed, "a", ONE), confined(bed, "b", TWO)
         process = bed.enter(one)
@@ -89,6 +105,16 @@ class GroupsContract:
         assert said(bed, "cpu.weight") == "30", "all is compared, as nothing is known of it"
         assert again.get("a").remove()
         assert not bed.filesystem.exists(group(bed).encode())
+
+    def test_the_next_agent_enables_the_controllers_that_a_group_lacks(self, bed: Bed) -> None:
+        names = ["t-1.tenant", "t-1.tenant/j-1.job"]
+        bed.tree.create("a", ["t-1.tenant", "j-1.job"])
+        for name in reversed(names):
+            bed.filesystem.write(f"{group(bed, name)}/cgroup.subtree_control".encode(), "-io")
+        again = CgroupTree(bed.tree.root, bed.disks, bed.filesystem)
+        assert again.prepare() == {}
+        assert all("io" in said(bed, "cgroup.subtree_control", name).split() for name in names)
+        assert again.get("a").remove()
 
     def test_a_group_in_a_group_has_the_weight_of_all_below(self, bed: Bed) -> None:
         for container, groups in (("a", ["t-1.tenant", "j-1.job"]), ("b", ["t-1.tenant"])):
