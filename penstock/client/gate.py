@@ -8,7 +8,6 @@ import logging
 import os
 import threading
 import time
-import warnings
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Self
 
 from penstock.client.gate_engine import Engine
-from penstock.client.gate_link import GateArguments
+from penstock.client.gate_link import GateArguments, warn_always
 from penstock.client.gate_slot import KeptSlot
 from penstock.client.monotask_session import SessionMonotask
 from penstock.model.resources import KINDS, ResourceKind
@@ -199,9 +198,8 @@ class Gate:
         if patience_s < 0 or memory_bytes < 0:
             raise ValueError("patience_s and memory_bytes must not be negative")
         self.name = _name(name) or "python"
-        lend = process if rank else None
         self._arguments = GateArguments(
-            self.name, socket, job, priority, memory_bytes, patience_s, warn or _warn_always, lend
+            self.name, socket, job, priority, memory_bytes, patience_s, warn or warn_always, rank, process
         )
         self._loop = loop
         self._lock = threading.Lock()
@@ -295,6 +293,11 @@ class Gate:
         else:
             slot.ask(partial(granted, slot))
         return slot
+
+    def lend(self) -> None:
+        """Allow from now on what ``rank`` allows from the start: to rank ``process``, with the present job."""
+        engine = self._running()
+        engine.post(engine.link.lend)
 
     def progress(self, stages: Sequence[StageProgress]) -> None:
         """Report the job's progress, stage by stage; see :meth:`penstock.client.Job.progress`. Never blocks."""
@@ -393,8 +396,3 @@ def _wake(loop: asyncio.AbstractEventLoop, decided: asyncio.Event, slot: Slot) -
         loop.call_soon_threadsafe(decided.set)
     except RuntimeError:  # that loop is closed, and with it the waiting coroutine
         slot.cancel()
-
-
-def _warn_always(text: str) -> None:
-    """Warn at every outage: Python's registry would show the same text only once."""
-    warnings.warn_explicit(text, RuntimeWarning, __file__, 0, module=__name__, registry={})

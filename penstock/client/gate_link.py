@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import math
 import os
+import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,6 +25,11 @@ _REGISTER_S = 10.0
 _REFUSALS = frozenset({ErrorCode.BAD_REQUEST, ErrorCode.REFUSED})
 #: Pids of processes that were already warned that they are not ranked.
 _WARNED: set[int] = set()
+
+
+def warn_always(text: str) -> None:
+    """Warn at every outage: Python's registry would show the same text only once."""
+    warnings.warn_explicit(text, RuntimeWarning, __file__, 0, module=__name__, registry={})
 
 
 class Watcher(Protocol):
@@ -53,7 +59,8 @@ class GateArguments:
     memory_bytes: int
     patience_s: float
     warn: Callable[[str], object]
-    lend: int | None = None
+    rank: bool
+    process: int
 
 
 class GateLink:
@@ -63,6 +70,7 @@ class GateLink:
         self._arguments = arguments
         self._watcher = watcher
         self._monotasks = monotasks
+        self._ranked_job = ""  # the job with which the process is ranked by :meth:`lend`
         self._lending: asyncio.Task[None] | None = None
         self._client: AgentClient | None = None
         self._job: Job | None = None
@@ -102,6 +110,13 @@ class GateLink:
             finally:
                 await self._close()
             await asyncio.sleep(next(pauses))
+
+    def lend(self) -> None:
+        """Let the agent rank the process with the present job, also when the connection is back."""
+        if self._job is not None and self._ranked_job != self._job.id:
+            self._ranked_job = self._job.id
+            if self.up and self._client is not None:
+                self._lend_to(self._client, self._job)
 
     def disown(self) -> None:
         """Close a forked child's copy of the connection, so that its end is seen when the parent exits."""
@@ -144,10 +159,12 @@ class GateLink:
 
     def _is_linked(self, client: AgentClient, job: Job) -> None:
         self._watcher.linked(job)
-        if self._arguments.lend is not None:  # work does not wait for it, as it need not be ranked to run
-            self._lending = asyncio.get_running_loop().create_task(
-                self._lend_process(client, job, self._arguments.lend)
-            )
+        self._lend_to(client, job)
+
+    def _lend_to(self, client: AgentClient, job: Job) -> None:
+        if self._arguments.rank or job.id == self._ranked_job:
+            # Work does not wait for it, as it need not be ranked to run.
+            self._lending = asyncio.get_running_loop().create_task(self._lend_process(client, job))
 
     def _job_is_over(self, error: Exception | None) -> None:
         """Called by the job: it was cancelled, or is given up for a new one."""
@@ -161,9 +178,9 @@ class GateLink:
         refused = isinstance(error, RpcError)
         self._watcher.forgotten(f"the agent at {self.where} does not know the job any more" if refused else str(error))
 
-    async def _lend_process(self, client: AgentClient, job: Job, pid: int) -> None:
+    async def _lend_process(self, client: AgentClient, job: Job) -> None:
         try:
-            await client.lend(job.id, pid)
+            await client.lend(job.id, self._arguments.process)
         except (RpcError, AgentUnavailable) as error:
             if client is not self._client or job.over or os.getpid() in _WARNED:
                 return

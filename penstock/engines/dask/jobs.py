@@ -16,6 +16,7 @@ import multiprocessing
 import os
 import socket
 from collections.abc import Callable
+from itertools import takewhile
 from typing import TYPE_CHECKING, Any
 
 from penstock.client.gate import Gate, Slot
@@ -44,7 +45,8 @@ def new_gate(worker: Worker, settings: Settings, job: str = "", *, guest: bool =
     """Return the gate of a worker's process, made in the worker's event loop; ``job`` is the id of a job to join.
 
     The gate lives in that loop: a thread of its own would contend with the loop for the GIL at every task. A ``guest``
-    joins a job other than the cluster's: its warnings, memory and rank are the concern of that job's owner.
+    joins a job other than the cluster's: its warnings, memory and rank are the concern of that job's owner. Where
+    workers share a job, :class:`ClusterGate` has the process ranked, once they have agreed.
     """
     process = process_of(worker)
     return Gate(
@@ -56,7 +58,7 @@ def new_gate(worker: Worker, settings: Settings, job: str = "", *, guest: bool =
         patience_s=settings.patience_s,
         warn=_LOG.info if guest else _LOG.warning,
         loop=None if settings.own_thread else asyncio.get_running_loop(),
-        rank=settings.rank and not guest,
+        rank=settings.rank and not guest and not settings.share_job,
         process=process,
     )
 
@@ -189,11 +191,12 @@ class ClusterGate:
             return
         first, ours = await self._offer(own)
         offered = ours if self._keeping is None else {**first, **ours}  # before the start, only this host's jobs matter
-        for job in dict.fromkeys(offered.values()):
-            if job == own:
-                break
+        earlier = [*takewhile(own.__ne__, dict.fromkeys(offered.values()))]
+        for job in earlier:
             if job not in self._over and await self._join(job):
                 return
+        if ours and self._over.issuperset(earlier):
+            self._lend()
         here = self.workers[0].address
         self.speaks = next((address for address, job in ours.items() if job == own), here) == here
         if ours and self._keeping is not None and (not self.speaks or next(iter(offered)) == here):
@@ -208,9 +211,17 @@ class ClusterGate:
             return False
         self._left.append(self._gate)
         self._gate, self._agreed, self.speaks = joined, job, False
+        self._lend()
         self._close_left()
         await self._offer(job)
         return True
+
+    def _lend(self) -> None:
+        """Have the process ranked with the agreed job, not with an earlier one: a container stays in the cgroup of the
+        job that it was made for, and those of a cluster on a host are to share one.
+        """
+        if self._settings.rank:
+            self._gate.lend()
 
     def _close_left(self) -> None:
         for gate in list(self._left):

@@ -74,6 +74,35 @@ def test_a_gate_lends_its_process_again_to_an_agent_that_is_back(agent: AgentThr
     agent.until(lambda fake: bool(fake.called("lend")))
 
 
+def test_a_gate_lends_its_process_when_it_is_told_to_for_the_job_that_it_has_then(
+    agent: AgentThread, make: Make
+) -> None:
+    def lent() -> list[tuple[str, int]]:
+        return [(asked.job, asked.pid) for asked in agent.agent.called("lend")]
+
+    first = make()
+    assert first.wait_connected(TIMEOUT_S)
+    first.close()  # the next agent gives the job of the second another id
+    gate = make(process=4711)
+    with gate.acquire("cpu", 1):
+        assert lent() == []
+    gate.lend()
+    gate.lend()
+    agent.until(lambda fake: bool(fake.called("lend")))
+    with gate.acquire("cpu", 1):
+        assert lent() == [("job-2", 4711)]
+    agent.stop()
+    agent.agent.known_jobs.add("job-2")
+    agent.start()
+    agent.until(lambda fake: bool(fake.called("lend")))
+    assert lent() == [("job-2", 4711)]
+    agent.stop()
+    agent.start()
+    agent.until(lambda fake: len(fake.called("register_job")) == 2)
+    with gate.acquire("cpu", 1) as slot:
+        assert slot.gated and lent() == [] and gate.job == "job-1"
+
+
 def test_an_agent_that_does_not_rank_costs_one_line(
     agent: AgentThread, make: Make, warned: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -128,6 +128,9 @@ class FakeGate:
     def wait_connected(self, timeout_s: float) -> bool:
         return True
 
+    def lend(self) -> None:
+        """As a gate; there is no process to rank."""
+
     async def start(self) -> None:
         """As a cluster's gate: the agent is there."""
 

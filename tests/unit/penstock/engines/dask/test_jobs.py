@@ -70,6 +70,7 @@ class FakeAgent:
         self.made = 0
         self.away = False
         self.slow_joins = 0  # so many gates that join a job are closed before the agent answers
+        self.lent: list[str] = []  # the jobs for which processes were lent
         self.left: list[tuple[str, str]] = []  # jobs that were left in order, and where their work goes on
 
     @property
@@ -132,6 +133,9 @@ class FakeGate:
             self.agent.left.append((self.id, merged_into))
         self.closed = True
 
+    def lend(self) -> None:
+        self.agent.lent.append(self.job)
+
     def wait_closed(self, timeout_s: float) -> bool:
         return self.closed
 
@@ -154,9 +158,14 @@ class Nannied:
 
 @pytest.mark.parametrize(
     ("settings", "guest", "ranked"),
-    [(Settings(), False, True), (Settings(rank=False), False, False), (Settings(), True, False)],
+    [
+        (Settings(), False, False),
+        (Settings(share_job=False), False, True),
+        (Settings(share_job=False, rank=False), False, False),
+        (Settings(share_job=False), True, False),
+    ],
 )
-async def test_a_gate_for_the_clusters_job_lends_the_process(
+async def test_a_gate_that_shares_no_job_lends_the_process_at_once(
     monkeypatch: pytest.MonkeyPatch, settings: Settings, guest: bool, ranked: bool
 ) -> None:
     made: list[dict[str, Any]] = []
@@ -235,6 +244,26 @@ async def test_workers_that_start_at_once_agree(agent: FakeAgent, gate_of: Start
         gate.close()
     assert agent.left[7:] == [(job, "")] * 8, "the cluster's job is done once the last worker has closed"
     assert [gate.speaks for gate in gates].count(True) == 1
+
+
+async def test_processes_are_lent_for_the_agreed_job_only(
+    agent: FakeAgent, gate_of: Start, scheduler: FakeScheduler
+) -> None:
+    gates = await asyncio.gather(*(gate_of(scheduler, f"tcp://w{n}") for n in range(8)))
+    assert set(agent.lent) == {gates[0].job}
+    await gate_of(FakeScheduler(), "tcp://w9", Settings(patience_s=0.01, rank=False))
+    assert set(agent.lent) == {gates[0].job}, "a cluster without ranks lends nothing"
+
+
+async def test_a_process_is_lent_once_the_scheduler_has_answered(
+    agent: FakeAgent, gate_of: Start, scheduler: FakeScheduler
+) -> None:
+    scheduler.error = OSError("nobody there")
+    gate = await gate_of(scheduler, "tcp://w0")
+    assert not agent.lent
+    scheduler.error = None
+    await until(lambda: agent.lent)
+    assert set(agent.lent) == {gate.job}
 
 
 async def test_a_worker_that_comes_later_joins(gate_of: Start, scheduler: FakeScheduler) -> None:
