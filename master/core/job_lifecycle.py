@@ -88,7 +88,7 @@ class JobLifecycle:
             if node.name == released_by and not held.command and held.accepted:
                 self._tasks.drop(node, held)
             else:
-                self._tasks.withdraw(node, held, why or "its job ended")
+                self._tasks.withdraw(node, held, why or "its job ended", again=lost)  # a lost job may come back
         if job.described and listed:
             self._unlearnt.job_over(job, teaches=not job.tasks and job.work.complete, waits=more_to_tell)
         if job.some_executors:

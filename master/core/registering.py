@@ -116,7 +116,8 @@ class Registration:
             held = node.held[placed.job, placed.task]
             why = self._adopt(node, placed, held, now)
             if why:
-                self._tasks.withdraw(node, held, why)
+                task = self._members.task(held.key)
+                self._tasks.withdraw(node, held, why, again=task is not None and not task.unwanted)
         for key, known in before.items():
             if key not in node.held and (found := self._members.at_home(node, key)) is not None:
                 if known.accepted:  # the report of its end was lost

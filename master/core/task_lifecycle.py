@@ -196,7 +196,11 @@ class TaskLifecycle:
             self.end(job, task, Ended(by=EndedBy.LOST, reason=f"{why}{times}"))
 
     def withdraw(self, node: Node, held: Held, why: str, *, again: bool = False) -> None:
-        """Tell a node to release a task, which is placed ``again``; its memory counts until the node has."""
+        """Tell a node to release a task; its memory counts until the node has. ``again``: the task is not cancelled.
+
+        The node may register while it still stops a command, and be taken for the task's place; only with ``again`` is
+        the end of that copy not the task's end.
+        """
         if held.leaving:
             return
         self._outbox.propose(node.name, api.Withdraw(job=held.job, task=held.task, why=why, again=again))

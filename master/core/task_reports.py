@@ -186,7 +186,7 @@ class TaskReports:
         was_here = task is not None and (task.node or task.was_on) == node.name
         if job is not None and task is not None and was_here and not stopped:
             if held is not None:
-                self._tasks.withdraw(node, held, "an earlier copy of it has ended")
+                self._tasks.withdraw(node, held, "an earlier copy of it has ended", again=True)
             task.found(node.name, on_slack=task.on_slack)
             self._tasks.end(job, task, message.ended)
 

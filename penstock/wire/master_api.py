@@ -319,8 +319,8 @@ class TellEnded(OfTask, frozen=True, tag="ended"):
 
 
 class Withdraw(OfTask, frozen=True, tag="withdraw"):
-    """To the task's node: stop the task and release its resources. ``again``: it waits for a place again, so a command
-    ends as ``preempted``: whoever hears of that end, also a later master, places it again."""
+    """To the task's node: stop the task and release its resources. ``again``: the task is not cancelled, so a command
+    ends as ``preempted``: a master that takes this node for the task's place, also a later one, places it again."""
 
     again: bool = False
 

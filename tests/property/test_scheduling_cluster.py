@@ -146,3 +146,16 @@ class World(Connections, Work):
 
 TestScheduling = World.TestCase
 TestScheduling.settings = settings(max_examples=45, stateful_step_count=60, report_multiple_bugs=False)
+
+
+def test_a_command_withdrawn_with_its_lost_origin_is_not_cancelled() -> None:
+    """Its origin is back, and the node that stops the command registers before the command has ended."""
+    world = World()
+    world.begin(ordering="fifo", sizes=[5, 1, 1], limits={})
+    world.place(
+        at=NODES.index("c"), count=1, memory=300, usage=(0, 0, 0), command=True, opportunistic=False, where=()
+    )  # fmt: skip
+    for breaks, gone_s, until in (("c", TIMEOUT_S + 1, 1), ("", 0.0, 2), ("a", 0.0, 1)):
+        world.exchange(heartbeats=False, grumpy="", until=until, breaks=breaks, gone_s=gone_s)
+    assert world.agents["a"].stopping
+    world.teardown()
