@@ -21,12 +21,13 @@ from agent.core.records import ContainerRecord
 
 _SAFE = frozenset("abcdefghijklmnopqrstuvwxyz0123456789-")
 _LONGEST = 64
+_OF_JOB = ".job"
 
 
 def group_of(job: str) -> str:
     """Return the name of a job's group: its id, or a hash of it if the name of its node makes it no safe file name."""
     safe = _SAFE.issuperset(job) and 0 < len(job) <= _LONGEST
-    return f"{job if safe else hashlib.sha256(job.encode()).hexdigest()}.job"
+    return f"{job if safe else hashlib.sha256(job.encode()).hexdigest()}{_OF_JOB}"
 
 
 def group_of_tenant(tenant: str) -> str:
@@ -48,7 +49,6 @@ class GroupPlaces:
     def __init__(self, members: Membership, containers: Containers) -> None:
         self._members = members
         self._containers = containers
-        self._of_job: dict[str, tuple[str, ...]] = {}  # job → its group's place, with the groups around it
 
     def of(
         self, record: ContainerRecord, told: Mapping[str, tuple[str, float]], *, manages: str, has_others: bool
@@ -66,7 +66,10 @@ class GroupPlaces:
         job = self._members.jobs.get(record.job)
         tenant: tuple[str, ...] = ()
         if told and (job is None or job.record.reserved_cores != 0):  # one ahead of its reservation's time has none
-            tenant = (group_of_tenant(told.get(record.user, (record.user, 1.0))[0]),)
+            if record.user in told:
+                tenant = (group_of_tenant(told[record.user][0]),)
+            elif not (record.job or manages):  # a user without jobs is a tenant of its own
+                tenant = (group_of_tenant(record.user),)
         if manages:
             return self._place(manages, tenant)
         if job is None:
@@ -82,13 +85,12 @@ class GroupPlaces:
         return tenant
 
     def _place(self, job: str, tenant: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the place of a job's group, where it is already, else within its tenant's."""
-        if job not in self._of_job:
-            group, live = group_of(job), self._containers.live.values()
-            here = next((record.groups for record in live if group in record.groups), (*tenant, group))
-            self._of_job = {each: place for each, place in self._of_job.items() if each in self._members.jobs}
-            self._of_job[job] = here
-        return self._of_job[job]
+        """Return the place of a job's group, or of one merged into it, where it is already, else in its tenant's."""
+        group = group_of(job)
+        for record in self._containers.live.values():
+            if group in record.groups or (record.job == job and record.groups and record.groups[-1].endswith(_OF_JOB)):
+                return record.groups
+        return *tenant, group
 
 
 def together(members: Collection[Confinement]) -> Confinement:

@@ -98,7 +98,6 @@ class Ranks:
         self._adopted: dict[str, int] = {}  # container → its first process
         self._places = GroupPlaces(members, containers)
         self._starving = StarvingTurns()
-        self._told: dict[str, tuple[str, float]] = {}  # user → its tenant and that one's weight, by the master
         self._turns: dict[str, str] = {}  # tenant → the starving job whose turn it is
         self._ranked_at = -math.inf
         self._ranked_beside_cores = 0.0  # the cores that containers were promised then
@@ -136,9 +135,10 @@ class Ranks:
         """Give a starting container its groups, and a part of its job's weight: all until the job is ranked, none if it
         has no rank. ``manages``: the job that it will manage.
         """
-        if record.job or manages or self._told:
+        told = self._told()
+        if record.job or manages or told:
             others = record.job in self.standings
-            record.join(self._places.of(record, self._told, manages=manages, has_others=others))
+            record.join(self._places.of(record, told, manages=manages, has_others=others))
         if not record.ranked:
             return
         standing = self.standings.get(record.job)
@@ -312,16 +312,16 @@ class Ranks:
 
     def _by_tenant(self, ranked: list[Ranked]) -> list[TenantHere]:
         """Divide the ranked jobs, in their order, by tenants, and give turns to those that starve."""
-        self._told = {
-            job.record.user: (job.record.tenant, job.record.tenant_weight)
-            for job in self._members.jobs.values()
-            if job.record.tenant
-        }
-        tenants = by_tenant(ranked, self._told)
+        tenants = by_tenant(ranked, self._told())
         for tenant in tenants.values():
             tenant.jobs = merge(tenant.jobs) if self.settings.has_master else tenant.jobs
         self._give_turns(tenants)
         return [*tenants.values()]
+
+    def _told(self) -> dict[str, tuple[str, float]]:
+        """Return user → its tenant and that one's weight, as the master named them, also to an earlier agent."""
+        records = (job.record for job in self._members.jobs.values())
+        return {each.user: (each.tenant, each.tenant_weight) for each in records if each.tenant}
 
     def _give_turns(self, tenants: Mapping[str, TenantHere]) -> None:
         """Move each tenant's longest-waiting job to its front if it starves."""

@@ -11,6 +11,7 @@ from agent.core.instructions import AdoptProcess, StartContainer
 from penstock.model import ContainerSpec, Executor, KindAmounts, TaskRequest
 from penstock.wire import agent_methods as m
 from penstock.wire.agent_api import Launch, Place
+from penstock.wire.jobs_api import LeaveJob
 from tests.unit.agent.core.ranks_bed import Bed, TenantsBed
 
 
@@ -141,6 +142,51 @@ def test_a_job_s_group_stays_where_it_is_when_its_tenant_becomes_known() -> None
     bed.command("two", job=job, user="ann")
     assert groups_of_starts(bed) == [(group_of(job),)]
     assert {each.groups for each in bed.node.containers.live.values()} == {(group_of(job),)}
+
+
+def test_the_next_agent_knows_the_tenants_before_it_ranks() -> None:
+    bed = TenantsBed()
+    before = bed.run("ann")
+    bed.told(before, tenant="research")
+    bed.restart(before)
+    bed.command("one", job="other-9", user="ann")
+    assert groups_of_starts(bed) == [(group_of_tenant("research"), "other-9.job")]
+
+
+def test_a_job_of_a_user_whose_tenant_is_unknown_is_outside() -> None:
+    """Not in a tenant of the user's name, in which it would stay."""
+    bed = TenantsBed()
+    bed.told(bed.run("bob"), tenant="research")
+    bed.command("one", job="other-9", user="ann")
+    assert groups_of_starts(bed)[1:] == [("other-9.job",)]
+
+
+def test_a_job_whose_containers_are_gone_begins_in_its_tenant() -> None:
+    bed = TenantsBed()
+    session = bed.session_of("ann")
+    job = bed.register(session)
+    containers = []
+    for pid in (500, 600):
+        containers.append(bed.send(e.LendRequested(session, job, pid, ("python", "x.py"), own=False)))
+        bed.begin(containers[-1], pid)
+        bed.used_s[containers[-1]] = 0.0
+        bed.job_of[containers[-1]] = job
+        bed.told(containers[-1], tenant="research")
+        bed.end(containers[-1])
+    assert groups_of_starts(bed) == [(group_of(job),), (group_of_tenant("research"), group_of(job))]
+
+
+def test_containers_of_a_job_that_joined_another_and_later_ones_share_a_group(bed: Grouped) -> None:
+    """As on a host whose Dask workers join the job of the cluster's first host."""
+    session = bed.connect()
+    here, agreed = bed.register(session), bed.register(bed.eve)
+    lent = bed.send(e.LendRequested(session, here, 500, ("dask",), own=False))
+    bed.begin(lent, 500)
+    bed.send(e.Asked(m.LEAVE_JOB, session, LeaveJob(job=here, merged_into=agreed)))
+    bed.send(e.SessionClosed(session))
+    assert bed.node.containers.live[lent].job == agreed
+    bed.send(e.LendRequested(bed.eve, agreed, 600, ("dask",), own=False))
+    assert bed.groups() == [(group_of(here),), (group_of(here),)]
 
 
 def test_work_ahead_of_its_reservation_is_of_no_tenant() -> None:
