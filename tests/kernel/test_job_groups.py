@@ -87,7 +87,7 @@ def test_a_promise_in_a_group_is_kept_beside_ten_others(bed: Bed) -> None:
     pytest.fail(str(got))
 
 
-def test_a_group_costs_no_more_than_a_few_cgroups_of_containers(bed: Bed) -> None:
+def test_a_group_costs_about_as_much_as_the_cgroup_of_a_container(bed: Bed) -> None:
     """It is made, gets its weight and is removed with its container."""
 
     def median_s(groups: tuple[str, ...]) -> float:
@@ -102,4 +102,4 @@ def test_a_group_costs_no_more_than_a_few_cgroups_of_containers(bed: Bed) -> Non
     flat_s = median_s(())
     group_s = median_s(("j-1.job",)) - flat_s
     print(f"the cgroup of a container {1e6 * flat_s:.0f} us, a group more {1e6 * group_s:.0f} us")
-    assert group_s < 3 * flat_s
+    assert group_s < 1.5 * flat_s
