@@ -5,7 +5,8 @@ cgroup of their own, whose weight is the sum of theirs: what one of them leaves,
 Where the master serves tenants by shares, the cgroups of a tenant's jobs are siblings in one of the tenant.
 
 A container's place is decided when it is created, and never changes. An opportunistic container is in no group, as
-``cpu.idle`` orders it among its siblings only, and it has to be behind all ranks.
+``cpu.idle`` orders it among its siblings only, and it has to be behind all ranks. Nodes of more than 100 cores have no
+groups: their weights may exceed the kernel's largest, and a promise would be cut with them.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import hashlib
 from collections.abc import Collection, Mapping
 from itertools import islice
 
-from agent.core.confinement import MOST_WEIGHT, Confinement
+from agent.core.confinement import MOST_WEIGHT, WEIGHT_PER_CORE, Confinement
 from agent.core.containers import Containers
 from agent.core.membership import Membership
 from agent.core.records import ContainerRecord
@@ -46,9 +47,11 @@ class GroupPlaces:
     outside: the rule for weights (:func:`together`) holds for any mix.
     """
 
-    def __init__(self, members: Membership, containers: Containers) -> None:
+    def __init__(self, members: Membership, containers: Containers, cores: float) -> None:
         self._members = members
         self._containers = containers
+        #: Beyond so many cores the sum of all weights may exceed what the kernel takes, so a group's would be cut.
+        self._none = cores * WEIGHT_PER_CORE > MOST_WEIGHT
 
     def of(
         self, record: ContainerRecord, told: Mapping[str, tuple[str, float]], *, manages: str, has_others: bool
@@ -61,7 +64,7 @@ class GroupPlaces:
             manages: the job that the container will manage; "": none.
             has_others: whether its job has other containers here.
         """
-        if record.opportunistic:
+        if record.opportunistic or self._none:
             return ()
         job = self._members.jobs.get(record.job)
         tenant: tuple[str, ...] = ()

@@ -96,7 +96,7 @@ class Ranks:
         self._job_of: dict[str, str] = {}  # container → its job
         self._weighted: set[str] = set()  # containers whose weights this agent has derived from ranks
         self._adopted: dict[str, int] = {}  # container → its first process
-        self._places = GroupPlaces(members, containers)
+        self._places = GroupPlaces(members, containers, settings.capacity.cores)
         self._starving = StarvingTurns()
         self._turns: dict[str, str] = {}  # tenant → the starving job whose turn it is
         self._ranked_at = -math.inf

@@ -79,6 +79,13 @@ def test_jobs_of_other_nodes_and_executors_may_have_several(bed: Grouped) -> Non
     assert bed.groups() == [("other-9.job",), (group_of(job),)]
 
 
+@pytest.mark.parametrize(("cores", "has"), [(100, True), (101, False)])
+def test_a_node_whose_weights_may_exceed_the_largest_has_no_groups(cores: int, has: bool) -> None:
+    bed = Grouped(cores=cores)
+    bed.command("one", job="other-9")
+    assert bed.groups() == [("other-9.job",) if has else ()]
+
+
 def test_a_detached_manager_and_the_only_task_of_its_job_share_one(bed: Grouped) -> None:
     """The job is registered first, by the command that starts its manager, which joins it."""
     session = bed.connect()
