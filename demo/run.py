@@ -120,11 +120,10 @@ class Runner:
                 jobs = [job.result() for job in running]
                 run = Run(self._executor, min(job.began for job in jobs), max(job.ended for job in jobs), jobs)
                 if archive is not None:
+                    run.beside_cpu_s = await self._beside_cpu_s() - self._beside_before_s
                     await _preempted(archive)
             if archive is not None:
                 run.archive = Archive(tallied(self._tally), self._plan.archive_bytes, await archive.wait())
-                ended = [await tenant.wait() for tenant in self._beside]
-                run.beside_cpu_s = sum(each.cpu_seconds for each in ended) - self._beside_before_s
         finally:
             sampling.cancel()
         status = await self._agent.status()
@@ -150,7 +149,7 @@ class Runner:
         async with self._launched(container, plain=plain) as (launched, begin, output):
             await output.readline()  # it is ready, or over
             if not await self._all_ready.wait():
-                self._beside_before_s = _cpu_s(self._beside)
+                self._beside_before_s = await self._beside_cpu_s()
             began = time.monotonic()
             # On a static split the jobs of a user run one after the other in the user's share.
             async with self._turns[asked.operation] if self._executor == "static" else contextlib.nullcontext():
@@ -211,6 +210,18 @@ class Runner:
         await output.readline()
         return launched
 
+    async def _beside_cpu_s(self) -> float:
+        """Return the CPU time so far of archive and table, which are one process each."""
+        used_s = 0.0
+        for tenant in self._beside:
+            try:
+                times = psutil.Process(tenant.pid).cpu_times()
+            except psutil.NoSuchProcess:
+                used_s += (await tenant.wait()).cpu_seconds
+            else:
+                used_s += times.user + times.system
+        return used_s
+
     @contextlib.asynccontextmanager
     async def _launched(
         self, spec: ContainerSpec, *, plain: bool = False
@@ -256,16 +267,6 @@ class Runner:
             status = await self._agent.status()
             self._samples.append({"at": time.monotonic(), **trimmed(status)})
             await asyncio.sleep(SAMPLE_S)
-
-
-def _cpu_s(tenants: list[Container]) -> float:
-    """Return the CPU time so far of tenants, which are one process each."""
-    used_s = 0.0
-    for tenant in tenants:
-        with contextlib.suppress(psutil.NoSuchProcess):
-            times = psutil.Process(tenant.pid).cpu_times()
-            used_s += times.user + times.system
-    return used_s
 
 
 async def _preempted(archive: Container) -> None:
