@@ -69,7 +69,7 @@ def cluster(preload: list[str]) -> Iterator[Client]:
     with (
         dask.config.set({"distributed.worker.preload": preload}),
         LocalCluster(  # type: ignore[no-untyped-call]
-            n_workers=1, threads_per_worker=THREADS, dashboard_address=None
+            n_workers=1, threads_per_worker=THREADS, dashboard_address=":0"
         ) as local,
         Client(local) as client,  # type: ignore[no-untyped-call]
     ):

@@ -18,7 +18,7 @@ def main(directory: str, scale: float, result: str, numbers: list[str]) -> None:
     import distributed
 
     dask: Any = distributed  # its classes have no types for their constructors
-    cluster = dask.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=None)
+    cluster = dask.LocalCluster(n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0")
     with cluster, dask.Client(cluster), Path(result).open("w", encoding="utf-8") as file:
         tables = Tables.open(Path(directory), scale)
         for number in numbers:

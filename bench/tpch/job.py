@@ -29,7 +29,7 @@ def main(spec: JobSpec) -> None:
         threads_per_worker=spec.threads,
         processes=True,
         memory_limit=spec.memory_bytes,
-        dashboard_address=None,
+        dashboard_address=":0",
     )
     with cluster, dask.Client(cluster) as client:
         tables = Tables.open(Path(spec.data), spec.scale)

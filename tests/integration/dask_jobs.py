@@ -124,7 +124,7 @@ def main() -> None:
     known = {"mixed": mixed, "killed": killed, "joined": joined, "stream": stream}
     jobs = [known[name] for name in sys.argv[1].split(",")]
     with (
-        LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=None, host="127.0.0.1") as cluster,
+        LocalCluster(n_workers=2, threads_per_worker=2, dashboard_address=":0", host="127.0.0.1") as cluster,
         Client(cluster) as client,
     ):
         for job in jobs:

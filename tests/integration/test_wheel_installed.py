@@ -241,7 +241,7 @@ def test_settings_never_seen_before_are_forecast_without_scikit_learn(host: Host
 
 _DASK = """
 from distributed import Client, LocalCluster
-with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=None) as cluster:
+with LocalCluster(n_workers=1, threads_per_worker=1, processes=False, dashboard_address=":0") as cluster:
     with Client(cluster) as client:
         assert client.submit(sum, [1, 2]).result() == 3
 """

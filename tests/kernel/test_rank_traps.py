@@ -159,7 +159,7 @@ import dask.config
 from distributed import Client, LocalCluster
 def burn():
     while True: pass
-cluster = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=None)
+cluster = LocalCluster(n_workers=1, threads_per_worker=1, dashboard_address=":0")
 client = Client(cluster)
 burning = client.submit(burn)
 say(dask.config.get("distributed.scheduler.worker-ttl"))
