@@ -193,16 +193,18 @@ class ClusterGate:
         offered = ours if self._keeping is None else {**first, **ours}  # before the start, only this host's jobs matter
         earlier = [*takewhile(own.__ne__, dict.fromkeys(offered.values()))]
         for job in earlier:
-            if job not in self._over and await self._join(job):
+            if job not in self._over and await self._join(job, final=job == earlier[0]):
                 return
         if ours and self._over.issuperset(earlier):
             self._lend()
         here = self.workers[0].address
         self.speaks = next((address for address, job in ours.items() if job == own), here) == here
-        if ours and self._keeping is not None and (not self.speaks or next(iter(offered)) == here):
-            self._agreed = own  # else an earlier worker may yet return with another job
+        # Where an earlier worker's job is over, it may yet return with another one, which all then join.
+        final = next(iter(offered), "") == here or (not self.speaks and self._over.isdisjoint(earlier))
+        if ours and self._keeping is not None and final:
+            self._agreed = own
 
-    async def _join(self, job: str) -> bool:
+    async def _join(self, job: str, *, final: bool) -> bool:
         joined = new_gate(self.workers[0], self._settings, job)
         if not await self._connected(joined) or joined.job != job:
             if joined.refused:  # its workers are gone; an agent that is only slow is asked again
@@ -210,7 +212,7 @@ class ClusterGate:
             joined.close()
             return False
         self._left.append(self._gate)
-        self._gate, self._agreed, self.speaks = joined, job, False
+        self._gate, self._agreed, self.speaks = joined, job if final else "", False
         self._lend()
         self._close_left()
         await self._offer(job)

@@ -352,6 +352,20 @@ async def test_when_the_agent_dropped_the_job_the_workers_agree_on_another(
     assert before not in agent.jobs
 
 
+async def test_workers_that_agree_before_the_first_one_has_another_job_join_it_later(
+    agent: FakeAgent, gate_of: Start, scheduler: FakeScheduler
+) -> None:
+    behind = FakeScheduler()  # the same one, as the first worker reaches it
+    behind.metadata = scheduler.metadata
+    gates = [await gate_of(behind if n == 0 else scheduler, f"tcp://w{n}") for n in range(3)]
+    behind.error = OSError("nobody there")
+    agent.forget()
+    await until(lambda: gates[1].job == gates[2].job != "")
+    assert gates[0].job != gates[1].job
+    behind.error = None
+    await until(lambda: len({gate.job for gate in gates}) == 1)
+
+
 async def test_a_job_is_left_only_when_its_last_slot_is_given_back(
     agent: FakeAgent, gate_of: Start, scheduler: FakeScheduler
 ) -> None:
