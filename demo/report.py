@@ -76,7 +76,6 @@ def table(runs: dict[str, Run], plan: Plan, own: dict[str, dict[str, float]]) ->
     row("CPU time of the jobs", (f.used for f in made.values()), "s")
     own_s = (None if name == "plain" else sum(own[name].values()) for name in runs)
     row("CPU time of Penstock itself", own_s, "s")
-    row("CPU time of archive and table", (run.beside_cpu_s or None for run in runs.values()), "s")
     row("CPU time of the jobs / of all cores", (f.utilization for f in made.values()), "%")
     return [f"  {name:<38}" + "".join(f"{value:>14}" for value in values) for name, values in rows]
 

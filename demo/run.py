@@ -13,8 +13,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import psutil
-
 from demo.plain import PlainProcess
 from demo.plan import ASKED, USERS, Asked, Plan
 from demo.records import BESIDE, JobResult, JobSpec
@@ -69,8 +67,6 @@ class Run:
     ended: float
     jobs: list[JobRun]
     archive: Archive | None = None
-    #: CPU time of the archive and the table while the jobs ran.
-    beside_cpu_s: float = 0.0
     preemptions: list[dict[str, Any]] = field(default_factory=list)
     samples: list[dict[str, Any]] = field(default_factory=list)
 
@@ -93,8 +89,6 @@ class Runner:
         self._all_ready = asyncio.Barrier(len(ASKED))
         self._turns = {user: asyncio.Lock() for user in USERS}
         self._table_wanted = asyncio.Event()
-        self._beside: list[Container] = []  # archive and table
-        self._beside_before_s = 0.0
         self._samples: list[dict[str, Any]] = []
 
     async def run(self) -> Run:
@@ -120,7 +114,6 @@ class Runner:
                 jobs = [job.result() for job in running]
                 run = Run(self._executor, min(job.began for job in jobs), max(job.ended for job in jobs), jobs)
                 if archive is not None:
-                    run.beside_cpu_s = await self._beside_cpu_s() - self._beside_before_s
                     await _preempted(archive)
             if archive is not None:
                 run.archive = Archive(tallied(self._tally), self._plan.archive_bytes, await archive.wait())
@@ -148,8 +141,7 @@ class Runner:
         plain = self._executor == "plain"
         async with self._launched(container, plain=plain) as (launched, begin, output):
             await output.readline()  # it is ready, or over
-            if not await self._all_ready.wait():
-                self._beside_before_s = await self._beside_cpu_s()
+            await self._all_ready.wait()
             began = time.monotonic()
             # On a static split the jobs of a user run one after the other in the user's share.
             async with self._turns[asked.operation] if self._executor == "static" else contextlib.nullcontext():
@@ -206,21 +198,8 @@ class Runner:
         )
         launched, _, output = await tenants.enter_async_context(self._launched(spec))
         assert isinstance(launched, Container)
-        self._beside.append(launched)
         await output.readline()
         return launched
-
-    async def _beside_cpu_s(self) -> float:
-        """Return the CPU time so far of archive and table, which are one process each."""
-        used_s = 0.0
-        for tenant in self._beside:
-            try:
-                times = psutil.Process(tenant.pid).cpu_times()
-            except psutil.NoSuchProcess:
-                used_s += (await tenant.wait()).cpu_seconds
-            else:
-                used_s += times.user + times.system
-        return used_s
 
     @contextlib.asynccontextmanager
     async def _launched(
