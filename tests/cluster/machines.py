@@ -29,6 +29,8 @@ PENSTOCK = "/opt/penstock/venv/bin/penstock"
 _PLAY_TIMEOUT_S = 2400
 #: Beside other tests a machine stalls for longer than Ansible's 10 s.
 _CONNECT_TIMEOUT_S = "120"
+#: So is the time until an agent has its link then: a minute by default.
+_PATIENT = ("-e", "penstock_agent_link_retries=300")
 _HERE = Path(__file__).parent
 #: Ansible's environment for tasks that share a process on each host (mitogen).
 _PERSISTENT = {"ANSIBLE_STRATEGY": "patient_linear", "ANSIBLE_STRATEGY_PLUGINS": str(_HERE / "strategy")}
@@ -53,7 +55,8 @@ class Cluster:
         """
         started = time.monotonic()
         done = subprocess.run(
-            [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(self._inventory()), playbook, *options],
+            [str(Path(sys.executable).with_name("ansible-playbook")), "-i", str(self._inventory()), playbook,
+             *_PATIENT, *options],
             cwd=ROOT / "ansible",
             env={
                 **os.environ, "ANSIBLE_NOCOLOR": "1", "ANSIBLE_FORKS": "10", "ANSIBLE_TIMEOUT": _CONNECT_TIMEOUT_S,
@@ -68,7 +71,7 @@ class Cluster:
         if done.returncode != expect:
             for name, machine in self.machines.items():
                 print(name, machine.ssh("journalctl --no-pager --lines 40 --unit 'penstock-*'", check=False).stdout)
-        assert done.returncode == expect, f"{playbook} ended with {done.returncode}; see above"
+        assert done.returncode == expect, f"{playbook} ended with {done.returncode}: {'; '.join(failures(text))}"
         return recap(done.stdout)
 
     def ssh(self, name: str, command: str, *, check: bool = True) -> str:
@@ -182,6 +185,13 @@ def build_wheel(directory: Path, version: str) -> Path:
     )  # fmt: skip
     shutil.rmtree(source)
     return next(directory.glob(f"penstock-{version}-*.whl"))
+
+
+def failures(said: str) -> list[str]:
+    """Each task that failed, with what it said, of Ansible's output: the whole is too long for an excerpt of a log."""
+    tasks = re.finditer(r"^(?:TASK|RUNNING HANDLER) \[(.*)\] \*+\n((?:.+\n)*)", said, re.MULTILINE)
+    lines = [(task[1], line) for task in tasks for line in task[2].splitlines()]
+    return [f"{task}: {line}" for task, line in lines if re.match(r"fatal:|failed:|ERROR|An exception", line)]
 
 
 def recap(said: str) -> dict[str, dict[str, int]]:
