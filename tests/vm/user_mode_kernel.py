@@ -22,7 +22,7 @@ from tests.vm.image import cache_directory, run
 
 _SUITE = "sid"
 _CONFIG = Path(__file__).with_name("user_mode.config")
-#: Six changes. Threads of one process take turns (arch/um/kernel/skas/mmu.c, the turnstile, a mutex): one that waits
+#: Seven changes. Threads of one process take turns (arch/um/kernel/skas/mmu.c, the turnstile, a mutex): one that waits
 #: must not spin, or it uses a processor for nothing. A process stays on the host's processor on which its kernel runs:
 #: they wake each other at every system call, and waking another processor takes ten times as long. And a process of
 #: more pieces than the host maps (vm.max_map_count; 256 MB where no page lies beside its neighbour) begins anew with
@@ -31,6 +31,8 @@ _CONFIG = Path(__file__).with_name("user_mode.config")
 #: handled yet, and the disk or the network stood still (docs/testing.md). And a processor that has disabled interrupts
 #: notes those of other processors instead of blocking their signal: before, each spin_lock_irqsave was two system calls
 #: of the host's. And the model of a slow disk, null_blk, has a parent as hardware has: an agent takes it for a disk.
+#: And its processors share a cache by the scheduler's knowledge, as those of hosts do (CONFIG_SCHED_MC): before, a
+#: process that woke was put beside one that ran, while another processor was idle or had work of cpu.idle alone.
 _PATCH = Path(__file__).with_name("user_mode.patch")
 _KEPT = 2
 
