@@ -17,13 +17,13 @@ from agent.core.rank_order import ContainerRank, JobRank
 from agent.core.records import ContainerState, Preempted
 from agent.core.snapshot import ContainerUse, HostUse
 from agent.queues.counts import QueueCounts
-from penstock.documents import Certificate, Degraded, Histogram, Resources, Said, SetByHand
+from penstock.documents import Certificate, Degraded, Document, Histogram, Resources, SetByHand
 from penstock.model import Capacity, Ended, Limits, ResourceKind
 from penstock.model.job_state import JobStanding
 from penstock.model.work import FullStageProgress
 
 
-class Cores(Said, frozen=True, kw_only=True):
+class Cores(Document, frozen=True, kw_only=True):
     """Cores: promised to regular containers (for executors with profiles, the largest total that they will hold), asked
     for by opportunistic ones, and used.
     """
@@ -34,7 +34,7 @@ class Cores(Said, frozen=True, kw_only=True):
     used: float
 
 
-class Memory(Said, frozen=True, kw_only=True):
+class Memory(Document, frozen=True, kw_only=True):
     """Memory: promised, asked for and used, as in :class:`Cores`."""
 
     capacity_bytes: int
@@ -43,7 +43,7 @@ class Memory(Said, frozen=True, kw_only=True):
     used_bytes: int
 
 
-class JobStatus(Said, frozen=True, kw_only=True):
+class JobStatus(Document, frozen=True, kw_only=True):
     """A job on this host; ``queued``, ``running``, ``done`` and ``failed`` count its monotasks here.
 
     ``waits``: the reason why it is not admitted yet. ``stages``: from its framework's last ``progress``. ``cpu_s``: the
@@ -67,7 +67,7 @@ class JobStatus(Said, frozen=True, kw_only=True):
     failed: int
 
 
-class Following(Said, frozen=True, kw_only=True):
+class Following(Document, frozen=True, kw_only=True):
     """A container's slot in its profile (from 0, by the time since it began), and the profile's values in this slot:
     ``wants`` has ``cpu_cores``, ``memory_bytes``, ``disk_bytes_per_s`` and ``network_bytes_per_s``, as far as the
     profile names them.
@@ -79,7 +79,7 @@ class Following(Said, frozen=True, kw_only=True):
     wants: dict[str, float]
 
 
-class Container(Said, frozen=True, kw_only=True):
+class Container(Document, frozen=True, kw_only=True):
     """A container. ``follows``: it has a profile. ``profile`` null: it follows none, or has ended.
 
     ``orphaned``: its launcher died, so its exit status will not be known. ``limits`` are the present ones,
@@ -109,7 +109,7 @@ class Container(Said, frozen=True, kw_only=True):
     note: str
 
 
-class Acts(Said, frozen=True, kw_only=True):
+class Acts(Document, frozen=True, kw_only=True):
     """The number of actions on opportunistic containers for a resource, since the start of the agent."""
 
     action: str
@@ -117,20 +117,20 @@ class Acts(Said, frozen=True, kw_only=True):
     count: int
 
 
-class LinkStatus(Said, frozen=True, kw_only=True):
+class LinkStatus(Document, frozen=True, kw_only=True):
     """The master's address (empty: there is none), and whether it answers."""
 
     address: str
     linked: bool
 
 
-class Journal(Said, frozen=True, kw_only=True):
+class Journal(Document, frozen=True, kw_only=True):
     """The number of records written or removed since the start of the agent."""
 
     writes: int
 
 
-class Status(Said, frozen=True, kw_only=True):
+class Status(Document, frozen=True, kw_only=True):
     """The state of the host. Times are Unix times.
 
     ``t_alloc`` is UBIS's present T_alloc, as configured or as tuned (``t_alloc_tuned``). ``host`` is the last sample of

@@ -12,7 +12,7 @@ import msgspec
 from msgspec import UNSET, UnsetType
 
 from master.core.draining import NodeState
-from penstock.documents import Certificate, Degraded, Resources, Said, SetByHand
+from penstock.documents import Certificate, Degraded, Document, Resources, SetByHand
 from penstock.model import Capacity, ResourceKind
 from penstock.model.job_state import JobStanding
 from penstock.model.work import FullStageProgress
@@ -29,19 +29,19 @@ Columns = dict[Literal["cpu_cores", "disk_bytes_per_s", "network_bytes_per_s", "
 # ---------------------------------------------------------------- requests
 
 
-class ExplainQuery(Said, frozen=True, kw_only=True):
+class ExplainQuery(Document, frozen=True, kw_only=True):
     """The query of ``GET /explain``."""
 
     job: Annotated[str, msgspec.Meta(min_length=1, description="the id of a job; /status lists them")]
 
 
-class ReservationsQuery(Said, frozen=True, kw_only=True):
+class ReservationsQuery(Document, frozen=True, kw_only=True):
     """The query of ``GET /reservations``: the promises ``at`` that time; default: now."""
 
     at: UnixTime | UnsetType = UNSET
 
 
-class PlanQuery(Said, frozen=True, kw_only=True):
+class PlanQuery(Document, frozen=True, kw_only=True):
     """The query of ``GET /plan``: from ``since`` (default: now) to ``until`` (default: a day later), summed up
     ``by``.
     """
@@ -51,7 +51,7 @@ class PlanQuery(Said, frozen=True, kw_only=True):
     by: Literal["user", "reservation"] = "user"
 
 
-class Ask(Said, frozen=True, kw_only=True):
+class Ask(Document, frozen=True, kw_only=True):
     """A request to reserve: an expression of RDL (docs/reservations.md) and the owner; ``name`` is a label."""
 
     rdl: Rdl
@@ -59,7 +59,7 @@ class Ask(Said, frozen=True, kw_only=True):
     name: Label = ""
 
 
-class AskInstead(Said, frozen=True, kw_only=True):
+class AskInstead(Document, frozen=True, kw_only=True):
     """A request that replaces a reservation."""
 
     rdl: Rdl
@@ -68,7 +68,7 @@ class AskInstead(Said, frozen=True, kw_only=True):
 # ---------------------------------------------------------------- GET /status
 
 
-class NodeStatus(Said, frozen=True, kw_only=True):
+class NodeStatus(Document, frozen=True, kw_only=True):
     """A node. ``draining`` null: it accepts work. ``away_s``: the time since its connection was lost. ``load`` is its
     latest report, ``rates`` are its processing rates in bytes/s. ``kept_cores`` and ``kept_memory_bytes`` are kept for
     tasks that wait, whether they are free yet or not: other regular work gets none of them. ``unanswered``: decisions
@@ -93,7 +93,7 @@ class NodeStatus(Said, frozen=True, kw_only=True):
     unanswered: int
 
 
-class JobStatus(Said, frozen=True, kw_only=True):
+class JobStatus(Document, frozen=True, kw_only=True):
     """A job (docs/jobs.md). ``waits``: why it is not admitted, or its tasks wait. ``rank`` is its place in the order of
     the jobs (1 is the first; 0: not ranked yet), ``reason`` the reason for it; ``queue``, ``expected_left_s`` and
     ``known_jobs`` are null where the policy has no such number. ``priority`` is that in the agents' queues, ``slots``
@@ -123,7 +123,7 @@ class JobStatus(Said, frozen=True, kw_only=True):
     progress: Sequence[FullStageProgress]
 
 
-class Tasks(Said, frozen=True, kw_only=True):
+class Tasks(Document, frozen=True, kw_only=True):
     """Tasks that are ready or placed now; ``ended``: kind of end → number, since the start of the master."""
 
     ready: int
@@ -131,14 +131,14 @@ class Tasks(Said, frozen=True, kw_only=True):
     ended: dict[str, int]
 
 
-class Memory(Said, frozen=True, kw_only=True):
+class Memory(Document, frozen=True, kw_only=True):
     """The reservable memory of the connected nodes, and the memory reserved for admitted jobs."""
 
     reservable_bytes: float
     reserved_bytes: float
 
 
-class PromisedNow(Said, frozen=True, kw_only=True):
+class PromisedNow(Document, frozen=True, kw_only=True):
     """The present promise of a reservation."""
 
     cores: float
@@ -146,7 +146,7 @@ class PromisedNow(Said, frozen=True, kw_only=True):
     bundles: int
 
 
-class Status(Said, frozen=True, kw_only=True):
+class Status(Document, frozen=True, kw_only=True):
     """The state of the cluster. ``started_at`` is Unix time.
 
     ``models``: each model of prediction (docs/prediction.md) → the reason why it is not available, empty: it is.
@@ -177,7 +177,7 @@ class Status(Said, frozen=True, kw_only=True):
 # ---------------------------------------------------------------- GET /explain
 
 
-class StageExplained(Said, frozen=True, kw_only=True):
+class StageExplained(Document, frozen=True, kw_only=True):
     """Ready tasks of a stage, and what the first of them ``waits`` for.
 
     ``lacks`` maps each resource that nodes lack for it to their number, ``slack_lacks`` each one that they lack on
@@ -192,7 +192,7 @@ class StageExplained(Said, frozen=True, kw_only=True):
     slack_lacks: dict[str, int] | UnsetType = UNSET
 
 
-class Explanation(Said, frozen=True, kw_only=True):
+class Explanation(Document, frozen=True, kw_only=True):
     """The ``place`` of a job ``of`` so many in the order, after (the nearest ten of) the jobs ``before_it``; ``why`` is
     the rule with its numbers. ``room_containers``: how many more ``containers`` it may have (null: any number).
     ``waits``: why it is not admitted, or why its tasks wait.
@@ -229,7 +229,7 @@ class Explanation(Said, frozen=True, kw_only=True):
 # ---------------------------------------------------------------- the answer of explain_job
 
 
-class TaskPlaced(Said, frozen=True, kw_only=True):
+class TaskPlaced(Document, frozen=True, kw_only=True):
     """A task that was placed on ``node``. ``why``: the rule and its numbers, empty if it was placed before a restart of
     the master. ``losses``: how often it was lost with a node; ``refused_by``: nodes.
     """
@@ -254,7 +254,7 @@ class JobExplained(Explanation, frozen=True, kw_only=True):
     ended: None = None
 
 
-class EndedJobExplained(Said, frozen=True, kw_only=True):
+class EndedJobExplained(Document, frozen=True, kw_only=True):
     """The explanation of a job that is over has only these keys. ``ended`` is as in ``penstock jobs JOB --json``."""
 
     job: str
@@ -265,7 +265,7 @@ class EndedJobExplained(Said, frozen=True, kw_only=True):
 # ---------------------------------------------------------------- GET /reservations, /plan
 
 
-class ReservationsThen(Said, frozen=True, kw_only=True):
+class ReservationsThen(Document, frozen=True, kw_only=True):
     """``promised``: reservation → amounts and ``bundles`` at that time; ``free``: unreserved amounts from then on, run
     by run; ``reservations``: all reservations in their present state.
     """
@@ -276,7 +276,7 @@ class ReservationsThen(Said, frozen=True, kw_only=True):
     reservations: list[Reserved]
 
 
-class Plan(Said, frozen=True, kw_only=True):
+class Plan(Document, frozen=True, kw_only=True):
     """Each amount holds from the time at its place in ``times`` to the next one, the last to ``until``. That is earlier
     than requested where more than 1,000 changes precede it. Times are whole steps.
 
@@ -298,7 +298,7 @@ Series = list[list[float]]
 MeasuredSeries = list[list[float | None]]
 
 
-class RunSettings(Said, frozen=True, kw_only=True):
+class RunSettings(Document, frozen=True, kw_only=True):
     """The parameters known before a run: the input's size and the bounds."""
 
     input_bytes: int
@@ -306,7 +306,7 @@ class RunSettings(Said, frozen=True, kw_only=True):
     memory_bytes: int
 
 
-class ProfileEntry(Said, frozen=True, kw_only=True):
+class ProfileEntry(Document, frozen=True, kw_only=True):
     """An application that ran as executors, with the number of its stored runs.
 
     ``settings``: of its runs, the last run's first. ``error``: model → its relative error (1 is 100 %) on settings that
@@ -321,7 +321,7 @@ class ProfileEntry(Said, frozen=True, kw_only=True):
     last_run_at: float
 
 
-class RunUsed(Said, frozen=True, kw_only=True):
+class RunUsed(Document, frozen=True, kw_only=True):
     """The use of one run: the mean of so many ``executors``. ``stages`` are the slots at whose end a stage ended,
     ``last_part`` the elapsed fraction of the last slot at the run's end.
     """
@@ -336,7 +336,7 @@ class RunUsed(Said, frozen=True, kw_only=True):
     peak: MeasuredSeries
 
 
-class ForecastDocument(Said, frozen=True, kw_only=True):
+class ForecastDocument(Document, frozen=True, kw_only=True):
     """The forecast of the next run with these settings, ``by`` a model; ``low`` and ``high`` bound the mean.
 
     ``error``: the model's relative error on runs that were held back (null: there were none); ``errors``: by resource.
@@ -354,7 +354,7 @@ class ForecastDocument(Said, frozen=True, kw_only=True):
     high: Series
 
 
-class PastForecast(Said, frozen=True, kw_only=True):
+class PastForecast(Document, frozen=True, kw_only=True):
     """The forecast of a run by the runs with its settings before it; null: they were too few, so that a model forecast
     the run, or bounds were reserved.
     """
@@ -363,7 +363,7 @@ class PastForecast(Said, frozen=True, kw_only=True):
     forecast: ForecastDocument | None
 
 
-class ApplicationProfile(Said, frozen=True, kw_only=True):
+class ApplicationProfile(Document, frozen=True, kw_only=True):
     """An application's latest 20 runs in the order of their ends, and a forecast for each of the latest settings.
 
     ``mean``, ``peak``, ``low`` and ``high`` have a list over slots for each of ``resources``; a slot takes ``slot_s``

@@ -14,11 +14,11 @@ import msgspec
 Unit = Literal["cores", "bytes", "share"]
 
 
-class Said(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+class Document(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """The base of JSON documents. Every key is always present."""
 
 
-class Resource(Said, frozen=True, kw_only=True):
+class Resource(Document, frozen=True, kw_only=True):
     """Amounts in ``unit``: cores, bytes, or shares of the time of the disks or of the link.
 
     ``promised``: to regular work (null: unknown, or the resource cannot be promised); ``used``: by containers and
@@ -35,7 +35,7 @@ class Resource(Said, frozen=True, kw_only=True):
 Resources = dict[Literal["cpu", "memory", "disk", "network"], Resource]
 
 
-class Histogram(Said, frozen=True, kw_only=True):
+class Histogram(Document, frozen=True, kw_only=True):
     """Durations: how many were up to each of ``bounds_s``. ``counts`` has one element more, for longer ones; ``sum_s``
     is the sum of all durations.
     """
@@ -45,7 +45,7 @@ class Histogram(Said, frozen=True, kw_only=True):
     sum_s: float
 
 
-class Certificate(Said, frozen=True, kw_only=True):
+class Certificate(Document, frozen=True, kw_only=True):
     """A certificate that the daemon depends on, its own or its CA's, and its expiry (Unix time)."""
 
     key: Literal["tls_certificate", "tls_ca"]
@@ -53,7 +53,7 @@ class Certificate(Said, frozen=True, kw_only=True):
     ends_at: float
 
 
-class Degraded(Said, frozen=True, kw_only=True):
+class Degraded(Document, frozen=True, kw_only=True):
     """A function that fails at present, for lack of file descriptors, disk space or a port.
 
     ``what``: its name (``samples``, ``outputs``, ``journal``, ``repairs``, ``http``); ``why``: the reason; ``since``:
@@ -66,7 +66,7 @@ class Degraded(Said, frozen=True, kw_only=True):
     times: int
 
 
-class SetByHand(Said, frozen=True, kw_only=True):
+class SetByHand(Document, frozen=True, kw_only=True):
     """A configuration key that was set while the daemon runs: its value in the form of a file, and the user and the
     time.
     """

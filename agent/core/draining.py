@@ -17,7 +17,7 @@ from agent.core.instructions import Explain, Instruction, Record
 from agent.core.job_lifecycle import JobLifecycle
 from agent.core.membership import Membership
 from agent.queues import MonotaskQueues
-from penstock.documents import Said
+from penstock.documents import Document
 from penstock.model import EndedBy
 from penstock.wire.cluster_api import MOST_NAMED, Draining, Remaining
 
@@ -27,7 +27,7 @@ _KEY = "draining"
 REFUSAL = "this node is drained: it takes no work until `penstock undrain`"
 
 
-class DrainStatus(Said, frozen=True, kw_only=True):
+class DrainStatus(Document, frozen=True, kw_only=True):
     """The node accepts no work (docs/drain.md), by decision of a user since a time (Unix time).
 
     ``count`` is the number of pieces of work that still run; at most 50 are named.

@@ -20,7 +20,7 @@ from agent.core.plans import Course, ahead, unnamed
 from agent.core.records import ContainerRecord, HeldTask
 from agent.core.settings import NodeSettings
 from agent.core.surrogate import UNITS, MonitorSurrogate
-from penstock.documents import Said
+from penstock.documents import Document
 from penstock.model import Profile, TaskRequest
 from penstock.model.resource_vector import NOTHING, ResourceVector
 from penstock.model.units import counted, format_bytes
@@ -37,7 +37,7 @@ _ROUNDING = 1e-7
 _NAMES = ("cpu", "disk", "network", "memory")
 
 
-class ExecutorState(Said, frozen=True, kw_only=True):
+class ExecutorState(Document, frozen=True, kw_only=True):
     """An executor. ``slot`` is that of its profile, by the time since it began (null: it follows none).
 
     ``behind`` is its stage's time ÷ the predicted time, 0 while it is not late; ``stuck``: it is late, and its node has

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from agent.core.records import ContainerRecord
-from penstock.documents import Said
+from penstock.documents import Document
 
 #: A job sinks by one queue when it has used this many CPU seconds, twice as many, four times … (LAS_MQ §3.2).
 FIRST_QUEUE_S = 0.5
 
 
-class JobRank(Said, frozen=True, kw_only=True):
+class JobRank(Document, frozen=True, kw_only=True):
     """A job's rank on this node (docs/ranks.md), ``of`` so many ranked jobs of its ``tenant`` (empty: of all); 1 is the
     first.
 

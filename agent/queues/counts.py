@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from penstock.documents import Histogram, Said
+from penstock.documents import Document, Histogram
 
 
-class QueueHead(Said, frozen=True, kw_only=True):
+class QueueHead(Document, frozen=True, kw_only=True):
     """The job whose turn is next, the task of its first monotask, and how long it has waited: since its last grant, or
     since it began to wait.
     """
@@ -15,7 +15,7 @@ class QueueHead(Said, frozen=True, kw_only=True):
     waits_s: float
 
 
-class QueueCounts(Said, frozen=True, kw_only=True):
+class QueueCounts(Document, frozen=True, kw_only=True):
     """The queue of one kind (Ursa §4.2.3).
 
     ``withheld`` of the ``slots`` are not granted, because their cores are promised (docs/limits.md). Monotasks hold a

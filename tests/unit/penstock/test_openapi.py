@@ -22,7 +22,7 @@ class Query(msgspec.Struct):
     by: Literal["user", "node"] = "user"
 
 
-class Said(msgspec.Struct):
+class Document(msgspec.Struct):
     """The answer."""
 
     since: float
@@ -34,7 +34,7 @@ class Body(msgspec.Struct, forbid_unknown_fields=True):
 
 
 async def _get(request: web.Request, query: Query) -> web.Response:
-    return openapi.json(Said(query.since, query.by))
+    return openapi.json(Document(query.since, query.by))
 
 
 async def _post(request: web.Request) -> web.Response:
@@ -53,7 +53,7 @@ async def _endless(request: web.Request) -> web.Response:
 
 
 OPERATIONS = [
-    Operation(path="/things", handler=_get, summary="Things.", query=Query, answer=Said, faults={404: "None."}),
+    Operation(path="/things", handler=_get, summary="Things.", query=Query, answer=Document, faults={404: "None."}),
     Operation(method="POST", path="/things/{id:.+}", handler=_post, summary="One.", body=Body, answer=int, status=201,
               parameters={"id": str}),
     Operation(path="/broken", handler=_broken, summary="Broken.", answer=Content("text/plain", "Never.")),
@@ -89,8 +89,8 @@ def test_the_document_agrees_with_the_routes() -> None:
     ]  # fmt: skip
     assert set(get["responses"]) == {"200", "400", "403", "404"}
     schema = get["responses"]["200"]["content"]["application/json"]["schema"]
-    assert schema == {"$ref": "#/components/schemas/Said"}
-    assert said["components"]["schemas"]["Said"]["properties"] == {
+    assert schema == {"$ref": "#/components/schemas/Document"}
+    assert said["components"]["schemas"]["Document"]["properties"] == {
         "since": {"type": "number"},
         "by": {"type": "string"},
     }
