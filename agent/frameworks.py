@@ -104,7 +104,7 @@ _OF_THE_NODE: tuple[Method[Any, Any], ...] = (
 
 def _asked(method: Method[Any, Any]) -> Served:
     """Return the handler of a method that the node serves."""
-    return method.served_by(lambda self, params: self._shell.dispatch(e.Asked(method, self._session, params)))
+    return method.served_by(lambda self, params: self._shell.dispatch(e.Requested(method, self._session, params)))
 
 
 def _relayed(relay: relays.Relay, call: Method[Any, Any]) -> Served:
@@ -175,7 +175,7 @@ class FrameworkSession:
 
     async def _launch(self, asked: api.Launch) -> api.Launched:
         try:
-            return await self._shell.launch(e.Asked(m.LAUNCH, self._session, asked))
+            return await self._shell.launch(e.Requested(m.LAUNCH, self._session, asked))
         except RpcError:
             self._frameworks.executor.stdio.refuse(asked.container.stdio, self._user)
             raise
@@ -229,11 +229,11 @@ class FrameworkSession:
         )
 
     def _completed(self, peer: RpcPeer, params: api.Complete) -> None:
-        self._shell.dispatch(e.Asked(m.COMPLETE, self._session, params))
+        self._shell.dispatch(e.Requested(m.COMPLETE, self._session, params))
 
     def _submitted(self, peer: RpcPeer, params: api.Submit) -> None:
         try:
-            self._shell.dispatch(e.Asked(m.SUBMIT, self._session, params))
+            self._shell.dispatch(e.Requested(m.SUBMIT, self._session, params))
         except RpcError as error:
             peer.notify(api.Rejected.METHOD, rejection(params, error))
 
@@ -291,7 +291,7 @@ class FrameworkSession:
                         field=f"tasks[{number}].command.stdio",
                         remedy=f"pin it with `nodes`: [{here!r}]",
                     )
-            done = self._shell.dispatch(e.Asked(m.PLACE, self._session, params))
+            done = self._shell.dispatch(e.Requested(m.PLACE, self._session, params))
         except RpcError:
             for _, _, token in passed:
                 stdio.refuse(token, self._user)
@@ -333,7 +333,7 @@ class FrameworkSession:
             m.PLACE.served_by(_place),
             m.LAUNCH.served_by(lambda self, asked: self._launch(asked)),
             m.ADOPT.served_by(_adopt),
-            m.RESIZE.served_by(lambda self, asked: self._shell.resize(e.Asked(m.RESIZE, self._session, asked))),
+            m.RESIZE.served_by(lambda self, asked: self._shell.resize(e.Requested(m.RESIZE, self._session, asked))),
             m.FOLLOW.served_by(_follow),
             m.SIGNAL.served_by(_signal),
             m.OUTPUT.served_by(_output),

@@ -184,7 +184,7 @@ class Shell:
         delay_s = max(0.0, at - time.monotonic())
         self._alarm = asyncio.get_running_loop().call_later(delay_s, lambda: self.dispatch(e.Woken(time.time())))
 
-    async def launch(self, event: e.Asked[Launch] | e.AdoptRequested | e.LendRequested) -> Launched:
+    async def launch(self, event: e.Requested[Launch] | e.AdoptRequested | e.LendRequested) -> Launched:
         """Start a command, or take in a process, and wait until it runs in its container.
 
         Raises:
@@ -199,7 +199,7 @@ class Shell:
         self._launching[container] = future
         return await future
 
-    async def resize(self, event: e.Asked[Resize]) -> Resized:
+    async def resize(self, event: e.Requested[Resize]) -> Resized:
         """Change limits and wait until the kernel has them.
 
         Raises:
@@ -217,7 +217,7 @@ class Shell:
         if asked.strict and unmet:
             why = record.not_enforced[unmet[0]]
             undone = {name: getattr(before, name) for name in asked.limits}
-            self.dispatch(e.Asked(m.RESIZE, event.session, Resize(container=container, limits=undone)))
+            self.dispatch(e.Requested(m.RESIZE, event.session, Resize(container=container, limits=undone)))
             await self._executor.settled(container)
             raise _unmet(unmet[0], why)
         return Resized(limits=record.limits, not_enforced=record.not_enforced)
@@ -251,7 +251,7 @@ class Shell:
         undone = {name: getattr(limits, name) for name in limits.__struct_fields__}
         undone = {name: value for name, value in undone.items() if value != getattr(now.limits, name)}
         self.dispatch(e.FollowRequested(event.session, event.container, None, event.at))
-        self.dispatch(e.Asked(m.RESIZE, event.session, Resize(container=event.container, limits=undone)))
+        self.dispatch(e.Requested(m.RESIZE, event.session, Resize(container=event.container, limits=undone)))
         if profile is not None:
             since_s = max(0.0, time.time() - at)
             self.dispatch(e.FollowRequested(event.session, event.container, profile, at, since_s=since_s))

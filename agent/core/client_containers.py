@@ -43,7 +43,7 @@ class ClientContainers:
 
     # ------------------------------------------------------------ new containers
 
-    def launch(self, event: e.Asked[Launch], now: float) -> list[Instruction]:
+    def launch(self, event: e.Requested[Launch], now: float) -> list[Instruction]:
         """Start a command if the node can keep its promise, or, for an opportunistic one, if the slack has room."""
         record = self._admit(event.session, event.params.container, now)
         return [Reply(record.container), *self._containers.add(record)]
@@ -122,7 +122,7 @@ class ClientContainers:
 
     # ------------------------------------------------------------ known containers
 
-    def attach(self, event: e.Asked[Attach], now: float) -> list[Instruction]:
+    def attach(self, event: e.Requested[Attach], now: float) -> list[Instruction]:
         """Notify this connection of the container's end; a client's container without a connection becomes this one's,
         unless it only watches. A task belongs to its job.
         """
@@ -138,14 +138,14 @@ class ClientContainers:
             session.launch(container)
         return [Reply(Done())]
 
-    def kill(self, event: e.Asked[ContainerRef], now: float) -> list[Instruction]:
+    def kill(self, event: e.Requested[ContainerRef], now: float) -> list[Instruction]:
         """End a container at a user's request."""
         session = self._members.sessions[event.session]
         record = self._containers.accessible(event.params.container, session)
         why = f"cancelled by {session.user}"
         return [Reply(Done()), *self._containers.stop(record.container, EndedBy.CANCELLED, why)]
 
-    def resize(self, event: e.Asked[Resize], now: float) -> list[Instruction]:
+    def resize(self, event: e.Requested[Resize], now: float) -> list[Instruction]:
         """Set other limits. A container that follows a profile must stop that first, so that only one source sets
         limits.
         """

@@ -44,7 +44,7 @@ class SessionClosed:
     stopping: bool = False
 
 
-class Asked(msgspec.Struct, Generic[P], frozen=True):  # of the hot path: a quarter of a dataclass's cost
+class Requested(msgspec.Struct, Generic[P], frozen=True):  # of the hot path: a quarter of a dataclass's cost
     """A call of a session, as it came; calls with further facts about the host have events of their own."""
 
     method: Method[P, Any]
@@ -276,7 +276,7 @@ class Recovered:
 
 
 Event = (
-    Asked[Any]
+    Requested[Any]
     | SessionOpened
     | SessionClosed
     | JobRegistered

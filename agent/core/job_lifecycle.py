@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from agent.core import tasks
 from agent.core.attained_service import AttainedService
 from agent.core.containers import Containers
-from agent.core.events import Asked, JobIntroduced
+from agent.core.events import JobIntroduced, Requested
 from agent.core.instructions import Instruction, Record, Reply, TellMaster
 from agent.core.lent_containers import LentContainers
 from agent.core.membership import Membership
@@ -122,7 +122,7 @@ class JobLifecycle:
 
     # ------------------------------------------------------------ connections that end
 
-    def left(self, event: Asked[LeaveJob], now: float) -> list[Instruction]:
+    def left(self, event: Requested[LeaveJob], now: float) -> list[Instruction]:
         """Record that a connection, once it closes, leaves a job in order."""
         job, merged_into = event.params.job, event.params.merged_into
         self._members.job_of(event.session, job)

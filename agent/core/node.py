@@ -155,7 +155,7 @@ class Node(NodeState):
             RpcError: the request is invalid or refused; nothing has changed.
         """
         self.now = now
-        what = event.method if type(event) is e.Asked else type(event)
+        what = event.method if type(event) is e.Requested else type(event)
         instructions = self._handlers[what](event, now)
         self.ranks.due |= what is not e.Sampled
         if self.held.waiting and what in _MAY_FREE_SLACK:
@@ -230,13 +230,13 @@ class Node(NodeState):
         reply = JobRegistered(job=job.record.job, admitted=job.record.admitted)
         return [Reply(reply), *instructions, *(self.ranks.rank(now) if session.container else ())]
 
-    def _job_end_requested(self, event: e.Asked[EndJob], now: float) -> list[Instruction]:
+    def _job_end_requested(self, event: e.Requested[EndJob], now: float) -> list[Instruction]:
         job = self._members.job_of(event.session, event.params.job)
         return [_DONE, *self._lifecycle.end(job, now, failed=event.params.failed)]
 
     # ------------------------------------------------------------ monotasks: the hot path
 
-    def _submitted(self, event: e.Asked[Submit], now: float) -> list[Instruction]:
+    def _submitted(self, event: e.Requested[Submit], now: float) -> list[Instruction]:
         job, monotasks = event.params.job, event.params.monotasks
         self._members.job_of(event.session, job)
         quotas.check_queue(self.sessions[event.session], self.settings.quotas, self.jobs, self.queues, len(monotasks))
@@ -250,13 +250,13 @@ class Node(NodeState):
             grants += self.slot_grants.withhold(now)  # connections of a promised container have its cores as slots
         return [Reply(Submitted(accepted=len(monotasks))), *grants, *self.slot_grants.recalls()]
 
-    def _completed(self, event: e.Asked[Complete], now: float) -> list[Instruction]:
+    def _completed(self, event: e.Requested[Complete], now: float) -> list[Instruction]:
         done = event.params
         self._members.job_of(event.session, done.job)
         granted = self.queues.complete(event.session, done.job, done.monotasks, now)
         return [_DONE, *self.slot_grants.granted(granted, now)]
 
-    def _cancelled(self, event: e.Asked[Cancel], now: float) -> list[Instruction]:
+    def _cancelled(self, event: e.Requested[Cancel], now: float) -> list[Instruction]:
         unwanted = event.params
         self._members.job_of(event.session, unwanted.job)
         granted = self.queues.cancel(event.session, unwanted.job, unwanted.ids, now)
@@ -264,7 +264,7 @@ class Node(NodeState):
 
     # ------------------------------------------------------------ placement
 
-    def _placement_requested(self, event: e.Asked[Place], now: float) -> list[Instruction]:
+    def _placement_requested(self, event: e.Requested[Place], now: float) -> list[Instruction]:
         wanted = event.params
         job = self._members.job_of(event.session, wanted.job)
         if not self.settings.has_master:
@@ -276,15 +276,15 @@ class Node(NodeState):
             quotas.check_pids(opened, bounds, command.limits)
         return [_DONE, *tasks.place(job, wanted.stage, wanted.tasks, wanted.opportunistic)]
 
-    def _tasks_done(self, event: e.Asked[TaskRefs], now: float) -> list[Instruction]:
+    def _tasks_done(self, event: e.Requested[TaskRefs], now: float) -> list[Instruction]:
         job = self._members.job_of(event.session, event.params.job)
         return [_DONE, *tasks.done(job, event.params.tasks, self.held)]
 
-    def _tasks_cancelled(self, event: e.Asked[TaskRefs], now: float) -> list[Instruction]:
+    def _tasks_cancelled(self, event: e.Requested[TaskRefs], now: float) -> list[Instruction]:
         job = self._members.job_of(event.session, event.params.job)
         return [_DONE, *tasks.cancel(job, event.params.tasks)]
 
-    def _progress(self, event: e.Asked[Progress], now: float) -> list[Instruction]:
+    def _progress(self, event: e.Requested[Progress], now: float) -> list[Instruction]:
         """Store the progress: the master orders jobs by it, and is told again if it rebuilds its state."""
         job = self._members.job_of(event.session, event.params.job)
         job.report(event.params.stages)

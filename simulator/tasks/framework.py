@@ -120,7 +120,7 @@ class Framework(Course):
     def _ask_for_places(self) -> None:
         for stage in self.newly_ready(self._site.clock.now_s):
             requests = [self._request(task) for task in stage.tasks]
-            event = e.Asked(
+            event = e.Requested(
                 m.PLACE,
                 self._number,
                 Place(job=self.id, stage=stage.name, tasks=requests, opportunistic=stage.opportunistic),
@@ -174,7 +174,7 @@ class Framework(Course):
             stage=self.stage_of[task.name],
             task=task.name,
         )
-        self._site.ask(node, e.Asked(m.SUBMIT, self._number, Submit(job=self.id, monotasks=[spec])))
+        self._site.ask(node, e.Requested(m.SUBMIT, self._number, Submit(job=self.id, monotasks=[spec])))
 
     def _work(self, node: str, number: int) -> None:
         task, step = self._running[node, number]
@@ -183,13 +183,13 @@ class Framework(Course):
     def _complete(self, node: str, number: int) -> None:
         task, step = self._running.pop((node, number))
         self._site.ask(
-            node, e.Asked(m.COMPLETE, self._number, Complete(job=self.id, monotasks=[Completion(id=number)]))
+            node, e.Requested(m.COMPLETE, self._number, Complete(job=self.id, monotasks=[Completion(id=number)]))
         )
         if step + 1 < len(task.monotasks):
             self._submit(node, task, step + 1)
             return
         self._site.usage.change_memory(self._site.clock.now_s, -task.memory_bytes)
-        self._site.ask(self.origin, e.Asked(m.TASKS_DONE, self._number, TaskRefs(job=self.id, tasks=[task.name])))
+        self._site.ask(self.origin, e.Requested(m.TASKS_DONE, self._number, TaskRefs(job=self.id, tasks=[task.name])))
         self._done(task.name)
 
     def _command_ended(self, over: TaskEnded) -> None:
@@ -207,7 +207,7 @@ class Framework(Course):
         self._report_soon()
 
     def _end(self) -> None:
-        self._site.ask(self.origin, e.Asked(m.END_JOB, self._number, EndJob(job=self.id)))
+        self._site.ask(self.origin, e.Requested(m.END_JOB, self._number, EndJob(job=self.id)))
         for node in self._joined:
             self._site.ask(node, e.SessionClosed(self._number))
         if self.reservation and self._site.reservations is not None:
@@ -227,7 +227,7 @@ class Framework(Course):
         if not self._site.progress_s or self.ended_at_s is not None:
             return
         stages = [self._progress_of(stage) for stage in self.job.stages]
-        self._site.ask(self.origin, e.Asked(m.PROGRESS, self._number, Progress(job=self.id, stages=stages)))
+        self._site.ask(self.origin, e.Requested(m.PROGRESS, self._number, Progress(job=self.id, stages=stages)))
 
     def _progress_of(self, stage: SimulatedStage) -> StageProgress:
         left = self.left[stage.name]

@@ -141,7 +141,7 @@ class NodeBed:
     ) -> None:
         """Submit monotasks."""
         self.send(
-            e.Asked(
+            e.Requested(
                 m.SUBMIT,
                 session,
                 Submit(job=job, monotasks=[MonotaskSpec(id=one, kind=kind, input_bytes=size, **more) for one in ids]),
@@ -150,11 +150,13 @@ class NodeBed:
 
     def complete(self, session: int, job: str, *ids: int) -> None:
         """Report monotasks as completed."""
-        self.send(e.Asked(m.COMPLETE, session, Complete(job=job, monotasks=[Completion(id=one) for one in ids])))
+        self.send(e.Requested(m.COMPLETE, session, Complete(job=job, monotasks=[Completion(id=one) for one in ids])))
 
     def launch(self, session: int = 1, **spec: Any) -> str:
         """Ask for a container; return its id."""
-        return str(self.send(e.Asked(m.LAUNCH, session, Launch(container=ContainerSpec(**{"argv": ("x",), **spec})))))
+        return str(
+            self.send(e.Requested(m.LAUNCH, session, Launch(container=ContainerSpec(**{"argv": ("x",), **spec}))))
+        )
 
     # ------------------------------------------------------------ the launcher and the clock
 

@@ -128,7 +128,7 @@ async def test_a_node_registers_however_much_it_was_asked_for(tmp_path: Path) ->
             TaskRequest(task=f"t{number}", usage=KindAmounts(), command=ContainerSpec(argv=("x",), env=env))
             for number in range(first, first + 1000)
         ]
-        bed.send(e.Asked(m.PLACE, 1, Place(job=job, stage="s", tasks=tasks)))
+        bed.send(e.Requested(m.PLACE, 1, Place(job=job, stage="s", tasks=tasks)))
     node = SimpleNamespace(node=bed.node, link=None, dispatch=lambda event: None)
     async with linked(tmp_path, [], "heartbeat", of=cast("Shell", node)) as (master, _):
         (ready,) = master.registered.ready

@@ -287,7 +287,7 @@ async def test_only_a_master_that_reads_it_gets_the_reason_why_a_job_failed(mast
     link = MasterLink(SimpleNamespace(node=node, link=None), UnixEndpoint(Path(master.listen)))  # type: ignore[arg-type]
     node.handle(e.SessionOpened(1, "u", 1000, "c"), 0.0)
     node.handle(e.JobRegistered(1, RegisterJob(name="j"), 0.0), 0.0)
-    for each in node.handle(e.Asked(END_JOB, 1, EndJob(job="n-x-1", failed="1 task refused")), 0.0):
+    for each in node.handle(e.Requested(END_JOB, 1, EndJob(job="n-x-1", failed="1 task refused")), 0.0):
         if isinstance(each, i.TellMaster):
             link.tell(each.params)
     running = asyncio.create_task(link.run())

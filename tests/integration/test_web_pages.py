@@ -111,7 +111,7 @@ class Busy:
         self.node.handle(e.ContainerExited(over, 3, None, 0.2, 5 * MB, 0, time.time()), self.now)
 
     def run(self, **spec: Any) -> str:
-        asked = e.Asked(m.LAUNCH, 1, Launch(container=ContainerSpec(argv=("x",), cwd="/", **spec)))
+        asked = e.Requested(m.LAUNCH, 1, Launch(container=ContainerSpec(argv=("x",), cwd="/", **spec)))
         (started,) = [one for one in self.node.handle(asked, self.now) if isinstance(one, i.StartContainer)]
         self.node.handle(e.ContainerStarted(started.container, 42, {}, time.time()), self.now)
         return started.container

@@ -59,7 +59,7 @@ class Callers(NodeBooks):
             ContainerSpec(argv=("x",), opportunistic=True, preempt=choice, notice=NOTICE if notice else None)
             for choice in choices
         ] + [promised] * bool(choices):
-            self.send(e.Asked(m.LAUNCH, 1, Launch(container=spec)))
+            self.send(e.Requested(m.LAUNCH, 1, Launch(container=spec)))
         self.start_all()
 
     def start_all(self) -> None:
@@ -99,7 +99,7 @@ class Callers(NodeBooks):
         session = self.jobs[job]
         specs = [MonotaskSpec(id=self.fresh(), kind=kind, input_bytes=20000) for kind in kinds]
         self.submitted.update({(session, job, spec.id): spec for spec in specs})
-        self.send(e.Asked(m.SUBMIT, session, Submit(job=job, monotasks=specs)))
+        self.send(e.Requested(m.SUBMIT, session, Submit(job=job, monotasks=specs)))
 
     @precondition(lambda self: self.granted)
     @rule(data=st.data())
@@ -107,7 +107,7 @@ class Callers(NodeBooks):
         key = data.draw(st.sampled_from(sorted(self.granted, key=repr)))
         self.granted.discard(key)
         del self.submitted[key]
-        self.send(e.Asked(m.COMPLETE, key[0], Complete(job=key[1], monotasks=[Completion(id=key[2])])))  # type: ignore[arg-type]
+        self.send(e.Requested(m.COMPLETE, key[0], Complete(job=key[1], monotasks=[Completion(id=key[2])])))  # type: ignore[arg-type]
 
     @precondition(lambda self: self.sessions)
     @rule(
@@ -128,7 +128,7 @@ class Callers(NodeBooks):
             if adopt:
                 self.send(e.AdoptRequested(session, spec, 4711, False))
             else:
-                self.send(e.Asked(m.LAUNCH, session, Launch(container=spec)))
+                self.send(e.Requested(m.LAUNCH, session, Launch(container=spec)))
         except RpcError:
             if not opportunistic:
                 assert before.promised_memory_bytes + memory > MEMORY_BYTES, "refused a task that fits"
@@ -147,7 +147,9 @@ class Callers(NodeBooks):
     @rule(data=st.data())
     def kill(self, data: st.DataObject) -> None:
         session = data.draw(st.sampled_from(sorted(self.sessions)))
-        self.send(e.Asked(m.KILL, session, ContainerRef(container=data.draw(st.sampled_from(sorted(self.launched))))))
+        self.send(
+            e.Requested(m.KILL, session, ContainerRef(container=data.draw(st.sampled_from(sorted(self.launched)))))
+        )
 
     @precondition(lambda self: self.sessions and self.launched)
     @rule(data=st.data(), cores=st.sampled_from([None, 0.5, 1.0]))
@@ -155,7 +157,7 @@ class Callers(NodeBooks):
         session = data.draw(st.sampled_from(sorted(self.sessions)))
         container = data.draw(st.sampled_from(sorted(self.launched)))
         try:
-            self.send(e.Asked(m.RESIZE, session, Resize(container=container, limits={"cpu_cores": cores})))
+            self.send(e.Requested(m.RESIZE, session, Resize(container=container, limits={"cpu_cores": cores})))
         except RpcError:
             record = self.node.containers.find(container)
             assert record is not None
@@ -179,7 +181,7 @@ class Callers(NodeBooks):
     def ask_for_a_place(self, data: st.DataObject) -> None:
         job = data.draw(st.sampled_from(sorted(self.jobs)))
         request = TaskRequest(task=f"t{self.fresh()}", usage=KindAmounts(cpu=5.0))
-        asked = e.Asked(m.PLACE, self.jobs[job], Place(job=job, stage="s", tasks=[request], opportunistic=False))
+        asked = e.Requested(m.PLACE, self.jobs[job], Place(job=job, stage="s", tasks=[request], opportunistic=False))
         self.send(asked)
         self.send(asked)  # a repetition: answered, not doubled
 
@@ -188,7 +190,7 @@ class Callers(NodeBooks):
     def end_a_task(self, data: st.DataObject, method: object) -> None:
         job, task = data.draw(st.sampled_from(self.tasks_here()))
         if job in self.jobs:
-            self.send(e.Asked(method, self.jobs[job], TaskRefs(job=job, tasks=[task])))  # type: ignore[arg-type]
+            self.send(e.Requested(method, self.jobs[job], TaskRefs(job=job, tasks=[task])))  # type: ignore[arg-type]
 
     def tasks_here(self) -> list[tuple[str, str]]:
         """The tasks that frameworks of this node asked for."""

@@ -93,22 +93,22 @@ class CoreAccount(RuleBasedStateMachine):
         first = self.number + 1
         self.number += count
         specs = [MonotaskSpec(id=first + n, kind=CPU, input_bytes=100, stage="s") for n in range(count)]
-        self.send(e.Asked(m.SUBMIT, FRAMEWORK, Submit(job=self.job, monotasks=specs)))
+        self.send(e.Requested(m.SUBMIT, FRAMEWORK, Submit(job=self.job, monotasks=specs)))
 
     @precondition(lambda self: self.held)
     @rule(at=st.integers(0, 63))
     def complete(self, at: int) -> None:
         number = self.held.pop(at % len(self.held))
-        self.send(e.Asked(m.COMPLETE, FRAMEWORK, Complete(job=self.job, monotasks=[Completion(id=number)])))
+        self.send(e.Requested(m.COMPLETE, FRAMEWORK, Complete(job=self.job, monotasks=[Completion(id=number)])))
 
     @rule(cpu_cores=st.sampled_from((0.25, 0.5, 1.0, 2.0, 3.5, 4.0)))
     def launch(self, cpu_cores: float) -> None:
         spec = ContainerSpec(argv=("x",), cpu_cores=cpu_cores)
         if sum(self.promised.values()) + cpu_cores <= CORES:
-            self.send(e.Asked(m.LAUNCH, LAUNCHING, Launch(container=spec)))
+            self.send(e.Requested(m.LAUNCH, LAUNCHING, Launch(container=spec)))
             return
         try:
-            self.send(e.Asked(m.LAUNCH, LAUNCHING, Launch(container=spec)))
+            self.send(e.Requested(m.LAUNCH, LAUNCHING, Launch(container=spec)))
         except RpcError:
             return
         raise AssertionError("more cores are promised than there are")

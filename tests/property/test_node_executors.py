@@ -144,7 +144,7 @@ class ExecutorsMachine(RuleBasedStateMachine):
             argv=("y",), cpu_cores=float(cores), memory_bytes=memory_mib * MIB, network_bytes_per_s=network_mib * MIB
         )
         try:
-            self.send(e.Asked(m.LAUNCH, 1, Launch(container=spec)))
+            self.send(e.Requested(m.LAUNCH, 1, Launch(container=spec)))
         except RpcError as error:
             assert "cannot promise" in str(error)
 

@@ -68,7 +68,7 @@ class ReconfiguredMachine(NodeMachine):
             ContainerSpec(argv=("x",), cpu_cores=2.0 if promised else 0.5, detach=True),
         ):
             with contextlib.suppress(RpcError):
-                self.send(e.Asked(m.LAUNCH, max(self.sessions), Launch(container=spec)))
+                self.send(e.Requested(m.LAUNCH, max(self.sessions), Launch(container=spec)))
         self.start_all()
         self.now += 1
         uses = {one: ContainerUse(cpu_cores=0.0 if one in self.frozen else 2.0) for one in sorted(self.processes)}

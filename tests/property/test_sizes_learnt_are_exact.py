@@ -140,7 +140,8 @@ class Measured(RuleBasedStateMachine):
             task=f"t{self.tasks}", usage=KindAmounts(cpu=1.0), nodes=(where,), command=ContainerSpec(argv=("x",))
         )
         self.agent(
-            "a", e.Asked(agent_methods.PLACE, 1, Place(job=self.job, stage="s", tasks=[request], opportunistic=False))
+            "a",
+            e.Requested(agent_methods.PLACE, 1, Place(job=self.job, stage="s", tasks=[request], opportunistic=False)),
         )
         self.deliver()
         self.now += 0.001
@@ -191,7 +192,7 @@ class Measured(RuleBasedStateMachine):
         self.deliver()
         for name in [*(name for name in NODES if name != last), last]:
             if self.agents[name].sessions[1].jobs:
-                self.agent(name, e.Asked(agent_methods.LEAVE_JOB, 1, LeaveJob(job=self.job)))
+                self.agent(name, e.Requested(agent_methods.LEAVE_JOB, 1, LeaveJob(job=self.job)))
                 self.agent(name, e.SessionClosed(1))
                 self.agent(name, e.SessionOpened(1, "u", 1000, "c"))
                 if told:

@@ -68,7 +68,7 @@ def busy() -> NodeBed:
     bed.open()
     job = bed.register()
     bed.submit(1, job, 1, 2, 3, 4)
-    bed.send(e.Asked(m.PROGRESS, 1, Progress(job=job, stages=[StageProgress(stage="map", tasks=9)])))
+    bed.send(e.Requested(m.PROGRESS, 1, Progress(job=job, stages=[StageProgress(stage="map", tasks=9)])))
     limits = Limits(cpu_cores=2.0, memory_max_bytes=512 * MIB)
     regular, slack, over = (
         bed.launch(memory_bytes=512 * MIB, limits=limits), bed.launch(opportunistic=True), bed.launch(name="over"),

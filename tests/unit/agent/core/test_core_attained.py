@@ -56,7 +56,7 @@ class Bed(NodeBed):
     def end_job(self, at: float) -> api.JobUse:
         """Return the report to the master of the job's end."""
         self.now = at
-        self.send(e.Asked(m.END_JOB, 1, EndJob(job=self.job)))
+        self.send(e.Requested(m.END_JOB, 1, EndJob(job=self.job)))
         [told] = self.to_master(api.JobEnded)
         assert told.use is not None
         return told.use

@@ -102,10 +102,10 @@ def ends(bed: NodeBed, session: int) -> list[object]:
 def test_a_job_is_done_once_its_last_connection_left_it_in_order(bed: NodeBed) -> None:
     name = bed.register(OWNER)
     bed.register(OTHER, job=name)
-    bed.handle(e.Asked(m.LEAVE_JOB, OWNER, LeaveJob(job=name)))
+    bed.handle(e.Requested(m.LEAVE_JOB, OWNER, LeaveJob(job=name)))
     assert name in bed.node.jobs, "it is left when the connection closes"
     assert ends(bed, OWNER) == []
-    bed.handle(e.Asked(m.LEAVE_JOB, OTHER, LeaveJob(job=name, merged_into="n-9")))
+    bed.handle(e.Requested(m.LEAVE_JOB, OTHER, LeaveJob(job=name, merged_into="n-9")))
     use = api.JobUse(job=name, service_s=0.0, last=True)
     assert ends(bed, OTHER) == [api.JobEnded(job=name, done=True, merged_into="n-9", use=use)]
 
@@ -113,7 +113,7 @@ def test_a_job_is_done_once_its_last_connection_left_it_in_order(bed: NodeBed) -
 def test_a_job_whose_last_connection_broke_is_not_done_though_others_left_in_order(bed: NodeBed) -> None:
     name = bed.register(OWNER)
     bed.register(OTHER, job=name)
-    bed.handle(e.Asked(m.LEAVE_JOB, OWNER, LeaveJob(job=name)))
+    bed.handle(e.Requested(m.LEAVE_JOB, OWNER, LeaveJob(job=name)))
     assert ends(bed, OWNER) == []
     use = api.JobUse(job=name, service_s=0.0, last=True)
     assert ends(bed, OTHER) == [api.JobEnded(job=name, why="its client c disconnected", use=use)]
@@ -123,7 +123,7 @@ def test_only_a_job_of_the_connection_can_be_left_and_not_for_itself(bed: NodeBe
     name = bed.register(OWNER)
     for session, job, merged_into in ((OTHER, name, ""), (OWNER, "n-9", ""), (OWNER, name, name)):
         with pytest.raises(RpcError):
-            bed.handle(e.Asked(m.LEAVE_JOB, session, LeaveJob(job=job, merged_into=merged_into)))
+            bed.handle(e.Requested(m.LEAVE_JOB, session, LeaveJob(job=job, merged_into=merged_into)))
     assert bed.node.sessions[OWNER].left(name) is None
 
 

@@ -268,7 +268,7 @@ def test_a_late_executor_is_planned_around_the_holdings_of_others() -> None:
 def test_no_other_request_changes_its_limits(bed: Bed) -> None:
     bed.open()
     with pytest.raises(RpcError, match="is an executor"):
-        bed.send(e.Asked(m.RESIZE, 1, Resize(container=bed.container, limits={"cpu_cores": 1.0})))
+        bed.send(e.Requested(m.RESIZE, 1, Resize(container=bed.container, limits={"cpu_cores": 1.0})))
     with pytest.raises(RpcError, match="is an executor"):
         bed.send(e.FollowRequested(1, bed.container, None, 0.0))
 

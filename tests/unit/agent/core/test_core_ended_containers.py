@@ -110,7 +110,7 @@ def test_a_container_whose_record_is_lost_runs_on_and_its_owner_can_end_it(bed: 
     assert (record.user, record.state, record.unrecorded) == ("u1", ContainerState.RUNNING, True)
     assert not [one for one in bed.done if isinstance(one, i.KillContainer | i.RemoveContainer | i.Confine)]
     bed.send(e.SessionOpened(1, "u1", 1, ""))
-    bed.send(e.Asked(m.KILL, 1, ContainerRef(container=container)))
+    bed.send(e.Requested(m.KILL, 1, ContainerRef(container=container)))
     assert [one.container for one in bed.done if isinstance(one, i.KillContainer)] == [container]
     bed.exit(container, 137)
     ended = bed.node.containers.ended.by_id[container].ended

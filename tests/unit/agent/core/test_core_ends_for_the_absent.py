@@ -29,7 +29,7 @@ class Bed(NodeBed):
         return self.register(job=job)
 
     def asks(self, job: str) -> list[i.Instruction]:
-        return self.handle(e.Asked(m.PLACE, 1, Place(job=job, stage="s", tasks=[REQUEST], opportunistic=False)))
+        return self.handle(e.Requested(m.PLACE, 1, Place(job=job, stage="s", tasks=[REQUEST], opportunistic=False)))
 
     def master_tells(self, job: str) -> list[i.Instruction]:
         return self.handle(e.Decided(1, [api.TellEnded(job=job, task="t", node="other", ended=EXIT)], 0.0))
@@ -79,7 +79,7 @@ def test_a_present_framework_that_does_not_read_gets_it_from_the_next_agent(bed:
     again = bed.asks(job)
     assert TaskEnded(job=job, task="t", node="other", ended=EXIT) in told(again)
     assert to_master(again) == [], "it would be run again"
-    bed.send(e.Asked(m.END_JOB, 1, EndJob(job=job)))
+    bed.send(e.Requested(m.END_JOB, 1, EndJob(job=job)))
     assert bed.journal == {}
     assert bed.handle(EndUnread(job, "t")) == [], "nothing is left of it"
 
@@ -88,7 +88,7 @@ def test_a_task_that_has_ended_keeps_its_end_where_its_framework_reports_it_as_d
     job = bed.joins()
     bed.asks(job)
     bed.master_tells(job)
-    bed.send(e.Asked(m.TASKS_DONE, 1, TaskRefs(job=job, tasks=["t"])))
+    bed.send(e.Requested(m.TASKS_DONE, 1, TaskRefs(job=job, tasks=["t"])))
     [kept] = [one.value for one in bed.handle(EndUnread(job, "t")) if isinstance(one, i.Record)]
     assert isinstance(kept, TaskEnd)
     assert kept.ended == EXIT
@@ -102,7 +102,7 @@ def test_it_is_dropped_with_the_job(bed: Bed) -> None:
     bed.restart()
     bed.joins(job)
     assert bed.of("ends")
-    bed.send(e.Asked(m.END_JOB, 1, EndJob(job=job)))
+    bed.send(e.Requested(m.END_JOB, 1, EndJob(job=job)))
     assert bed.journal == {}
 
 

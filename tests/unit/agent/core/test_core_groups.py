@@ -26,7 +26,7 @@ class Grouped(Bed):
         requests = [
             TaskRequest(task=task, usage=KindAmounts(cpu=1.0), command=ContainerSpec(argv=("x",))) for task in tasks
         ]
-        self.send(e.Asked(m.PLACE, session, Place(job=job, stage="s", tasks=requests)))
+        self.send(e.Requested(m.PLACE, session, Place(job=job, stage="s", tasks=requests)))
         for request in requests:
             assert self.assign_request(request, job=job, origin="n") == []
 
@@ -90,7 +90,7 @@ def test_a_detached_manager_and_the_only_task_of_its_job_share_one(bed: Grouped)
     """The job is registered first, by the command that starts its manager, which joins it."""
     session = bed.connect()
     job = bed.register(session)
-    manager = str(bed.send(e.Asked(m.LAUNCH, session, Launch(container=ContainerSpec(argv=("x",), detach=True)))))
+    manager = str(bed.send(e.Requested(m.LAUNCH, session, Launch(container=ContainerSpec(argv=("x",), detach=True)))))
     bed.begin(manager, 70)
     inside = bed.connect(manager)
     bed.register(inside, job=job)
@@ -139,7 +139,7 @@ def test_a_job_s_group_stays_where_it_is_when_its_tenant_becomes_known() -> None
     bed = TenantsBed()
     session = bed.session_of("ann")
     job = bed.register(session)
-    manager = str(bed.send(e.Asked(m.LAUNCH, session, Launch(container=ContainerSpec(argv=("x",), detach=True)))))
+    manager = str(bed.send(e.Requested(m.LAUNCH, session, Launch(container=ContainerSpec(argv=("x",), detach=True)))))
     bed.begin(manager, 70)
     bed.job_of[manager] = bed.register(bed.session_of("ann", manager), job=job)
     bed.told(manager, tenant="ann")
@@ -189,7 +189,7 @@ def test_containers_of_a_job_that_joined_another_and_later_ones_share_a_group(be
     here, agreed = bed.register(session), bed.register(bed.eve)
     lent = bed.send(e.LendRequested(session, here, 500, ("dask",), own=False))
     bed.begin(lent, 500)
-    bed.send(e.Asked(m.LEAVE_JOB, session, LeaveJob(job=here, merged_into=agreed)))
+    bed.send(e.Requested(m.LEAVE_JOB, session, LeaveJob(job=here, merged_into=agreed)))
     bed.send(e.SessionClosed(session))
     assert bed.node.containers.live[lent].job == agreed
     bed.send(e.LendRequested(bed.eve, agreed, 600, ("dask",), own=False))

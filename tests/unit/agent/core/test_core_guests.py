@@ -55,8 +55,8 @@ def test_only_its_origin_asks_for_its_tasks(bed: NodeBed) -> None:
     join(bed, 1)
     request = TaskRequest(task="t", usage=KindAmounts(cpu=1.0), memory_bytes=1 << 20)
     for asked in (
-        e.Asked(m.PLACE, 1, Place(job=JOB, stage="s", tasks=[request], opportunistic="no")),
-        e.Asked(m.CANCEL_TASKS, 1, TaskRefs(job=JOB, tasks=["t"])),
+        e.Requested(m.PLACE, 1, Place(job=JOB, stage="s", tasks=[request], opportunistic="no")),
+        e.Requested(m.CANCEL_TASKS, 1, TaskRefs(job=JOB, tasks=["t"])),
     ):
         with pytest.raises(RpcError, match="registered on another node") as refusal:
             bed.handle(asked)

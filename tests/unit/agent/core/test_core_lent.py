@@ -47,7 +47,7 @@ class Lending(Bed):
     def close(self, session: int, merged_into: str | None = None) -> None:
         if merged_into is not None:
             for job in list(self.node.sessions[session].jobs):
-                self.send(e.Asked(m.LEAVE_JOB, session, LeaveJob(job=job, merged_into=merged_into)))
+                self.send(e.Requested(m.LEAVE_JOB, session, LeaveJob(job=job, merged_into=merged_into)))
         self.send(e.SessionClosed(session))
 
     def given_back(self) -> list[str]:
@@ -232,7 +232,7 @@ def test_a_process_that_was_lowered_gets_no_better_nice_value_and_none_that_of_a
     other = bed.lend(second, bed.register(second, priority=1.0), OTHER_PID, nice=15)
     bed.sample()
     assert bed.nice == {lent: nice_of(1, 2), other: 15}
-    bed.send(e.Asked(m.END_JOB, second, EndJob(job=bed.record(other).job)))
+    bed.send(e.Requested(m.END_JOB, second, EndJob(job=bed.record(other).job)))
     bed.send(e.GivenBack(other, 0.0, 0, bed.now))
     bed.sample()
     (one,) = (one for one in bed.last if isinstance(one, Renice))

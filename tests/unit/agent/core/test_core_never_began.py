@@ -83,7 +83,7 @@ def test_a_task_that_was_being_stopped_as_its_job_ended_holds_no_slot_and_ends(b
     job = bed.register()
     container = bed.assign(job=job)
     bed.begin(container)
-    bed.send(e.Asked(m.END_JOB, 1, EndJob(job=job)))
+    bed.send(e.Requested(m.END_JOB, 1, EndJob(job=job)))
     fresh = bed.restarted(running=(container,))
     assert not fresh.started and list(fresh.node.containers.live) == [container]
     fresh.exit(container)

@@ -25,7 +25,7 @@ def bed() -> NodeBed:
 
 def started(bed: NodeBed, *, adopted: bool = False) -> str:
     container = bed.send(
-        e.AdoptRequested(1, SPEC, 7, False) if adopted else e.Asked(m.LAUNCH, 1, Launch(container=SPEC))
+        e.AdoptRequested(1, SPEC, 7, False) if adopted else e.Requested(m.LAUNCH, 1, Launch(container=SPEC))
     )
     bed.begin(container)
     return str(container)
@@ -69,7 +69,7 @@ def test_an_adopted_process_that_ends_under_a_living_launcher_is_not_lost(bed: N
 
 def test_the_end_may_be_reported_before_the_start(bed: NodeBed) -> None:
     """A launcher that dies has reported both, and they are read at once."""
-    container = bed.send(e.Asked(m.LAUNCH, 1, Launch(container=SPEC)))
+    container = bed.send(e.Requested(m.LAUNCH, 1, Launch(container=SPEC)))
     bed.handle(e.ContainerExited(container, 3, None, 0.1, 0, 0, 1e9))
     assert bed.handle(e.ContainerStarted(container, 7, {}, 1e9)) == []
     found = bed.node.containers.ended.by_id[container].ended
@@ -81,14 +81,14 @@ def test_they_can_be_killed(bed: NodeBed) -> None:
     lost(bed)
     assert [
         one
-        for one in bed.handle(e.Asked(m.KILL, 1, ContainerRef(container=container)))
+        for one in bed.handle(e.Requested(m.KILL, 1, ContainerRef(container=container)))
         if isinstance(one, i.KillContainer)
     ]
     assert ended(bed, container).by is EndedBy.CANCELLED
 
 
 def test_a_container_that_is_being_started_is_answered_for_by_its_start(bed: NodeBed) -> None:
-    container = bed.send(e.Asked(m.LAUNCH, 1, Launch(container=SPEC)))
+    container = bed.send(e.Requested(m.LAUNCH, 1, Launch(container=SPEC)))
     assert lost(bed) == []
     done = bed.handle(e.ContainerStarted(container, 7, {}, 1e9, orphaned=True))
     assert i.WatchOrphan(container) in done

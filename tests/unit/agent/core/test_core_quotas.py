@@ -37,7 +37,7 @@ def submit(bed: NodeBed, session: int, name: str, *ids: int) -> None:
 
 def place(bed: NodeBed, session: int, name: str, *tasks: str) -> None:
     requests = [TaskRequest(task=task, usage=KindAmounts(cpu=1.0)) for task in tasks]
-    bed.send(e.Asked(m.PLACE, session, Place(job=name, stage="s", tasks=requests, opportunistic=False)))
+    bed.send(e.Requested(m.PLACE, session, Place(job=name, stage="s", tasks=requests, opportunistic=False)))
 
 
 def refused(what: Callable[[], None], *parts: str) -> None:
@@ -56,7 +56,7 @@ def test_jobs(bed: NodeBed) -> None:
     bed.register(MAX)
     for _ in range(3):
         bed.register(ROOT)
-    bed.send(e.Asked(m.END_JOB, EVE, EndJob(job=first)))
+    bed.send(e.Requested(m.END_JOB, EVE, EndJob(job=first)))
     bed.register(EVE)
 
 
@@ -74,7 +74,7 @@ def test_queued_monotasks_of_all_jobs_together(bed: NodeBed) -> None:
     refused(lambda: submit(bed, EVE, other, 2), "eve has 3 monotasks queued, and 1 more asked; user_max_queued is 3")
     assert bed.node.queues.job_counts(other)["queued"] == 1, "all of a request, or none"
     submit(bed, MAX, theirs, 1, 2, 3)
-    bed.send(e.Asked(m.CANCEL, EVE, Cancel(job=one, ids=[3])))
+    bed.send(e.Requested(m.CANCEL, EVE, Cancel(job=one, ids=[3])))
     submit(bed, EVE, other, 2)
 
 
@@ -85,7 +85,7 @@ def test_tasks_that_wait_or_run(bed: NodeBed) -> None:
         lambda: place(bed, EVE, one, "c"), "eve has 2 tasks that wait or run, and 1 more asked; user_max_tasks is 2"
     )
     place(bed, MAX, theirs, "a")
-    bed.send(e.Asked(m.TASKS_DONE, EVE, TaskRefs(job=one, tasks=["a"])))
+    bed.send(e.Requested(m.TASKS_DONE, EVE, TaskRefs(job=one, tasks=["a"])))
     place(bed, EVE, one, "c")
 
 
@@ -135,12 +135,14 @@ def test_processes_of_a_container(bed: NodeBed) -> None:
     refused(lambda: bed.launch(MAX, limits=Limits(pids_max=101)), "max has asked for pids_max 101", *more)
     bed.launch(ROOT, limits=Limits(pids_max=10**6))
     container = next(iter(bed.node.containers.live))
-    resize = e.Asked(m.RESIZE, EVE, Resize(container=container, limits={"pids_max": 101}))
+    resize = e.Requested(m.RESIZE, EVE, Resize(container=container, limits={"pids_max": 101}))
     refused(lambda: bed.send(resize) and None, "eve has asked for pids_max 101", *more)
     name = bed.register(EVE)
     command = ContainerSpec(argv=("x",), limits=Limits(pids_max=101))
     asked = [TaskRequest(task="t", usage=KindAmounts(cpu=1.0), command=command)]
     refused(
-        lambda: bed.send(e.Asked(m.PLACE, EVE, Place(job=name, stage="s", tasks=asked, opportunistic=False))) and None,
+        lambda: (
+            bed.send(e.Requested(m.PLACE, EVE, Place(job=name, stage="s", tasks=asked, opportunistic=False))) and None
+        ),
         *more,
     )

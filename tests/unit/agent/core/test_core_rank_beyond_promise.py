@@ -98,7 +98,7 @@ def test_a_limit_that_moves_takes_it_in_and_out_of_the_ranks(bed: Bed) -> None:
     moving, other = bed.launch(cpu_cores=0.5), bed.launch()
     bed.sample()
     for cores, ranked in ((0.5, False), (1.5, True), (0.5, False)):
-        bed.send(e.Asked(m.RESIZE, bed.eve, Resize(container=moving, limits={"cpu_cores": cores})))
+        bed.send(e.Requested(m.RESIZE, bed.eve, Resize(container=moving, limits={"cpu_cores": cores})))
         bed.sample(**{other: 0.001})
         assert (moving in bed.node.ranks.standings) is ranked
         assert (settings(bed, moving).cpu_weight > WEIGHT_PER_CORE // 2) is ranked

@@ -167,7 +167,7 @@ def test_a_container_that_got_its_notice_is_ended_though_a_dry_run_has_begun() -
 
 def test_a_container_cancelled_in_its_grace_period_was_not_preempted() -> None:
     bed, slack = warned()
-    bed.send(e.Asked(m.KILL, 1, ContainerRef(container=slack)))
+    bed.send(e.Requested(m.KILL, 1, ContainerRef(container=slack)))
     bed.now += 2
     bed.send(e.Woken(bed.now))
     bed.exit(slack)

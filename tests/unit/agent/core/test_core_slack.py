@@ -187,7 +187,7 @@ def test_a_job_opts_out_or_names_its_stages(
 ) -> None:
     registered = bed.register(opportunistic=job)
     bed.send(
-        e.Asked(
+        e.Requested(
             m.PLACE,
             1,
             Place(job=registered, stage="s", tasks=[TaskRequest(task="t", usage=KindAmounts())], opportunistic=asked),

@@ -121,7 +121,7 @@ def test_a_job_whose_monotasks_were_withdrawn_takes_no_slot_of_others(how: str) 
     bed.submit(MAX, his, 1)
     bed.ticks(1)
     if how == "cancelled":
-        bed.send(e.Asked(m.CANCEL, MAX, Cancel(job=his, ids=[1])))
+        bed.send(e.Requested(m.CANCEL, MAX, Cancel(job=his, ids=[1])))
     else:
         bed.send(e.SessionClosed(MAX))
     bed.ticks(100)
@@ -170,7 +170,7 @@ def test_a_slot_that_was_taken_back_cannot_be_passed_on() -> None:
     bed.ticks(20)
     assert bed.granted[-1] == (his, 1)
     with pytest.raises(RpcError, match="without a lease"):
-        bed.send(e.Asked(m.COMPLETE, EVE, Complete(job=hers, monotasks=[Completion(id=1, then=2)])))
+        bed.send(e.Requested(m.COMPLETE, EVE, Complete(job=hers, monotasks=[Completion(id=1, then=2)])))
     assert (bed.counts.running, bed.counts.overdue) == (1, 1)
 
 

@@ -26,7 +26,7 @@ def bed() -> NodeBed:
 
 
 def attach(bed: NodeBed, session: int, container: str, *, own: bool = True) -> None:
-    bed.send(e.Asked(m.ATTACH, session, Attach(container=container, own=own)))
+    bed.send(e.Requested(m.ATTACH, session, Attach(container=container, own=own)))
 
 
 def killed(bed: NodeBed) -> list[str]:
@@ -76,7 +76,7 @@ def test_a_framework_cannot_call_a_command_done(bed: NodeBed) -> None:
     bed.command("second", job=job, **reads)
     assert bed.container("second", job) == "", "it waits for the slot"
     with pytest.raises(RpcError, match="'second' is a command") as refused:
-        bed.send(e.Asked(m.TASKS_DONE, 2, TaskRefs(job=job, tasks=["second"])))
+        bed.send(e.Requested(m.TASKS_DONE, 2, TaskRefs(job=job, tasks=["second"])))
     assert refused.value.body.field == "tasks[0]"
     bed.exit(bed.container("first"))
     assert [ended.task for ended in bed.to_master(CommandEnded)] == ["first"]
@@ -86,5 +86,5 @@ def test_a_framework_cannot_call_a_command_done(bed: NodeBed) -> None:
 def test_a_sign_of_life_is_not_passed_on(bed: NodeBed) -> None:
     job = bed.register(2)
     bed.done.clear()
-    bed.send(e.Asked(m.TASKS_DONE, 2, TaskRefs(job=job, tasks=[])))
+    bed.send(e.Requested(m.TASKS_DONE, 2, TaskRefs(job=job, tasks=[])))
     assert not bed.given(i.TellMaster)

@@ -34,7 +34,7 @@ class Bed(NodeBed):
         return confined(self.handle(event))
 
     def resize(self, session: int = 1, **limits: float | str | None) -> list[Confinement]:
-        return self.confinements(e.Asked(m.RESIZE, session, Resize(container=self.container, limits=limits)))
+        return self.confinements(e.Requested(m.RESIZE, session, Resize(container=self.container, limits=limits)))
 
     def follow(self, profile: Profile | None) -> list[i.Instruction]:
         return self.handle(e.FollowRequested(1, self.container, profile, 0.0))
@@ -167,7 +167,7 @@ def test_a_limit_that_nothing_runs_under_is_refused_at_every_door(limit: str, va
     assert bed.node.containers.live[bed.container].limits == Limits(cpu_cores=1.0)
     limits = msgspec.convert({limit: value}, Limits)
     with pytest.raises(RpcError, match="too little"):
-        bed.handle(e.Asked(m.LAUNCH, 1, Launch(container=ContainerSpec(argv=("x",), limits=limits))))
+        bed.handle(e.Requested(m.LAUNCH, 1, Launch(container=ContainerSpec(argv=("x",), limits=limits))))
     with pytest.raises(RpcError, match="too little"):
         bed.handle(e.AdoptRequested(1, ContainerSpec(argv=("x",), limits=limits), 77, True))
 

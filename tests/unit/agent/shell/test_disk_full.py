@@ -77,7 +77,9 @@ class Bed:
         self.shell.dispatch(e.Decided(1, [placed], 0.0))
 
     def running(self) -> str:
-        container = self.shell.dispatch(e.Asked(m.LAUNCH, 1, Launch(container=ContainerSpec(argv=("x",), detach=True))))
+        container = self.shell.dispatch(
+            e.Requested(m.LAUNCH, 1, Launch(container=ContainerSpec(argv=("x",), detach=True)))
+        )
         assert isinstance(container, str)
         self.shell.dispatch(e.ContainerStarted(container, 7, {}, 1e9))
         return container
@@ -133,7 +135,7 @@ def test_a_file_that_cannot_be_replaced_is_named(tmp_path: Path) -> None:
 
 async def test_a_launch_is_refused_with_the_remedy_and_starts_nothing(bed: Bed) -> None:
     with full(), pytest.raises(RpcError) as refusal:
-        await bed.shell.launch(e.Asked(m.LAUNCH, 1, Launch(container=ContainerSpec(argv=("x",)))))
+        await bed.shell.launch(e.Requested(m.LAUNCH, 1, Launch(container=ContainerSpec(argv=("x",)))))
     assert refusal.value.code is ErrorCode.UNAVAILABLE
     assert str(bed.directory) in refusal.value.body.message and "free space" in refusal.value.body.remedy
     assert not bed.executor.started and not bed.node.containers.live

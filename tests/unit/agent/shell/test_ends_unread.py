@@ -35,7 +35,7 @@ class Bed:
         self.job = next(iter(self.shell.node.jobs))
         command = ContainerSpec(argv=("x",))
         wanted = [TaskRequest(task=f"t{n}", usage=KindAmounts(cpu=1.0), command=command) for n in range(MANY)]
-        self.shell.dispatch(e.Asked(m.PLACE, 1, Place(job=self.job, stage="s", tasks=wanted, opportunistic=False)))
+        self.shell.dispatch(e.Requested(m.PLACE, 1, Place(job=self.job, stage="s", tasks=wanted, opportunistic=False)))
 
     def ends(self, number: int) -> bool:
         """Let the master report that a task has ended; return whether the kernel took all that was sent so far."""
@@ -57,6 +57,6 @@ async def test_ends_that_the_kernel_did_not_take_are_kept(tmp_path: Path) -> Non
         assert bed.kept() == {f"t{taken}"}, "those before are in the kernel's hands, whatever becomes of the agent"
         assert not bed.ends(taken + 1)
         assert bed.kept() == {f"t{taken}", f"t{taken + 1}"}
-        bed.shell.dispatch(e.Asked(m.END_JOB, 1, EndJob(job=bed.job)))
+        bed.shell.dispatch(e.Requested(m.END_JOB, 1, EndJob(job=bed.job)))
         assert bed.kept() == set()
         peer.close()

@@ -60,7 +60,7 @@ class Bed:
     async def launch(self, limits: Limits, *, strict: bool, adopt: bool = False) -> Launched:
         spec = ContainerSpec(argv=("x",), limits=limits, strict=strict)
         adopted = e.AdoptRequested(1, spec, PID, tree=False)
-        return await self.shell.launch(adopted if adopt else e.Asked(m.LAUNCH, 1, Launch(container=spec)))
+        return await self.shell.launch(adopted if adopt else e.Requested(m.LAUNCH, 1, Launch(container=spec)))
 
     async def is_as_before(self) -> bool:
         """Whether nothing was started and nothing is left."""

@@ -45,7 +45,7 @@ class Bed:
         self.shell = make_shell(Journal(directory), executor)
         executor.on_event = self.shell.dispatch
         spec = ContainerSpec(argv=("x",), limits=Limits(cpu_cores=1.5))
-        self.container = str(self.shell.dispatch(e.Asked(m.LAUNCH, 1, Launch(container=spec))))
+        self.container = str(self.shell.dispatch(e.Requested(m.LAUNCH, 1, Launch(container=spec))))
         self.shell.dispatch(e.ContainerStarted(self.container, 7, {}, 1e9))
 
     async def follow(self, profile: Profile, *, strict: bool) -> None:

@@ -98,10 +98,10 @@ async def test_a_kill_waits_for_descriptors_and_holds_up_nothing_else(
     one, _ = made(tree)
     monkeypatch.setattr(one, "start", lambda instruction: None)
     shell = make_shell(Journal(tmp_path), one)
-    container = shell.dispatch(e.Asked(m.LAUNCH, 1, Launch(container=ContainerSpec(argv=("x",)))))
+    container = shell.dispatch(e.Requested(m.LAUNCH, 1, Launch(container=ContainerSpec(argv=("x",)))))
     assert isinstance(container, str)
     shell.dispatch(e.ContainerStarted(container, 7, {}, 0.0))
-    shell.dispatch(e.Asked(m.KILL, 1, ContainerRef(container=container)))
+    shell.dispatch(e.Requested(m.KILL, 1, ContainerRef(container=container)))
     assert tree.killed == 0
     await tree.change()
     assert tree.killed == 1

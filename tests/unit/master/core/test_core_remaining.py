@@ -51,7 +51,7 @@ class Host:
         return registered.job
 
     def tell(self, job: str, *stages: StageProgress) -> None:
-        self.serve(agent_events.Asked(m.PROGRESS, 1, Progress(job=job, stages=list(stages))))
+        self.serve(agent_events.Requested(m.PROGRESS, 1, Progress(job=job, stages=list(stages))))
 
     def remaining_s(self, job: str) -> tuple[float, ...]:
         cluster = self.master.cluster
@@ -90,7 +90,7 @@ def test_a_dataflow_s_later_stages_count_before_they_are_ready() -> None:
     [asked] = manager.handle(FlowStarted())
     assert isinstance(asked, PlaceTasks)
     tasks = [TaskRequest(task=demand.name, usage=demand.usage) for demand in asked.demands]
-    host.serve(agent_events.Asked(m.PLACE, 1, Place(job=job, stage=asked.stage, tasks=tasks, opportunistic=False)))
+    host.serve(agent_events.Requested(m.PLACE, 1, Place(job=job, stage=asked.stage, tasks=tasks, opportunistic=False)))
     assert host.remaining_s(job) == (8.0, 4.0, 0.0), "announced work is not counted twice"
     complete(manager, 0, (0, Made(400 * MB)), (2, Made(30 * MB, (10 * MB, 20 * MB))))
     host.tell(job, *manager.progress())
@@ -102,11 +102,11 @@ def test_history_and_announcements_are_not_added_up() -> None:
     first = host.job("daily")
     host.tell(first, stage(cpu=0.0))
     request = TaskRequest(task="t", usage=KindAmounts(cpu=400.0 * MB, network=100.0 * MB))
-    host.serve(agent_events.Asked(m.PLACE, 1, Place(job=first, stage="s", tasks=[request], opportunistic=False)))
+    host.serve(agent_events.Requested(m.PLACE, 1, Place(job=first, stage="s", tasks=[request], opportunistic=False)))
     host.master.round()
-    host.serve(agent_events.Asked(m.TASKS_DONE, 1, TaskRefs(job=first, tasks=["t"])))
+    host.serve(agent_events.Requested(m.TASKS_DONE, 1, TaskRefs(job=first, tasks=["t"])))
     host.tell(first, StageProgress(stage="s", tasks=1, done=1))
-    host.serve(agent_events.Asked(m.END_JOB, 1, EndJob(job=first)))
+    host.serve(agent_events.Requested(m.END_JOB, 1, EndJob(job=first)))
     again = host.job("daily")
     assert host.remaining_s(again) == (2.0, 0.0, 1.0), "R is initialized based on historical information"
     host.tell(again, stage(cpu=100.0, network=300.0))
@@ -183,7 +183,7 @@ def test_as_installed_a_job_of_fewer_commands_is_first_and_one_that_is_nearly_do
     long, short, known = (host.job(name) for name in ("long", "short", "known"))
     for job, count in ((long, 40), (short, 8), (known, 4)):
         requests = [TaskRequest(task=f"{job}-{i}", usage=KindAmounts()) for i in range(count)]
-        host.serve(agent_events.Asked(m.PLACE, 1, Place(job=job, stage="s", tasks=requests, opportunistic=False)))
+        host.serve(agent_events.Requested(m.PLACE, 1, Place(job=job, stage="s", tasks=requests, opportunistic=False)))
     jobs = host.master.cluster.jobs
     jobs[known].work.attained("a", JobUse(job=known, service_s=10.0, running=0))
     jobs[known].work.task_ended("s", KindAmounts())
