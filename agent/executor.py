@@ -104,8 +104,8 @@ class Executor:
         """Carry out Renice."""
         if self._weighs():
             return
-        told = partial(log.debug, "a job's rank has no effect", container=rank.container)
-        self._retries.act("rank", rank.container, partial(self._nice.give, rank), lambda why: why and told(why=why))
+        report = partial(log.debug, "a job's rank has no effect", container=rank.container)
+        self._retries.act("rank", rank.container, partial(self._nice.give, rank), lambda why: why and report(why=why))
 
     def exited(self, ended: Exited) -> None:
         """Handle the exit of a container's first process: kill the rest."""
@@ -115,10 +115,10 @@ class Executor:
         self._nice.drop(ended.container)
         if self._tree is not None:
             end = partial(self._let_end, ended.container, self._tree.get(ended.container).end)
-            self._retries.act("end", ended.container, end, partial(self._tell_end, ended))
+            self._retries.act("end", ended.container, end, partial(self._report_end, ended))
         else:
             self._kill_session(ended.container)
-            self._tell_end(ended, None)
+            self._report_end(ended, None)
 
     def _let_end(self, container: str, kill: Callable[[], T]) -> T:
         """Kill what is left, and give it the processor to end."""
@@ -126,7 +126,7 @@ class Executor:
             self._limit_enforcer.let_end(container)
         return kill()
 
-    def _tell_end(self, ended: Exited, used: Total | None) -> None:
+    def _report_end(self, ended: Exited, used: Total | None) -> None:
         used = used or Total(ended.cpu_seconds, ended.max_rss_bytes, oom_kills=0)
         self.on_event(
             e.ContainerExited(

@@ -194,7 +194,7 @@ class LimitEnforcer:
             if self._tree is None or one.worker is not None or one.ending:
                 continue
             if self._tree.groups.failed(container) != one.groups_failed:
-                self._tell(container, one)
+                self._report(container, one)
             if one.again:
                 self.confine(container, one.wanted)
             if one.again or one.applied is None or one.stuck_at_bytes is not None:
@@ -249,14 +249,14 @@ class LimitEnforcer:
                 failed = await self._apply(container, one, wanted)
                 kept = {name: why for name, why in one.not_enforced.items() if name.split(" ")[0] not in changed}
                 one.applied, one.not_enforced = wanted, kept | failed
-                self._tell(container, one)
+                self._report(container, one)
         except FileNotFoundError:
             log.debug("confined too late: it has ended", container=container)
         except OSError as error:
             log.error("a container's limits could not be changed", container=container, why=str(error))
             one.again = True
             one.not_enforced |= dict.fromkeys(changed, str(error))
-            self._tell(container, one)
+            self._report(container, one)
         finally:
             one.worker = None
         self._protect()
@@ -324,18 +324,18 @@ class LimitEnforcer:
         repaired = await asyncio.wrap_future(self._network.reconcile(known, self._tree.root))
         failed = await asyncio.wrap_future(self._network.not_enforced())
         for container, one in self._containers.items():
-            if one.slot in failed and one.applied is not None and one.worker is None:  # else its worker says it
-                self._say(container, one, failed[one.slot])
+            if one.slot in failed and one.applied is not None and one.worker is None:  # else its worker reports it
+                self._report_network(container, one, failed[one.slot])
         return repaired
 
-    def _say(self, container: str, one: _Confined, failed: dict[str, str]) -> None:
+    def _report_network(self, container: str, one: _Confined, failed: dict[str, str]) -> None:
         """Report what is not enforced on the network, if it has changed."""
         others = {name: why for name, why in one.not_enforced.items() if name.split(" ")[0] not in _NETWORK}
         if others | failed != one.not_enforced:
             one.not_enforced = others | failed
-            self._tell(container, one)
+            self._report(container, one)
 
-    def _tell(self, container: str, one: _Confined) -> None:
+    def _report(self, container: str, one: _Confined) -> None:
         one.groups_failed = {} if self._tree is None else self._tree.groups.failed(container)
         self._on_confined(container, one.not_enforced | one.groups_failed)
 

@@ -40,7 +40,7 @@ _METHODS: dict[type[Params], str] = {method.params: method.name for method in ap
 _KEPT = (api.CommandEnded, api.JobEnded, api.TasksDone, api.TasksCancelled)
 #: Decisions that give the node no work. A new order of jobs may start commands that wait here, which are not new to the
 #: master: the next sample is early enough to report their start.
-_TELL_ONLY = (api.AdmitJob, api.SetPriority, api.TellEnded, api.TellPlaced, api.TellStuck, api.TellWaiting)
+_NOTICES = (api.AdmitJob, api.SetPriority, api.TellEnded, api.TellPlaced, api.TellStuck, api.TellWaiting)
 #: An end is reported at once, but together with others within this time (docs/architecture.md, time scales).
 COALESCE_S = 0.05
 #: A heartbeat is sent without a sample when none has come for this part of ``heartbeat_s`` beyond it.
@@ -167,7 +167,7 @@ class MasterLink:
         try:
             # Right after it: the registration contains these tasks as if they ran.
             for end in ends:
-                self._send(peer, end)
+                self._send_to(peer, end)
             async with asyncio.timeout(10):
                 answer = read(await registered, api.REGISTER.result)
         except (OSError, RpcError) as error:
@@ -187,7 +187,7 @@ class MasterLink:
         log.info("linked to the master", master=self.address, version=answer.version)
         kept, self._kept = kept + self._kept, []
         for params in kept:
-            self._send(peer, params)
+            self._send_to(peer, params)
 
     def _serving(self, load: api.Load) -> api.Load:
         """Add the jobs whose frameworks finished tasks and have left: only a node serving a job may report that."""
@@ -195,7 +195,7 @@ class MasterLink:
         done = {params.job for params in self._kept if isinstance(params, api.TasksDone)} - named
         return msgspec.structs.replace(load, jobs=[*load.jobs, *(api.JobUse(job=job, service_s=0.0) for job in done)])
 
-    def _send(self, peer: RpcPeer, params: ToMaster) -> None:
+    def _send_to(self, peer: RpcPeer, params: ToMaster) -> None:
         """Send a message; the use of ended executors is reported in full before an end."""
         node, sent, method = self._shell.node, params, _METHODS[type(params)]
         if not isinstance(params, _KEPT):
@@ -240,7 +240,7 @@ class MasterLink:
             self._send_heartbeat()
 
     def send_soon(self) -> None:
-        """Send a heartbeat shortly, with whatever else is told until then."""
+        """Send a heartbeat shortly, with all other messages until then."""
         if self._soon is None and self._peer is not None:
             self._soon = asyncio.get_running_loop().call_later(COALESCE_S, self._send_heartbeat)
 
@@ -263,7 +263,7 @@ class MasterLink:
             log.info("reconnecting: the CA or its list has changed", master=self.address)
             self._peer.close()
 
-    def tell(self, params: ToMaster) -> None:
+    def send(self, params: ToMaster) -> None:
         """Relay a message; an end also brings the next heartbeat forward.
 
         Messages that a later registration would repeat are sent right after a registration not answered yet, because a
@@ -275,7 +275,7 @@ class MasterLink:
             if isinstance(params, _KEPT):
                 self._kept.append(params)
             return
-        self._send(peer, params)
+        self._send_to(peer, params)
         if isinstance(params, _KEPT):
             self.send_soon()
 
@@ -303,7 +303,7 @@ class MasterLink:
             raise unknown_method(method, {api.DECIDE.name: api.DECIDE})
         decide = read_params(params, api.DECIDE.params)
         reply = self._shell.dispatch(e.Decided(decide.number, decide.decisions, time.time()))
-        if not all(isinstance(decision, _TELL_ONLY) for decision in decide.decisions):
+        if not all(isinstance(decision, _NOTICES) for decision in decide.decisions):
             self.send_soon()
         return reply
 

@@ -33,17 +33,17 @@ T = TypeVar("T")
 class MasterRelay(Protocol):
     """The destination of relays to the master."""
 
-    def tell(self, params: i.ToMaster) -> None:
+    def send(self, params: i.ToMaster) -> None:
         """Send in order; messages that the core keeps need not be kept while the master is away."""
 
     async def ask(self, method: str, params: Params, result: type[T]) -> T:
         """Send a request, and wait for the answer. Raises RpcError, ``unavailable`` if the master is away."""
 
     def sampled(self) -> None:
-        """Tell the master what a new sample says."""
+        """Send a heartbeat with a new sample."""
 
     def send_soon(self) -> None:
-        """Send a heartbeat shortly, with whatever else is told until then."""
+        """Send a heartbeat shortly, with all other messages until then."""
 
 
 class Shell:
@@ -95,7 +95,7 @@ class Shell:
         do = self._executor
         return {
             i.Notify: self._notify,
-            i.TellMaster: self._tell_master,
+            i.SendToMaster: self._send_to_master,
             i.Record: lambda record: self._journal.write(record.room, record.key, record.value),
             i.StartContainer: lambda start: self._once_journaled(start.container, partial(self._start, start)),
             i.AdoptProcess: lambda adopt: self._once_journaled(adopt.container, partial(do.adopt, adopt)),
@@ -164,9 +164,9 @@ class Shell:
             if isinstance(notify.params, TaskEnded) and peer.push():
                 self.dispatch(EndUnread(notify.params.job, notify.params.task))
 
-    def _tell_master(self, tell: i.TellMaster) -> None:
+    def _send_to_master(self, send: i.SendToMaster) -> None:
         if self.link is not None:
-            self.link.tell(tell.params)
+            self.link.send(send.params)
 
     def _kill(self, kill: i.KillContainer) -> None:
         self.note("kill", container=kill.container, why=kill.reason)

@@ -102,7 +102,7 @@ class AttainedService:
             self.add_last(self._use(job, self._before.pop(job), last=True))
             self._drop(job)
 
-    def tell_all(self) -> None:
+    def report_all(self) -> None:
         """Make the next report contain every job. Final reports wait until the master is known to read them."""
         self.lasts_read = self.most_commands_read = False
         self._queues.count_all()

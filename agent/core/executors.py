@@ -152,7 +152,7 @@ class Executors:
     def link_opens(self) -> None:
         """Report everything anew on a new connection."""
         self._reported = None
-        self.surrogate.tell_all()
+        self.surrogate.report_all()
 
     def availability(self, ledger: Ledger, now: float) -> Availability | None:
         """Return AR(j) (Elasecutor §III.B.1) if it has changed since the last report."""

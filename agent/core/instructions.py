@@ -37,7 +37,7 @@ class Reply(msgspec.Struct, frozen=True):
 
 
 @dataclass(frozen=True, slots=True)
-class TellMaster:
+class SendToMaster:
     """Relay a message to the master, in order. The core's state keeps it while the master is absent."""
 
     params: ToMaster
@@ -194,7 +194,7 @@ Instruction = (
     Grant
     | Notify
     | Reply
-    | TellMaster
+    | SendToMaster
     | StartContainer
     | AdoptProcess
     | GiveBack

@@ -12,7 +12,7 @@ from agent.core import tasks
 from agent.core.attained_service import AttainedService
 from agent.core.containers import Containers
 from agent.core.events import JobIntroduced, Requested
-from agent.core.instructions import Instruction, Record, Reply, TellMaster
+from agent.core.instructions import Instruction, Record, Reply, SendToMaster
 from agent.core.lent_containers import LentContainers
 from agent.core.membership import Membership
 from agent.core.ranks import Ranks
@@ -105,7 +105,7 @@ class JobLifecycle:
         use = self._attained.over(name, now)
         if job.record.here and self._has_master:
             ended = JobEnded(job=name, why=why, done=done, failed=failed, merged_into=merged_into, use=use)
-            instructions.append(TellMaster(ended))
+            instructions.append(SendToMaster(ended))
         else:
             self._attained.add_last(use)
         instructions += self._slot_grants.granted(self._queues.remove_job(name, now), now)

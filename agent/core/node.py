@@ -14,7 +14,7 @@ from agent.core import events as e
 from agent.core.client_containers import ClientContainers
 from agent.core.container_events import ContainerEvents
 from agent.core.draining import Drain
-from agent.core.instructions import Instruction, Notify, Reply, TellMaster, Wake
+from agent.core.instructions import Instruction, Notify, Reply, SendToMaster, Wake
 from agent.core.job_lifecycle import JobLifecycle
 from agent.core.lent_containers import LentContainers
 from agent.core.master_decisions import MasterDecisions
@@ -225,7 +225,7 @@ class Node(NodeState):
             )  # fmt: skip
             job, instructions = self._lifecycle.add(record, now)
             if self.settings.has_master:
-                instructions.append(TellMaster(job_state(record)))
+                instructions.append(SendToMaster(job_state(record)))
         self._members.join(session, job)
         reply = JobRegistered(job=job.record.job, admitted=job.record.admitted)
         return [Reply(reply), *instructions, *(self.ranks.rank(now) if session.container else ())]
@@ -288,8 +288,8 @@ class Node(NodeState):
         """Store the progress: the master orders jobs by it, and is told again if it rebuilds its state."""
         job = self._members.job_of(event.session, event.params.job)
         job.report(event.params.stages)
-        tell = [TellMaster(event.params)] if job.record.here and self.settings.has_master else []
-        return [_DONE, *tell]
+        sent = [SendToMaster(event.params)] if job.record.here and self.settings.has_master else []
+        return [_DONE, *sent]
 
     def _sampled(self, event: e.Sampled, now: float) -> list[Instruction]:
         """Apply a sample: preemption uses it, and so does every admission until the next one."""

@@ -92,7 +92,7 @@ class Reports:
         )
 
     def heartbeat(self, decided: int, now: float) -> Heartbeat:
-        """Return the load, and the use of executors that the master has not been told.
+        """Return the load, and the use of executors that the master has not received.
 
         ``decided`` is the number of the last decisions carried out.
         """
@@ -101,6 +101,6 @@ class Reports:
 
     def link_opens(self) -> None:
         """Start over on a new connection to the master, which has lost all reports."""
-        self._attained.tell_all()
+        self._attained.report_all()
         self._rank_report.link_opens()
         self._executors.link_opens()

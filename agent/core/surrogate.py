@@ -170,7 +170,7 @@ class MonitorSurrogate:
         self._over.append(tracked)
         del self._over[:-MOST_ENDED]
 
-    def tell_all(self) -> None:
+    def report_all(self) -> None:
         """Report everything from the first slot on, on a new connection."""
         for tracked in (*self._live.values(), *self._over):
             tracked.restart_report()

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator, Mapping
 import msgspec
 
 from agent.core.events import EndAcknowledged, EndUnread
-from agent.core.instructions import Instruction, Record, TellMaster
+from agent.core.instructions import Instruction, Record, SendToMaster
 from agent.core.life_cycles import HELD
 from agent.core.records import HeldTask, Job, TaskEnd, TaskHere
 from penstock.model import Ended, EndedBy, KindAmounts, TaskRequest
@@ -147,7 +147,7 @@ class HeldTasks:
         held.state, held.ended = next_state(HELD, held.state, "ended"), ended
         self.unacknowledged[held.job, held.task] = held
         command_ended = CommandEnded(job=held.job, task=held.task, origin=held.origin, ended=ended)
-        return [Record(ROOM, journal_key(held.job, held.task), held), TellMaster(command_ended)]
+        return [Record(ROOM, journal_key(held.job, held.task), held), SendToMaster(command_ended)]
 
     def end_acknowledged(self, event: EndAcknowledged, now: float) -> list[Instruction]:
         """Drop an acknowledged end of a command, which may have been placed here again meanwhile."""
@@ -188,7 +188,7 @@ def place(job: Job, stage: str, requests: list[TaskRequest], asked: Opportunisti
             instructions += job.notify(over)
     if fresh:
         ready = ReadyTasks(job=job.record.job, stage=stage, tasks=fresh, opportunistic=opportunistic)
-        instructions.append(TellMaster(ready))
+        instructions.append(SendToMaster(ready))
     return instructions
 
 
@@ -298,7 +298,7 @@ def done(job: Job, names: list[str], held: HeldTasks) -> list[Instruction]:
             task.end(Ended(by=EndedBy.EXIT, exit_status=0))
         if held.release(job.record.job, name) is not None:
             instructions.append(Record(ROOM, journal_key(job.record.job, name), None))
-    instructions.append(TellMaster(TasksDone(job=job.record.job, tasks=names)))
+    instructions.append(SendToMaster(TasksDone(job=job.record.job, tasks=names)))
     return instructions
 
 
@@ -318,7 +318,7 @@ def cancel(job: Job, names: list[str]) -> list[Instruction]:
         known.end(ended)
         over = TaskEnded(job=job.record.job, task=name, node="", ended=ended)
         instructions += job.notify(over)
-    instructions.append(TellMaster(TasksCancelled(job=job.record.job, tasks=names)))
+    instructions.append(SendToMaster(TasksCancelled(job=job.record.job, tasks=names)))
     return instructions
 
 

@@ -174,8 +174,8 @@ class SimulatedCluster:
                     self._notify(node, session, grants)
                 case i.Notify(session, params):
                     self._notify(node, session, params)
-                case i.TellMaster(params):
-                    self._tell_master(node, params)
+                case i.SendToMaster(params):
+                    self._send_to_master(node, params)
                 case i.Explain(what):
                     self.acts[what] += 1
                 case i.Record():
@@ -211,7 +211,7 @@ class SimulatedCluster:
             )
         )
 
-    def _tell_master(self, name: str, params: Params) -> None:
+    def _send_to_master(self, name: str, params: Params) -> None:
         assert isinstance(params, m.Message)
         self.clock.after(self.surroundings.latency_s, self._to_master, m.Received(name, params))
         self._heartbeat_soon(name)

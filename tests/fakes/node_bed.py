@@ -94,7 +94,7 @@ class NodeBed:
 
     def to_master(self, kind: type[T]) -> list[T]:
         """Return the messages to the master of one kind."""
-        return [one.params for one in self.given(i.TellMaster) if isinstance(one.params, kind)]
+        return [one.params for one in self.given(i.SendToMaster) if isinstance(one.params, kind)]
 
     # ------------------------------------------------------------ the master
 

@@ -89,7 +89,7 @@ async def linked(
     )
     link = MasterLink(of or shell(answered), UnixEndpoint(path))
     if params is not None:
-        link.tell(params)
+        link.send(params)
     running = asyncio.create_task(link.run())
     try:
         await master.until(0, method)
@@ -107,7 +107,7 @@ async def linked(
 async def test_an_unanswered_end_is_sent_again_right_behind_the_registration(tmp_path: Path) -> None:
     answered: list[object] = []
     async with linked(tmp_path, answered, "heartbeat") as (master, link):
-        link.tell(END)
+        link.send(END)
         await master.until(1, "heartbeat")
         assert master.heard[1][:2] == ["register", "command_ended"], "before anything could be decided without it"
         assert master.heard[1].count("command_ended") == 1
@@ -143,7 +143,7 @@ async def test_a_sample_is_sent_at_once_and_no_other_before_the_interval_is_near
             link.sampled()
         link._sampled_at -= 0.8 * link._heartbeat_s
         link.sampled()
-        link.tell(END)  # the master closes the connection when it has read all before
+        link.send(END)  # the master closes the connection when it has read all before
         await master.until(1, "heartbeat")
         assert master.heard[0].count("heartbeat") == before + 1
 
@@ -201,14 +201,14 @@ async def test_only_what_changes_the_load_brings_the_next_heartbeat_forward(
             await master.peers[0].start_request("decide", api.Decide(number=number, decisions=[decision]))
         for told in (api.ReadyTasks(job="j", stage="s", tasks=[asked]), api.Progress(job="j", stages=[]), END):
             sent.append(type(told).__name__)
-            link.tell(told)
+            link.send(told)
     assert forward == ["Assign", "CommandEnded"]
 
 
 async def test_an_end_is_not_lost_with_a_connection_that_breaks_before_the_registration() -> None:
     answered: list[object] = []
     link = MasterLink(shell(answered), UnixEndpoint(Path("/nowhere")))
-    link.tell(END)
+    link.send(END)
     gone = RpcPeer(Master())
     gone.close()
     with pytest.raises(ConnectionResetError):
@@ -270,7 +270,7 @@ async def test_requests_during_the_registration_are_sent_before_a_decision_is_an
     link = MasterLink(cast("Shell", deciding), UnixEndpoint(path))
     request = TaskRequest(task="t", usage=KindAmounts(cpu=1.0))
     ready = api.ReadyTasks(job="j", stage="s", tasks=[request], opportunistic=False)
-    master.asks = lambda: link.tell(ready)  # type: ignore[method-assign]
+    master.asks = lambda: link.send(ready)  # type: ignore[method-assign]
     running = asyncio.create_task(link.run())
     try:
         await master.until(0, "answer")

@@ -222,8 +222,8 @@ async def test_an_executor_that_ended_while_the_master_was_away_is_reported_in_f
         use = ContainerUse(cpu_cores=1.0, memory_bytes=MIB)
         node.handle(e.Sampled(Snapshot(float(second), 1.0, containers={container: use}), 0.0), float(second))
     for told in node.handle(e.ContainerExited(container, 0, None, 1.0, 0, 0, 0.0), 1000.0):
-        if isinstance(told, i.TellMaster):
-            link.tell(told.params)
+        if isinstance(told, i.SendToMaster):
+            link.send(told.params)
     running = asyncio.create_task(link.run())
     try:
         await master.until(lambda: bool(master.ended()))
@@ -288,8 +288,8 @@ async def test_only_a_master_that_reads_it_gets_the_reason_why_a_job_failed(mast
     node.handle(e.SessionOpened(1, "u", 1000, "c"), 0.0)
     node.handle(e.JobRegistered(1, RegisterJob(name="j"), 0.0), 0.0)
     for each in node.handle(e.Requested(END_JOB, 1, EndJob(job="n-x-1", failed="1 task refused")), 0.0):
-        if isinstance(each, i.TellMaster):
-            link.tell(each.params)
+        if isinstance(each, i.SendToMaster):
+            link.send(each.params)
     running = asyncio.create_task(link.run())
     try:
         await master.until(lambda: any(isinstance(said, api.JobEnded) for _, said in master.order))
@@ -310,8 +310,8 @@ async def test_only_a_master_that_reads_it_gets_the_last_of_a_job(master: FakeMa
     node.handle(e.JobRegistered(1, RegisterJob(name="j", job="other-1"), 0.0), 0.0)
     node.handle(e.JobRegistered(1, RegisterJob(name="j"), 0.0), 0.0)
     for each in node.handle(e.SessionClosed(1), 0.0):
-        if isinstance(each, i.TellMaster):
-            link.tell(each.params)
+        if isinstance(each, i.SendToMaster):
+            link.send(each.params)
     running = asyncio.create_task(link.run())
     try:
         await master.until(lambda: [method for method, _ in master.order].count("heartbeat") > 1)

@@ -136,7 +136,7 @@ class NodeBooks(RuleBasedStateMachine):
                     assert session in self.sessions
                 case i.Notify(session, TaskEnded(job=job, task=task)):
                     self.task_ends.add((session, job, task))
-                case i.TellMaster(master_api.CommandEnded() as params):
+                case i.SendToMaster(master_api.CommandEnded() as params):
                     key = (params.job, params.task)
                     assert key in self.assigned and key not in self.reported, "a command ended twice"
                     self.reported.add(key)

@@ -90,7 +90,7 @@ class Measured(RuleBasedStateMachine):
         instructions = self.agents[name].handle(event, self.now)
         for each in instructions:
             match each:
-                case i.TellMaster(params):
+                case i.SendToMaster(params):
                     self.say(name, m.Received(name, params))  # type: ignore[arg-type]
                 case i.StartContainer(container) | i.AdoptProcess(container):
                     self.used[name][container] = 0.0

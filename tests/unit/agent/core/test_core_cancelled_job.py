@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from agent.core import events as e
-from agent.core.instructions import Grant, Instruction, Notify, Reply, TellMaster
+from agent.core.instructions import Grant, Instruction, Notify, Reply, SendToMaster
 from penstock.model import Capacity, EndedBy, ResourceKind
 from penstock.wire import agent_methods as m
 from penstock.wire import master_api as api
@@ -52,7 +52,7 @@ def test_all_of_it_ends_and_its_clients_get_the_name_of_the_user_who_cancelled(b
     told = [each for each in instructions if isinstance(each, Notify) and isinstance(each.params, CancelledBy)]
     assert told == [Notify(one, CancelledBy(job=name, by="ann")) for one in (OWNER, OTHER)]
     use = api.JobUse(job=name, service_s=2.0)
-    ended = [each.params for each in instructions if isinstance(each, TellMaster)]
+    ended = [each.params for each in instructions if isinstance(each, SendToMaster)]
     assert api.JobEnded(job=name, why="cancelled by ann", use=use) in ended
     assert [each.grants.ids for each in instructions if isinstance(each, Grant)] == [[1]], (
         "the waiting job has the slot"
@@ -73,7 +73,7 @@ def test_a_guest_s_job_ends_here_and_only_here(bed: NodeBed) -> None:
     instructions, refused = cancel(bed, "far-1")
     assert refused == []
     assert [each.session for each in instructions if isinstance(each, Notify)] == [OWNER]
-    assert not any(isinstance(each, TellMaster) and isinstance(each.params, api.JobEnded) for each in instructions)
+    assert not any(isinstance(each, SendToMaster) and isinstance(each.params, api.JobEnded) for each in instructions)
     assert "far-1" not in bed.node.jobs
     assert bed.node.sessions[OWNER].jobs == set()
 
@@ -87,7 +87,7 @@ def test_one_that_is_not_here_is_refused_and_nothing_happens(bed: NodeBed) -> No
 def test_the_master_gets_the_reason_for_the_end_of_a_job_that_its_framework_did_not_end(bed: NodeBed) -> None:
     name = bed.register(OWNER)
     instructions = bed.handle(e.SessionClosed(OWNER))
-    ended = [each.params for each in instructions if isinstance(each, TellMaster)]
+    ended = [each.params for each in instructions if isinstance(each, SendToMaster)]
     use = api.JobUse(job=name, service_s=0.0, last=True)
     assert ended == [api.JobEnded(job=name, why="its client c disconnected", use=use)]
 
@@ -95,7 +95,7 @@ def test_the_master_gets_the_reason_for_the_end_of_a_job_that_its_framework_did_
 def ends(bed: NodeBed, session: int) -> list[object]:
     instructions = bed.handle(e.SessionClosed(session))
     return [
-        each.params for each in instructions if isinstance(each, TellMaster) and isinstance(each.params, api.JobEnded)
+        each.params for each in instructions if isinstance(each, SendToMaster) and isinstance(each.params, api.JobEnded)
     ]
 
 
@@ -136,6 +136,6 @@ def test_a_job_goes_on_when_its_agent_stops(bed: NodeBed) -> None:
 def test_a_job_that_runs_on_slack_alone_reserves_no_memory(bed: NodeBed) -> None:
     asked = RegisterJob(name="x", memory_bytes=10**9, opportunistic="only")
     instructions = bed.handle(e.JobRegistered(OWNER, asked, 0.0))
-    [told] = [each.params for each in instructions if isinstance(each, TellMaster)]
+    [told] = [each.params for each in instructions if isinstance(each, SendToMaster)]
     assert isinstance(told, api.JobState)
     assert told.memory_bytes == 0

@@ -40,7 +40,7 @@ def told(done: list[i.Instruction]) -> list[object]:
 
 
 def to_master(done: list[i.Instruction]) -> list[i.ToMaster]:
-    return [one.params for one in done if isinstance(one, i.TellMaster)]
+    return [one.params for one in done if isinstance(one, i.SendToMaster)]
 
 
 @pytest.mark.parametrize("deaths", [0, 1, 2])

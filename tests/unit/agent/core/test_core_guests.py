@@ -34,7 +34,7 @@ def test_it_is_joined_and_dropped_with_the_last_connection_without_a_message_to_
     assert bed.node.job_states() == [], "it is its origin that speaks for it"
     after = bed.handle(e.SessionClosed(1))
     assert JOB not in bed.node.jobs
-    assert not [one for one in after if isinstance(one, i.TellMaster)]
+    assert not [one for one in after if isinstance(one, i.SendToMaster)]
 
 
 def test_it_belongs_to_its_user_alone(bed: NodeBed) -> None:

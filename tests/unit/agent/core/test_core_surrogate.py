@@ -63,7 +63,7 @@ class Bed:
         return uses
 
     def reconnect(self) -> None:
-        self.surrogate.tell_all()
+        self.surrogate.report_all()
         self.heard.clear()
         self.over.clear()
 

@@ -87,4 +87,4 @@ def test_a_sign_of_life_is_not_passed_on(bed: NodeBed) -> None:
     job = bed.register(2)
     bed.done.clear()
     bed.send(e.Requested(m.TASKS_DONE, 2, TaskRefs(job=job, tasks=[])))
-    assert not bed.given(i.TellMaster)
+    assert not bed.given(i.SendToMaster)

@@ -43,7 +43,7 @@ class Bed(NodeBed):
         match one:
             case i.StartContainer(container=container):
                 self.asked.append(container)
-            case i.TellMaster(api.CommandEnded() as params):
+            case i.SendToMaster(api.CommandEnded() as params):
                 self.told.append(params.ended)
             case i.RemoveContainer(container):
                 self.may_die()  # the launcher has not received it yet

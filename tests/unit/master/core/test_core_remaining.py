@@ -9,7 +9,7 @@ import pytest
 
 from agent.core import Node
 from agent.core import events as agent_events
-from agent.core.instructions import Reply, TellMaster
+from agent.core.instructions import Reply, SendToMaster
 from agent.core.settings import NodeSettings
 from master.core import events as e
 from master.core.history import History
@@ -39,7 +39,7 @@ class Host:
     def serve(self, event: agent_events.Event) -> object:
         answer = None
         for one in self.node.handle(event, self.master.now):
-            if isinstance(one, TellMaster):
+            if isinstance(one, SendToMaster):
                 self.master.serve(e.Received("a", one.params))
             elif isinstance(one, Reply):
                 answer = one.result
