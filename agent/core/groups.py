@@ -12,7 +12,7 @@ groups: their weights may exceed the kernel's largest, and a promise would be cu
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from itertools import islice
 
 from agent.core.confinement import MOST_WEIGHT, WEIGHT_PER_CORE, Confinement
@@ -53,14 +53,10 @@ class GroupPlaces:
         #: Beyond so many cores the sum of all weights may exceed what the kernel takes, so a group's would be cut.
         self._none = cores * WEIGHT_PER_CORE > MOST_WEIGHT
 
-    def of(
-        self, record: ContainerRecord, told: Mapping[str, tuple[str, float]], *, manages: str, has_others: bool
-    ) -> tuple[str, ...]:
+    def of(self, record: ContainerRecord, *, manages: str, has_others: bool) -> tuple[str, ...]:
         """Return the groups of a container that starts, its tenant's and its job's, without those that it is not in.
 
         Args:
-            told: user → its tenant and that one's weight, as far as the master named them; empty: tenants have no
-                shares.
             manages: the job that the container will manage; "": none.
             has_others: whether its job has other containers here.
         """
@@ -68,9 +64,10 @@ class GroupPlaces:
             return ()
         job = self._members.jobs.get(record.job)
         tenant: tuple[str, ...] = ()
-        if told and (job is None or job.record.reserved_cores != 0):  # one ahead of its reservation's time has none
-            if record.user in told:
-                tenant = (group_of_tenant(told[record.user][0]),)
+        tenants = self._members.tenants
+        if tenants and (job is None or job.record.reserved_cores != 0):  # one ahead of its reservation's time has none
+            if record.user in tenants:
+                tenant = (group_of_tenant(tenants[record.user][0]),)
             elif not (record.job or manages):  # a user without jobs is a tenant of its own
                 tenant = (group_of_tenant(record.user),)
         if manages:

@@ -83,7 +83,8 @@ class MasterDecisions:
                 job.wait(decision.why, never=decision.never)
                 out += job.notify(job.waiting())
             case SetPriority() if job is not None:
-                if job.record.set_priority(decision):  # the next agent has it, too, while the master is away
+                # The next agent has it, too, while the master is away.
+                if self._members.set_priority(job.record, decision):
                     out.append(Record(ROOM, decision.job, job.record))
                 self._queues.set_priority(decision.job, decision.priority, now)
                 out += self._slot_grants.recalls()

@@ -2,18 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from agent.core.records import Job, JobRecord
 from agent.core.session import Session
 from penstock.wire.errors import bad_request, refused
+from penstock.wire.master_api import SetPriority
 
 
 class Membership:
-    """The jobs by id and the sessions by number."""
+    """The jobs by id, the sessions by number, and the tenants of the jobs' users."""
 
     def __init__(self) -> None:
         self.jobs: dict[str, Job] = {}
         self.sessions: dict[int, Session] = {}
         self._places = 0
+        self._of_user: dict[str, dict[str, JobRecord]] = {}  # user → its jobs, in the order of their arrival
+        self._tenants: dict[str, tuple[str, float]] = {}
+        #: User → its tenant and that one's weight, as the master named them, also to an earlier agent; empty: tenants
+        #: have no shares.
+        self.tenants: Mapping[str, tuple[str, float]] = self._tenants
 
     def job_of(self, session: int, job: str, *, member: bool = True) -> Job:
         """Return a job that this session may access; ``member``: it must have registered or joined it.
@@ -37,7 +45,15 @@ class Membership:
         """Add a job, as the latest unless its record has a place."""
         self._places = record.place = record.place or self._places + 1
         job = self.jobs[record.job] = Job(record)
+        self._of_user.setdefault(record.user, {})[record.job] = record
+        self._find_tenant(record)
         return job
+
+    def set_priority(self, record: JobRecord, by: SetPriority) -> bool:
+        """Record a job's place in the order; return whether something changed that the next agent is to know."""
+        changed = record.set_priority(by)
+        self._find_tenant(record)
+        return changed
 
     def join(self, session: Session, job: Job) -> None:
         """Record that a connection takes part in a job."""
@@ -47,6 +63,22 @@ class Membership:
     def remove(self, job: Job) -> None:
         """Remove a job that is over."""
         job.end()
-        del self.jobs[job.record.job]
+        record = job.record
+        of_user = self._of_user[record.user]
+        del self.jobs[record.job], of_user[record.job]
+        self._find_tenant(record)
+        if not of_user:
+            del self._of_user[record.user]
         for session in job.sessions:
-            self.sessions[session].jobs.discard(job.record.job)
+            self.sessions[session].jobs.discard(record.job)
+
+    def _find_tenant(self, changed: JobRecord) -> None:
+        """Take the tenant of a job's user from the user's latest job for which the master has named one."""
+        user = changed.user
+        if not changed.tenant and user not in self._tenants:
+            return
+        self._tenants.pop(user, None)
+        for record in reversed(self._of_user[user].values()):
+            if record.tenant:
+                self._tenants[user] = record.tenant, record.tenant_weight
+                return

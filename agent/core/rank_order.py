@@ -93,8 +93,8 @@ def merge(ranked: list[Ranked]) -> list[Ranked]:
     return [each for _, _, each in sorted(places, key=lambda one: one[:2])]
 
 
-def by_tenant(ranked: Sequence[Ranked], told: Mapping[str, tuple[str, float]]) -> dict[str, TenantHere]:
-    """Divide jobs, in their order, by tenants. ``told``: user → tenant and its weight, as the master named them.
+def by_tenant(ranked: Sequence[Ranked], named: Mapping[str, tuple[str, float]]) -> dict[str, TenantHere]:
+    """Divide jobs, in their order, by tenants. ``named``: user → tenant and its weight, as the master named them.
 
     A user without a job of the master here is a tenant of its own, with a weight of 1, as in the master. Where the
     master named no tenant, all jobs are of one, "". Where it did, jobs ahead of their reservation's time are of none:
@@ -102,8 +102,8 @@ def by_tenant(ranked: Sequence[Ranked], told: Mapping[str, tuple[str, float]]) -
     """
     tenants: dict[str, TenantHere] = {}
     for each in ranked:
-        name, weight = told.get(each.user, (each.user, 1.0)) if told else ("", 1.0)
-        if told and each.early:
+        name, weight = named.get(each.user, (each.user, 1.0)) if named else ("", 1.0)
+        if named and each.early:
             name, weight = "", 0.0
         tenants.setdefault(name, TenantHere(name, weight, [])).jobs.append(each)
     return tenants

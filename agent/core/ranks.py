@@ -135,10 +135,9 @@ class Ranks:
         """Give a starting container its groups, and a part of its job's weight: all until the job is ranked, none if it
         has no rank. ``manages``: the job that it will manage.
         """
-        told = self._told()
-        if record.job or manages or told:
+        if record.job or manages or self._members.tenants:
             others = record.job in self.standings
-            record.join(self._places.of(record, told, manages=manages, has_others=others))
+            record.join(self._places.of(record, manages=manages, has_others=others))
         if not record.ranked:
             return
         standing = self.standings.get(record.job)
@@ -312,16 +311,11 @@ class Ranks:
 
     def _by_tenant(self, ranked: list[Ranked]) -> list[TenantHere]:
         """Divide the ranked jobs, in their order, by tenants, and give turns to those that starve."""
-        tenants = by_tenant(ranked, self._told())
+        tenants = by_tenant(ranked, self._members.tenants)
         for tenant in tenants.values():
             tenant.jobs = merge(tenant.jobs) if self.settings.has_master else tenant.jobs
         self._give_turns(tenants)
         return [*tenants.values()]
-
-    def _told(self) -> dict[str, tuple[str, float]]:
-        """Return user → its tenant and that one's weight, as the master named them, also to an earlier agent."""
-        records = (job.record for job in self._members.jobs.values())
-        return {each.user: (each.tenant, each.tenant_weight) for each in records if each.tenant}
 
     def _give_turns(self, tenants: Mapping[str, TenantHere]) -> None:
         """Move each tenant's longest-waiting job to its front if it starves."""
