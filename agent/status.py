@@ -13,7 +13,6 @@ from agent.core.preemption_actions import BOUNDS_S
 from agent.core.ranks import Ranks
 from agent.core.records import ContainerRecord, Job
 from agent.core.snapshot import ContainerUse
-from agent.core.tasks import HeldTasks
 from agent.http_documents import (
     Acts,
     Container,
@@ -27,7 +26,6 @@ from agent.http_documents import (
     NotSampled,
     Status,
 )
-from agent.queues import MonotaskQueues
 from penstock import __version__
 from penstock.documents import Certificate, Degraded, Histogram, SetByHand
 from penstock.model import KINDS
@@ -75,7 +73,7 @@ def status_document(
         ),
         resources=node.slack.by_resource(ledger),
         host=snapshot.host if snapshot is not None else _HOST_NOT_SAMPLED,
-        jobs=[_job(job, node.queues, node.held, node.ranks) for job in node.jobs.values()],
+        jobs=[_job(job, node) for job in node.jobs.values()],
         containers=[  # the live ones, then the ended ones, the latest first
             _container(record, uses.get(record.container), node.ranks, node.executors, now)
             for record in (*node.containers.live.values(), *reversed(node.containers.ended.by_id.values()))
@@ -98,10 +96,10 @@ def status_document(
     )
 
 
-def _job(job: Job, queues: MonotaskQueues, held: HeldTasks, ranks: Ranks) -> JobStatus:
-    record, counts = job.record, queues.job_counts(job.record.job)
+def _job(job: Job, node: Node) -> JobStatus:
+    record, counts = job.record, node.queues.job_counts(job.record.job)
     done = counts["done"] + counts["failed"] > 0
-    active = counts["running"] > 0 or bool(held.of_job(record.job))
+    active = counts["running"] > 0 or bool(node.held.of_job(record.job))
     return JobStatus(
         job=record.job,
         name=record.name,
@@ -112,8 +110,8 @@ def _job(job: Job, queues: MonotaskQueues, held: HeldTasks, ranks: Ranks) -> Job
         waits=job.waits,
         connections=len(job.sessions),
         stages=[stage.row() for stage in job.stages],
-        cpu_s=round(ranks.cpu_s.get(record.job, 0.0), 3),
-        rank=ranks.described_job(record.job),
+        cpu_s=round(node.cpu_times.cpu_s.get(record.job, 0.0), 3),
+        rank=node.ranks.described_job(record.job),
         **counts,
     )
 

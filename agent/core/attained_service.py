@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 from agent.core.containers import Containers
+from agent.core.job_cpu_times import JobCpuTimes
 from agent.core.membership import Membership
-from agent.core.ranks import Ranks
 from agent.queues import MonotaskQueues
 from agent.queues.job_queue import JobQueue
 from penstock.wire.master_api import JobUse
@@ -41,12 +41,13 @@ class AttainedService:
     CPU time known. Reported service never decreases.
     """
 
-    def __init__(self, queues: MonotaskQueues, members: Membership, containers: Containers, ranks: Ranks) -> None:
-        """``ranks`` counts the CPU time of the jobs' containers."""
+    def __init__(
+        self, queues: MonotaskQueues, members: Membership, containers: Containers, cpu_times: JobCpuTimes
+    ) -> None:
         self._queues = queues
         self._members = members
         self._containers = containers
-        self._ranks = ranks
+        self._cpu_times = cpu_times
         self._reported_s: dict[str, float] = {}  # job with measured containers → its last reported service
         # ended jobs with containers that still run, and jobs that came again since
         self._before: dict[str, _Slots] = {}
@@ -56,7 +57,7 @@ class AttainedService:
 
     def report(self, now: float) -> list[JobUse]:
         """Return ended jobs' final service, then the jobs whose service may have changed since the last report."""
-        cpu_s = self._ranks.cpu_s
+        cpu_s = self._cpu_times.cpu_s
         ended: list[JobUse] = []
         if self.lasts_read and self._ended:
             ended = [JobUse(job=job, service_s=used_s, last=True) for job, used_s in self._ended.items()]
@@ -112,7 +113,7 @@ class AttainedService:
         return _Slots(before.all_s + job.service_s, before.of_commands_s + job.command_s)
 
     def _received_s(self, job: str, slots: _Slots) -> float:
-        cpu_s = self._ranks.cpu_s.get(job, 0.0)
+        cpu_s = self._cpu_times.cpu_s.get(job, 0.0)
         slots_s = slots.of_commands_s if cpu_s and self._queues.ranked else slots.all_s
         return max(slots_s, cpu_s)
 
@@ -123,7 +124,7 @@ class AttainedService:
     def _drop(self, job: str) -> None:
         """Drop the job's counts: if it comes again, it is counted from 0."""
         self._reported_s.pop(job, None)
-        self._ranks.forget(job)
+        self._cpu_times.drop(job)
 
     def _runs(self, job: str) -> bool:
         return any(record.job == job for record in self._containers.live.values())

@@ -14,6 +14,7 @@ from agent.core.containers import Containers, how_it_ended
 from agent.core.elasticity import Elasticity
 from agent.core.executors import Executors
 from agent.core.instructions import Instruction, Notify, RemoveContainer
+from agent.core.job_cpu_times import JobCpuTimes
 from agent.core.job_lifecycle import JobLifecycle
 from agent.core.lent_containers import LentContainers
 from agent.core.membership import Membership
@@ -34,6 +35,7 @@ class ContainerEvents:
     _held: HeldTasks
     _containers: Containers
     _ranks: Ranks
+    _cpu_times: JobCpuTimes
     _attained: AttainedService
     _elasticity: Elasticity
     _executors: Executors
@@ -63,7 +65,7 @@ class ContainerEvents:
             instructions.append(self._ranks.reclassed(record))
         if not self._ranks.knows(record):
             instructions += self._ranks.rank(now)
-            instructions += self._ranks.look(now, self._ranks.job_of(record.container))
+            instructions += self._ranks.look(now, self._cpu_times.job_of(record.container))
         return instructions + self._lent.give_back(record)
 
     def confined(self, event: e.Confined, now: float) -> list[Instruction]:

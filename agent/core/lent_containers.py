@@ -14,6 +14,7 @@ from agent.core import events as e
 from agent.core.attained_service import AttainedService
 from agent.core.containers import ROOM, Containers
 from agent.core.instructions import AdoptProcess, GiveBack, Instruction, Record, Reply
+from agent.core.job_cpu_times import JobCpuTimes
 from agent.core.membership import Membership
 from agent.core.ranks import Ranks
 from agent.core.records import ContainerRecord, ContainerState
@@ -28,6 +29,7 @@ class LentContainers:
     _members: Membership
     _containers: Containers
     _ranks: Ranks
+    _cpu_times: JobCpuTimes
     _attained: AttainedService
     _ids: Iterator[str]
 
@@ -91,7 +93,7 @@ class LentContainers:
         """Treat a container that could not be given back as an adopted one."""
         left = record.job
         record.keep()
-        self._ranks.keep(record, event.cpu_seconds)
+        self._cpu_times.end(record, event.cpu_seconds)
         self._attained.container_gone(left)
         return [Record(ROOM, record.container, record), record.confine()]
 

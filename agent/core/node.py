@@ -71,7 +71,9 @@ class Node(NodeState):
         self.slot_grants = SlotGrants(
             settings, self._members, self.queues, self.held, self.containers, self.ranks, self._ids
         )
-        self._lent = LentContainers(self._members, self.containers, self.ranks, self.attained, self._ids)
+        self._lent = LentContainers(
+            self._members, self.containers, self.ranks, self.cpu_times, self.attained, self._ids
+        )
         self._lifecycle = JobLifecycle(
             settings.has_master, self._members, self.queues, self.held, self.containers, self.ranks, self.attained,
             self.slot_grants, self._lent,
@@ -87,8 +89,8 @@ class Node(NodeState):
             self._lent, self._ids,
         )  # fmt: skip
         self._container_events = ContainerEvents(
-            self._members, self.held, self.containers, self.ranks, self.attained, self.elasticity, self.executors,
-            self.preemption, self.slot_grants, self._lent, self._lifecycle,
+            self._members, self.held, self.containers, self.ranks, self.cpu_times, self.attained, self.elasticity,
+            self.executors, self.preemption, self.slot_grants, self._lent, self._lifecycle,
         )  # fmt: skip
         self._recovery = Recovery(
             self._members, self.containers, self.elasticity, self.executors, self._lent, self._lifecycle,

@@ -8,6 +8,7 @@ from agent.core.attained_service import AttainedService
 from agent.core.containers import Containers
 from agent.core.elasticity import Elasticity
 from agent.core.executors import Executors
+from agent.core.job_cpu_times import JobCpuTimes
 from agent.core.ledger import Ledger
 from agent.core.membership import Membership
 from agent.core.node_resources import NodeResources
@@ -37,9 +38,10 @@ class NodeState:
         self.elasticity = Elasticity(settings)
         self.executors = Executors(settings, self.elasticity)
         self.resources = NodeResources(settings.capacity, self.containers, self.held, self.elasticity, self.executors)
-        self.ranks = Ranks(settings, self._members, self.containers, self.resources)
+        self.cpu_times = JobCpuTimes(self._members, self.containers)
+        self.ranks = Ranks(settings, self._members, self.containers, self.resources, self.cpu_times)
         self.rank_report = RankReport(self.ranks)
-        self.attained = AttainedService(self.queues, self._members, self.containers, self.ranks)
+        self.attained = AttainedService(self.queues, self._members, self.containers, self.cpu_times)
         self.slack = Slack(settings, self.queues, self.containers, self.held, self.resources)
 
     def ledger(self) -> Ledger:

@@ -12,6 +12,11 @@ from penstock.documents import Document
 
 #: A job sinks by one queue when it has used this many CPU seconds, twice as many, four times … (LAS_MQ §3.2).
 FIRST_QUEUE_S = 0.5
+#: Explanations of a job's rank, for people.
+BY_TURN = "it has waited long, and is first for one sample"
+BY_MASTER = "in the master's order"
+BY_USE = "not a job of the master: among its jobs by CPU time"
+BY_PRIORITY = "by priority, queue and arrival"
 
 
 class JobRank(Document, frozen=True, kw_only=True):
@@ -38,6 +43,39 @@ class ContainerRank(JobRank, frozen=True, kw_only=True):
 
     job: str
     nice: int
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A job's rank on this node, among the ``of`` jobs of its ``tenant`` ("": the master divides nothing by tenants).
+
+    ``rank`` is 0 for the first; ``cpu_s`` is its CPU time here so far. ``weight`` is that of all its ranked containers,
+    ``promised_weight`` its part for their promised cores. ``parts`` is the sum of their parts in the rest.
+    """
+
+    job: str
+    rank: int
+    weight: int
+    cpu_s: float
+    queue: int
+    containers: int
+    why: str
+    of: int = 1
+    tenant: str = ""
+    promised_weight: int = 0
+    parts: int = 0
+
+    @property
+    def shared_weight(self) -> int:
+        """The weight that its containers divide."""
+        return self.weight - self.promised_weight
+
+    def document(self) -> JobRank:
+        """Return the rank for the status."""
+        return JobRank(
+            rank=self.rank + 1, of=self.of, cpu_s=round(self.cpu_s, 3), queue=self.queue + 1,
+            weight=self.weight, why=self.why, tenant=self.tenant,
+        )  # fmt: skip
 
 
 @dataclass(slots=True)

@@ -21,7 +21,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from msgspec import structs
 
@@ -30,9 +30,22 @@ from agent.core.containers import Containers
 from agent.core.cpu_time_reads import CpuReadSchedule
 from agent.core.groups import GroupPlaces
 from agent.core.instructions import Instruction, Renice
+from agent.core.job_cpu_times import JobCpuTimes
 from agent.core.membership import Membership
 from agent.core.node_resources import NodeResources
-from agent.core.rank_order import ContainerRank, JobRank, Ranked, TenantHere, by_tenant, merge
+from agent.core.rank_order import (
+    BY_MASTER,
+    BY_PRIORITY,
+    BY_TURN,
+    BY_USE,
+    ContainerRank,
+    JobRank,
+    Ranked,
+    Standing,
+    TenantHere,
+    by_tenant,
+    merge,
+)
 from agent.core.rank_turns import StarvingTurns
 from agent.core.rank_weights import NICE_OPPORTUNISTIC, apportion, divide, nice_of, unpromised_weight
 from agent.core.records import ContainerRecord, ContainerState
@@ -45,55 +58,23 @@ _AGAIN_S = 0.05
 _WORTH_WRITING = 1.25
 
 
-#: Explanations of a job's rank, for people.
-BY_TURN = "it has waited long, and is first for one sample"
-BY_MASTER = "in the master's order"
-BY_USE = "not a job of the master: among its jobs by CPU time"
-BY_PRIORITY = "by priority, queue and arrival"
-
-
-@dataclass(frozen=True, slots=True)
-class Standing:
-    """A job's rank on this node, among the ``of`` jobs of its ``tenant`` ("": the master divides nothing by tenants).
-
-    ``rank`` is 0 for the first; ``cpu_s`` is its CPU time here so far. ``weight`` is that of all its ranked containers,
-    ``promised_weight`` its part for their promised cores. ``parts`` is the sum of their parts in the rest.
-    """
-
-    job: str
-    rank: int
-    weight: int
-    cpu_s: float
-    queue: int
-    containers: int
-    why: str
-    of: int = 1
-    tenant: str = ""
-    promised_weight: int = 0
-    parts: int = 0
-
-    @property
-    def shared_weight(self) -> int:
-        """The weight that its containers divide."""
-        return self.weight - self.promised_weight
-
-
 class Ranks:
     """The ranks of the jobs and the weights of their containers."""
 
     def __init__(
-        self, settings: NodeSettings, members: Membership, containers: Containers, resources: NodeResources
+        self,
+        settings: NodeSettings,
+        members: Membership,
+        containers: Containers,
+        resources: NodeResources,
+        cpu_times: JobCpuTimes,
     ) -> None:
         self.settings = settings
         self.standings: dict[str, Standing] = {}
-        # job → CPU seconds of its containers, including promised and opportunistic ones
-        self.cpu_s: dict[str, float] = {}
         self._members = members
         self._containers = containers
         self._resources = resources
-        self._used_s: dict[str, float] = {}  # job → CPU seconds of its ended containers
-        self._counted_s: dict[str, float] = {}  # container → its part of ``cpu_s``
-        self._job_of: dict[str, str] = {}  # container → its job
+        self._cpu_times = cpu_times
         self._weighted: set[str] = set()  # containers whose weights this agent has derived from ranks
         self._adopted: dict[str, int] = {}  # container → its first process
         self._places = GroupPlaces(members, containers, settings.capacity.cores)
@@ -108,8 +89,7 @@ class Ranks:
         """Return whether a new ranking is required: not if nothing ran and no event occurred, as no order changed then.
         Ranking takes 15 µs per container.
         """
-        uses, counted_s = snapshot.containers.items(), self._counted_s
-        return self.due or any(use.cpu_seconds != counted_s.get(name) for name, use in uses)
+        return self.due or self._cpu_times.changed(snapshot)
 
     def look(self, now: float, job: str) -> list[Instruction]:
         """Ask for the CPU time of the containers, because a job has come: the last sample may be a second old.
@@ -128,7 +108,7 @@ class Ranks:
 
     def knows(self, record: ContainerRecord) -> bool:
         """Return whether the container's job has a rank already, and a ranked container its weight by that."""
-        job = record.job or self.job_of(record.container)
+        job = record.job or self._cpu_times.job_of(record.container)
         return job in self.standings and (record.container in self._weighted or not record.ranked)
 
     def begin(self, record: ContainerRecord, manages: str = "") -> None:
@@ -151,7 +131,7 @@ class Ranks:
 
     def described(self, record: ContainerRecord) -> ContainerRank | None:
         """Return the rank of a container for the status; None: it has none."""
-        job = record.job or self.job_of(record.container)
+        job = record.job or self._cpu_times.job_of(record.container)
         rank = self.described_job(job)
         if rank is None or not record.ranked or not record.rank_weight or record.ended is not None:
             return None
@@ -161,12 +141,7 @@ class Ranks:
     def described_job(self, job: str) -> JobRank | None:
         """Return the rank of a job for the status; None: it has none."""
         standing = self.standings.get(job)
-        if standing is None:
-            return None
-        return JobRank(
-            rank=standing.rank + 1, of=standing.of, cpu_s=round(standing.cpu_s, 3), queue=standing.queue + 1,
-            weight=standing.weight, why=standing.why, tenant=standing.tenant,
-        )  # fmt: skip
+        return standing.document() if standing is not None else None
 
     def renice(self, record: ContainerRecord) -> Renice:
         """Return the nice value to set; an adopted process that its user had lowered is not raised above that."""
@@ -183,35 +158,17 @@ class Ranks:
         """Return the first processes of other adopted containers: they may descend from a process of this one."""
         return frozenset(pid for container, pid in self._adopted.items() if container != record.container)
 
-    def job_of(self, container: str) -> str:
-        """Return the job whose rank a container has; its own name if it has no job."""
-        return self._job_of.get(container, container)
-
     def ended(self, record: ContainerRecord, cpu_s: float, now: float) -> bool:
         """Count its CPU time as its job's; return whether to rank anew before the next sample.
 
         That is so if the job was among the first few, whose weights differ: all behind them have the minimum weight
         (:func:`divide`), so none would be the first.
         """
-        standing = self.standings.get(record.job or self.job_of(record.container))
-        self.keep(record, cpu_s)
+        standing = self.standings.get(record.job or self._cpu_times.job_of(record.container))
+        self._cpu_times.end(record, cpu_s)
         if standing is None or standing.containers > 1 or standing.shared_weight <= 1 or len(self.standings) <= 2:
             return False
         return now - self._ranked_at >= _AGAIN_S
-
-    def keep(self, record: ContainerRecord, cpu_s: float) -> None:
-        """Count all CPU time of a container that has ended or leaves its job as the job's."""
-        job = self._job_of.pop(record.container, record.job)
-        counted_s = self._counted_s.pop(record.container, 0.0)
-        if job:
-            used_s = max(cpu_s, counted_s)  # for a container whose end was not observed, the sampled time
-            self._used_s[job] = self._used_s.get(job, 0.0) + used_s
-            self.cpu_s[job] = self.cpu_s.get(job, 0.0) + used_s - counted_s
-
-    def forget(self, job: str) -> None:
-        """Drop the CPU time of a job that is over."""
-        self._used_s.pop(job, None)
-        self.cpu_s.pop(job, None)
 
     def make_room(self, now: float) -> list[Instruction]:
         """Rank anew if more cores are promised than at the last ranking: the weights leave too little for them."""
@@ -225,14 +182,12 @@ class Ranks:
         then earlier arrival. :func:`merge` places containers without a job in the master's order. Where the master
         serves tenants by shares, each has its part of the weight here, and its jobs are ranked within that.
         """
-        live, jobs = self._containers.live.values(), self._members.jobs
+        live = self._containers.live.values()
         self._ranked_at, self.due = now, False
-        self._assign()
+        self._cpu_times.count(self._resources.snapshot)
         come = self._follow_reservations()
         self._weighted &= {record.container for record in live}
         self._adopted = {record.container: record.pid for record in live if record.adopted and record.pid}
-        kept = {record.job for record in live}  # a job that is over still counts the use of its containers
-        self._used_s = {job: used_s for job, used_s in self._used_s.items() if job in jobs or job in kept}
         ranked = self._collect()
         ranked.sort(key=lambda each: (-each.priority, each.queue, each.place))
         tenants = self._by_tenant(ranked)
@@ -288,7 +243,7 @@ class Ranks:
         """
         come = []
         for record in self._containers.live.values():
-            job = self._members.jobs.get(self.job_of(record.container))
+            job = self._members.jobs.get(self._cpu_times.job_of(record.container))
             was_early, record.early = record.early, job is not None and job.record.reserved_cores == 0
             if was_early and record.promised_cores:
                 come.append(record)
@@ -329,41 +284,23 @@ class Ranks:
         for name, tenant in tenants.items():
             tenant.jobs.sort(key=lambda each: each.job != self._turns[name])
 
-    def _assign(self) -> None:
-        """Assign containers to the job that they were placed for, or that a process in them registered."""
-        jobs, sessions = self._members.jobs, self._members.sessions.values()
-        inside = {session.container: min(session.jobs) for session in sessions if session.container and session.jobs}
-        for record in self._containers.live.values():
-            job = record.job or inside.get(record.container, "")
-            if record.job or (job in jobs and jobs[job].record.user == record.user):
-                self._job_of[record.container] = job
-            elif self.job_of(record.container) not in jobs:
-                self._job_of.pop(record.container, None)  # a container that outlives its job has a rank of its own
-
     def _collect(self) -> list[Ranked]:
-        jobs, snapshot = self._members.jobs, self._resources.snapshot
-        uses = snapshot.containers if snapshot is not None else {}
+        """Return the jobs, and the containers without a job, that have ranked containers."""
+        jobs, cpu_s = self._members.jobs, self._cpu_times.cpu_s
         ranked: dict[str, Ranked] = {}
-        counted_s: dict[str, float] = {}
         for record in self._containers.live.values():
-            name = self.job_of(record.container)
+            name = self._cpu_times.job_of(record.container)
             each = ranked.get(name)
             if each is None:
-                job, used_s = jobs.get(name), self._used_s.get(name, 0.0)
+                job, used_s = jobs.get(name), cpu_s[name]
                 priority, place = (job.record.priority, job.record.place) if job is not None else (0.0, record.order)
                 reserved_cores = (job.record.reserved_cores or 0.0) if job is not None else 0.0
                 user = job.record.user if job is not None else record.user
                 each = ranked[name] = Ranked(name, user, job is not None, priority, place, used_s, reserved_cores, [])
-            use = uses.get(record.container)
-            used_s = use.cpu_seconds if use is not None else self._counted_s.get(record.container, 0.0)
-            counted_s[record.container] = used_s
-            each.cpu_s += used_s
             if record.promised_cores and not record.opportunistic:
                 each.reserved_cores = max(0.0, each.reserved_cores - record.promised_cores)
             if record.ranked:
                 each.containers.append(record)
-        self._counted_s = counted_s
-        self.cpu_s = self._used_s | {each.job: each.cpu_s for each in ranked.values()}
         return [each for each in ranked.values() if each.containers]
 
     def _share(

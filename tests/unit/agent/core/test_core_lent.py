@@ -71,7 +71,7 @@ def test_a_lent_process_is_a_container_of_its_job_and_ranked_with_it(bed: Lendin
     asked = [one for one in bed.done if isinstance(one, AdoptProcess)]
     assert [(one.pid, one.tree, one.borrow) for one in asked] == [(PID, True, True), (OTHER_PID, True, True)]
     assert [bed.node.sessions[session].container for session in (first, second)] == lent
-    assert [bed.node.ranks.job_of(container) for container in lent] == jobs
+    assert [bed.node.cpu_times.job_of(container) for container in lent] == jobs
     bed.sample()
     assert bed.weights[lent[0]] > 10 * bed.weights[lent[1]]
     assert [bed.nice[container] for container in lent] == [nice_of(0, 2), nice_of(1, 2)]
@@ -107,7 +107,7 @@ def test_processes_go_from_one_job_to_the_next(bed: Lending, how: str) -> None:
     bed.close(early, merged_into=agreed if how == "merged" else "")
     assert bed.given_back() == [] and bed.record(container).job == agreed
     bed.sample()
-    assert bed.node.ranks.job_of(container) == agreed
+    assert bed.node.cpu_times.job_of(container) == agreed
     bed.close(late)
     assert bed.given_back() == [container]
 
@@ -147,7 +147,7 @@ def test_a_process_that_cannot_be_given_back_is_like_any_adopted_container(bed: 
     bed.send(e.GivenBack(container, 0.0, 0, bed.now, "the launcher is gone"))
     bed.sample()
     assert bed.record(container).ended is None and not bed.record(container).job
-    assert bed.node.ranks.job_of(container) == container, "it is a job of its own"
+    assert bed.node.cpu_times.job_of(container) == container, "it is a job of its own"
 
 
 def test_one_that_could_not_be_taken_in_is_nobodys_container(bed: Lending) -> None:
@@ -217,7 +217,7 @@ def test_a_client_that_is_adopted_owns_its_container_with_the_jobs_that_it_regis
         container = bed.send(e.AdoptRequested(session, ContainerSpec(argv=("x",)), PID, tree=True, own=True))
         bed.start(container)
         job = job or bed.register(session)
-        assert bed.node.ranks.job_of(container) == job
+        assert bed.node.cpu_times.job_of(container) == job
         again = bed.send(
             e.AdoptRequested(session, ContainerSpec(argv=("x",)), PID, tree=True, own=True, inside=container)
         )

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from agent.core.ranks import BY_MASTER, BY_TURN, BY_USE, Ranks, Standing
+from agent.core.rank_order import BY_MASTER, BY_TURN, BY_USE, Standing
+from agent.core.ranks import Ranks
 from agent.core.reporting import RankReport
 from penstock.wire.cluster_api import MOST_RANKS, NodeRanks
 from tests.unit.agent.core.ranks_bed import Bed, told_order

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from agent.core.confinement import WEIGHT_PER_CORE
+from agent.core.rank_order import BY_MASTER, BY_TURN
 from agent.core.rank_weights import NICE_LAST, apportion, nice_of, unpromised_weight
-from agent.core.ranks import BY_MASTER, BY_TURN
 from penstock.model import Limits
 from penstock.wire.cluster_api import NodeRanks
 from tests.unit.agent.core.ranks_bed import TenantsBed

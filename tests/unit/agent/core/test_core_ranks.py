@@ -7,9 +7,8 @@ import pytest
 from agent.core import events as e
 from agent.core.events import CpuTimesRead
 from agent.core.instructions import ReadCpuTimes, Wake
-from agent.core.rank_order import FIRST_QUEUE_S, ContainerRank, queue_of
+from agent.core.rank_order import BY_PRIORITY, FIRST_QUEUE_S, ContainerRank, queue_of
 from agent.core.rank_weights import STEP, nice_of
-from agent.core.ranks import BY_PRIORITY
 from agent.core.snapshot import ContainerUse, Snapshot
 from penstock.wire.master_api import Decided, SetPriority
 from tests.unit.agent.core.ranks_bed import Bed, told_order
@@ -163,7 +162,7 @@ def test_containers_of_no_job_go_by_what_they_used_among_themselves() -> None:
     standings = bed.node.ranks.standings
     names = sorted(standings, key=lambda job: standings[job].rank)
     assert [name for name in names if name.startswith("c-")] == [second, third, first]
-    assert names.index(bed.node.ranks.job_of(of_job)) == 2
+    assert names.index(bed.node.cpu_times.job_of(of_job)) == 2
 
 
 # ---------------------------------------------------------------- turns
