@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import errno
 import gc
-import json
 import os
 import secrets
 import signal
@@ -47,8 +46,7 @@ from penstock import paths, sdnotify
 from penstock.config.endpoint import endpoint
 from penstock.config.live_config import LiveConfig
 from penstock.config.settings import SettingsError, host_port
-from penstock.daemon import StartError
-from penstock.durable import replace_file
+from penstock.daemon import StartError, write_port_file
 from penstock.model import Capacity
 from penstock.security import doors
 from penstock.security.certificates import CertificateWatch
@@ -81,7 +79,7 @@ async def _main(live_config: LiveConfig[AgentConfig], port_file: Path | None) ->
         except (OSError, ValueError, SettingsError) as error:
             raise StartError(str(error)) from error
         if port_file is not None:
-            agent.write_addresses(port_file)
+            write_port_file(port_file, agent.addresses())
         await agent.serve(stop)
     finally:
         sdnotify.notify("STOPPING=1")
@@ -356,10 +354,9 @@ class Agent:
             degraded=self._troubles.rows(),
         )
 
-    def write_addresses(self, path: Path) -> None:
-        """Write the addresses for a caller that started the agent with port 0."""
-        addresses = {"http": self._site.address, "socket": str(self._config.socket_path())}
-        replace_file(path, json.dumps(addresses).encode(), mode=0o644)
+    def addresses(self) -> dict[str, str]:
+        """Return the addresses for a caller that started the agent with port 0."""
+        return {"http": self._site.address, "socket": str(self._config.socket_path())}
 
     async def close(self) -> None:
         """Close everything; containers continue under the launcher. An unused launcher of the agent's ends too."""

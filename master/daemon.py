@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import random
 import secrets
@@ -39,7 +38,7 @@ from penstock import __version__, paths, sdnotify
 from penstock.config.endpoint import endpoint
 from penstock.config.live_config import LiveConfig
 from penstock.config.settings import Loaded, SettingsError, host_port
-from penstock.daemon import StartError
+from penstock.daemon import StartError, write_port_file
 from penstock.locking import AlreadyOwnedError, claim
 from penstock.security import doors, tls
 from penstock.security.certificates import CertificateWatch
@@ -68,7 +67,7 @@ async def _main(live_config: LiveConfig[MasterConfig], port_file: Path | None) -
     try:
         await master.start()
         if port_file is not None:
-            master.write_addresses(port_file)
+            write_port_file(port_file, {"listen": master.service.address, "http": master.site.address})
         beside = [loop.create_task(live_config.run()), loop.create_task(master.certificates.run())]
         await master.serve(stop)
         for task in beside:
@@ -231,16 +230,3 @@ class Master:
             reservations=self.reservation_service.counts if self.reservation_service is not None else {},
             models=models(),
         )
-
-    def write_addresses(self, path: Path) -> None:
-        """Write the chosen ports to a file.
-
-        Raises: StartError: the file cannot be written.
-        """
-        chosen = json.dumps({"listen": self.service.address, "http": self.site.address})
-        fresh = path.with_name(f"{path.name}.new")
-        try:
-            fresh.write_text(chosen + "\n", encoding="utf-8")
-            fresh.replace(path)  # atomic: a process that waits for the file finds it complete
-        except OSError as error:
-            raise StartError(f"--port-file: {path}: {error.strerror}") from error

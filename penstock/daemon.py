@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
@@ -13,6 +14,7 @@ from penstock import paths
 from penstock.cli.arguments import Parser, key_value
 from penstock.cli.errors import CommandError, note
 from penstock.config import declaration, rendering, settings
+from penstock.durable import replace_file
 
 if TYPE_CHECKING:
     from penstock.config.live_config import LiveConfig
@@ -68,6 +70,17 @@ def command(
         note(name, str(error))
         return 1
     return 0
+
+
+def write_port_file(path: Path, addresses: Mapping[str, str]) -> None:
+    """Write the addresses that a daemon chose, for the process that started it.
+
+    Raises: StartError: the file cannot be written.
+    """
+    try:
+        replace_file(path, json.dumps(addresses).encode() + b"\n", mode=0o644)
+    except OSError as error:
+        raise StartError(f"--port-file: {path}: {error.strerror}") from error
 
 
 def _parser(name: str, about: str, of: type[msgspec.Struct]) -> Parser:
