@@ -12,7 +12,7 @@ from agent.cgroups.filesystem import PASSING
 
 log = structlog.get_logger()
 T = TypeVar("T")
-#: What failed for lack of descriptors is tried again after this.
+#: An action that failed for lack of descriptors is tried again after this time (seconds).
 AGAIN_S = 0.5
 
 
@@ -23,24 +23,24 @@ class CgroupRetries:
         self._waiting: dict[tuple[str, str], asyncio.TimerHandle] = {}
 
     def act(
-        self, what: str, container: str, action: Callable[[], T], then: Callable[[T], object] = lambda done: None
+        self, kind: str, container: str, action: Callable[[], T], then: Callable[[T], object] = lambda done: None
     ) -> None:
-        """Carry out an action now, or as soon as a descriptor is free, unless a later one of the same kind (``what``)
+        """Carry out an action now, or as soon as a descriptor is free, unless a later one of the same ``kind``
         replaces it; pass its result to ``then``.
 
         Raises:
             OSError: it failed for another reason than a lack of descriptors.
         """
-        if (earlier := self._waiting.pop((what, container), None)) is not None:
+        if (earlier := self._waiting.pop((kind, container), None)) is not None:
             earlier.cancel()
         try:
             done = action()
         except OSError as error:
             if error.errno not in PASSING:
                 raise
-            log.warning(f"the {what} of a container waits for descriptors", container=container, why=str(error))
-            later = asyncio.get_running_loop().call_later(AGAIN_S, self.act, what, container, action, then)
-            self._waiting[what, container] = later
+            log.warning(f"the {kind} of a container waits for descriptors", container=container, why=str(error))
+            later = asyncio.get_running_loop().call_later(AGAIN_S, self.act, kind, container, action, then)
+            self._waiting[kind, container] = later
             return
         then(done)
 

@@ -121,7 +121,7 @@ class Executor:
             self._report_end(ended, None)
 
     def _let_end(self, container: str, kill: Callable[[], T]) -> T:
-        """Kill what is left, and give it the processor to end."""
+        """Kill the remaining processes, and give them the processor to end."""
         if self._populated(container):
             self._limit_enforcer.let_end(container)
         return kill()
@@ -272,7 +272,7 @@ class Executor:
         reach(Point.START_TOLD)
 
     def _not_started(self, container: str, error: Exception) -> None:
-        """Report a start that failed. What is not expected to fail is logged, and must not leave a container that is
+        """Report a start that failed. An unexpected failure is logged, and must not leave a container that is
         starting for ever, with its promise.
         """
         if not isinstance(error, LaunchFailed | OSError):
@@ -336,7 +336,7 @@ class Executor:
     async def _create(
         self, new: i.StartContainer | i.AdoptProcess, opened: contextlib.ExitStack, *, borrowed: bool = False
     ) -> tuple[dict[str, str], int | None]:
-        """Create the cgroup with its limits; return what could not be enforced, and an open ``cgroup.procs``."""
+        """Create the cgroup with its limits; return the settings not enforced, and an open ``cgroup.procs``."""
         spec = new.spec
         confinement = confine(
             spec, spec.limits, opportunistic=spec.opportunistic, rank_weight=new.rank_weight, borrowed=borrowed

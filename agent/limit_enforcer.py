@@ -77,7 +77,7 @@ class LimitEnforcer:
         self._idle = False
 
     def cap(self, *, memory_bytes: int, cores: float | None, pids: int | None) -> dict[str, str]:
-        """Limit all containers together; return what cannot be enforced → why."""
+        """Limit all containers together; return each limit that cannot be enforced → why."""
         if self._tree is None:
             return {}
         return self._tree.cap(
@@ -90,7 +90,7 @@ class LimitEnforcer:
         self, container: str, confinement: Confinement, groups: Sequence[str] = ()
     ) -> tuple[dict[str, str], Cgroup | None]:
         """Create a container's cgroup, in these groups (:meth:`CgroupTree.create`), and set everything before a process
-        enters; return what could not be enforced.
+        enters; return the settings that could not be enforced.
 
         Raises:
             OSError: the cgroup cannot be created.
@@ -116,7 +116,7 @@ class LimitEnforcer:
         return one.not_enforced | one.groups_failed, cgroup
 
     def confine(self, container: str, confinement: Confinement) -> None:
-        """Apply a confinement; ``on_confined`` is called when it is done, with what could not be enforced."""
+        """Apply a confinement; ``on_confined`` is called when it is done, with the settings that are not enforced."""
         one = self._containers.get(container)
         if one is None or one.ending:
             return
@@ -214,7 +214,7 @@ class LimitEnforcer:
     def retry(self, snapshot: Snapshot) -> None:
         """Continue shrinking where memory could not be reclaimed before and the container uses less now.
 
-        Lower the settings of groups, and the memory.low that protects all containers, to the sums of what is left.
+        Lower the settings of groups, and the memory.low that protects all containers, to the present sums.
         """
         for container, one in self._containers.items():
             if one.first_s > 0:
@@ -329,7 +329,7 @@ class LimitEnforcer:
         return repaired
 
     def _report_network(self, container: str, one: _Confined, failed: dict[str, str]) -> None:
-        """Report what is not enforced on the network, if it has changed."""
+        """Report the limits that the network does not enforce, if they have changed."""
         others = {name: why for name, why in one.not_enforced.items() if name.split(" ")[0] not in _NETWORK}
         if others | failed != one.not_enforced:
             one.not_enforced = others | failed
@@ -356,7 +356,7 @@ class LimitEnforcer:
             self._settle_groups()
 
     def _settle_groups(self) -> None:
-        """Apply the changed settings of groups. What fails is tried again by :meth:`repair`."""
+        """Apply the changed settings of groups. :meth:`repair` tries again those that fail."""
         if self._tree is not None and self._tree.groups.due:
             for what, why in self._tree.groups.settle().items():
                 log.error("a job's cgroup could not be changed", what=what, why=why)

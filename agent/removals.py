@@ -1,4 +1,4 @@
-"""Remove what the kernel holds of an ended container: its cgroup, then its network class."""
+"""Remove an ended container from the kernel: its cgroup, then its network class."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _WAITS_S = (0.0, 0.005, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 2.0, 5.0)
 
 
 class Removals:
-    """Ended containers whose cgroups are removed, now or once their last process has died."""
+    """Removes the cgroups of ended containers, now or once their last process has died."""
 
     def __init__(self, tree: CgroupTree | None, limit_enforcer: LimitEnforcer) -> None:
         self._tree = tree
@@ -34,7 +34,7 @@ class Removals:
         log.warning("an ended container's processes do not die; it is removed once they do", container=container)
 
     async def remove_left(self) -> None:
-        """Remove the containers whose last process has died since."""
+        """Remove the containers that have no process any more."""
         for container in sorted(self._left):
             if await self._removed(container):
                 self._left.discard(container)

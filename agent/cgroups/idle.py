@@ -8,8 +8,8 @@ divides a cgroup's weight over the processors by the load there, and that of an 
 (calc_group_shares).
 
 Leaving the idle class resets ``cpu.weight`` to 100, and an operator may have set another (``CPUWeight=`` of the slice)
-or the idle class itself. An extended attribute of the directory says that the agent made it idle, and what its weight
-was: it outlives the agent as long as the cgroup.
+or the idle class itself. An extended attribute of the directory records that the agent made it idle, and its weight
+before: the attribute outlives the agent as long as the cgroup.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ _DEFAULT_WEIGHT = 100
 
 
 class IdleClass:
-    """Makes directories idle and regular again. One that somebody else made idle stays as it is.
+    """Makes directories idle and regular again. One that another program made idle stays as it is.
 
     Args:
         directories: from the top down.
@@ -74,7 +74,7 @@ class _Directory:
             return False
         try:
             self._cpu.idle = True
-        except OSError:  # a delegated directory whose own files belong to its creator
+        except OSError:  # a delegated directory: its own files belong to its creator
             self._filesystem.set_attribute(self._path, WEIGHT_BEFORE, None)
             return False
         return True
@@ -84,7 +84,7 @@ class _Directory:
             weight = self._filesystem.attribute(self._path, WEIGHT_BEFORE)
             if weight is None:
                 return False
-            if self._cpu.idle:  # else somebody has set another weight meanwhile
+            if self._cpu.idle:  # else another program has set a weight meanwhile
                 self._cpu.idle = False
                 if int(weight) != _DEFAULT_WEIGHT:
                     self._cpu.weight = int(weight)

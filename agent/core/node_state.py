@@ -1,4 +1,4 @@
-"""What the node knows: the lower owners of its state, which other modules read."""
+"""The node's state: its lower owners, which other modules read."""
 
 from __future__ import annotations
 

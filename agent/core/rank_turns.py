@@ -13,7 +13,7 @@ _TURN = 0.9
 
 @dataclass(slots=True)
 class _Turn:
-    """The job whose turn it is ("": none), until when, and the time before which no other turn starts."""
+    """The job that has the turn ("": none), the turn's end, and the time before which no other turn starts."""
 
     job: str = ""
     until: float = 0.0
@@ -30,7 +30,7 @@ class StarvingTurns:
     def give(
         self, orders: Mapping[str, Sequence[str]], now: float, *, wait_max_s: float, tick_s: float
     ) -> dict[str, str]:
-        """Return tenant → the job whose turn it is, or "". ``orders`` has the jobs of each tenant, the first first;
+        """Return tenant → the job that has the turn, or "". ``orders`` has the jobs of each tenant, the first first;
         ``tick_s`` is the time between samples.
         """
         self._first_at = {job: self._first_at.get(job, now) for order in orders.values() for job in order}

@@ -1,4 +1,4 @@
-"""The node's reports to the master: its load, and what has changed since the last report."""
+"""The node's reports to the master: its load, and the changes since the last report."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ class RankReport:
 
 @dataclass(eq=False, slots=True)
 class Reports:
-    """Makes heartbeats. Attained service, executors and ranks keep what they have reported."""
+    """Makes heartbeats. Attained service, executors and ranks keep their last reports."""
 
     _queues: MonotaskQueues
     _held: HeldTasks

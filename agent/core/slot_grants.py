@@ -23,7 +23,7 @@ from penstock.wire.agent_api import Completion, Grants, Recall
 
 @dataclass(eq=False, slots=True)
 class SlotGrants:
-    """Starts the placed commands and withholds the CPU slots whose cores are promised to containers."""
+    """Starts the placed commands and withholds the CPU slots of cores that are promised to containers."""
 
     settings: NodeSettings
     _members: Membership
@@ -79,7 +79,7 @@ class SlotGrants:
         )
 
     def withhold(self, now: float) -> list[Instruction]:
-        """Withhold the slots whose cores are promised and used; grant those that are free again."""
+        """Withhold the slots of cores that are promised and used; grant those that are free again."""
         account, capacity = self.account(), self.settings.capacity
         free_slots = capacity.cpu_slots_beside(account.promised_cores - account.lent_cores)
         self.withheld_slots = capacity.cpu_slots - free_slots
@@ -120,7 +120,7 @@ class SlotGrants:
         return self.granted(self._queues.cancel(COMMANDS, held.job, [held.task], now), now)
 
     def command_ended(self, record: ContainerRecord, ended: Ended, now: float) -> list[Instruction]:
-        """Free the slot of a placed command whose container ended."""
+        """Free the slot of a placed command after its container's end."""
         if record.job not in self._members.jobs:
             return []
         if record.kind is not None:

@@ -1,4 +1,4 @@
-"""Take back slots whose holder does not return them while a job of another user starves.
+"""Take back slots that a user does not return while a job of another user starves.
 
 The monotask is not stopped: it runs on to its end without a slot. Long, honest work thus loses nothing, and the slot
 goes to the starving job. A user's overdue monotasks and held slots together never exceed the number of slots, so a user
@@ -17,7 +17,7 @@ from agent.queues.resource import Resource
 
 
 class TakenBack(NamedTuple):
-    """A monotask whose slot was taken back, how long it held the slot, and the job that waited for it."""
+    """A monotask that lost its slot, how long it held the slot, and the job that waited for it."""
 
     monotask: Monotask
     held_s: float
@@ -39,7 +39,7 @@ def take_back(queues: MonotaskQueues, now: float, held_max_s: float) -> tuple[li
             owner, monotask = next(((o, m) for o, m in held if o.user != job.user and m.state is GRANTED), (job, None))
             first = resource.first(job)
             if monotask is None or first is None or resource.debts.forbid(job.user, first):
-                continue  # nothing to take, nobody to give it to, or its user's debt forbids any grant
+                continue  # no slot to take, no monotask to grant it to, or the user's debt forbids any grant
             held_s = now - monotask.granted_at
             resource.debts.begin(owner.user, monotask, _held_parts(queues, resource, owner.user))
             resource.overdue += 1
@@ -50,7 +50,7 @@ def take_back(queues: MonotaskQueues, now: float, held_max_s: float) -> tuple[li
             taken.append(TakenBack(monotask, held_s, job.id, now - job.last_grant[resource.index]))
             touched.add(resource)
             served[job] = None
-        if served:  # before the starving jobs whose own user holds the slots
+        if served:  # before the starving jobs of the users that hold the slots
             resource.starving = [*served, *(job for job in resource.starving if job not in served)]
     return taken, queues.grant_free(touched, now)
 

@@ -9,7 +9,7 @@ class ProcessingRate:
     """The rate from X, the input bytes of the monotasks completed in the window, and T, the sum of their execution
     times.
 
-    The rate of one slot is X/T; a resource whose monotasks run in parallel has that many times the rate. The paper
+    The rate of one slot is X/T; a resource with several slots has that many times the rate. The paper
     states this for the CPU; network monotasks share a link, so X/T of each is also only a part of the link's rate.
     While the window is empty, the last known rate is returned: an idle node has not become slower.
     """
@@ -46,7 +46,7 @@ class ProcessingRate:
         return self._last
 
     def _leave(self, now: float) -> None:
-        """Drop what has left the window."""
+        """Drop the monotasks that have left the window."""
         done = self._done
         oldest = now - self._window_s
         while done and done[0][0] < oldest:

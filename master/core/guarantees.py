@@ -1,4 +1,4 @@
-"""The plan's present promises (Rayon §5.2), beside what the reservations' jobs hold."""
+"""The plan's present promises (Rayon §5.2), beside the resources that the reservations' jobs hold."""
 
 from __future__ import annotations
 
@@ -63,10 +63,11 @@ class Guarantees:
         self._members = members
 
     def of(self, at: float) -> tuple[dict[str, str], dict[str, Guarantee]]:
-        """Return job → its reservation, and reservation → the present promise to its jobs together and what they hold.
+        """Return job → its reservation, and reservation → the present promise to its jobs together, with
+        the resources that they hold.
 
-        ``at`` is Unix time. Reservations without jobs, or without a present promise, are left out, and so are jobs
-        whose reservation has no promise any more: they are like jobs without one.
+        ``at`` is Unix time. Reservations without jobs, or without a present promise, are left out, and so are the
+        jobs of a reservation without further promises: they are like jobs without one.
         """
         members = {job.job: job.reservation for job in self._members.jobs.values() if job.reservation}
         if not members:
@@ -87,8 +88,8 @@ class Guarantees:
         """Return a function of a job and a node: the cores there that the job's reservation promises it at Unix time
         ``at``.
 
-        A reservation's cores are divided among what its jobs hold, as far as they hold them. 0: the job's time has not
-        come. None: the job has no reservation of cores, its time is over, or it holds nothing there.
+        A reservation's cores are divided among its jobs by the cores that they hold, up to those. 0: the job's time has
+        not come. None: the job has no reservation of cores, its time is over, or it holds nothing there.
         """
         members, found = self.of(at)
         held: dict[str, dict[str, float]] = {}

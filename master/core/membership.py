@@ -41,8 +41,8 @@ class Membership:
         return node
 
     def serve(self, node: Node, job: Job) -> None:
-        """Record that a node serves a job, and is sent its present priority, but not whose the job is: a node that has
-        reported the last of the job's work has forgotten that.
+        """Record that a node serves a job, and is sent its present priority, but not the job's user: a node that has
+        reported the last of the job's work has dropped that.
         """
         if job.reservation or node.name in job.work.told_last or job.hosts.get(node.name) != job.priority:
             job.served_by(node.name, job.priority)
@@ -60,12 +60,12 @@ class Membership:
         return job.tasks.get(key[1]) if job is not None else None
 
     def at_home(self, node: Node, key: Key) -> tuple[Job, Task] | None:
-        """Return a task whose place is this node, with its job; None: it has ended, or its place is elsewhere."""
+        """Return a task that is placed on this node, with its job; None: it has ended, or its place is elsewhere."""
         task = self.task(key)
         return (self.jobs[key[0]], task) if task is not None and task.node == node.name else None
 
     def held_of(self, task: Task) -> Held | None:
-        """Return what a task occupies on its node; None where it is not placed."""
+        """Return the resources that a task occupies on its node; None where it is not placed."""
         node = self.nodes.get(task.node)
         return node.held.get((task.job, task.name)) if node is not None else None
 

@@ -13,7 +13,7 @@ from master.placement.lengths import TaskLengths
 
 
 class StoredState:
-    """The requests of operators and users, the finished jobs, and what was learnt from them and from placed tasks."""
+    """The requests of operators and users, the finished jobs, and sizes and lengths learnt from jobs and tasks."""
 
     def __init__(self) -> None:
         self.drains = Drains()

@@ -1,7 +1,7 @@
 """Tenants above an order: each tenant has its share, and the order decides among its jobs.
 
-Where an operator has configured tenants or weights, the tenants of one level are served by what they have ÷ weight, the
-smallest first: in placement by their dominant share of what is held now, as in :mod:`master.ordering.drf`, and in
+Where an operator has configured tenants or weights, the tenants of one level are served by their amount ÷ weight, the
+smallest first: in placement by their dominant share of the resources held now, as in :mod:`master.ordering.drf`, and in
 admission and in the agents' queues, which know an order and no amounts, by turns on the service received
 (:class:`~master.ordering.shares.Turns`).
 """
@@ -21,7 +21,7 @@ from penstock.model.units import counted, format_duration, ordinal
 
 #: Container-seconds that a tenant may catch up on after wanting less than its share, for a weight of 1.
 LAG = 60.0
-#: Ended jobs whose service by the last ranking is remembered until the rest of it is told.
+#: Ended jobs whose service by the last ranking is kept until the rest of it is reported.
 _MOST_ENDED = 1000
 #: The parent of the topmost tenants. No tenant has this name.
 _TOP = "\0"
@@ -84,7 +84,7 @@ class Tenants:
         self._more: dict[str, float] = {}  # tenant → service of its ended jobs that no ranking has seen
 
     def ended(self, job: str, tenant: str, service: float) -> None:
-        """Count what an ended job has received since the last ranking; short jobs may have received all of it since."""
+        """Count an ended job's service since the last ranking; short jobs may have received all of it since."""
         self._more[tenant] = self._more.get(tenant, 0.0) + max(0.0, service - self._seen.pop(job, 0.0))
 
     def rank(self, jobs: Sequence[JobView], cluster: ClusterView) -> Ranking:
@@ -180,7 +180,7 @@ class _ByTenant:
         return self._of(job).room(job)
 
     def order(self) -> list[str]:
-        """Return the jobs of the tenant whose turn it is, in the order inside it, then those of the next one, …"""
+        """Return the jobs of the tenant that has the turn, in the order inside it, then those of the next one, …"""
         return self._order
 
     def why(self, job: str) -> str:
@@ -191,7 +191,7 @@ class _ByTenant:
         return f"tenants: {', '.join(said)}; {self._of(job).why(job)}"
 
     def reason(self, job: str) -> Reason:
-        """Return the reason inside the tenant, with the place there, and what its tenants have of their shares."""
+        """Return the reason inside the tenant, with the place there, and the tenants' parts of their shares."""
         tenant, (place, of) = self._tenants[job], self._places[job]
         inner = self._of(job).reason(job)
         which = f"{ordinal(place)} of {tenant}'s {counted(of, 'job')}" if of > 1 else f"the only job of {tenant}"

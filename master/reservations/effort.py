@@ -17,7 +17,7 @@ Solution = list[int] | None
 
 
 class Effort:
-    """What is left for the present request; there is no bound before the first :meth:`renew`."""
+    """The effort left for the present request; there is no bound before the first :meth:`renew`."""
 
     def __init__(self) -> None:
         self._left = self._solutions_left = math.inf
@@ -34,7 +34,7 @@ class Effort:
         return self._left <= 0
 
     def spend(self, amount: float) -> None:
-        """Count what was done."""
+        """Subtract the effort of a step."""
         self._left -= amount
 
     def solved(self, question: Hashable, solve: Callable[[], Solution]) -> Solution:

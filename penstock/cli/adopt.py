@@ -41,7 +41,7 @@ def _parse(argv: list[str]) -> argparse.Namespace:
 
 
 def _command_of(pid: int) -> tuple[str, ...]:
-    """Return a process's command line, for display: what is not UTF-8 in it is replaced, as it runs already.
+    """Return a process's command line, for display. Bytes that are not UTF-8 are replaced, as the process runs already.
 
     Raises:
         CommandError: there is no such process.

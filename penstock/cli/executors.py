@@ -1,4 +1,4 @@
-"""``penstock submit --executors``: similar long-running commands of an application, whose demand is learnt by run.
+"""``penstock submit --executors``: similar long-running commands of an application; their demand is learnt by run.
 
 The use in earlier runs of an application determines where its next executors are placed and which resources they get at
 which time; until then, the promises given here are their reservation (Elasecutor §IV.C).
@@ -107,7 +107,7 @@ def _executor(options: argparse.Namespace) -> Executor:
 
 
 def _specification(options: argparse.Namespace, command: tuple[str, ...], executor: Executor) -> ContainerSpec:
-    """Return what all executors have in common."""
+    """Return the specification that all executors share."""
     cores: float = options.cpu or 1.0
     return ContainerSpec(
         argv=command,

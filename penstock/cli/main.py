@@ -63,14 +63,14 @@ GROUPS = {
     "frameworks": ("dask-worker", "spark-config"),
     "trying": ("simulate", "plan", "place"),
 }
-#: Former commands, and what took their place.
+#: Former commands, and their successors.
 _MOVED = {"paper": "the papers' claims are tried by `python -m research`, in a checkout of Penstock's repository"}
 _EXTRAS = {"check": "agent", "agent": "agent", "master": "master", "uninstall": "agent", "dask-worker": "dask"}
 _EXTRAS |= {"ca": "ca", "place": "master", "plan": "master", "simulate": "simulate"}
 #: The libraries of every command of the light client, and those of single ones.
 _LIBRARIES = ("msgspec", "argparse", "pathlib")
 _LIBRARIES_OF = {"submit": ("tomllib",)}
-#: New objects between two collections of garbage, while a command of the light client imports what it needs: none of
+#: New objects between two collections of garbage, while a command of the light client imports its modules: none of
 #: that is garbage. With Python's 700 collections are 4 % of the instructions of `penstock submit`.
 _OBJECTS_BEFORE_COLLECTION = 20_000
 
@@ -79,8 +79,8 @@ def command() -> NoReturn:
     """Run the command line, and end the process.
 
     A command of the light client ends at once: everything it opened is closed, and the memory is the kernel's again
-    without taking it apart. What Python does at its end (Py_FinalizeEx: it collects garbage and empties each module)
-    is a fifth of the CPU time of `penstock submit`. Exit functions run, and what was printed is flushed, as ever.
+    without taking it apart. Python's own end (Py_FinalizeEx: it collects garbage and empties each module)
+    is a fifth of the CPU time of `penstock submit`. Exit functions run, and printed text is flushed, as ever.
     """
     _open_closed_streams()
     status = main()

@@ -1,4 +1,4 @@
-"""The name of a Python program, by which its jobs are known where nobody names them."""
+"""The name of a Python program, which its jobs have unless they are given another."""
 
 from __future__ import annotations
 
@@ -22,8 +22,8 @@ def program_name(pid: int = 0) -> str:
 def name_of(argv: Sequence[str]) -> str:
     """Return the file name of the script, or the name of the module, that this command runs.
 
-    Empty: Python runs a command (``-c``), or what is typed or piped into it. A command that is not Python is the
-    program itself.
+    Empty: Python runs a command (``-c``), or reads its program from a terminal or a pipe. A command that is not Python
+    is the program itself.
     """
     command, *arguments = argv or ("",)
     if not _PYTHON.fullmatch(Path(command).name):

@@ -1,4 +1,4 @@
-"""A command that runs on a simulated node: its demand now, its kernel settings, and what it has used."""
+"""A command that runs on a simulated node: its demand now, its kernel settings, and its use so far."""
 
 from __future__ import annotations
 
@@ -17,8 +17,9 @@ _ROUNDING_S = 1e-6
 class RunningCommand:
     """A running command. ``speed`` is the fraction of full speed: 1 if it gets all that it wants.
 
-    ``most_speed`` is the speed that its limits allow now, and ``lacks`` the resource whose limit holds it back (empty:
-    none does). At ``memory.high`` a command whose memory grows stalls, as without swap nothing can be reclaimed.
+    ``most_speed`` is the speed that its limits allow now, and ``lacks`` the resource with the limit that holds it back
+    (empty: none does). At ``memory.high`` a command stalls if its memory grows, as without swap nothing can be
+    reclaimed.
     """
 
     command: SimulatedCommand

@@ -50,7 +50,7 @@ def _listening(addresses: set[str]) -> Iterator[str]:
 
 
 def _holding(sockets: set[str]) -> Iterator[int]:
-    """Yield the processes, of those whose descriptors this user may see, that hold one of the sockets."""
+    """Yield the processes that hold one of the sockets, among those with descriptors that this user may see."""
     for pid in sorted(int(each.name) for each in _PROC.iterdir() if each.name.isdigit()):
         descriptors = _PROC / str(pid) / "fd"
         with contextlib.suppress(OSError):  # another user's, or it has ended
@@ -59,7 +59,7 @@ def _holding(sockets: set[str]) -> Iterator[int]:
 
 
 def _target(descriptor: Path) -> str:
-    """Return what a descriptor leads to; "" if it was closed a moment ago."""
+    """Return the target of a descriptor; "" if it was closed a moment ago."""
     try:
         return os.readlink(descriptor)  # noqa: PTH115
     except OSError:
