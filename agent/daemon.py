@@ -93,7 +93,7 @@ class Agent:
         self._live_config, self._config = live_config, live_config.current
         live_config.apply = self.reconfigure
         self._certificates = CertificateWatch(doors.shown_by(self._config))
-        live_config.also += [self._certificates.look, self._judge_anew]
+        live_config.also += [self._certificates.look, self._check_certificates]
         self._started_at = time.time()
         self._outputs = self._config.state() / "outputs"
         self._exits: list[Exited] = []
@@ -325,9 +325,9 @@ class Agent:
         if self._watch is not None:
             self._watch.reconfigure(config.memory_look_interval_s, self._memory_worth_a_look(before.capacity))
 
-    def _judge_anew(self) -> None:
+    def _check_certificates(self) -> None:
         if self._link is not None:
-            self._link.judge_anew()
+            self._link.check_certificates()
 
     def _memory_worth_a_look(self, capacity: Capacity) -> float:
         return self._config.t_preempt_memory * capacity.memory_bytes

@@ -89,7 +89,7 @@ class MasterLink:
                 try:
                     await self._register(peer)
                     attempt, logged = 0, ""
-                    self.judge_anew()  # the CA may have changed meanwhile
+                    self.check_certificates()  # the CA may have changed meanwhile
                     await self._beat()
                 finally:
                     # a stopping agent has closed its frameworks' connections, so it could not pass on ends
@@ -255,7 +255,7 @@ class MasterLink:
             self._late = asyncio.get_running_loop().call_later(due_s, self._send_heartbeat)
             self._peer.notify(api.HEARTBEAT.name, self._shell.node.heartbeat(time.monotonic()))
 
-    def judge_anew(self) -> None:
+    def check_certificates(self) -> None:
         """Reconnect if the CA or its list has changed, so that both sides show their certificates again."""
         if self._contexts is None or self._peer is None:
             return

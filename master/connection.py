@@ -91,7 +91,7 @@ class AgentConnection:
         log.warning("connection closed", node=self.node, address=self.address, reason=reason)
         self.close()
 
-    def judge_anew(self, contexts: tls.Contexts | None) -> None:
+    def check_certificates(self, contexts: tls.Contexts | None) -> None:
         """Close the connection if the CA or its list has changed since the connection was made."""
         peer = self._peer
         if contexts is not None and peer is not None and contexts.outdated(peer.get_extra_info("sslcontext")):

@@ -99,7 +99,7 @@ class Master:
         self.service.forecaster = self.forecaster
         self.service.state_writer = self.state_writer = StateWriter(config.database())
         self.service.live_config = self._live_config
-        self._live_config.also += [self.certificates.look, self.service.judge_anew]
+        self._live_config.also += [self.certificates.look, self.service.check_certificates]
         self.service.overview = Overview(self.status)
         self.reservation_service: ReservationService | None = None
         self._store_lock = -1

@@ -167,17 +167,17 @@ class MasterService:
         if self._port is not None:
             await self._port.wait_closed()
 
-    def judge_anew(self) -> None:
+    def check_certificates(self) -> None:
         """Check all connections against the present CA and its list."""
         for connection in list(self._connections):
-            connection.judge_anew(self.contexts)
+            connection.check_certificates(self.contexts)
 
     # ------------------------------------------------------------ messages of connections
 
     def connected(self, connection: AgentConnection) -> None:
         """Keep a new connection, unless the CA has changed since its handshake began."""
         self._connections.add(connection)
-        connection.judge_anew(self.contexts)
+        connection.check_certificates(self.contexts)
 
     def register(self, connection: AgentConnection, message: api.Register) -> float:
         """Make this the node's connection; return the interval of heartbeats in seconds.

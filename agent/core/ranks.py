@@ -122,11 +122,11 @@ class Ranks:
             return
         standing = self.standings.get(record.job)
         if standing is None:
-            record.stand(0, max(1, unpromised_weight(self.settings.capacity.cores, self._promised_cores())), 0)
+            record.set_rank(0, max(1, unpromised_weight(self.settings.capacity.cores, self._promised_cores())), 0)
         else:
             part = record.limits.cpu_weight or UNPROMISED_WEIGHT
             weight = max(1, standing.shared_weight * part // (standing.parts + part))
-            record.stand(min(standing.rank, LAST_RANK), weight, 0)
+            record.set_rank(min(standing.rank, LAST_RANK), weight, 0)
             self._weighted.add(record.container)
 
     def described(self, record: ContainerRecord) -> ContainerRank | None:
@@ -261,7 +261,7 @@ class Ranks:
         promised = [record for record in live if record.promised_cores and not record.opportunistic]
         changed = [record for record in promised if record.pid and record.nice != nice]
         for record in changed:
-            record.stand(record.rank, record.rank_weight, nice)
+            record.set_rank(record.rank, record.rank_weight, nice)
         return [self.renice(record) for record in changed if record.state is not ContainerState.STOPPING]
 
     def _by_tenant(self, ranked: list[Ranked]) -> list[TenantHere]:
@@ -322,7 +322,7 @@ class Ranks:
             moved = own < before or own > _WORTH_WRITING * before if known else own != before
             moved = moved or own_nice != record.nice or rank != record.rank
             if moved or not known:
-                record.stand(rank, own, own_nice)
+                record.set_rank(rank, own, own_nice)
                 changed += self._changed(record, weight=moved)
         return changed
 

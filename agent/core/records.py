@@ -196,7 +196,7 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
         """Record the slot that its command holds; None: none."""
         self.kind = slot
 
-    def stand(self, rank: int, weight: int, nice: int) -> None:
+    def set_rank(self, rank: int, weight: int, nice: int) -> None:
         """Record its place in the order of jobs."""
         self.rank, self.rank_weight, self.nice = rank, weight, nice
 

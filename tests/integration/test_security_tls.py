@@ -215,7 +215,7 @@ async def test_a_handshake_that_began_before_the_revocation_opens_nothing(tmp_pa
             # so the master has begun, with the certificates that it trusted until now
             there.write(await reader.read(65536))
             ca.revoke("stolen", NOW)
-            running.service.judge_anew()
+            running.service.check_certificates()
             while True:
                 try:
                     thief.do_handshake()
