@@ -73,6 +73,7 @@ class LimitEnforcer:
         self._pids_max = pids_max
         self._containers: dict[str, _Confined] = {}
         self._leaving: dict[str, _Confined] = {}  # removed, and still in their slots
+        self._detaching: set[int] = set()  # the slots that they leave
         self._protected_bytes = 0
         self._idle = False
 
@@ -163,8 +164,7 @@ class LimitEnforcer:
         self._set_class()
         if one.first_s > 0:
             self._settle_groups()
-        # Its worker may still change its class: until `detach` is submitted, after which the limiter's order of calls
-        # is enough, no other container may have its slot.
+        # Its worker may still change its class: until `detach` is submitted, no other container may have its slot.
         self._leaving[container] = one
         try:
             if one.worker is not None:
@@ -174,7 +174,11 @@ class LimitEnforcer:
             detached = self._network.detach(one.slot, None)
         finally:
             del self._leaving[container]
-        await asyncio.wrap_future(detached)
+        self._detaching.add(one.slot)  # or its counters would be read as those of the next one
+        try:
+            await asyncio.wrap_future(detached)
+        finally:
+            self._detaching.discard(one.slot)
 
     # ------------------------------------------------------------ all of them
 
@@ -232,9 +236,11 @@ class LimitEnforcer:
 
     async def counters(self) -> dict[str, Counters]:
         """Return container → network traffic; empty if it is not counted."""
-        if self._network is None or not (self._containers or self._network.draining):
+        if self._network is None:
             return {}
-        by_slot = await asyncio.wrap_future(self._network.counters())
+        if self._network.draining:
+            await asyncio.wrap_future(self._network.sweep())
+        by_slot = self._network.counters()
         return {c: by_slot[one.slot] for c, one in self._containers.items() if one.slot in by_slot}
 
     # ------------------------------------------------------------ inside
@@ -307,7 +313,7 @@ class LimitEnforcer:
     async def _attach(self, cgroup: Cgroup, one: _Confined) -> dict[str, str]:
         if self._network is None:
             return _without_network(one.wanted, _NO_NETWORK)
-        taken = {other.slot for other in chain(self._containers.values(), self._leaving.values())}
+        taken = self._detaching | {other.slot for other in chain(self._containers.values(), self._leaving.values())}
         one.slot = next((slot for slot in range(1, MAX_SLOT + 1) if slot not in taken), None)
         if one.slot is None:
             return _without_network(one.wanted, _NO_SLOT)

@@ -66,7 +66,7 @@ def _in_worker(
 
 
 class NetworkLimiter:
-    """Every method runs in the limiter's own thread, in the order of the calls, and returns a future.
+    """Methods run in the limiter's own thread, in the order of the calls, and return a future; not :meth:`counters`.
 
     pyroute2 0.9 has its own event loop, which cannot run inside another one; and the daemon's loop must not wait for
     netlink (about half a millisecond per class). The limiter works in the network namespace of the thread that created
@@ -135,18 +135,22 @@ class NetworkLimiter:
 
     @property
     def draining(self) -> bool:
-        """Whether classes wait for their last packets; :meth:`counters` removes them then."""
+        """Whether classes wait for their last packets; :meth:`sweep` removes them then."""
         return any(tree.draining for tree in self._trees)
 
     @_in_worker
-    def counters(self) -> dict[int, Counters]:
-        """Return slot → traffic counted since it was attached, by this agent or an earlier one."""
+    def sweep(self) -> None:
+        """Remove the classes whose last packets have left."""
         for tree in self._trees:
             tree.sweep()
-        table = self._table
-        return (
-            {} if table is None else {slot: table.counters(slot) for slot, c in self._containers.items() if c.programs}
-        )
+
+    def counters(self) -> dict[int, Counters]:
+        """Return slot → traffic counted since it was attached, by this agent or an earlier one.
+
+        At once and in the calling thread, which need not wait for netlink: the counters are in mapped memory.
+        """
+        table, containers = self._table, list(self._containers.items())  # a copy: the worker changes the dictionary
+        return {} if table is None else {slot: table.counters(slot) for slot, c in containers if c.programs}
 
     @_in_worker
     def reconcile(self, known: Mapping[int, tuple[Path, Shape]], under: Path | None = None) -> list[str]:

@@ -81,7 +81,7 @@ def test_counters_and_ingress_limits_go_on_under_the_next_agent_even_in_another_
     with contextlib.closing(NetworkLimiter()) as limiter:
         shape = Shape(ingress_bytes_per_s=rate // 2)
         limiter.reconcile({1: (second, shape), 2: (first, shape)}).result()
-        counted = limiter.counters().result()
+        counted = limiter.counters()
         assert counted[1].sent_bytes >= rate // 5 and counted[1].received_bytes >= rate
         assert counted[2].sent_bytes == counted[2].received_bytes == 0
         assert coming.share_of(rate // 2) == pytest.approx(1.0, abs=0.12)
@@ -139,7 +139,7 @@ def test_without_the_right_to_open_programs_by_id_the_last_one_attached_decides(
     assert bed.programs(cgroup) == 4
     with contextlib.closing(NetworkLimiter()) as limiter:
         limiter.reconcile({2: (cgroup, limit(10 * MBIT))}).result()
-        counted = limiter.counters().result()
+        counted = limiter.counters()
         assert set(counted) == {2} and counted[2].sent_bytes > 1 * MBIT
         assert bed.programs(cgroup) == 2
         limiter.detach(2, cgroup).result()

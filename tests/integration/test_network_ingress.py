@@ -82,7 +82,7 @@ def test_both_directions_are_counted_as_they_are_on_the_wire(bed: Bed, limiter: 
     for _ in range(7):
         bed.exchange(bed.cgroup("sends"), bed.cgroup("receives"), UDP_PAYLOAD_BYTES)
 
-    counted = limiter.counters().result()
+    counted = limiter.counters()
 
     assert (counted[1].sent_packets, counted[1].sent_bytes) == (7, 7 * wire)
     assert (counted[2].received_packets, counted[2].received_bytes) == (7, 7 * wire)
@@ -96,7 +96,7 @@ def test_merged_tcp_segments_are_counted_as_the_link_counts_them(bed: Bed, limit
     flow.stop()
 
     until = time.monotonic() + TIMEOUT_S
-    while limiter.counters().result()[1].sent_bytes != pytest.approx(bed.class_bytes(1), rel=0.002):
+    while limiter.counters()[1].sent_bytes != pytest.approx(bed.class_bytes(1), rel=0.002):
         assert time.monotonic() < until  # packets still in the class are counted there when they leave
 
 
@@ -104,7 +104,7 @@ def test_packets_above_the_limit_are_counted_as_dropped(bed: Bed, limiter: Netwo
     limiter.attach(1, bed.cgroup("c"), limit(5 * MBIT)).result()
     bed.receive(bed.cgroup("c")).wire_bytes_per_s(5 * MBIT)
 
-    assert limiter.counters().result()[1].dropped_packets > 0
+    assert limiter.counters()[1].dropped_packets > 0
 
 
 def test_loopback_is_neither_limited_nor_counted(bed: Bed, limiter: NetworkLimiter) -> None:
@@ -116,7 +116,7 @@ def test_loopback_is_neither_limited_nor_counted(bed: Bed, limiter: NetworkLimit
             own.sendto(bytes(1000), own.getsockname())
             assert len(own.recv(2000)) == 1000
 
-    counted = limiter.counters().result()[1]
+    counted = limiter.counters()[1]
     assert (counted.sent_bytes, counted.received_bytes, counted.dropped_packets) == (0, 0, 0)
 
 
@@ -127,7 +127,7 @@ def test_a_slot_that_is_given_to_another_container_counts_from_zero(bed: Bed, li
 
     limiter.attach(1, bed.cgroup("b"), Shape()).result()
 
-    assert limiter.counters().result()[1].sent_bytes == 0
+    assert limiter.counters()[1].sent_bytes == 0
 
 
 @pytest.mark.parametrize(("slot", "the_same"), [(1, True), (500, False)])
@@ -137,10 +137,10 @@ def test_the_next_container_of_a_low_slot_gets_the_programs_that_are_loaded(
     ids = []
     for cgroup in (bed.cgroup("first"), bed.cgroup("second")):
         assert limiter.attach(slot, cgroup, limit(MBIT)).result() == {}
-        assert limiter.counters().result()[slot].received_bytes == 0
+        assert limiter.counters()[slot].received_bytes == 0
         ids.append(bpf.attached(cgroup))
         bed.receive(cgroup).wire_bytes_per_s(MBIT // 5)
-        assert limiter.counters().result()[slot].received_bytes > 0
+        assert limiter.counters()[slot].received_bytes > 0
         limiter.detach(slot, cgroup).result()
         assert bed.programs(cgroup) == 0
     assert (ids[0] == ids[1]) is the_same

@@ -53,7 +53,7 @@ def test_receiving_is_limited_to_the_rate_before_and_after_a_change(bed: Bed) ->
         limiter.change(1, Shape(ingress_bytes_per_s=5 * MBIT)).result()
         assert flow.share_of(5 * MBIT, seconds=2) == pytest.approx(1.0, abs=0.12)
 
-        counted = limiter.counters().result()[1]
+        counted = limiter.counters()[1]
         assert counted.received_bytes > 15 * MBIT and counted.dropped_packets > 0
     finally:
         limiter.close()
@@ -104,7 +104,7 @@ def test_the_next_agent_takes_everything_over_and_uninstalls_it(bed: Bed) -> Non
     second = NetworkLimiter()
     try:
         assert second.reconcile({3: (cgroup, shape)}, under=cgroup.parent).result() != []  # the class of slot 1
-        assert second.counters().result()[3].sent_bytes > 1 * MBIT
+        assert second.counters()[3].sent_bytes > 1 * MBIT
         second.reconcile({}, under=cgroup.parent).result()
         assert bed.qdiscs() == [] and bed.programs(cgroup) == 0
     finally:

@@ -8,7 +8,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any
 
-from agent.network import Shape
+from agent.network import Counters, Shape
 
 LIMIT_S = 30
 
@@ -20,6 +20,8 @@ class SlowNetwork:
         self.held: dict[int, tuple[str, Shape]] = {}
         self.changes: asyncio.Queue[Future[dict[str, str]]] = asyncio.Queue()
         self.missed: list[int] = []
+        self.detached: Future[None] = _done(None)  # the answer to each detachment
+        self.draining = False
 
     def attach(self, slot: int, cgroup: Path, shape: Shape) -> Future[dict[str, str]]:
         self.held[slot] = (cgroup.name, shape)
@@ -35,8 +37,12 @@ class SlowNetwork:
         return answer
 
     def detach(self, slot: int, cgroup: Path | None) -> Future[None]:
-        self.held.pop(slot, None)
-        return _done(None)
+        if self.detached.done():
+            self.held.pop(slot, None)
+        return self.detached
+
+    def counters(self) -> dict[int, Counters]:
+        return {slot: Counters(sent_bytes=len(container)) for slot, (container, _) in self.held.items()}
 
     def reconcile(self, known: Mapping[int, tuple[Path, Shape]], under: Path) -> Future[list[str]]:
         self.held = {slot: (cgroup.name, shape) for slot, (cgroup, shape) in known.items()}

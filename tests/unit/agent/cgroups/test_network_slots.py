@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from concurrent.futures import Future
 from typing import Any, cast
 
 import pytest
@@ -63,6 +64,20 @@ async def test_a_place_that_was_left_is_given_again(make: Make) -> None:
     await asyncio.wait_for(removing, LIMIT_S)
     await limit_enforcer.create("b", B)
     assert list(network.held) == [slot]
+
+
+async def test_a_place_that_is_being_left_still_has_the_counters_of_its_former_container(make: Make) -> None:
+    network, (_, tree) = SlowNetwork(), make()
+    limit_enforcer = LimitEnforcer(tree, cast(Any, network), lambda *_: None)
+    await limit_enforcer.create("first", Confinement())
+    network.detached = Future()
+    removing = asyncio.create_task(limit_enforcer.remove("first"))
+    await asyncio.sleep(0)
+    await limit_enforcer.create("b", Confinement())
+    assert [name for name, _ in network.held.values()] == ["first", "b"]
+    assert {name: each.sent_bytes for name, each in (await limit_enforcer.counters()).items()} == {"b": 1}
+    network.detached.set_result(None)
+    await asyncio.wait_for(removing, LIMIT_S)
 
 
 async def test_a_container_beyond_the_last_place_runs_without_one_and_says_so(
