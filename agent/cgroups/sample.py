@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
+
+from msgspec import Struct
+from msgspec.structs import replace
 
 from agent.cgroups.core import CoreFiles, PidsFiles
 from agent.cgroups.cpu import CpuFiles
@@ -22,8 +24,7 @@ COUNTERS = frozenset(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class CgroupSample:
+class CgroupSample(Struct, frozen=True):
     """Counters of one cgroup and those below it; zero if the controller or the file is missing.
 
     ``memory_working_set_bytes`` excludes the page cache that the kernel drops first (memory.stat's inactive_file);
@@ -97,14 +98,16 @@ class Counters:
         self._lacking: set[tuple[V2Controller, str]] = set()
         self._last = CgroupSample()
 
-    def sample(self, *, full: bool) -> CgroupSample | None:
-        """Read all counters; None if the cgroup vanished, even during the read. Without ``full``, read only use.
-
-        The values for history and status (peak, events, stalled times) are then those of the last full sample.
+    def sample(self, *, full: bool, shown: bool) -> CgroupSample | None:
+        """Read all counters; None if the cgroup vanished, even during the read. Without ``full``, read only use;
+        without ``shown``, not what no decision depends on (peak, processes, events), unless no CPU time was used:
+        perhaps the cgroup is not read again soon. The other values are then those that were read last.
         """
         try:
             sample = self._use()
-            self._last = self._full(sample) if full else sample
+            shown = shown or sample.cpu_usage_s == self._last.cpu_usage_s
+            sample = self._stalled(sample) if full else sample
+            self._last = self._shown(sample) if full and shown else sample
         except Gone:
             return None
         return self._last
@@ -134,7 +137,6 @@ class Counters:
         memory: dict[str, int] = files.memory.stat if "memory" in controllers else {}
         current = files.memory.current if "memory" in controllers else 0
         io: dict[str, dict[str, int | None]] = files.io.stat if "io" in controllers else {}
-        pids = files.pids.current if "pids" in controllers else len(files.core.procs)
         inactive = memory.get("inactive_file", 0)
         busy = memory.get("file_dirty", 0) + memory.get("file_writeback", 0)
         return replace(
@@ -147,20 +149,26 @@ class Counters:
             memory_anon_bytes=memory.get("anon", 0),
             io_read_bytes=sum(fields.get("rbytes") or 0 for fields in io.values()),
             io_write_bytes=sum(fields.get("wbytes") or 0 for fields in io.values()),
-            pids=pids,
         )
 
-    def _full(self, sample: CgroupSample) -> CgroupSample:
+    def _stalled(self, sample: CgroupSample) -> CgroupSample:
         files = self._files
-        events: dict[str, int] = files.memory.events if "memory" in self._controllers else {}
         return replace(
             sample,
             cpu_stalled_s=self._count(files.cpu, "stalled_us") / 1e6,
             memory_stalled_s=self._count(files.memory, "stalled_us") / 1e6,
             io_stalled_s=self._count(files.io, "stalled_us") / 1e6,
-            memory_peak_bytes=self._count(files.memory, "peak") if "memory" in self._controllers else 0,
+        )
+
+    def _shown(self, sample: CgroupSample) -> CgroupSample:
+        files, controllers = self._files, self._controllers
+        events: dict[str, int] = files.memory.events if "memory" in controllers else {}
+        return replace(
+            sample,
+            memory_peak_bytes=self._count(files.memory, "peak") if "memory" in controllers else 0,
             oom_kills=events.get("oom_kill", 0),
             memory_high_events=events.get("high", 0),
+            pids=files.pids.current if "pids" in controllers else len(files.core.procs),
         )
 
     def _count(self, controller: V2Controller, name: str) -> int:

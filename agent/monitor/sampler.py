@@ -5,6 +5,8 @@ between two reads is *quiet*: it is skipped while the cgroup above all container
 that were read, and its memory has changed by the same amount. Each quiet container is read nevertheless once in
 :data:`_ROUND` ticks: the total and its parts are not read at the same moment, so a container that does next to nothing
 may be overlooked for that long.
+
+Three of the ten files have only what people are shown: they are read in every :data:`_SHOWN`-th tick.
 """
 
 from __future__ import annotations
@@ -29,6 +31,8 @@ _PAGE_BYTES = resource.getpagesize()
 _STATM_BYTES = 160
 #: Every container is read at least once in this many ticks.
 _ROUND = 16
+#: What no decision depends on (peak, processes, events) is read once in this many ticks, and when a container stops.
+_SHOWN = 4
 #: CPU time too small to matter: part of the time that a read takes.
 _NOTHING_S = 0.002
 #: Memory too small to matter: the kernel charges some pages in advance (mm/memcontrol.c, MEMCG_CHARGE_BATCH).
@@ -74,13 +78,15 @@ class Sampler:
             self._before, self._sum = {}, None
             self._quiet.clear()
             return {}
-        due = {name for number, name in enumerate(containers) if (number + self._ticks) % _ROUND == 0}
+        turns = {name: number + self._ticks for number, name in enumerate(containers)}
+        due = {name for name, turn in turns.items() if turn % _ROUND == 0}
         left_out = {name for name in containers if name not in due and self._is_quiet(name, traffic)}
         before = tree.summed_use() if left_out else None
         fresh: dict[str, _Read] = {}
         for name in containers:
             if name not in left_out:
-                self._read_one(tree, name, traffic, fresh)
+                shown = turns[name] % _SHOWN == 0 or name not in self._before
+                self._read_one(tree, name, traffic, fresh, shown)
         after = tree.summed_use()
         if before is not None and self._more_was_used(fresh, before, after):
             for name in left_out:
@@ -105,8 +111,10 @@ class Sampler:
         """Return whether the container used nothing when last read, and has had no network traffic since."""
         return name in self._quiet and traffic.get(name, _NO_TRAFFIC) == self._before[name].traffic
 
-    def _read_one(self, tree: CgroupTree, name: str, traffic: Mapping[str, Counters], fresh: dict[str, _Read]) -> None:
-        sample = tree.get(name).sample()
+    def _read_one(
+        self, tree: CgroupTree, name: str, traffic: Mapping[str, Counters], fresh: dict[str, _Read], shown: bool = True
+    ) -> None:
+        sample = tree.get(name).sample(shown=shown)
         if sample is not None:
             fresh[name] = _Read(time.monotonic(), sample, traffic.get(name, _NO_TRAFFIC))
 

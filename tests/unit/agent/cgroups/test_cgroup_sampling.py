@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 
 from agent.cgroups import Cgroup, CgroupSample, CgroupTree
 from agent.cgroups.filesystem import KERNEL, FdBudget, FdCache, OpenFile
@@ -49,6 +49,16 @@ def test_every_counter(fake: FakeCgroups, cgroup: Cgroup) -> None:
         memory_peak_bytes=9000, memory_stalled_s=0.002, oom_kills=7, memory_high_events=4,
         io_read_bytes=11, io_write_bytes=22, io_stalled_s=7e-6, pids=0,
     )  # fmt: skip
+
+
+def test_what_is_only_shown_can_be_left_out_until_no_processor_time_is_used(fake: FakeCgroups, cgroup: Cgroup) -> None:
+    count(fake)
+    first = cgroup.sample()
+    assert first is not None
+    fake.pretend(f"{A}/cpu.stat", "usage_usec 3000000\nthrottled_usec 125000\n")
+    fake.pretend(f"{A}/memory.events", "high 4\noom_kill 8\n")
+    assert cgroup.sample(shown=False) == replace(first, cpu_usage_s=3.0)
+    assert cgroup.sample(shown=False) == replace(first, cpu_usage_s=3.0, oom_kills=8)
 
 
 def test_what_a_container_has_used_in_the_end_takes_three_files(fake: FakeCgroups, cgroup: Cgroup) -> None:

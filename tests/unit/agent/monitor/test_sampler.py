@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -10,6 +9,7 @@ from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from msgspec import structs
+from msgspec.structs import replace
 
 from agent.cgroups import CgroupSample, SummedUse
 from agent.core.snapshot import ContainerUse, HostUse
@@ -30,6 +30,7 @@ class FakeTree:
         self.samples = {name: CgroupSample(memory_working_set_bytes=1000) for name in NAMES}
         self.gone = SummedUse(0.0, 0, 0)
         self.read: list[str] = []
+        self.shown = 0  # how often what is only shown was read, too
         self.sums = 0  # how often the use of all together was read
         self._name = ""
 
@@ -37,8 +38,9 @@ class FakeTree:
         self._name = name
         return self
 
-    def sample(self, *, full: bool = True) -> CgroupSample | None:
+    def sample(self, *, full: bool = True, shown: bool = True) -> CgroupSample | None:
         self.read.append(self._name)
+        self.shown += shown
         return self.samples.get(self._name)
 
     def cpu_s(self) -> float | None:
@@ -100,6 +102,17 @@ def test_of_containers_that_use_nothing_a_part_is_read_and_each_in_its_turn(bed:
     assert sorted(name for read, _ in rounds for name in read) == sorted(NAMES)
     assert all(set(uses) == set(NAMES) for _, uses in rounds)
     assert all(use.memory_bytes == 1000 and use.cpu_cores == 0 for _, uses in rounds for use in uses.values())
+
+
+def test_what_is_only_shown_is_read_at_first_and_then_in_each_fourth_tick(bed: Bed) -> None:
+    read = []
+    for _ in range(5):
+        for name in NAMES:
+            bed.tree.use(name, cpu_s=0.5)
+        bed.tree.shown = 0
+        bed.tick()
+        read.append(bed.tree.shown)
+    assert read == [len(NAMES), *4 * [len(NAMES) // sampler._SHOWN]]
 
 
 def test_all_together_are_read_only_to_leave_out_some_of_them(bed: Bed) -> None:
