@@ -84,7 +84,7 @@ class Periodic:
         containers, max_bytes = self._shell.node.containers, self._config().output_max_bytes
         for container in self._may_have_written(containers.live):
             for stream in ("stdout", "stderr"):
-                if trim_output(self._outputs / container / stream, max_bytes):
+                if trim_output(f"{self._outputs}/{container}/{stream}", max_bytes):
                     self._shell.note("output trimmed", container=container, stream=stream)
         known = containers.live.keys() | containers.ended.by_id.keys()
         for gone in self._had_outputs - known:

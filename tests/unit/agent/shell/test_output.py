@@ -42,13 +42,13 @@ def test_trimming_keeps_the_newer_half_at_its_offsets(tmp_path: Path) -> None:
     path = tmp_path / "stdout"
     content = b"".join(bytes([n]) * BLOCK for n in range(1, 101))
     path.write_bytes(content)
-    assert trim_output(path, 20 * BLOCK)
+    assert trim_output(str(path), 20 * BLOCK)
     assert path.stat().st_blocks * 512 <= 20 * BLOCK
     answer = read_output(path, 0)
     assert answer.offset == 90 * BLOCK and answer.size == len(content)
     assert answer.data == content[90 * BLOCK :]
     assert read_output(path, 95 * BLOCK).data == content[95 * BLOCK :]
-    assert not trim_output(path, 20 * BLOCK)
+    assert not trim_output(str(path), 20 * BLOCK)
     with path.open("ab") as writer:  # the container goes on writing where it was
         writer.write(b"tail")
     assert read_output(path, 100 * BLOCK).data == b"tail"
