@@ -61,7 +61,8 @@ class CgroupTree:
         #: The environment of the containers.
         self.surroundings = Surroundings({}, self._disks)
         # A scope that was delegated to `penstock up` has the daemons in it, too: they must not be idle.
-        above = [] if root.suffix == ".scope" else self._serving_containers()
+        self._serving = self._serving_containers()
+        above = [] if root.suffix == ".scope" else self._serving
         self._idle_class = IdleClass((*reversed(above), self._containers), filesystem)
         self._idle = False
         self._caps: Confinement | None = None
@@ -320,7 +321,7 @@ class CgroupTree:
         """Set memory.low of the directories that serve the containers alone. systemd writes it there only on request;
         :meth:`repair` notices. Returns whether any was written; without ``read``, all are.
         """
-        ours = self._serving_containers()
+        ours = self._serving
         wrote = False
         for directory in reversed(ours) if top_first else ours:
             memory = MemoryFiles(directory, self._filesystem)

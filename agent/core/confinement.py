@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from operator import attrgetter
 
 import msgspec
 
@@ -73,13 +74,17 @@ class Confinement:
 
 
 _FIELDS = tuple(field.name for field in fields(Confinement))
+_values = attrgetter(*_FIELDS)
 #: The limits that are kernel settings as they are; the weight depends on class, promise and rank, too.
 _LIMITS = tuple(name for name in Limits.__struct_fields__ if name != "cpu_weight")
 
 
 def differing(before: Confinement | None, after: Confinement) -> frozenset[str]:
     """Return the names of the fields that differ; all if nothing is known of the former state."""
-    return frozenset(name for name in _FIELDS if before is None or getattr(before, name) != getattr(after, name))
+    if before is None:
+        return frozenset(_FIELDS)
+    each = zip(_FIELDS, _values(before), _values(after), strict=True)
+    return frozenset(name for name, had, has in each if had != has)
 
 
 def worth_saying(
