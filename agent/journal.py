@@ -46,7 +46,7 @@ _ROOMS: dict[str, type[msgspec.Struct]] = {
     starvation.ROOM: Waits,
     LAUNCHER: LastLauncher,
 }
-#: A crash of the host loses at most this many seconds of records, plus the duration of the previous sync.
+#: A crash of the host loses at most this many seconds of records, plus the duration of two syncs.
 SYNC_S = 0.2
 #: A log is replaced when it is larger than this and several times larger than the present records.
 _LEAST_BYTES, _TIMES_RECORDS = 1 << 20, 4
@@ -247,13 +247,13 @@ class Journal:
             self._log, self._new_names = fresh, True
 
     def _keep_synced(self) -> None:
-        """Run the thread: changes made while the disk is busy are synced together."""
+        """Run the thread: changes that come together are synced together, as are those made while the disk is busy."""
         while not self._over.is_set():
             self._appended.wait()
+            self._over.wait(SYNC_S)
             self._appended.clear()
             with contextlib.suppress(OSError):  # :meth:`retry` reports it
                 self.sync()
-            self._over.wait(SYNC_S)
 
     # ------------------------------------------------------------ reading
 

@@ -243,6 +243,28 @@ def test_the_thread_brings_everything_to_the_disk(tmp_path: Path, monkeypatch: p
     assert synced[-1] == log_of(tmp_path).stat().st_size
 
 
+def test_changes_that_come_together_are_brought_to_the_disk_together(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Pause(threading.Event):
+        began = threading.Event()
+
+        def wait(self, timeout: float | None = None) -> bool:
+            self.began.set()
+            return super().wait(30)
+
+    sizes: list[int] = []
+    monkeypatch.setattr(os, "fdatasync", lambda descriptor: sizes.append(os.fstat(descriptor).st_size))
+    journal = Journal(tmp_path)
+    journal._over = Pause()
+    journal.start()
+    journal.write("jobs", "a", job("n"))
+    assert Pause.began.wait(30)
+    journal.write("jobs", "b", job("m"))
+    journal.close()
+    assert set(sizes) == {log_of(tmp_path).stat().st_size}
+
+
 def test_a_record_that_is_there_already_is_not_written_again(tmp_path: Path) -> None:
     journal = Journal(tmp_path)
     assert journal.write("jobs", "j", job("a"))
