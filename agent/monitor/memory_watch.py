@@ -53,6 +53,7 @@ class MemoryWatch:
         self._above_bytes = above_bytes
         self._on = asyncio.Event()
         self._look = look
+        self._promised: frozenset[str] = frozenset()
         self._triggers: dict[str, PressureTrigger] = {}
         self.available = True  # whether this kernel reports pressure to the agent
 
@@ -63,6 +64,8 @@ class MemoryWatch:
     def switch(self, on: bool) -> None:
         """Start or pause the checks: without opportunistic work that could free memory they are useless."""
         (self._on.set if on else self._on.clear)()
+        if on:
+            self.promised(self._promised)
 
     async def run(self) -> None:
         """Check memory until cancelled."""
@@ -94,8 +97,9 @@ class MemoryWatch:
     # ------------------------------------------------------------ pressure
 
     def promised(self, containers: Iterable[str]) -> None:
-        """Watch the pressure of exactly these containers."""
-        wanted = set(containers) if self.available else set()
+        """Watch the pressure of exactly these containers, while there is opportunistic work that could be preempted."""
+        self._promised = frozenset(containers)
+        wanted = self._promised if self.available and self._on.is_set() else frozenset()
         for container in self._triggers.keys() - wanted:
             self._stop_watching(container)
         for container in wanted - self._triggers.keys():

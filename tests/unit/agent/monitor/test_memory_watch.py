@@ -114,12 +114,25 @@ async def test_pressure_is_watched_once_descriptors_are_free(
 ) -> None:
     monkeypatch.setattr(memory_watch, "PressureTrigger", Trigger(*errors))
     watch = MemoryWatch(CgroupTree(Path("/fake/cgroup"), [], FakeCgroups()), 1.0, 100.0, lambda _: True)
+    watch.switch(True)
     for _ in errors:
         watch.promised([WATCHED])
         assert not watch._triggers
     watch.promised([WATCHED])
     assert (list(watch._triggers), watch.available) == ([WATCHED] if watched else [], watched)
     watch.close()
+
+
+async def test_pressure_is_watched_while_there_is_work_to_preempt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory_watch, "PressureTrigger", Trigger())
+    watch = MemoryWatch(CgroupTree(Path("/fake/cgroup"), [], FakeCgroups()), 1.0, 100.0, lambda _: True)
+    watch.promised([WATCHED])
+    assert not watch._triggers
+    watch.switch(True)
+    assert list(watch._triggers) == [WATCHED]
+    watch.switch(False)
+    watch.promised([WATCHED])
+    assert not watch._triggers
 
 
 def test_a_trigger_without_a_second_descriptor_keeps_none(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
