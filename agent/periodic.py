@@ -19,6 +19,7 @@ from agent.limit_enforcer import LimitEnforcer
 from agent.monitor import MemoryWatch, Sampler
 from agent.output import remove_outputs, trim_output
 from agent.shell import Shell
+from penstock.ticks import next_tick_s
 from penstock.trouble import Troubles
 
 #: The outputs of containers that did not run, and files without a container, are looked for once in so many samples.
@@ -49,7 +50,7 @@ class Periodic:
         due = loop.time()
         repair_at = due + self._config().repair_interval_s
         while True:
-            due = max(due + self._config().sample_interval_s, loop.time())
+            due = max(next_tick_s(due, self._config().sample_interval_s), loop.time())
             await asyncio.sleep(due - loop.time())
             await self._troubles.survive("samples", self._sample())
             await self._troubles.survive("removals", self._executor.removals.remove_left())

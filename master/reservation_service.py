@@ -23,6 +23,7 @@ from master.reservations.reservation_manager import Entry, PastRecord, Reservati
 from master.reservations.turns import Cut, Turn
 from master.store.database import StoreError
 from master.store.reservations import ReservationRecord, ReservationStore, from_record, to_keep
+from penstock.ticks import next_tick_s
 from penstock.wire import master_api as api
 from penstock.wire.agent_api import Result
 from penstock.wire.errors import ErrorCode, RpcError, unavailable
@@ -147,9 +148,10 @@ class ReservationService:
 
     def _until_next_s(self) -> float:
         """Return the time to the next change of promises, at most the interval of capacity updates."""
-        now = time.time()
+        now, monotonic_s = time.time(), time.monotonic()
         changes_at = self.follower.changes_at(now)
-        return _LOOK_S if changes_at is None else max(0.01, min(_LOOK_S, changes_at - now))
+        look_s = next_tick_s(monotonic_s, _LOOK_S) - monotonic_s
+        return look_s if changes_at is None else max(0.01, min(look_s, changes_at - now))
 
     async def _look(self) -> None:
         async with self._lock:

@@ -32,6 +32,7 @@ from penstock.config import calls
 from penstock.config.endpoint import Endpoint, UnixEndpoint
 from penstock.config.live_config import LiveConfig
 from penstock.security import tls
+from penstock.ticks import next_tick_s
 from penstock.transport import Listener, RpcPeer
 from penstock.wire import master_api as api
 from penstock.wire import relayed_methods as relays
@@ -298,7 +299,7 @@ class MasterService:
     def _watch_nodes(self) -> None:
         """Watch for silent nodes, which cause no event: run a round once per heartbeat even without work to place."""
         self._watch_s = self.cluster.settings.heartbeat_s
-        self._watch = self._loop.call_later(self._watch_s, self._watch_nodes)
+        self._watch = self._loop.call_at(next_tick_s(self._loop.time(), self._watch_s), self._watch_nodes)
         if self._round is None:
             self._run_round()
 

@@ -12,6 +12,7 @@ from prometheus_client.process_collector import ProcessCollector
 
 from penstock import __version__
 from penstock.documents import Resources
+from penstock.ticks import next_tick_s
 
 #: The interval at which the lag of the loop is measured.
 _LOOK_S = 1.0
@@ -42,8 +43,8 @@ class OwnMetrics:
 
     def start(self) -> None:
         """Start to measure the lag of the loop."""
-        due = time.monotonic() + _LOOK_S
-        self._timer = asyncio.get_running_loop().call_later(_LOOK_S, self._look, due)
+        due = next_tick_s(time.monotonic(), _LOOK_S)
+        self._timer = asyncio.get_running_loop().call_at(due, self._look, due)
 
     def close(self) -> None:
         """Stop to measure."""

@@ -16,6 +16,7 @@ from aiohttp import web
 
 from penstock.documents import Resources
 from penstock.openapi import Fault, json
+from penstock.ticks import next_tick_s
 from penstock.web.history import STEP_S, History
 
 #: The minimum time between two events, and the fraction of one core that their computation may take.
@@ -48,7 +49,8 @@ class Live:
 
     def start(self) -> None:
         """Start to record the history."""
-        self._noting = asyncio.get_running_loop().call_later(STEP_S, self.start)
+        loop = asyncio.get_running_loop()
+        self._noting = loop.call_at(next_tick_s(loop.time(), STEP_S), self.start)
         self._history.note(self._resources(), time.time())
 
     def close(self) -> None:
