@@ -20,7 +20,7 @@ import structlog
 from agent.core import events as e
 from agent.core.events import EndAcknowledged
 from agent.core.instructions import ToMaster
-from agent.core.tasks import awaited, unplaced
+from agent.core.tasks import awaited, cancelled, unplaced
 from agent.shell import Shell
 from penstock import __version__
 from penstock.config.endpoint import Endpoint, TcpEndpoint
@@ -165,9 +165,12 @@ class MasterLink:
         self._kept = []
         self._registering = peer  # events from here on are not in the registration
         try:
-            # Right after it: the registration contains these tasks as if they ran.
+            # Right after it: the registration contains these tasks as if they ran, and were wanted.
             for end in ends:
                 self._send_to(peer, end)
+            for unwanted in [cancelled(job) for job in here]:
+                if unwanted.tasks:
+                    peer.notify(api.TASKS_CANCELLED.name, unwanted)
             async with asyncio.timeout(10):
                 answer = read(await registered, api.REGISTER.result)
         except (OSError, RpcError) as error:

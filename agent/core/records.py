@@ -267,6 +267,7 @@ class TaskHere:
     opportunistic: Opportunistic
     state: life_cycles.TaskState = "asked for"
     node: str = ""
+    cancelled: bool = False  # its framework cancelled it on its node; the master has yet to report its end
     ended: Ended | None = None
 
     def place(self, node: str) -> None:

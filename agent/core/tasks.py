@@ -219,6 +219,12 @@ def awaited(job: Job) -> list[AwaitedTask]:
     ]
 
 
+def cancelled(job: Job) -> TasksCancelled:
+    """Return the placed tasks that are cancelled and have not ended, for a master that has dropped the cancellation."""
+    names = [name for name, task in job.tasks.items() if task.cancelled and task.state == "placed"]
+    return TasksCancelled(job=job.record.job, tasks=names)
+
+
 def apply(job: Job, decision: TellPlaced | TellEnded | TellStuck) -> list[Instruction]:
     """Pass on the master's message about a task of this origin: where it was placed, that it is stuck, how it ended.
 
@@ -303,7 +309,8 @@ def done(job: Job, names: list[str], held: HeldTasks) -> list[Instruction]:
 
 
 def cancel(job: Job, names: list[str]) -> list[Instruction]:
-    """Cancel tasks. Those not placed end at once; the master withdraws the others.
+    """Cancel tasks. Those not placed, or unknown to this agent, end at once; the master withdraws the others. For tasks
+    that have ended, repeat their ends.
 
     Raises:
         RpcError: ``refused``: see :func:`_speaks_for`.
@@ -312,12 +319,16 @@ def cancel(job: Job, names: list[str]) -> list[Instruction]:
     instructions: list[Instruction] = []
     for name in names:
         known = job.tasks.get(name)
-        if known is None or known.state != "asked for":
+        if known is None:
+            known = job.tasks[name] = _recovered(name)
+            known.end(Ended(by=EndedBy.CANCELLED, reason="cancelled before the connection was lost"))
+        elif known.state == "asked for":
+            known.end(Ended(by=EndedBy.CANCELLED, reason="cancelled before it was placed"))
+        elif known.state == "placed":
+            known.cancelled = True
             continue
-        ended = Ended(by=EndedBy.CANCELLED, reason="cancelled before it was placed")
-        known.end(ended)
-        over = TaskEnded(job=job.record.job, task=name, node="", ended=ended)
-        instructions += job.notify(over)
+        assert known.ended is not None
+        instructions += job.notify(TaskEnded(job=job.record.job, task=name, node=known.node, ended=known.ended))
     instructions.append(SendToMaster(TasksCancelled(job=job.record.job, tasks=names)))
     return instructions
 

@@ -38,6 +38,7 @@ class Held:
     assigned_in: int = 0
     state: life_cycles.CopyState = "new"
     leaving: bool = False  # its node was told to release it: its actions no longer matter, its holdings do
+    cancelled: bool = False  # its job may be lost, and come back, before the node has stopped it
     promoted_in: int | None = None
     promotions_refused: int = 0
     promotable_from: int = 0  # the heartbeat count of the node at which its promotion may be proposed again

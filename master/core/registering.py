@@ -196,7 +196,7 @@ class Registration:
         task = job.tasks.get(request.task)
         holder = self._members.expect(awaited.node, now)
         there = holder.held.get((job.job, request.task))
-        is_there = there is not None and not there.leaving
+        is_there = there is not None and (there.cancelled or not there.leaving)
         if task is None:
             task = Task(awaited.job, request.task, awaited.stage, awaited.opportunistic, request)
             on_slack = there.opportunistic if there is not None and is_there else awaited.opportunistic == "only"
@@ -211,7 +211,8 @@ class Registration:
                 return
             self._tasks.recall(task, f"its origin knows it on {awaited.node}")
             task.found(awaited.node, on_slack=task.on_slack, told=True)
-        if is_there:
+        if there is not None and is_there:
+            task.unwanted = there.cancelled  # then its origin, and so the job, was lost meanwhile
             self._tasks.know(task, request, there, awaited.opportunistic)
             return
         if holder.connected:

@@ -220,7 +220,7 @@ class TaskLifecycle:
         """Cancel a task. A placed command ends when its node reports how; others end now."""
         held = self.recall(task, why)
         if held is not None and held.command:
-            task.unwanted = True
+            task.unwanted = held.cancelled = True
         else:
             self.end(job, task, Ended(by=EndedBy.CANCELLED, reason=why))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from msgspec import structs
+
 from master.core import message_checks
 from master.core.draining import Drain
 from master.core.dues import Dues
@@ -165,10 +167,12 @@ class TaskReports:
         key = (message.job, message.task)
         job, task, held = self._members.jobs.get(message.job), self._members.task(key), node.held.get(key)
         stopped = message.ended.by in (EndedBy.CANCELLED, EndedBy.PREEMPTED)
+        cancelled = held is not None and held.cancelled
         self._dues.changed = True
-        if task is None and not stopped and self._origin_is_to_come(message):
+        if task is None and (cancelled or not stopped) and self._origin_is_to_come(message):
             job = job or self._lifecycle.new_job(message.job, message.origin, now)
-            keep_end(job, message.task, node.name, message.ended)
+            ended = structs.replace(message.ended, by=EndedBy.CANCELLED) if stopped else message.ended
+            keep_end(job, message.task, node.name, ended)
         if held is not None and held.accepted:
             self._tasks.drop(node, held)
             if message.ended.by is EndedBy.EXIT:

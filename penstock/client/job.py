@@ -181,6 +181,7 @@ class Job(JobSession):
     async def cancel_tasks(self, tasks: Iterable[str]) -> None:
         """Cancel tasks. All but running commands have ended when this returns; await :meth:`ended` for those."""
         names = list(tasks)
+        self._tasks.want_no_more(names)
         await self._settle(m.CANCEL_TASKS, lambda: api.TaskRefs(job=self.id, tasks=names))
         for name, _ in self._tasks.cancel(names):
             self._wake(name)
@@ -248,6 +249,8 @@ class Job(JobSession):
             return
         self.registered(answer)
         self.send(peer)
+        if (unwanted := self.cancellations_to_repeat()) is not None:
+            peer.notify(m.CANCEL_TASKS.name, unwanted)
         self._repeat_requests(peer)
 
     def registered(self, answer: api.JobRegistered) -> None:

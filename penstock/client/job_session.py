@@ -13,7 +13,16 @@ import msgspec
 
 from penstock.model.container import Ended, EndedBy
 from penstock.model.work import Opportunistic, TaskRequest
-from penstock.wire.agent_api import JobAdmitted, JobRegistered, Params, Place, RegisterJob, TaskEnded, TaskPlaced
+from penstock.wire.agent_api import (
+    JobAdmitted,
+    JobRegistered,
+    Params,
+    Place,
+    RegisterJob,
+    TaskEnded,
+    TaskPlaced,
+    TaskRefs,
+)
 from penstock.wire.errors import ErrorCode, RpcError
 
 
@@ -22,6 +31,7 @@ class _Task(msgspec.Struct):
     stage: str
     opportunistic: Opportunistic
     confirmed: bool = False  # the agent accepted the request
+    cancelled: bool = False  # it is not requested again
     node: str | None = None
     ended: Ended | None = None
 
@@ -81,8 +91,14 @@ class PlacementLedger:
         ended = Ended(by=EndedBy.EXIT, exit_status=0, reason="done by the framework")
         return [name for name in names if self.end(name, ended)]
 
+    def want_no_more(self, names: Iterable[str]) -> None:
+        """Record tasks whose cancellation is about to be sent."""
+        for name in names:
+            if (task := self._tasks.get(name)) is not None:
+                task.cancelled = True
+
     def cancel(self, names: Iterable[str]) -> list[tuple[str, Ended]]:
-        """Cancel tasks; return those that end at once: all but placed commands, whose end the agent reports."""
+        """End cancelled tasks; return those that end at once: all but placed commands, whose end the agent reports."""
         ended = Ended(by=EndedBy.CANCELLED, reason="cancelled by the framework")
         return [(name, ended) for name in names if not self._runs_as_command(name) and self.end(name, ended)]
 
@@ -98,12 +114,16 @@ class PlacementLedger:
         groups: dict[tuple[str, Opportunistic], list[TaskRequest]] = {}
         for task in self._tasks.values():
             owed = task.ended is None and (task.node is None or task.request.command is not None)
-            if owed and task.confirmed:
+            if owed and task.confirmed and not task.cancelled:
                 groups.setdefault((task.stage, task.opportunistic), []).append(task.request)
         return [
             Place(job=job, stage=stage, tasks=requests, opportunistic=opportunistic)
             for (stage, opportunistic), requests in groups.items()
         ]
+
+    def to_cancel_again(self) -> list[str]:
+        """Return the cancelled tasks whose end is outstanding after a reconnection."""
+        return [name for name, task in self._tasks.items() if task.cancelled and task.ended is None]
 
     def refused_again(self, asked: Place, error: RpcError) -> list[tuple[str, Ended]]:
         """End the tasks that a restarted agent refuses; return those that had not ended before."""
@@ -176,6 +196,11 @@ class JobSession:
             return []
         self._repeats_requests = False
         return self._tasks.to_ask_again(self.id)
+
+    def cancellations_to_repeat(self) -> TaskRefs | None:
+        """Return the cancellations whose tasks have not ended, after a registration."""
+        names = self._tasks.to_cancel_again()
+        return TaskRefs(job=self.id, tasks=names) if names else None
 
     # ------------------------------------------------------------ inside, for the faces
 

@@ -98,6 +98,7 @@ class TaskJob(JobSession):
             RpcError: the agent refused.
             AgentUnavailable: the agent was away for too long.
         """
+        self._tasks.want_no_more(tasks)
         self._settle(m.CANCEL_TASKS, lambda: api.TaskRefs(job=self.id, tasks=list(tasks)))
         self._news += [TaskEnded(name, ended) for name, ended in self._tasks.cancel(tasks)]
 
@@ -121,6 +122,8 @@ class TaskJob(JobSession):
         """Called by the session: join the job at a restarted agent; register it anew if it is unknown there."""
         if self.id and not self.over:
             self._register(self._session.call_once)
+            if (unwanted := self.cancellations_to_repeat()) is not None:
+                self._session.notify(m.CANCEL_TASKS, unwanted)
             self._repeat_requests()
 
     def linked(self, linked: bool) -> None:

@@ -76,6 +76,7 @@ class FakeAgent:
         self.waits: str | None = None  # the reason why each job waits, sent before the answer to its registration
         self.waits_for_ever = False
         self.places = True
+        self.kills = True  # at once; False: cancelled commands are being killed
         self.refuse: dict[str, RpcError] = {}
         self.not_enforced: dict[str, str] = {}
         self.document: dict[str, Any] = {"node": "fake"}
@@ -283,9 +284,9 @@ class FakeAgent:
         return Done()
 
     def _cancel_tasks(self, peer: RpcPeer, asked: Any) -> Done:
-        for task in asked.tasks:
-            if (asked.job, task) in self.placed:
-                self.end_task(asked.job, task, Ended(by=EndedBy.CANCELLED, reason="asked"))
+        for task in asked.tasks if self.kills else ():
+            self.placed[asked.job, task] = peer  # the end of a task that it does not know is reported, too
+            self.end_task(asked.job, task, Ended(by=EndedBy.CANCELLED, reason="asked"))
         return Done()
 
     def _launch(self, peer: RpcPeer, asked: Any) -> Launched:

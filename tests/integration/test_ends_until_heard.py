@@ -23,7 +23,7 @@ from penstock.model import Capacity, ContainerSpec, Ended, EndedBy, KindAmounts,
 from penstock.transport import RpcPeer
 from penstock.wire import agent_methods as m
 from penstock.wire import master_api as api
-from penstock.wire.agent_api import Done, Place
+from penstock.wire.agent_api import Done, Place, TaskRefs
 from penstock.wire.connection import LINK_FRAME_BYTES, MAX_FRAME_BYTES, RpcConnection, read_params
 from tests.fakes.node_bed import NodeBed
 
@@ -230,6 +230,24 @@ async def test_unanswered_reports_are_sent_again(tmp_path: Path, method: str, sa
         master.peers[0].close()  # it may not have read that
         await master.until(1, method)
         assert master.heard[1].count(method) == 1
+
+
+async def test_a_cancelled_command_is_registered_as_unwanted_until_its_end(tmp_path: Path) -> None:
+    """A master that had given the job up would place it again."""
+    bed = NodeBed()
+    bed.open()
+    job, request = bed.register(), TaskRequest(task="t", usage=KindAmounts(), command=ContainerSpec(argv=("x",)))
+    bed.send(e.Asked(m.PLACE, 1, Place(job=job, stage="s", tasks=[request])))
+    bed.decide(api.TellPlaced(job=job, task="t", node="o"))
+    bed.send(e.Asked(m.CANCEL_TASKS, 1, TaskRefs(job=job, tasks=["t"])))
+    node = SimpleNamespace(node=bed.node, link=None, dispatch=lambda event: None)
+    async with linked(tmp_path, [], "heartbeat", of=cast("Shell", node)) as (master, _):
+        assert [awaited.request.task for awaited in master.registered.awaited] == ["t"]
+        assert master.heard[0][:2] == ["register", "tasks_cancelled"]
+        bed.decide(api.TellEnded(job=job, task="t", node="o", ended=Ended(by=EndedBy.CANCELLED)))
+        master.peers[0].close()
+        await master.until(1, "heartbeat")
+        assert "tasks_cancelled" not in master.heard[1]
 
 
 async def test_a_node_with_news_of_done_tasks_registers_as_serving_their_job(tmp_path: Path) -> None:

@@ -118,6 +118,15 @@ class Agent:
             awaited=awaited, complete=not any(job.recovered for job in self.jobs.values()), draining=self.draining,
         )  # fmt: skip
 
+    def cancelled(self) -> list[api.TasksCancelled]:
+        """Return the cancelled tasks that have not ended as far as this origin knows; they follow the registration."""
+        return [
+            api.TasksCancelled(job=name, tasks=[task])
+            for name, job in self.jobs.items()
+            for task, wanted in job.tasks.items()
+            if wanted.unwanted and wanted.node and wanted.ended is None
+        ]
+
     def unreported(self) -> list[api.Assign]:
         """Return the ends that are still to be reported."""
         keys = dict.fromkeys((said.job, said.task) for said in self.kept if isinstance(said, api.CommandEnded))

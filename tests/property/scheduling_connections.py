@@ -6,6 +6,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import precondition, rule
 
 from master.core import events as e
+from penstock.model import Ended, EndedBy
 from penstock.wire import master_api as api
 from tests.property.scheduling_agents import NODES, TIMEOUT_S, Agent, Wanted
 from tests.property.scheduling_master import CheckedMaster, nodes, pick
@@ -24,7 +25,10 @@ class Connections(CheckedMaster):
         self.serve(e.Received(node, agent.register()))
         self.books_agree(agent)
         kept, agent.kept = agent.kept, []
-        for message in kept:
+        unwanted = agent.cancelled()
+        # Where the master has lost the job, it reads them as new.
+        self.cancelled_tasks -= {(each.job, task) for each in unwanted for task in each.tasks}
+        for message in [*unwanted, *kept]:
             agent.say(message)
 
     @rule(node=nodes)
@@ -134,7 +138,11 @@ class Connections(CheckedMaster):
         job = agent.jobs[name]
         forgotten, job.forgotten = job.forgotten, {}
         for task, wanted in forgotten.items():
-            if wanted.ended is None:
+            if wanted.unwanted and wanted.ended is None:
+                wanted.ended = Ended(by=EndedBy.CANCELLED)
+                job.tasks[task] = wanted
+                agent.say(api.TasksCancelled(job=name, tasks=[task]))
+            elif wanted.ended is None:
                 job.tasks[task] = Wanted(wanted.stage, wanted.request, wanted.opportunistic)
                 ready = api.ReadyTasks(
                     job=name, stage=wanted.stage, tasks=[wanted.request], opportunistic=wanted.opportunistic

@@ -54,6 +54,8 @@ class CheckedMaster(RuleBasedStateMachine):
         self.kept_orders: dict[str, HandOrder] = {}
         #: Job → its user.
         self.users: dict[str, str] = {}
+        #: Tasks whose cancellation some master has received.
+        self.cancelled_tasks: set[tuple[str, str]] = set()
 
     def start_master(self) -> None:
         self.cluster = Cluster(self.settings)
@@ -64,6 +66,8 @@ class CheckedMaster(RuleBasedStateMachine):
         self.serve(e.StateRestored(dict(self.kept_drains), list(self.kept_jobs.values()), (), dict(self.kept_orders)))
 
     def serve(self, event: e.Event) -> None:
+        if isinstance(event, e.Received) and isinstance(event.message, api.TasksCancelled):
+            self.cancelled_tasks |= {(event.message.job, task) for task in event.message.tasks}
         admitted = {job.job for job in self.cluster.jobs.values() if job.admitted}
         self.log.append((event, self.now))
         instructions = self.cluster.handle(event, self.now)
@@ -90,6 +94,7 @@ class CheckedMaster(RuleBasedStateMachine):
         if isinstance(decision, api.Promote) or (isinstance(decision, api.Assign) and not decision.opportunistic):
             self.within_limits(node, decision)
         if isinstance(decision, api.Assign):
+            assert (decision.job, decision.request.task) not in self.cancelled_tasks, "a cancelled task is placed again"
             if not decision.opportunistic:
                 assert self.cluster.nodes[node].memory_free_bytes() >= 0, "the master over-commits a node"
                 assert decision.job in admitted or self.cluster.jobs[decision.job].admitted

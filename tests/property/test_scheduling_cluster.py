@@ -7,13 +7,15 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import initialize, invariant
 
 from master.core import MasterSettings, draining
 from master.ordering import NAMES
-from penstock.model import Capacity
+from penstock.model import Capacity, Ended, EndedBy
+from penstock.wire import master_api as api
 from tests.master_invariants import broken
 from tests.property.scheduling_agents import EXIT, MIB, NODES, TIMEOUT_S, Agent
 from tests.property.scheduling_connections import Connections
@@ -159,3 +161,31 @@ def test_a_command_withdrawn_with_its_lost_origin_is_not_cancelled() -> None:
         world.exchange(heartbeats=False, grumpy="", until=until, breaks=breaks, gone_s=gone_s)
     assert world.agents["a"].stopping
     world.teardown()
+
+
+@pytest.mark.parametrize("dies_meanwhile", [False, True])
+def test_a_command_cancelled_before_its_origin_was_lost_does_not_run_again(dies_meanwhile: bool) -> None:
+    """A round is due between the registration of its origin, which is back, and the cancellation right behind that."""
+    world = World()
+    world.begin(ordering="fifo", sizes=[5, 1, 1], limits={})
+    at = NODES.index("c")
+    world.place(at=at, count=1, memory=300, usage=(0, 0, 0), command=True, opportunistic=False, where=())
+    for _ in range(2):
+        world.exchange(heartbeats=False, grumpy="", until=3, breaks="", gone_s=0.0)
+    world.cancel(at)
+    world.exchange(heartbeats=False, grumpy="", until=3, breaks="", gone_s=0.0)
+    world.unlink("c")
+    for _ in range(2):
+        world.round(TIMEOUT_S / 2 + 1)
+        world.heartbeat("a")
+        world.to_master("a", 1)
+    assert "c" not in world.cluster.nodes
+    if dies_meanwhile:
+        world.kill_ends(0)
+        world.to_master("a", 1)
+    world.link("c")
+    world.round(0.1)
+    assert not [one for sent, _ in world.agents["a"].inbox for one in sent.decisions if isinstance(one, api.Assign)]
+    world.teardown()
+    [wanted] = [wanted for job in world.agents["c"].jobs.values() for wanted in job.tasks.values()]
+    assert (wanted.node, wanted.ended) == ("a", Ended(by=EndedBy.CANCELLED))

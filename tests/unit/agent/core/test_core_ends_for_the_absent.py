@@ -114,3 +114,26 @@ def test_an_agent_that_died_while_it_dropped_the_job_leaves_nothing_of_it(bed: B
     del bed.journal["jobs", job]
     bed.restart()
     assert bed.journal == {}
+
+
+def test_a_task_that_only_an_earlier_agent_knew_ends_once_its_framework_cancels_it(bed: Bed) -> None:
+    job = bed.joins()
+    bed.asks(job)
+    bed.restart()
+    bed.joins(job)
+    done = bed.handle(e.Asked(m.CANCEL_TASKS, 1, TaskRefs(job=job, tasks=["t"])))
+    [over] = told(done)
+    assert isinstance(over, TaskEnded)
+    assert over.ended.by is EndedBy.CANCELLED
+    assert to_master(done) == [api.TasksCancelled(job=job, tasks=["t"])]
+    assert told(bed.master_tells(job)) == [], "it ends once"
+
+
+def test_a_kept_end_is_repeated_for_a_framework_that_had_cancelled_the_task(bed: Bed) -> None:
+    job = bed.joins()
+    bed.asks(job)
+    bed.restart()
+    bed.master_tells(job)
+    bed.joins(job)
+    done = bed.handle(e.Asked(m.CANCEL_TASKS, 1, TaskRefs(job=job, tasks=["t"])))
+    assert told(done) == [TaskEnded(job=job, task="t", node="other", ended=EXIT)]

@@ -115,6 +115,29 @@ async def test_placements_are_asked_for_again(fake: FakeAgent, client: AgentClie
     assert (await asyncio.wait_for(ended, 5)).ok
 
 
+@pytest.mark.parametrize("dropped", [False, True], ids=["joined", "registered anew"])
+async def test_a_cancelled_command_is_cancelled_again_instead_of_being_asked_for(
+    fake: FakeAgent, client: AgentClient, dropped: bool
+) -> None:
+    fake.kills = False
+    job = await client.register_job("again")
+    await job.place("map", [request_of("m1", "true"), request_of("m2", "true")])
+    await asyncio.wait_for(job.placed("m1"), 5)
+    await job.cancel_tasks(["m1"])
+    ended = asyncio.ensure_future(job.ended("m1"))
+    await asyncio.sleep(0)
+    assert not ended.done(), "it is being killed"
+    await fake.stop()
+    if dropped:
+        fake.known_jobs.clear()
+    fake.kills = True
+    await fake.start()
+    assert (await asyncio.wait_for(ended, 5)).by is EndedBy.CANCELLED
+    await fake.until(lambda: len(fake.called("place")) == 2)
+    assert [request.task for request in fake.called("place")[1].tasks] == ["m2"]
+    assert [call.job for call in fake.called("cancel_tasks")][1:] == [job.id]
+
+
 async def test_placements_wait_for_the_admission_after_a_restart(fake: FakeAgent, client: AgentClient) -> None:
     job = await client.register_job("again")
     await job.place("map", [request_of("m1", "true")])

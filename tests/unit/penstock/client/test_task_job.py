@@ -7,7 +7,8 @@ import pytest
 from penstock.client.session import Session
 from penstock.client.task_job import TaskJob
 from penstock.model import ContainerSpec, KindAmounts, TaskRequest
-from penstock.opgraph import Started, TaskPlaced
+from penstock.model.container import EndedBy
+from penstock.opgraph import Started, TaskEnded, TaskPlaced
 from penstock.wire.agent_api import RegisterJob
 from tests.fakes.agent_thread import AgentThread
 
@@ -30,3 +31,20 @@ def test_a_job_that_the_agent_dropped_is_placed_again_once_it_is_admitted(agent:
         agent.start()
         assert isinstance(job.next(60), Started)
         assert agent.do(lambda fake: [asked.job for asked in fake.called("place")]) == [job.id] != [before]
+
+
+def test_a_command_being_killed_is_cancelled_again_at_the_next_agent(agent: AgentThread) -> None:
+    with Session.connect(agent.socket, "test", patience_s=60) as session:
+        agent.agent.kills = False
+        job = TaskJob(session, RegisterJob(name="j"), lambda linked: None)
+        assert isinstance(job.next(60), Started)
+        command = ContainerSpec(argv=("true",))
+        job.place("s", [TaskRequest(task="t", usage=KindAmounts(cpu=1.0), command=command)], False)
+        assert job.next(60) == TaskPlaced("t", "fake")
+        job.cancel_tasks(["t"])
+        agent.stop()
+        agent.start()
+        news = [job.next(60), job.next(60)]
+        [ended] = [one for one in news if isinstance(one, TaskEnded)]
+        assert (ended.task, ended.ended.by) == ("t", EndedBy.CANCELLED)
+        assert agent.do(lambda fake: fake.called("place")) == []
