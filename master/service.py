@@ -45,6 +45,8 @@ from penstock.wire.reservation_api import OnBehalf
 log = structlog.get_logger()
 #: Number of stored refusals of a taken name, each of which is logged once.
 _TAKEN_NAMES_MAX = 1000
+#: A round waits for this time after a registration, as the messages right behind it change what is to be placed.
+_BEHIND_S = 0.001
 
 
 class MasterService:
@@ -200,6 +202,8 @@ class MasterService:
         self._by_node[message.node] = connection
         if other is not None:
             other.hang_up(f"silent, and {connection.address} registered under the same name")
+        if self._round is None:
+            self._round = self._loop.call_later(_BEHIND_S, self._run_round)
         self._carry_out(instructions)
         return self.cluster.settings.heartbeat_s
 

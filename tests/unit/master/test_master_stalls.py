@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
+import uvloop
 from hypothesis import given
 from hypothesis import strategies as st
 from prometheus_client import CollectorRegistry
@@ -68,3 +71,30 @@ def test_a_late_round_counts_as_a_stall_of_the_master(monkeypatch: pytest.Monkey
 
     assert "a" in asyncio.run(rounds(60.0, 1.0, 1.0, 1.0)).nodes
     assert "a" not in asyncio.run(rounds(60.0, 1.0, 1.0, 1.0, 1.0, 1.0)).nodes
+
+
+def test_a_round_waits_for_the_messages_right_behind_a_registration() -> None:
+    """They are about tasks of that registration, which a round would place before."""
+    cluster = registered("b", now=time.monotonic())
+
+    async def register_and_cancel() -> None:
+        service, ran = MasterService(cluster, CollectorRegistry()), asyncio.Event()
+        service.overview = SimpleNamespace(received=lambda event, at: None)  # type: ignore[assignment]
+        service._last_round -= 0.5  # a round is due at once
+        run = service._run_round
+        service._run_round = lambda: (run(), ran.set())  # type: ignore[method-assign,assignment,func-returns-value]
+        connection: Any = SimpleNamespace(node="a", address="", host="", heard_at=0.0, send=lambda decisions: None)
+        ready = api.ReadyTasks(job="j", stage="s", tasks=[task("t")])
+        capacity = Capacity(cores=4, memory_bytes=1000 * MB)
+        message = api.Register(
+            protocol=1, node="a", version="0", capacity=capacity, load=load(), jobs=[job_state("j", admitted=True)],
+            ready=[ready], complete=True,
+        )  # fmt: skip
+        service.register(connection, message)
+        behind = e.Received("a", api.TasksCancelled(job="j", tasks=["t"]))
+        asyncio.get_running_loop().call_soon(service.received, connection, behind)
+        await asyncio.wait_for(ran.wait(), 30)
+
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        runner.run(register_and_cancel())
+    assert cluster.counts["assigned"] == 0
