@@ -117,3 +117,22 @@ async def test_a_client_with_the_preload_is_lent_until_it_closes(
                 await agent.until(lambda: bool(agent.called("lend")))
                 assert len(preload._lenders) == 1
             assert not preload._lenders
+
+
+async def test_a_nanny_with_the_preload_is_lent_before_it_starts_its_worker(
+    monkeypatch: pytest.MonkeyPatch, agent: FakeAgent
+) -> None:
+    monkeypatch.setenv("PENSTOCK_SOCKET", str(agent.socket))
+    nowhere = {"host": "127.0.0.1", "port": 0, "dashboard": False, "dashboard_address": "127.0.0.1:0"}
+    with dask.config.set({"distributed.nanny.preload": ["penstock.engines.dask.preload"]}):
+        async with distributed.Scheduler(**nowhere) as scheduler:
+            scheduler.set_metadata(["penstock", f"{HERE} ", "tcp://1"], "job-1")
+            nanny = distributed.Nanny(scheduler.address, host="127.0.0.1", dashboard_address=None)
+            await nanny.rpc.start()  # as a server does at its start
+            await nanny.preloads.start()
+            async with asyncio.timeout(WAIT_S):
+                await agent.until(lambda: bool(agent.called("lend")))
+            assert nanny.process is None
+            await nanny.preloads.teardown()
+            assert not preload._lenders
+            await nanny.close()
