@@ -64,7 +64,11 @@ class PreemptionActions:
 
     def sampled(self, snapshot: Snapshot, at: float, now: float) -> list[Instruction]:
         """Apply a sample to preemption and to the tuning of T_alloc."""
-        instructions = self._carry_out(self.policy.sampled(self._view(snapshot, now), now), at, now)
+        if any(record.opportunistic for record in self._containers.live.values()):
+            instructions = self._carry_out(self.policy.sampled(self._view(snapshot, now), now), at, now)
+        else:
+            self.policy.rests()
+            instructions = []
         preemptions = sum(count for (act, _), count in self.acts.items() if act in (Act.PAUSE, Act.END))
         self._slack.tune(preemptions, now)
         return instructions

@@ -92,6 +92,12 @@ class Preemption:
         actions += self._resume(view, going, now)
         return actions + self._starved(view, going, now)
 
+    def rests(self) -> None:
+        """Apply a tick without opportunistic containers: there is no contention."""
+        self._breaches = dict.fromkeys(RESOURCES, 0)
+        self._calm = dict.fromkeys(RESOURCES, 0)
+        self._reclaimed = False
+
     def looked(self, view: View, pressed: Collection[str], now: float) -> list[Action]:
         """Return the actions of a memory check between two ticks; ``pressed`` containers stall on memory."""
         return self._memory(view, pressed, now)

@@ -87,6 +87,17 @@ def opportunistic(name: str, order: int, **more: object) -> ContainerRecord:
     return container(name, order, opportunistic=True, **{"memory": 200 * MB, **more})  # type: ignore[arg-type]
 
 
+def test_a_tick_without_opportunistic_containers_is_one_without_contention() -> None:
+    sampled, rested = nodes = [Node(regular(cores=3), opportunistic("o", 2, cores=2)) for _ in range(2)]
+    for node in nodes:
+        node.sample(r=ContainerUse(cpu_cores=3), o=ContainerUse(cpu_cores=1))
+        assert node.policy._breaches["cpu"] == 1
+        del node.containers[1:]
+    sampled.sample(r=ContainerUse(cpu_cores=4))
+    rested.policy.rests()
+    assert vars(rested.policy) == vars(sampled.policy)
+
+
 # ---------------------------------------------------------------- memory
 
 
