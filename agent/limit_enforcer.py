@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from itertools import chain
 
 import structlog
+from msgspec import structs
 
 from agent.cgroups import Cgroup, CgroupTree, blk_throttle_workaround
 from agent.core.confinement import MOST_WEIGHT, Confinement, differing
@@ -142,7 +143,7 @@ class LimitEnforcer:
         if self._tree is not None:
             if (one := self._containers.get(container)) is not None:
                 one.first_s = _FIRST_S
-                self._regroup(container, replace(one.wanted, cpu_weight=MOST_WEIGHT))
+                self._regroup(container, structs.replace(one.wanted, cpu_weight=MOST_WEIGHT))
             self._tree.get(container).let_end()
 
     def is_opportunistic(self, container: str) -> bool:
@@ -224,7 +225,7 @@ class LimitEnforcer:
             if one.first_s > 0:
                 one.first_s -= snapshot.interval_s
                 if one.first_s <= 0 and self._tree is not None:
-                    self._tree.groups.put(container, replace(one.wanted, cpu_weight=1))
+                    self._tree.groups.put(container, structs.replace(one.wanted, cpu_weight=1))
             if one.stuck_at_bytes is None or one.worker is not None:
                 continue
             use = snapshot.containers.get(container)
@@ -272,7 +273,7 @@ class LimitEnforcer:
             return dict.fromkeys(differing(_PLAIN, wanted), _NO_CGROUPS)
         cgroup, before = self._tree.get(container), one.applied
         if before is not None and self._holds_disks and blk_throttle_workaround.falls(before, wanted):
-            standing = replace(wanted, **{name: getattr(before, name) for name in _DISK_RATES})
+            standing = structs.replace(wanted, **{name: getattr(before, name) for name in _DISK_RATES})
             at_once = await self._apply(container, one, standing)
             with cgroup.disks_held(wanted):
                 await asyncio.sleep(blk_throttle_workaround.SLICE_S)
@@ -381,7 +382,8 @@ class LimitEnforcer:
     def _with_pids_max(self, confinement: Confinement) -> Confinement:
         """Limit processes even without a request, so that a fork bomb ends in its own container."""
         default = 0 if confinement.borrowed else self._pids_max()
-        return replace(confinement, pids_max=default) if default and confinement.pids_max is None else confinement
+        unset = default and confinement.pids_max is None
+        return structs.replace(confinement, pids_max=default) if unset else confinement
 
 
 def _without_network(wanted: Confinement, why: str) -> dict[str, str]:

@@ -14,6 +14,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
+from msgspec import structs
+
 from agent.cgroups.cgroup import Cgroup
 from agent.cgroups.core import CoreFiles
 from agent.cgroups.devices import Disk
@@ -255,8 +257,8 @@ class CgroupTree:
         Raises:
             FileNotFoundError: the tree vanished.
         """
-        before, self._caps = self._capped, replace(self._caps or Confinement(), memory_low_bytes=memory_low_bytes)
-        self._put_caps(self._caps, before)
+        self._caps = structs.replace(self._caps or Confinement(), memory_low_bytes=memory_low_bytes)
+        self._put_caps(self._caps, self._capped)
 
     def make_idle(self, idle: bool) -> None:
         """Put all containers together behind everything else on the host (:mod:`agent.cgroups.idle`), or no longer.
@@ -304,7 +306,7 @@ class CgroupTree:
         if low_bytes != before and not lowered:
             wrote = self._protect_above(low_bytes, top_first=True, read=since is None)
         # Without ``since`` all is compared, and the class is none of the caps.
-        all_of_it = caps if since is not None else replace(caps, opportunistic=self._is_idle())
+        all_of_it = caps if since is not None else structs.replace(caps, opportunistic=self._is_idle())
         applied = ConfinementChange(self._together, all_of_it, since, self.surroundings).apply()
         if lowered:
             wrote = self._protect_above(low_bytes, top_first=False, read=False)

@@ -9,7 +9,6 @@ another cgroup: its class is a set of settings, so promotion (UBIS §IV.D) is a 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
 from operator import attrgetter
 
 import msgspec
@@ -42,8 +41,7 @@ class Promise(msgspec.Struct, frozen=True, kw_only=True):
     network_bytes_per_s: int
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Confinement:
+class Confinement(msgspec.Struct, frozen=True, kw_only=True):
     """One field per kernel setting; a limit has the name it has in penstock.model.Limits.
 
     ``None`` is the kernel's default, no limit. ``network_rate_bytes_per_s`` is the promised rate of the HTB class, 0
@@ -73,7 +71,7 @@ class Confinement:
     borrowed: bool = False  # it was started outside, so defaults for all containers do not apply
 
 
-_FIELDS = tuple(field.name for field in fields(Confinement))
+_FIELDS = Confinement.__struct_fields__
 _values = attrgetter(*_FIELDS)
 #: The limits that are kernel settings as they are; the weight depends on class, promise and rank, too.
 _LIMITS = tuple(name for name in Limits.__struct_fields__ if name != "cpu_weight")

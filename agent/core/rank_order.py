@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from agent.core.records import ContainerRecord
 from penstock.documents import Document
@@ -45,8 +46,7 @@ class ContainerRank(JobRank, frozen=True, kw_only=True):
     nice: int
 
 
-@dataclass(frozen=True, slots=True)
-class Standing:
+class Standing(Struct, frozen=True):
     """A job's rank on this node, among the ``of`` jobs of its ``tenant`` ("": the master divides nothing by tenants).
 
     ``rank`` is 0 for the first; ``cpu_s`` is its CPU time here so far. ``weight`` is that of all its ranked containers,

@@ -12,8 +12,9 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import replace
 from typing import NamedTuple
+
+from msgspec.structs import replace
 
 from agent.cgroup_root import cgroup2_mount
 from agent.cgroups import Cgroup, CgroupTree, limited_disks

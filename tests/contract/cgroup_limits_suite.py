@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import errno
 import os
-from dataclasses import replace
 
 import pytest
+from msgspec.structs import replace
 
 from agent.cgroups import Applied, CgroupTree, Disk, Shrunk
 from agent.cgroups.idle import WEIGHT_BEFORE

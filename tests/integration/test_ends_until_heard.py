@@ -237,9 +237,9 @@ async def test_a_cancelled_command_is_registered_as_unwanted_until_its_end(tmp_p
     bed = NodeBed()
     bed.open()
     job, request = bed.register(), TaskRequest(task="t", usage=KindAmounts(), command=ContainerSpec(argv=("x",)))
-    bed.send(e.Asked(m.PLACE, 1, Place(job=job, stage="s", tasks=[request])))
+    bed.send(e.Requested(m.PLACE, 1, Place(job=job, stage="s", tasks=[request])))
     bed.decide(api.TellPlaced(job=job, task="t", node="o"))
-    bed.send(e.Asked(m.CANCEL_TASKS, 1, TaskRefs(job=job, tasks=["t"])))
+    bed.send(e.Requested(m.CANCEL_TASKS, 1, TaskRefs(job=job, tasks=["t"])))
     node = SimpleNamespace(node=bed.node, link=None, dispatch=lambda event: None)
     async with linked(tmp_path, [], "heartbeat", of=cast("Shell", node)) as (master, _):
         assert [awaited.request.task for awaited in master.registered.awaited] == ["t"]

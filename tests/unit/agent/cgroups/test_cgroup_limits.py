@@ -5,10 +5,10 @@ from __future__ import annotations
 import errno
 import os
 import subprocess
-from dataclasses import replace
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from agent.cgroups import Applied, Cgroup, CgroupTree, Disk
 from agent.cgroups.files import V2Controller

@@ -121,7 +121,7 @@ def test_a_task_that_only_an_earlier_agent_knew_ends_once_its_framework_cancels_
     bed.asks(job)
     bed.restart()
     bed.joins(job)
-    done = bed.handle(e.Asked(m.CANCEL_TASKS, 1, TaskRefs(job=job, tasks=["t"])))
+    done = bed.handle(e.Requested(m.CANCEL_TASKS, 1, TaskRefs(job=job, tasks=["t"])))
     [over] = told(done)
     assert isinstance(over, TaskEnded)
     assert over.ended.by is EndedBy.CANCELLED
@@ -135,5 +135,5 @@ def test_a_kept_end_is_repeated_for_a_framework_that_had_cancelled_the_task(bed:
     bed.restart()
     bed.master_tells(job)
     bed.joins(job)
-    done = bed.handle(e.Asked(m.CANCEL_TASKS, 1, TaskRefs(job=job, tasks=["t"])))
+    done = bed.handle(e.Requested(m.CANCEL_TASKS, 1, TaskRefs(job=job, tasks=["t"])))
     assert told(done) == [TaskEnded(job=job, task="t", node="other", ended=EXIT)]
