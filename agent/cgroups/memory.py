@@ -6,7 +6,7 @@ import resource
 
 from cgroupspy.interfaces import FlagFile
 
-from agent.cgroups.files import FlatKeyed, MaxOrInteger, Number, OneKey, StalledTime, V2Controller
+from agent.cgroups.files import FlatKeyed, MaxOrInteger, Number, OneKey, SomeKeys, StalledTime, V2Controller
 
 #: The kernel rounds limits down to pages.
 PAGE_BYTES = resource.getpagesize()
@@ -25,7 +25,7 @@ class MemoryFiles(V2Controller):
     reclaim = Number("memory.reclaim", writeonly=True)  # 5.19; EAGAIN if less could be reclaimed
     current = Number("memory.current", readonly=True)
     peak = Number("memory.peak", readonly=True)  # 5.19
-    stat = FlatKeyed("memory.stat")
+    stat = SomeKeys("memory.stat", "anon", "active_file", "inactive_file", "file_dirty", "file_writeback")
     inactive_file = OneKey("memory.stat", "inactive_file")
     events = FlatKeyed("memory.events")
     stalled_us = StalledTime("memory.pressure")  # 4.20
