@@ -147,7 +147,7 @@ class ReservationService:
                 self._wake()
 
     def _until_next_s(self) -> float:
-        """Return the time to the next change of promises, at most the interval of capacity updates."""
+        """Return the time to the next change of promises, or to the next update of the capacity."""
         now, monotonic_s = time.time(), time.monotonic()
         changes_at = self.follower.changes_at(now)
         look_s = next_tick_s(monotonic_s, _LOOK_S) - monotonic_s
