@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -13,22 +13,22 @@ from master.core import events as e
 from master.core.drains import Drains
 from master.core.executors import Executors
 from master.core.forecasts import key_of
-from master.core.free_capacity import Demand, FreeCapacity, Grid, capacities, free_capacity, within
+from master.core.free_capacity import Demand, Grid, capacities, free_capacity, within
 from master.core.job import Job, Key, Task
 from master.core.kept_room import KeptRoom, Room
 from master.core.late_executors import LateExecutors, Tried
 from master.core.membership import Membership
 from master.core.node import Node
 from master.core.outbox import Outbox
-from master.core.settings import CurrentSettings
+from master.core.settings import CurrentSettings, MasterSettings
 from master.core.snapshot import RoundSnapshot, Snapshots
 from master.core.task_lifecycle import TaskLifecycle
-from master.core.user_quotas import RoundQuotas, UserQuotas
+from master.core.user_quotas import RoundQuotas, UserQuotas, WaitingTask
 from master.ordering import Ranking
-from master.placement import Demands, Launch, WaitingExecutors
+from master.placement import Demands, Launch, Need, Placement, WaitingExecutors
 from master.placement.availability import lasting
-from master.placement.executors import machines_with_room
-from master.placement.workers import Mask
+from master.placement.executors import fits_somewhere, machines_with_room
+from master.placement.workers import MEMORY, Mask
 from penstock.model import Profile
 from penstock.model.units import counted
 
@@ -67,18 +67,20 @@ class ExecutorRound:
     # job → resources that all nodes lacked for its executors at that time
     _lacks: dict[str, str] = field(init=False, default_factory=dict)
 
-    def place(self, ranking: Ranking, now: float, limits: RoundQuotas | None) -> None:
-        """Place executors with a forecast on the nodes that have reported since they were last examined: first those
-        that room is kept for, then others in the rest.
+    def begin(self, ranking: Ranking, now: float, limits: RoundQuotas | None) -> ExecutorPlacement | None:
+        """Place executors where the room that is kept for them is free; return the others, for their turns in the order
+        of the jobs. None: there is none to be placed.
 
-        All nodes are examined when a new executor waits, and once per heartbeat time, because availability also changes
-        with time.
+        Executors with a forecast are placed on the nodes that have reported since they were last examined. All nodes
+        are examined when a new executor waits, and once per heartbeat time, because availability also changes with
+        time. An executor that fits nowhere leaves its user's limit to that user's other tasks.
         """
         known, not_offered = self._forecast(ranking)
         snapshot = self._snapshots.take()
+        asking: list[WaitingTask] = []
         if limits is not None:
-            asking = [self._user_quotas.asking(snapshot, job, task) for job, task, _ in known]
-            offered, over = limits.offer(self._late.in_line(asking))
+            asking = self._late.in_line([self._user_quotas.asking(snapshot, job, task) for job, task, _ in known])
+            offered, over = limits.offer(asking)
             known = [one for one in known if (one[1].job, one[1].name) in offered]
             not_offered |= over
         nodes = [snapshot.node(worker) for worker in range(len(snapshot.rows))]
@@ -93,28 +95,30 @@ class ExecutorRound:
                 limits.settle(tried=False)
             if everywhere:
                 self._late.keep({}, nodes, limits, now)
-            return
-        waiting = _waiting(snapshot, nodes, known)
-        grid = Grid.of(
-            self._settings.current, [one.demand.profile for one in waiting], elastic=self._executors.policy.elastic
-        )
-        placing = _ExecutorPlacement(self._executors, self._tasks, self._outbox, grid, waiting, now)
-        room = free_capacity(grid, nodes, looked_at, placing.wanted, now)
+            return None
+        examined = _Examined(nodes, looked_at, everywhere, not_offered)
+        placing = ExecutorPlacement(
+            self._executors, self._tasks, self._outbox, self._settings.current, _waiting(snapshot, nodes, known),
+            examined, now,
+        )  # fmt: skip
         if self._kept.rooms:
-            placing.in_their_room(room, self._kept.rooms)
+            placing.in_their_room(self._kept.rooms)
             self._kept.settle()
-            room.keep()
-        left = placing.on(room)
-        for key in placing.placed:
-            self._late.placed(key, now)
+        placing.open()
         if limits is not None:
             limits.settle(tried=everywhere)
-        if everywhere:
-            first = {one.job.job: one for one in reversed(left)}
-            self._lacks = {job: room.lacks(one.demand, one.allowed) for job, one in first.items()}
-            self._record_waits(self._lacks | not_offered)
-            tried = {(one.task.job, one.task.name): Tried(one.demand, one.allowed) for one in left}
-            self._late.keep(tried, nodes, limits, now)
+            limits.offer(one for one in asking if placing.may_place((one.task.job, one.task.name)))
+        return placing
+
+    def end(self, placing: ExecutorPlacement, limits: RoundQuotas | None) -> None:
+        """After placement, record why executors wait, and keep room for one that has waited long."""
+        examined, now = placing.examined, placing.now
+        for key in placing.placed:
+            self._late.placed(key, now)
+        if examined.everywhere:
+            self._lacks = placing.lacks()
+            self._record_waits(self._lacks | examined.not_offered)
+            self._late.keep(placing.tried(), examined.nodes, limits, now)
 
     def _looks_everywhere(self, now: float) -> bool:
         """Return whether this round examines all nodes."""
@@ -179,90 +183,151 @@ def _waiting(snapshot: RoundSnapshot, nodes: list[Node], known: list[_Known]) ->
     return found
 
 
-class _ExecutorPlacement:
-    """Placement, one heartbeat after the other, until no executor fits."""
+@dataclass(frozen=True, slots=True)
+class _Examined:
+    """The nodes of a round, and the numbers of those that it examines. ``not_offered``: by job, why executors may not
+    be placed on any.
+    """
+
+    nodes: list[Node]
+    workers: list[int]
+    everywhere: bool
+    not_offered: dict[str, str]
+
+
+class ExecutorPlacement:
+    """A round's placement of executors: in each turn, one heartbeat after the other, until none of its jobs' fits."""
 
     def __init__(
         self,
         executors: Executors,
         tasks: TaskLifecycle,
         outbox: Outbox,
-        grid: Grid,
+        settings: MasterSettings,
         waiting: list[_WaitingExecutor],
+        examined: _Examined,
         now: float,
     ) -> None:
+        self.examined, self.now = examined, now
+        self.placed: dict[Key, tuple[int, Need]] = {}  # the worker, and what is taken there
         self._executors = executors
         self._tasks = tasks
         self._outbox = outbox
-        self._now = now
         self._policy = executors.policy
+        grid = Grid.of(settings, [one.demand.profile for one in waiting], elastic=self._policy.elastic)
         self._demands = Demands(grid.slots)
         self._pending = WaitingExecutors(self._demands)
-        self.placed: list[Key] = []
         self._waiting: dict[Key, _WaitingExecutor] = {(one.task.job, one.task.name): one for one in waiting}
+        self._hopeful: dict[str, list[Key]] = {}  # by job, the executors that some machine has room for
         numbers: dict[object, int] = {}
         for one in waiting:
             same = id(one.demand.profile), one.demand.outside_profile  # equal demands share one profile
             if same not in numbers:
                 numbers[same] = self._demands.add(self._policy.demand(one.demand.over(grid)))
             one.number = numbers[same]
+        wanted = np.asarray(self._demands.peaks[: len(self._demands)].any(axis=0))
+        self._room = free_capacity(grid, examined.nodes, examined.workers, wanted, now)
+        self._machines = {worker: machine for machine, worker in enumerate(examined.workers)}
 
     @property
-    def wanted(self) -> Mask:
-        """Return which resources any executor wants (resources)."""
-        return np.asarray(self._demands.peaks[: len(self._demands)].any(axis=0))
+    def jobs(self) -> list[str]:
+        """Return the jobs with an executor that some machine has room for."""
+        return list(self._hopeful)
 
-    def in_their_room(self, room: FreeCapacity, kept: Mapping[Key, Room]) -> None:
+    def in_their_room(self, kept: Mapping[Key, Room]) -> None:
         """Place executors where the room that is kept for them is free."""
-        machines = {node.name: machine for machine, node in enumerate(room.nodes)}
+        machines = {node.name: machine for machine, node in enumerate(self._room.nodes)}
         here: dict[int, list[Key]] = {}
         for key, one in kept.items():
             machine = machines.get(one.node)
             if key in self._waiting and machine is not None:
                 mask = self._waiting[key].allowed
-                if mask is None or mask[room.workers[machine]]:
+                if mask is None or mask[self._room.workers[machine]]:
                     here.setdefault(machine, []).append(key)
         for machine, keys in here.items():
-            self._heartbeat(room, machine, keys)
+            self._heartbeat(machine, keys)
 
-    def on(self, room: FreeCapacity) -> list[_WaitingExecutor]:
-        """Place executors in the free capacity; return those not placed."""
-        choosy: dict[int, list[Key]] = {}  # machine → executors restricted to some machines that include it
+    def open(self) -> None:
+        """Leave kept room to those it is kept for, and find the executors that fit in the rest. As what is free only
+        shrinks within a round, the others fit nowhere in it.
+        """
+        self._room.keep()
+        machines, every = self._room.machines, np.arange(len(self._room.machines))
+        known: dict[int, bool] = {}
         for key, one in self._waiting.items():
+            if one.allowed is not None:
+                own = np.flatnonzero(one.allowed[self._room.workers])
+                fits = fits_somewhere(machines, own, self._demands, one.number)
+            elif one.number in known:
+                fits = known[one.number]
+            else:
+                fits = known[one.number] = fits_somewhere(machines, every, self._demands, one.number)
+            if fits:
+                self._hopeful.setdefault(key[0], []).append(key)
+
+    def may_place(self, key: Key) -> bool:
+        """Return whether some machine has had room for an executor that waits."""
+        return key in self._hopeful.get(key[0], ())
+
+    def turn(self, jobs: Sequence[str]) -> list[tuple[int, Need]]:
+        """Place executors of these jobs; return the worker of each and what it takes there."""
+        before, self._pending = len(self.placed), WaitingExecutors(self._demands)
+        choosy: dict[int, list[Key]] = {}  # machine → executors restricted to some machines that include it
+        for key in (key for job in jobs for key in self._hopeful[job]):
+            one = self._waiting[key]
             if one.allowed is None:
                 self._pending.add(key, one.number, one.rank)
                 continue
-            for machine in np.flatnonzero(one.allowed[room.workers]).tolist():
+            for machine in np.flatnonzero(one.allowed[self._room.workers]).tolist():
                 choosy.setdefault(machine, []).append(key)
-        every = np.arange(len(room.machines))
-        roomy = set(machines_with_room(room.machines, every, self._pending)) if len(self._pending) else set()
+        every = np.arange(len(self._room.machines))
+        roomy = set(machines_with_room(self._room.machines, every, self._pending)) if len(self._pending) else set()
         for machine in sorted(roomy | choosy.keys()):
-            self._heartbeat(room, machine, choosy.get(machine, []))
-        return list(self._waiting.values())
+            if machine in choosy or len(self._pending):
+                self._heartbeat(machine, choosy.get(machine, []))
+        return list(self.placed.values())[before:]
 
-    def _heartbeat(self, room: FreeCapacity, machine: int, choosy: list[Key]) -> None:
+    def tasks_placed(self, placements: Sequence[Placement]) -> None:
+        """Take the room of these tasks out of what is free for executors."""
+        for one in placements:
+            machine = self._machines.get(one.worker)
+            if machine is not None:
+                self._room.machines.keep(machine, np.array([one.need.cores, 0.0, 0.0, one.need.amounts[MEMORY]]))
+
+    def tried(self) -> dict[Key, Tried]:
+        """Return the executors that were not placed."""
+        return {key: Tried(one.demand, one.allowed) for key, one in self._waiting.items()}
+
+    def lacks(self) -> dict[str, str]:
+        """Return by job the resources that its first executor without a place lacks."""
+        first = {one.job.job: one for one in reversed(self._waiting.values())}
+        return {job: self._room.lacks(one.demand, one.allowed) for job, one in first.items()}
+
+    def _heartbeat(self, machine: int, choosy: list[Key]) -> None:
         """Place executors on one machine; restricted executors queue only at their allowed machines."""
         here = [key for key in choosy if key in self._waiting]
         for key in here:
             self._pending.add(key, self._waiting[key].number, self._waiting[key].rank)
-        for launch in self._policy.heartbeat(room.machines, machine, self._pending):
-            self._launch(room, launch)
+        for launch in self._policy.heartbeat(self._room.machines, machine, self._pending):
+            self._launch(launch)
         for key in here:
             if key in self._waiting:
                 self._pending.remove(key, self._waiting[key].number)
 
-    def _launch(self, room: FreeCapacity, launch: Launch) -> None:
+    def _launch(self, launch: Launch) -> None:
         held = self._demands.of(launch.demand)
-        room.machines.launch(launch.machine, launch.executor, held)
+        self._room.machines.launch(launch.machine, launch.executor, held)
         key = self._pending.take(launch.demand)
         assert key == launch.executor and isinstance(key, tuple)
-        one, node = self._waiting.pop(key), room.nodes[launch.machine]
-        self.placed.append(key)
+        one, node = self._waiting.pop(key), self._room.nodes[launch.machine]
         demand = one.demand if self._policy.elastic else one.demand.at_most(held)
         self._executors.tell_stages(one.job, node.name)
         why = f"{launch.why}; {one.forecast.by}"
         self._tasks.assign(one.job, one.task, node, why, profile=demand.profile)
-        node.held[key].follow(demand.profile, demand.outside_profile, self._now)
+        copy = node.held[key]
+        copy.follow(demand.profile, demand.outside_profile, self.now)
+        need = Need(key[0], key[1], (0.0, 0.0, 0.0, float(copy.memory_bytes)), cores=copy.cores, holds=copy.holds())
+        self.placed[key] = int(self._room.workers[launch.machine]), need
         self._outbox.explain(
             "executor placed", job=key[0], task=key[1], node=node.name, application=one.forecast.application,
             slots=demand.profile.slots, why=why,

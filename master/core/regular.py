@@ -15,7 +15,7 @@ from master.core.task_lifecycle import TaskLifecycle
 from master.core.user_quotas import RoundQuotas, UserQuotas
 from master.core.waiting import WaitingStages
 from master.ordering import Ranking
-from master.placement import Need, Stage, TaskPlacement, why_not
+from master.placement import ExecutorTurns, Need, Placement, Stage, TaskPlacement, place_in_turns, why_not
 from penstock.model.units import counted
 
 #: A waiting stage and its tasks' needs; summarized where the round need not examine them.
@@ -53,10 +53,11 @@ class RegularWork:
         hopeful: set[tuple[str, str]],
         ranking: Ranking | None,
         limits: RoundQuotas | None,
+        executors: ExecutorTurns | None,
         *,
         looks_ahead: bool,
     ) -> Placed:
-        """Place tasks that allow regular room, including those that also allow slack.
+        """Place tasks that allow regular room, including those that also allow slack; executors have their turns.
 
         UBIS, Algorithm 1, gives slack only once "the scheduler cannot allocate any more regular containers".
         """
@@ -75,7 +76,12 @@ class RegularWork:
             if isinstance(needs, list) and (job.job, name) in hopeful
         ]
         placement = snapshot.placement()
-        for one in placement.place(stages, ranking) if stages and ranking is not None else ():
+        placements: list[Placement] = []
+        if ranking is not None and executors is not None:
+            placements = place_in_turns(placement, stages, ranking, executors)
+        elif ranking is not None and stages:
+            placements = placement.place(stages, ranking)
+        for one in placements:
             job = self._members.jobs[one.need.job]
             self._tasks.assign(job, job.tasks[one.need.task], snapshot.node(one.worker), one.why)
         if looks_ahead and ranking is not None:

@@ -74,9 +74,11 @@ class Rounds:
             self._plan_follower.make_room(now, limits)
             return
         self._outbox.counts["rounds"] += 1
-        if ranking is not None and self._executors.waiting:
-            self._executor_round.place(ranking, now, limits)
-        placed = self._regular.place(hopeful, ranking, limits, looks_ahead=looks_ahead)
+        waits = ranking is not None and bool(self._executors.waiting)
+        executors = self._executor_round.begin(ranking, now, limits) if ranking is not None and waits else None
+        placed = self._regular.place(hopeful, ranking, limits, executors, looks_ahead=looks_ahead)
+        if executors is not None:
+            self._executor_round.end(executors, limits)
         self._plan_follower.make_room(now, limits)
         self._slack.place(now)
         self._regular.record_waits(placed)

@@ -8,7 +8,8 @@ from master.placement.peaks import PeakPlacement, Peaks, Unreserved
 from master.placement.scoring import Stage
 from master.placement.singly import place_singly
 from master.placement.tasks import AlgorithmOne, PlacementName, TaskPlacement, why_not
-from master.placement.ursa import place
+from master.placement.turns import ExecutorTurns, place_in_turns
+from master.placement.ursa import Placement, place
 from master.placement.workers import Need, Workers
 
 __all__ = [
@@ -16,15 +17,18 @@ __all__ = [
     "Stage",
     "Workers",
     "place",
+    "place_in_turns",
     "place_singly",
     "AlgorithmOne",
     "PeakPlacement",
     "Peaks",
+    "Placement",
     "PlacementName",
     "TaskPlacement",
     "Unreserved",
     "why_not",
     "Demands",
+    "ExecutorTurns",
     "Launch",
     "Machines",
     "WaitingExecutors",

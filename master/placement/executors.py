@@ -252,6 +252,17 @@ def fitting(demands: Demands, numbers: Ints, available: Floats, slack: Floats) -
     return fits
 
 
+def fits_somewhere(machines: Machines, which: Ints, demands: Demands, number: int) -> bool:
+    """Return whether one of the machines ``which`` fits a demand in every slot."""
+    held = demands.of(number)
+    room = machines.free()[which] + TOLERANCE * machines.capacity[which]
+    for machine in which[(held[:, 0] <= room).all(axis=1)].tolist():
+        slack = TOLERANCE * machines.capacity[machine][:, None]
+        if (held <= machines.available(machine)[:, : held.shape[1]] + slack).all():
+            return True
+    return False
+
+
 def machines_with_room(machines: Machines, which: Ints, pending: WaitingExecutors) -> list[int]:
     """Return the machines of ``which`` that fit some waiting executor in the present slot: others need no heartbeat."""
     numbers, _ = pending.waiting()

@@ -80,9 +80,15 @@ class PeakPlacement:
         self._share: Floats = workers.free[:, self._counts] / self._capacity  # the free fraction of the capacity
 
     def place(
-        self, stages: list[Stage], ranking: Ranking, *, account: Callable[[Account], None] | None = None
+        self,
+        stages: list[Stage],
+        ranking: Ranking,
+        *,
+        until: Key = (),
+        account: Callable[[Account], None] | None = None,
     ) -> list[Placement]:
         """Place the task with the largest key, repeatedly, on the worker with the largest score, within all capacities.
+        Tasks with a key below ``until`` are not placed.
 
         Tetris scores the dot product of demand and free resources, Capacity the sum of free resources, as fractions of
         the capacity. Free resources only fall within a round: a task that fits nowhere is dropped.
@@ -92,6 +98,8 @@ class PeakPlacement:
         opened = [each for each in opened if self._score(each, ranking)]
         while opened:
             best = max(opened, key=lambda each: each.key)
+            if best.key < until:
+                break
             need = best.stage.needs[best.at]
             placements.append(self._placement(best, need, ranking))
             if account is not None:
@@ -107,6 +115,10 @@ class PeakPlacement:
                 if not self._score(other, ranking):
                     opened.remove(other)
         return placements
+
+    def take(self, worker: int, need: Need) -> None:
+        """Count work that was placed on a worker by another rule."""
+        self._share[worker] -= self._part(self._demands([need])[0])[worker]
 
     def lacks(self, need: Need) -> dict[str, int]:
         """Return the reasons that bar a task, and from how many workers each."""

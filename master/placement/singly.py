@@ -15,10 +15,15 @@ from master.placement.workers import NeedsTable, Workers
 
 
 def place_singly(
-    workers: Workers, stages: list[Stage], ranking: Ranking, *, account: Callable[[Account], None] | None = None
+    workers: Workers,
+    stages: list[Stage],
+    ranking: Ranking,
+    *,
+    until: Key = (),
+    account: Callable[[Account], None] | None = None,
 ) -> list[Placement]:
     """Place the task with the largest key, repeatedly, where its F is the largest. Consumes ``workers`` and the
-    ranking.
+    ranking. Tasks with a key below ``until`` are not placed.
 
     Ties go to the earlier stage, and in it to the earlier task. Within a round D never grows, hence neither does F: a
     stage's best task is searched again only when its worker has changed.
@@ -28,6 +33,8 @@ def place_singly(
     opened = [each for each in opened if each.find(ranking)]
     while opened:
         best = max(opened, key=lambda each: each.key)
+        if best.key < until:
+            break
         if best.worker in best.changed:
             if not best.look_again(workers, ranking):
                 opened.remove(best)

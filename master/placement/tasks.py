@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Literal, Protocol
 
-from master.ordering import Ranking
+from master.ordering import Key, Ranking
 from master.placement import ursa
 from master.placement.scoring import Stage
 from master.placement.singly import place_singly
@@ -20,9 +20,20 @@ class TaskPlacement(Protocol):
     """A placement of one round, created from the cluster's state at that time."""
 
     def place(
-        self, stages: list[Stage], ranking: Ranking, *, account: Callable[[Account], None] | None = None
+        self,
+        stages: list[Stage],
+        ranking: Ranking,
+        *,
+        until: Key = (),
+        account: Callable[[Account], None] | None = None,
     ) -> list[Placement]:
-        """Return the placements in the order of decision; ``account`` is called for each."""
+        """Return the placements in the order of decision; ``account`` is called for each. What has a key below
+        ``until`` is not placed.
+        """
+        ...
+
+    def take(self, worker: int, need: Need) -> None:
+        """Count work that was placed on a worker by another rule."""
         ...
 
     def lacks(self, need: Need) -> dict[str, int]:
@@ -43,12 +54,21 @@ class AlgorithmOne:
         self._stage_aware = stage_aware
 
     def place(
-        self, stages: list[Stage], ranking: Ranking, *, account: Callable[[Account], None] | None = None
+        self,
+        stages: list[Stage],
+        ranking: Ranking,
+        *,
+        until: Key = (),
+        account: Callable[[Account], None] | None = None,
     ) -> list[Placement]:
         """See :func:`master.placement.ursa.place` and :func:`master.placement.singly.place_singly`."""
         if not self._stage_aware:
-            return place_singly(self._workers, stages, ranking, account=account)
-        return ursa.place(self._workers, stages, ranking, chunk=self._chunk, account=account)
+            return place_singly(self._workers, stages, ranking, until=until, account=account)
+        return ursa.place(self._workers, stages, ranking, chunk=self._chunk, until=until, account=account)
+
+    def take(self, worker: int, need: Need) -> None:
+        """Count work that was placed on a worker by another rule."""
+        self._workers.take(worker, need)
 
     def lacks(self, need: Need) -> dict[str, int]:
         """Return the reasons that bar a task, and from how many workers each."""

@@ -47,12 +47,13 @@ def place(
     ranking: Ranking,
     *,
     chunk: int = 4,
+    until: Key = (),
     account: Callable[[Account], None] | None = None,
 ) -> list[Placement]:
     """Run Algorithm 1: place the stage with the largest key, repeatedly. Consumes ``workers`` and the ranking.
 
     Ties go to the earlier stage. Where the ranking does not place stages whole, the next ``chunk`` tasks represent a
-    stage.
+    stage. Stages with a key below ``until`` are not placed.
 
     A stage is scored only when a bound on its score could make it the next one, and again only when a worker of its
     plan has changed. Both are exact: within a round neither D nor F grows, so a worker that lost against the plan's
@@ -72,6 +73,8 @@ def place(
     while left:
         best = line.first(left)
         chosen = left[best]
+        if chosen.key < until:
+            break
         if chosen.plan is None:
             if chosen.score(workers):
                 line.enter(best, chosen, ranking)

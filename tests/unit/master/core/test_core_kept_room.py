@@ -243,6 +243,7 @@ def test_no_room_is_kept_for_an_executor_that_its_user_may_not_have() -> None:
 
 def test_an_executor_that_was_placed_waits_anew_when_it_waits_again() -> None:
     b = late_on_a_full_node()
+    b.serve(e.OrderRequested(("late",), "v", of_all=True))  # no commands go before it
     seconds(b, 29)
     b.heartbeat("c")
     b.answering = False

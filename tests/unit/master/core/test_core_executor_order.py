@@ -1,0 +1,140 @@
+"""The order of jobs between executors and other tasks: in a round, each job's executors and tasks have its turn."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.unit.master.cluster_bed import command
+from tests.unit.master.core.executor_bed import MIB, ExecutorBed, executor, profile
+from tests.unit.master.core.test_core_plan_follower import end
+
+ORDERINGS = ("fifo", "ejf", "gittins", "las", "las_mq", "fair", "drf")  # srjf: nothing is known of executors
+PLACEMENTS = ("ursa", "tetris", "tetris2", "capacity")
+
+
+def behind_an_executor(**settings: Any) -> ExecutorBed:
+    """A node on which an executor of four cores runs; more like it wait, and commands of an earlier job."""
+    b = ExecutorBed("a", forecasts={"u/app": profile((4, 100)), "v/app": profile((4, 100))}, **settings)
+    b.job("a", "many", at=20.0, user="v")
+    b.ready("a", *[executor(f"e{i}", cores=4.0) for i in range(20)], job="many")
+    assert b.round() == [("e0", "a")]
+    b.ready("a", *[command(f"c{i:02}", cores=1.0) for i in range(9)])
+    assert b.round() == []
+    return b
+
+
+def ends(b: ExecutorBed, task: str, job: str = "many") -> list[tuple[str, str]]:
+    end(b, task, job=job)
+    b.heartbeat("a")
+    return b.round(1.0)
+
+
+def names(placed: list[tuple[str, str]]) -> list[str]:
+    return sorted(name for name, _ in placed)
+
+
+@pytest.mark.parametrize("ordering", ORDERINGS)
+def test_commands_of_an_earlier_job_get_the_cores_of_an_executor_that_ends(ordering: str) -> None:
+    b = behind_an_executor(ordering=ordering)
+    assert names(ends(b, "e0")) == ["c00", "c01", "c02", "c03"]
+
+
+@pytest.mark.parametrize("settings", [{"placement": name} for name in PLACEMENTS] + [{"stage_aware": False}])
+def test_every_placement_of_tasks_holds_the_order(settings: dict[str, Any]) -> None:
+    b = behind_an_executor(ordering="fifo", **settings)
+    assert names(ends(b, "e0")) == ["c00", "c01", "c02", "c03"]
+
+
+@pytest.mark.parametrize("ordering", ("fifo", "ejf"))
+def test_an_earlier_executor_goes_before_commands_of_a_later_job(ordering: str) -> None:
+    b = ExecutorBed("a", ordering=ordering, forecasts={"u/app": profile((4, 100))})
+    b.job("a", "late", at=20.0, user="v")
+    b.ready("a", *[command(f"c{i}", cores=1.0) for i in range(4)], job="late")
+    b.executors(executor("e", cores=4.0))
+    assert b.round() == [("e", "a")], "although the four commands are a stage that fits as a whole"
+
+
+@pytest.mark.parametrize("ordering", ("fifo", "ejf"))
+def test_executors_and_commands_of_several_jobs_take_turns(ordering: str) -> None:
+    b = ExecutorBed("a", "b", ordering=ordering, forecasts={"u/app": profile((3, 100))})
+    for at, job in enumerate(("second", "third", "fourth"), start=1):
+        b.job("a", job, at=20.0 * at)
+    b.ready("a", command("c1", cores=3.0))
+    b.ready("a", executor("e2", cores=3.0), job="second")
+    b.ready("a", *[command(f"c3{i}", cores=1.0) for i in range(3)], job="third")
+    b.ready("a", executor("e4", cores=3.0), job="fourth")
+    assert names(b.round()) == ["c1", "c30", "c31", "e2"]
+
+
+def test_an_executor_gets_in_the_same_round_what_earlier_commands_leave() -> None:
+    b = ExecutorBed("a", "b", ordering="fifo", forecasts={"u/app": profile((4, 100))})
+    b.job("a", "late", at=2.0)
+    b.ready("a", executor("e", cores=4.0), job="late")
+    b.ready("a", *[command(f"c{i}", cores=1.0, nodes=("b",)) for i in range(9)])
+    assert names(b.round()) == ["c0", "c1", "c2", "c3", "e"]
+    assert ("e", "a") in [(held.task, name) for name in "ab" for held in b.cluster.nodes[name].held.values()]
+
+
+def test_an_executor_behind_an_endless_earlier_job_has_its_turn_when_it_has_waited_long() -> None:
+    b = behind_an_executor(ordering="fifo")
+    b.ready("a", *[command(f"d{i:03}", cores=1.0) for i in range(100)])
+    placed = ends(b, "e0")
+    for _ in range(40):
+        mine = [held.task for held in b.cluster.nodes["a"].held.values() if held.job == "j"]
+        placed += ends(b, mine[0], job="j") if mine else b.round(1.0)
+    assert len(placed) > 25
+    assert ("e1", "a") in placed
+
+
+def test_executors_of_several_jobs_are_packed_together_where_no_task_is_between_them() -> None:
+    b = ExecutorBed("a", ordering="fifo", forecasts={"u/small": profile((1, 100)), "u/large": profile((4, 900))})
+    b.job("a", "late", at=2.0)
+    b.ready("a", executor("large", "large", cores=4.0), job="late")
+    b.executors(executor("small", "small"))
+    assert b.round() == [("large", "a")], "MinFrag: it leaves less idle"
+
+
+@pytest.mark.parametrize("limit", [{"user_max_cores": 4.0}, {"user_max_memory_bytes": 500 * MIB}])
+def test_the_order_holds_for_users_with_limits(limit: dict[str, Any]) -> None:
+    b = behind_an_executor(ordering="fifo", **limit)
+    placed = names(ends(b, "e0"))
+    assert len(placed) == 4 and {name[0] for name in placed} == {"c"}
+
+
+def test_an_executor_that_fits_nowhere_keeps_none_of_its_user_s_limit_from_other_tasks() -> None:
+    b = ExecutorBed("a", ordering="fifo", user_max_cores=4.0, forecasts={"v/app": profile((4, 100))})
+    b.ready("a", command("other", cores=1.0))
+    b.round()
+    b.job("a", "of-v", at=2.0, user="v")
+    b.ready("a", executor("e", cores=4.0), *[command(f"c{i}", cores=1.0) for i in range(5)], job="of-v")
+    assert names(b.round()) == ["c0", "c1", "c2"]
+
+
+def test_an_executor_has_its_user_s_limit_before_that_user_s_other_tasks() -> None:
+    b = ExecutorBed("a", "b", ordering="fifo", user_max_cores=4.0, forecasts={"u/app": profile((4, 100))})
+    b.job("a", "late", at=2.0)
+    b.executors(executor("e", cores=4.0))
+    b.ready("a", *[command(f"c{i}", cores=1.0) for i in range(5)], job="late")
+    assert names(b.round()) == ["e"]
+
+
+def test_tasks_placed_before_an_executor_are_no_longer_free_in_any_slot_of_its_node_s_report() -> None:
+    b = ExecutorBed("a", ordering="fifo", forecasts={"u/app": profile((3, 100), (3, 100))})
+    b.beats("a", [(4, 900)])
+    b.job("a", "late", at=2.0)
+    b.ready("a", *[command(f"c{i}", cores=1.0, nodes=("a",)) for i in range(2)])
+    b.ready("a", executor("e", cores=3.0, nodes=("a",)), job="late")
+    assert names(b.round()) == ["c0", "c1"]
+    assert "1 lacks cpu" in b.waits("late")
+
+
+def test_executors_of_more_jobs_than_a_round_has_turns_share_the_last_one() -> None:
+    b = ExecutorBed("a", ordering="fifo", forecasts={"u/app": profile((0.04, 1))})
+    for number in range(40):
+        b.job("a", f"c{number}", at=2.0 * number)
+        b.ready("a", command(f"c{number}", cores=0.04), job=f"c{number}")
+        b.job("a", f"e{number}", at=2.0 * number + 1)
+        b.ready("a", executor(f"e{number}", cores=0.04), job=f"e{number}")
+    assert names(b.round()) == sorted(f"{kind}{number}" for kind in "ce" for number in range(40))
