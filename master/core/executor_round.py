@@ -301,7 +301,14 @@ class ExecutorPlacement:
     def lacks(self) -> dict[str, str]:
         """Return by job the resources that its first executor without a place lacks."""
         first = {one.job.job: one for one in reversed(self._waiting.values())}
-        return {job: self._room.lacks(one.demand, one.allowed) for job, one in first.items()}
+        anywhere: dict[int, str] = {}  # by demand, of executors that may go to every node: this looks at all of them
+        found: dict[str, str] = {}
+        for job, one in first.items():
+            said = anywhere.get(one.number) if one.allowed is None else None
+            found[job] = said if said is not None else self._room.lacks(one.demand, one.allowed)
+            if one.allowed is None:
+                anywhere[one.number] = found[job]
+        return found
 
     def _heartbeat(self, machine: int, choosy: list[Key]) -> None:
         """Place executors on one machine; restricted executors queue only at their allowed machines."""

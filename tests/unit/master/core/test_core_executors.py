@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from master.core import events as e
+from master.core.free_capacity import FreeCapacity
 from master.placement.executors import WaitingExecutors
 from master.prediction import Settings
 from penstock.model import EndedBy, Profile, Sizing
@@ -57,6 +58,22 @@ def test_placing_one_of_many_alike_searches_no_queue(monkeypatch: pytest.MonkeyP
     bed.executors(*[executor(f"e{number}", cores=0.01, mib=1) for number in range(50)])
     assert bed.round() == [(f"e{number}", "a") for number in range(50)]
     assert removed == []
+
+
+def test_the_nodes_are_searched_once_for_what_equal_executors_of_several_jobs_lack(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    searched: list[object] = []
+    lacks = FreeCapacity.lacks
+    monkeypatch.setattr(FreeCapacity, "lacks", lambda *a: (searched.append(a), lacks(*a))[1])
+    bed = ExecutorBed("a", forecasts={APP: profile((4, 100))})
+    bed.beats("a", [(1, 900)])
+    for job in ("j", "k", "l"):
+        bed.job("a", job)
+        bed.executors(executor("e", cores=4.0), job=job)
+    bed.round()
+    assert len(searched) == 1
+    assert all("of 1 node 1 lacks cpu" in bed.waits(job) for job in "jkl")
 
 
 def test_a_forecast_places_them_by_minfrag_and_the_node_gets_the_profile() -> None:
