@@ -212,6 +212,7 @@ class AgentConnection:
             most_commands=True,
             ranks=True,
             rank_tenants=True,
+            commands=True,
         )
 
     def _answered_registration(self) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from agent.core import events as e
 from agent.core.attained_service import AttainedService
+from agent.core.command_sizes import CommandSizes
 from agent.core.confinement import confine
 from agent.core.containers import Containers, how_it_ended
 from agent.core.elasticity import Elasticity
@@ -34,6 +35,7 @@ class ContainerEvents:
     _members: Membership
     _held: HeldTasks
     _containers: Containers
+    _command_sizes: CommandSizes
     _ranks: Ranks
     _cpu_times: JobCpuTimes
     _attained: AttainedService
@@ -124,6 +126,7 @@ class ContainerEvents:
         if held is not None and held.container == container:  # first, or an agent that dies here would run it again
             instructions += self._held.command_ended(held, ended)
         instructions += self._containers.end(container, ended)
+        self._command_sizes.ended(record)
         self._attained.container_gone(record.job)
         over = ContainerEnded(container=container, ended=ended)
         for session in self._members.sessions.values():

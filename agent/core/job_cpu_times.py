@@ -70,5 +70,7 @@ class JobCpuTimes:
             job = record.job or inside.get(record.container, "")
             if record.job or (job in jobs and jobs[job].record.user == record.user):
                 self._job_of[record.container] = job
+                if not record.job:
+                    record.host_job()
             elif self._job_of.get(record.container) not in jobs:
                 self._job_of.pop(record.container, None)  # a container that outlives its job has a rank of its own

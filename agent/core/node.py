@@ -89,8 +89,8 @@ class Node(NodeState):
             self._lent, self._ids,
         )  # fmt: skip
         self._container_events = ContainerEvents(
-            self._members, self.held, self.containers, self.ranks, self.cpu_times, self.attained, self.elasticity,
-            self.executors, self.preemption, self.slot_grants, self._lent, self._lifecycle,
+            self._members, self.held, self.containers, self.command_sizes, self.ranks, self.cpu_times, self.attained,
+            self.elasticity, self.executors, self.preemption, self.slot_grants, self._lent, self._lifecycle,
         )  # fmt: skip
         self._recovery = Recovery(
             self._members, self.containers, self.elasticity, self.executors, self._lent, self._lifecycle,
@@ -101,8 +101,8 @@ class Node(NodeState):
             self.slot_grants, self._lifecycle, self.drain, self._placed,
         )  # fmt: skip
         self._reports = Reports(
-            self.queues, self.held, self.attained, self.executors, self.rank_report, self.resources, self.slack,
-            self.drain,
+            self.queues, self.held, self.attained, self.command_sizes, self.executors, self.rank_report,
+            self.resources, self.slack, self.drain,
         )  # fmt: skip
         self._waits = starvation.WaitsJournal()
         self._wake: float | None = None

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from agent.core.attained_service import AttainedService
+from agent.core.command_sizes import CommandSizes
 from agent.core.containers import Containers
 from agent.core.elasticity import Elasticity
 from agent.core.executors import Executors
@@ -41,6 +42,7 @@ class NodeState:
         self.cpu_times = JobCpuTimes(self._members, self.containers)
         self.ranks = Ranks(settings, self._members, self.containers, self.resources, self.cpu_times)
         self.rank_report = RankReport(self.ranks)
+        self.command_sizes = CommandSizes(has_master=settings.has_master)
         self.attained = AttainedService(self.queues, self._members, self.containers, self.cpu_times)
         self.slack = Slack(settings, self.queues, self.containers, self.held, self.resources)
 

@@ -152,6 +152,7 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     adopted: bool = False
     adopts: int = 0  # the adopted process that was named; 0: none
     borrowed: bool = False  # adopted only for the rank of ``job``: given back when that is over
+    hosts_job: bool = False  # a process in it has registered or joined a job, to which its CPU time belongs
     unrecorded: bool = False  # an earlier agent's record was lost: the request is unknown
     orphaned: bool = False  # its launcher died: its processes run on, and their exit status is lost
     not_enforced: dict[str, str] = {}
@@ -219,6 +220,10 @@ class ContainerRecord(msgspec.Struct, kw_only=True):
     def lend(self, job: str) -> None:
         """Record that its processes, which were started elsewhere, are lent for a job."""
         self.job, self.adopted, self.borrowed = job, True, True
+
+    def host_job(self) -> None:
+        """Record that a process in it takes part in a job."""
+        self.hosts_job = True
 
     def keep(self) -> None:
         """Record that lent processes cannot be given back: it is an adopted container without a job."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from agent.core.attained_service import AttainedService
+from agent.core.command_sizes import CommandSizes
 from agent.core.draining import Drain
 from agent.core.executors import Executors
 from agent.core.node_resources import NodeResources
@@ -55,6 +56,7 @@ class Reports:
     _queues: MonotaskQueues
     _held: HeldTasks
     _attained: AttainedService
+    _command_sizes: CommandSizes
     _executors: Executors
     _rank_report: RankReport
     _resources: NodeResources
@@ -92,15 +94,17 @@ class Reports:
         )
 
     def heartbeat(self, decided: int, now: float) -> Heartbeat:
-        """Return the load, and the use of executors that the master has not received.
+        """Return the load, and the use of executors and of ended commands that the master has not received.
 
         ``decided`` is the number of the last decisions carried out.
         """
         load = self.load(now)
-        return Heartbeat(load, decided, executors=self._executors.report(load), own=self._drain.own_work())
+        own, commands = self._drain.own_work(), self._command_sizes.report()
+        return Heartbeat(load, decided, executors=self._executors.report(load), own=own, commands=commands)
 
     def link_opens(self) -> None:
         """Start over on a new connection to the master, which has lost all reports."""
         self._attained.report_all()
+        self._command_sizes.read = False
         self._rank_report.link_opens()
         self._executors.link_opens()

@@ -219,6 +219,8 @@ class Cluster:
         self._lifecycle.attained(node, message.load)
         if message.load.jobs:
             self._priorities.served(node, now)
+        if message.commands:
+            self.unlearnt.commands_ended(message.commands)
         if message.executors:
             self.executors.reported(node, message.executors)
         if node.draining is not None and message.decided >= node.draining_in:  # sent once the node knew of the drain

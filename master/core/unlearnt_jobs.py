@@ -7,6 +7,7 @@ reported, or after :data:`PATIENCE` heartbeats.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field, replace
 
 import msgspec
@@ -21,6 +22,7 @@ from master.core.order import Order
 from master.core.settings import CurrentSettings
 from master.ordering import JobSizes
 from master.ordering.sizes import LEAST
+from penstock.wire.cluster_api import CommandUse
 from penstock.wire.master_api import JobUse
 
 #: Heartbeats for which a finished job waits for the last report of its service.
@@ -75,6 +77,12 @@ class UnlearntJobs:
         over.job.work.attained(node.name, use)
         if use.last:
             self._told(over, node.name)
+
+    def commands_ended(self, commands: Iterable[CommandUse]) -> None:
+        """Learn from completed commands of no job, whose whole use their node reports at once."""
+        for each in commands:
+            self._sizes.learn(each.user, each.name, each.cpu_s)
+        self._dues.order_anew()
 
     def node_lost(self, node: str) -> None:
         """Stop waiting for a lost node's reports."""

@@ -78,7 +78,7 @@ def add_strict(parser: argparse._ActionsContainer) -> None:
 def add_class(parser: argparse.ArgumentParser) -> None:
     """Add the options of a container besides its limits."""
     add = parser.add_argument
-    add("--name", default="", help="a name to show in the status")
+    add("--name", default="", help="a name to show in the status; earlier runs of a command are known by it")
     add("--opportunistic", action="store_true", help="run on the unused resources of others; may be preempted")
     add("--preempt", choices=[Choice.PREFER, Choice.AVOID], help="be preempted before others, or after them")
     add(

@@ -95,6 +95,14 @@ class NodeRanks(Params, frozen=True):
         return NodeRanks(jobs=jobs, of=len(jobs))
 
 
+class CommandUse(Params, frozen=True):
+    """A command of no job that has ended well: its user, its name or that of its program, and its CPU time."""
+
+    user: str
+    name: Name
+    cpu_s: Annotated[float, msgspec.Meta(gt=0)]
+
+
 class ClusterStatus(Params, frozen=True):
     """The master's status document (``GET /status``, docs/master-status.md) cut to a screen's size: at most 500 nodes
     and 200 jobs, jobs of others for operators only; ``more`` has the numbers of ``nodes``, ``jobs`` and

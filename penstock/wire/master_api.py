@@ -15,7 +15,7 @@ import msgspec
 from penstock.model import Capacity, Ended, KindAmounts, Profile, TaskRequest
 from penstock.model.work import Bytes, Name, Opportunistic
 from penstock.wire.agent_api import Done, Params, Progress, Result, StageProgress
-from penstock.wire.cluster_api import Count, Draining, NodeRanks, Remaining
+from penstock.wire.cluster_api import CommandUse, Count, Draining, NodeRanks, Remaining
 from penstock.wire.method import Caller, Method, methods_of
 
 #: The version of this protocol.
@@ -102,9 +102,7 @@ class ExecutorUse(Params, frozen=True):
 
     It starts at 0 again after a registration, and when a long run's slots double (``slot_s``). ``stages`` are the slots
     at whose end a stage ended. ``behind`` is a stage's time ÷ its prediction; ``stuck``: its node has no free resources
-    (§III.D). With ``ended``, ``last_part`` is the covered fraction of the last slot (if the master sent
-    ``last_parts``).
-    """
+    (§III.D). With ``ended``, ``last_part`` is the covered fraction of the last slot (needs ``last_parts``)."""
 
     job: str
     task: str
@@ -177,7 +175,7 @@ class Register(Params, frozen=True):
 class Registered(Result, frozen=True):
     """The master's version, longest heartbeat interval, and the fields that it reads: gaps, last parts of profiles,
     ``last`` of ``JobUse``, ``use`` (``job_lasts``), ``failed`` of ``job_ended``, ``most_commands``, ``ranks``, their
-    ``tenants``."""
+    ``tenants``, ``commands`` of heartbeats."""
 
     protocol: int
     version: str
@@ -189,16 +187,18 @@ class Registered(Result, frozen=True):
     last_parts: bool = False
     ranks: bool = False
     rank_tenants: bool = False
+    commands: bool = False
 
 
 class Heartbeat(Params, frozen=True):
-    """``decided`` is the number of the last ``decide`` request that ``load`` includes. ``executors`` is their use since
-    the last report. ``own`` is the work on a drained node that the master did not place."""
+    """``decided`` is the number of the last ``decide`` request that ``load`` includes. ``executors`` is their use, and
+    ``commands`` those ended, since the last report. ``own`` is the work on a drained node of no job of the master."""
 
     load: Load
     decided: int = 0
     executors: list[ExecutorUse] = []
     own: list[Remaining] = []
+    commands: list[CommandUse] = []
 
 
 class JoinJob(Params, frozen=True):

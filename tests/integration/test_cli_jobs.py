@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import json
 import os
 import signal
@@ -302,3 +303,27 @@ async def test_the_place_of_a_job_and_its_reason_are_shown_everywhere(
         metrics = (await asyncio.to_thread(master.running.get, "/metrics")).decode()
         assert "penstock_master_ranked_jobs 3.0" in metrics and 'penstock_master_queue_jobs{queue="2"} 1.0' in metrics
         assert 'penstock_master_rank_service_seconds{rank="3"} 0.' in metrics
+
+
+async def test_a_command_that_ran_before_is_expected_to_need_as_much_again(
+    start_agent: Start, master: MasterProcess, tmp_path: Path, penstock: Command
+) -> None:
+    """The master expects it of a job of that name."""
+    (alpha,) = await agents(start_agent, master, tmp_path, "alpha")
+
+    async def ran(*argv: str) -> str:
+        return (await penstock.run(alpha, "run", "--detach", "--name", "burns", "--", *argv))[0].strip()
+
+    def container(name: str) -> dict[str, Any]:
+        [found] = [each for each in alpha.status()["containers"] if each["container"] == name]
+        return found
+
+    first = await ran(sys.executable, "-c", "import time\nwhile time.process_time() < 0.8: pass")
+    ended = await asyncio.to_thread(until, lambda: container(first)["ended"])
+    assert ended["cpu_seconds"] >= 0.8
+    async with await AgentClient.connect(alpha.socket, "test") as client:
+        job = await client.register_job("burns")
+        said = await until_explained(client, job.id, f"(known: 1 job of burns by {getpass.getuser()}).")
+        assert said["known_jobs"] == 1
+        shown = (await penstock.run(alpha, "explain", job.id))[0]
+        assert "half of the jobs like it that received as much ended within " in shown

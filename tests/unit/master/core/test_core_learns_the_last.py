@@ -7,7 +7,8 @@ import pytest
 from master.core import events as e
 from master.ordering.sizes import cell_of
 from penstock.wire import master_api as api
-from tests.unit.master.cluster_bed import EXIT, Bed, bed, command, task
+from penstock.wire.cluster_api import CommandUse
+from tests.unit.master.cluster_bed import EXIT, Bed, bed, command, load, task
 
 
 def learnt(made: Bed) -> list[int]:
@@ -134,3 +135,13 @@ def test_a_job_that_is_stopped_teaches_nothing_but_is_listed_with_all_that_it_re
     assert len(made.cluster.sizes) == 0
     made.serve(e.Received("a", api.CommandEnded(job="j", task="t", origin="a", ended=EXIT)))
     assert listed_s(made) == 6.0
+
+
+def test_a_command_of_no_job_teaches_with_the_heartbeat_that_reports_it() -> None:
+    made = bed("a", ordering="gittins")
+    beat = api.Heartbeat(load(), commands=[CommandUse(user="u", name="j", cpu_s=3.0)])
+    made.serve(e.Received("a", beat))
+    assert learnt(made) == [cell_of(3.0)]
+    made.job("a")
+    made.round()
+    assert "(known: 1 job of j by u)" in made.listed().reason

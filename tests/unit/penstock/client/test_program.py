@@ -7,32 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
-
-from penstock.client.program import name_of, program_name
-
-
-@pytest.mark.parametrize(
-    ("argv", "name"),
-    [
-        ("python report.py --day 3", "report.py"),
-        ("/usr/bin/python3.11 -u -O /home/eve/report.py", "report.py"),
-        ("python -X dev -Wignore -W error report.py", "report.py"),
-        ("python --check-hash-based-pycs never report.py -m other", "report.py"),
-        ("python -m company.report 3", "company.report"),
-        ("python -um company.report 3", "company.report"),
-        ("python -mcompany.report", "company.report"),
-        ("python -c import_this", ""),
-        ("python -Ic import_this report.py", ""),
-        ("python", ""),
-        ("python -", ""),
-        ("python -i", ""),
-        ("/opt/venv/bin/papermill report.ipynb", "papermill"),
-        ("", ""),
-    ],
-)
-def test_a_program_has_the_name_of_its_script_or_module(argv: str, name: str) -> None:
-    assert name_of(argv.split()) == name
+from penstock.client.program import program_name
 
 
 def test_a_running_process_has_its_programs_name(tmp_path: Path) -> None:

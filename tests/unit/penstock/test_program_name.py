@@ -1,0 +1,32 @@
+"""The name of the program that a command runs."""
+
+from __future__ import annotations
+
+import pytest
+
+from penstock.program_name import name_of
+
+
+@pytest.mark.parametrize(
+    ("argv", "name"),
+    [
+        ("python report.py --day 3", "report.py"),
+        ("/usr/bin/python3.11 -u -O /home/eve/report.py", "report.py"),
+        ("python -X dev -Wignore -W error report.py", "report.py"),
+        ("python --check-hash-based-pycs never report.py -m other", "report.py"),
+        ("python -m company.report 3", "company.report"),
+        ("python -um company.report 3", "company.report"),
+        ("python -mcompany.report", "company.report"),
+        ("python -c import_this", ""),
+        ("python -Ic import_this report.py", ""),
+        ("python", ""),
+        ("python -", ""),
+        ("python -i", ""),
+        ("/opt/venv/bin/papermill report.ipynb", "papermill"),
+        ("python .", ""),
+        ("./jobs/sort.sh/", "sort.sh"),
+        ("", ""),
+    ],
+)
+def test_a_program_has_the_name_of_its_script_or_module(argv: str, name: str) -> None:
+    assert name_of(argv.split()) == name
