@@ -1,33 +1,60 @@
 """The sizes of ended commands of no job, such as those of ``penstock run``, by user and name.
 
-The master learns them as it learns the sizes of its jobs.
+The master learns them as it learns the sizes of its jobs. The node, which places such commands in the order itself,
+expects the next one of the same user and name to be like the last ones.
 """
 
 from __future__ import annotations
 
+import math
 from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass
 
 from agent.core.records import ContainerRecord
 from penstock.model.work import LONGEST_NAME
 from penstock.program_name import name_of
 from penstock.wire.cluster_api import CommandUse
 
+#: The known runs of each command, the latest ones.
+_RUNS = 16
+#: A run is like a known one until it has used so much more: runs of one size vary.
+_VARIES = 1.1
+#: The known commands; beyond this number, the one that ended first is dropped.
+_MOST_KNOWN = 1024
 #: The reports kept for an absent master; beyond this number, the first ones are dropped.
 _MOST_UNREPORTED = 1024
 
 
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The CPU seconds that a command is expected to need yet, from its ``runs`` known runs that needed more."""
+
+    left_s: float
+    runs: int
+
+
 class CommandSizes:
-    """The commands that have ended, and that the master has not been told."""
+    """The CPU time of the last runs of each command, and the runs that the master has not been told."""
 
     def __init__(self, *, has_master: bool) -> None:
         self.read = True  # whether the master reads reports; unknown until it answers our registration
         self._has_master = has_master
+        self._known_s: dict[tuple[str, str], tuple[float, ...]] = {}
         self._unreported: deque[CommandUse] = deque(maxlen=_MOST_UNREPORTED)
 
     def ended(self, record: ContainerRecord) -> None:
         """Count an ended container, if it was a whole command of no job that ended well and was measured."""
-        if self._has_master and (use := _use_of(record)) is not None:
-            self._unreported.append(use)
+        if (use := _use_of(record)) is not None:
+            self._learn(use)
+            if self._has_master:
+                self._unreported.append(use)
+
+    def recovered(self, records: Iterable[ContainerRecord]) -> None:
+        """Learn from the ended containers that an earlier agent kept; the master has been told of them."""
+        for use in map(_use_of, sorted(records, key=lambda each: each.order)):
+            if use is not None:
+                self._learn(use)
 
     def report(self) -> list[CommandUse]:
         """Return the commands that have ended since the last report, and count them as told."""
@@ -36,6 +63,31 @@ class CommandSizes:
         told = list(self._unreported)
         self._unreported.clear()
         return told
+
+    def expected(self, record: ContainerRecord, used_s: float) -> Expected | None:
+        """Return what a command of no job that has used ``used_s`` CPU seconds is expected to need yet.
+
+        That is the inverse of its Gittins index if its size is like one of its known runs (docs/order.md). None: none
+        is known, or it has outlasted them all.
+        """
+        known_s = self._known_s.get((record.user, _name(record))) if self._known_s else None
+        if known_s is None or not (larger_s := [size_s for size_s in known_s if size_s > used_s]):
+            return None
+        larger_s.sort()
+        best_s, ended_s, running = math.inf, 0.0, len(larger_s)
+        for size_s in larger_s:  # if the command is served until it ends, or has used as much
+            running -= 1
+            ended_s += size_s - used_s
+            per_end_s = (ended_s + running * (size_s - used_s)) / (len(larger_s) - running)
+            if per_end_s < best_s:
+                best_s = per_end_s
+        return Expected(best_s, len(larger_s))
+
+    def _learn(self, use: CommandUse) -> None:
+        known_s = self._known_s.pop((use.user, use.name), ())
+        self._known_s[use.user, use.name] = (*known_s[1 - _RUNS :], use.cpu_s * _VARIES)
+        if len(self._known_s) > _MOST_KNOWN:
+            del self._known_s[next(iter(self._known_s))]
 
 
 def _use_of(record: ContainerRecord) -> CommandUse | None:

@@ -40,9 +40,9 @@ class NodeState:
         self.executors = Executors(settings, self.elasticity)
         self.resources = NodeResources(settings.capacity, self.containers, self.held, self.elasticity, self.executors)
         self.cpu_times = JobCpuTimes(self._members, self.containers)
-        self.ranks = Ranks(settings, self._members, self.containers, self.resources, self.cpu_times)
-        self.rank_report = RankReport(self.ranks)
         self.command_sizes = CommandSizes(has_master=settings.has_master)
+        self.ranks = Ranks(settings, self._members, self.containers, self.resources, self.cpu_times, self.command_sizes)
+        self.rank_report = RankReport(self.ranks)
         self.attained = AttainedService(self.queues, self._members, self.containers, self.cpu_times)
         self.slack = Slack(settings, self.queues, self.containers, self.held, self.resources)
 

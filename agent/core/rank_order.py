@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from msgspec import Struct
 
+from agent.core.command_sizes import Expected
 from agent.core.records import ContainerRecord
 from penstock.documents import Document
 
@@ -25,7 +26,8 @@ class JobRank(Document, frozen=True, kw_only=True):
     """A job's rank on this node (docs/ranks.md), ``of`` so many ranked jobs of its ``tenant`` (empty: of all); 1 is the
     first.
 
-    ``cpu_s`` is its CPU time on this node, which determines ``queue``; ``weight`` is the sum of its containers' weights
+    ``cpu_s`` is its CPU time on this node; ``queue`` follows from that, or, for a command of no job of which earlier
+    runs are known, from the CPU time that it needs yet; ``weight`` is the sum of its containers' weights
     (``cpu.weight``), and ``why`` explains the rank.
     """
 
@@ -91,11 +93,12 @@ class Ranked:
     cpu_s: float
     reserved_cores: float  # by its reservation, beyond what its containers are promised
     containers: list[ContainerRecord]
+    expected: Expected | None = None  # of a command of no job: what it needs yet, by its earlier runs
 
     @property
     def queue(self) -> int:
-        """Its queue, by its CPU time."""
-        return queue_of(self.cpu_s)
+        """Its queue: by the CPU time that it is expected to need yet, or, if that is unknown, that it has used."""
+        return queue_of(self.cpu_s if self.expected is None else self.expected.left_s)
 
     @property
     def early(self) -> bool:

@@ -25,6 +25,7 @@ from dataclasses import replace
 
 from msgspec import structs
 
+from agent.core.command_sizes import CommandSizes
 from agent.core.confinement import LAST_RANK, UNPROMISED_WEIGHT, WEIGHT_PER_CORE, promised_weight, weight_of
 from agent.core.containers import Containers
 from agent.core.cpu_time_reads import CpuReadSchedule
@@ -51,6 +52,7 @@ from agent.core.rank_weights import NICE_OPPORTUNISTIC, apportion, divide, nice_
 from agent.core.records import ContainerRecord, ContainerState
 from agent.core.settings import NodeSettings
 from agent.core.snapshot import Snapshot
+from penstock.model.units import counted, format_duration
 
 #: The minimum time between rankings that ends of containers cause.
 _AGAIN_S = 0.05
@@ -68,6 +70,7 @@ class Ranks:
         containers: Containers,
         resources: NodeResources,
         cpu_times: JobCpuTimes,
+        sizes: CommandSizes,
     ) -> None:
         self.settings = settings
         self.standings: dict[str, Standing] = {}
@@ -75,6 +78,7 @@ class Ranks:
         self._containers = containers
         self._resources = resources
         self._cpu_times = cpu_times
+        self._sizes = sizes
         self._weighted: set[str] = set()  # containers whose weights this agent has derived from ranks
         self._adopted: dict[str, int] = {}  # container → its first process
         self._places = GroupPlaces(members, containers, settings.capacity.cores)
@@ -252,9 +256,11 @@ class Ranks:
     def _why(self, ranked: Ranked) -> str:
         if ranked.job in self._turns.values():
             return BY_TURN
-        if not self.settings.has_master:
-            return BY_PRIORITY
-        return BY_MASTER if ranked.is_job else BY_USE
+        why = BY_PRIORITY if not self.settings.has_master else BY_MASTER if ranked.is_job else BY_USE
+        if (expected := ranked.expected) is None:
+            return why
+        left = format_duration(expected.left_s)
+        return f"{why}; as {counted(expected.runs, 'earlier run')}, it needs about {left} more"
 
     def _renice_promised(self, live: Collection[ContainerRecord], nice: int) -> list[Instruction]:
         """Give promised containers the first job's nice value, as no cpu controller protects them."""
@@ -286,7 +292,8 @@ class Ranks:
 
     def _collect(self) -> list[Ranked]:
         """Return the jobs, and the containers without a job, that have ranked containers."""
-        jobs, cpu_s = self._members.jobs, self._cpu_times.cpu_s
+        jobs, cpu_s, snapshot = self._members.jobs, self._cpu_times.cpu_s, self._resources.snapshot
+        read = snapshot.containers.keys() if snapshot is not None else ()
         ranked: dict[str, Ranked] = {}
         for record in self._containers.live.values():
             name = self._cpu_times.job_of(record.container)
@@ -297,6 +304,8 @@ class Ranks:
                 reserved_cores = (job.record.reserved_cores or 0.0) if job is not None else 0.0
                 user = job.record.user if job is not None else record.user
                 each = ranked[name] = Ranked(name, user, job is not None, priority, place, used_s, reserved_cores, [])
+            if record.container in read and not (each.is_job or record.job or record.adopted):
+                each.expected = self._sizes.expected(record, each.cpu_s)
             if record.promised_cores and not record.opportunistic:
                 each.reserved_cores = max(0.0, each.reserved_cores - record.promised_cores)
             if record.ranked:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from agent.core import events as e
 from agent.core import tasks
+from agent.core.command_sizes import CommandSizes
 from agent.core.container_events import ContainerEvents
 from agent.core.containers import ROOM, Containers
 from agent.core.draining import Drain
@@ -26,6 +27,7 @@ class Recovery:
 
     _members: Membership
     _containers: Containers
+    _command_sizes: CommandSizes
     _elasticity: Elasticity
     _executors: Executors
     _lent: LentContainers
@@ -44,6 +46,7 @@ class Recovery:
         """Restore the ends of tasks, the containers, which simply continue, and the tasks placed here."""
         first = tasks.take_back_ends(self._members.jobs, event.ends)
         first += self._containers.take_back_ended([c for c in event.containers if c.ended is not None])
+        self._command_sizes.recovered(event.containers)
         started_anew = _started_anew(event)
         live = [container for container in event.containers if container.ended is None]
         live += _unrecorded(event)

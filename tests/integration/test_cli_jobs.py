@@ -308,7 +308,7 @@ async def test_the_place_of_a_job_and_its_reason_are_shown_everywhere(
 async def test_a_command_that_ran_before_is_expected_to_need_as_much_again(
     start_agent: Start, master: MasterProcess, tmp_path: Path, penstock: Command
 ) -> None:
-    """The master expects it of a job of that name."""
+    """The node expects it of the next ``run``, the master of a job of that name."""
     (alpha,) = await agents(start_agent, master, tmp_path, "alpha")
 
     async def ran(*argv: str) -> str:
@@ -321,6 +321,9 @@ async def test_a_command_that_ran_before_is_expected_to_need_as_much_again(
     first = await ran(sys.executable, "-c", "import time\nwhile time.process_time() < 0.8: pass")
     ended = await asyncio.to_thread(until, lambda: container(first)["ended"])
     assert ended["cpu_seconds"] >= 0.8
+    second = await ran("sleep", "900")
+    reason = "not a job of the master: among its jobs by CPU time; as 1 earlier run, it needs about "
+    await asyncio.to_thread(until, lambda: container(second)["rank"]["why"].startswith(reason))
     async with await AgentClient.connect(alpha.socket, "test") as client:
         job = await client.register_job("burns")
         said = await until_explained(client, job.id, f"(known: 1 job of burns by {getpass.getuser()}).")

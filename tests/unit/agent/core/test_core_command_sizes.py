@@ -1,11 +1,13 @@
-"""Ended commands of no job tell the master their size."""
+"""Ended commands of no job tell the master their size, and the node what the next run of each needs."""
 
 from __future__ import annotations
 
 import pytest
 
 from agent.core import events as e
-from penstock.model import ContainerSpec
+from agent.core.command_sizes import CommandSizes
+from agent.core.records import ContainerRecord
+from penstock.model import ContainerSpec, Ended, EndedBy
 from penstock.wire import agent_methods as m
 from penstock.wire.agent_api import ContainerRef, EndJob
 from penstock.wire.cluster_api import CommandUse
@@ -73,3 +75,72 @@ def test_reports_wait_for_a_master_that_reads_them(bed: Bed) -> None:
     assert told(bed) == []
     bed.node.command_sizes.read = True
     assert [use.cpu_s for use in told(bed)] == [2.0]
+
+
+@pytest.mark.parametrize("has_master", [False, True])
+def test_a_command_whose_last_run_was_long_goes_behind_until_little_of_it_is_left(has_master: bool) -> None:
+    bed = Bed(has_master=has_master)
+    ran(bed, 100.0)
+    known, unknown = bed.launch(argv=SORT), bed.launch(argv=("cc",))
+    bed.sample(**{known.replace("-", "_"): 1.0, unknown.replace("-", "_"): 10.0})
+    assert bed.order() == [unknown, known]
+    assert bed.said(known).why.endswith("; as 1 earlier run, it needs about 1 min 49 s more")
+    bed.sample(**{known.replace("-", "_"): 100.0, unknown.replace("-", "_"): 10.0})
+    assert bed.order() == [known, unknown]
+    bed.sample(**{known.replace("-", "_"): 10.0, unknown.replace("-", "_"): 10.0})
+    assert bed.order() == [unknown, known], "it has outlasted its known run"
+    assert "earlier run" not in bed.said(known).why
+
+
+def test_the_runs_of_other_users_and_commands_are_not_expected_nor_those_before_an_adoption(bed: Bed) -> None:
+    ran(bed, 100.0)
+    adopted = str(bed.send(e.AdoptRequested(bed.eve, ContainerSpec(argv=SORT), 77, tree=False)))
+    bed.begin(adopted, 77)
+    bed.used_s[adopted] = 0.0
+    bed.open(session := next(bed.sessions), user="max")
+    bed.eve, eve = session, bed.eve
+    others = bed.launch(argv=SORT)
+    bed.eve = eve
+    another = bed.launch(argv=("cc",))
+    bed.sample()
+    assert [bed.said(each).queue for each in (others, another, adopted)] == [1, 1, 1]
+
+
+def test_the_next_agent_knows_the_kept_runs_and_does_not_report_them_again(bed: Bed) -> None:
+    ran(bed, 100.0)
+    assert told(bed)
+    bed.restart(now=200.0)
+    bed.open(bed.eve)
+    container = bed.launch(argv=SORT)
+    bed.sample()
+    assert bed.said(container).queue > 7
+    assert told(bed) == []
+
+
+def test_of_runs_of_several_sizes_the_likely_short_end_counts_until_it_is_over() -> None:
+    sizes = CommandSizes(has_master=False)
+    record = ContainerRecord(container="c", user="eve", spec=ContainerSpec(argv=SORT), opportunistic=False)
+    for cpu_s in (1.0, 1.0, 1.0, 64.0):
+        record.ended = Ended(by=EndedBy.EXIT, exit_status=0, cpu_seconds=cpu_s)
+        sizes.ended(record)
+    first, later = sizes.expected(record, 0.0), sizes.expected(record, 2.0)
+    assert first is not None and first.left_s == pytest.approx(1.1 * 4 / 3) and first.runs == 4
+    assert later is not None and later.left_s == pytest.approx(1.1 * 64 - 2.0) and later.runs == 1
+    assert sizes.expected(record, 71.0) is None
+
+
+def test_the_latest_runs_count_and_the_latest_commands() -> None:
+    sizes = CommandSizes(has_master=False)
+    record = ContainerRecord(container="c", user="eve", spec=ContainerSpec(argv=SORT), opportunistic=False)
+    record.ended = Ended(by=EndedBy.EXIT, exit_status=0, cpu_seconds=64.0)
+    sizes.ended(record)
+    record.ended = Ended(by=EndedBy.EXIT, exit_status=0, cpu_seconds=1.0)
+    for _ in range(16):
+        sizes.ended(record)
+    assert sizes.expected(record, 1.2) is None
+    for number in range(1024):
+        record.spec = ContainerSpec(argv=SORT, name=f"{number}")
+        sizes.ended(record)
+    assert sizes.expected(record, 0.0) is not None
+    record.spec = ContainerSpec(argv=SORT)
+    assert sizes.expected(record, 0.0) is None
